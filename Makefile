@@ -1,0 +1,84 @@
+# One environment, .venv, pinned by hash; see docs/decisions/0001-environment.md.
+#   make demo    everything end to end on embedded data
+#   make test    the default tests; ARGS="-k name" goes to pytest
+#   make check   style, types, import rules
+#   make lock    write requirements/*.txt anew; ARGS=--upgrade takes newer releases
+# PYTHON=/path/to/python3 chooses the interpreter.
+
+.DELETE_ON_ERROR:
+.PHONY: demo test test-slow check lock clean
+unexport PYTHONPATH PYTHONHOME SPARK_HOME
+
+in_venv := .venv/bin/python -m
+pip_install := $(in_venv) pip install -qq --no-input --no-build-isolation
+lock_with := .venv-lock/bin/uv pip compile --quiet --universal --python-version 3.11 --fork-strategy fewest \
+	--generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links
+
+demo: .venv/.run
+	@.venv/bin/spark-eval demo
+
+test: .venv/.dev
+	@$(in_venv) pytest -m "not slow and not cluster and not setup" $(ARGS)
+
+test-slow: .venv/.dev
+	@$(in_venv) pytest -m "slow or cluster or setup" $(ARGS)
+
+check: .venv/.dev
+	@$(in_venv) ruff check .
+	@$(in_venv) ruff format --check .
+	@$(in_venv) mypy
+	@.venv/bin/lint-imports
+
+lock: .venv/.python
+	@[ -x .venv-lock/bin/uv ] || { .venv/bin/python -m venv .venv-lock && .venv-lock/bin/python -m pip install -qq uv; }
+	@$(lock_with) $(ARGS) requirements/build.in -o requirements/build.txt
+	@$(lock_with) $(ARGS) pyproject.toml -o requirements/run.txt
+	@$(lock_with) $(ARGS) pyproject.toml --extra dev -c requirements/run.txt -o requirements/dev.txt
+
+clean:
+	@rm -rf .venv .venv-lock .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf artifacts build dist derby.log metastore_db spark-warehouse
+	@find src jobs tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv/.run: .venv/.python requirements/build.txt requirements/run.txt pyproject.toml
+	@echo "Installing what requirements/run.txt pins; the first time takes a minute or two."
+	@$(pip_install) --require-hashes -r requirements/build.txt
+	@$(pip_install) --require-hashes -r requirements/run.txt
+	@$(pip_install) --no-deps -e .
+	@.venv/bin/python -c "from spark_eval.session import describe_java; print(describe_java())"
+	@touch $@
+
+.venv/.dev: .venv/.run requirements/dev.txt
+	@echo "Installing the tools that requirements/dev.txt pins."
+	@$(pip_install) --require-hashes -r requirements/dev.txt
+	@touch $@
+
+# The stamp holds PYTHON=, so that naming another interpreter makes the environment anew.
+ifneq ($(PYTHON),$(shell cat .venv/.python 2>/dev/null))
+ifneq ($(PYTHON),)
+.venv/.python: FORCE
+endif
+endif
+.PHONY: FORCE
+FORCE:
+
+.venv/.python:
+	@if [ -n "$(PYTHON)" ]; then set -- "$(PYTHON)"; \
+	else set -- python3 python3.14 python3.13 python3.12 python3.11; fi; \
+	asked="$$*"; found=; \
+	for python; do \
+		if "$$python" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' 2>/dev/null; \
+		then found="$$python"; break; fi; \
+	done; \
+	if [ -z "$$found" ]; then \
+		echo "spark-eval needs Python 3.11 to 3.14, and none of these is one: $$asked; install it ('apt-get install python3.11 python3.11-venv', 'brew install python@3.13' or 'uv python install 3.13') or name it: make PYTHON=/path/to/python3" >&2; \
+		exit 1; \
+	fi; \
+	version=$$("$$found" -c 'import sys; print("%d.%d.%d" % sys.version_info[:3], sys.executable)'); \
+	if ! "$$found" -c 'import ensurepip, venv' 2>/dev/null; then \
+		short=$$("$$found" -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
+		echo "Python $$version lacks the venv module; install it: 'apt-get install python$$short-venv'" >&2; \
+		exit 1; \
+	fi; \
+	echo "Making .venv with Python $$version"; \
+	"$$found" -m venv --clear .venv && printf '%s' "$(PYTHON)" > $@

@@ -1,0 +1,8 @@
+"""spark-submit jobs/evaluate.py --config FILE ...: the same as ``spark-eval evaluate``."""
+
+import sys
+
+from spark_eval.cli import main
+
+if __name__ == "__main__":
+    main(["evaluate", *sys.argv[1:]])

@@ -1,0 +1,8 @@
+"""spark-submit jobs/split.py --config FILE ...: the same as ``spark-eval split``."""
+
+import sys
+
+from spark_eval.cli import main
+
+if __name__ == "__main__":
+    main(["split", *sys.argv[1:]])

@@ -1,0 +1,29 @@
+"""spark-eval: distributed offline evaluation of recommender systems on Spark.
+
+``from spark_eval import evaluate, split`` work on DataFrames; the command line and the jobs read and
+publish files. Names are imported when first asked for, so that executors and the metric kernels load
+neither Spark nor the config layer.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from spark_eval.verbs.evaluate import Evaluation, evaluate
+    from spark_eval.verbs.split import Split, split
+
+__version__: Final = "0.1.0"
+__all__ = ["Evaluation", "Split", "__version__", "evaluate", "split"]
+
+_HOMES: Final = {
+    "Evaluation": "spark_eval.verbs.evaluate",
+    "evaluate": "spark_eval.verbs.evaluate",
+    "Split": "spark_eval.verbs.split",
+    "split": "spark_eval.verbs.split",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'spark_eval' has no attribute {name!r}")

@@ -1,0 +1,168 @@
+"""The command line: ``spark-eval <verb>``, and the same program behind ``jobs/<verb>.py``.
+
+Spark and the tables' libraries are imported by the verbs that need them, so that help and a wrong config
+are answered at once.
+"""
+
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import click
+
+import spark_eval
+from spark_eval.config import Config, read_config
+from spark_eval.errors import ConfigError, SparkEvalError
+from spark_eval.publish import check_run_id
+
+
+def run_options(verb: Callable[..., None]) -> Callable[..., None]:
+    """What every verb that works on a config takes."""
+    options = [
+        click.option(
+            "--config", "file", required=True, type=click.Path(path_type=Path), help="YAML config file."
+        ),
+        click.option("--run-id", help="Name of the run; by default derived from config, inputs and code."),
+        click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Override a.dotted.key."),
+        click.option("--replace", is_flag=True, help="Replace a run of this id that has other content."),
+    ]
+    for option in reversed(options):
+        verb = option(verb)
+    return verb
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(spark_eval.__version__, prog_name="spark-eval")
+def program() -> None:
+    """Distributed offline evaluation of recommender systems on Spark.
+
+    Exit codes: 0 done or already published, 1 infrastructure (retry), 2 config, 3 data (both: stop),
+    4 another attempt holds the run (retry later).
+    """
+
+
+@program.command()
+@run_options
+def split(file: Path, run_id: str | None, settings: Sequence[str], replace: bool) -> None:
+    """Label the interactions by time and users; publish splits, leakage and accounting."""
+    from spark_eval import tell
+    from spark_eval.runs import run_split
+
+    config = open_config(file, settings, run_id)
+    with working("splitting the log"):
+        run = run_split(lambda: open_session(config, "split"), config, run_id, replace)
+    tell.split(run)
+
+
+@program.command()
+@run_options
+def evaluate(file: Path, run_id: str | None, settings: Sequence[str], replace: bool) -> None:
+    """Measure recommendations against the truth; publish per_user, metrics and accounting."""
+    from spark_eval import tell
+    from spark_eval.runs import run_evaluate
+
+    config = open_config(file, settings, run_id)
+    with working("evaluating"):
+        run = run_evaluate(lambda: open_session(config, "evaluate"), config, run_id, replace)
+    tell.evaluation(run)
+
+
+@program.command()
+@click.option(
+    "--ratings", type=click.Path(path_type=Path), help="A MovieLens-style CSV instead of a made-up log."
+)
+@click.option("--scale", type=click.FloatRange(0.1, 1000), default=1.0, help="Size of the made-up log.")
+@click.option("--output", type=click.Path(path_type=Path), default=Path("spark-eval-demo"), show_default=True)
+def demo(ratings: Path | None, scale: float, output: Path) -> None:
+    """Everything end to end: make a log, split it, train three models, evaluate them."""
+    from spark_eval.demo.run import run_demo
+
+    run_demo(ratings, scale, output)
+
+
+@program.command()
+@click.option("--config", "file", required=True, type=click.Path(path_type=Path), help="YAML config file.")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Override a.dotted.key.")
+def validate(file: Path, settings: Sequence[str]) -> None:
+    """Check the config and the columns and types of its inputs; no table is read."""
+    from spark_eval import tell
+    from spark_eval.runs import check_inputs
+
+    config = open_config(file, settings, None)
+    with working("checking"):
+        checked = check_inputs(lambda: open_session(config, "validate"), config)
+    tell.checked(file, checked)
+
+
+@program.command()
+def metrics() -> None:
+    """List the metrics with their formulas, and the conventions."""
+    from spark_eval import tell
+
+    tell.metrics()
+
+
+@program.command()
+@click.option("--config", "file", required=True, type=click.Path(path_type=Path), help="YAML config file.")
+def status(file: Path) -> None:
+    """List the runs published under the output root, and attempts that died."""
+    from spark_eval import tell
+
+    tell.status(open_config(file, (), None))
+
+
+def open_config(file: Path, settings: Sequence[str], run_id: str | None) -> Config:
+    """The checked config and run id."""
+    if run_id is not None:
+        check_run_id(run_id)
+    return read_config(file, settings)
+
+
+def open_session(config: Config, verb: str) -> Any:
+    """The submitted session, or a local one as the config has it."""
+    from spark_eval.session import get_session
+
+    conf = {name: spark_text(value) for name, value in config.spark.conf.items()}
+    return get_session(f"spark-eval {verb}", config.spark.master, conf)
+
+
+def spark_text(value: object) -> str:
+    """A config value as Spark spells it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def working(what: str) -> Any:
+    """A sign of life on a terminal; nothing elsewhere, so that stderr holds errors only."""
+    from rich.console import Console
+
+    return Console(stderr=True).status(what)
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the program; every failure is one line on stderr and an exit code of the contract."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in given
+    given = [argument for argument in given if argument != "--debug"]
+    try:
+        code = program.main(given, prog_name="spark-eval", standalone_mode=False)
+        sys.exit(code if isinstance(code, int) else 0)
+    except click.Abort:
+        fail(SparkEvalError("INTERRUPTED", "stopped before it was done; nothing was published"), debug)
+    except click.ClickException as error:
+        fail(
+            ConfigError("USAGE", f"{error.format_message()} (spark-eval --help shows what is allowed)"), debug
+        )
+    except Exception as error:
+        from spark_eval.faults import renamed
+
+        fail(renamed(error), debug)
+
+
+def fail(error: SparkEvalError, debug: bool) -> NoReturn:
+    """Say what went wrong, last, and leave."""
+    if debug:
+        traceback.print_exc()
+    click.echo(str(error), err=True)
+    sys.exit(error.exit_code)

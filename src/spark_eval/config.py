@@ -1,0 +1,217 @@
+"""The config file: one strict YAML document for all verbs, checked before Spark starts.
+
+Config is untrusted data: no tags, no aliases, no repeated or unknown keys, no SQL text.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from spark_eval.errors import ConfigError, nearest
+from spark_eval.plan import DEFAULT_K, DEFAULT_METRICS, Plan, make_plan
+from spark_eval.schema import SUBSETS
+from spark_eval.splits.rules import GlobalLocalRanker
+from spark_eval.strict_yaml import load_yaml
+
+Scalar = bool | int | float | str
+
+
+class Section(BaseModel):
+    """A mapping of known keys; an unknown one is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Output(Section):
+    """Where everything is written."""
+
+    path: str = Field(min_length=1)
+
+
+class SparkSection(Section):
+    """The session in local mode; under spark-submit the submitted session is used as it is."""
+
+    master: str = "local[*]"
+    conf: dict[str, Scalar] = {}
+
+
+class Filter(Section):
+    """One typed condition on a column of a source."""
+
+    column: str
+    op: Literal["==", "!=", "<", "<=", ">", ">=", "in", "between", "is_null", "is_not_null"]
+    value: Scalar | list[Scalar] | None = None
+
+    @model_validator(mode="after")
+    def value_fits(self) -> "Filter":
+        """``in`` and ``between`` take lists, the null tests nothing, all others a single value."""
+        is_list = isinstance(self.value, list)
+        fits = {
+            "in": is_list,
+            "between": isinstance(self.value, list) and len(self.value) == 2,
+            "is_null": self.value is None,
+            "is_not_null": self.value is None,
+        }
+        if not fits.get(self.op, not is_list and self.value is not None):
+            raise ValueError(f"value {self.value!r} does not fit op {self.op!r}")
+        return self
+
+
+class Source(Section):
+    """One input table: a path or a catalog table, its columns (ours: theirs), filters and subset.
+
+    With ``subset`` alone it is that part of this run's own split.
+    """
+
+    path: str | None = None
+    table: str | None = None
+    format: str = "parquet"
+    options: dict[str, Scalar] = {}
+    columns: dict[str, str] = {}
+    timestamp_unit: Literal["s", "ms", "us"] | None = None
+    where: list[Filter] = []
+    subset: str | None = None
+
+    @model_validator(mode="after")
+    def one_place(self) -> "Source":
+        """A source is a path, a table, or a subset of this run's split; and its subset is a known one."""
+        if (self.path is None) == (self.table is None) and (self.path or self.subset is None):
+            raise ValueError("give either a path or a table, or else a subset of this run's split")
+        if self.subset is not None and self.subset not in SUBSETS:
+            raise ValueError(f"unknown subset {self.subset!r}; {nearest(self.subset, SUBSETS)}")
+        return self
+
+
+class Recommendations(Source):
+    """A row per user and item, or a row per user with an array; the model's name by column or here."""
+
+    model: str | None = None
+    layout: Literal["long", "array"] = "long"
+
+
+class Relevance(Section):
+    """Truth rows at or above the threshold are relevant."""
+
+    threshold: float | None = None
+
+
+class SplitSection(Section):
+    """The rule's name; every other key is an option of the rule, which checks it."""
+
+    model_config = ConfigDict(extra="allow")
+
+    method: Literal["global_local_ranker"] = "global_local_ranker"
+
+    def rule(self) -> GlobalLocalRanker:
+        """The checked rule; raises ConfigError with the nearest allowed option."""
+        return GlobalLocalRanker.of(self.model_extra or {})
+
+
+class EvaluateSection(Section):
+    """Metrics, cutoffs, conventions and population rules."""
+
+    k: list[int] | int = list(DEFAULT_K)
+    metrics: list[str] = list(DEFAULT_METRICS)
+    conventions: str | dict[str, str] = "default"
+    relevance: Relevance = Relevance()
+    no_recommendations: str = "zero"
+    no_truth: str = "drop"
+    checks: str = "hits"
+    segments: list[str] = []
+
+    @model_validator(mode="after")
+    def whole_population(self) -> "EvaluateSection":
+        """Segments are part of the config's form; this version measures the whole population only."""
+        if self.segments:
+            raise ValueError("segments are not measured in this version; leave them out")
+        return self
+
+    def plan(self) -> Plan:
+        """The checked plan; raises ConfigError with the nearest allowed choice."""
+        options = self.model_dump(exclude={"relevance", "segments"})
+        return make_plan(**options, threshold=self.relevance.threshold)
+
+
+class Config(Section):
+    """The whole file. Each verb asks for the sections it needs."""
+
+    output: Output
+    spark: SparkSection = SparkSection()
+    interactions: Source | None = None
+    split: SplitSection = SplitSection()
+    recommendations: Recommendations | None = None
+    truth: Source | None = None
+    train: Source | None = None
+    items: Source | None = None
+    users: Source | None = None
+    evaluate: EvaluateSection = EvaluateSection()
+
+    @model_validator(mode="after")
+    def choices_fit(self) -> "Config":
+        """Rules and plans check themselves, whichever verb the config is read for."""
+        self.split.rule()
+        self.evaluate.plan()
+        return self
+
+
+def read_config(path: Path, settings: Sequence[str] = ()) -> Config:
+    """The checked config of a YAML file, with ``dotted.key=value`` settings laid over it.
+
+    Raises ConfigError: NO_CONFIG, INVALID_YAML, INVALID_SETTING, or what ``parse_config`` finds.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError("NO_CONFIG", f"cannot read {str(path)!r}: {error}") from error
+    tree = load_yaml(text, str(path))
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not (equals and name):
+            raise ConfigError("INVALID_SETTING", f"--set {setting!r} is not dotted.key=value")
+        overlay(tree, name.split("."), load_yaml(value, f"--set {name}"))
+    return parse_config(tree)
+
+
+def overlay(tree: Any, keys: list[str], value: Any) -> None:
+    """Set a value deep in a tree of mappings, making those that lack."""
+    for key in keys[:-1]:
+        if not isinstance(tree, dict):
+            break
+        tree = tree.setdefault(key, {})
+    if not isinstance(tree, dict):
+        raise ConfigError("INVALID_SETTING", f"--set {'.'.join(keys)}: what it sets a key of is no mapping")
+    tree[keys[-1]] = value
+
+
+def parse_config(tree: Any) -> Config:
+    """The checked config; all that is wrong with it in one ConfigError."""
+    try:
+        return Config.model_validate(tree)
+    except ValidationError as error:
+        found = error.errors(include_url=False)
+        unknown = [fault for fault in found if fault["type"] == "extra_forbidden"]
+        code = "UNKNOWN_CONFIG_KEY" if unknown else "INVALID_CONFIG"
+        faults = [describe(fault["loc"], fault["type"], fault["msg"]) for fault in [*unknown, *found]]
+        raise ConfigError(code, "; ".join(dict.fromkeys(faults))) from None
+
+
+def describe(place: tuple[int | str, ...], kind: str, message: str) -> str:
+    """One fault of the config in words."""
+    where = ".".join(str(part) for part in place) or "the config"
+    if kind != "extra_forbidden":
+        return f"{where}: {message.removeprefix('Value error, ')}"
+    *path, key = place
+    return f"unknown key {where!r}; {nearest(str(key), known_keys(path))}"
+
+
+def known_keys(path: Sequence[int | str]) -> list[str]:
+    """The keys that a section of the config may have."""
+    section: Any = Config
+    for part in path:
+        if isinstance(part, str) and part in section.model_fields:
+            kind = section.model_fields[part].annotation
+            kinds = [inner for outer in (kind, *get_args(kind)) for inner in (outer, *get_args(outer))]
+            section = next((k for k in kinds if isinstance(k, type) and issubclass(k, Section)), section)
+    return list(section.model_fields)

@@ -1,0 +1,1 @@
+"""The whole path on embedded data: simulate a log, split it, recommend, evaluate."""

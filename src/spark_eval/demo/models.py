@@ -1,0 +1,177 @@
+"""Three honest models for the demo: popularity, recent popularity, and Spark ML's ALS.
+
+Each takes ``train`` (user, item, relevance: the rating as a double, timestamp) and ``users`` (user: who
+needs a list), and gives long recommendations (user, item, score: double, model: string). They know
+nothing but ``train``, so it must end before what they are judged by begins.
+
+Every user gets the best n items that he does not have in ``train``, fewer only where no more items exist.
+Equal scores go by item, descending. Lists do not depend on how ``train`` is partitioned.
+"""
+
+from functools import reduce
+from typing import Final
+
+from pyspark.ml.recommendation import ALS
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.window import Window
+
+from spark_eval.errors import DataError
+from spark_eval.schema import ITEM, MODEL, RANK, RELEVANCE, SCORE, TIMESTAMP, USER
+
+POPULARITY: Final = "popularity"
+RECENT_POPULARITY: Final = "recent_popularity"
+ALS_MODEL: Final = "als"
+
+# Chosen on local_train -> local_test of the simulated log and of MovieLens; no global test was looked at.
+RECENT_DAYS: Final = 30
+ALS_RANK: Final = 16
+ALS_ITERATIONS: Final = 8
+ALS_REGULARISATION: Final = 0.1
+ALS_CONFIDENCE: Final = 4.0
+# Fixed, because the result of ALS depends on it.
+ALS_BLOCKS: Final = 2
+
+SEEN: Final = "seen"
+RANKED: Final = "ranked"
+
+
+def recommend_all(train: DataFrame, users: DataFrame, n: int, seed: int) -> DataFrame:
+    """The recommendations of all three models in one frame."""
+    models = [popularity(train, users, n), recent_popularity(train, users, n), als(train, users, n, seed)]
+    return reduce(DataFrame.unionByName, models)
+
+
+def popularity(train: DataFrame, users: DataFrame, n: int) -> DataFrame:
+    """The items that most users have; the score is their number."""
+    popular = F.broadcast(_best_first(_popularity_scores(train)))
+    return _lists(_with_seen(users, train).crossJoin(popular), F.col(RANKED), n, POPULARITY)
+
+
+def recent_popularity(train: DataFrame, users: DataFrame, n: int, days: int = RECENT_DAYS) -> DataFrame:
+    """The items that most users had in the last ``days`` of ``train``, to the second of its last row.
+
+    The score is the number r of those users + a / (a + 1) for the a users who ever had the item, which
+    decides among items of equal recent popularity and orders those without any.
+    """
+    end = F.broadcast(train.agg(F.max(TIMESTAMP).alias("end")))
+    is_recent = F.col("last") > F.col("end") - F.make_dt_interval(days=F.lit(days))
+    scores = (
+        train.groupBy(USER, ITEM)
+        .agg(F.max(TIMESTAMP).alias("last"))
+        .crossJoin(end)
+        .groupBy(ITEM)
+        .agg((F.count_if(is_recent) + F.count("*") / (F.count("*") + 1)).alias(SCORE))
+    )
+    popular = F.broadcast(_best_first(scores))
+    return _lists(_with_seen(users, train).crossJoin(popular), F.col(RANKED), n, RECENT_POPULARITY)
+
+
+def als(train: DataFrame, users: DataFrame, n: int, seed: int) -> DataFrame:
+    """ALS on implicit feedback: every pair of user and item counts once, the higher rated the more.
+
+    Users without training interactions are unknown to ALS. They get the popular items, scored with the
+    share of users who have them; ALS predicts preferences of about 0 .. 1 as well, and scores of the two
+    kinds never meet in one list.
+
+    Fitting is an action. Raises DataError ``ID_NOT_INT`` where an id of ``train`` is not a 32-bit integer,
+    the only ids that Spark's ALS takes.
+    """
+    most_seen, n_users = _check_ids(train)
+    pairs = train.groupBy(_as_int(USER), _as_int(ITEM)).agg(F.max(RELEVANCE).alias(RELEVANCE))
+    # Sums of floats depend on their order, so rows come in one order however train is partitioned.
+    ordered = pairs.repartition(ALS_BLOCKS, USER).sortWithinPartitions(USER, ITEM)
+    fitted = ALS(
+        userCol=USER,
+        itemCol=ITEM,
+        ratingCol=RELEVANCE,
+        implicitPrefs=True,
+        rank=ALS_RANK,
+        maxIter=ALS_ITERATIONS,
+        regParam=ALS_REGULARISATION,
+        alpha=ALS_CONFIDENCE,
+        numUserBlocks=ALS_BLOCKS,
+        numItemBlocks=ALS_BLOCKS,
+        seed=seed,
+    ).fit(ordered)
+
+    # The items that a user has score high: ask for so many that n others remain for everybody.
+    user_type, item_type = train.schema[USER].dataType, train.schema[ITEM].dataType
+    known = users.select(_as_int(USER)).where(F.col(USER).isNotNull())
+    generated = fitted.recommendForUserSubset(known, n + most_seen).select(
+        F.col(USER).cast(user_type),
+        F.transform(
+            "recommendations",
+            lambda pair: F.struct(
+                pair["rating"].cast("double").alias(SCORE), pair[ITEM].cast(item_type).alias(ITEM)
+            ),
+        ).alias("generated"),
+    )
+    popular = F.broadcast(_best_first(_popularity_scores(train).withColumn(SCORE, F.col(SCORE) / n_users)))
+    both = _with_seen(users, train).join(generated, USER, "left").crossJoin(popular)
+    ranked = F.coalesce(F.sort_array("generated", asc=False), RANKED)
+    return _lists(both, ranked, n, ALS_MODEL)
+
+
+def _popularity_scores(train: DataFrame) -> DataFrame:
+    """Per item, how many users have it: (item, score)."""
+    return train.groupBy(ITEM).agg(F.count_distinct(USER).cast("double").alias(SCORE))
+
+
+def _best_first(scores: DataFrame) -> DataFrame:
+    """One row: all of (item, score) as one array of (score, item), best first, ties by item descending."""
+    pairs = F.collect_list(F.struct(SCORE, ITEM))
+    return scores.agg(F.sort_array(pairs, asc=False).alias(RANKED))
+
+
+def _with_seen(users: DataFrame, train: DataFrame) -> DataFrame:
+    """One row per user of ``users``, with all items that he has in ``train``: (user, seen)."""
+    seen = train.groupBy(USER).agg(F.collect_set(ITEM).alias(SEEN))
+    nothing = F.array().cast(seen.schema[SEEN].dataType)
+    return users.select(USER).distinct().join(seen, USER, "left").withColumn(SEEN, F.coalesce(SEEN, nothing))
+
+
+def _lists(users: DataFrame, ranked: Column, n: int, model: str) -> DataFrame:
+    """The n best unseen items of each user, one a row.
+
+    ``users`` has one row per user with the items ``seen``; ``ranked`` is an array of (score, item), best
+    first. Of s seen items at most s stand in the way, so the best n + s are all that is looked at: the
+    rows grow with those of train, not with users x items.
+    """
+    near = F.slice(ranked, F.lit(1), F.size(SEEN) + n)
+    best_first = Window.partitionBy(USER).orderBy(F.desc(SCORE), F.desc(ITEM))
+    return (
+        users.select(USER, SEEN, F.inline(near))
+        .where(~F.array_contains(SEEN, F.col(ITEM)))
+        .select(USER, ITEM, SCORE, F.lit(model).alias(MODEL), F.row_number().over(best_first).alias(RANK))
+        .where(F.col(RANK) <= n)
+        .drop(RANK)
+    )
+
+
+def _check_ids(train: DataFrame) -> tuple[int, int]:
+    """The most items that a user has, and the number of users, once all ids are known to be sound."""
+    user, item = (_not_int(train, column) for column in (USER, ITEM))
+    per_user = train.groupBy(USER).agg(
+        F.count_distinct(ITEM).alias("n_items"), F.count_if(user | item).alias("n_unfit")
+    )
+    row = per_user.agg(F.max("n_items"), F.count("*"), F.sum("n_unfit")).first()
+    most_seen, n_users, n_unfit = row if row is not None else (None, 0, None)
+    if n_unfit:
+        raise DataError(
+            "ID_NOT_INT",
+            f"{n_unfit} training rows have a user or an item that is no 32-bit integer, and Spark's ALS "
+            "takes no other; number users and items from 1",
+        )
+    return int(most_seen or 0), int(n_users)
+
+
+def _as_int(column: str) -> Column:
+    """An id as ALS takes it; null where it does not fit."""
+    return F.col(column).try_cast("int").alias(column)
+
+
+def _not_int(train: DataFrame, column: str) -> Column:
+    """Whether an id changes on its way through a 32-bit integer."""
+    there_and_back = _as_int(column).cast(train.schema[column].dataType)
+    return ~there_and_back.eqNullSafe(F.col(column))

@@ -1,0 +1,88 @@
+"""``spark-eval demo``: the public path from a log to a leaderboard, with models made on the way."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from spark_eval import tell
+from spark_eval.config import parse_config
+from spark_eval.demo.models import recommend_all
+from spark_eval.demo.simulate import simulate
+from spark_eval.errors import DataError
+from spark_eval.runs import run_evaluate, run_split
+from spark_eval.schema import SUBSET, SUBSETS, USER, Subset, Table
+from spark_eval.session import describe_java, get_session
+
+RUN_ID: Final = "demo"
+LIST_LENGTH: Final = 20
+SEED: Final = 7
+
+
+def run_demo(ratings: Path | None, scale: float, output: Path) -> None:
+    """Make or take a log, split it, train on global_train alone, recommend, evaluate on global_test.
+
+    Everything is written under ``output``, with the config that evaluates it again.
+    """
+    if ratings is not None and not ratings.is_file():
+        raise DataError("MISSING_INPUT", f"--ratings: no file {str(ratings)!r}")
+    output.mkdir(parents=True, exist_ok=True)
+    print(describe_java())
+    with step("made the log") if ratings is None else step("found the log"):
+        source = made_up(output / "log.parquet", scale) if ratings is None else movielens(ratings)
+    tree = settings(source, output)
+    (output / "demo.yaml").write_text(yaml.safe_dump(tree, sort_keys=False))
+    config = parse_config(tree)
+    with step("started Spark"):
+        spark = get_session("spark-eval demo", config.spark.master, {})
+    with step("split it by time and users"):
+        split = run_split(lambda: spark, config, RUN_ID, replace=True)
+    tell.split(split)
+    with step("trained three models on global_train and recommended"):
+        log = spark.read.parquet(str(split.tables[Table.SPLITS]))
+        train = log.where(log[SUBSET].isin([subset.value for subset in SUBSETS["global_train"]]))
+        users = log.where(log[SUBSET] == Subset.GLOBAL_TEST.value).select(USER).distinct()
+        lists = recommend_all(train, users, LIST_LENGTH, SEED)
+        lists.write.mode("overwrite").parquet(str(output / "recommendations"))
+    with step("evaluated all three in one pass"):
+        evaluation = run_evaluate(lambda: spark, config, RUN_ID, replace=True)
+    tell.evaluation(evaluation)
+    print(f"again, or with other metrics: spark-eval evaluate --config {output / 'demo.yaml'}")
+
+
+def settings(source: dict[str, Any], output: Path) -> dict[str, Any]:
+    """The config of the demo."""
+    columns = {"user": "userId", "item": "movieId", "timestamp": "timestamp", "relevance": "rating"}
+    return {
+        "output": {"path": str(output)},
+        "interactions": {**source, "columns": columns, "timestamp_unit": "s"},
+        "split": {"method": "global_local_ranker", "local_cut": 0.8, "global_cut": 0.9, "seen": "drop"},
+        "recommendations": {"path": str(output / "recommendations")},
+        "truth": {"path": str(output / "splits" / f"run_id={RUN_ID}"), "subset": Subset.GLOBAL_TEST.value},
+        "evaluate": {
+            "k": [1, 5, 10],
+            "metrics": ["map", "mar", "mrr", "ndcg", "recall", "precision", "hit_rate"],
+        },
+    }
+
+
+def made_up(path: Path, scale: float) -> dict[str, Any]:
+    """A simulated log, as a source."""
+    simulate(scale, SEED).to_parquet(path, index=False)
+    return {"path": str(path)}
+
+
+def movielens(path: Path) -> dict[str, Any]:
+    """A file of ratings, as a source."""
+    return {"path": str(path), "format": "csv", "options": {"header": True}}
+
+
+@contextmanager
+def step(what: str) -> Iterator[None]:
+    """Print what was done and how long it took."""
+    start = time.monotonic()
+    yield
+    print(f"[{time.monotonic() - start:5.1f} s] {what}", flush=True)

@@ -1,0 +1,274 @@
+"""A realistic interaction log out of a seed: what a film service would have kept over 18 months.
+
+numpy and pandas only. Every mechanism is one function, every number that shapes it one field of
+``Mechanisms``:
+
+- *People* join over the whole time, stay for a while and are active very unevenly (log-normal), so the
+  last weeks hold users whom the earlier ones do not know.
+- *Sessions*: a user comes on a few occasions and takes several items within the hour.
+- *Items* appear over time; their popularity is long-tailed (Zipf) and rises and decays with age, so what
+  is popular lately differs from what was popular ever, and the last weeks hold items never seen before.
+- *Taste*: users and items are points in a space of latent factors. A user is shown some items by their
+  popularity of that week and takes the one that fits best, give or take noise. Taste drifts: every user
+  moves from one point to another in the course of the log.
+- *Repeats*: some interactions return to an item that the user already had.
+- *Ratings*: overall mean + the user's mildness + the item's quality + the fit of taste + noise, rounded to
+  halves within 0.5 .. 5.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+DAY: Final = 86_400
+DAYS_PER_WEEK: Final = 7
+# Rows whose candidates are weighed at once: bounds the memory at any scale to some 100 MB.
+ROWS_PER_CHUNK: Final = 100_000
+
+
+@dataclass(frozen=True)
+class Mechanisms:
+    """The numbers behind the log, at scale 1; times in days unless the name says otherwise."""
+
+    # 2023-01-01 00:00 UTC.
+    start_epoch_seconds: int = 1_672_531_200
+    days: int = 546
+
+    # People. The share of founders is there from the first day, the others join evenly over time.
+    users: int = 2_000
+    founders: float = 0.15
+    mean_stay: float = 240.0
+    # Interactions of a whole stay: exp(normal(log(median), spread)); a stay cut by the log's end has fewer.
+    median_activity: float = 56.0
+    activity_spread: float = 1.0
+
+    rows_per_session: float = 6.0
+    minutes_between_rows: float = 8.0
+
+    # Items: births are even over as many days before the log as within it; number ~ sqrt(scale).
+    items: int = 1_200
+    zipf_exponent: float = 1.0
+    # Popularity climbs until this age and decays after it, to an evergreen share of its peak.
+    peak_age: float = 45.0
+    evergreen: float = 0.08
+
+    # Taste: how many factors, how many items are shown per choice, how much taste outweighs chance.
+    factors: int = 6
+    shown: int = 12
+    taste_strength: float = 4.0
+    # Length of the way from first to last taste, against the length 1 of a taste.
+    drift: float = 0.7
+
+    repeats: float = 0.05
+
+    mean_rating: float = 3.4
+    user_mildness: float = 0.3
+    item_quality: float = 0.4
+    taste_effect: float = 0.8
+    rating_noise: float = 0.6
+
+
+@dataclass(frozen=True)
+class People:
+    """Users of the log; all arrays have shape (users,), tastes (users, factors)."""
+
+    joined: Floats
+    left: Floats
+    activity: Ints
+    mildness: Floats
+    first_taste: Floats
+    last_taste: Floats
+
+
+@dataclass(frozen=True)
+class Items:
+    """Items of the log. ``popularity`` has shape (weeks, items): 0 before birth, rows sum to 1."""
+
+    popularity: Floats
+    quality: Floats
+    position: Floats
+
+
+MECHANISMS: Final = Mechanisms()
+
+
+def simulate(scale: float = 1.0, seed: int = 7, mechanisms: Mechanisms = MECHANISMS) -> pd.DataFrame:
+    """The log, ordered by time: userId and movieId (int64, from 1), rating (0.5 .. 5 in halves), timestamp
+    (int64, epoch seconds).
+
+    The number of users grows with ``scale``, that of items with its square root. The same arguments give
+    the same log, to the bit, on one version of numpy. Raises ValueError unless ``scale`` is positive.
+    """
+    if not scale > 0:
+        raise ValueError(f"scale must be positive, not {scale}")
+    random = np.random.default_rng(seed)
+    people = draw_people(mechanisms, max(1, round(mechanisms.users * scale)), random)
+    items = draw_items(mechanisms, max(1, round(mechanisms.items * scale**0.5)), random)
+
+    user, time = draw_visits(mechanisms, people, random)
+    item = choose_items(mechanisms, people, items, user, time, random)
+    first = ~pd.DataFrame({"user": user, "item": item}).duplicated().to_numpy()
+    user, time, item = user[first], time[first], item[first]
+    item = repeat_some(mechanisms, user, item, random)
+    rating = rate(mechanisms, people, items, user, item, time, random)
+
+    log = pd.DataFrame(
+        {
+            "userId": user + 1,
+            "movieId": item + 1,
+            "rating": rating,
+            "timestamp": mechanisms.start_epoch_seconds + (time * DAY).astype(np.int64),
+        }
+    )
+    return log.sort_values(["timestamp", "userId", "movieId"], kind="stable", ignore_index=True)
+
+
+def draw_people(mechanisms: Mechanisms, n_users: int, random: np.random.Generator) -> People:
+    """Who is there, from when to when, how active, and with which taste."""
+    joined = random.uniform(0, mechanisms.days, n_users)
+    joined[random.random(n_users) < mechanisms.founders] = 0
+    stay = 1 + random.exponential(mechanisms.mean_stay, n_users)
+    left = np.minimum(joined + stay, mechanisms.days)
+    wanted = random.lognormal(np.log(mechanisms.median_activity), mechanisms.activity_spread, n_users)
+    first_taste = directions(n_users, mechanisms.factors, random)
+    change = directions(n_users, mechanisms.factors, random)
+    return People(
+        joined=joined,
+        left=left,
+        activity=np.ceil(wanted * (left - joined) / stay).astype(np.int64),
+        mildness=random.normal(0, mechanisms.user_mildness, n_users),
+        first_taste=first_taste,
+        last_taste=first_taste + mechanisms.drift * change,
+    )
+
+
+def draw_items(mechanisms: Mechanisms, n_items: int, random: np.random.Generator) -> Items:
+    """What there is to take, how popular in every week, and where in the space of taste."""
+    # The oldest item is there from the first day, so that no week is without items.
+    birth = random.uniform(-mechanisms.days, mechanisms.days, n_items)
+    birth[0] = -mechanisms.days
+    zipf = random.permutation(np.arange(1, n_items + 1) ** -mechanisms.zipf_exponent)
+    week_start = np.arange(0, mechanisms.days, DAYS_PER_WEEK)
+    age = (week_start[:, np.newaxis] - birth) / mechanisms.peak_age
+    rise_and_decay = mechanisms.evergreen + (1 - mechanisms.evergreen) * age * np.exp(1 - age)
+    popularity = np.where(age >= 0, zipf * rise_and_decay, 0.0)
+    return Items(
+        popularity=popularity / popularity.sum(axis=1, keepdims=True),
+        quality=random.normal(0, mechanisms.item_quality, n_items),
+        position=directions(n_items, mechanisms.factors, random),
+    )
+
+
+def directions(n: int, factors: int, random: np.random.Generator) -> Floats:
+    """n even draws from the unit sphere; shape (n, factors)."""
+    return unit(random.normal(size=(n, factors)))
+
+
+def unit(vectors: Floats) -> Floats:
+    """The same directions with length 1; shape (n, factors)."""
+    scaled: Floats = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    return scaled
+
+
+def draw_visits(mechanisms: Mechanisms, people: People, random: np.random.Generator) -> tuple[Ints, Floats]:
+    """Who takes something, and when: (user, day), each of shape (rows,), ordered by user, then time."""
+    user = np.repeat(np.arange(len(people.activity)), people.activity)
+    sessions = np.ceil(people.activity / mechanisms.rows_per_session).astype(np.int64)
+    offset = np.cumsum(sessions) - sessions
+    session = offset[user] + (random.random(len(user)) * sessions[user]).astype(np.int64)
+    session.sort()
+
+    session_user = np.repeat(np.arange(len(sessions)), sessions)
+    stay = (people.left - people.joined)[session_user]
+    session_start = people.joined[session_user] + random.random(len(session_user)) * stay
+
+    gap = random.exponential(mechanisms.minutes_between_rows / (24 * 60), len(user))
+    elapsed = np.cumsum(gap)
+    new_session = np.flatnonzero(np.diff(session, prepend=-1))
+    rows = np.diff(new_session, append=len(session))
+    time = session_start[session] + elapsed - np.repeat(elapsed[new_session], rows)
+
+    within = time < mechanisms.days
+    user, time = user[within], time[within]
+    order = np.lexsort((time, user))
+    return user[order], time[order]
+
+
+def choose_items(
+    mechanisms: Mechanisms,
+    people: People,
+    items: Items,
+    user: Ints,
+    time: Floats,
+    random: np.random.Generator,
+) -> Ints:
+    """The item that each row takes; shape (rows,).
+
+    Items are shown by their popularity of the week; the largest fit + Gumbel noise wins, which is a draw
+    from the softmax of the fits.
+    """
+    n_weeks, n_items = items.popularity.shape
+    # One ascending line for all weeks: week w covers [w, w + 1), an item as much of it as it is popular.
+    cumulative = np.cumsum(items.popularity, axis=1)
+    line = (cumulative / cumulative[:, -1:] + np.arange(n_weeks)[:, np.newaxis]).ravel()
+
+    chosen = np.empty(len(user), dtype=np.int64)
+    for rows in chunks(len(user)):
+        week = (time[rows] // DAYS_PER_WEEK).astype(np.int64)[:, np.newaxis]
+        draws = random.random((len(week), mechanisms.shown))
+        place = np.searchsorted(line, week + draws, side="right") - week * n_items
+        shown = np.minimum(place, n_items - 1)
+        taste = taste_at(mechanisms, people, user[rows], time[rows])
+        fit = np.einsum("rf,rsf->rs", taste, items.position[shown])
+        liking = mechanisms.taste_strength * fit + random.gumbel(size=fit.shape)
+        chosen[rows] = np.take_along_axis(shown, liking.argmax(axis=1)[:, np.newaxis], axis=1)[:, 0]
+    return chosen
+
+
+def taste_at(mechanisms: Mechanisms, people: People, user: Ints, time: Floats) -> Floats:
+    """Where the taste of these users is at these times, on its way from first to last; (rows, factors)."""
+    way = (time / mechanisms.days)[:, np.newaxis]
+    return unit((1 - way) * people.first_taste[user] + way * people.last_taste[user])
+
+
+def repeat_some(mechanisms: Mechanisms, user: Ints, item: Ints, random: np.random.Generator) -> Ints:
+    """Some rows take an item of an earlier row of their user instead; shape (rows,)."""
+    row = np.arange(len(user))
+    first_row = np.searchsorted(user, user, side="left")
+    earlier = row - first_row
+    repeated = (random.random(len(user)) < mechanisms.repeats) & (earlier > 0)
+    source = np.where(repeated, first_row + (random.random(len(user)) * earlier).astype(np.int64), row)
+    # A source may itself be a repeat: follow it to the row that took the item first.
+    while repeated[source].any():
+        source = source[source]
+    return item[source]
+
+
+def rate(
+    mechanisms: Mechanisms,
+    people: People,
+    items: Items,
+    user: Ints,
+    item: Ints,
+    time: Floats,
+    random: np.random.Generator,
+) -> Floats:
+    """The rating of each row, 0.5 .. 5 in halves; shape (rows,)."""
+    rating = mechanisms.mean_rating + people.mildness[user] + items.quality[item]
+    for rows in chunks(len(user)):
+        taste = taste_at(mechanisms, people, user[rows], time[rows])
+        rating[rows] += mechanisms.taste_effect * np.einsum("rf,rf->r", taste, items.position[item[rows]])
+    rating += random.normal(0, mechanisms.rating_noise, len(user))
+    return np.clip(np.round(rating * 2) / 2, 0.5, 5.0)
+
+
+def chunks(n_rows: int) -> Iterator[slice]:
+    """Consecutive slices that cover n_rows."""
+    return (slice(start, start + ROWS_PER_CHUNK) for start in range(0, n_rows, ROWS_PER_CHUNK))

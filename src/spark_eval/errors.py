@@ -1,0 +1,66 @@
+"""Every failure a user can meet, as one line: ``error[NAMED_CODE] what was found, where, how to mend it``.
+
+The class says what a scheduler should do (its ``exit_code``); the code says what happened.
+"""
+
+import difflib
+from collections.abc import Iterable
+from typing import ClassVar
+
+
+class SparkEvalError(Exception):
+    """Base of all named errors. ``code`` is UPPER_SNAKE and stable; ``message`` is one line."""
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, code: str, message: str) -> None:
+        self.code = code
+        self.message = " ".join(message.split())
+        super().__init__(code, message)
+
+    def __str__(self) -> str:
+        return f"error[{self.code}] {self.message}"
+
+
+class EnvironmentFault(SparkEvalError):
+    """The machine lacks something (Java, memory, a reachable cluster): exit 1, a retry may help."""
+
+
+class ConfigError(SparkEvalError):
+    """The config or the command line is wrong: exit 2, stop."""
+
+    exit_code = 2
+
+    @classmethod
+    def unknown(cls, code: str, kind: str, name: str, known: Iterable[str], where: str) -> "ConfigError":
+        """A name that is not among the known ones, with the nearest of them."""
+        return cls(code, f"unknown {kind} {name!r} in {where}; {nearest(name, known)}")
+
+
+class DataError(SparkEvalError):
+    """The data breaks the contract: exit 3, nothing was published.
+
+    All faults of a table come in one error: the first names the code, the message lists every one.
+    """
+
+    exit_code = 3
+
+    @classmethod
+    def of_faults(cls, faults: "list[DataError]") -> "DataError":
+        """One error out of all that were found."""
+        first, *others = faults
+        more = "".join(f"; also [{fault.code}] {fault.message}" for fault in others)
+        return cls(first.code, first.message + more)
+
+
+class BusyError(SparkEvalError):
+    """Another live attempt holds this run: exit 4, retry later."""
+
+    exit_code = 4
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """``did you mean 'x'?`` or the list of what is allowed."""
+    allowed = sorted(known)
+    close = difflib.get_close_matches(name, allowed, n=1)
+    return f"did you mean {close[0]!r}?" if close else f"allowed: {', '.join(allowed)}"

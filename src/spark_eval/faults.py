@@ -1,0 +1,53 @@
+"""Rename what Spark raises: no JVM or worker trace reaches a user without ``--debug``."""
+
+import re
+from typing import Final
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from spark_eval.errors import ConfigError, DataError, EnvironmentFault, SparkEvalError
+
+OURS: Final = re.compile(r"error\[([A-Z_]+)\] ([^\n]*?)(?: SQLSTATE|\n|$)")
+CONDITION: Final = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\]")
+# Spark's conditions, by their beginnings, and ours.
+KNOWN: Final[dict[str, tuple[type[SparkEvalError], str]]] = {
+    "FAILED_READ_FILE": (DataError, "CORRUPT_FILE"),
+    "CANNOT_MERGE_SCHEMAS": (DataError, "SCHEMA_DRIFT"),
+    "PATH_NOT_FOUND": (DataError, "MISSING_INPUT"),
+    "TABLE_OR_VIEW_NOT_FOUND": (DataError, "MISSING_INPUT"),
+    "UNABLE_TO_INFER_SCHEMA": (DataError, "EMPTY_INPUT"),
+    "MALFORMED_": (DataError, "MALFORMED_RECORD"),
+    "PARQUET_TYPE_ILLEGAL": (DataError, "UNSUPPORTED_TYPE"),
+    "CAST_INVALID_INPUT": (DataError, "TYPE_MISMATCH"),
+    "DATATYPE_MISMATCH": (DataError, "TYPE_MISMATCH"),
+    "CAST_OVERFLOW": (DataError, "VALUE_TOO_LARGE"),
+    "DATA_SOURCE_NOT_FOUND": (ConfigError, "UNKNOWN_FORMAT"),
+}
+
+
+def renamed(error: Exception) -> SparkEvalError:
+    """The named error for anything that was raised."""
+    if isinstance(error, SparkEvalError):
+        return error
+    text = str(error)
+    ours = OURS.search(text)
+    if ours:
+        return DataError(ours[1], ours[2])
+    if isinstance(error, PySparkException | Py4JError):
+        conditions = CONDITION.findall(text)
+        for condition in conditions:
+            for beginning, (kind, code) in KNOWN.items():
+                if condition.startswith(beginning):
+                    return kind(code, told(text, condition))
+        return EnvironmentFault("SPARK_FAILED", told(text, conditions[0] if conditions else ""))
+    if isinstance(error, OSError):
+        return EnvironmentFault("FILE_SYSTEM", text)
+    return EnvironmentFault("UNEXPECTED", f"{type(error).__name__}: {text.splitlines()[0] if text else ''}")
+
+
+def told(text: str, condition: str) -> str:
+    """Spark's own sentence for a condition, without the trace around it."""
+    _, _, after = text.partition(f"[{condition}]")
+    sentence = re.split(r"SQLSTATE|\n\s*at |\nJVM|\n== SQL|;\n'", after or text)[0]
+    return f"{condition}: {sentence.strip()[:500]} (--debug shows all)"

@@ -1,0 +1,161 @@
+"""Read the sources of a config as DataFrames: paths and formats are known here and nowhere else."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlparse
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from spark_eval.config import Scalar, Source
+from spark_eval.errors import ConfigError, DataError, nearest
+from spark_eval.schema import ITEM, SUBSET, SUBSETS, USER
+from spark_eval.transforms.inputs import quoted
+
+TEXT_FORMATS = ("csv", "json")
+# Typed filters, which Spark can push into the scan.
+COMPARISONS: Final[dict[str, Callable[[Column, Any], Column]]] = {
+    "==": lambda column, value: column == value,
+    "!=": lambda column, value: column != value,
+    "<": lambda column, value: column < value,
+    "<=": lambda column, value: column <= value,
+    ">": lambda column, value: column > value,
+    ">=": lambda column, value: column >= value,
+    "in": lambda column, values: column.isin(values),
+    "between": lambda column, bounds: column.between(*bounds),
+    "is_null": lambda column, _: column.isNull(),
+    "is_not_null": lambda column, _: column.isNotNull(),
+}
+CANONICAL_INTEGER = r"^(0|-?[1-9][0-9]{0,18})$"
+
+
+def read_source(spark: SparkSession, source: Source, name: str, splits: Path, timezone: str) -> DataFrame:
+    """The rows of a source: typed, filtered by ``where`` and ``subset``.
+
+    ``splits`` is where this run's split lies, for sources that are a subset of it. Raises DataError
+    MISSING_INPUT, EMPTY_INPUT, EMPTY_FILE, MISSING_SPLIT or MISSING_COLUMN, before any job runs.
+    """
+    if source.table is not None:
+        frame = spark.read.table(source.table)
+    elif source.path is None:
+        if not splits.is_dir():
+            raise DataError("MISSING_SPLIT", f"{name}: no split at {splits}; run `spark-eval split` first")
+        frame = spark.read.parquet(str(splits))
+    else:
+        check_files(source.path, name)
+        frame = (
+            read_text(spark, source, timezone) if source.format in TEXT_FORMATS else read_files(spark, source)
+        )
+    if source.subset is not None:
+        labels = [subset.value for subset in SUBSETS[source.subset]]
+        frame = frame.where(named(frame, SUBSET, name).isin(labels))
+    for condition in source.where:
+        column = named(frame, condition.column, f"{name}.where")
+        frame = frame.where(COMPARISONS[condition.op](column, condition.value))
+    return frame
+
+
+def read_files(spark: SparkSession, source: Source) -> DataFrame:
+    """Parquet, ORC or any format on Spark's classpath."""
+    return spark.read.format(source.format).options(**source.options).load(source.path)
+
+
+def read_text(spark: SparkSession, source: Source, timezone: str) -> DataFrame:
+    """CSV or JSON, with the types that all its rows agree on, and ids that pass unchanged.
+
+    Inference reads '007' as 7. So id columns of digits are read as text again and become integers only
+    if every one is written canonically.
+    """
+    options: dict[str, Scalar] = {
+        "inferSchema": True,
+        "enforceSchema": False,
+        "mode": "FAILFAST",
+        "timeZone": timezone,
+    }
+    reader = spark.read.format(source.format).options(**(options | source.options))
+    inferred = reader.load(source.path)
+    ids = {source.columns.get(name, name) for name in (USER, ITEM)}
+    digits = [f.name for f in inferred.schema if f.name in ids and isinstance(f.dataType, T.IntegralType)]
+    as_text = T.StructType(
+        [T.StructField(f.name, T.StringType() if f.name in digits else f.dataType) for f in inferred.schema]
+    )
+    frame = reader.schema(as_text).load(source.path)
+    return frame.withColumns({name: canonical(name) for name in digits})
+
+
+def canonical(name: str) -> Column:
+    """Text as a long; a row written in any other way than the number prints fails the job by name."""
+    text = F.col(quoted(name))
+    fault = F.concat(
+        F.lit(f"error[ID_NOT_CANONICAL] column {name}: '"),
+        text,
+        F.lit("' is no plain integer; write ids as text"),
+    )
+    return (
+        F.when(text.rlike(CANONICAL_INTEGER), text.cast("long"))
+        .when(text.isNotNull(), F.raise_error(fault).cast("long"))
+        .alias(name)
+    )
+
+
+def named(frame: DataFrame, name: str, where: str) -> Column:
+    """The column of this name; DataError MISSING_COLUMN with the nearest one."""
+    if name not in frame.columns:
+        raise DataError("MISSING_COLUMN", f"{where}: no column {name!r}; {nearest(name, frame.columns)}")
+    return F.col(quoted(name))
+
+
+def local_path(path: str) -> Path | None:
+    """The path on this machine's file system, or None for another scheme."""
+    parts = urlparse(path)
+    if parts.scheme == "file":
+        return Path(parts.path)
+    return None if "://" in path else Path(path)
+
+
+def data_files(path: Path) -> Iterator[Path]:
+    """The files that Spark reads below a path: none hidden by ``_`` or ``.``."""
+    if path.is_file():
+        yield path
+        return
+    for folder, folders, files in os.walk(path):
+        folders[:] = sorted(name for name in folders if "=" in name or not name.startswith(("_", ".")))
+        yield from (Path(folder) / name for name in sorted(files) if not name.startswith(("_", ".")))
+
+
+def check_files(path: str, name: str) -> None:
+    """Raise DataError for a missing path, a folder without data and files without a byte."""
+    local = local_path(path)
+    if local is None or "*" in path:
+        return
+    if not local.exists():
+        raise DataError("MISSING_INPUT", f"{name}: {path!r} does not exist")
+    files = list(data_files(local))
+    if not files:
+        raise DataError("EMPTY_INPUT", f"{name}: no data file below {path!r}")
+    empty = [str(file) for file in files if file.stat().st_size == 0]
+    if empty:
+        raise DataError("EMPTY_FILE", f"{name}: {len(empty)} files without a byte, such as {empty[0]!r}")
+
+
+def fingerprint(source: Source, splits: Path) -> list[object]:
+    """What tells one content of a source from another: its files' names, sizes and times, or its name."""
+    path = str(splits) if source.path is None and source.table is None else source.path
+    local = None if path is None else local_path(path)
+    if local is None:
+        return [source.table or path]
+    states = [(str(file.relative_to(local)), file.stat()) for file in data_files(local)]
+    return [[name, state.st_size, state.st_mtime_ns] for name, state in states]
+
+
+def output_root(path: str) -> Path:
+    """The local folder that everything is written under; ConfigError UNSUPPORTED_OUTPUT for other schemes."""
+    local = local_path(path)
+    if local is None:
+        raise ConfigError(
+            "UNSUPPORTED_OUTPUT", f"output.path {path!r}: only local and mounted paths are supported"
+        )
+    return local.absolute()

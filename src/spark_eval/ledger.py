@@ -1,0 +1,99 @@
+"""The ledger: every input row is used, filtered, combined, dropped or quarantined, and the sum closes."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from spark_eval.conventions import NoRecommendations, NoTruth
+from spark_eval.errors import DataError, SparkEvalError
+from spark_eval.schema import FATAL, Fault, Outcome, Reason
+
+# Column names with the types of the table ``accounting``.
+ACCOUNTING: Final = "source string, model string, outcome string, reason string, rows long, users long"
+AccountingRow = tuple[str, str | None, str, str | None, int, int | None]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of the accounting table; ``users`` is None where counting them would cost a shuffle."""
+
+    source: str
+    model: str | None
+    outcome: str
+    reason: str | None
+    rows: int
+    users: int | None
+
+    def row(self) -> AccountingRow:
+        """The line in the order of ACCOUNTING."""
+        return (self.source, self.model, self.outcome, self.reason, self.rows, self.users)
+
+
+def truth_entries(counts: Iterable[Mapping[str, Any]]) -> list[Entry]:
+    """Entries of the truth, from ``transforms.account.count_truth``."""
+    entries: list[Entry] = []
+    for count in counts:
+        rows, distinct, users, reason = (count[name] for name in ("rows", "distinct", "users", "fault"))
+        if count["everything"]:
+            entries.insert(0, Entry("truth", None, Outcome.IN, None, rows or 0, users))
+        elif reason is None:
+            entries.append(Entry("truth", None, Outcome.USED, None, distinct, users))
+            entries.append(
+                Entry("truth", None, Outcome.DEDUPLICATED, Reason.REPEATED_ITEM, rows - distinct, None)
+            )
+        else:
+            outcome = Outcome.QUARANTINED if reason in set(Fault) else Outcome.FILTERED
+            entries.append(Entry("truth", None, outcome, reason, rows, users))
+    return [entry for entry in entries if entry.rows or entry.outcome == Outcome.IN]
+
+
+def list_entries(
+    counts: Iterable[Mapping[str, Any]],
+    n_truth_users: int,
+    no_recommendations: NoRecommendations,
+    no_truth: NoTruth,
+) -> list[Entry]:
+    """Entries of the recommendations per model, from ``transforms.account.count_lists``."""
+    entries = []
+    for count in sorted(counts, key=lambda count: str(count["model"])):
+        for name in (name.removesuffix(".rows") for name in count if name.endswith(".rows")):
+            outcome, reason = name.split(".")
+            if reason == Reason.NO_TRUTH and no_truth is NoTruth.ZERO:
+                outcome = Outcome.USED
+            rows, users = count[f"{name}.rows"], count[f"{name}.users"]
+            if rows or outcome == Outcome.IN:
+                entries.append(Entry("recommendations", count["model"], outcome, reason or None, rows, users))
+        without = n_truth_users - count["with_truth"]
+        entries.append(
+            Entry(
+                "recommendations", count["model"], Outcome.NO_RECOMMENDATIONS, no_recommendations, 0, without
+            )
+        )
+    return entries
+
+
+def check(entries: Sequence[Entry]) -> None:
+    """Raise DataError for faults that refuse a table, all of them in one, and close the ledger."""
+    faults = [
+        DataError(entry.reason, f"{where(entry)}: {entry.rows} {FATAL[Fault(entry.reason)]}")
+        for entry in entries
+        if entry.reason is not None and entry.reason in set(FATAL)
+    ]
+    if faults:
+        raise DataError.of_faults(faults)
+    for total in (entry for entry in entries if entry.outcome == Outcome.IN):
+        others = sum(
+            entry.rows
+            for entry in entries
+            if (entry.source, entry.model) == (total.source, total.model) and entry is not total
+        )
+        if others != total.rows:
+            raise SparkEvalError(
+                "LEDGER_OPEN",
+                f"{where(total)}: {total.rows} rows in, {others} accounted for; please report this",
+            )
+
+
+def where(entry: Entry) -> str:
+    """The table, and the model if it is one model's."""
+    return entry.source if entry.model is None else f"{entry.source} of model {entry.model!r}"

@@ -1,0 +1,232 @@
+"""One run of one verb: read the sources, call the data path, write and publish the tables."""
+
+import hashlib
+import json
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import reduce
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F
+
+import spark_eval
+from spark_eval.config import Config, Source
+from spark_eval.conventions import TruthDuplicates
+from spark_eval.errors import ConfigError
+from spark_eval.io import fingerprint, output_root, read_source
+from spark_eval.ledger import ACCOUNTING, AccountingRow
+from spark_eval.publish import Attempt
+from spark_eval.schema import FAULT, MODEL, SUBSET, Fault, Outcome, Subset, Table
+from spark_eval.splits.leakage import leakage
+from spark_eval.transforms.conform import (
+    align_ids,
+    conform_interactions,
+    conform_recommendations,
+    conform_truth,
+)
+from spark_eval.verbs.evaluate import measure_lists
+from spark_eval.verbs.split import Split, ledger_counts, ledger_rows, split
+
+LIBRARIES: Final = ("pyspark", "pandas", "pyarrow", "numpy")
+# Folders whose code decides the numbers; a change there is another run.
+MEASURING: Final = ("metrics", "splits", "stats", "transforms", "verbs")
+
+
+@dataclass(frozen=True)
+class Run:
+    """Where a verb's tables are, and whether this very call wrote them."""
+
+    root: Path
+    run_id: str
+    tables: Mapping[Table, Path]
+    is_new: bool
+
+
+@dataclass(frozen=True)
+class Job:
+    """One verb of one config: what it reads, and so which run it is."""
+
+    verb: str
+    root: Path
+    run_id: str
+    fingerprint: str
+    config: Mapping[str, Any]
+    splits: Path
+    timezone: str
+
+    @classmethod
+    def of(cls, verb: str, config: Config, run_id: str | None) -> "Job":
+        """The job; without a given id, the run's is that of its content: same work, same id.
+
+        A split that other verbs read lies under the same given id, or under the split's own one.
+        """
+        root = output_root(config.output.path)
+        splits_id = run_id or (None if verb == "split" else cls.of("split", config, None).run_id)
+        splits = root / Table.SPLITS / f"run_id={splits_id}"
+        sections = {
+            "split": ("interactions", "split"),
+            "evaluate": ("recommendations", "truth", "evaluate"),
+        }[verb]
+        settings = {name: config.model_dump(mode="json")[name] for name in sections}
+        sources = [source for name in sections if isinstance(source := getattr(config, name), Source)]
+        if verb == "evaluate" and config.truth is None:
+            sources.append(DEFAULT_TRUTH)
+        content = {
+            "config": settings,
+            "inputs": [fingerprint(source, splits) for source in sources],
+            "code": code_version(),
+        }
+        digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+        timezone = config.split.rule().timezone
+        return cls(verb, root, run_id or f"{verb[0]}-{digest[:16]}", digest, settings, splits, timezone)
+
+    def attempt(self) -> Attempt:
+        """A fresh try at it."""
+        return Attempt(self.root, self.run_id, self.verb)
+
+    def run(self, attempt: Attempt, tables: Sequence[Table], is_new: bool) -> Run:
+        """What is told of it in the end."""
+        return Run(self.root, self.run_id, {table: attempt.place(table) for table in tables}, is_new)
+
+    def record(self, **facts: Any) -> dict[str, Any]:
+        """The commit record: config, fingerprint, versions and what else is to be known."""
+        versions = {name: version(name) for name in LIBRARIES}
+        versions |= {"python": platform.python_version(), "spark_eval": spark_eval.__version__}
+        return {"config": self.config, "fingerprint": self.fingerprint, "versions": versions, **facts}
+
+
+DEFAULT_TRUTH: Final = Source(subset=Subset.GLOBAL_TEST)
+
+
+def run_split(session: Callable[[], SparkSession], config: Config, run_id: str | None, replace: bool) -> Run:
+    """Label the log and publish ``splits``, ``leakage`` and ``accounting``: one scan, one write."""
+    source = needed(config.interactions, "interactions")
+    job = Job.of("split", config, run_id)
+    attempt, tables = job.attempt(), [Table.SPLITS, Table.LEAKAGE, Table.ACCOUNTING]
+    if attempt.is_published(job.fingerprint, replace):
+        return job.run(attempt, tables, is_new=False)
+    spark = session()
+    rule = config.split.rule()
+    log = read_source(spark, source, "interactions", job.splits, rule.timezone)
+    parts = split(log, rule, columns=source.columns, timestamp_unit=source.timestamp_unit)
+    try:
+        # The ledger is counted on the rows as they are written: the final stage counts each task once.
+        counts = Observation("ledger")
+        observed = Split(parts.labelled.observe(counts, *ledger_counts()), rule, parts.timeline)
+        write(observed.rows, attempt, Table.SPLITS, SUBSET)
+        ledger = ledger_rows(counts.get)
+        write(leakage(spark.read.parquet(attempt.staged(Table.SPLITS))).coalesce(1), attempt, Table.LEAKAGE)
+        write_accounting(spark, ledger, attempt)
+        tables += write_quarantine({"interactions": parts.labelled}, ledger, attempt)
+        attempt.publish(tables, job.record(timeline=asdict(parts.timeline)))
+    finally:
+        attempt.discard()
+    return job.run(attempt, tables, is_new=True)
+
+
+def run_evaluate(
+    session: Callable[[], SparkSession], config: Config, run_id: str | None, replace: bool
+) -> Run:
+    """Measure the recommendations and publish ``per_user``, ``metrics`` and ``accounting``."""
+    source = needed(config.recommendations, "recommendations")
+    truth_source = config.truth or DEFAULT_TRUTH
+    plan = config.evaluate.plan()
+    job = Job.of("evaluate", config, run_id)
+    attempt, tables = job.attempt(), [Table.PER_USER, Table.METRICS, Table.ACCOUNTING]
+    if attempt.is_published(job.fingerprint, replace):
+        return job.run(attempt, tables, is_new=False)
+    spark = session()
+    by_time = plan.conventions.truth_duplicates is TruthDuplicates.LAST
+    recommendations, truth = (
+        conform(read_source(spark, table, name, job.splits, job.timezone), name, table, job.timezone, by_time)
+        for name, table in (("recommendations", source), ("truth", truth_source))
+    )
+    evaluation = measure_lists(recommendations, truth, plan)
+    try:
+        write(evaluation.per_user, attempt, Table.PER_USER, MODEL)
+        # Read with its schema: Spark would take models named 1 and 01 for one number.
+        per_user = spark.read.schema(evaluation.per_user.schema).parquet(attempt.staged(Table.PER_USER))
+        write(evaluation.summarise(per_user).coalesce(1), attempt, Table.METRICS, MODEL)
+        ledger = [entry.row() for entry in evaluation.entries]
+        write_accounting(spark, ledger, attempt)
+        sources = {"recommendations": recommendations, "truth": truth}
+        tables += write_quarantine(sources, ledger, attempt)
+        attempt.publish(tables, job.record(conventions=plan.stamp, models=list(evaluation.models)))
+    finally:
+        evaluation.unpersist()
+        attempt.discard()
+    return job.run(attempt, tables, is_new=True)
+
+
+def check_inputs(session: Callable[[], SparkSession], config: Config) -> list[str]:
+    """Check columns and types of every source that exists already; returns their names."""
+    rule, spark, frames = config.split.rule(), session(), {}
+    splits = Job.of("evaluate", config, None).splits
+    for name in ("interactions", "recommendations", "truth"):
+        source = getattr(config, name)
+        if source is not None:
+            frame = read_source(spark, source, name, splits, rule.timezone)
+            frames[name] = conform(frame, name, source, rule.timezone)
+    if "recommendations" in frames and "truth" in frames:
+        align_ids(frames["recommendations"], frames["truth"])
+    return list(frames)
+
+
+def conform(frame: DataFrame, name: str, source: Any, timezone: str, ordered: bool = False) -> DataFrame:
+    """A source with our columns, each unusable row with its fault."""
+    if name == "recommendations":
+        return conform_recommendations(frame, source.columns, source.model, source.layout)
+    if name == "truth":
+        return conform_truth(frame, source.columns, source.timestamp_unit, timezone, ordered)
+    return conform_interactions(frame, source.columns, source.timestamp_unit, timezone)
+
+
+def needed(section: Any, name: str) -> Any:
+    """The section, or ConfigError MISSING_SECTION."""
+    if section is None:
+        raise ConfigError("MISSING_SECTION", f"the config has no section {name!r}, which this verb reads")
+    return section
+
+
+def write(frame: DataFrame, attempt: Attempt, table: Table, *partitions: str) -> None:
+    """Stage a table; nothing can be there yet."""
+    frame.write.mode("errorifexists").partitionBy(*partitions).parquet(attempt.staged(table))
+
+
+def write_accounting(spark: SparkSession, rows: Sequence[AccountingRow], attempt: Attempt) -> None:
+    """Stage the ledger."""
+    write(spark.createDataFrame(rows, ACCOUNTING).coalesce(1), attempt, Table.ACCOUNTING)
+
+
+def write_quarantine(
+    sources: Mapping[str, DataFrame], ledger: Sequence[AccountingRow], attempt: Attempt
+) -> list[Table]:
+    """Stage the rows that could not be used, if there are any: source, code, and the row as JSON."""
+    bad = {source for source, _, outcome, *_ in ledger if outcome == Outcome.QUARANTINED}
+    if not bad:
+        return []
+    codes = [fault.value for fault in Fault]
+    frames = [
+        sources[source]
+        .where(F.col(FAULT).isin(codes))
+        .select(
+            F.lit(source).alias("source"), F.col(FAULT).alias("code"), F.to_json(F.struct("*")).alias("row")
+        )
+        for source in sorted(bad)
+    ]
+    write(reduce(DataFrame.unionAll, frames).coalesce(1), attempt, Table.QUARANTINE)
+    return [Table.QUARANTINE]
+
+
+def code_version() -> str:
+    """A hash of all code that decides numbers."""
+    digest = hashlib.sha256(spark_eval.__version__.encode())
+    home = Path(spark_eval.__file__).parent
+    for folder in MEASURING:
+        for file in sorted((home / folder).glob("*.py")):
+            digest.update(file.read_bytes())
+    return digest.hexdigest()

@@ -1,0 +1,118 @@
+"""The words of the domain: column, table and subset names, each spelled in exactly one place."""
+
+from enum import StrEnum
+from typing import Final
+
+USER: Final = "user"
+ITEM: Final = "item"
+MODEL: Final = "model"
+SCORE: Final = "score"
+RANK: Final = "rank"
+RELEVANCE: Final = "relevance"
+TIMESTAMP: Final = "timestamp"
+SUBSET: Final = "subset"
+FOLD: Final = "fold"
+N_RELEVANT: Final = "n_relevant"
+N_RECOMMENDED: Final = "n_recommended"
+
+# Why a row is not used; null in rows that are. Holds a fault's code, or the reason of a filter.
+FAULT: Final = "fault"
+# How many input rows a row stands for, once equal ones are combined.
+N_ROWS: Final = "n_rows"
+# The hits of one list and the relevances of one user's truth, as arrays in rank order.
+HIT_RANKS: Final = "hit_ranks"
+HIT_RELEVANCES: Final = "hit_relevances"
+GRADES: Final = "grades"
+GRADE_COUNTS: Final = "grade_counts"
+
+
+class Subset(StrEnum):
+    """Labels of the split ``global_local_ranker``; global_train is the first three together."""
+
+    LOCAL_TRAIN = "local_train"
+    RANKER_TRAIN = "ranker_train"
+    RANKER_TEST = "ranker_test"
+    GLOBAL_TEST = "global_test"
+
+
+# Names for several labels at once, as a source's ``subset`` takes them.
+SUBSETS: Final[dict[str, tuple[Subset, ...]]] = {
+    **{subset.value: (subset,) for subset in Subset},
+    "local_test": (Subset.RANKER_TRAIN, Subset.RANKER_TEST),
+    "global_train": (Subset.LOCAL_TRAIN, Subset.RANKER_TRAIN, Subset.RANKER_TEST),
+}
+
+
+class Table(StrEnum):
+    """Tables written under the output root, each as ``<table>/run_id=<id>/``."""
+
+    SPLITS = "splits"
+    PER_USER = "per_user"
+    METRICS = "metrics"
+    ACCOUNTING = "accounting"
+    QUARANTINE = "quarantine"
+    LEAKAGE = "leakage"
+
+
+class Outcome(StrEnum):
+    """What became of an input row. ``in`` is the exact sum of all others."""
+
+    IN = "in"
+    USED = "used"
+    FILTERED = "filtered"
+    DEDUPLICATED = "deduplicated"
+    QUARANTINED = "quarantined"
+    DROPPED = "dropped"
+    # Counts of users, not of rows: their ``rows`` is 0.
+    NO_RECOMMENDATIONS = "no_recommendations"
+
+
+class Fault(StrEnum):
+    """Codes of rows that cannot be used: kept in ``quarantine`` and counted, unless they are FATAL."""
+
+    NULL_ID = "NULL_ID"
+    NULL_SCORE = "NULL_SCORE"
+    SCORE_NOT_FINITE = "SCORE_NOT_FINITE"
+    NULL_RANK = "NULL_RANK"
+    NULL_RELEVANCE = "NULL_RELEVANCE"
+    RELEVANCE_NOT_FINITE = "RELEVANCE_NOT_FINITE"
+    NULL_TIMESTAMP = "NULL_TIMESTAMP"
+    # A single row of these refuses the whole table.
+    NULL_MODEL = "NULL_MODEL"
+    RANK_BASE = "RANK_BASE"
+    DUPLICATE_RANK = "DUPLICATE_RANK"
+    NEGATIVE_RELEVANCE = "NEGATIVE_RELEVANCE"
+
+
+# What to say of the faults that refuse a table.
+FATAL: Final[dict[Fault, str]] = {
+    Fault.NULL_MODEL: "rows without a model name; fill the model column, or name one model in the config",
+    Fault.RANK_BASE: "rows with a rank below 1; ranks start at 1",
+    Fault.DUPLICATE_RANK: "relevant items that share their rank with another; ranks must be distinct",
+    Fault.NEGATIVE_RELEVANCE: "rows with a negative relevance; relevance is 0 or more",
+}
+
+
+class Reason(StrEnum):
+    """Why a sound row is not used."""
+
+    BEYOND_K = "beyond_k"
+    BELOW_THRESHOLD = "below_threshold"
+    NOT_RELEVANT = "not_relevant"
+    REPEATED_ITEM = "repeated_item"
+    NO_TRUTH = "no_truth"
+    BEFORE_START = "before_start"
+    GAP = "gap"
+    AFTER_END = "after_end"
+    COLD_USER = "cold_user"
+    COLD_ITEM = "cold_item"
+    SEEN = "seen"
+
+
+# The segment that holds everybody.
+ALL: Final = "all"
+
+
+def metric_column(name: str, k: int) -> str:
+    """Column of one metric at one cutoff in ``per_user``: ``ap_at_10``."""
+    return f"{name}_at_{k}"

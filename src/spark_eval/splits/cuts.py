@@ -1,0 +1,136 @@
+"""Where a rule cuts a given log: the few numbers of the log that labelling needs, found with small actions.
+
+A share is turned into an instant by radix descent: count rows per bucket of time, keep the bucket that
+holds the wanted row, divide it again. Counts are exact, so the cut depends neither on partitions nor on
+the order of rows, and no more than a few thousand counts ever reach the driver.
+"""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from functools import reduce
+from operator import or_
+from typing import Final
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from spark_eval.errors import DataError
+from spark_eval.schema import FAULT, TIMESTAMP
+from spark_eval.splits.moments import Cut, DaysBack, Instant, Share, plus_days, to_microseconds, zone
+from spark_eval.splits.rules import GlobalLocalRanker, Timeline
+
+# A pass divides a bucket into at most 2 ** FANOUT_BITS + 1 smaller ones.
+FANOUT_BITS: Final = 12
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """The rows in [oldest, newest]: of the log sorted by time, ``n_rows`` rows from place ``first`` on."""
+
+    oldest: int
+    newest: int
+    first: int
+    n_rows: int
+
+    def holds(self, index: int) -> bool:
+        """Whether the row at this place of the sorted log is in here."""
+        return self.first <= index < self.first + self.n_rows
+
+    @property
+    def bits(self) -> int:
+        """Low bits of a time to overlook when dividing this bucket; 0 once its rows are few."""
+        if self.n_rows <= 2**FANOUT_BITS:
+            return 0
+        return max(0, (self.newest - self.oldest).bit_length() - FANOUT_BITS)
+
+
+def resolve(interactions: DataFrame, rule: GlobalLocalRanker) -> Timeline:
+    """The instants at which ``rule`` cuts this log of timestamp (TIMESTAMP) and fault.
+
+    Rows with a fault or without a timestamp do not count. One action finds the log's span; cuts given
+    as shares need two to four more, all shares together.
+
+    Raises DataError EMPTY_INPUT, or SPLIT_OUT_OF_RANGE with the log's span if a part must be empty.
+    """
+    times = interactions.where(F.col(FAULT).isNull() & F.col(TIMESTAMP).isNotNull()).select(TIMESTAMP)
+    span = divide(times, F.lit(0))
+    if not span:
+        raise DataError(
+            "EMPTY_INPUT", "interactions: no sound row, with a user, an item and a timestamp, to split"
+        )
+    whole = span[0]
+    cuts = (rule.local_cut, rule.global_cut)
+    places = {cut: cut.index(whole.n_rows, rule.boundary) for cut in cuts if isinstance(cut, Share)}
+    times_at = times_of_rows(times, whole, places.values())
+
+    def at(cut: Cut) -> int:
+        match cut:
+            case Instant():
+                return to_microseconds(cut.at)
+            case DaysBack():
+                return plus_days(whole.newest, -cut.days, zone(rule.timezone))
+            case Share():
+                return times_at[places[cut]]
+
+    return Timeline.of(rule, at(rule.local_cut), at(rule.global_cut), whole.oldest, whole.newest)
+
+
+def times_of_rows(times: DataFrame, whole: Bucket, indexes: Collection[int]) -> dict[int, int]:
+    """The times of the rows at these places, from 0, of the log sorted by time; ``whole`` is all of it.
+
+    Raises DataError INPUT_CHANGED_DURING_RUN if the log is another at each reading.
+    """
+    holders = dict.fromkeys(indexes, whole)
+    while pending := {bucket for bucket in holders.values() if bucket.oldest < bucket.newest}:
+        smaller = refine(times, pending)
+        holders = {
+            index: bucket if bucket not in pending else holder(smaller, index)
+            for index, bucket in holders.items()
+        }
+    return {index: bucket.oldest for index, bucket in holders.items()}
+
+
+def holder(buckets: Iterable[Bucket], index: int) -> Bucket:
+    """The bucket with the row at this place."""
+    for bucket in buckets:
+        if bucket.holds(index):
+            return bucket
+    raise DataError(
+        "INPUT_CHANGED_DURING_RUN",
+        f"interactions: row {index} by time was there, and is gone; fix the input first",
+    )
+
+
+def refine(times: DataFrame, buckets: Collection[Bucket]) -> list[Bucket]:
+    """These disjoint buckets divided further, in one action that reads the rows of their times only."""
+    # One shift serves all: it is smaller than the last one, whose blocks told these buckets apart.
+    bits = max(bucket.bits for bucket in buckets)
+    inside = (
+        F.col(TIMESTAMP).between(_instant(bucket.oldest), _instant(bucket.newest)) for bucket in buckets
+    )
+    divided = divide(times.where(reduce(or_, inside)), F.shiftright(F.unix_micros(TIMESTAMP), bits))
+    refined = []
+    for parent in buckets:
+        first = parent.first
+        for child in divided:
+            if parent.oldest <= child.oldest <= parent.newest:
+                refined.append(Bucket(child.oldest, child.newest, first, child.n_rows))
+                first += child.n_rows
+    return refined
+
+
+def divide(times: DataFrame, key: Column) -> list[Bucket]:
+    """A bucket for each value of ``key``, oldest first; places count from the oldest of these rows."""
+    at = F.unix_micros(TIMESTAMP)
+    counts = times.groupBy(key.alias("key")).agg(
+        F.min(at).alias("oldest"), F.max(at).alias("newest"), F.count(F.lit(1)).alias("n_rows")
+    )
+    buckets, first = [], 0
+    for row in sorted(counts.collect(), key=lambda row: row["oldest"]):
+        buckets.append(Bucket(row["oldest"], row["newest"], first, row["n_rows"]))
+        first += row["n_rows"]
+    return buckets
+
+
+def _instant(at: int) -> Column:
+    return F.timestamp_micros(F.lit(at))

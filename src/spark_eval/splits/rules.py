@@ -1,0 +1,198 @@
+"""What is held out, as values without Spark: where a log is cut in time, and who goes to which part."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from fractions import Fraction
+from typing import Final, TypeVar
+
+from spark_eval.errors import ConfigError, DataError
+from spark_eval.splits.moments import (
+    MAX_DAYS,
+    Boundary,
+    Cut,
+    DaysBack,
+    Instant,
+    Share,
+    parse_cut,
+    plus_days,
+    readable,
+    zone,
+)
+
+Choice = TypeVar("Choice", bound=StrEnum)
+LOCAL_CUT: Final[Cut] = Share(Fraction(8, 10))
+GLOBAL_CUT: Final[Cut] = Share(Fraction(9, 10))
+
+
+class Policy(StrEnum):
+    """What becomes of the rows of the test parts that a policy is about."""
+
+    KEEP = "keep"
+    DROP = "drop"
+
+
+@dataclass(frozen=True)
+class GlobalLocalRanker:
+    """Two cuts in time, and the part between them divided by users: seed document 002, steps 1 to 5.
+
+    ::
+
+        oldest                     local_cut                global_cut             + test_days
+          |                            |                        |                       |
+          |---- local_train ----|-gap--|---- local_test --|-gap-|----- global_test -----|  after_end
+          |                            |   ranker_train,  |     |
+          |                            |   ranker_test    |     |
+          |                            |   (by users)     |     |
+          |------------- global_train --------------------|
+
+    With ``boundary: exclusive`` every part is [start, end), with ``inclusive_train`` (start, end].
+    Rows in a gap (``gap_days`` before either cut) and rows after the end are dropped; without
+    ``test_days`` there is no end. A user's rows of local_test are all ranker_test with probability
+    ``ranker_test_share``, by a hash of ``seed`` and his id, else all ranker_train.
+
+    Rows of local_test and global_test can be dropped whose user (``cold_users``) or item
+    (``cold_items``) is not in local_train, or whose pair of both (``seen``) is in an earlier part.
+
+    Raises ConfigError INVALID_SPLIT or INVALID_TIMEZONE.
+    """
+
+    local_cut: Cut = LOCAL_CUT
+    global_cut: Cut = GLOBAL_CUT
+    test_days: float | None = None
+    gap_days: float = 0
+    boundary: Boundary = Boundary.EXCLUSIVE
+    timezone: str = "UTC"
+    ranker_test_share: float = 0.5
+    seed: int = 0
+    cold_users: Policy = Policy.KEEP
+    cold_items: Policy = Policy.KEEP
+    seen: Policy = Policy.KEEP
+
+    def __post_init__(self) -> None:
+        zone(self.timezone)
+        for holds, fault in (
+            (
+                self.test_days is None or 0 < self.test_days <= MAX_DAYS,
+                f"test_days {self.test_days} is not above 0",
+            ),
+            (0 <= self.gap_days <= MAX_DAYS, f"gap_days {self.gap_days} is below 0 or too large"),
+            (0 < self.ranker_test_share < 1, f"ranker_test_share {self.ranker_test_share} is not in (0, 1)"),
+            (-(2**63) <= self.seed < 2**63, f"seed {self.seed} does not fit 64 bits"),
+            (_in_order(self.local_cut, self.global_cut), f"{self.local_cut} is not before {self.global_cut}"),
+        ):
+            if not holds:
+                raise ConfigError("INVALID_SPLIT", f"{fault}, in split")
+
+    @classmethod
+    def of(cls, options: Mapping[str, object]) -> "GlobalLocalRanker":
+        """The rule of a config's section or a call's options; cuts as ``parse_cut`` takes them.
+
+        Raises ConfigError UNKNOWN_CONFIG_KEY, INVALID_CUT, INVALID_SPLIT or INVALID_TIMEZONE.
+        """
+        given: dict[str, object] = {field.name: field.default for field in fields(cls)}
+        for name in options:
+            if name not in given:
+                raise ConfigError.unknown("UNKNOWN_CONFIG_KEY", "option", name, given, "split")
+        given |= options
+        timezone = str(given["timezone"])
+        return cls(
+            local_cut=parse_cut(given["local_cut"], timezone),
+            global_cut=parse_cut(given["global_cut"], timezone),
+            test_days=None if given["test_days"] is None else _number("test_days", given["test_days"]),
+            gap_days=_number("gap_days", given["gap_days"]),
+            boundary=_choice(Boundary, "boundary", given["boundary"]),
+            timezone=timezone,
+            ranker_test_share=_number("ranker_test_share", given["ranker_test_share"]),
+            seed=_whole("seed", given["seed"]),
+            cold_users=_choice(Policy, "cold_users", given["cold_users"]),
+            cold_items=_choice(Policy, "cold_items", given["cold_items"]),
+            seen=_choice(Policy, "seen", given["seen"]),
+        )
+
+
+def _in_order(local: Cut, later: Cut) -> bool:
+    """False if the two cuts are out of order whatever the log; cuts of two kinds wait for the log."""
+    match local, later:
+        case Instant(), Instant():
+            return local.at < later.at
+        case DaysBack(), DaysBack():
+            return local.days > later.days
+        case Share(), Share():
+            return local.share < later.share
+    return True
+
+
+def _number(name: str, value: object) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return value
+    raise ConfigError("INVALID_SPLIT", f"{name} {value!r} is not a number, in split")
+
+
+def _whole(name: str, value: object) -> int:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    raise ConfigError("INVALID_SPLIT", f"{name} {value!r} is not a whole number, in split")
+
+
+def _choice(choices: type[Choice], name: str, value: object) -> Choice:
+    if isinstance(value, str) and value in list(choices):
+        return choices(value)
+    known = [choice.value for choice in choices]
+    raise ConfigError.unknown("INVALID_SPLIT", name, str(value), known, "split")
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """The instants at which one log is cut, in microseconds since the epoch; see GlobalLocalRanker.
+
+    Without a gap, ``local_train_end == local_cut`` and ``local_test_end == global_cut``. ``end`` is None
+    where nothing is too late.
+    """
+
+    local_train_end: int
+    local_cut: int
+    local_test_end: int
+    global_cut: int
+    end: int | None
+
+    @classmethod
+    def of(
+        cls, rule: GlobalLocalRanker, local_cut: int, global_cut: int, oldest: int, newest: int
+    ) -> "Timeline":
+        """The timeline of a log whose events lie in [oldest, newest], its cuts known.
+
+        Raises DataError SPLIT_OUT_OF_RANGE if a part must be empty: cuts out of order or outside the log.
+        """
+        clock = zone(rule.timezone)
+        timeline = cls(
+            local_train_end=plus_days(local_cut, -rule.gap_days, clock),
+            local_cut=local_cut,
+            local_test_end=plus_days(global_cut, -rule.gap_days, clock),
+            global_cut=global_cut,
+            end=None if rule.test_days is None else plus_days(global_cut, rule.test_days, clock),
+        )
+        timeline.check(rule, oldest, newest)
+        return timeline
+
+    def check(self, rule: GlobalLocalRanker, oldest: int, newest: int) -> None:
+        """Raise DataError SPLIT_OUT_OF_RANGE, with all that is wrong, if a part must be empty."""
+        before, clock = rule.boundary.before, zone(rule.timezone)
+        local_cut = f"local_cut ({rule.local_cut}) at {readable(self.local_cut, clock)}"
+        global_cut = f"global_cut ({rule.global_cut}) at {readable(self.global_cut, clock)}"
+        faults = []
+        if self.local_cut >= self.global_cut:
+            faults.append(f"{local_cut} is not before {global_cut}")
+        elif self.local_cut >= self.local_test_end:
+            faults.append(
+                f"gap_days {rule.gap_days} leave no time for local_test between {local_cut} and {global_cut}"
+            )
+        if not before(oldest, self.local_train_end):
+            faults.append(
+                f"no event is left for local_train before {local_cut}, less gap_days {rule.gap_days}"
+            )
+        if before(newest, self.global_cut):
+            faults.append(f"no event is left for global_test after {global_cut}")
+        if faults:
+            span = f"the log runs from {readable(oldest, clock)} to {readable(newest, clock)}"
+            raise DataError("SPLIT_OUT_OF_RANGE", f"{'; '.join(faults)}; {span}")

@@ -1,0 +1,1 @@
+"""How sure we are: exact means and their standard errors. No Spark here."""

@@ -1,0 +1,116 @@
+"""What the commands print: headline numbers as a table, then what was written and where."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table as Grid
+
+from spark_eval.config import Config
+from spark_eval.conventions import FORKS, PRESETS
+from spark_eval.io import output_root
+from spark_eval.metrics import RANKING
+from spark_eval.publish import read_commit
+from spark_eval.runs import Run
+from spark_eval.schema import ALL, MODEL, Table
+
+HEADLINE = ("map", "mar", "mrr", "ndcg", "recall")
+
+
+def console() -> Console:
+    """Stdout, never narrower than a table of numbers."""
+    plain = Console(highlight=False)
+    return plain if plain.is_terminal else Console(highlight=False, width=140)
+
+
+def rows(path: Path) -> list[dict[str, object]]:
+    """A small table, with its partition column as text."""
+    by_model = ds.partitioning(pa.schema([(MODEL, pa.string())]), flavor="hive")
+    found: list[dict[str, object]] = (
+        ds.dataset(path, partitioning=by_model, format="parquet").to_table().to_pylist()
+    )
+    return found
+
+
+def written(run: Run) -> None:
+    """Where the tables are."""
+    state = "published" if run.is_new else "already published, nothing to do:"
+    print(f"run {run.run_id} {state}")
+    for table, path in run.tables.items():
+        print(f"  {table:<11} {path}")
+
+
+def split(run: Run) -> None:
+    """The parts and the leakage report of a split."""
+    grid = Grid("outcome", "reason", "rows", title=f"split of run {escape(run.run_id)}", title_justify="left")
+    for row in rows(run.tables[Table.ACCOUNTING]):
+        grid.add_row(str(row["outcome"]), str(row["reason"] or ""), f"{row['rows']:,}")
+    console().print(grid)
+    leaks = rows(run.tables[Table.LEAKAGE])
+    grid = Grid("leakage check", "rows", "users", "leaked")
+    for row in leaks:
+        grid.add_row(
+            str(row["check"]), f"{row['rows']:,}", f"{row['users']:,}", "LEAK" if row["leaked"] else "no"
+        )
+    console().print(grid)
+    print(f"leaked rows: {sum(int(str(row['rows'])) for row in leaks if row['leaked'])}")
+    written(run)
+
+
+def evaluation(run: Run) -> None:
+    """The leaderboard of an evaluation."""
+    leaderboard(run.tables[Table.METRICS], f"metrics of run {run.run_id}")
+    written(run)
+
+
+def leaderboard(path: Path, title: str) -> None:
+    """One line per model and k; the headline metrics, or all where none of them was measured."""
+    values = [row for row in rows(path) if row["segment"] == ALL]
+    measured = list(dict.fromkeys(str(row["metric"]) for row in values))
+    shown = [name for name in HEADLINE if name in measured] or measured
+    cells = {(row["model"], row["k"], row["metric"]): row for row in values}
+    grid = Grid("model", "k", *shown, "users", title=escape(title), title_justify="left")
+    for model, k in sorted(
+        {(str(row["model"]), int(str(row["k"]))) for row in values}, key=lambda key: key[::-1]
+    ):
+        line = [cells[model, k, name]["value"] for name in shown]
+        users = max(int(str(cells[model, k, name]["n_users"])) for name in shown)
+        numbers = ["-" if value is None else f"{value:.4f}" for value in line]
+        grid.add_row(escape(model), str(k), *numbers, f"{users:,}")
+    console().print(grid)
+
+
+def metrics() -> None:
+    """The registry of metrics and the forks of the default conventions."""
+    grid = Grid("metric", "mean", "formula", "meaning")
+    for metric in RANKING.values():
+        grid.add_row(metric.name, metric.run_name, escape(metric.formula), escape(metric.summary))
+    console().print(grid)
+    grid = Grid("convention", "default", "choices")
+    for fork in FORKS:
+        default = getattr(PRESETS["default"], fork)
+        grid.add_row(fork, str(default), ", ".join(choice.value for choice in type(default)))
+    console().print(grid)
+
+
+def checked(file: Path, sources: Sequence[str]) -> None:
+    """That a config and its inputs fit."""
+    print(f"{file}: config is valid; inputs checked: {', '.join(sources) or 'none'}")
+
+
+def status(config: Config) -> None:
+    """Published runs and attempts without an end."""
+    root = output_root(config.output.path)
+    commits = sorted(path.stem for path in (root / "_commits").glob("*.json"))
+    print(f"{len(commits)} runs published under {root}")
+    for run_id in commits:
+        for verb, job in read_commit(root, run_id)["jobs"].items():
+            sizes = ", ".join(f"{table} {size['rows']:,}" for table, size in job["tables"].items())
+            print(f"  {run_id} {verb} {job['published_at']} rows: {sizes}")
+    attempts = sorted(path.name for path in (root / "_staging").glob("*"))
+    print(f"{len(attempts)} attempts unfinished (alive, or dead)")
+    for attempt in attempts:
+        print(f"  {attempt}")

@@ -1,0 +1,1 @@
+"""DataFrame to DataFrame, one verb a file; ``measure`` is the door to Python."""

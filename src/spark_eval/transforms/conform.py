@@ -1,0 +1,160 @@
+"""Select, rename and type the columns of each input; give every unusable row the code of its fault.
+
+Nothing is cast in silence and no row is removed: a row that cannot be used carries its code in ``fault``
+until the ledger has counted it. Faults of a whole table are raised together, before any data is read.
+"""
+
+from collections.abc import Mapping
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from spark_eval.errors import DataError
+from spark_eval.schema import FAULT, FOLD, ITEM, MODEL, RANK, RELEVANCE, SCORE, SUBSET, TIMESTAMP, USER, Fault
+from spark_eval.transforms.inputs import ID_TYPES, Input, open_input, quoted
+from spark_eval.transforms.instants import instant
+
+ARRAY_COLUMNS = ("recommendations", "items", ITEM)
+
+
+def first_fault(faults: Mapping[Fault, Column]) -> Column:
+    """The code of the first condition that holds, or null."""
+    return F.coalesce(*(F.when(condition, code.value) for code, condition in faults.items()))
+
+
+def conform_interactions(
+    frame: DataFrame, names: Mapping[str, str] | None, timestamp_unit: str | None, timezone: str
+) -> DataFrame:
+    """The log: user, item, timestamp (an instant), relevance (1 if it has none), its other columns, fault."""
+    table = open_input(frame, "interactions", names, (USER, ITEM, TIMESTAMP, RELEVANCE))
+    user, item = table.id(USER), table.id(ITEM)
+    when = instant(table, timestamp_unit, timezone)
+    relevance = table.number(RELEVANCE, "RELEVANCE_NOT_NUMERIC") if table.has(RELEVANCE) else F.lit(1.0)
+    ours = (USER, ITEM, TIMESTAMP, RELEVANCE)
+    mapped = {table.names.get(name, name) for name in ours}
+    others = [name for name in frame.columns if name not in mapped]
+    for name in others:
+        if name.lower() in {*ours, FOLD, SUBSET, FAULT, "run_id"}:
+            table.fault("RESERVED_COLUMN", f"column {name!r} would clash with ours; rename it or map it")
+    table.check()
+    return frame.select(
+        user.alias(USER),
+        item.alias(ITEM),
+        when.alias(TIMESTAMP),
+        relevance.alias(RELEVANCE),
+        *(F.col(quoted(name)) for name in others),
+        first_fault(
+            {Fault.NULL_ID: user.isNull() | item.isNull(), Fault.NULL_TIMESTAMP: when.isNull()}
+        ).alias(FAULT),
+    )
+
+
+def conform_truth(
+    frame: DataFrame,
+    names: Mapping[str, str] | None,
+    timestamp_unit: str | None,
+    timezone: str,
+    ordered: bool,
+) -> DataFrame:
+    """Truth: user, item, relevance (1 if it has none), fault; with timestamp if ``ordered`` asks for it."""
+    table = open_input(frame, "truth", names, (USER, ITEM, TIMESTAMP, RELEVANCE))
+    user, item = table.id(USER), table.id(ITEM)
+    relevance = table.number(RELEVANCE, "RELEVANCE_NOT_NUMERIC") if table.has(RELEVANCE) else F.lit(1.0)
+    when = [instant(table, timestamp_unit, timezone).alias(TIMESTAMP)] if ordered else []
+    table.check()
+    faults = {
+        Fault.NULL_ID: user.isNull() | item.isNull(),
+        Fault.NULL_RELEVANCE: relevance.isNull(),
+        Fault.RELEVANCE_NOT_FINITE: ~is_finite(relevance),
+        Fault.NEGATIVE_RELEVANCE: relevance < 0,
+    }
+    return frame.select(
+        user.alias(USER),
+        item.alias(ITEM),
+        relevance.alias(RELEVANCE),
+        *when,
+        first_fault(faults).alias(FAULT),
+    )
+
+
+def conform_recommendations(
+    frame: DataFrame, names: Mapping[str, str] | None, model: str | None, layout: str = "long"
+) -> DataFrame:
+    """Recommendations as model, user, item, rank or score, fault: one row per recommended item.
+
+    ``layout="array"`` takes one row per user with an array of items, or of structs of an item and its
+    score as ``ALS.recommendForAllUsers`` gives; where no score is mapped, the position is the rank.
+    """
+    table = open_input(frame, "recommendations", names, (USER, ITEM, SCORE, RANK, MODEL))
+    if model is None and not table.has(MODEL):
+        table.fault("MISSING_MODEL", "no column holds the model's name; map columns.model or set model: NAME")
+        table.check()
+    if layout == "array":
+        table = unfold(table)
+    user, item = table.id(USER), table.id(ITEM)
+    name = F.lit(model) if model is not None else table.column(MODEL).cast("string")
+    faults = {Fault.NULL_MODEL: name.isNull(), Fault.NULL_ID: user.isNull() | item.isNull()}
+    if RANK in table.names or (SCORE not in table.names and RANK in table.frame.columns):
+        order = table.typed(RANK, (T.IntegralType,), "RANK_NOT_INTEGER", "ranks are integers from 1")
+        order = order.cast("long").alias(RANK)
+        faults |= {Fault.NULL_RANK: order.isNull(), Fault.RANK_BASE: order < 1}
+    else:
+        order = table.number(SCORE, "SCORE_NOT_NUMERIC").alias(SCORE)
+        faults |= {Fault.NULL_SCORE: order.isNull(), Fault.SCORE_NOT_FINITE: ~is_finite(order)}
+    table.check()
+    return table.frame.select(
+        name.alias(MODEL), user.alias(USER), item.alias(ITEM), order, first_fault(faults).alias(FAULT)
+    )
+
+
+def unfold(table: Input) -> Input:
+    """One row per element of the arrays, with rank (its position) or its score; empty arrays vanish."""
+    unmapped = [name for name in ARRAY_COLUMNS if name in table.frame.columns and ITEM not in table.names]
+    items = F.col(unmapped[0]) if unmapped else table.column(ITEM)
+    kind = table.frame.select(items).schema[0].dataType
+    if not isinstance(kind, T.ArrayType):
+        table.fault("NOT_AN_ARRAY", f"layout: array, but the item column is {kind.simpleString()}")
+    elif isinstance(kind.elementType, T.StructType):
+        ids = [entry.name for entry in kind.elementType if isinstance(entry.dataType, ID_TYPES)]
+        if len(ids) != 1:
+            table.fault(
+                "AMBIGUOUS_COLUMN", f"{len(ids)} fields of the array may be the item; map columns.item"
+            )
+        items = items.getField(ids[0] if ids else "")
+    keys = [name for name in (USER, MODEL) if table.has(name)]
+    arrays = {ITEM: items} | ({SCORE: table.column(SCORE)} if SCORE in table.names else {})
+    table.check()
+    columns = [table.column(name).alias(name) for name in keys] + [
+        a.alias(name) for name, a in arrays.items()
+    ]
+    elements = table.frame.select(*columns).select(*keys, F.posexplode(F.arrays_zip(*arrays)))
+    order = F.col(f"col.{SCORE}").alias(SCORE) if SCORE in arrays else (F.col("pos") + 1).alias(RANK)
+    return Input(elements.select(*keys, F.col(f"col.{ITEM}").alias(ITEM), order), table.source, {})
+
+
+def is_finite(number: Column) -> Column:
+    """Neither NaN nor infinite; null for null."""
+    return ~F.isnan(number) & (F.abs(number) != float("inf"))
+
+
+def align_ids(recommendations: DataFrame, truth: DataFrame) -> tuple[DataFrame, DataFrame]:
+    """Both frames with ids of one type: integers widen exactly, integers and strings never meet.
+
+    Raises DataError ID_TYPE_MISMATCH. Spark would cast one side without a word, and '007', ' 7' and 7
+    would be one user.
+    """
+    faults = []
+    for name in (USER, ITEM):
+        kinds = [frame.schema[name].dataType for frame in (recommendations, truth)]
+        if len({isinstance(kind, T.StringType) for kind in kinds}) > 1:
+            ours, theirs = (kind.simpleString() for kind in kinds)
+            message = f"{name} is {ours} in recommendations and {theirs} in truth; write both with one type"
+            faults.append(DataError("ID_TYPE_MISMATCH", message))
+        elif len(set(kinds)) > 1:
+            recommendations, truth = (
+                frame.withColumn(name, F.col(name).cast("long")) for frame in (recommendations, truth)
+            )
+    if faults:
+        raise DataError.of_faults(faults)
+    return recommendations, truth

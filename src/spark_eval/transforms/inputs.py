@@ -1,0 +1,86 @@
+"""One input table: finds its columns, checks their types, gathers what is wrong with it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from spark_eval.errors import ConfigError, DataError, nearest
+
+ID_TYPES = (T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.StringType)
+
+
+@dataclass
+class Input:
+    """A frame, the name it goes by in messages, and its column mapping (ours: theirs)."""
+
+    frame: DataFrame
+    source: str
+    names: Mapping[str, str]
+    faults: list[DataError] = field(default_factory=list)
+
+    def has(self, name: str) -> bool:
+        """Whether the table holds our column ``name``, mapped or by its own name."""
+        return name in self.names or name in self.frame.columns
+
+    def column(self, name: str) -> Column:
+        """The table's column for ours; a dot reaches into a struct. A missing one is a fault."""
+        theirs = self.names.get(name, name)
+        outer, *inner = [theirs] if theirs in self.frame.columns else theirs.split(".")
+        alike = [column for column in self.frame.columns if column.lower() == outer.lower()]
+        if outer not in alike:
+            self.fault("MISSING_COLUMN", f"no column {theirs!r}; {nearest(theirs, self.frame.columns)}")
+        elif len(alike) > 1:
+            self.fault("AMBIGUOUS_COLUMN", f"columns {', '.join(alike)} differ by case only; rename one")
+        else:
+            return F.col(".".join(quoted(part) for part in (outer, *inner)))
+        return F.lit(None)
+
+    def kind(self, name: str) -> T.DataType:
+        """The type of the table's column for ours."""
+        return self.frame.select(self.column(name)).schema[0].dataType
+
+    def typed(self, name: str, allowed: tuple[type[T.DataType], ...], code: str, what: str) -> Column:
+        """The column, if its type is one of ``allowed``; else a fault of this code."""
+        kind = self.kind(name)
+        if not isinstance(kind, (*allowed, T.NullType)):
+            self.fault(code, f"column {self.names.get(name, name)!r} is {kind.simpleString()}; {what}")
+        return self.column(name)
+
+    def id(self, name: str) -> Column:
+        """A user or item id: an integer or a string, passed through unchanged."""
+        kind = self.kind(name)
+        code = "ID_IS_FLOAT" if isinstance(kind, T.FractionalType) else "ID_TYPE_UNSUPPORTED"
+        return self.typed(name, ID_TYPES, code, "ids are integers or strings")
+
+    def number(self, name: str, code: str) -> Column:
+        """A number, as a double."""
+        return self.typed(name, (T.NumericType, T.BooleanType), code, "a number is needed").cast("double")
+
+    def fault(self, code: str, message: str) -> None:
+        """Note a fault of the table, once."""
+        fault = DataError(code, f"{self.source}: {message}")
+        if str(fault) not in map(str, self.faults):
+            self.faults.append(fault)
+
+    def check(self) -> None:
+        """Raise DataError with all faults of the table, if there are any."""
+        if self.faults:
+            raise DataError.of_faults(self.faults)
+
+
+def quoted(name: str) -> str:
+    """A column's name as Spark takes it literally, whatever it holds."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def open_input(
+    frame: DataFrame, source: str, names: Mapping[str, str] | None, known: tuple[str, ...]
+) -> Input:
+    """The table with its column mapping (ours: theirs); ConfigError for a name that is not ours."""
+    for name in names or {}:
+        if name not in known:
+            raise ConfigError.unknown("UNKNOWN_CONFIG_KEY", "column", name, known, f"{source}.columns")
+    return Input(frame, source, names or {})

@@ -1,0 +1,27 @@
+"""What all rings of tests share: one Spark session per process."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
+    # Imported here: the rings without a JVM load no Spark.
+    from spark_eval.session import get_session
+
+    session = get_session(
+        "spark-eval tests",
+        "local[2]",
+        {
+            "spark.sql.shuffle.partitions": "2",
+            "spark.driver.memory": "1g",
+            "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+        },
+    )
+    yield session
+    session.stop()

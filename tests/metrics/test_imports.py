@@ -1,0 +1,21 @@
+"""What runs on executors and in kernels must not pull in Spark or the config layer."""
+
+import subprocess
+import sys
+
+LIGHT = (
+    "spark_eval.metrics",
+    "spark_eval.stats.intervals",
+    "spark_eval.conventions",
+    "spark_eval.schema",
+    "spark_eval.errors",
+    "spark_eval.splits.rules",
+)
+HEAVY = ("pyspark", "pydantic", "yaml", "click", "rich")
+
+
+def test_kernels_and_rules_import_neither_spark_nor_the_config_layer() -> None:
+    program = f"import sys, {', '.join(LIGHT)}; print(*sorted(set({HEAVY}) & set(sys.modules)))"
+    fresh = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert fresh.returncode == 0, fresh.stderr
+    assert fresh.stdout.split() == []

@@ -1,0 +1,70 @@
+"""Numbers that the sources print or compute wrongly: the default must differ from each.
+
+The wrong formula stands beside ours, so that the inputs are seen to tell the two apart.
+"""
+
+import math
+from itertools import accumulate
+
+import pytest
+from users import User, batch, graded, user
+
+from spark_eval.conventions import Conventions, Gain
+from spark_eval.metrics import RANKING
+
+
+def value(name: str, one: User, k: int, conventions: Conventions | None = None) -> float:
+    return float(RANKING[name].kernel(batch([one]), k, conventions or Conventions())[0])
+
+
+def mean(name: str, users: list[User], k: int) -> float:
+    return float(RANKING[name].kernel(batch(users), k, Conventions()).mean())
+
+
+def test_seed_002_sorts_scores_ascending() -> None:
+    labels = [0, 0, 1, 1, 0, 0]
+    scores = [0.1, 0.2, 0.9, 0.8, 0.3, 0.4]
+    worst_first = [label for _, label in sorted(zip(scores, labels, strict=True))]
+    assert sum(worst_first[:2]) / 2 == 0.0
+    assert value("precision", graded(worst_first[::-1]), 2) == 1.0
+
+
+def test_seed_002_gives_minus_one_to_a_user_without_positives() -> None:
+    assert value("precision", user([1, 2, 3], []), 2) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("k", "printed", "correct"), [(1, 0, 2 / 3), (5, 0.3298, 0.785958), (10, 0.5956, 0.841678)]
+)
+def test_seed_004_passes_document_ids_as_scores(k: int, printed: float, correct: float) -> None:
+    users = [
+        user([11, 1, 17, 7, 21, 8, 0, 28, 9, 20], [11, 1, 7, 17, 21]),
+        user([16, 1, 6, 18, 3, 4, 25, 19, 8, 14], [4, 16, 1]),
+        user([24, 10, 26, 2, 8, 28, 4, 23, 13, 21], [26, 10, 22, 8]),
+    ]
+    assert mean("ndcg", users, k) == pytest.approx(correct, abs=5e-7)
+    assert mean("ndcg", users, k) > printed + 0.2
+
+
+def test_seed_000_sums_over_all_ranks() -> None:
+    hits = [1, 0, 0, 1]
+    found = list(accumulate(hits))
+    wrong_ap = sum(n / rank for rank, n in enumerate(found, 1)) / 2
+    wrong_ar = sum(n / 2 for n in found) / 2
+    assert wrong_ap == pytest.approx(1.1667, abs=5e-5)
+    assert wrong_ar == 1.25
+    assert value("ap", graded(hits), 4) == 0.75
+    assert value("ar", graded(hits), 4) == 0.75
+
+
+@pytest.mark.parametrize("gain", Gain)
+def test_spark_takes_the_graded_ideal_in_array_order(gain: Gain) -> None:
+    one = User(recommended=[1, 2, 3], truth={3: 1, 2: 2, 1: 3})
+    assert value("ndcg", one, 3, Conventions(gain=gain)) == 1.0
+
+
+def test_spark_graded_ideal_is_no_ideal() -> None:
+    def exp2_dcg(relevances: list[int]) -> float:
+        return sum((2.0**rel - 1) / math.log2(rank + 1) for rank, rel in enumerate(relevances, 1))
+
+    assert exp2_dcg([3, 2, 1]) / exp2_dcg([1, 2, 3]) == pytest.approx(1.469, abs=5e-4)
