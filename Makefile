@@ -2,11 +2,12 @@
 #   make demo    everything end to end on embedded data
 #   make test    the default tests; ARGS="-k name" goes to pytest
 #   make check   style, types, import rules
+#   make package dist/spark_eval.zip, for spark-submit --py-files
 #   make lock    write requirements/*.txt anew; ARGS=--upgrade takes newer releases
 # PYTHON=/path/to/python3 chooses the interpreter.
 
 .DELETE_ON_ERROR:
-.PHONY: demo test test-slow check lock clean
+.PHONY: demo test test-slow check package lock clean
 unexport PYTHONPATH PYTHONHOME SPARK_HOME
 
 in_venv := .venv/bin/python -m
@@ -28,6 +29,12 @@ check: .venv/.dev
 	@$(in_venv) ruff format --check .
 	@$(in_venv) mypy
 	@.venv/bin/lint-imports
+
+package: .venv/.python
+	@mkdir -p dist
+	@find src -name __pycache__ -type d -prune -exec rm -rf {} +
+	@cd src && ../.venv/bin/python -m zipfile -c ../dist/spark_eval.zip spark_eval
+	@echo dist/spark_eval.zip
 
 lock: .venv/.python
 	@[ -x .venv-lock/bin/uv ] || { .venv/bin/python -m venv .venv-lock && .venv-lock/bin/python -m pip install -qq uv; }

@@ -33,7 +33,10 @@ def run_options(verb: Callable[..., None]) -> Callable[..., None]:
     return verb
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    no_args_is_help=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(spark_eval.__version__, prog_name="spark-eval")
 def program() -> None:
     """Distributed offline evaluation of recommender systems on Spark.

@@ -61,6 +61,6 @@ class BusyError(SparkEvalError):
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """``did you mean 'x'?`` or the list of what is allowed."""
-    allowed = sorted(known)
+    allowed = sorted(map(str, known))  # also those of an enumeration
     close = difflib.get_close_matches(name, allowed, n=1)
     return f"did you mean {close[0]!r}?" if close else f"allowed: {', '.join(allowed)}"

@@ -10,9 +10,10 @@ from spark_eval.errors import ConfigError, DataError, EnvironmentFault, SparkEva
 
 OURS: Final = re.compile(r"error\[([A-Z_]+)\] ([^\n]*?)(?: SQLSTATE|\n|$)")
 CONDITION: Final = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\]")
-# Spark's conditions, by their beginnings, and ours.
+# Spark's conditions, by their beginnings, and ours. The first of these counts: what wraps others is last.
 KNOWN: Final[dict[str, tuple[type[SparkEvalError], str]]] = {
-    "FAILED_READ_FILE": (DataError, "CORRUPT_FILE"),
+    "FAILED_READ_FILE.PARQUET_COLUMN": (DataError, "SCHEMA_DRIFT"),
+    "COLUMN_ALREADY_EXISTS": (DataError, "AMBIGUOUS_COLUMN"),
     "CANNOT_MERGE_SCHEMAS": (DataError, "SCHEMA_DRIFT"),
     "PATH_NOT_FOUND": (DataError, "MISSING_INPUT"),
     "TABLE_OR_VIEW_NOT_FOUND": (DataError, "MISSING_INPUT"),
@@ -23,6 +24,7 @@ KNOWN: Final[dict[str, tuple[type[SparkEvalError], str]]] = {
     "DATATYPE_MISMATCH": (DataError, "TYPE_MISMATCH"),
     "CAST_OVERFLOW": (DataError, "VALUE_TOO_LARGE"),
     "DATA_SOURCE_NOT_FOUND": (ConfigError, "UNKNOWN_FORMAT"),
+    "FAILED_READ_FILE": (DataError, "CORRUPT_FILE"),
 }
 
 
@@ -36,8 +38,8 @@ def renamed(error: Exception) -> SparkEvalError:
         return DataError(ours[1], ours[2])
     if isinstance(error, PySparkException | Py4JError):
         conditions = CONDITION.findall(text)
-        for condition in conditions:
-            for beginning, (kind, code) in KNOWN.items():
+        for beginning, (kind, code) in KNOWN.items():
+            for condition in conditions:
                 if condition.startswith(beginning):
                     return kind(code, told(text, condition))
         return EnvironmentFault("SPARK_FAILED", told(text, conditions[0] if conditions else ""))

@@ -1,7 +1,8 @@
 """Read the sources of a config as DataFrames: paths and formats are known here and nowhere else."""
 
+import glob
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlparse
@@ -116,27 +117,38 @@ def local_path(path: str) -> Path | None:
     return None if "://" in path else Path(path)
 
 
-def data_files(path: Path) -> Iterator[Path]:
-    """The files that Spark reads below a path: none hidden by ``_`` or ``.``."""
-    if path.is_file():
-        yield path
-        return
-    for folder, folders, files in os.walk(path):
-        folders[:] = sorted(name for name in folders if "=" in name or not name.startswith(("_", ".")))
-        yield from (Path(folder) / name for name in sorted(files) if not name.startswith(("_", ".")))
+def data_files(path: str) -> list[tuple[str, Path]]:
+    """The files that Spark reads for a local path or pattern, each by its name below it.
+
+    Empty where nothing matches; hidden names (``_`` or ``.`` first) are not read.
+    """
+    found = []
+    for top in sorted(glob.glob(path)) if glob.has_magic(path) and not Path(path).exists() else [path]:
+        if Path(top).is_file():
+            found.append((Path(top).name, Path(top)))
+        for folder, folders, files in os.walk(top):
+            folders[:] = sorted(name for name in folders if not is_hidden(name))
+            shown = (Path(folder, name) for name in sorted(files) if not is_hidden(name))
+            found += [(str(file.relative_to(top)), file) for file in shown]
+    return found
+
+
+def is_hidden(name: str) -> bool:
+    """Whether Spark passes over a file or folder of this name."""
+    return name.startswith(".") or (name.startswith("_") and "=" not in name)
 
 
 def check_files(path: str, name: str) -> None:
     """Raise DataError for a missing path, a folder without data and files without a byte."""
     local = local_path(path)
-    if local is None or "*" in path:
+    if local is None:
         return
-    if not local.exists():
+    if not local.exists() and not glob.has_magic(path):
         raise DataError("MISSING_INPUT", f"{name}: {path!r} does not exist")
-    files = list(data_files(local))
+    files = data_files(str(local))
     if not files:
-        raise DataError("EMPTY_INPUT", f"{name}: no data file below {path!r}")
-    empty = [str(file) for file in files if file.stat().st_size == 0]
+        raise DataError("EMPTY_INPUT", f"{name}: no data file at {path!r}")
+    empty = [str(file) for _, file in files if file.stat().st_size == 0]
     if empty:
         raise DataError("EMPTY_FILE", f"{name}: {len(empty)} files without a byte, such as {empty[0]!r}")
 
@@ -147,7 +159,7 @@ def fingerprint(source: Source, splits: Path) -> list[object]:
     local = None if path is None else local_path(path)
     if local is None:
         return [source.table or path]
-    states = [(str(file.relative_to(local)), file.stat()) for file in data_files(local)]
+    states = [(name, file.stat()) for name, file in data_files(str(local))]
     return [[name, state.st_size, state.st_mtime_ns] for name, state in states]
 
 

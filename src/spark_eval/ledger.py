@@ -63,6 +63,11 @@ def list_entries(
             rows, users = count[f"{name}.rows"], count[f"{name}.users"]
             if rows or outcome == Outcome.IN:
                 entries.append(Entry("recommendations", count["model"], outcome, reason or None, rows, users))
+        if count["clashes"]:
+            clash = Fault.DUPLICATE_RANK
+            entries.append(
+                Entry("recommendations", count["model"], Outcome.QUARANTINED, clash, count["clashes"], None)
+            )
         without = n_truth_users - count["with_truth"]
         entries.append(
             Entry(

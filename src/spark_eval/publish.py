@@ -89,6 +89,8 @@ class Attempt:
         written = {table: self.inventory(table) for table in tables}
         for table in tables:
             self.move(table)
+        for table in set(SHARED) - set(tables):
+            self.place(table).unlink(missing_ok=True)  # of the content that this one replaces
         job = {**record, "tables": written, "published_at": datetime.now(UTC).isoformat(timespec="seconds")}
         commit = read_commit(self.root, self.run_id)
         commit["jobs"][self.verb] = job

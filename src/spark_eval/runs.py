@@ -6,7 +6,8 @@ import platform
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import reduce
-from importlib.metadata import version
+from importlib import import_module
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
@@ -94,7 +95,7 @@ class Job:
 
     def record(self, **facts: Any) -> dict[str, Any]:
         """The commit record: config, fingerprint, versions and what else is to be known."""
-        versions = {name: version(name) for name in LIBRARIES}
+        versions = {name: import_module(name).__version__ for name in LIBRARIES}
         versions |= {"python": platform.python_version(), "spark_eval": spark_eval.__version__}
         return {"config": self.config, "fingerprint": self.fingerprint, "versions": versions, **facts}
 
@@ -223,10 +224,10 @@ def write_quarantine(
 
 
 def code_version() -> str:
-    """A hash of all code that decides numbers."""
+    """A hash of all code that decides numbers, the same from a folder and from a zip of it."""
     digest = hashlib.sha256(spark_eval.__version__.encode())
-    home = Path(spark_eval.__file__).parent
     for folder in MEASURING:
-        for file in sorted((home / folder).glob("*.py")):
-            digest.update(file.read_bytes())
+        for file in sorted(files(spark_eval).joinpath(folder).iterdir(), key=lambda file: file.name):
+            if file.name.endswith(".py"):
+                digest.update(file.read_bytes())
     return digest.hexdigest()

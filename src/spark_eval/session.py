@@ -10,12 +10,15 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
 from spark_eval.errors import EnvironmentFault
 
 OLDEST_JAVA = 17
 GIBIBYTE = 1024**3
+# PySpark writes the whole trace of a failed query through them to stderr, even where the error is caught.
+TRACE_LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 LAUNCHER_HOME = Path(__file__).parent / "java"
 
 
@@ -68,6 +71,8 @@ def get_session(app_name: str, master: str, conf: Mapping[str, str]) -> SparkSes
     whoever started it chose its settings. Otherwise a session is started, in which ``conf`` wins over the
     defaults for one machine.
     """
+    for name in TRACE_LOGGERS:
+        PySparkLogger.getLogger(name).disabled = True
     if "PYSPARK_GATEWAY_PORT" in os.environ or SparkSession.getActiveSession() is not None:
         return SparkSession.builder.getOrCreate()
     java = find_java()

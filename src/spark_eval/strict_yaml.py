@@ -22,10 +22,12 @@ class StrictLoader(yaml.SafeLoader):
     """Text stays text unless it is clearly a number, a truth value or null; so do ``no``, 0123 and dates."""
 
     def compose_node(self, parent: Node | None, index: int) -> Node | None:
-        """Refuse aliases: a few lines of them can stand for millions of nodes."""
+        """Refuse aliases, a few lines of which can stand for millions of nodes, and tags."""
+        place = parent.start_mark if parent else None
         if self.check_event(yaml.AliasEvent):
-            place = parent.start_mark if parent else None
             raise yaml.composer.ComposerError(None, None, "aliases are not allowed", place)
+        if getattr(self.current_event, "tag", None) is not None:
+            raise yaml.composer.ComposerError(None, None, "tags are not allowed", place)
         return super().compose_node(parent, index)
 
     def construct_mapping(self, node: MappingNode, deep: bool = False) -> dict[Any, Any]:
@@ -52,11 +54,8 @@ def load_yaml(text: str, where: str) -> Any:
     """The document as plain Python values; ConfigError INVALID_YAML with the place of the fault."""
     if len(text) > MAX_CHARACTERS:
         raise ConfigError("INVALID_YAML", f"{where}: longer than {MAX_CHARACTERS} characters")
-    loader = StrictLoader(text)
     try:
-        return loader.get_single_data()
+        return StrictLoader(text).get_single_data()
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         reason = str(error) if not isinstance(error, RecursionError) else "nested too deeply"
         raise ConfigError("INVALID_YAML", f"{where}: {reason}") from error
-    finally:
-        loader.dispose()

@@ -96,6 +96,14 @@ def metrics() -> None:
     console().print(grid)
 
 
+def markdown_metrics() -> str:
+    """The registry of metrics as the README shows it."""
+    lines = ["| metric | mean over users | formula | meaning |", "|---|---|---|---|"]
+    for metric in RANKING.values():
+        lines.append(f"| `{metric.name}` | `{metric.run_name}` | {metric.formula} | {metric.summary} |")
+    return "\n".join(lines)
+
+
 def checked(file: Path, sources: Sequence[str]) -> None:
     """That a config and its inputs fit."""
     print(f"{file}: config is valid; inputs checked: {', '.join(sources) or 'none'}")

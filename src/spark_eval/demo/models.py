@@ -24,10 +24,10 @@ RECENT_POPULARITY: Final = "recent_popularity"
 ALS_MODEL: Final = "als"
 
 # Chosen on local_train -> local_test of the simulated log and of MovieLens; no global test was looked at.
-RECENT_DAYS: Final = 30
+RECENT_DAYS: Final = 60
 ALS_RANK: Final = 16
-ALS_ITERATIONS: Final = 8
-ALS_REGULARISATION: Final = 0.1
+ALS_ITERATIONS: Final = 6
+ALS_REGULARISATION: Final = 0.5
 ALS_CONFIDENCE: Final = 4.0
 # Fixed, because the result of ALS depends on it.
 ALS_BLOCKS: Final = 2

@@ -103,8 +103,10 @@ def simulate(scale: float = 1.0, seed: int = 7, mechanisms: Mechanisms = MECHANI
     """The log, ordered by time: userId and movieId (int64, from 1), rating (0.5 .. 5 in halves), timestamp
     (int64, epoch seconds).
 
-    The number of users grows with ``scale``, that of items with its square root. The same arguments give
-    the same log, to the bit, on one version of numpy. Raises ValueError unless ``scale`` is positive.
+    The number of users grows with ``scale``, that of items with its square root: 1 is about 68 thousand rows
+    of 2 thousand users, 100 about 10 million rows of 200 thousand users in 1.6 GB of memory. The same
+    arguments give the same log, to the bit, on one version of numpy. Raises ValueError unless ``scale`` is
+    positive.
     """
     if not scale > 0:
         raise ValueError(f"scale must be positive, not {scale}")

@@ -47,7 +47,7 @@ def limbs(value: Column, upper: float | None) -> list[Column]:
     """
     places = 2 if upper is not None and upper <= TWO_LIMBS else 3
     parts = []
-    rest = F.least(value, F.lit(LARGEST))
+    rest = F.when(value > LARGEST, LARGEST).otherwise(value)  # F.least would take LARGEST for null
     for place in range(places - 1, 0, -1):
         unit = 2.0 ** (LIMB_BITS * place - UNIT_BITS)
         limb = F.floor(rest / unit)

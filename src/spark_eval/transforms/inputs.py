@@ -1,6 +1,6 @@
 """One input table: finds its columns, checks their types, gathers what is wrong with it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pyspark.sql import Column, DataFrame
@@ -34,6 +34,9 @@ class Input:
             self.fault("MISSING_COLUMN", f"no column {theirs!r}; {nearest(theirs, self.frame.columns)}")
         elif len(alike) > 1:
             self.fault("AMBIGUOUS_COLUMN", f"columns {', '.join(alike)} differ by case only; rename one")
+        elif not has_path(self.frame.schema[outer].dataType, inner):
+            kind = self.frame.schema[outer].dataType.simpleString()
+            self.fault("MISSING_COLUMN", f"no field {theirs!r}; column {outer!r} is {kind}")
         else:
             return F.col(".".join(quoted(part) for part in (outer, *inner)))
         return F.lit(None)
@@ -69,6 +72,16 @@ class Input:
         """Raise DataError with all faults of the table, if there are any."""
         if self.faults:
             raise DataError.of_faults(self.faults)
+
+
+def has_path(kind: T.DataType, fields: Sequence[str]) -> bool:
+    """Whether these fields lead into a struct, or into the structs of an array."""
+    for name in fields:
+        kind = kind.elementType if isinstance(kind, T.ArrayType) else kind
+        if not isinstance(kind, T.StructType) or name not in kind.names:
+            return False
+        kind = kind[name].dataType
+    return True
 
 
 def quoted(name: str) -> str:

@@ -8,7 +8,8 @@ from spark_eval.schema import TIMESTAMP
 from spark_eval.transforms.inputs import Input
 
 EPOCH = {"s": F.timestamp_seconds, "ms": F.timestamp_millis, "us": F.timestamp_micros}
-OFFSET = r"(Z|[+-]\d{2}:?\d{2})$"
+# Whatever follows the time of day: Z, +01, +01:00, UTC or Europe/Berlin, each of which Spark understands.
+OFFSET = r":\d{1,2}(\.\d*)?\s*([A-Za-z]\S*|[+-]\d{1,2}(:?\d{2}){0,2})\s*$"
 
 
 def instant(table: Input, unit: str | None, timezone: str) -> Column:

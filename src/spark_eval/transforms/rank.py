@@ -44,7 +44,7 @@ def check_ranks(recommendations: DataFrame) -> DataFrame:
     )
     sharing = F.count("*").over(Window.partitionBy(MODEL, USER, RANK, FAULT))
     clash = F.when(F.col(FAULT).isNull() & (sharing > 1), Fault.DUPLICATE_RANK.value)
-    return distinct.withColumn(FAULT, F.coalesce(FAULT, clash))
+    return distinct.select(MODEL, USER, ITEM, RANK, F.coalesce(FAULT, clash).alias(FAULT), N_ROWS)
 
 
 def tie_order(ties: Ties) -> list[Column]:

@@ -1,5 +1,6 @@
 """Ranking evaluation, the whole data path: recommendations and truth in, metrics and the ledger out."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -25,6 +26,12 @@ from spark_eval.verbs.summary import METRICS, metric_rows
 MAX_EXP2_RELEVANCE: Final = 512
 # Truth of up to so many rows goes whole to every executor, at some 100 bytes a row; Spark sorts more.
 BROADCAST_ROWS: Final = 2_000_000
+# A model names a folder, in which Spark writes some characters as three; file systems allow 255 bytes.
+MAX_MODEL_BYTES: Final = 200
+WRITTEN_AS_THREE: Final = re.compile(r"""["#%'*/:=?\\{\[\]^]""")
+CONTROL_CHARACTER: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+# What Spark calls the folder of null and of the empty name.
+NO_NAME: Final = "__HIVE_DEFAULT_PARTITION__"
 
 
 def evaluate(
@@ -79,6 +86,7 @@ def measure_lists(recommendations: DataFrame, truth: DataFrame, plan: Plan) -> "
     counts = [row.asDict() for row in count_lists(lists, users).collect()]
     entries += list_entries(counts, used["users"], plan.no_recommendations, plan.no_truth)
     check(entries)
+    check_models([count["model"] for count in counts])
     check_overlap(counts)
 
     models = sorted(count["model"] for count in counts)
@@ -97,6 +105,18 @@ def check_truth(counts: Sequence[Mapping[str, Any]], plan: Plan) -> Mapping[str,
         message = f"truth: relevance {largest} is too large for gain=exp2; at most {MAX_EXP2_RELEVANCE}"
         raise DataError("RELEVANCE_TOO_LARGE", message)
     return used[0]
+
+
+def check_models(names: Sequence[str]) -> None:
+    """Raise DataError for a model that could not have a folder of its own: it would be null, or fail late."""
+    for name in names:
+        length = len(name.encode()) + 2 * len(WRITTEN_AS_THREE.findall(name))
+        if name in ("", NO_NAME) or length > MAX_MODEL_BYTES or CONTROL_CHARACTER.search(name):
+            raise DataError(
+                "INVALID_MODEL_NAME",
+                f"recommendations: model {name[:MAX_MODEL_BYTES]!r}; allowed: 1 to {MAX_MODEL_BYTES} bytes, "
+                f"of which '/', '=', '%' and their like take three, no control character, not {NO_NAME}",
+            )
 
 
 def check_overlap(counts: Sequence[Mapping[str, int]]) -> None:

@@ -8,6 +8,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from spark_eval.errors import ConfigError, SparkEvalError
+from spark_eval.ledger import ACCOUNTING, AccountingRow
 from spark_eval.schema import (
     FAULT,
     FOLD,
@@ -30,11 +31,8 @@ from spark_eval.transforms.conform import conform_interactions
 from spark_eval.transforms.inputs import quoted
 
 SOURCE: Final = "interactions"
-LEDGER_SCHEMA: Final = "source string, model string, outcome string, reason string, rows long, users long"
 # The reasons for which the splits in this package drop a row.
 REASONS: Final = (Reason.GAP, Reason.AFTER_END, Reason.COLD_USER, Reason.COLD_ITEM, Reason.SEEN)
-
-LedgerRow = tuple[str, None, str, str | None, int, None]
 
 
 @dataclass(frozen=True)
@@ -65,12 +63,12 @@ class Split:
         return self.rows.where(F.col(SUBSET).isin([subset.value for subset in SUBSETS[name]]))
 
     def accounting(self) -> DataFrame:
-        """The ledger of the log (columns in LEDGER_SCHEMA), from one scan of it, which runs at once.
+        """The ledger of the log (columns in ``ledger.ACCOUNTING``), from one scan of it, which runs at once.
 
         ``users`` is null throughout: counting distinct users would cost a shuffle of the log.
         """
         counts = self.labelled.agg(*ledger_counts()).collect()[0].asDict()
-        return self.labelled.sparkSession.createDataFrame(ledger_rows(counts), LEDGER_SCHEMA)
+        return self.labelled.sparkSession.createDataFrame(ledger_rows(counts), ACCOUNTING)
 
     def leakage(self) -> DataFrame:
         """What of the test parts is in the train parts; see ``spark_eval.splits.leakage``."""
@@ -110,16 +108,16 @@ def ledger_counts() -> list[Column]:
     return [F.count_if(condition).alias(_name(*line)) for line, condition in _lines().items()]
 
 
-def ledger_rows(counts: Mapping[str, int]) -> list[LedgerRow]:
+def ledger_rows(counts: Mapping[str, int]) -> list[AccountingRow]:
     """The ledger out of its counts: the line ``in``, and every other line that counts a row.
 
-    Raises SparkEvalError LEDGER_NOT_CLOSED unless ``in`` is the sum of all others.
+    Raises SparkEvalError LEDGER_OPEN unless ``in`` is the sum of all others.
     """
     rows = {line: counts[_name(*line)] for line in _lines()}
     total = rows.pop((Outcome.IN, None))
     if total != sum(rows.values()):
         raise SparkEvalError(
-            "LEDGER_NOT_CLOSED",
+            "LEDGER_OPEN",
             f"{SOURCE}: {total} rows in, but {sum(rows.values())} accounted for; report this",
         )
     lines = [((Outcome.IN, None), total), *((line, count) for line, count in rows.items() if count)]

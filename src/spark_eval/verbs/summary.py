@@ -1,5 +1,6 @@
 """From exact sums to the rows of the table ``metrics``."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any, Final
@@ -51,7 +52,7 @@ def total(row: Mapping[str, Any], name: str, what: str) -> Fraction:
     limbs = [row[column] for column in sorted(c for c in row if c.startswith(f"{name}.{what}."))]
     if row[f"{name}.n"] == 0:
         return Fraction(0)
-    if None in limbs or row[f"{name}.max"] ** 2 >= LARGEST:
+    if None in limbs or not row[f"{name}.max"] < math.sqrt(LARGEST):  # not a number is no less
         raise DataError(
             "METRIC_OVERFLOW", f"the sum of {name} is too large; check the relevances of the truth"
         )

@@ -1,0 +1,195 @@
+"""Bad inputs through the program: exit 3, one line with the right name, and nothing published."""
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_eval.errors import DataError
+from spark_eval.faults import renamed
+from spark_eval.verbs.evaluate import check_models
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Desk
+
+LISTS = {"model": ["best"] * 2, "user": [1, 2], "item": [101, 102], "score": [1.0, 2.0]}
+
+
+@pytest.mark.parametrize(
+    ("section", "keys", "code", "says"),
+    [
+        ("interactions", {"path": "no/such/log"}, "MISSING_INPUT", "'no/such/log' does not exist"),
+        ("interactions", {"path": "no/such/*.parquet"}, "EMPTY_INPUT", "no data file at"),
+        ("interactions", {"path": None, "table": "no_such"}, "MISSING_INPUT", "no_such"),
+        ("interactions", {"columns": {"timestamp": "wen"}}, "MISSING_COLUMN", "did you mean 'when'?"),
+        ("interactions", {"columns": {}}, "MISSING_COLUMN", "'timestamp'"),
+        ("interactions", {"columns": {"usr": "user"}}, "UNKNOWN_CONFIG_KEY", "did you mean 'user'?"),
+        ("interactions", {"timestamp_unit": None}, "TIMESTAMP_UNIT_MISSING", "set timestamp_unit"),
+        ("interactions", {"where": [{"column": "star", "op": "is_null"}]}, "MISSING_COLUMN", "mean 'stars'?"),
+        ("interactions", {"subset": "global_test"}, "MISSING_COLUMN", "no column 'subset'"),
+        ("interactions", {"format": "parket"}, "UNKNOWN_FORMAT", "parket"),
+        ("truth", {"subset": "global_test"}, "MISSING_SPLIT", "run `spark-eval split` first"),
+        ("recommendations", {"columns": {"score": "model"}}, "SCORE_NOT_NUMERIC", "string"),
+        ("recommendations", {"columns": {"rank": "score"}}, "RANK_NOT_INTEGER", "double"),
+        ("recommendations", {"layout": "array"}, "NOT_AN_ARRAY", "bigint"),
+    ],
+)
+def test_what_validate_finds(desk: "Desk", section: str, keys: dict[str, Any], code: str, says: str) -> None:
+    desk.change(section, **keys)
+    exit_code, name, line = desk.refused("validate")
+    assert name == code
+    assert exit_code == (2 if code in ("UNKNOWN_CONFIG_KEY", "UNKNOWN_FORMAT") else 3)
+    assert says in line
+
+
+@pytest.mark.parametrize(
+    ("lists", "code", "says"),
+    [
+        ({"user": [1.0, 2.0]}, "ID_IS_FLOAT", "'user' is double"),
+        ({"user": [True, False]}, "ID_TYPE_UNSUPPORTED", "'user' is boolean"),
+        ({"user": ["1", "2"]}, "ID_TYPE_MISMATCH", "string in recommendations and bigint in truth"),
+        ({"model": None}, "MISSING_MODEL", "set model: NAME"),
+        ({"User": [1, 2]}, "AMBIGUOUS_COLUMN", "user, User"),
+    ],
+)
+def test_columns_of_wrong_types(desk: "Desk", lists: dict[str, Any], code: str, says: str) -> None:
+    columns = {name: values for name, values in {**LISTS, **lists}.items() if values is not None}
+    desk.change("recommendations", path=str(desk.write("wrong", pd.DataFrame(columns))))
+    desk.change("truth", path=str(desk.home / "log"), columns={"relevance": "stars"})
+    exit_code, name, line = desk.refused("validate")
+    assert (exit_code, name) == (3, code)
+    assert says in line
+
+
+def test_all_faults_of_a_table_come_in_one_line(desk: "Desk") -> None:
+    wrong = pd.DataFrame({"user": [1.5], "item": [2.5], "model": ["m"], "score": ["high"]})
+    desk.change("recommendations", path=str(desk.write("wrong", wrong)))
+    _, name, line = desk.refused("validate")
+    assert name == "ID_IS_FLOAT"
+    assert "also [ID_IS_FLOAT]" in line
+    assert "also [SCORE_NOT_NUMERIC]" in line
+
+
+def test_folders_and_files_without_content(desk: "Desk") -> None:
+    empty = desk.home / "empty"
+    empty.mkdir()
+    (empty / "_SUCCESS").touch()
+    desk.change("recommendations", path=str(empty))
+    assert desk.refused("evaluate")[:2] == (3, "EMPTY_INPUT")
+    (desk.home / "lists" / "1.parquet").touch()
+    desk.change("recommendations", path=str(desk.home / "lists"))
+    exit_code, name, line = desk.refused("evaluate")
+    assert (exit_code, name) == (3, "EMPTY_FILE")
+    assert "1.parquet" in line
+
+
+def test_a_truncated_file_beside_a_good_one(desk: "Desk") -> None:
+    good = desk.home / "lists" / "0.parquet"
+    (desk.home / "lists" / "1.parquet").write_bytes(good.read_bytes()[:-40])
+    desk.change("truth", path=str(desk.home / "log"))
+    exit_code, name, line = desk.refused("evaluate")
+    assert (exit_code, name) == (3, "CORRUPT_FILE")
+    assert "1.parquet" in line
+
+
+def test_files_of_two_schemas(desk: "Desk") -> None:
+    drifted = pd.DataFrame({**LISTS, "user": ["1", "2"]})
+    drifted.to_parquet(desk.home / "lists" / "1.parquet")
+    desk.change("truth", path=str(desk.home / "log"))
+    exit_code, name, _ = desk.refused("evaluate")
+    assert (exit_code, name) == (3, "SCHEMA_DRIFT")
+
+
+@pytest.mark.parametrize("written", ["007", "+7", "7.0"])
+def test_ids_of_a_csv_that_are_no_plain_integers(desk: "Desk", written: str) -> None:
+    (desk.home / "truth.csv").write_text(f"user,item\n1,101\n{written},102\n")
+    desk.change("truth", path=str(desk.home / "truth.csv"), format="csv", options={"header": True})
+    exit_code, name, line = desk.refused("evaluate")
+    assert exit_code == 3
+    assert name == ("ID_IS_FLOAT" if "." in written else "ID_NOT_CANONICAL")
+    assert name == "ID_IS_FLOAT" or f"'{written}' is no plain integer" in line
+
+
+def test_a_short_row_of_a_csv(desk: "Desk") -> None:
+    (desk.home / "truth.csv").write_text("user,item,relevance\n1,101,5\n2\n")
+    desk.change("truth", path=str(desk.home / "truth.csv"), format="csv", options={"header": True})
+    assert desk.refused("evaluate")[:2] == (3, "MALFORMED_RECORD")
+
+
+def test_a_filter_of_another_type_than_its_column(desk: "Desk") -> None:
+    desk.change("truth", path=str(desk.home / "log"), where=[{"column": "when", "op": "==", "value": "x"}])
+    assert desk.refused("evaluate")[:2] == (3, "TYPE_MISMATCH")
+
+
+def test_no_truth_left(desk: "Desk") -> None:
+    desk.change("truth", path=str(desk.home / "log"), columns={"relevance": "stars"})
+    exit_code, name, _ = desk.refused("evaluate", "--set", "evaluate.relevance.threshold=9.0")
+    assert (exit_code, name) == (3, "EMPTY_TRUTH")
+
+
+def test_no_user_in_common(desk: "Desk") -> None:
+    strangers = pd.DataFrame({**LISTS, "user": [11, 12]})
+    desk.change("recommendations", path=str(desk.write("strangers", strangers)))
+    desk.change("truth", path=str(desk.home / "log"))
+    assert desk.refused("evaluate")[:2] == (3, "NO_ID_OVERLAP")
+
+
+def test_a_cut_outside_the_log(desk: "Desk") -> None:
+    exit_code, name, line = desk.refused("split", "--set", "split.global_cut={instant: '1999-01-01'}")
+    assert (exit_code, name) == (3, "SPLIT_OUT_OF_RANGE")
+    assert "1970-01-11" in line
+
+
+@pytest.mark.parametrize("by", ["column", "config"])
+def test_a_model_without_a_name_of_its_own(desk: "Desk", by: str) -> None:
+    lists = pd.DataFrame({**LISTS, "model": ["", "best"]})
+    desk.change("recommendations", path=str(desk.write("wrong", lists)), model="" if by == "config" else None)
+    desk.change("truth", path=str(desk.home / "log"))
+    assert desk.refused("evaluate")[:2] == (3, "INVALID_MODEL_NAME")
+
+
+def test_a_null_model(desk: "Desk") -> None:
+    lists = pd.DataFrame({**LISTS, "model": [None, "best"]})
+    desk.change("recommendations", path=str(desk.write("wrong", lists)))
+    desk.change("truth", path=str(desk.home / "log"))
+    assert desk.refused("evaluate")[:2] == (3, "NULL_MODEL")
+
+
+@pytest.mark.parametrize(
+    "name", ["", "__HIVE_DEFAULT_PARTITION__", "a\nb", "a\0", "\x7f", "x" * 201, "é" * 101, "/" * 67]
+)
+def test_refused_model_names(name: str) -> None:
+    with pytest.raises(DataError, match="INVALID_MODEL_NAME") as raised:
+        check_models(["als", name])
+    assert re.fullmatch(r"error\[INVALID_MODEL_NAME\] [ -~é]+", str(raised.value))
+
+
+def test_allowed_model_names() -> None:
+    check_models(["1", "01", " ", "..", "a/b=c d", "x" * 200, "é" * 100, "/" * 66, "модель 🙂"])
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "exit_code"),
+    [
+        (OSError("disk full"), "FILE_SYSTEM", 1),
+        (ValueError("first line\nsecond line"), "UNEXPECTED", 1),
+        (ValueError(), "UNEXPECTED", 1),
+    ],
+)
+def test_anything_else_is_for_a_retry(error: Exception, code: str, exit_code: int) -> None:
+    named = renamed(error)
+    assert (named.code, named.exit_code) == (code, exit_code)
+    assert "\n" not in str(named)
+
+
+def test_spark_speaks_in_one_line_without_a_trace(spark: SparkSession) -> None:
+    for query, code in (("SELECT 1 / 0", "SPARK_FAILED"), ("SELECT CAST('x' AS INT)", "TYPE_MISMATCH")):
+        with pytest.raises(Exception, match="SQLSTATE") as raised:
+            spark.sql(query).collect()
+        named = renamed(raised.value)
+        assert named.code == code
+        assert "SQLSTATE" not in str(named)
+        assert "\tat " not in str(named)
+        assert "\n" not in str(named)

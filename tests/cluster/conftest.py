@@ -1,0 +1,165 @@
+"""A standalone cluster on loopback, from pip's Spark: a master, two workers, executors with a bare Python."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+import zipfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from spark_eval.session import LAUNCHER_HOME, find_java
+
+REPOSITORY = Path(__file__).parents[2]
+SECONDS_TO_START = 120
+# All that executors may import besides Spark's own zips: three libraries, and what these need.
+ON_EXECUTORS = ("numpy", "pandas", "pyarrow", "pytz", "dateutil", "six", "tzdata")
+
+
+def spark_home() -> Path:
+    """The folder of pip's pyspark."""
+    found = find_spec("pyspark")
+    assert found is not None
+    assert found.origin is not None
+    return Path(found.origin).parent
+
+
+def environment(**more: str) -> dict[str, str]:
+    """A process that knows Java, Spark and loopback, and no PYTHONPATH."""
+    return {
+        "PATH": os.environ["PATH"],
+        "HOME": os.environ.get("HOME", "/"),
+        "JAVA_HOME": str(LAUNCHER_HOME),
+        "SPARK_EVAL_JAVA": str(find_java().home / "bin" / "java"),
+        "SPARK_HOME": str(spark_home()),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        **more,
+    }
+
+
+def free_port() -> int:
+    """A port that nothing listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def daemon(log: Path, *arguments: str) -> Iterator[None]:
+    """One of Spark's daemons in the foreground, stopped in the end by its own id."""
+    with log.open("w") as file:
+        process = subprocess.Popen(
+            [spark_home() / "bin" / "spark-class", *arguments],
+            env=environment(),
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            cwd=log.parent,
+        )
+        try:
+            yield
+        finally:
+            process.terminate()
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait(30)
+
+
+def alive_workers(web_port: int) -> int:
+    """How many workers the master knows."""
+    with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{web_port}/json/", timeout=5) as page:
+        return int(json.load(page)["aliveworkers"])
+    return 0
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Where to submit, with which package, and the Python of its executors."""
+
+    master: str
+    package: Path
+    executor_python: Path
+
+    def submit(
+        self, master: str, verb: str, *arguments: str, cwd: Path, conf: dict[str, str] | None = None
+    ) -> "subprocess.CompletedProcess[str]":
+        """A job of ours through spark-submit."""
+        settings = {"spark.ui.enabled": "false", **(conf or {})}
+        given = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
+        memory = ["--executor-memory", "512m", "--driver-memory", "1g"]
+        job = [str(REPOSITORY / "jobs" / f"{verb}.py"), *arguments]
+        program = str(spark_home() / "bin" / "spark-submit")
+        return subprocess.run(
+            [program, "--master", master, *memory, *given, "--py-files", str(self.package), *job],
+            env=environment(PYSPARK_PYTHON=str(self.executor_python)),
+            cwd=cwd,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+
+def build_package(target: Path) -> Path:
+    """The package as ``make package`` builds it."""
+    source = REPOSITORY / "src"
+    with zipfile.ZipFile(target, "w") as archive:
+        for file in sorted((source / "spark_eval").rglob("*")):
+            if file.is_file() and "__pycache__" not in file.parts:
+                archive.write(file, file.relative_to(source))
+    return target
+
+
+def bare_python(folder: Path) -> Path:
+    """A Python that finds the libraries of ON_EXECUTORS and nothing else of this environment."""
+    libraries = folder / "libraries"
+    libraries.mkdir()
+    for name in ON_EXECUTORS:
+        found = find_spec(name)
+        if found is None or found.origin is None:
+            continue  # newer releases of dateutil do without six
+        module = Path(found.origin)
+        module = module.parent if module.name == "__init__.py" else module
+        (libraries / module.name).symlink_to(module)
+        if (beside := module.with_name(f"{name}.libs")).exists():
+            (libraries / beside.name).symlink_to(beside)
+    program = folder / "python"
+    # Without site (-S) no package of the environment is found, ours least of all.
+    path = f'PYTHONPATH="$PYTHONPATH:{libraries}"'
+    program.write_text(f'#!/bin/sh\n{path} exec "{sys.executable}" -S "$@"\n')
+    program.chmod(0o755)
+    return program
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    home = tmp_path_factory.mktemp("cluster")
+    port, web_port = free_port(), free_port()
+    master = f"spark://127.0.0.1:{port}"
+    here = ("--host", "127.0.0.1")
+    with ExitStack() as daemons:
+        ports = ("--port", str(port), "--webui-port", str(web_port))
+        daemons.enter_context(
+            daemon(home / "master.log", "org.apache.spark.deploy.master.Master", *here, *ports)
+        )
+        for name in ("one", "two"):
+            own = ("--cores", "1", "--memory", "1g", "--work-dir", str(home / name))
+            web = ("--webui-port", str(free_port()))
+            worker = "org.apache.spark.deploy.worker.Worker"
+            daemons.enter_context(daemon(home / f"{name}.log", worker, *here, *own, *web, master))
+        deadline = time.monotonic() + SECONDS_TO_START
+        while alive_workers(web_port) < 2:
+            if time.monotonic() > deadline:
+                logs = "\n".join(path.read_text() for path in sorted(home.glob("*.log")))
+                pytest.fail(f"no two workers after {SECONDS_TO_START} seconds:\n{logs}")
+            time.sleep(0.5)
+        yield Cluster(master, build_package(home / "spark_eval.zip"), bare_python(home))

@@ -1,0 +1,182 @@
+"""What became of every input row, on frames small enough to count by hand."""
+
+from typing import Any
+
+import pytest
+from frames import assert_rows
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from spark_eval.conventions import NoRecommendations, NoTruth
+from spark_eval.errors import SparkEvalError
+from spark_eval.ledger import ACCOUNTING, check, list_entries
+from spark_eval.transforms.account import count_lists, count_truth
+from spark_eval.transforms.match import ROW_FAULTS
+from spark_eval.verbs.evaluate import Evaluation, evaluate
+
+NAN, INFINITY = float("nan"), float("inf")
+# Ranked, best first: user 1's 10, 20, 11. Of these, k = 2 takes the first two.
+SCORED = [
+    ("als", 1, 10, 0.9),
+    ("als", 1, 10, 0.8),
+    ("als", 1, 20, 0.7),
+    ("als", 1, 11, 0.6),
+    ("als", 1, 30, NAN),
+    ("als", 1, 31, None),
+    ("als", 1, None, 0.5),
+    ("als", 2, 40, 0.5),
+    ("als", 3, 10, 0.9),
+    ("als", 3, 11, 0.8),
+    ("als", 3, 12, 0.7),
+    ("als", None, 10, 0.5),
+    ("als", 6, 10, INFINITY),
+    ("bpr", 5, 10, 0.1),
+]
+TRUTH = [
+    (1, 10, 5.0),
+    (1, 10, 4.0),
+    (1, 11, 5.0),
+    (1, 12, 2.0),
+    (2, 10, 5.0),
+    (2, 13, NAN),
+    (3, 10, None),
+    (4, 10, 1.0),
+    (5, 10, 5.0),
+    (None, 10, 5.0),
+]
+IN_TRUTH = [
+    ("truth", None, "in", None, 10, 5),
+    ("truth", None, "used", None, 4, 3),
+    ("truth", None, "deduplicated", "repeated_item", 1, None),
+    ("truth", None, "filtered", "below_threshold", 2, 2),
+    ("truth", None, "quarantined", "NULL_ID", 1, 0),
+    ("truth", None, "quarantined", "NULL_RELEVANCE", 1, 1),
+    ("truth", None, "quarantined", "RELEVANCE_NOT_FINITE", 1, 1),
+]
+IN_LISTS = [
+    ("recommendations", "als", "in", None, 13, 4),
+    ("recommendations", "als", "used", None, 3, 2),
+    ("recommendations", "als", "dropped", "no_truth", 2, 1),
+    ("recommendations", "als", "filtered", "beyond_k", 2, 2),
+    ("recommendations", "als", "deduplicated", "repeated_item", 1, 1),
+    ("recommendations", "als", "quarantined", "NULL_ID", 2, 1),
+    ("recommendations", "als", "quarantined", "NULL_SCORE", 1, 1),
+    ("recommendations", "als", "quarantined", "SCORE_NOT_FINITE", 2, 2),
+    ("recommendations", "als", "no_recommendations", "zero", 0, 1),
+    ("recommendations", "bpr", "in", None, 1, 1),
+    ("recommendations", "bpr", "used", None, 1, 1),
+    ("recommendations", "bpr", "no_recommendations", "zero", 0, 2),
+]
+# One list of 20 rows, of which 9 are used.
+LIST: dict[str, Any] = {
+    "model": "als",
+    "user": 1,
+    "n_recommended": 12,
+    "n_beyond_k": 3,
+    "n_repeated": 2,
+    "n_clashes": 1,
+    "n_rows": 20,
+    **{fault.value: 0 for fault in ROW_FAULTS},
+    "NULL_ID": 5,
+    "NULL_RANK": 1,
+}
+
+
+def evaluated(spark: SparkSession, **rules: Any) -> Evaluation:
+    recommendations = spark.createDataFrame(SCORED, "model string, user int, item int, score double")
+    truth = spark.createDataFrame(TRUTH, "user int, item int, relevance double")
+    return evaluate(recommendations.repartition(3), truth, k=2, metrics=["map"], threshold=3.0, **rules)
+
+
+def lists_of(spark: SparkSession, *changes: dict[str, Any]) -> DataFrame:
+    """Lists like LIST, but for these columns."""
+    kinds = {"model": "string", "user": "int"}
+    schema = ", ".join(f"{name} {kinds.get(name, 'long')}" for name in LIST)
+    return spark.createDataFrame([tuple((LIST | change).values()) for change in changes], schema)
+
+
+def truth_of(spark: SparkSession, *users: int) -> DataFrame:
+    return spark.createDataFrame([(user,) for user in users], "user int")
+
+
+def counted(lists: DataFrame, truth: DataFrame) -> dict[str, Any]:
+    (row,) = count_lists(lists, truth).collect()
+    return row.asDict()
+
+
+def test_every_row_of_both_tables_has_one_line(spark: SparkSession) -> None:
+    evaluation = evaluated(spark)
+    assert_rows(evaluation.accounting, ACCOUNTING, IN_TRUTH + IN_LISTS)
+    evaluation.unpersist()
+
+
+def test_what_came_in_is_the_sum_of_the_others() -> None:
+    for lines in (IN_TRUTH, IN_LISTS[:9], IN_LISTS[9:]):
+        assert lines[0][4] == sum(line[4] for line in lines[1:])
+
+
+def test_users_without_truth_are_used_where_they_count(spark: SparkSession) -> None:
+    evaluation = evaluated(spark, no_truth="zero", no_recommendations="drop")
+    changed = {"dropped": "used", "no_recommendations": "no_recommendations"}
+    lines = [
+        (source, model, changed.get(outcome, outcome), "drop" if reason == "zero" else reason, rows, users)
+        for source, model, outcome, reason, rows, users in IN_TRUTH + IN_LISTS
+    ]
+    assert_rows(evaluation.accounting, ACCOUNTING, lines)
+    evaluation.unpersist()
+
+
+def test_rows_of_a_list_with_truth_are_used(spark: SparkSession) -> None:
+    counts = counted(lists_of(spark, {}), truth_of(spark, 1, 2))
+    assert (counts["used..rows"], counts["used..users"], counts["dropped.no_truth.rows"]) == (9, 1, 0)
+    assert (counts["with_truth"], counts["without_truth"], counts["clashes"]) == (1, 0, 1)
+
+
+def test_rows_of_a_list_without_truth_are_dropped(spark: SparkSession) -> None:
+    counts = counted(lists_of(spark, {}), truth_of(spark, 2))
+    assert (counts["used..rows"], counts["dropped.no_truth.rows"], counts["dropped.no_truth.users"]) == (
+        0,
+        9,
+        1,
+    )
+    assert (counts["with_truth"], counts["without_truth"]) == (0, 1)
+
+
+def test_an_empty_list_is_no_list(spark: SparkSession) -> None:
+    empty = {"n_recommended": 0, "n_beyond_k": 0, "n_repeated": 0, "n_rows": 6}
+    counts = counted(lists_of(spark, empty, empty | {"user": 2}), truth_of(spark, 1))
+    assert (counts["with_truth"], counts["without_truth"], counts["in..users"]) == (0, 0, 2)
+
+
+def test_rows_of_nobody_count_as_rows_alone(spark: SparkSession) -> None:
+    counts = counted(lists_of(spark, {}, {"user": None}), truth_of(spark, 1))
+    assert (counts["in..rows"], counts["in..users"]) == (40, 1)
+    assert (counts["quarantined.NULL_ID.rows"], counts["quarantined.NULL_ID.users"]) == (10, 1)
+
+
+def test_a_row_lost_on_the_way_is_found(spark: SparkSession) -> None:
+    lists = lists_of(spark, {}, {"user": 2}).withColumn("n_clashes", F.lit(0))
+    for lost, code in ((0, None), (1, "LEDGER_OPEN")):
+        counts = counted(lists.withColumn("n_rows", F.col("n_rows") + lost), truth_of(spark, 1))
+        entries = list_entries([counts], 1, NoRecommendations.ZERO, NoTruth.DROP)
+        if code is None:
+            check(entries)
+        else:
+            with pytest.raises(SparkEvalError) as raised:
+                check(entries)
+            assert raised.value.code == code
+
+
+def test_truth_is_counted_by_reason_and_as_a_whole(spark: SparkSession) -> None:
+    distinct = spark.createDataFrame(
+        [
+            (1, 10, None, 2.0, 3),
+            (1, 11, None, 5.0, 1),
+            (2, 10, None, 1.0, 1),
+            (2, None, "not_relevant", 0.0, 4),
+        ],
+        "user int, item int, fault string, relevance double, n_rows long",
+    )
+    schema = "fault string, everything boolean, rows long, distinct long, users long, max_relevance double"
+    rows = [(None, False, 5, 3, 2, 5.0), ("not_relevant", False, 4, 1, 1, 0.0), (None, True, 9, 4, 2, 5.0)]
+    assert_rows(count_truth(distinct), schema, rows)

@@ -1,0 +1,312 @@
+"""The door of the inputs: columns found by name and path, types checked, unusable rows marked."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from frames import assert_rows, settings
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from spark_eval.errors import ConfigError, DataError
+from spark_eval.schema import FAULT, ITEM, RANK, RELEVANCE, SCORE, TIMESTAMP, USER
+from spark_eval.transforms.conform import (
+    align_ids,
+    conform_interactions,
+    conform_recommendations,
+    conform_truth,
+)
+
+SCORED = "model string, user string, item int, score double, fault string"
+RANKED = "model string, user string, item int, rank long, fault string"
+LARGEST = 2**63 - 1
+NAN, INFINITY = float("nan"), float("inf")
+
+
+def fault_of(spark: SparkSession, schema: str, columns: Mapping[str, str] | None = None) -> DataError:
+    """What is wrong with recommendations of this schema; no row is needed to tell."""
+    with pytest.raises(DataError) as raised:
+        conform_recommendations(spark.createDataFrame([], schema), columns, "als")
+    return raised.value
+
+
+def test_columns_are_found_by_mapping_by_path_and_by_a_name_with_a_dot(spark: SparkSession) -> None:
+    frame = spark.createDataFrame(
+        [(("ann",), 7, 0.5)], "who struct<id: string>, `movie.id` int, points double"
+    )
+    columns = {USER: "who.id", ITEM: "movie.id", SCORE: "points"}
+    assert_rows(conform_recommendations(frame, columns, "als"), SCORED, [("als", "ann", 7, 0.5, None)])
+
+
+@pytest.mark.parametrize(
+    ("schema", "columns", "code", "words"),
+    [
+        ("user int, itm int, score double", {}, "MISSING_COLUMN", "'item'; did you mean 'itm'?"),
+        ("User int, item int, score double", {}, "MISSING_COLUMN", "'user'; did you mean 'User'?"),
+        ("user int, item int, score double", {USER: "usr"}, "MISSING_COLUMN", "did you mean 'user'?"),
+        ("user struct<id: int>, item int, score double", {USER: "user.key"}, "MISSING_COLUMN", "user.key"),
+        ("user int, item int, score double", {USER: "user.id"}, "MISSING_COLUMN", "'user' is int"),
+        ("user int, User int, item int, score double", {}, "AMBIGUOUS_COLUMN", "user, User"),
+        ("user double, item int, score double", {}, "ID_IS_FLOAT", "'user' is double"),
+        ("user int, item decimal(9, 0), score double", {}, "ID_IS_FLOAT", "'item' is decimal(9,0)"),
+        ("user boolean, item int, score double", {}, "ID_TYPE_UNSUPPORTED", "'user' is boolean"),
+        ("user int, item int, score string", {}, "SCORE_NOT_NUMERIC", "'score' is string"),
+        ("user int, item int, rank double", {}, "RANK_NOT_INTEGER", "'rank' is double"),
+    ],
+)
+def test_a_fault_of_the_table_has_a_name(
+    spark: SparkSession, schema: str, columns: dict[str, str], code: str, words: str
+) -> None:
+    fault = fault_of(spark, schema, columns)
+    assert (fault.code, words in fault.message) == (code, True), fault
+
+
+def test_all_faults_of_a_table_come_in_one_error(spark: SparkSession) -> None:
+    fault = str(fault_of(spark, "user double, score string"))
+    found = [fault.index(f"[{code}]") for code in ("ID_IS_FLOAT", "MISSING_COLUMN", "SCORE_NOT_NUMERIC")]
+    assert found == sorted(found)
+
+
+def test_a_mapped_name_that_is_not_ours_is_refused(spark: SparkSession) -> None:
+    frame = spark.createDataFrame([], "user int, item int")
+    with pytest.raises(ConfigError, match="did you mean 'user'") as raised:
+        conform_truth(frame, {"usr": "user"}, None, "UTC", ordered=False)
+    assert raised.value.code == "UNKNOWN_CONFIG_KEY"
+
+
+def test_rows_with_unusable_scores_carry_their_code(spark: SparkSession) -> None:
+    rows = [
+        ("als", "ann", 1, 0.5, None),
+        ("als", None, 2, 0.5, "NULL_ID"),
+        ("als", "ann", None, NAN, "NULL_ID"),
+        ("als", "ann", 3, None, "NULL_SCORE"),
+        ("als", "ann", 4, NAN, "SCORE_NOT_FINITE"),
+        ("als", "ann", 5, INFINITY, "SCORE_NOT_FINITE"),
+        ("als", "ann", 6, -INFINITY, "SCORE_NOT_FINITE"),
+        (None, "ann", 7, 0.5, "NULL_MODEL"),
+        ("", "", 0, -1e308, None),
+    ]
+    frame = spark.createDataFrame(rows, SCORED).drop(FAULT)
+    assert_rows(conform_recommendations(frame, None, None), SCORED, rows)
+
+
+def test_rows_with_unusable_ranks_carry_their_code(spark: SparkSession) -> None:
+    rows = [
+        ("als", "ann", 1, 1, None),
+        ("als", "ann", 2, LARGEST, None),
+        ("als", "ann", 3, None, "NULL_RANK"),
+        ("als", "ann", 4, 0, "RANK_BASE"),
+        ("als", "ann", 5, -1, "RANK_BASE"),
+        ("als", None, 6, 0, "NULL_ID"),
+    ]
+    frame = spark.createDataFrame(rows, RANKED).drop(FAULT)
+    assert_rows(conform_recommendations(frame, None, None), RANKED, rows)
+
+
+def test_ranks_win_over_scores_unless_scores_are_mapped(spark: SparkSession) -> None:
+    frame = spark.createDataFrame([], "user int, item int, rank int, score float")
+    assert RANK in conform_recommendations(frame, None, "als").columns
+    assert SCORE in conform_recommendations(frame, {SCORE: "score"}, "als").columns
+
+
+def test_a_model_must_be_named(spark: SparkSession) -> None:
+    frame = spark.createDataFrame([], "user int, item int, score double")
+    with pytest.raises(DataError) as raised:
+        conform_recommendations(frame, None, None)
+    assert raised.value.code == "MISSING_MODEL"
+
+
+def test_the_model_is_a_constant_or_a_column_of_any_type(spark: SparkSession) -> None:
+    frame = spark.createDataFrame([("ann", 1, 0.5, 7)], "user string, item int, score double, variant int")
+    constant = conform_recommendations(frame, None, "als")
+    column = conform_recommendations(frame, {"model": "variant"}, None)
+    rows = [("als", "ann", 1, 0.5, None), ("7", "ann", 1, 0.5, None)]
+    assert_rows(constant.unionAll(column), SCORED, rows)
+
+
+@pytest.mark.parametrize(
+    ("schema", "columns"),
+    [
+        ("user string, items array<int>", {}),
+        ("user string, recommendations array<struct<item: int, rating: double>>", {}),
+        ("user string, list array<struct<item: int, rating: double>>", {ITEM: "list"}),
+        ("user string, list struct<movies: array<int>>", {ITEM: "list.movies"}),
+    ],
+)
+def test_positions_in_an_array_are_ranks(spark: SparkSession, schema: str, columns: dict[str, str]) -> None:
+    array: dict[str, Any] = {
+        "items": [8, 9, None],
+        "recommendations": [(8, 0.1), (9, 0.2), (None, 0.3)],
+        "list": ([8, 9, None],) if "movies" in schema else [(8, 0.1), (9, 0.2), (None, 0.3)],
+    }
+    items = array[schema.split()[2]]
+    empty = ([],) if "movies" in schema else []
+    frame = spark.createDataFrame([("ann", items), ("bob", empty), ("eve", None)], schema)
+    rows = [("als", "ann", 8, 1, None), ("als", "ann", 9, 2, None), ("als", "ann", None, 3, "NULL_ID")]
+    assert_rows(conform_recommendations(frame, columns, "als", "array"), RANKED, rows)
+
+
+def test_mapped_scores_of_an_array_rank_its_items(spark: SparkSession) -> None:
+    frame = spark.createDataFrame(
+        [("als", "ann", [(8, 0.5), (9, None)])],
+        "model string, user string, recommendations array<struct<item: int, rating: double>>",
+    )
+    columns = {ITEM: "recommendations.item", SCORE: "recommendations.rating"}
+    rows = [("als", "ann", 8, 0.5, None), ("als", "ann", 9, None, "NULL_SCORE")]
+    assert_rows(conform_recommendations(frame, columns, None, "array"), SCORED, rows)
+
+
+def test_items_without_a_partner_in_the_scores_are_not_lost(spark: SparkSession) -> None:
+    frame = spark.createDataFrame(
+        [("ann", [8, 9], [0.5]), ("bob", [8], [0.5, 0.4])],
+        "user string, items array<int>, scores array<double>",
+    )
+    rows = [
+        ("als", "ann", 8, 0.5, None),
+        ("als", "ann", 9, None, "NULL_SCORE"),
+        ("als", "bob", 8, 0.5, None),
+        ("als", "bob", None, 0.4, "NULL_ID"),
+    ]
+    assert_rows(conform_recommendations(frame, {SCORE: "scores"}, "als", "array"), SCORED, rows)
+
+
+@pytest.mark.parametrize(
+    ("schema", "code"),
+    [
+        ("user int, items int", "NOT_AN_ARRAY"),
+        ("user int, items array<struct<item: int, rank: int>>", "AMBIGUOUS_COLUMN"),
+        ("user int, items array<struct<score: double>>", "AMBIGUOUS_COLUMN"),
+        ("user int, items array<double>", "ID_IS_FLOAT"),
+        ("user int", "MISSING_COLUMN"),
+    ],
+)
+def test_an_array_without_one_clear_item_is_refused(spark: SparkSession, schema: str, code: str) -> None:
+    with pytest.raises(DataError) as raised:
+        conform_recommendations(spark.createDataFrame([], schema), None, "als", "array")
+    assert f"[{code}]" in str(raised.value)
+
+
+def test_rows_of_the_truth_carry_their_code(spark: SparkSession) -> None:
+    schema = "user int, item string, relevance double, fault string"
+    rows = [
+        (1, "a", 4.5, None),
+        (1, "b", 0.0, None),
+        (1, "c", None, "NULL_RELEVANCE"),
+        (1, "d", NAN, "RELEVANCE_NOT_FINITE"),
+        (1, "e", INFINITY, "RELEVANCE_NOT_FINITE"),
+        (1, "f", -0.5, "NEGATIVE_RELEVANCE"),
+        (None, "g", -0.5, "NULL_ID"),
+        (1, None, 1.0, "NULL_ID"),
+    ]
+    frame = spark.createDataFrame(rows, schema).drop(FAULT)
+    assert_rows(conform_truth(frame, None, None, "UTC", ordered=False), schema, rows)
+
+
+def test_truth_without_relevance_is_worth_one(spark: SparkSession) -> None:
+    frame = spark.createDataFrame([(1, "a")], "user int, item string")
+    truth = conform_truth(frame, None, None, "UTC", ordered=False)
+    assert_rows(truth.drop(FAULT), "user int, item string, relevance double", [(1, "a", 1.0)])
+
+
+def test_truth_in_order_needs_its_time(spark: SparkSession) -> None:
+    frame = spark.createDataFrame([], "user int, item int")
+    with pytest.raises(DataError) as raised:
+        conform_truth(frame, None, None, "UTC", ordered=True)
+    assert raised.value.code == "MISSING_COLUMN"
+
+
+def test_the_log_keeps_its_other_columns(spark: SparkSession) -> None:
+    frame = spark.createDataFrame(
+        [(1, 2, 3, 4.0, "web")], "user int, item int, at int, stars float, `a.b` string"
+    )
+    log = conform_interactions(frame, {TIMESTAMP: "at", RELEVANCE: "stars"}, "s", "UTC")
+    schema = "user int, item int, timestamp timestamp, relevance double, `a.b` string, fault string"
+    assert log.schema.simpleString() == spark.createDataFrame([], schema).schema.simpleString()
+
+
+@pytest.mark.parametrize("name", ["Timestamp", "fold", "SUBSET", "run_id", "fault"])
+def test_a_column_of_the_log_that_would_clash_is_refused(spark: SparkSession, name: str) -> None:
+    frame = spark.createDataFrame([], f"user int, item int, at int, {name} string")
+    with pytest.raises(DataError) as raised:
+        conform_interactions(frame, {TIMESTAMP: "at"}, "s", "UTC")
+    assert raised.value.code == "RESERVED_COLUMN"
+
+
+def ids(spark: SparkSession, schema: str, *rows: tuple[object, ...]) -> DataFrame:
+    return spark.createDataFrame(rows, schema)
+
+
+def test_integers_of_two_sizes_meet_as_longs_and_keep_their_values(spark: SparkSession) -> None:
+    narrow = ids(spark, "user int, item bigint", (7, LARGEST))
+    wide = ids(spark, "user bigint, item smallint", (LARGEST, 7))
+    left, right = align_ids(narrow, wide)
+    assert_rows(left.unionAll(right), "user bigint, item bigint", [(7, LARGEST), (LARGEST, 7)])
+
+
+def test_strings_and_integers_never_meet(spark: SparkSession) -> None:
+    numbers, texts = ids(spark, "user bigint, item int"), ids(spark, "user string, item string")
+    with pytest.raises(DataError) as raised:
+        align_ids(numbers, texts)
+    assert raised.value.code == "ID_TYPE_MISMATCH"
+    assert [f"{name} is" in raised.value.message for name in (USER, ITEM)] == [True, True]
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/Los_Angeles"])
+@pytest.mark.parametrize(
+    ("unit", "moments"),
+    [
+        ("s", {"1711846800": 1711846800, "NULL": None}),
+        ("s", {"1711846800.5D": 1711846800.5}),
+        ("ms", {"1711846800001L": 1711846800.001}),
+        ("us", {"1711846800000001L": 1711846800.000001}),
+        (None, {"TIMESTAMP'2024-03-31 01:00:00Z'": 1711846800}),
+        (None, {"DATE'2024-03-31'": 1711839600}),
+        (
+            None,
+            {  # Clocks in Berlin jump from 2 to 3 in March; in October they show 02:30 twice.
+                "TIMESTAMP_NTZ'2024-03-31 01:59:59'": 1711846799,
+                "TIMESTAMP_NTZ'2024-03-31 03:00:00'": 1711846800,
+                "TIMESTAMP_NTZ'2024-10-27 02:30:00'": 1729989000,
+                "TIMESTAMP_NTZ'2024-10-27 03:00:00'": 1729994400,
+            },
+        ),
+        (
+            None,
+            {
+                "'2024-03-31 01:59:59'": 1711846799,
+                "'2024-03-31 03:00:00'": 1711846800,
+                "'2024-03-31T03:00:00.25'": 1711846800.25,
+                "'2024-03-31'": 1711839600,
+                "'2024-03-31T01:00:00Z'": 1711846800,
+                "'2024-03-31 01:00:00.5Z '": 1711846800.5,
+                "'2024-03-31 02:00:00+01:00'": 1711846800,
+                "'2024-03-31 02:00:00+0100'": 1711846800,
+                "'2024-03-31 02:00:00+01'": 1711846800,
+                "'2024-03-31 01:00:00 UTC'": 1711846800,
+                "'2024-03-30 21:00:00 America/New_York'": 1711846800,
+                "'yesterday'": None,
+                "'31/03/2024'": None,
+            },
+        ),
+    ],
+    ids=["seconds", "parts of seconds", "ms", "us", "timestamp", "date", "ntz", "string"],
+)
+def test_every_timestamp_is_an_instant_whatever_the_session_zone(
+    spark: SparkSession, zone: str, unit: str | None, moments: dict[str, float | None]
+) -> None:
+    values = ", ".join(f"({place}, {value})" for place, value in enumerate(moments))
+    with settings(spark, {"spark.sql.session.timeZone": zone}):
+        frame = spark.sql(f"SELECT 1 AS user, item, timestamp FROM VALUES {values} AS rows(item, timestamp)")
+        log = conform_interactions(frame, None, unit, "Europe/Berlin")
+        rows = log.select(ITEM, F.unix_micros(TIMESTAMP), FAULT).orderBy(ITEM).collect()
+    expected = [None if moment is None else round(moment * 1e6) for moment in moments.values()]
+    assert [row[1] for row in rows] == expected
+    assert [row[2] for row in rows] == [None if moment else "NULL_TIMESTAMP" for moment in expected]
+
+
+@pytest.mark.parametrize(("kind", "code"), [("int", "TIMESTAMP_UNIT_MISSING"), ("boolean", "TIMESTAMP_TYPE")])
+def test_a_timestamp_that_tells_no_time_is_refused(spark: SparkSession, kind: str, code: str) -> None:
+    frame = spark.createDataFrame([], f"user int, item int, timestamp {kind}")
+    with pytest.raises(DataError) as raised:
+        conform_interactions(frame, None, None, "UTC")
+    assert raised.value.code == code

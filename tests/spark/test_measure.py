@@ -1,0 +1,184 @@
+"""The door to Python: the worked numbers of the sources, through Spark."""
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+from frames import assert_rows
+from pyspark.sql import DataFrame, SparkSession
+from users import User, graded, hits, user
+
+from spark_eval.conventions import ApDenominator, Conventions, Gain
+from spark_eval.metrics import RANKING
+from spark_eval.schema import metric_column
+from spark_eval.transforms.measure import measure
+
+POPULATION = (
+    "model string, user {}, n_relevant long, n_recommended long, grades array<double>, "
+    "grade_counts array<long>, hit_ranks array<long>, hit_relevances array<double>"
+)
+EVERY = list(RANKING.values())
+KS = (1, 3, 5, 6, 10)
+DEFAULT = Conventions()
+# Choices that differ from the default only where relevance is graded, or where m > h.
+EXP2_HITS = Conventions(gain=Gain.EXP2, ap_denominator=ApDenominator.HITS)
+
+# Each case is a model, so that all of them are measured in one go.
+CASES: Mapping[str, Sequence[User]] = {
+    "seed 000": [graded([0, 5, 1, 4, 2])],
+    "seed 001": [hits([1, 4, 5, 6], length=6, n_relevant=4)],
+    "seed 002": [hits([1, 4], length=6, n_relevant=2)],
+    "seed 002, first hits": [hits(ranks, length=3, n_relevant=1) for ranks in ([1], [3], [])],
+    "seed 002, graded": [graded([3, 2, 3, 0, 1, 2])],
+    "seed 004": [
+        user([11, 1, 17, 7, 21, 8, 0, 28, 9, 20], [11, 1, 7, 17, 21]),
+        user([16, 1, 6, 18, 3, 4, 25, 19, 8, 14], [4, 16, 1]),
+        user([24, 10, 26, 2, 8, 28, 4, 23, 13, 21], [26, 10, 22, 8]),
+    ],
+    "Spark": [
+        user([1, 6, 2, 7, 8, 3, 9, 10, 4, 5], [1, 2, 3, 4, 5]),
+        user([4, 1, 5, 6, 2, 7, 3, 8, 9, 10], [1, 2, 3]),
+        user([1, 2, 3, 4, 5], []),
+    ],
+    "A": [hits([1, 3], length=5, n_relevant=8)],
+    "C, a short list": [hits([1, 3], length=3, n_relevant=8)],
+    "no list": [hits([], length=0, n_relevant=3)],
+}
+
+
+def population_of(spark: SparkSession, cases: Mapping[str, Sequence[User]], kind: str = "int") -> DataFrame:
+    """The users of each case as the transforms before would give them."""
+    rows = []
+    for model, users in cases.items():
+        for number, one in enumerate(users):
+            grades = sorted(set(one.truth.values()), reverse=True)
+            found = [(rank, grade) for rank, grade in enumerate(one.relevances, 1) if grade > 0]
+            rows.append(
+                (
+                    model,
+                    number if kind == "int" else f"user {number}",
+                    len(one.truth),
+                    len(one.recommended),
+                    [float(grade) for grade in grades],
+                    [list(one.truth.values()).count(grade) for grade in grades],
+                    [rank for rank, _ in found],
+                    [float(grade) for _, grade in found],
+                )
+            )
+    return spark.createDataFrame(rows, POPULATION.format(kind))
+
+
+@pytest.fixture(scope="module")
+def means(spark: SparkSession) -> dict[tuple[Conventions, str, str], float]:
+    """Mean over the users of each case, per conventions, case and column."""
+    population = population_of(spark, CASES)
+    found = {}
+    for conventions in (DEFAULT, EXP2_HITS):
+        per_user = measure(population, EVERY, KS, conventions)
+        columns = [metric_column(metric.name, k) for metric in EVERY for k in KS]
+        for row in per_user.groupBy("model").avg(*columns).collect():
+            found |= {(conventions, row["model"], name): row[f"avg({name})"] for name in columns}
+    return found
+
+
+@pytest.mark.parametrize(
+    ("case", "column", "value"),
+    [
+        ("seed 000", "dcg_at_5", 6.151061),
+        ("seed 000", "ndcg_at_5", 0.686932),
+        ("seed 001", "ap_at_6", 0.691667),
+        ("seed 002, first hits", "rr_at_3", 0.444444),
+        ("seed 002", "ap_at_6", 0.75),
+        ("seed 002", "ap_at_3", 0.5),
+        ("seed 002", "precision_at_6", 0.333333),
+        ("seed 002, graded", "ndcg_at_6", 0.960808),
+        ("seed 002, graded", "ndcg_at_3", 0.977781),
+        ("seed 004", "recall_capped_at_1", 0.666667),
+        ("seed 004", "recall_capped_at_5", 0.805556),
+        ("seed 004", "recall_capped_at_10", 0.916667),
+        ("seed 004", "rr_at_1", 0.666667),
+        ("seed 004", "rr_at_5", 0.833333),
+        ("seed 004", "rr_at_10", 0.833333),
+        ("seed 004", "precision_at_1", 0.666667),
+        ("seed 004", "precision_at_5", 0.666667),
+        ("seed 004", "precision_at_10", 0.366667),
+        ("seed 004", "ap_at_1", 0.666667),
+        ("seed 004", "ap_at_5", 0.702778),
+        ("seed 004", "ap_at_10", 0.758333),
+        ("seed 004", "ndcg_at_1", 0.666667),
+        ("seed 004", "ndcg_at_5", 0.785958),
+        ("seed 004", "ndcg_at_10", 0.841678),
+        ("Spark", "precision_at_1", 1 / 3),
+        ("Spark", "precision_at_5", 0.8 / 3),
+        ("Spark", "recall_at_5", 16 / 45),
+        ("Spark", "ap_at_10", 0.355026),
+        ("Spark", "ndcg_at_5", 0.328788),
+        ("Spark", "ndcg_at_10", 0.487913),
+        ("Spark", "rr_at_10", 0.5),
+        ("A", "rhr_at_5", 4 / 3),
+        ("C, a short list", "precision_at_5", 2 / 5),
+        ("C, a short list", "precision_at_10", 2 / 10),
+        ("no list", "ndcg_at_10", 0.0),
+    ],
+)
+def test_default_numbers(
+    means: dict[tuple[Conventions, str, str], float], case: str, column: str, value: float
+) -> None:
+    assert means[DEFAULT, case, column] == pytest.approx(value, abs=5e-7)
+
+
+@pytest.mark.parametrize(
+    ("case", "column", "value"),
+    [
+        ("seed 002, graded", "dcg_at_6", 13.848264),
+        ("seed 002, graded", "ndcg_at_6", 0.9488107485678985),
+        ("seed 002, graded", "ndcg_at_3", 0.959454),
+        ("seed 004", "ap_at_1", 0.666667),
+        ("seed 004", "ap_at_5", 0.862963),
+        ("seed 004", "ap_at_10", 0.807407),
+        ("A", "ap_at_5", 5 / 6),
+    ],
+)
+def test_numbers_of_other_conventions(
+    means: dict[tuple[Conventions, str, str], float], case: str, column: str, value: float
+) -> None:
+    assert means[EXP2_HITS, case, column] == pytest.approx(value, abs=5e-7)
+
+
+def test_no_metric_is_undefined_for_a_list_or_a_truth_that_is_empty(
+    means: dict[tuple[Conventions, str, str], float],
+) -> None:
+    assert all(value is not None for value in means.values())
+
+
+def test_columns_are_named_by_metric_and_k_in_the_order_asked_for(spark: SparkSession) -> None:
+    metrics = [RANKING["rr"], RANKING["ap"]]
+    per_user = measure(population_of(spark, {"als": CASES["seed 004"]}), metrics, (1, 5), DEFAULT)
+    keys = ["model", "user", "n_relevant", "n_recommended"]
+    assert per_user.columns == [*keys, "rr_at_1", "rr_at_5", "ap_at_1", "ap_at_5"]
+
+
+@pytest.mark.parametrize("kind", ["bigint", "string"])
+def test_ids_pass_by_unchanged(spark: SparkSession, kind: str) -> None:
+    largest = 2**63 - 1
+    ids = [largest, largest - 1, -largest - 1] if kind == "bigint" else ["007", " 7", "é"]
+    empty = population_of(spark, {}).drop("user").schema
+    rows = [("als", 1, 1, [1.0], [1], [rank], [1.0]) for rank in (1, 2, 3)]
+    population = spark.createDataFrame(
+        [(*row, user) for row, user in zip(rows, ids, strict=True)], f"{empty.toDDL()}, user {kind}"
+    )
+    per_user = measure(population, [RANKING["rr"]], (3,), DEFAULT).select("user", "rr_at_3")
+    assert_rows(per_user, f"user {kind}, rr_at_3 double", [(ids[0], 1.0), (ids[1], 0.5), (ids[2], 1 / 3)])
+
+
+def test_partitions_without_a_user_do_no_harm(spark: SparkSession) -> None:
+    population = population_of(spark, {"als": CASES["seed 002"]}).repartition(4)
+    per_user = measure(population, [RANKING["ap"]], (6,), DEFAULT).select("ap_at_6")
+    nobody = measure(population.where("user < 0"), [RANKING["ap"]], (6,), DEFAULT).select("ap_at_6")
+    assert_rows(per_user.unionAll(nobody), "ap_at_6 double", [(0.75,)])
+
+
+def test_a_metric_that_is_no_number_is_null(spark: SparkSession) -> None:
+    # Infinite relevances never come so far; here they make the quotient of two infinities.
+    population = population_of(spark, {"als": [graded([float("inf")])]})
+    per_user = measure(population, [RANKING["ndcg"]], (1,), DEFAULT).select("ndcg_at_1")
+    assert_rows(per_user, "ndcg_at_1 double", [(None,)])

@@ -1,0 +1,71 @@
+"""Who is in the mean, under each of the four rules."""
+
+import pytest
+from frames import assert_rows
+from pyspark.sql import SparkSession
+
+from spark_eval.conventions import NoRecommendations, NoTruth
+from spark_eval.transforms.populate import populate
+
+LISTS = "model string, user int, n_recommended long, hit_ranks array<long>, hit_relevances array<double>"
+TRUTH = "user int, n_relevant long, grades array<double>, grade_counts array<long>"
+POPULATION = (
+    "model string, user int, n_relevant long, n_recommended long, grades array<double>, "
+    "grade_counts array<long>, hit_ranks array<long>, hit_relevances array<double>"
+)
+# Model als lacks users 2 and 4 of the truth, bpr lacks user 1; nobody knows what user 3 likes.
+# The rows of user 4 and of nobody were quarantined, to the last one.
+LISTS_ROWS = [
+    ("als", 1, 5, [2], [1.0]),
+    ("als", 3, 5, [], []),
+    ("als", 4, 0, [], []),
+    ("als", None, 0, [], []),
+    ("bpr", 2, 7, [1, 3], [4.0, 2.0]),
+    ("bpr", 4, 1, [], []),
+]
+TRUTH_ROWS = [(1, 2, [1.0], [2]), (2, 3, [4.0, 2.0], [1, 2]), (4, 1, [1.0], [1])]
+
+BOTH = [
+    ("als", 1, 2, 5, [1.0], [2], [2], [1.0]),
+    ("bpr", 2, 3, 7, [4.0, 2.0], [1, 2], [1, 3], [4.0, 2.0]),
+    ("bpr", 4, 1, 1, [1.0], [1], [], []),
+]
+WITHOUT_LIST = [
+    ("als", 2, 3, 0, [4.0, 2.0], [1, 2], [], []),
+    ("als", 4, 1, 0, [1.0], [1], [], []),
+    ("bpr", 1, 2, 0, [1.0], [2], [], []),
+]
+WITHOUT_TRUTH = [("als", 3, 0, 5, [], [], [], [])]
+
+
+@pytest.mark.parametrize(
+    ("no_recommendations", "no_truth", "rows"),
+    [
+        ("zero", "drop", BOTH + WITHOUT_LIST),
+        ("drop", "drop", BOTH),
+        ("zero", "zero", BOTH + WITHOUT_LIST + WITHOUT_TRUTH),
+        ("drop", "zero", BOTH + WITHOUT_TRUTH),
+    ],
+)
+def test_the_rules_say_who_counts(
+    spark: SparkSession, no_recommendations: str, no_truth: str, rows: list[tuple[object, ...]]
+) -> None:
+    population = populate(
+        spark.createDataFrame(LISTS_ROWS, LISTS),
+        spark.createDataFrame(TRUTH_ROWS, TRUTH),
+        ["als", "bpr"],
+        NoRecommendations(no_recommendations),
+        NoTruth(no_truth),
+    )
+    assert_rows(population, POPULATION, rows)
+
+
+def test_a_model_whose_every_row_was_quarantined_still_faces_the_truth(spark: SparkSession) -> None:
+    population = populate(
+        spark.createDataFrame([("als", 1, 0, [], [])], LISTS),
+        spark.createDataFrame([(1, 1, [1.0], [1])], TRUTH),
+        ["als"],
+        NoRecommendations.ZERO,
+        NoTruth.DROP,
+    )
+    assert_rows(population, POPULATION, [("als", 1, 1, 0, [1.0], [1], [], [])])

@@ -1,0 +1,78 @@
+"""Every fork has a name, every choice is checked, and the stamp says what was chosen."""
+
+from dataclasses import fields
+
+import pytest
+
+from spark_eval.conventions import (
+    FORKS,
+    PRESETS,
+    Conventions,
+    Gain,
+    NoTruth,
+    Ties,
+    parse_choice,
+    parse_conventions,
+)
+from spark_eval.errors import ConfigError
+
+
+def test_the_preset_named_default_is_the_default() -> None:
+    assert parse_conventions("default") == Conventions()
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_preset_knows_its_name_and_is_stamped_with_it_alone(preset: str) -> None:
+    assert (PRESETS[preset].preset, PRESETS[preset].stamp()) == (preset, preset)
+
+
+def test_single_forks_change_a_preset_and_show_in_the_stamp() -> None:
+    chosen = parse_conventions({"preset": "default", "ties": "hash", "gain": "exp2"})
+    assert chosen == Conventions(gain=Gain.EXP2, ties=Ties.HASH)
+    assert chosen.stamp() == "default, gain=exp2, ties=hash"
+
+
+def test_a_fork_set_to_what_the_preset_says_does_not_show() -> None:
+    assert parse_conventions({"gain": "linear"}).stamp() == "default"
+
+
+def test_every_fork_has_a_choice_that_the_stamp_tells_apart() -> None:
+    stamps = set()
+    for fork in FORKS:
+        choices = type(getattr(Conventions(), fork))
+        stamps |= {parse_conventions({fork: choice.value}).stamp() for choice in choices}
+    assert len(stamps) == 1 + sum(len(type(getattr(Conventions(), fork))) - 1 for fork in FORKS)
+
+
+def test_the_preset_is_no_fork() -> None:
+    assert {*FORKS, "preset"} == {field.name for field in fields(Conventions)}
+
+
+def test_a_value_passes_through_and_a_mapping_is_left_alone() -> None:
+    chosen = Conventions(gain=Gain.BINARY)
+    mapping = {"preset": "default", "gain": "binary"}
+    assert parse_conventions(chosen) is chosen
+    assert parse_conventions(mapping) == chosen
+    assert mapping == {"preset": "default", "gain": "binary"}
+
+
+@pytest.mark.parametrize(
+    ("value", "code", "words"),
+    [
+        ("defualt", "UNKNOWN_PRESET", "did you mean 'default'?"),
+        ({"preset": "none"}, "UNKNOWN_PRESET", "allowed: default"),
+        ({"gian": "exp2"}, "UNKNOWN_CONVENTION", "did you mean 'gain'?"),
+        ({"gain": "exp"}, "INVALID_CHOICE", "did you mean 'exp2'?"),
+        ({"ties": "random"}, "INVALID_CHOICE", "conventions.ties"),
+    ],
+)
+def test_an_unknown_word_is_refused_with_what_is_allowed(
+    value: str | dict[str, str], code: str, words: str
+) -> None:
+    with pytest.raises(ConfigError) as raised:
+        parse_conventions(value)
+    assert (raised.value.code, words in raised.value.message) == (code, True), raised.value
+
+
+def test_a_choice_is_parsed_by_its_value() -> None:
+    assert parse_choice(NoTruth, "zero", "evaluate.no_truth") is NoTruth.ZERO

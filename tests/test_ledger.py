@@ -1,0 +1,131 @@
+"""The ledger closes, by arithmetic alone: no Spark here."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from spark_eval.conventions import NoRecommendations, NoTruth
+from spark_eval.errors import DataError, SparkEvalError
+from spark_eval.ledger import Entry, check, list_entries, truth_entries
+from spark_eval.schema import FATAL, Fault, Outcome, Reason
+
+ZERO, DROP = NoRecommendations.ZERO, NoTruth.DROP
+
+# Truth of 10 rows: 6 used as 4 items of 2 users, 1 below the threshold, 3 without an id.
+TRUTH: list[Mapping[str, Any]] = [
+    {"fault": "NULL_ID", "everything": False, "rows": 3, "distinct": 1, "users": 1},
+    {"fault": None, "everything": False, "rows": 6, "distinct": 4, "users": 2},
+    {"fault": None, "everything": True, "rows": 10, "distinct": 6, "users": 3},
+    {"fault": "below_threshold", "everything": False, "rows": 1, "distinct": 1, "users": 1},
+]
+
+
+def lists() -> dict[str, Any]:
+    """Counts of a model's 12 rows, each kind of outcome once."""
+    rows = {
+        "in.": (12, 4),
+        "used.": (4, 2),
+        "dropped.no_truth": (2, 1),
+        "filtered.beyond_k": (3, 1),
+        "deduplicated.repeated_item": (1, 1),
+        "quarantined.NULL_ID": (2, 0),
+        "quarantined.NULL_SCORE": (0, 0),
+    }
+    counts: dict[str, Any] = {"model": "als", "with_truth": 2, "without_truth": 1, "clashes": 0}
+    for name, (n_rows, n_users) in rows.items():
+        counts |= {f"{name}.rows": n_rows, f"{name}.users": n_users}
+    return counts
+
+
+def entry(outcome: str, rows: int, reason: str | None = None, model: str | None = "als") -> Entry:
+    return Entry("recommendations", model, outcome, reason, rows, None)
+
+
+def test_entries_of_the_truth_add_up() -> None:
+    entries = truth_entries(TRUTH)
+    assert [(e.outcome, e.reason, e.rows, e.users) for e in entries] == [
+        ("in", None, 10, 3),
+        ("quarantined", "NULL_ID", 3, 1),
+        ("used", None, 4, 2),
+        ("deduplicated", "repeated_item", 2, None),
+        ("filtered", "below_threshold", 1, 1),
+    ]
+    check(entries)
+
+
+def test_truth_without_a_row_has_an_entry_all_the_same() -> None:
+    empty = {"fault": None, "everything": True, "rows": None, "distinct": 0, "users": 0}
+    assert truth_entries([empty]) == [Entry("truth", None, "in", None, 0, 0)]
+
+
+def test_entries_of_the_recommendations_add_up() -> None:
+    entries = list_entries([lists()], 5, ZERO, DROP)
+    assert [(e.outcome, e.reason, e.rows, e.users) for e in entries] == [
+        ("in", None, 12, 4),
+        ("used", None, 4, 2),
+        ("dropped", "no_truth", 2, 1),
+        ("filtered", "beyond_k", 3, 1),
+        ("deduplicated", "repeated_item", 1, 1),
+        ("quarantined", "NULL_ID", 2, 0),
+        ("no_recommendations", "zero", 0, 3),
+    ]
+    check(entries)
+
+
+def test_rows_of_users_without_truth_are_used_where_these_count() -> None:
+    entries = list_entries([lists()], 5, ZERO, NoTruth.ZERO)
+    assert [(e.outcome, e.rows) for e in entries if e.reason == Reason.NO_TRUTH] == [("used", 2)]
+
+
+def test_the_rule_for_users_without_recommendations_is_told() -> None:
+    entries = list_entries([lists()], 5, NoRecommendations.DROP, DROP)
+    assert [(e.reason, e.users) for e in entries if e.outcome == Outcome.NO_RECOMMENDATIONS] == [("drop", 3)]
+
+
+def test_every_model_has_its_own_sum_in_the_order_of_names() -> None:
+    bpr = {**lists(), "model": "bpr"}
+    entries = list_entries([bpr, lists()], 5, ZERO, DROP)
+    assert [(e.model, e.rows) for e in entries if e.outcome == Outcome.IN] == [("als", 12), ("bpr", 12)]
+
+
+def test_a_row_too_few_or_too_many_leaves_the_ledger_open() -> None:
+    for rows in (11, 13):
+        with pytest.raises(SparkEvalError, match="recommendations of model 'als'") as raised:
+            check(list_entries([lists() | {"in..rows": rows}], 5, ZERO, DROP))
+        assert raised.value.code == "LEDGER_OPEN"
+
+
+def test_another_models_rows_do_not_close_a_ledger() -> None:
+    with pytest.raises(SparkEvalError) as raised:
+        check([entry("in", 1), entry("used", 1, model="bpr")])
+    assert raised.value.code == "LEDGER_OPEN"
+
+
+@pytest.mark.parametrize("fault", FATAL)
+def test_a_single_row_of_a_fatal_fault_refuses_the_table(fault: Fault) -> None:
+    with pytest.raises(DataError, match=r"1 (rows|relevant items)") as raised:
+        check([entry("in", 1), entry("quarantined", 1, fault)])
+    assert raised.value.code == fault
+
+
+def test_relevant_items_that_share_a_rank_refuse_the_table() -> None:
+    with pytest.raises(DataError) as raised:
+        check(list_entries([lists() | {"clashes": 2}], 5, ZERO, DROP))
+    assert raised.value.code == Fault.DUPLICATE_RANK
+
+
+def test_all_fatal_faults_come_in_one_error() -> None:
+    faults = [entry("quarantined", 2, Fault.RANK_BASE), entry("quarantined", 3, Fault.NULL_MODEL, model=None)]
+    with pytest.raises(DataError) as raised:
+        check(faults)
+    assert str(raised.value).startswith("error[RANK_BASE] recommendations of model 'als': 2 rows")
+    assert "also [NULL_MODEL] recommendations: 3 rows" in str(raised.value)
+
+
+def test_a_fault_that_is_not_fatal_passes() -> None:
+    check([entry("in", 1), entry("quarantined", 1, Fault.NULL_ID)])
+
+
+def test_a_line_has_the_order_of_the_table() -> None:
+    assert Entry("truth", None, "used", None, 4, 2).row() == ("truth", None, "used", None, 4, 2)

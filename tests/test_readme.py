@@ -1,0 +1,107 @@
+"""What the documents say is what the program does."""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from spark_eval import tell
+from spark_eval.cli import program
+from spark_eval.config import Config, read_config
+from spark_eval.conventions import FORKS, PRESETS
+from spark_eval.faults import KNOWN
+from spark_eval.schema import Fault, Table
+
+REPOSITORY = Path(__file__).parents[1]
+README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+OPERATIONS = (REPOSITORY / "docs" / "operations.md").read_text(encoding="utf-8")
+CODE = re.compile(r"[A-Z]+(_[A-Z]+)*")
+# Calls that take a code first, of our errors and of an input's faults.
+RAISING = {"ConfigError", "DataError", "BusyError", "EnvironmentFault", "SparkEvalError", "cls"}
+NOTING = {"unknown", "fault", "typed", "number"}
+
+
+def blocks(text: str, language: str = "") -> list[str]:
+    """The contents of the fenced blocks of a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+def test_it_begins_with_the_two_commands() -> None:
+    first = re.search(r"^```(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+    assert first is not None
+    assert first[1] == "\nmake demo\nmake test\n"
+
+
+def test_its_python_runs(spark: SparkSession) -> None:
+    assert SparkSession.getActiveSession() is spark
+    [code] = blocks(README, "python")
+    names: dict[str, Any] = {}
+    exec(code, names)
+    assert names["spark"] is spark
+    assert {row["metric"] for row in names["result"].metrics.collect()} == {"map", "ndcg"}
+
+
+def test_its_table_of_metrics_is_the_registry() -> None:
+    assert tell.markdown_metrics() in README
+
+
+def test_its_tables_name_every_verb_table_and_convention() -> None:
+    for name in (*program.commands, *Table, *FORKS):
+        assert re.search(rf"^\| `{name}`", README, re.MULTILINE), name
+    for fork in FORKS:
+        [line] = re.findall(rf"^\| `{fork}`.*$", README, re.MULTILINE)
+        default = getattr(PRESETS["default"], fork)
+        assert f"`{default}`" in line.split("|")[2]
+        assert all(f"`{choice}`" in line for choice in type(default))
+
+
+def test_the_example_config_is_valid_and_shows_every_section() -> None:
+    path = REPOSITORY / "conf" / "example.yaml"
+    config = read_config(path)
+    text = path.read_text(encoding="utf-8")
+    shown = set(re.findall(r"^(?:# )?([a-z]+):", text, re.MULTILINE))
+    assert shown == set(Config.model_fields)
+    # Segments are a key that any value of is still refused.
+    assert config.evaluate.model_fields_set == set(type(config.evaluate).model_fields) - {"segments"}
+    assert set(config.split.model_extra or {}) == set(vars(config.split.rule()))
+
+
+def codes_in(tree: ast.AST) -> Iterator[str]:
+    """The codes that a module raises or notes."""
+    for node in ast.walk(tree):
+        found: list[ast.AST] = []
+        if isinstance(node, ast.Call):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            found = [*node.args] if name in RAISING | NOTING else []
+        elif isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "code":
+            found = [*ast.walk(node.value)]
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield from re.findall(r"error\[([A-Z_]+)\]", node.value)
+        for constant in found:
+            if isinstance(constant, ast.Constant) and CODE.fullmatch(str(constant.value)):
+                yield str(constant.value)
+
+
+def test_every_named_error_is_in_the_tables_of_operations() -> None:
+    raised = {code for _, code in KNOWN.values()} | set(Fault)
+    for file in (REPOSITORY / "src" / "spark_eval").rglob("*.py"):
+        raised |= set(codes_in(ast.parse(file.read_text(encoding="utf-8"))))
+    raised -= {"NAMED_CODE"}
+    assert len(raised) > 60
+    named = set(re.findall(r"`([A-Z]+(?:_[A-Z]+)*)`", OPERATIONS)) - {
+        "PATH",
+        "PYSPARK_PYTHON",
+        "PYSPARK_DRIVER_PYTHON",
+    }
+    assert named - {"SPARK_HOME"} == raised
+
+
+def test_operations_repeats_the_exit_codes_of_readme() -> None:
+    table = re.compile(r"^\| (?:exit )?code \|.*?\n\n", re.MULTILINE | re.DOTALL)
+    ours, theirs = (table.search(text) for text in (README, OPERATIONS))
+    assert ours is not None
+    assert theirs is not None
+    assert ours[0].splitlines()[1:] == theirs[0].splitlines()[1:]
