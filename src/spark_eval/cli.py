@@ -15,18 +15,25 @@ import click
 import spark_eval
 from spark_eval.config import Config, read_config
 from spark_eval.errors import ConfigError, SparkEvalError
-from spark_eval.publish import check_run_id
+from spark_eval.names import check_run_id
+
+
+config_option = click.option(
+    "--config", "file", required=True, type=click.Path(path_type=Path), help="YAML config file."
+)
+settings_option = click.option(
+    "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Override a.dotted.key; may be repeated."
+)
 
 
 def run_options(verb: Callable[..., None]) -> Callable[..., None]:
-    """What every verb that works on a config takes."""
+    """What every verb takes that makes a run. ``main`` takes --debug itself, for all verbs."""
     options = [
-        click.option(
-            "--config", "file", required=True, type=click.Path(path_type=Path), help="YAML config file."
-        ),
+        config_option,
         click.option("--run-id", help="Name of the run; by default derived from config, inputs and code."),
-        click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Override a.dotted.key."),
+        settings_option,
         click.option("--replace", is_flag=True, help="Replace a run of this id that has other content."),
+        click.option("--debug", is_flag=True, expose_value=False, help="Show the whole trace of a failure."),
     ]
     for option in reversed(options):
         verb = option(verb)
@@ -86,8 +93,8 @@ def demo(ratings: Path | None, scale: float, output: Path) -> None:
 
 
 @program.command()
-@click.option("--config", "file", required=True, type=click.Path(path_type=Path), help="YAML config file.")
-@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Override a.dotted.key.")
+@config_option
+@settings_option
 def validate(file: Path, settings: Sequence[str]) -> None:
     """Check the config and the columns and types of its inputs; no table is read."""
     from spark_eval import tell
@@ -108,7 +115,7 @@ def metrics() -> None:
 
 
 @program.command()
-@click.option("--config", "file", required=True, type=click.Path(path_type=Path), help="YAML config file.")
+@config_option
 def status(file: Path) -> None:
     """List the runs published under the output root, and attempts that died."""
     from spark_eval import tell

@@ -5,7 +5,6 @@ becomes ``<root>/<table>/run_id=<id>`` by a rename, which is atomic; the commit 
 """
 
 import json
-import re
 import shutil
 import uuid
 from collections.abc import Mapping
@@ -17,19 +16,11 @@ from typing import Any, Final
 import pyarrow.parquet as pq
 
 from spark_eval.errors import BusyError, ConfigError
+from spark_eval.names import check_run_id
 from spark_eval.schema import Table
 
-RUN_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 # Tables that several verbs of one run add to: each verb publishes one file of its own.
 SHARED: Final = (Table.ACCOUNTING, Table.QUARANTINE)
-
-
-def check_run_id(run_id: str) -> str:
-    """The id itself, if it is a plain name; ConfigError INVALID_RUN_ID otherwise."""
-    if not RUN_ID.fullmatch(run_id):
-        allowed = "up to 128 letters, digits, '.', '_' and '-', the first a letter or digit"
-        raise ConfigError("INVALID_RUN_ID", f"run id {run_id!r}; allowed: {allowed}")
-    return run_id
 
 
 def commit_path(root: Path, run_id: str) -> Path:

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from spark_eval.errors import DataError
 from spark_eval.faults import renamed
-from spark_eval.verbs.evaluate import check_models
+from spark_eval.names import check_models
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Desk

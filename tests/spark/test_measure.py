@@ -71,7 +71,7 @@ def population_of(spark: SparkSession, cases: Mapping[str, Sequence[User]], kind
 def means(spark: SparkSession) -> dict[tuple[Conventions, str, str], float]:
     """Mean over the users of each case, per conventions, case and column."""
     population = population_of(spark, CASES)
-    found = {}
+    found: dict[tuple[Conventions, str, str], float] = {}
     for conventions in (DEFAULT, EXP2_HITS):
         per_user = measure(population, EVERY, KS, conventions)
         columns = [metric_column(metric.name, k) for metric in EVERY for k in KS]

@@ -7,6 +7,8 @@ from pyspark.sql import SparkSession
 from spark_eval.conventions import NoRecommendations, NoTruth
 from spark_eval.transforms.populate import populate
 
+Row = tuple[object, ...]
+
 LISTS = "model string, user int, n_recommended long, hit_ranks array<long>, hit_relevances array<double>"
 TRUTH = "user int, n_relevant long, grades array<double>, grade_counts array<long>"
 POPULATION = (
@@ -25,17 +27,17 @@ LISTS_ROWS = [
 ]
 TRUTH_ROWS = [(1, 2, [1.0], [2]), (2, 3, [4.0, 2.0], [1, 2]), (4, 1, [1.0], [1])]
 
-BOTH = [
+BOTH: list[Row] = [
     ("als", 1, 2, 5, [1.0], [2], [2], [1.0]),
     ("bpr", 2, 3, 7, [4.0, 2.0], [1, 2], [1, 3], [4.0, 2.0]),
     ("bpr", 4, 1, 1, [1.0], [1], [], []),
 ]
-WITHOUT_LIST = [
+WITHOUT_LIST: list[Row] = [
     ("als", 2, 3, 0, [4.0, 2.0], [1, 2], [], []),
     ("als", 4, 1, 0, [1.0], [1], [], []),
     ("bpr", 1, 2, 0, [1.0], [2], [], []),
 ]
-WITHOUT_TRUTH = [("als", 3, 0, 5, [], [], [], [])]
+WITHOUT_TRUTH: list[Row] = [("als", 3, 0, 5, [], [], [], [])]
 
 
 @pytest.mark.parametrize(
@@ -48,7 +50,7 @@ WITHOUT_TRUTH = [("als", 3, 0, 5, [], [], [], [])]
     ],
 )
 def test_the_rules_say_who_counts(
-    spark: SparkSession, no_recommendations: str, no_truth: str, rows: list[tuple[object, ...]]
+    spark: SparkSession, no_recommendations: str, no_truth: str, rows: list[Row]
 ) -> None:
     population = populate(
         spark.createDataFrame(LISTS_ROWS, LISTS),

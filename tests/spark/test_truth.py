@@ -1,6 +1,7 @@
 """The truth: distinct relevant items, why the other rows are none, and one small row per user."""
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 from frames import assert_rows
@@ -16,7 +17,7 @@ PER_USER = "user int, n_relevant long, grades array<double>, grade_counts array<
 MAX = TruthDuplicates.MAX
 
 
-def truth_of(spark: SparkSession, *rows: tuple[object, ...]) -> DataFrame:
+def truth_of(spark: SparkSession, *rows: tuple[Any, ...]) -> DataFrame:
     """Rows of user, item, relevance, and if need be a time in seconds and a fault."""
     full = [(*row, None, None)[:5] for row in rows]
     moments = [None if row[3] is None else datetime.fromtimestamp(row[3], UTC) for row in full]

@@ -1,16 +1,14 @@
 """Ranking evaluation, the whole data path: recommendations and truth in, metrics and the ledger out."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_eval.conventions import Conventions, Gain, TruthDuplicates
-from spark_eval.errors import DataError
+from spark_eval.conventions import Conventions, TruthDuplicates
 from spark_eval.ledger import ACCOUNTING, Entry, check, list_entries, truth_entries
 from spark_eval.plan import DEFAULT_K, DEFAULT_METRICS, Plan, make_plan
 from spark_eval.transforms.account import count_lists, count_truth
@@ -21,17 +19,11 @@ from spark_eval.transforms.measure import measure
 from spark_eval.transforms.populate import populate
 from spark_eval.transforms.rank import rank
 from spark_eval.transforms.truth import distinct_truth, per_user_truth, relevant
+from spark_eval.verbs.checks import check_lists, check_truth
 from spark_eval.verbs.summary import METRICS, metric_rows
 
-MAX_EXP2_RELEVANCE: Final = 512
 # Truth of up to so many rows goes whole to every executor, at some 100 bytes a row; Spark sorts more.
 BROADCAST_ROWS: Final = 2_000_000
-# A model names a folder, in which Spark writes some characters as three; file systems allow 255 bytes.
-MAX_MODEL_BYTES: Final = 200
-WRITTEN_AS_THREE: Final = re.compile(r"""["#%'*/:=?\\{\[\]^]""")
-CONTROL_CHARACTER: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-# What Spark calls the folder of null and of the empty name.
-NO_NAME: Final = "__HIVE_DEFAULT_PARTITION__"
 
 
 def evaluate(
@@ -74,7 +66,7 @@ def measure_lists(recommendations: DataFrame, truth: DataFrame, plan: Plan) -> "
     truth_counts = [row.asDict() for row in count_truth(distinct).collect()]
     entries = truth_entries(truth_counts)
     check(entries)
-    used = check_truth(truth_counts, plan)
+    used = check_truth(truth_counts, plan.conventions.gain)
 
     max_k = max(plan.k)
     items = relevant(distinct)
@@ -86,49 +78,12 @@ def measure_lists(recommendations: DataFrame, truth: DataFrame, plan: Plan) -> "
     counts = [row.asDict() for row in count_lists(lists, users).collect()]
     entries += list_entries(counts, used["users"], plan.no_recommendations, plan.no_truth)
     check(entries)
-    check_models([count["model"] for count in counts])
-    check_overlap(counts)
+    check_lists(counts)
 
     models = sorted(count["model"] for count in counts)
     population = populate(lists, users, models, plan.no_recommendations, plan.no_truth)
     per_user = measure(population, plan.metrics, plan.k, plan.conventions)
     return Evaluation(per_user, entries, models, plan, (distinct, lists))
-
-
-def check_truth(counts: Sequence[Mapping[str, Any]], plan: Plan) -> Mapping[str, Any]:
-    """The counts of the relevant rows; DataError where there are none, or their gains outgrow a double."""
-    used = [count for count in counts if count["fault"] is None and not count["everything"]]
-    if not used:
-        raise DataError("EMPTY_TRUTH", "truth: no relevant row is left; see relevance.threshold and subset")
-    if plan.conventions.gain is Gain.EXP2 and used[0]["max_relevance"] > MAX_EXP2_RELEVANCE:
-        largest = used[0]["max_relevance"]
-        message = f"truth: relevance {largest} is too large for gain=exp2; at most {MAX_EXP2_RELEVANCE}"
-        raise DataError("RELEVANCE_TOO_LARGE", message)
-    return used[0]
-
-
-def check_models(names: Sequence[str]) -> None:
-    """Raise DataError for a model that could not have a folder of its own: it would be null, or fail late."""
-    for name in names:
-        length = len(name.encode()) + 2 * len(WRITTEN_AS_THREE.findall(name))
-        if name in ("", NO_NAME) or length > MAX_MODEL_BYTES or CONTROL_CHARACTER.search(name):
-            raise DataError(
-                "INVALID_MODEL_NAME",
-                f"recommendations: model {name[:MAX_MODEL_BYTES]!r}; allowed: 1 to {MAX_MODEL_BYTES} bytes, "
-                f"of which '/', '=', '%' and their like take three, no control character, not {NO_NAME}",
-            )
-
-
-def check_overlap(counts: Sequence[Mapping[str, int]]) -> None:
-    """Raise DataError where there is nothing to compare: zeros would be silently wrong."""
-    if not counts:
-        raise DataError("EMPTY_RECOMMENDATIONS", "recommendations: not a single row")
-    for count in counts:
-        if not count["with_truth"]:
-            message = (
-                f"no user of model {count['model']!r} is among the users of the truth; are the ids the same?"
-            )
-            raise DataError("NO_ID_OVERLAP", message)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,232 @@
+"""The whole evaluation against a slow oracle of it, on random users."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import oracle
+import pytest
+from frames import settings
+from oracle import Id, Recommendation, Relevance, Rules
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_eval.conventions import parse_conventions
+from spark_eval.metrics import RANKING
+from spark_eval.schema import metric_column
+from spark_eval.verbs.evaluate import Evaluation, evaluate
+
+N_USERS, N_ITEMS, LONGEST = 300, 40, 14
+KS = (3, 10)
+COLUMNS = [metric_column(name, k) for name in RANKING for k in KS]
+MODELS = ("als", "bpr", "pop")
+
+
+@dataclass(frozen=True)
+class Case:
+    """The form of the input, and the rules."""
+
+    name: str
+    layout: str
+    has_text_ids: bool
+    conventions: dict[str, str]
+    threshold: float | None = None
+    no_recommendations: str = "zero"
+    no_truth: str = "drop"
+    checks: str = "hits"
+
+    @property
+    def rules(self) -> Rules:
+        return Rules(
+            parse_conventions(self.conventions),
+            KS,
+            self.threshold,
+            self.no_recommendations,
+            self.no_truth,
+            are_scores=self.layout == "scores",
+        )
+
+
+CASES = [
+    Case("scores, all defaults", "scores", False, {}),
+    Case(
+        "scores of strings, ties ascending",
+        "scores",
+        True,
+        {"ties": "item_asc", "gain": "exp2", "ap_denominator": "hits", "truth_duplicates": "sum"},
+        threshold=2.0,
+        no_truth="zero",
+    ),
+    Case(
+        "ranks, the last relevance",
+        "ranks",
+        True,
+        {"gain": "binary", "ap_denominator": "relevant", "truth_duplicates": "last"},
+        no_recommendations="drop",
+    ),
+    Case("ranks under full checks", "ranks", False, {"ap_denominator": "k"}, checks="full", threshold=0.0),
+    Case(
+        "arrays, counted relevance",
+        "arrays",
+        False,
+        {"truth_duplicates": "count"},
+        no_recommendations="drop",
+        no_truth="zero",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What the rows were, and what came of them."""
+
+    case: Case
+    recommendations: list[Recommendation]
+    truth: list[Relevance]
+    frames: tuple[DataFrame, DataFrame]
+    evaluation: Evaluation
+    per_user: dict[tuple[str, Id], dict[str, Any]]
+
+
+def draw(case: Case, seed: int) -> tuple[list[Recommendation], list[Relevance]]:
+    """Random rows: repeats, ties, gaps, nulls, not-a-numbers; users without list or truth; short lists."""
+    random = np.random.default_rng(seed)
+
+    def identity(kind: str, number: int) -> Id:
+        # Numbers without leading zeros, so that text has another order than the numbers.
+        return f"{kind}{number}" if case.has_text_ids else number - 7
+
+    def rarely(value: Any, other: Any, chance: float = 0.02) -> Any:
+        return other if random.random() < chance else value
+
+    truth, recommendations = [], []
+    for user in (identity("u", number) for number in range(N_USERS)):
+        for _ in range(random.integers(0, LONGEST) if random.random() < 0.85 else 0):
+            item = identity("i", int(random.integers(N_ITEMS)))
+            relevance = rarely(float(random.integers(0, 11)) / 2, rarely(None, float("nan"), 0.5))
+            truth.append(
+                Relevance(rarely(user, None), rarely(item, None), relevance, int(random.integers(5)))
+            )
+        for model in MODELS:
+            if random.random() < 0.1:
+                continue
+            n_items = int(random.integers(0, LONGEST))
+            ranks = random.choice(np.arange(1, LONGEST + 4), n_items, replace=False)
+            items = [identity("i", int(number)) for number in random.integers(0, N_ITEMS, n_items)]
+            if case.layout == "arrays":
+                ranks = np.arange(1, n_items + 1)
+            for item, rank in zip(items, ranks, strict=True):
+                if case.layout == "arrays":
+                    recommendations.append(Recommendation(model, user, rarely(item, None), int(rank)))
+                elif case.layout == "ranks":
+                    order = rarely(int(rank), None)
+                    recommendations.append(
+                        Recommendation(model, rarely(user, None), rarely(item, None), order)
+                    )
+                else:
+                    score = rarely(float(random.integers(-3, 4)) / 4, rarely(None, float("nan"), 0.5))
+                    recommendations.append(
+                        Recommendation(model, rarely(user, None), rarely(item, None), score)
+                    )
+    return recommendations, truth
+
+
+def frames_of(
+    spark: SparkSession, case: Case, recommendations: list[Recommendation], truth: list[Relevance]
+) -> tuple[DataFrame, DataFrame]:
+    """The rows as Spark reads them."""
+    kind = "string" if case.has_text_ids else "bigint"
+    judged = spark.createDataFrame(truth, f"user {kind}, item {kind}, relevance double, timestamp bigint")
+    if case.layout == "arrays":
+        lists: dict[tuple[str, Id | None], list[Id | None]] = {}
+        for model, user, item, _ in recommendations:
+            lists.setdefault((model, user), []).append(item)
+        arrays = [(*key, items) for key, items in lists.items()]
+        return spark.createDataFrame(arrays, f"model string, user {kind}, items array<{kind}>"), judged
+    order = "score double" if case.layout == "scores" else "rank bigint"
+    rows = spark.createDataFrame(recommendations, f"model string, user {kind}, item {kind}, {order}")
+    return rows, judged
+
+
+def run(case: Case, frames: tuple[DataFrame, DataFrame]) -> Evaluation:
+    recommendations, truth = frames
+    return evaluate(
+        recommendations,
+        truth,
+        layout="array" if case.layout == "arrays" else "long",
+        timestamp_unit="s",
+        metrics=list(RANKING),
+        k=KS,
+        conventions=case.conventions,
+        threshold=case.threshold,
+        no_recommendations=case.no_recommendations,
+        no_truth=case.no_truth,
+        checks=case.checks,
+    )
+
+
+def collected(evaluation: Evaluation) -> dict[tuple[str, Id], dict[str, Any]]:
+    return {(row["model"], row["user"]): row.asDict() for row in evaluation.per_user.collect()}
+
+
+@pytest.fixture(scope="module", params=CASES, ids=lambda case: case.name)
+def trial(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[Trial]:
+    case: Case = request.param
+    recommendations, truth = draw(case, CASES.index(case))
+    frames = frames_of(spark, case, recommendations, truth)
+    evaluation = run(case, frames)
+    yield Trial(case, recommendations, truth, frames, evaluation, collected(evaluation))
+    evaluation.unpersist()
+
+
+def test_every_user_has_the_numbers_of_the_oracle(trial: Trial) -> None:
+    expected = oracle.evaluate(trial.recommendations, trial.truth, trial.case.rules)
+    assert trial.per_user.keys() == expected.keys()
+    counts = ["n_relevant"]
+    # Repeats among items that are no hits are looked for only where lists are sorted or checked in full.
+    if trial.case.layout == "scores" or trial.case.checks == "full":
+        counts.append("n_recommended")
+    wrong = {
+        (*key, column): (trial.per_user[key][column], value[column])
+        for key, value in expected.items()
+        for column in (*counts, *COLUMNS)
+        if trial.per_user[key][column] != pytest.approx(value[column], rel=1e-12, abs=1e-12)
+    }
+    assert wrong == {}
+
+
+@pytest.mark.parametrize("trial", CASES[:1], indirect=True, ids=lambda case: case.name)
+def test_the_mean_is_that_of_the_users(trial: Trial) -> None:
+    rows = trial.evaluation.metrics.collect()
+    assert len(rows) == len(MODELS) * len(COLUMNS)
+    for row in rows:
+        name = next(metric.name for metric in RANKING.values() if metric.run_name == row["metric"])
+        column = metric_column(name, row["k"])
+        values = [user[column] for (model, _), user in trial.per_user.items() if model == row["model"]]
+        assert row["value"] == pytest.approx(sum(values) / len(values), rel=1e-12, abs=1e-15)
+        assert (row["n_users"], row["n_undefined"]) == (len(values), 0)
+
+
+def test_every_input_row_is_accounted_for(trial: Trial) -> None:
+    entries = trial.evaluation.entries
+    rows_in = {(entry.source, entry.model): entry.rows for entry in entries if entry.outcome == "in"}
+    by_model = Counter(row.model for row in trial.recommendations)
+    expected: dict[tuple[str, str | None], int] = {("recommendations", m): n for m, n in by_model.items()}
+    assert rows_in == expected | {("truth", None): len(trial.truth)}
+    accounted: Counter[tuple[str, str | None]] = Counter()
+    for entry in entries:
+        accounted[entry.source, entry.model] += entry.rows if entry.outcome != "in" else 0
+    assert dict(accounted) == rows_in
+
+
+@pytest.mark.parametrize("trial", CASES[:3], indirect=True, ids=lambda case: case.name)
+def test_a_join_that_shuffles_gives_the_same_bits(
+    trial: Trial, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark_eval.verbs.evaluate.BROADCAST_ROWS", 0)
+    conf = {"spark.sql.autoBroadcastJoinThreshold": "-1", "spark.sql.adaptive.enabled": "false"}
+    with settings(spark, conf):
+        evaluation = run(trial.case, (trial.frames[0].repartition(5), trial.frames[1].repartition(3)))
+        assert collected(evaluation) == trial.per_user
+        evaluation.unpersist()
