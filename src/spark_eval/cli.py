@@ -17,7 +17,6 @@ from spark_eval.config import Config, read_config
 from spark_eval.errors import ConfigError, SparkEvalError
 from spark_eval.names import check_run_id
 
-
 config_option = click.option(
     "--config", "file", required=True, type=click.Path(path_type=Path), help="YAML config file."
 )

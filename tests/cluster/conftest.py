@@ -77,7 +77,11 @@ def daemon(log: Path, *arguments: str) -> Iterator[None]:
 
 def alive_workers(web_port: int) -> int:
     """How many workers the master knows."""
-    with suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{web_port}/json/", timeout=5) as page:
+    # Until it is ready the master refuses, or answers with an empty page.
+    with (
+        suppress(OSError, ValueError),
+        urllib.request.urlopen(f"http://127.0.0.1:{web_port}/json/", timeout=5) as page,
+    ):
         return int(json.load(page)["aliveworkers"])
     return 0
 

