@@ -98,11 +98,32 @@ def test_rows_carry_the_stamp_and_the_model_of_their_rules(spark: SparkSession) 
     assert found == [("als", "mrr", 1, stamp), ("als", "mrr", 3, stamp)]
 
 
-def test_what_is_kept_is_freed(spark: SparkSession) -> None:
+@pytest.fixture
+def persisted(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> list[DataFrame]:
+    """Every frame that the test persists."""
+    frames: list[DataFrame] = []
+    kind = type(spark.range(1))
+    persist = kind.persist
+
+    def noted(frame: DataFrame) -> DataFrame:
+        frames.append(frame)
+        return persist(frame)
+
+    monkeypatch.setattr(kind, "persist", noted)
+    return frames
+
+
+def test_what_is_kept_is_freed(spark: SparkSession, persisted: list[DataFrame]) -> None:
     evaluation = evaluate(tiny(spark, [("als", 1, 1, 1)]), liked(spark, [(1, 1, 1.0)]), metrics=["rr"], k=1)
-    assert [frame.is_cached for frame in evaluation.kept] == [True, True]
+    assert [frame.is_cached for frame in persisted] == [True, True]
     evaluation.unpersist()
-    assert [frame.is_cached for frame in evaluation.kept] == [False, False]
+    assert [frame.is_cached for frame in persisted] == [False, False]
+
+
+def test_a_refusal_keeps_nothing(spark: SparkSession, persisted: list[DataFrame]) -> None:
+    with pytest.raises(DataError, match="NO_ID_OVERLAP"):
+        evaluate(tiny(spark, [("als", 2, 1, 1)]), liked(spark, [(1, 1, 1.0)]), metrics=["rr"], k=1)
+    assert [frame.is_cached for frame in persisted] == [False, False]
 
 
 def test_ids_up_to_the_largest_come_out_as_they_went_in(spark: SparkSession) -> None:

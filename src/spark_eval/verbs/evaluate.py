@@ -1,6 +1,7 @@
 """Ranking evaluation, the whole data path: recommendations and truth in, metrics and the ledger out."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -61,29 +62,31 @@ def evaluate(
 
 def measure_lists(recommendations: DataFrame, truth: DataFrame, plan: Plan) -> "Evaluation":
     """The data path. Both inputs are read once: what later steps share is small and kept."""
-    recommendations, truth = align_ids(recommendations, truth)
-    distinct = distinct_truth(truth, plan.threshold, plan.conventions.truth_duplicates).persist()
-    truth_counts = [row.asDict() for row in count_truth(distinct).collect()]
-    entries = truth_entries(truth_counts)
-    check(entries)
-    used = check_truth(truth_counts, plan.conventions.gain)
-
     max_k = max(plan.k)
-    items = relevant(distinct)
-    ranked = rank(recommendations, plan.conventions.ties, plan.checks)
-    lists = match(
-        ranked, F.broadcast(items) if used["distinct"] <= BROADCAST_ROWS else items, max_k
-    ).persist()
-    users = per_user_truth(distinct, max_k)
-    counts = [row.asDict() for row in count_lists(lists, users).collect()]
-    entries += list_entries(counts, used["users"], plan.no_recommendations, plan.no_truth)
-    check(entries)
-    check_lists(counts)
+    recommendations, truth = align_ids(recommendations, truth)
+    with ExitStack() as kept:
+        distinct = distinct_truth(truth, plan.threshold, plan.conventions.truth_duplicates).persist()
+        kept.callback(distinct.unpersist)
+        truth_counts = [row.asDict() for row in count_truth(distinct).collect()]
+        entries = truth_entries(truth_counts)
+        check(entries)
+        used = check_truth(truth_counts, plan.conventions.gain)
 
-    models = sorted(count["model"] for count in counts)
-    population = populate(lists, users, models, plan.no_recommendations, plan.no_truth)
-    per_user = measure(population, plan.metrics, plan.k, plan.conventions)
-    return Evaluation(per_user, entries, models, plan, (distinct, lists))
+        items = relevant(distinct)
+        known = F.broadcast(items) if used["distinct"] <= BROADCAST_ROWS else items
+        ranked = rank(recommendations, plan.conventions.ties, plan.checks)
+        lists = match(ranked, known, max_k).persist()
+        kept.callback(lists.unpersist)
+        users = per_user_truth(distinct, max_k)
+        counts = [row.asDict() for row in count_lists(lists, users).collect()]
+        entries += list_entries(counts, used["users"], plan.no_recommendations, plan.no_truth)
+        check(entries)
+        check_lists(counts)
+
+        models = sorted(count["model"] for count in counts)
+        population = populate(lists, users, models, plan.no_recommendations, plan.no_truth)
+        per_user = measure(population, plan.metrics, plan.k, plan.conventions)
+        return Evaluation(per_user, entries, models, plan, kept.pop_all())
 
 
 @dataclass(frozen=True)
@@ -91,14 +94,14 @@ class Evaluation:
     """What came of an evaluation.
 
     ``per_user`` is lazy: one row per model and user of the population, a double per metric and k.
-    ``entries`` are the lines of the ledger. ``kept`` are the persisted steps; ``unpersist`` frees them.
+    ``entries`` are the lines of the ledger. ``kept`` holds the persisted steps; ``unpersist`` frees them.
     """
 
     per_user: DataFrame
     entries: Sequence[Entry]
     models: Sequence[str]
     plan: Plan
-    kept: tuple[DataFrame, ...]
+    kept: ExitStack
 
     @cached_property
     def metrics(self) -> DataFrame:
@@ -118,8 +121,7 @@ class Evaluation:
 
     def unpersist(self) -> None:
         """Free what is kept."""
-        for frame in self.kept:
-            frame.unpersist()
+        self.kept.close()
 
     @property
     def spark(self) -> SparkSession:
