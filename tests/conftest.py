@@ -20,6 +20,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
         {
             "spark.sql.shuffle.partitions": "2",
             "spark.driver.memory": "1g",
+            # Hundreds of small queries: optimising their machine code costs more than it gives.
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
             "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
         },
     )

@@ -14,6 +14,7 @@ from spark_eval.conventions import (
 )
 from spark_eval.errors import ConfigError
 from spark_eval.metrics import RankingMetric, ranking_metrics
+from spark_eval.schema import metric_column
 
 DEFAULT_METRICS: Final = ("precision", "recall", "f1", "hit_rate", "map", "mar", "mrr", "arhr", "ndcg")
 DEFAULT_K: Final = (1, 5, 10)
@@ -31,6 +32,11 @@ class Plan:
     no_recommendations: NoRecommendations
     no_truth: NoTruth
     checks: Checks
+
+    @property
+    def columns(self) -> list[str]:
+        """The metric columns of ``per_user``: ``ap_at_1``, ``ap_at_5``, ..."""
+        return [metric_column(metric.name, k) for metric in self.metrics for k in self.k]
 
     @property
     def stamp(self) -> str:

@@ -64,7 +64,9 @@ def describe_java() -> str:
         return str(fault)
 
 
-def get_session(app_name: str, master: str, conf: Mapping[str, str]) -> SparkSession:
+def get_session(
+    app_name: str = "spark-eval", master: str = "local[*]", conf: Mapping[str, str] | None = None
+) -> SparkSession:
     """The session to work with.
 
     Under ``spark-submit``, or where a session is active already, that session is returned untouched:
@@ -82,11 +84,12 @@ def get_session(app_name: str, master: str, conf: Mapping[str, str]) -> SparkSes
         # Spark's workers would otherwise be whatever `python3` is on PATH, without this package.
         os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    settings = _default_conf() | dict(conf)
+    given = dict(conf or {})
+    settings = _default_conf() | given
     # Log4j's file is named on the JVM's command line, because Spark speaks before any session setting counts.
     log4j = f'"-Dlog4j2.configurationFile={(LAUNCHER_HOME / "log4j2.properties").as_uri()}"'
     settings["spark.driver.extraJavaOptions"] = (
-        f"{log4j} {conf.get('spark.driver.extraJavaOptions', '')}".strip()
+        f"{log4j} {given.get('spark.driver.extraJavaOptions', '')}".strip()
     )
     builder = SparkSession.builder.appName(app_name).master(master)
     for name, value in settings.items():

@@ -77,7 +77,7 @@ def test_csv_json_and_orc(desk: "Desk") -> None:
     log, lists = pd.read_parquet(desk.home / "log"), pd.read_parquet(desk.home / "lists")
     log.to_json(desk.home / "log.json", orient="records", lines=True)
     lists.to_csv(desk.home / "lists.csv", index=False)
-    log[log["when"] == 864_000].to_orc(desk.home / "truth.orc", index=False)
+    log[log["when"] == 864_000].reset_index(drop=True).to_orc(desk.home / "truth.orc", index=False)
     desk.change("interactions", path=str(desk.home / "log.json"), format="json")
     desk.change("recommendations", path=str(desk.home / "lists.csv"), format="csv", options={"header": True})
     desk.change("truth", path=str(desk.home / "truth.orc"), format="orc", columns={"relevance": "stars"})

@@ -1,1 +1,11 @@
 """The data paths, one verb a file, each on one screen: DataFrames in, DataFrames out, no files."""
+
+import pandas
+
+from spark_eval.errors import EnvironmentFault
+
+if int(pandas.__version__.partition(".")[0]) > 2:
+    raise EnvironmentFault(
+        "UNSUPPORTED_PANDAS",
+        f"pandas {pandas.__version__} damages data on its way through Spark; install 'pandas>=2.2,<3'",
+    )

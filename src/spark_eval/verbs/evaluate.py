@@ -110,7 +110,7 @@ class Evaluation:
 
     def summarise(self, per_user: DataFrame) -> DataFrame:
         """The same from a copy of ``per_user``, say one already written."""
-        sums = (row.asDict() for row in limb_sums(per_user, self.plan.metrics, self.plan.k).collect())
+        sums = (row.asDict() for row in limb_sums(per_user, self.plan.columns).collect())
         rows = metric_rows(sums, self.models, self.plan.metrics, self.plan.k, self.plan.stamp)
         return self.spark.createDataFrame(rows, METRICS)
 
