@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_serializer, model_validator
 
 from spark_eval.errors import ConfigError, nearest
 from spark_eval.plan import DEFAULT_K, DEFAULT_METRICS, Plan, make_plan
@@ -107,6 +107,14 @@ class SplitSection(Section):
     def rule(self) -> GlobalLocalRanker:
         """The checked rule; raises ConfigError with the nearest allowed option."""
         return GlobalLocalRanker.of(self.model_extra or {})
+
+    @model_serializer
+    def whole(self) -> dict[str, Scalar | None]:
+        """The rule with its defaults, cuts in words: what a commit record keeps."""
+        options = vars(self.rule()).items()
+        return {"method": self.method} | {
+            name: value if isinstance(value, int | float | None) else str(value) for name, value in options
+        }
 
 
 class EvaluateSection(Section):

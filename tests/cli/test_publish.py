@@ -82,7 +82,8 @@ def test_the_commit_record(published: "Desk") -> None:
     split, evaluate = record["jobs"]["split"], record["jobs"]["evaluate"]
     assert split["tables"]["splits"]["rows"] == 40
     assert split["timeline"]["global_cut"] == 10 * 86_400 * 1_000_000
-    assert split["config"]["split"]["global_cut"] == {"instant": "1970-01-11"}
+    assert split["config"]["split"]["global_cut"] == "1970-01-11 00:00:00+00:00"
+    assert split["config"]["split"]["boundary"] == "exclusive"
     assert evaluate["tables"]["per_user"]["rows"] == 12
     assert evaluate["tables"]["quarantine"] == {"files": 1, "rows": 1}
     assert evaluate["models"] == ["best", "half", "late"]
