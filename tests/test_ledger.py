@@ -32,7 +32,7 @@ def lists() -> dict[str, Any]:
         "quarantined.NULL_ID": (2, 0),
         "quarantined.NULL_SCORE": (0, 0),
     }
-    counts: dict[str, Any] = {"model": "als", "with_truth": 2, "without_truth": 1, "clashes": 0}
+    counts: dict[str, Any] = {"model": "als", "with_truth": 2, "clashes": 0}
     for name, (n_rows, n_users) in rows.items():
         counts |= {f"{name}.rows": n_rows, f"{name}.users": n_users}
     return counts

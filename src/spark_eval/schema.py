@@ -101,7 +101,6 @@ class Reason(StrEnum):
     NOT_RELEVANT = "not_relevant"
     REPEATED_ITEM = "repeated_item"
     NO_TRUTH = "no_truth"
-    BEFORE_START = "before_start"
     GAP = "gap"
     AFTER_END = "after_end"
     COLD_USER = "cold_user"

@@ -6,17 +6,16 @@ from pyspark.sql import functions as F
 from spark_eval.schema import FAULT, MODEL, N_RECOMMENDED, N_ROWS, RELEVANCE, USER, Outcome, Reason
 from spark_eval.transforms.match import N_BEYOND_K, N_CLASHES, N_REPEATED, ROW_FAULTS
 
-# Users with and without a list, per model, and hits that share a rank.
+# Users with truth who have a list, per model, and hits that share a rank.
 WITH_TRUTH = "with_truth"
-WITHOUT_TRUTH = "without_truth"
 CLASHES = "clashes"
 
 
 def count_lists(lists: DataFrame, truth: DataFrame) -> DataFrame:
     """One row per model: rows and users of each outcome, named ``<outcome>.<reason>.rows`` and ``….users``.
 
-    ``used.`` counts rows of users with truth, ``dropped.no_truth`` of those without. ``with_truth`` and
-    ``without_truth`` count lists that recommend anything.
+    ``used.`` counts rows of users with truth, ``dropped.no_truth`` of those without. ``with_truth`` counts
+    users with truth whose list recommends anything.
     """
     known = truth.select(USER, F.lit(True).alias("has_truth"))
     has_truth = F.coalesce("has_truth", F.lit(False))
@@ -42,7 +41,6 @@ def count_lists(lists: DataFrame, truth: DataFrame) -> DataFrame:
             *sums,
             *users,
             F.count_if(is_list & has_truth).alias(WITH_TRUTH),
-            F.count_if(is_list & ~has_truth).alias(WITHOUT_TRUTH),
             F.sum(N_CLASHES).alias(CLASHES),
         )
     )
