@@ -1,13 +1,14 @@
 # One environment, .venv, pinned by hash; see docs/decisions/0001-environment.md.
 #   make demo    everything end to end on embedded data
-#   make test    the default tests; ARGS="-k name" goes to pytest
+#   make test    the default tests, in two processes; ARGS="-k name" goes to pytest
+#   make test-parity  the numbers of nine libraries against those of our presets
 #   make check   style, types, import rules
 #   make package dist/spark_eval.zip, for spark-submit --py-files
 #   make lock    write requirements/*.txt anew; ARGS=--upgrade takes newer releases
 # PYTHON=/path/to/python3 chooses the interpreter.
 
 .DELETE_ON_ERROR:
-.PHONY: demo test test-slow check package lock clean
+.PHONY: demo test test-slow test-parity check package lock clean
 unexport PYTHONPATH PYTHONHOME SPARK_HOME
 
 in_venv := .venv/bin/python -m
@@ -19,10 +20,13 @@ demo: .venv/.run
 	@.venv/bin/spark-eval demo
 
 test: .venv/.dev
-	@$(in_venv) pytest -m "not slow and not cluster and not setup" $(ARGS)
+	@$(in_venv) pytest -n 2 --dist loadfile -m "not slow and not cluster and not setup and not parity" $(ARGS)
 
 test-slow: .venv/.dev
 	@$(in_venv) pytest -m "slow or cluster or setup" $(ARGS)
+
+test-parity: .venv/.dev .venv-parity/.installed
+	@$(in_venv) pytest -m parity tests/parity $(ARGS)
 
 check: .venv/.dev
 	@$(in_venv) ruff check .
@@ -41,9 +45,11 @@ lock: .venv/.python
 	@$(lock_with) $(ARGS) requirements/build.in -o requirements/build.txt
 	@$(lock_with) $(ARGS) pyproject.toml -o requirements/run.txt
 	@$(lock_with) $(ARGS) pyproject.toml --extra dev -c requirements/run.txt -o requirements/dev.txt
+	@$(lock_with) $(ARGS) requirements/parity.in --overrides requirements/parity-overrides.in \
+		--excludes requirements/parity-unused.in -o requirements/parity.txt
 
 clean:
-	@rm -rf .venv .venv-lock .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf .venv .venv-lock .venv-parity .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	@rm -rf artifacts build dist derby.log metastore_db spark-warehouse
 	@find src jobs tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -58,6 +64,14 @@ clean:
 .venv/.dev: .venv/.run requirements/dev.txt
 	@echo "Installing the tools that requirements/dev.txt pins."
 	@$(pip_install) --require-hashes -r requirements/dev.txt
+	@touch $@
+
+# Without dependencies: the lock leaves out what metrics do not import, and pip would look for it.
+.venv-parity/.installed: .venv/.python requirements/parity.txt
+	@echo "Installing the libraries that requirements/parity.txt pins; this takes a minute or two."
+	@.venv/bin/python -m venv --clear .venv-parity
+	@.venv-parity/bin/python -m pip install -qq --no-input --no-compile --no-deps --only-binary :all: \
+		--require-hashes -r requirements/parity.txt
 	@touch $@
 
 # The stamp holds PYTHON=, so that naming another interpreter makes the environment anew.

@@ -1,12 +1,17 @@
-"""What all rings of tests share: one Spark session per process."""
+"""What all rings of tests share: one Spark session per process, and hypothesis for a shared machine."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# No example fails for being slow, and fewer than the usual number run.
+settings.register_profile("shared", deadline=None, max_examples=40)
+settings.load_profile("shared")
 
 
 @pytest.fixture(scope="session")

@@ -1,21 +1,22 @@
 """Every fork has a name, every choice is checked, and the stamp says what was chosen."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
 
-from spark_eval.conventions import (
-    FORKS,
+from spark_eval.conventions import FORKS, POPULATION, Conventions, Gain, NoTruth, Ties
+from spark_eval.errors import ConfigError
+from spark_eval.presets import (
     PRESETS,
-    Conventions,
-    Gain,
-    NoTruth,
-    Ties,
+    changed_forks,
+    conventions_of,
     parse_choice,
     parse_conventions,
+    stamp,
 )
-from spark_eval.errors import ConfigError
+
+EVERYBODY = "; no_recommendations=zero; no_truth=drop; no_hits=zero; relevance>0"
 
 
 def test_the_preset_named_default_is_the_default() -> None:
@@ -24,28 +25,46 @@ def test_the_preset_named_default_is_the_default() -> None:
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_a_preset_knows_its_name_and_is_stamped_with_it_alone(preset: str) -> None:
-    assert (PRESETS[preset].preset, PRESETS[preset].stamp()) == (preset, preset)
+    chosen = conventions_of(preset)
+    assert chosen.preset == preset
+    first, *rules = stamp(chosen).split("; ")
+    assert first == preset
+    assert [rule.split("=")[0] for rule in rules[:-1]] == list(POPULATION)
+
+
+@pytest.mark.parametrize("preset", [name for name in PRESETS if name not in ("default", "seed003")])
+def test_a_preset_differs_from_the_default_and_is_no_copy_of_another(preset: str) -> None:
+    assert changed_forks(conventions_of(preset), conventions_of("default"))
+    others = [replace(conventions_of(name), preset=preset) for name in PRESETS if name != preset]
+    assert conventions_of(preset) not in others
 
 
 def test_single_forks_change_a_preset_and_show_in_the_stamp() -> None:
     chosen = parse_conventions({"preset": "default", "ties": "hash", "gain": "exp2"})
     assert chosen == Conventions(gain=Gain.EXP2, ties=Ties.HASH)
-    assert chosen.stamp() == "default, gain=exp2, ties=hash"
+    assert stamp(chosen) == f"default, gain=exp2, ties=hash{EVERYBODY}"
 
 
 def test_a_fork_set_to_what_the_preset_says_does_not_show() -> None:
-    assert parse_conventions({"gain": "linear"}).stamp() == "default"
+    assert stamp(parse_conventions({"gain": "linear"})) == f"default{EVERYBODY}"
 
 
 @pytest.mark.parametrize("fork", FORKS)
 def test_the_stamp_tells_the_choices_of_a_fork_apart(fork: str) -> None:
     kind: Any = type(getattr(Conventions(), fork))
     choices = list(kind)
-    assert len({parse_conventions({fork: choice}).stamp() for choice in choices}) == len(choices) > 1
+    assert len({stamp(parse_conventions({fork: choice})) for choice in choices}) == len(choices) > 1
+    assert all(choice.meaning for choice in choices)
 
 
 def test_the_preset_is_no_fork() -> None:
-    assert {*FORKS, "preset"} == {field.name for field in fields(Conventions)}
+    assert {*FORKS, "threshold", "preset"} == {field.name for field in fields(Conventions)}
+
+
+def test_a_threshold_is_a_number_or_none() -> None:
+    assert parse_conventions({"preset": "ranx", "threshold": None}).threshold is None
+    assert parse_conventions({"threshold": 4}).threshold == 4.0
+    assert stamp(parse_conventions({"threshold": 4})).endswith("relevance>=4.0")
 
 
 def test_a_value_passes_through_and_a_mapping_is_left_alone() -> None:
@@ -60,7 +79,8 @@ def test_a_value_passes_through_and_a_mapping_is_left_alone() -> None:
     ("value", "code", "words"),
     [
         ("defualt", "UNKNOWN_PRESET", "did you mean 'default'?"),
-        ({"preset": "none"}, "UNKNOWN_PRESET", "allowed: default"),
+        ({"preset": "none"}, "UNKNOWN_PRESET", "allowed: default, evidently, lenskit"),
+        ({"threshold": True}, "INVALID_CHOICE", "conventions.threshold"),
         ({"gian": "exp2"}, "UNKNOWN_CONVENTION", "did you mean 'gain'?"),
         ({"gain": "exp"}, "INVALID_CHOICE", "did you mean 'exp2'?"),
         ({"ties": "random"}, "INVALID_CHOICE", "conventions.ties"),

@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
-from spark_eval.conventions import NoRecommendations, NoTruth
+from spark_eval.conventions import Conventions
 from spark_eval.errors import DataError, SparkEvalError
-from spark_eval.ledger import Entry, check, list_entries, truth_entries
+from spark_eval.ledger import Entry, check, list_entries, train_entries, truth_entries
+from spark_eval.presets import parse_conventions
 from spark_eval.schema import FATAL, Fault, Outcome, Reason
 
-ZERO, DROP = NoRecommendations.ZERO, NoTruth.DROP
+DEFAULT = Conventions()
 
 # Truth of 10 rows: 6 used as 4 items of 2 users, 1 below the threshold, 3 without an id.
 TRUTH: list[Mapping[str, Any]] = [
@@ -32,7 +33,8 @@ def lists() -> dict[str, Any]:
         "quarantined.NULL_ID": (2, 0),
         "quarantined.NULL_SCORE": (0, 0),
     }
-    counts: dict[str, Any] = {"model": "als", "with_truth": 2, "clashes": 0}
+    counts: dict[str, Any] = {"model": "als", "with_truth": 2, "without_hits": 1, "without_truth": 1}
+    counts |= {"clashes": 0, "ties_at_cut.k=1": 0, "ties_at_cut.k=5": 2}
     for name, (n_rows, n_users) in rows.items():
         counts |= {f"{name}.rows": n_rows, f"{name}.users": n_users}
     return counts
@@ -60,7 +62,7 @@ def test_truth_without_a_row_has_an_entry_all_the_same() -> None:
 
 
 def test_entries_of_the_recommendations_add_up() -> None:
-    entries = list_entries([lists()], 5, ZERO, DROP)
+    entries = list_entries([lists()], 5, DEFAULT)
     assert [(e.outcome, e.reason, e.rows, e.users) for e in entries] == [
         ("in", None, 12, 4),
         ("used", None, 4, 2),
@@ -69,30 +71,89 @@ def test_entries_of_the_recommendations_add_up() -> None:
         ("deduplicated", "repeated_item", 1, 1),
         ("quarantined", "NULL_ID", 2, 0),
         ("no_recommendations", "zero", 0, 3),
+        ("ties_at_cut", "k=5", 0, 2),
+        ("in", None, 6, 6),
+        ("used", None, 1, 1),
+        ("used", "no_hits", 1, 1),
+        ("used", "no_recommendations", 3, 3),
+        ("dropped", "no_truth", 1, 1),
+    ]
+    assert [e.source for e in entries] == ["recommendations"] * 8 + ["users"] * 5
+    check(entries)
+
+
+def test_cold_items_are_a_part_of_what_is_used() -> None:
+    counts = lists() | {"used..rows": 3, "used.cold_item.rows": 1, "used.cold_item.users": 1}
+    entries = list_entries([counts], 5, DEFAULT)
+    used = [(e.reason, e.rows) for e in entries if (e.source, e.outcome) == ("recommendations", "used")]
+    assert used == [(None, 3), ("cold_item", 1)]
+    check(entries)
+
+
+def test_cold_items_of_the_truth_are_a_part_of_what_is_used() -> None:
+    none: dict[str, Any] = {"cold": 0, "cold_users": 0, "warm_users": 2}
+    some, all_of_them = none | {"cold": 1, "cold_users": 1}, {"cold": 4, "cold_users": 2, "warm_users": 0}
+    for cold, lines in (
+        (none, [("used", None, 4, 2)]),
+        (some, [("used", None, 3, 2), ("used", "cold_item", 1, 1)]),
+        (all_of_them, [("used", "cold_item", 4, 2)]),
+    ):
+        entries = truth_entries([{**count, **cold} for count in TRUTH])
+        assert [e.row()[2:] for e in entries if e.outcome == Outcome.USED] == lines
+        check(entries)
+
+
+def test_entries_of_the_training_interactions_add_up() -> None:
+    counts: list[Mapping[str, Any]] = [
+        {"fault": "NULL_ID", "everything": False, "rows": 3, "users": 1, "items": 2},
+        {"fault": None, "everything": False, "rows": 6, "users": 2, "items": 4},
+        {"fault": None, "everything": True, "rows": 9, "users": 2, "items": 5},
+    ]
+    entries = train_entries(counts)
+    assert [e.row() for e in entries] == [
+        ("train", None, "in", None, 9, 2),
+        ("train", None, "quarantined", "NULL_ID", 3, 1),
+        ("train", None, "used", None, 6, 2),
     ]
     check(entries)
 
 
 def test_rows_of_users_without_truth_are_used_where_these_count() -> None:
-    entries = list_entries([lists()], 5, ZERO, NoTruth.ZERO)
-    assert [(e.outcome, e.rows) for e in entries if e.reason == Reason.NO_TRUTH] == [("used", 2)]
+    entries = list_entries([lists()], 5, parse_conventions({"no_truth": "zero"}))
+    found = [(e.source, e.outcome, e.rows) for e in entries if e.reason == Reason.NO_TRUTH]
+    assert found == [("recommendations", "used", 2), ("users", "used", 1)]
 
 
 def test_the_rule_for_users_without_recommendations_is_told() -> None:
-    entries = list_entries([lists()], 5, NoRecommendations.DROP, DROP)
+    entries = list_entries([lists()], 5, parse_conventions({"no_recommendations": "drop"}))
     assert [(e.reason, e.users) for e in entries if e.outcome == Outcome.NO_RECOMMENDATIONS] == [("drop", 3)]
 
 
 def test_every_model_has_its_own_sum_in_the_order_of_names() -> None:
     bpr = {**lists(), "model": "bpr"}
-    entries = list_entries([bpr, lists()], 5, ZERO, DROP)
-    assert [(e.model, e.rows) for e in entries if e.outcome == Outcome.IN] == [("als", 12), ("bpr", 12)]
+    entries = list_entries([bpr, lists()], 5, DEFAULT)
+    totals = [(e.source, e.model, e.rows) for e in entries if e.outcome == Outcome.IN]
+    of_model = [("recommendations", 12), ("users", 6)]
+    assert totals == [(source, model, rows) for model in ("als", "bpr") for source, rows in of_model]
+
+
+def test_users_left_out_are_told_by_their_reason() -> None:
+    rules = {"no_recommendations": "drop", "no_truth": "zero", "no_hits": "drop"}
+    entries = list_entries([lists()], 5, parse_conventions(rules))
+    assert [(e.outcome, e.reason, e.rows) for e in entries if e.source == "users"] == [
+        ("in", None, 6),
+        ("used", None, 1),
+        ("dropped", "no_hits", 1),
+        ("dropped", "no_recommendations", 3),
+        ("used", "no_truth", 1),
+    ]
+    check(entries)
 
 
 def test_a_row_too_few_or_too_many_leaves_the_ledger_open() -> None:
     for rows in (11, 13):
         with pytest.raises(SparkEvalError, match="recommendations of model 'als'") as raised:
-            check(list_entries([lists() | {"in..rows": rows}], 5, ZERO, DROP))
+            check(list_entries([lists() | {"in..rows": rows}], 5, DEFAULT))
         assert raised.value.code == "LEDGER_OPEN"
 
 
@@ -111,7 +172,7 @@ def test_a_single_row_of_a_fatal_fault_refuses_the_table(fault: Fault) -> None:
 
 def test_relevant_items_that_share_a_rank_refuse_the_table() -> None:
     with pytest.raises(DataError) as raised:
-        check(list_entries([lists() | {"clashes": 2}], 5, ZERO, DROP))
+        check(list_entries([lists() | {"clashes": 2}], 5, DEFAULT))
     assert raised.value.code == Fault.DUPLICATE_RANK
 
 

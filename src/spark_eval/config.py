@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_serial
 from spark_eval.errors import ConfigError, nearest
 from spark_eval.plan import DEFAULT_K, DEFAULT_METRICS, Plan, make_plan
 from spark_eval.schema import SUBSETS
+from spark_eval.segments import check_segments
 from spark_eval.splits.rules import GlobalLocalRanker
 from spark_eval.strict_yaml import load_yaml
 
@@ -120,25 +121,18 @@ class SplitSection(Section):
 class EvaluateSection(Section):
     """Metrics, cutoffs, conventions and population rules."""
 
-    k: list[int] | int = list(DEFAULT_K)
+    k: list[int | str] | int | str = list(DEFAULT_K)
     metrics: list[str] = list(DEFAULT_METRICS)
-    conventions: str | dict[str, str] = "default"
+    conventions: str | dict[str, str | float | None] = "default"
     relevance: Relevance = Relevance()
-    no_recommendations: str = "zero"
-    no_truth: str = "drop"
+    no_recommendations: str | None = None
+    no_truth: str | None = None
     checks: str = "hits"
     segments: list[str] = []
 
-    @model_validator(mode="after")
-    def whole_population(self) -> "EvaluateSection":
-        """Segments are part of the config's form; this version measures the whole population only."""
-        if self.segments:
-            raise ValueError("segments are not measured in this version; leave them out")
-        return self
-
     def plan(self) -> Plan:
         """The checked plan; raises ConfigError with the nearest allowed choice."""
-        options = self.model_dump(exclude={"relevance", "segments"})
+        options = self.model_dump(exclude={"relevance"})
         return make_plan(**options, threshold=self.relevance.threshold)
 
 
@@ -160,7 +154,8 @@ class Config(Section):
     def choices_fit(self) -> "Config":
         """Rules and plans check themselves, whichever verb the config is read for."""
         self.split.rule()
-        self.evaluate.plan()
+        plan = self.evaluate.plan()
+        check_segments(plan.segments, plan.columns, self.train is not None, self.users is not None)
         return self
 
 

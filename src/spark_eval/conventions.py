@@ -1,117 +1,225 @@
-"""Every fork in a definition, as an enumerated choice with one name; a preset fixes them all at once.
+"""Every fork in a definition, as an enumerated choice with one name and one line that says what it does.
 
-Conventions travel as one value and are stamped on every output row.
+Conventions travel as one value and are stamped on every output row; ``presets`` fixes them all at once.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
-from typing import Any, Final, TypeVar
-
-from spark_eval.errors import ConfigError
-
-Choice = TypeVar("Choice", bound=StrEnum)
+from typing import Any, Final, Self
 
 
-class Gain(StrEnum):
-    """What a relevant item is worth in DCG: its relevance, 2^relevance - 1, or 1."""
+class Choice(StrEnum):
+    """One way to go at a fork; ``meaning`` is shown by ``spark-eval metrics``."""
 
-    LINEAR = "linear"
-    EXP2 = "exp2"
-    BINARY = "binary"
+    meaning: str
 
-
-class ApDenominator(StrEnum):
-    """What the sum of precisions at the hits is divided by: m relevant items, k positions, h hits."""
-
-    MIN_RELEVANT_K = "min_relevant_k"
-    RELEVANT = "relevant"
-    HITS = "hits"
-    K = "k"
+    def __new__(cls, value: str, meaning: str) -> Self:
+        """The member, a string with its meaning."""
+        member = str.__new__(cls, value)
+        member._value_ = value
+        member.meaning = meaning
+        return member
 
 
-class Ties(StrEnum):
+class PrecisionDenominator(Choice):
+    """What precision divides its hits by."""
+
+    K = "k", "k places, also those that a short list leaves empty"
+    MIN_K_LENGTH = "min_k_length", "min(k, length of the list)"
+
+
+class RecallDenominator(Choice):
+    """What recall divides its hits by."""
+
+    RELEVANT = "relevant", "m, the user's relevant items"
+    MIN_RELEVANT_K = "min_relevant_k", "min(m, k), what k places can hold"
+    RETRIEVED = "retrieved", "the relevant items anywhere in the user's own list"
+
+
+class AverageDenominator(Choice):
+    """What the sum of precisions, or of recalls, at the hits is divided by."""
+
+    MIN_RELEVANT_K = "min_relevant_k", "min(m, k)"
+    RELEVANT = "relevant", "m, the user's relevant items"
+    HITS = "hits", "h, the hits in the top k"
+    K = "k", "k places"
+    MIN_RELEVANT_LENGTH = "min_relevant_length", "min(m, length of the list, k)"
+    RETRIEVED = "retrieved", "the relevant items anywhere in the user's own list, for m"
+
+
+class AverageVariant(Choice):
+    """Which ranks average precision and average recall look at."""
+
+    GATED = "gated", "the ranks of the hits"
+    WINDOW = "window", "all ranks from 1 to k: the mean of the values at 1, ..., k"
+
+
+class Gain(Choice):
+    """What a relevant item is worth in DCG."""
+
+    LINEAR = "linear", "its relevance"
+    EXP2 = "exp2", "2^relevance - 1"
+    BINARY = "binary", "1"
+
+
+class Discount(Choice):
+    """What DCG multiplies the gain at rank i by."""
+
+    LOG2 = "log2", "1 / log2(i + 1)"
+    LOG2_CLIPPED = "log2_clipped", "1 / log2(max(i, 2)): ranks 1 and 2 weigh the same"
+
+
+class Ideal(Choice):
+    """The list that nDCG is normalised by."""
+
+    TRUTH = "truth", "the user's whole truth, best first, cut at k"
+    POSITIONS = "positions", "all k places filled with the user's best gain"
+    LIST = "list", "the relevant items of the user's own list, best first, cut at k"
+
+
+class TieOrder(Choice):
+    """Where a metric sees hits whose score ties with other items of the list."""
+
+    AS_RANKED = "as_ranked", "where the convention ties put them"
+    BEST = "best", "before the items that they tie with: the most that luck can give"
+    WORST = "worst", "after the items that they tie with: the least"
+    SHARED = "shared", "DCG: the mean discount of the places they share; AP: the precision behind them all"
+
+
+class OneClass(Choice):
+    """In-list AUC of a list whose top k holds hits only, or none."""
+
+    UNDEFINED = "undefined", "no value; the user counts in n_undefined"
+    EXTREMES = "extremes", "1 for hits only, 0 for none"
+
+
+class AucTies(Choice):
+    """A hit and a miss of the same score, in in-list AUC."""
+
+    HALF = "half", "count one half"
+    AS_RANKED = "as_ranked", "count as the convention ties ranks them"
+
+
+class Ties(Choice):
     """Who goes first among equal scores. All three are independent of row order and partitioning."""
 
-    ITEM_DESC = "item_desc"
-    ITEM_ASC = "item_asc"
-    HASH = "hash"
+    ITEM_DESC = "item_desc", "the larger item id"
+    ITEM_ASC = "item_asc", "the smaller item id"
+    HASH = "hash", "a seeded hash of the item id decides"
 
 
-class TruthDuplicates(StrEnum):
+class TruthDuplicates(Choice):
     """The relevance of an item that a user has in several truth rows."""
 
-    MAX = "max"
-    SUM = "sum"
-    LAST = "last"
-    COUNT = "count"
+    MAX = "max", "the largest"
+    SUM = "sum", "their sum"
+    LAST = "last", "the latest by timestamp"
+    COUNT = "count", "how many rows there are"
 
 
-class NoRecommendations(StrEnum):
-    """Users with truth but without recommendations: counted with 0, or left out."""
+class RecommendationDuplicates(Choice):
+    """An item repeated in one list."""
 
-    ZERO = "zero"
-    DROP = "drop"
-
-
-class NoTruth(StrEnum):
-    """Users with recommendations but without truth: left out, or counted with 0."""
-
-    DROP = "drop"
-    ZERO = "zero"
+    BEST_RANK = "best_rank", "counts once, at its best rank or score; repeats are counted in accounting"
+    REFUSE = "refuse", "is an error"
 
 
-class Checks(StrEnum):
-    """Count repeated items and ranks among the hits only, or among all recommendations (a shuffle more)."""
+class NegativeRelevance(Choice):
+    """Truth rows with a relevance below 0."""
 
-    HITS = "hits"
-    FULL = "full"
+    REFUSE = "refuse", "are an error"
+    IRRELEVANT = "irrelevant", "are not relevant, like rows with relevance 0"
+
+
+class NoRecommendations(Choice):
+    """Users with truth but without recommendations."""
+
+    ZERO = "zero", "count with 0"
+    DROP = "drop", "are left out"
+
+
+class NoTruth(Choice):
+    """Users with recommendations but without truth."""
+
+    DROP = "drop", "are left out"
+    ZERO = "zero", "count with 0"
+
+
+class NoHits(Choice):
+    """Users with truth whose whole list holds nothing relevant."""
+
+    ZERO = "zero", "count like everybody"
+    DROP = "drop", "are left out"
+
+
+class Checks(Choice):
+    """Where repeated items and ranks are looked for. Not a fork: it changes what is counted, no metric.
+
+    Metrics that ask how many items a list has look everywhere of themselves.
+    """
+
+    HITS = "hits", "among the hits"
+    FULL = "full", "among all recommendations, which may cost a shuffle"
 
 
 @dataclass(frozen=True)
 class Conventions:
-    """One choice for every fork. The defaults are those of the preset ``default``."""
+    """One choice for every fork. The defaults are those of the preset ``default``.
 
+    ``threshold`` is the smallest relevance that counts as relevant; None: all above 0.
+    """
+
+    precision_denominator: PrecisionDenominator = PrecisionDenominator.K
+    recall_denominator: RecallDenominator = RecallDenominator.RELEVANT
+    ap_denominator: AverageDenominator = AverageDenominator.MIN_RELEVANT_K
+    ap_variant: AverageVariant = AverageVariant.GATED
+    ar_denominator: AverageDenominator = AverageDenominator.MIN_RELEVANT_K
+    ar_variant: AverageVariant = AverageVariant.GATED
     gain: Gain = Gain.LINEAR
-    ap_denominator: ApDenominator = ApDenominator.MIN_RELEVANT_K
+    discount: Discount = Discount.LOG2
+    ideal: Ideal = Ideal.TRUTH
+    tie_order: TieOrder = TieOrder.AS_RANKED
+    one_class: OneClass = OneClass.UNDEFINED
+    auc_ties: AucTies = AucTies.HALF
     ties: Ties = Ties.ITEM_DESC
     truth_duplicates: TruthDuplicates = TruthDuplicates.MAX
+    recommendation_duplicates: RecommendationDuplicates = RecommendationDuplicates.BEST_RANK
+    negative_relevance: NegativeRelevance = NegativeRelevance.REFUSE
+    no_recommendations: NoRecommendations = NoRecommendations.ZERO
+    no_truth: NoTruth = NoTruth.DROP
+    no_hits: NoHits = NoHits.ZERO
+    threshold: float | None = None
     preset: str = "default"
 
-    def stamp(self) -> str:
-        """``default``, or ``default, gain=exp2`` where single forks differ from the preset."""
-        preset = PRESETS[self.preset]
-        changed = [
-            f"{fork}={getattr(self, fork)}" for fork in FORKS if getattr(self, fork) != getattr(preset, fork)
-        ]
-        return ", ".join([self.preset, *changed])
+    def changed(self, choices: Mapping[str, Any]) -> "Conventions":
+        """The same with single forks chosen otherwise."""
+        return replace(self, **choices)
 
 
-FORKS: Final = tuple(field.name for field in fields(Conventions) if field.name != "preset")
-PRESETS: Final[dict[str, Conventions]] = {"default": Conventions()}
-
-
-def parse_conventions(value: "Conventions | str | Mapping[str, str]") -> Conventions:
-    """A preset's name, or a mapping ``{preset: ..., fork: choice}`` with single forks changed.
-
-    Raises ConfigError UNKNOWN_PRESET, UNKNOWN_CONVENTION or INVALID_CHOICE with what is allowed.
-    """
-    if isinstance(value, Conventions):
-        return value
-    forks = {"preset": value} if isinstance(value, str) else dict(value)
-    preset = forks.pop("preset", "default")
-    if preset not in PRESETS:
-        raise ConfigError.unknown("UNKNOWN_PRESET", "preset", preset, PRESETS, "evaluate.conventions")
-    chosen: dict[str, Any] = {}
-    for fork, choice in forks.items():
-        if fork not in FORKS:
-            raise ConfigError.unknown("UNKNOWN_CONVENTION", "convention", fork, FORKS, "evaluate.conventions")
-        chosen[fork] = parse_choice(type(getattr(PRESETS[preset], fork)), choice, f"conventions.{fork}")
-    return replace(PRESETS[preset], **chosen)
-
-
-def parse_choice(choices: type[Choice], value: str, where: str) -> Choice:
-    """The member of an enumeration with this value; ConfigError INVALID_CHOICE with those allowed."""
-    if value not in set(choices):
-        raise ConfigError.unknown("INVALID_CHOICE", "choice", str(value), choices, where)
-    return choices(value)
+# The forks with enumerated choices, and the choices of each.
+FORKS: Final[dict[str, type[Choice]]] = {
+    field.name: type(field.default) for field in fields(Conventions) if isinstance(field.default, Choice)
+}
+# Who is in the mean: stamped on every row, whatever the preset.
+POPULATION: Final = ("no_recommendations", "no_truth", "no_hits")
+# Choices that ask how many items a list has, so that repeats must be found also where they are no hits.
+SEES_LENGTH: Final = frozenset(
+    {
+        ("precision_denominator", PrecisionDenominator.MIN_K_LENGTH),
+        ("ap_denominator", AverageDenominator.MIN_RELEVANT_LENGTH),
+        ("ar_denominator", AverageDenominator.MIN_RELEVANT_LENGTH),
+    }
+)
+# Choices for which a metric must see the hits beyond k.
+SEES_WHOLE_LIST: Final = frozenset(
+    {
+        ("recall_denominator", RecallDenominator.RETRIEVED),
+        ("ap_denominator", AverageDenominator.RETRIEVED),
+        ("ar_denominator", AverageDenominator.RETRIEVED),
+        ("ideal", Ideal.LIST),
+        ("tie_order", TieOrder.BEST),
+        ("tie_order", TieOrder.WORST),
+        ("tie_order", TieOrder.SHARED),
+    }
+)

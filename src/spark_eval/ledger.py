@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from spark_eval.conventions import NoRecommendations, NoTruth
+from spark_eval.conventions import Conventions, NoHits, NoRecommendations, NoTruth
 from spark_eval.errors import DataError, SparkEvalError
 from spark_eval.schema import FATAL, Fault, Outcome, Reason
 
@@ -37,7 +37,12 @@ def truth_entries(counts: Iterable[Mapping[str, Any]]) -> list[Entry]:
         if count["everything"]:
             entries.insert(0, Entry("truth", None, Outcome.IN, None, rows or 0, users))
         elif reason is None:
-            entries.append(Entry("truth", None, Outcome.USED, None, distinct, users))
+            cold = count.get("cold", 0)
+            warm_users = count["warm_users"] if cold else users
+            entries.append(Entry("truth", None, Outcome.USED, None, distinct - cold, warm_users))
+            if cold:
+                reason, users = Reason.COLD_ITEM, count["cold_users"]
+                entries.append(Entry("truth", None, Outcome.USED, reason, cold, users))
             entries.append(
                 Entry("truth", None, Outcome.DEDUPLICATED, Reason.REPEATED_ITEM, rows - distinct, None)
             )
@@ -47,18 +52,30 @@ def truth_entries(counts: Iterable[Mapping[str, Any]]) -> list[Entry]:
     return [entry for entry in entries if entry.rows or entry.outcome == Outcome.IN]
 
 
+def train_entries(counts: Iterable[Mapping[str, Any]]) -> list[Entry]:
+    """Entries of the training interactions, from ``transforms.segments.count_train``."""
+    entries: list[Entry] = []
+    for count in counts:
+        rows, users, reason = count["rows"] or 0, count["users"], count["fault"]
+        if count["everything"]:
+            entries.insert(0, Entry("train", None, Outcome.IN, None, rows, users))
+        else:
+            outcome = Outcome.USED if reason is None else Outcome.QUARANTINED
+            entries.append(Entry("train", None, outcome, reason, rows, users))
+    return entries
+
+
 def list_entries(
     counts: Iterable[Mapping[str, Any]],
     n_truth_users: int,
-    no_recommendations: NoRecommendations,
-    no_truth: NoTruth,
+    conventions: Conventions,
 ) -> list[Entry]:
-    """Entries of the recommendations per model, from ``transforms.account.count_lists``."""
+    """Entries of the recommendations and the users per model, from ``transforms.account.count_lists``."""
     entries = []
     for count in sorted(counts, key=lambda count: str(count["model"])):
         for name in (name.removesuffix(".rows") for name in count if name.endswith(".rows")):
             outcome, reason = name.split(".")
-            if reason == Reason.NO_TRUTH and no_truth is NoTruth.ZERO:
+            if reason == Reason.NO_TRUTH and conventions.no_truth is NoTruth.ZERO:
                 outcome = Outcome.USED
             rows, users = count[f"{name}.rows"], count[f"{name}.users"]
             if rows or outcome == Outcome.IN:
@@ -68,12 +85,47 @@ def list_entries(
             entries.append(
                 Entry("recommendations", count["model"], Outcome.QUARANTINED, clash, count["clashes"], None)
             )
-        without = n_truth_users - count["with_truth"]
-        entries.append(
-            Entry(
-                "recommendations", count["model"], Outcome.NO_RECOMMENDATIONS, no_recommendations, 0, without
-            )
+        entries += user_entries(count, n_truth_users, conventions)
+    return entries
+
+
+def user_entries(count: Mapping[str, Any], n_truth_users: int, conventions: Conventions) -> list[Entry]:
+    """Who is in the mean of a model, and who is not: users are the rows of the source ``users``."""
+    model = count["model"]
+    without = n_truth_users - count["with_truth"]
+    is_dropped = {
+        Reason.NO_RECOMMENDATIONS: conventions.no_recommendations is NoRecommendations.DROP,
+        Reason.NO_TRUTH: conventions.no_truth is NoTruth.DROP,
+        Reason.NO_HITS: conventions.no_hits is NoHits.DROP,
+    }
+    users = {
+        None: count["with_truth"] - count["without_hits"],
+        Reason.NO_HITS: count["without_hits"],
+        Reason.NO_RECOMMENDATIONS: without,
+        Reason.NO_TRUTH: count["without_truth"],
+    }
+    entries = [
+        Entry(
+            "recommendations", model, Outcome.NO_RECOMMENDATIONS, conventions.no_recommendations, 0, without
         )
+    ]
+    entries += [
+        Entry(
+            "recommendations",
+            model,
+            Outcome.TIES_AT_CUT,
+            name.removeprefix(f"{Outcome.TIES_AT_CUT}."),
+            0,
+            lists,
+        )
+        for name, lists in count.items()
+        if name.startswith(Outcome.TIES_AT_CUT) and lists
+    ]
+    entries.append(Entry("users", model, Outcome.IN, None, sum(users.values()), sum(users.values())))
+    for reason, number in users.items():
+        outcome = Outcome.DROPPED if reason and is_dropped[reason] else Outcome.USED
+        if number:
+            entries.append(Entry("users", model, outcome, reason, number, number))
     return entries
 
 

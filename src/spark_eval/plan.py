@@ -2,72 +2,97 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from functools import cached_property
+from typing import Any, Final
 
-from spark_eval.conventions import (
-    Checks,
-    Conventions,
-    NoRecommendations,
-    NoTruth,
-    parse_choice,
-    parse_conventions,
-)
+from spark_eval.conventions import Checks, Conventions
 from spark_eval.errors import ConfigError
-from spark_eval.metrics import RankingMetric, ranking_metrics
-from spark_eval.schema import metric_column
+from spark_eval.metrics import MetricValue, metric_values
+from spark_eval.metrics.values import parse_k
+from spark_eval.presets import parse_choice, parse_conventions, parse_fork, stamp
 
 DEFAULT_METRICS: Final = ("precision", "recall", "f1", "hit_rate", "map", "mar", "mrr", "arhr", "ndcg")
 DEFAULT_K: Final = (1, 5, 10)
-MAX_K: Final = 100_000
 
 
 @dataclass(frozen=True)
 class Plan:
     """The section ``evaluate`` of the config, checked."""
 
-    metrics: Sequence[RankingMetric]
-    k: Sequence[int]
+    metrics: Sequence[MetricValue]
     conventions: Conventions
-    threshold: float | None
-    no_recommendations: NoRecommendations
-    no_truth: NoTruth
     checks: Checks
+    segments: Sequence[str] = ()
 
     @property
     def columns(self) -> list[str]:
         """The metric columns of ``per_user``: ``ap_at_1``, ``ap_at_5``, ..."""
-        return [metric_column(metric.name, k) for metric in self.metrics for k in self.k]
+        return [column for value in self.metrics for column in value.columns]
+
+    @cached_property
+    def cuts(self) -> list[int]:
+        """Every cutoff k that a metric is asked for at, ascending."""
+        return sorted({value.k for value in self.metrics if value.k is not None})
+
+    @cached_property
+    def depth(self) -> int | None:
+        """The largest rank at which a hit can change a number; None: any."""
+        if any(value.sees_whole_list(self.conventions) for value in self.metrics):
+            return None
+        return None if self.drops_users_without_hits else max(self.cuts)
+
+    @cached_property
+    def truth_depth(self) -> int | None:
+        """How many of a user's relevant items, best first, an ideal list can hold; None: all."""
+        return None if any(value.k is None for value in self.metrics) else max(self.cuts)
+
+    @cached_property
+    def sees_ties(self) -> bool:
+        """Whether a metric must know which items have equal scores."""
+        return any(value.sees_ties(self.conventions) for value in self.metrics)
+
+    @property
+    def drops_users_without_hits(self) -> bool:
+        """Whether the population leaves out users whose list holds nothing relevant."""
+        return self.conventions.no_hits == "drop"
 
     @property
     def stamp(self) -> str:
         """Conventions and population rules, as they stand on every output row."""
-        rules = [f"no_recommendations={self.no_recommendations}", f"no_truth={self.no_truth}"]
-        if self.threshold is not None:
-            rules.append(f"relevance>={self.threshold}")
-        return "; ".join([self.conventions.stamp(), *rules])
+        return stamp(self.conventions)
 
 
 def make_plan(
     metrics: Sequence[str] = DEFAULT_METRICS,
-    k: Sequence[int] | int = DEFAULT_K,
-    conventions: Conventions | str | Mapping[str, str] = "default",
+    k: Sequence[int | str] | int | str = DEFAULT_K,
+    conventions: Conventions | str | Mapping[str, Any] = "default",
     threshold: float | None = None,
-    no_recommendations: str = "zero",
-    no_truth: str = "drop",
+    no_recommendations: str | None = None,
+    no_truth: str | None = None,
     checks: str = "hits",
+    segments: Sequence[str] = (),
 ) -> Plan:
-    """Check the choices; raises ConfigError with the nearest allowed one."""
-    ks = [k] if isinstance(k, int) else list(k)
-    if not ks or not all(type(k) is int and 1 <= k <= MAX_K for k in ks):
-        raise ConfigError("INVALID_K", f"evaluate.k is {k!r}; give whole numbers from 1 to {MAX_K}")
+    """Check the choices; raises ConfigError with the nearest allowed one.
+
+    ``threshold``, ``no_recommendations`` and ``no_truth`` go before those of the conventions.
+    """
+    ks = [k] if isinstance(k, int | str) else list(k)
+    if not ks:
+        raise ConfigError("INVALID_K", "evaluate.k is empty; give at least one cutoff, or all")
     if not metrics:
         raise ConfigError("NO_METRICS", "evaluate.metrics is empty; `spark-eval metrics` lists them")
+    given = {"threshold": threshold, "no_recommendations": no_recommendations, "no_truth": no_truth}
+    chosen = parse_conventions(conventions)
+    for fork, choice in given.items():
+        if choice is not None:
+            chosen = chosen.changed({fork: parse_fork(fork, choice)})
+    cutoffs = dict.fromkeys(parse_k(one) for one in ks)
+    values = metric_values(metrics, sorted(cutoffs, key=lambda cut: (cut is None, cut)), chosen)
+    counts_items = any(value.sees_length(chosen) for value in values)
+    asked = parse_choice(Checks, checks, "evaluate.checks")
     return Plan(
-        metrics=ranking_metrics(metrics),
-        k=sorted(set(ks)),
-        conventions=parse_conventions(conventions),
-        threshold=threshold,
-        no_recommendations=parse_choice(NoRecommendations, no_recommendations, "evaluate.no_recommendations"),
-        no_truth=parse_choice(NoTruth, no_truth, "evaluate.no_truth"),
-        checks=parse_choice(Checks, checks, "evaluate.checks"),
+        metrics=values,
+        conventions=chosen,
+        checks=Checks.FULL if counts_items else asked,
+        segments=tuple(segments),
     )

@@ -17,18 +17,22 @@ from pyspark.sql import functions as F
 
 import spark_eval
 from spark_eval.config import Config, Source
-from spark_eval.conventions import TruthDuplicates
 from spark_eval.errors import ConfigError
 from spark_eval.io import fingerprint, output_root, read_source
 from spark_eval.ledger import ACCOUNTING, AccountingRow
+from spark_eval.plan import Plan
 from spark_eval.publish import Attempt
 from spark_eval.schema import FAULT, MODEL, SUBSET, Fault, Outcome, Subset, Table
+from spark_eval.segments import user_columns
 from spark_eval.splits.leakage import leakage
 from spark_eval.transforms.conform import (
-    align_ids,
+    check_id_types,
     conform_interactions,
+    conform_items,
     conform_recommendations,
+    conform_train,
     conform_truth,
+    conform_users,
 )
 from spark_eval.verbs.evaluate import measure_lists
 from spark_eval.verbs.split import Split, ledger_counts, ledger_rows, split
@@ -71,7 +75,7 @@ class Job:
         splits = root / Table.SPLITS / f"run_id={splits_id}"
         sections = {
             "split": ("interactions", "split"),
-            "evaluate": ("recommendations", "truth", "evaluate"),
+            "evaluate": ("recommendations", "truth", "train", "users", "items", "evaluate"),
         }[verb]
         settings = {name: config.model_dump(mode="json")[name] for name in sections}
         sources = [source for name in sections if isinstance(source := getattr(config, name), Source)]
@@ -132,19 +136,28 @@ def run_evaluate(
 ) -> Run:
     """Measure the recommendations and publish ``per_user``, ``metrics`` and ``accounting``."""
     source = needed(config.recommendations, "recommendations")
-    truth_source = config.truth or DEFAULT_TRUTH
     plan = config.evaluate.plan()
     job = Job.of("evaluate", config, run_id)
     attempt, tables = job.attempt(), [Table.PER_USER, Table.METRICS, Table.ACCOUNTING]
     if attempt.is_published(job.fingerprint, replace):
         return job.run(attempt, tables, is_new=False)
     spark = session()
-    by_time = plan.conventions.truth_duplicates is TruthDuplicates.LAST
-    recommendations, truth = (
-        conform(read_source(spark, table, name, job.splits, job.timezone), name, table, job.timezone, by_time)
-        for name, table in (("recommendations", source), ("truth", truth_source))
+    tables_read = {
+        "recommendations": source,
+        "truth": config.truth or DEFAULT_TRUTH,
+        "train": config.train,
+        "users": config.users if user_columns(plan.segments) else None,
+    }
+    sources = {
+        name: conform(
+            read_source(spark, table, name, job.splits, job.timezone), name, table, job.timezone, plan
+        )
+        for name, table in tables_read.items()
+        if table is not None
+    }
+    evaluation = measure_lists(
+        sources["recommendations"], sources["truth"], plan, sources.get("train"), sources.get("users")
     )
-    evaluation = measure_lists(recommendations, truth, plan)
     try:
         write(evaluation.per_user, attempt, Table.PER_USER, MODEL)
         # Read with its schema: Spark would take models named 1 and 01 for one number.
@@ -152,7 +165,6 @@ def run_evaluate(
         write(evaluation.summarise(per_user).coalesce(1), attempt, Table.METRICS, MODEL)
         ledger = [entry.row() for entry in evaluation.entries]
         write_accounting(spark, ledger, attempt)
-        sources = {"recommendations": recommendations, "truth": truth}
         tables += write_quarantine(sources, ledger, attempt)
         attempt.publish(tables, job.record(conventions=plan.stamp, models=list(evaluation.models)))
     finally:
@@ -164,23 +176,29 @@ def run_evaluate(
 def check_inputs(session: Callable[[], SparkSession], config: Config) -> list[str]:
     """Check columns and types of every source that exists already; returns their names."""
     rule, spark, frames = config.split.rule(), session(), {}
-    splits = Job.of("evaluate", config, None).splits
-    for name in ("interactions", "recommendations", "truth"):
+    plan, splits = config.evaluate.plan(), Job.of("evaluate", config, None).splits
+    for name in ("interactions", "recommendations", "truth", "train", "users", "items"):
         source = getattr(config, name)
         if source is not None:
             frame = read_source(spark, source, name, splits, rule.timezone)
-            frames[name] = conform(frame, name, source, rule.timezone)
-    if "recommendations" in frames and "truth" in frames:
-        align_ids(frames["recommendations"], frames["truth"])
+            frames[name] = conform(frame, name, source, rule.timezone, plan)
+    check_id_types({name: frame for name, frame in frames.items() if name != "interactions"})
     return list(frames)
 
 
-def conform(frame: DataFrame, name: str, source: Any, timezone: str, ordered: bool = False) -> DataFrame:
+def conform(frame: DataFrame, name: str, source: Any, timezone: str, plan: Plan) -> DataFrame:
     """A source with our columns, each unusable row with its fault."""
-    if name == "recommendations":
-        return conform_recommendations(frame, source.columns, source.model, source.layout)
-    if name == "truth":
-        return conform_truth(frame, source.columns, source.timestamp_unit, timezone, ordered)
+    match name:
+        case "recommendations":
+            return conform_recommendations(frame, source.columns, source.model, source.layout)
+        case "truth":
+            return conform_truth(frame, source.columns, source.timestamp_unit, timezone, plan.conventions)
+        case "train":
+            return conform_train(frame, source.columns)
+        case "users":
+            return conform_users(frame, source.columns, plan.segments)
+        case "items":
+            return conform_items(frame, source.columns)
     return conform_interactions(frame, source.columns, source.timestamp_unit, timezone)
 
 

@@ -22,8 +22,18 @@ N_ROWS: Final = "n_rows"
 # The hits of one list and the relevances of one user's truth, as arrays in rank order.
 HIT_RANKS: Final = "hit_ranks"
 HIT_RELEVANCES: Final = "hit_relevances"
+# The ranks between which the items lie that have the score of an item, or of each hit of a list.
+TIE_FIRST: Final = "tie_first"
+TIE_LAST: Final = "tie_last"
+HIT_TIE_FIRSTS: Final = "hit_tie_firsts"
+HIT_TIE_LASTS: Final = "hit_tie_lasts"
+# Whether the next item of the list has the same score.
+TIED_NEXT: Final = "tied_next"
 GRADES: Final = "grades"
 GRADE_COUNTS: Final = "grade_counts"
+# How many training interactions a user has, and whether an item has any.
+N_INTERACTIONS: Final = "n_interactions"
+IN_TRAIN: Final = "in_train"
 
 
 class Subset(StrEnum):
@@ -63,8 +73,9 @@ class Outcome(StrEnum):
     DEDUPLICATED = "deduplicated"
     QUARANTINED = "quarantined"
     DROPPED = "dropped"
-    # Counts of users, not of rows: their ``rows`` is 0.
+    # Counts of users or lists, not of rows: their ``rows`` is 0.
     NO_RECOMMENDATIONS = "no_recommendations"
+    TIES_AT_CUT = "ties_at_cut"
 
 
 class Fault(StrEnum):
@@ -101,6 +112,8 @@ class Reason(StrEnum):
     NOT_RELEVANT = "not_relevant"
     REPEATED_ITEM = "repeated_item"
     NO_TRUTH = "no_truth"
+    NO_HITS = "no_hits"
+    NO_RECOMMENDATIONS = "no_recommendations"
     GAP = "gap"
     AFTER_END = "after_end"
     COLD_USER = "cold_user"
@@ -108,10 +121,17 @@ class Reason(StrEnum):
     SEEN = "seen"
 
 
-# The segment that holds everybody.
+SEGMENT: Final = "segment"
+SEGMENT_VALUE: Final = "segment_value"
+# The segment that holds everybody, and the value of users of whom nothing is known.
 ALL: Final = "all"
+MISSING: Final = "(missing)"
+# The value of users without training interactions, in both segments that follow from these.
+NO_TRAIN: Final = "no_train"
 
 
-def metric_column(name: str, k: int) -> str:
-    """Column of one metric at one cutoff in ``per_user``: ``ap_at_10``."""
-    return f"{name}_at_{k}"
+class BuiltIn(StrEnum):
+    """Segments that follow from the training interactions; all others are columns of ``users``."""
+
+    KNOWN = "known"
+    ACTIVITY = "activity"

@@ -9,10 +9,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as Grid
 
+from spark_eval import describe
 from spark_eval.config import Config
-from spark_eval.conventions import FORKS, PRESETS
 from spark_eval.io import output_root
-from spark_eval.metrics import RANKING
+from spark_eval.presets import PRESETS, conventions_of
 from spark_eval.publish import read_commit
 from spark_eval.runs import Run
 from spark_eval.schema import ALL, MODEL, Table
@@ -83,25 +83,32 @@ def leaderboard(path: Path, title: str) -> None:
     console().print(grid)
 
 
-def metrics() -> None:
-    """The registry of metrics and the forks of the default conventions."""
-    grid = Grid("metric", "mean", "formula", "meaning")
-    for metric in RANKING.values():
-        grid.add_row(metric.name, metric.run_name, escape(metric.formula), escape(metric.summary))
-    console().print(grid)
-    grid = Grid("convention", "default", "choices")
-    for fork in FORKS:
-        default = getattr(PRESETS["default"], fork)
-        grid.add_row(fork, str(default), ", ".join(choice.value for choice in type(default)))
+def table(header: Sequence[str], cells: Sequence[Sequence[str]], title: str = "") -> None:
+    """Rows of text as a table."""
+    grid = Grid(*header, title=title, title_justify="left")
+    for row in cells:
+        grid.add_row(*map(escape, row))
     console().print(grid)
 
 
-def markdown_metrics() -> str:
-    """The registry of metrics as the README shows it."""
-    lines = ["| metric | mean over users | formula | meaning |", "|---|---|---|---|"]
-    for metric in RANKING.values():
-        lines.append(f"| `{metric.name}` | `{metric.run_name}` | {metric.formula} | {metric.summary} |")
-    return "\n".join(lines)
+def metrics(name: str | None, preset: str | None, markdown: bool) -> None:
+    """All metrics and conventions; one metric in full; or what a preset chooses."""
+    if markdown:
+        print(describe.document(), end="")
+    elif preset is not None:
+        conventions_of(preset)
+        table(describe.PRESET_FORKS, describe.preset_fork_rows(preset), f"preset {preset}")
+        about = PRESETS[preset]
+        print(f"numbers of: {about.source}\nwhy they differ: {about.differs}")
+        print(f"not reproduced: {about.leaves_out or 'nothing is left out'}")
+    elif name is not None:
+        print(describe.metric_text(name))
+    else:
+        table(describe.METRICS, describe.metric_rows())
+        table(describe.CHOICES, describe.choice_rows())
+        table(describe.PRESET_TABLE, describe.short_preset_rows())
+        print("a variant: map(denominator=relevant)@5, options in brackets, after @ its own k or all")
+        print("more: spark-eval metrics NAME (with examples), spark-eval metrics --preset NAME")
 
 
 def checked(file: Path, sources: Sequence[str]) -> None:

@@ -152,6 +152,13 @@ def program(spark: "SparkSession") -> Callable[..., Answer]:
     return call
 
 
+@pytest.fixture(scope="session")
+def new_desk(program: Callable[..., Answer]) -> type[Desk]:
+    """To make a desk that several tests share."""
+    assert program is call
+    return Desk
+
+
 @pytest.fixture
 def desk(tmp_path: Path, program: Callable[..., Answer]) -> Desk:
     """A desk of one's own."""

@@ -28,9 +28,10 @@ def refused(tmp_path: Path, text: str, *settings: str) -> ConfigError:
 def test_the_smallest_config_has_the_defaults(tmp_path: Path) -> None:
     config = read(tmp_path, SMALLEST)
     assert config.spark.master == "local[*]"
-    assert config.evaluate.plan().k == [1, 5, 10]
-    assert config.evaluate.plan().no_truth is NoTruth.DROP
-    assert config.truth is None
+    plan = config.evaluate.plan()
+    assert plan.cuts == [1, 5, 10]
+    assert plan.conventions.no_truth is NoTruth.DROP
+    assert (config.truth, config.train, config.users, plan.segments) == (None, None, None, ())
 
 
 def test_text_stays_text_unless_it_is_clearly_something_else(tmp_path: Path) -> None:
@@ -99,7 +100,8 @@ def test_an_unknown_key_is_an_error_with_the_nearest_known_one(tmp_path: Path, t
         ("spark: {}", "output: Field required"),
         ("output: {path: 7}", "output.path: "),
         ("output: {path: ''}", "output.path: "),
-        (SMALLEST + "evaluate: {k: '5'}", "evaluate.k"),
+        (SMALLEST + "evaluate: {k: {at: 5}}", "evaluate.k"),
+        (SMALLEST + "evaluate: {segments: country}", "evaluate.segments: "),
         (SMALLEST + "evaluate: {k: [1.5]}", "evaluate.k"),
         (SMALLEST + "evaluate: {relevance: {threshold: high}}", "evaluate.relevance.threshold: "),
         (SMALLEST + "interactions: {}", "interactions: give either a path or a table"),
@@ -130,10 +132,14 @@ def test_wrong_types_and_values(tmp_path: Path, text: str, says: str) -> None:
         ("evaluate.metrics=[mapp]", "UNKNOWN_METRIC", "did you mean 'map'?"),
         ("evaluate.metrics=[]", "NO_METRICS", "spark-eval metrics"),
         ("evaluate.k=[0]", "INVALID_K", "from 1 to"),
-        ("evaluate.k=[]", "INVALID_K", "from 1 to"),
-        ("evaluate.conventions=sparc", "UNKNOWN_PRESET", "allowed: default"),
+        ("evaluate.k=[]", "INVALID_K", "at least one cutoff"),
+        ("evaluate.k=[ten]", "INVALID_K", "from 1 to"),
+        ("evaluate.conventions=sparc", "UNKNOWN_PRESET", "did you mean 'spark'?"),
         ("evaluate.conventions.gian=exp2", "UNKNOWN_CONVENTION", "did you mean 'gain'?"),
         ("evaluate.conventions.gain=exp", "INVALID_CHOICE", "did you mean 'exp2'?"),
+        ("evaluate.segments=[known]", "MISSING_TRAIN", "give the table train"),
+        ("evaluate.segments=[activiti]", "MISSING_USERS", "did you mean 'activity'?"),
+        ("evaluate.segments=[User]", "INVALID_SEGMENT", "'User' has the name of a column of ours"),
         ("evaluate.no_truth=keep", "INVALID_CHOICE", "allowed: drop, zero"),
         ("evaluate.checks=all", "INVALID_CHOICE", "allowed: full, hits"),
         ("split.timezone=Mars", "INVALID_TIMEZONE", "IANA"),
@@ -152,6 +158,16 @@ def test_settings_and_choices(tmp_path: Path, setting: str, code: str, says: str
     error = refused(tmp_path, SMALLEST + given, setting)
     assert error.code == code
     assert says in error.message
+
+
+def test_segments_of_tables_that_are_given(tmp_path: Path) -> None:
+    tables = "users: {path: u, columns: {country: geo.country}}\ntrain: {subset: global_train}\n"
+    names = ["country", "known", "age", "activity"]
+    config = read(tmp_path, SMALLEST + tables, f"evaluate.segments={names}")
+    assert config.evaluate.plan().segments == tuple(names)
+    error = refused(tmp_path, SMALLEST + tables, "evaluate.segments=[country, RR_at_5]")
+    assert error.code == "INVALID_SEGMENT"
+    assert "users.columns can give it another" in error.message
 
 
 def test_all_that_is_wrong_comes_in_one_error(tmp_path: Path) -> None:

@@ -87,7 +87,8 @@ def test_the_commit_record(published: "Desk") -> None:
     assert evaluate["tables"]["per_user"]["rows"] == 12
     assert evaluate["tables"]["quarantine"] == {"files": 1, "rows": 1}
     assert evaluate["models"] == ["best", "half", "late"]
-    assert evaluate["conventions"] == "default; no_recommendations=zero; no_truth=drop"
+    stamp = "default; no_recommendations=zero; no_truth=drop; no_hits=zero; relevance>0"
+    assert evaluate["conventions"] == stamp
     assert evaluate["config"]["evaluate"]["checks"] == "hits"
     assert set(evaluate["versions"]) == {"pyspark", "pandas", "pyarrow", "numpy", "python", "spark_eval"}
     assert len(evaluate["fingerprint"]) == 64

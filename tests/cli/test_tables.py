@@ -1,6 +1,7 @@
 """The published tables as their readers see them: columns, types, partitions, and a ledger that closes."""
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -104,18 +105,21 @@ def test_the_ledger_closes_for_every_source_and_model(published: "Desk") -> None
         ("recommendations", "best"): 10,
         ("recommendations", "half"): 2,
         ("recommendations", "late"): 8,
+        **{("users", model): 4 for model in ("best", "half", "late")},
     }
 
 
 def test_every_row_of_the_best_model_is_accounted_for(published: "Desk") -> None:
     ledger = published.table("accounting").query("run_id == 'a' and model == 'best'")
-    lines = {(row.outcome, row.reason): row.rows for row in ledger.itertuples()}
+    lines = {(row.source, row.outcome, row.reason): row.rows for row in ledger.itertuples()}
     assert lines == {
-        ("in", None): 10,
-        ("used", None): 8,
-        ("deduplicated", "repeated_item"): 1,
-        ("quarantined", "NULL_ID"): 1,
-        ("no_recommendations", "zero"): 0,
+        ("recommendations", "in", None): 10,
+        ("recommendations", "used", None): 8,
+        ("recommendations", "deduplicated", "repeated_item"): 1,
+        ("recommendations", "quarantined", "NULL_ID"): 1,
+        ("recommendations", "no_recommendations", "zero"): 0,
+        ("users", "in", None): 4,
+        ("users", "used", None): 4,
     }
 
 
@@ -128,6 +132,81 @@ def test_quarantine_keeps_the_rows(published: "Desk") -> None:
     assert "user" not in row
     assert (row["item"], row["relevance"]) == (1, 1.0)
     assert found["recommendations"][1]["model"] == "best"
+
+
+USERS = pd.DataFrame({"who": [1, 2, 3, 9], "age band": ["18-29", "30-39", "18-29", "18-29"]})
+# User 4 is new, and so are all items of the last day; item 7 is known.
+TRAIN = pd.DataFrame({"user": [1, 2, 2, 3, 3, 3, None], "item": 7}).astype({"user": "Int64"})
+
+
+@pytest.fixture(scope="module")
+def segmented(new_desk: type["Desk"], tmp_path_factory: pytest.TempPathFactory) -> "Desk":
+    """A desk with a run by segments of users; only to be read."""
+    desk = new_desk(tmp_path_factory.mktemp("segmented"))
+    last_day = [{"column": "when", "op": ">=", "value": 10 * 86_400}]
+    desk.change("truth", path=str(desk.home / "log"), where=last_day)
+    desk.change("users", path=str(desk.write("users", USERS)), columns={"user": "who"})
+    desk.change("train", path=str(desk.write("train", TRAIN)))
+    desk.change("evaluate", k=[5], metrics=["mrr"], segments=["age band", "known", "activity"])
+    assert "recommendations, truth, train, users" in desk.done("validate").out
+    desk.done("evaluate", "--run-id", "a")
+    return desk
+
+
+def test_segments_stand_beside_everybody(segmented: "Desk") -> None:
+    per_user = segmented.table("per_user")
+    columns = ["user", "n_relevant", "n_recommended", "age band", "known", "activity", "rr_at_5"]
+    assert [name for name in per_user.columns if name not in ("run_id", "model")] == columns
+    half = per_user[per_user["model"] == "half"].sort_values("user")
+    assert list(half[columns[3:]].itertuples(index=False, name=None)) == [
+        ("18-29", "known", "4", 1.0),
+        ("30-39", "known", "7", 1.0),
+        ("18-29", "known", "10", 0.0),
+        (None, "no_train", "no_train", 0.0),
+    ]
+    metrics = segmented.table("metrics").query("model == 'half'")
+    found = {(row.segment, row.segment_value): (row.value, row.n_users) for row in metrics.itertuples()}
+    assert found == {
+        ("all", "all"): (0.5, 4),
+        ("age band", "18-29"): (0.5, 2),
+        ("age band", "30-39"): (1.0, 1),
+        ("age band", "(missing)"): (0.0, 1),
+        ("known", "known"): (2 / 3, 3),
+        ("known", "no_train"): (0.0, 1),
+        ("activity", "4"): (1.0, 1),
+        ("activity", "7"): (1.0, 1),
+        ("activity", "10"): (0.0, 1),
+        ("activity", "no_train"): (0.0, 1),
+    }
+
+
+def test_cold_items_and_training_rows_are_published(segmented: "Desk") -> None:
+    ledger = segmented.table("accounting").query("outcome in ('used', 'quarantined') and source != 'users'")
+    lines = {(row.source, row.model, row.reason): (row.rows, row.users) for row in ledger.itertuples()}
+    assert lines == {
+        ("train", None, None): (6, 3),
+        ("train", None, "NULL_ID"): (1, 0),
+        ("truth", None, "cold_item"): (4, 4),
+        ("recommendations", "best", None): (4, 4),
+        ("recommendations", "best", "cold_item"): (4, 4),
+        ("recommendations", "late", None): (4, 4),
+        ("recommendations", "late", "cold_item"): (4, 4),
+        ("recommendations", "half", "cold_item"): (2, 2),
+    }
+    quarantine = segmented.table("quarantine")
+    assert [(row.source, row.code) for row in quarantine.itertuples()] == [("train", "NULL_ID")]
+
+
+@pytest.mark.parametrize("name", ["users", "train"])
+def test_other_users_or_training_rows_are_another_run(segmented: "Desk", tmp_path: Path, name: str) -> None:
+    other = segmented.twin(segmented.home)
+    assert "already published" in other.done("evaluate", "--run-id", "a").out
+    rows = pd.concat([USERS if name == "users" else TRAIN] * 2)
+    other.home = tmp_path
+    other.change(name, path=str(other.write(name, rows)))
+    assert other.refused("evaluate", "--run-id", "a")[:2] == (2, "RUN_EXISTS")
+    if name == "users":
+        assert other.refused("evaluate", "--run-id", "b")[:2] == (3, "DUPLICATE_USER")
 
 
 def test_text_ids_and_other_columns_of_the_log_stay_as_they_are(desk: "Desk") -> None:

@@ -5,10 +5,19 @@ from types import ModuleType
 
 import pytest
 
-from spark_eval.metrics import lists, ranking, registry
+from spark_eval.metrics import binary, discounts, graded, lists, pairwise, registry, values
+from spark_eval.metrics.registry import RANKING
 from spark_eval.stats import intervals
 
+MODULES = [binary, discounts, graded, lists, pairwise, registry, values, intervals]
 
-@pytest.mark.parametrize("module", [lists, ranking, registry, intervals], ids=lambda module: module.__name__)
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)
 def test_examples_of_docstrings(module: ModuleType) -> None:
     assert doctest.testmod(module).failed == 0
+
+
+def test_every_kernel_has_an_example() -> None:
+    for metric in RANKING.values():
+        assert ">>> " in metric.notes, metric.name
+        assert "Source: " in metric.notes, metric.name

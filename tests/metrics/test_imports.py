@@ -7,6 +7,8 @@ LIGHT = (
     "spark_eval.metrics",
     "spark_eval.stats.intervals",
     "spark_eval.conventions",
+    "spark_eval.presets",
+    "spark_eval.segments",
     "spark_eval.schema",
     "spark_eval.errors",
     "spark_eval.splits.rules",

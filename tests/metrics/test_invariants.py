@@ -1,4 +1,4 @@
-"""What holds for every metric of the registry, whatever the users."""
+"""What holds for every metric of the registry under every convention that it declares, whatever the users."""
 
 import itertools
 import math
@@ -7,38 +7,38 @@ from random import Random
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from forks import UNDEFINED, Case, every_convention, measured, one
+from hypothesis import given
 from hypothesis import strategies as st
-from strategies import CONVENTIONS, ITEMS, batches, conventions_of_any_kind, cutoffs, gains, relevances, users
+from strategies import ITEMS, batches, cases, cutoffs, finite_cutoffs, orders, users, users_with_gaps
 from users import User, batch
 
-from spark_eval.conventions import Conventions, Gain
-from spark_eval.metrics import RANKING, Lists, RankingMetric
-from spark_eval.metrics.lists import Floats
+from spark_eval.conventions import AverageVariant, Conventions, Gain, OneClass, TieOrder
+from spark_eval.metrics import RANKING, Lists, MetricValue
 
-orders = st.randoms(use_true_random=False)
-every_metric = pytest.mark.parametrize("metric", RANKING.values(), ids=lambda metric: metric.name)
-
-
-def values(metric: RankingMetric, people: list[User], k: int, conventions: Conventions) -> Floats:
-    return metric.kernel(batch(people), k, conventions)
+crowds = st.lists(st.one_of(users, users_with_gaps()), min_size=1, max_size=6)
+every_metric = pytest.mark.parametrize("name", RANKING)
 
 
-def value(metric: RankingMetric, one: User, k: int, conventions: Conventions) -> float:
-    return float(values(metric, [one], k, conventions)[0])
+@given(cases=cases, people=crowds, k=cutoffs)
+def test_one_double_per_user_within_bounds(cases: list[Case], people: list[User], k: int | None) -> None:
+    lists = batch(people)
+    for name, conventions in cases:
+        result = measured(name, lists, k, conventions)
+        assert result.dtype == np.float64, name
+        assert result.shape == (len(people),), name
+        assert name in UNDEFINED or not np.isnan(result).any(), name
+        defined = result[~np.isnan(result)]
+        upper = RANKING[name].upper
+        assert np.isfinite(defined).all(), name
+        assert (defined >= 0).all(), name
+        assert upper is None or (defined <= upper).all(), name
 
 
-@every_metric
-@given(people=batches, k=cutoffs, conventions=conventions_of_any_kind)
-def test_one_double_per_user_within_bounds(
-    metric: RankingMetric, people: list[User], k: int, conventions: Conventions
-) -> None:
-    result = values(metric, people, k, conventions)
-    assert result.dtype == np.float64
-    assert result.shape == (len(people),)
-    assert (result >= 0).all()
-    assert np.isfinite(result).all()
-    assert metric.upper is None or (result <= metric.upper).all()
+@pytest.mark.parametrize("name", ["rhr", "cg", "dcg", "mdcg"])
+def test_metrics_said_to_be_unbounded_exceed_one(name: str) -> None:
+    assert RANKING[name].upper is None
+    assert one(name, User([1, 2], {1: 3, 2: 3}), 2) > 1
 
 
 def test_ndcg_of_nearly_equal_relevances_stays_within_one() -> None:
@@ -49,100 +49,104 @@ def test_ndcg_of_nearly_equal_relevances_stays_within_one() -> None:
         assert (RANKING["ndcg"].kernel(lists, 8, Conventions(gain=gain)) <= 1).all()
 
 
-@pytest.mark.parametrize("metric", [m for m in RANKING.values() if m.perfect], ids=lambda metric: metric.name)
-@given(grades=st.lists(relevances, min_size=1, max_size=12), k=cutoffs, conventions=gains)
-def test_perfect_list_scores_the_upper_bound(
-    metric: RankingMetric, grades: list[float], k: int, conventions: Conventions
-) -> None:
-    # Fewer relevant items than places leave precision no way to fill them.
-    assume(metric.name != "precision" or len(grades) >= k)
-    truth = dict(enumerate(sorted(grades, reverse=True)))
-    assert value(metric, User(list(truth), truth), k, conventions) == metric.upper
+@pytest.mark.parametrize("name", ["ap", "ar", "ndcg", "rhr_norm"])
+def test_perfect_lists_of_any_length_do_not_round_above_one(name: str) -> None:
+    # The ideal sum and the list's own add the same numbers in two ways.
+    perfect = batch([User(range(length), dict.fromkeys(range(length), 1.0)) for length in range(1, 60)])
+    for conventions in every_convention(name):
+        assert (measured(name, perfect, None, conventions) <= 1).all()
 
 
-@given(n_relevant=st.integers(1, 12), k=cutoffs)
-def test_perfect_list_scores_the_upper_bound_in_recall_if_it_fits(n_relevant: int, k: int) -> None:
-    assume(k >= n_relevant)
-    truth = dict.fromkeys(range(n_relevant), 1.0)
-    assert value(RANKING["recall"], User(list(truth), truth), k, Conventions()) == 1.0
+@given(cases=cases, person=users, k=cutoffs)
+def test_without_a_hit_or_without_truth_it_is_zero(cases: list[Case], person: User, k: int | None) -> None:
+    elsewhere = {item + len(ITEMS): relevance for item, relevance in person.truth.items()}
+    lists = batch([replace(person, truth=elsewhere), replace(person, truth={})])
+    for name, conventions in cases:
+        is_undefined = name == "fcp" or (name == "auc" and conventions.one_class is OneClass.UNDEFINED)
+        values = measured(name, lists, k, conventions)
+        np.testing.assert_array_equal(values, math.nan if is_undefined else 0, err_msg=name)
 
 
-@every_metric
-@given(one=users, k=cutoffs, conventions=conventions_of_any_kind)
-def test_no_hit_gives_zero(metric: RankingMetric, one: User, k: int, conventions: Conventions) -> None:
-    missed = replace(one, truth={item + len(ITEMS): relevance for item, relevance in one.truth.items()})
-    assert value(metric, missed, k, conventions) == 0
-
-
-@every_metric
-@given(one=users, k=cutoffs, conventions=conventions_of_any_kind)
-def test_no_truth_gives_zero(metric: RankingMetric, one: User, k: int, conventions: Conventions) -> None:
-    assert value(metric, replace(one, truth={}), k, conventions) == 0
-
-
-@every_metric
-@given(
-    people=batches, k=cutoffs, conventions=conventions_of_any_kind, order=st.randoms(use_true_random=False)
-)
+@given(cases=cases, people=batches, k=cutoffs, order=orders)
 def test_a_user_does_not_depend_on_the_others(
-    metric: RankingMetric, people: list[User], k: int, conventions: Conventions, order: Random
+    cases: list[Case], people: list[User], k: int | None, order: Random
 ) -> None:
-    alone = {index: value(metric, one, k, conventions) for index, one in enumerate(people)}
-    shuffled = list(alone)
+    shuffled = list(people)
     order.shuffle(shuffled)
-    together = values(metric, [people[index] for index in shuffled], k, conventions)
-    assert together.tolist() == [alone[index] for index in shuffled]
+    everybody, singles = batch(shuffled), [batch([person]) for person in shuffled]
+    for name, conventions in cases:
+        alone = [measured(name, single, k, conventions)[0] for single in singles]
+        np.testing.assert_array_equal(measured(name, everybody, k, conventions), alone, err_msg=name)
 
 
 @every_metric
-def test_a_user_does_not_depend_on_the_others_of_a_large_batch(metric: RankingMetric) -> None:
+def test_a_user_does_not_depend_on_the_others_of_a_large_batch(name: str) -> None:
     # Long arrays may go through other instructions than short ones.
     random = np.random.default_rng(0)
     people = [
-        User(random.permutation(40)[:25].tolist(), dict(enumerate(random.uniform(0.1, 5, 20).tolist())))
-        for _ in range(200)
+        User(
+            random.permutation(40)[:25].tolist(),
+            dict(enumerate(random.uniform(0.1, 5, 20).tolist())),
+            np.sort(random.integers(0, 12, 25))[::-1].tolist(),
+        )
+        for _ in range(40)
     ]
-    everybody, singles = batch(people), [batch([one]) for one in people]
-    for conventions in CONVENTIONS:
-        alone = [float(metric.kernel(single, 20, conventions)[0]) for single in singles]
-        assert metric.kernel(everybody, 20, conventions).tolist() == alone
+    everybody, singles = batch(people), [batch([person]) for person in people]
+    for conventions in every_convention(name):
+        alone = [measured(name, single, 20, conventions)[0] for single in singles]
+        np.testing.assert_array_equal(measured(name, everybody, 20, conventions), alone)
 
 
 @every_metric
-@given(one=users, k=cutoffs, conventions=conventions_of_any_kind)
-def test_items_beyond_k_change_nothing(
-    metric: RankingMetric, one: User, k: int, conventions: Conventions
+@pytest.mark.parametrize("k", [1, 5, None])
+def test_an_empty_batch_gives_no_values(name: str, k: int | None) -> None:
+    for conventions in every_convention(name):
+        assert measured(name, [], k, conventions).shape == (0,)
+
+
+@given(cases=cases, person=users, k=finite_cutoffs)
+def test_items_beyond_k_change_nothing_unless_it_sees_the_whole_list(
+    cases: list[Case], person: User, k: int
 ) -> None:
-    cut = replace(one, recommended=one.recommended[:k])
-    assert value(metric, one, k, conventions) == value(metric, cut, k, conventions)
+    lists = batch([person, person.cut(k)])
+    for name, conventions in cases:
+        if not MetricValue(RANKING[name], (), k).sees_whole_list(conventions):
+            whole, cut = measured(name, lists, k, conventions)
+            np.testing.assert_array_equal(whole, cut, err_msg=name)
+
+
+@pytest.mark.parametrize("tie_order", [TieOrder.BEST, TieOrder.WORST])
+@given(person=users, k=finite_cutoffs)
+def test_metrics_that_see_ties_themselves_follow_no_tie_order_of_the_run(
+    tie_order: TieOrder, person: User, k: int
+) -> None:
+    for name in UNDEFINED:
+        np.testing.assert_array_equal(
+            one(name, person, k, Conventions(tie_order=tie_order)), one(name, person, k, Conventions())
+        )
+
+
+NEAR_THE_CUTOFF = [
+    User(range(4), {9: 1.0} | {item: 1.0 for item in range(4) if is_hit[item]}, scores)
+    for is_hit in itertools.product([False, True], repeat=4)
+    for scores in [(9, 8, 7, 6), (9, 8, 8, 7), (9, 8, 8, 8)]
+]
+WHOLE, CUT = batch(NEAR_THE_CUTOFF), batch([person.cut(2) for person in NEAR_THE_CUTOFF])
 
 
 @every_metric
-@given(one=users, k=cutoffs, conventions=conventions_of_any_kind)
-def test_a_list_filled_up_with_misses_keeps_its_value(
-    metric: RankingMetric, one: User, k: int, conventions: Conventions
-) -> None:
-    misses = range(len(ITEMS), len(ITEMS) + k)
-    filled = replace(one, recommended=[*one.recommended, *misses])
-    assert value(metric, filled, k, conventions) == value(metric, one, k, conventions)
+def test_it_sees_the_whole_list_where_it_says_so(name: str) -> None:
+    value = MetricValue(RANKING[name], (), 2)
+    for conventions in every_convention(name):
+        # The window of AP has no denominator to choose, whatever the choice.
+        is_idle = name == "ap" and conventions.ap_variant is AverageVariant.WINDOW
+        chosen = (
+            conventions.changed({"ap_denominator": Conventions().ap_denominator}) if is_idle else conventions
+        )
+        whole, cut = measured(name, WHOLE, 2, conventions), measured(name, CUT, 2, conventions)
+        assert np.array_equal(whole, cut, equal_nan=True) is not value.sees_whole_list(chosen), conventions
 
 
 @every_metric
-@given(one=users, k=cutoffs, conventions=gains)
-def test_a_better_item_moved_up_never_lowers(
-    metric: RankingMetric, one: User, k: int, conventions: Conventions
-) -> None:
-    before = value(metric, one, k, conventions)
-    for upper, lower in itertools.pairwise(range(len(one.recommended))):
-        if one.relevances[lower] > one.relevances[upper]:
-            items = list(one.recommended)
-            items[upper], items[lower] = items[lower], items[upper]
-            after = value(metric, replace(one, recommended=items), k, conventions)
-            assert after >= before - 1e-12
-
-
-@pytest.mark.parametrize("name", ["recall", "hit_rate", "rr", "rhr", "dcg"])
-@given(one=users)
-def test_a_larger_k_never_lowers(name: str, one: User) -> None:
-    by_k = [value(RANKING[name], one, k, Conventions()) for k in range(1, len(ITEMS) + 2)]
-    assert by_k == sorted(by_k)
+def test_without_a_cutoff_it_sees_the_whole_list(name: str) -> None:
+    assert MetricValue(RANKING[name], (), None).sees_whole_list(Conventions())

@@ -7,18 +7,10 @@ import math
 from itertools import accumulate
 
 import pytest
-from users import User, batch, graded, user
+from forks import measured, one
+from users import User, graded, user
 
-from spark_eval.conventions import Conventions, Gain
-from spark_eval.metrics import RANKING
-
-
-def value(name: str, one: User, k: int, conventions: Conventions | None = None) -> float:
-    return float(RANKING[name].kernel(batch([one]), k, conventions or Conventions())[0])
-
-
-def mean(name: str, users: list[User], k: int) -> float:
-    return float(RANKING[name].kernel(batch(users), k, Conventions()).mean())
+from spark_eval.conventions import AverageDenominator, AverageVariant, Conventions, Gain
 
 
 def test_seed_002_sorts_scores_ascending() -> None:
@@ -26,11 +18,11 @@ def test_seed_002_sorts_scores_ascending() -> None:
     scores = [0.1, 0.2, 0.9, 0.8, 0.3, 0.4]
     worst_first = [label for _, label in sorted(zip(scores, labels, strict=True))]
     assert sum(worst_first[:2]) / 2 == 0.0
-    assert value("precision", graded(worst_first[::-1]), 2) == 1.0
+    assert one("precision", graded(worst_first[::-1]), 2) == 1.0
 
 
 def test_seed_002_gives_minus_one_to_a_user_without_positives() -> None:
-    assert value("precision", user([1, 2, 3], []), 2) == 0.0
+    assert one("precision", user([1, 2, 3], []), 2) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -42,8 +34,9 @@ def test_seed_004_passes_document_ids_as_scores(k: int, printed: float, correct:
         user([16, 1, 6, 18, 3, 4, 25, 19, 8, 14], [4, 16, 1]),
         user([24, 10, 26, 2, 8, 28, 4, 23, 13, 21], [26, 10, 22, 8]),
     ]
-    assert mean("ndcg", users, k) == pytest.approx(correct, abs=5e-7)
-    assert mean("ndcg", users, k) > printed + 0.2
+    mean = measured("ndcg", users, k, Conventions()).mean()
+    assert mean == pytest.approx(correct, abs=5e-7)
+    assert mean > printed + 0.2
 
 
 def test_seed_000_sums_over_all_ranks() -> None:
@@ -53,14 +46,24 @@ def test_seed_000_sums_over_all_ranks() -> None:
     wrong_ar = sum(n / 2 for n in found) / 2
     assert wrong_ap == pytest.approx(1.1667, abs=5e-5)
     assert wrong_ar == 1.25
-    assert value("ap", graded(hits), 4) == 0.75
-    assert value("ar", graded(hits), 4) == 0.75
+    assert one("ap", graded(hits), 4) == 0.75
+    assert one("ar", graded(hits), 4) == 0.75
+
+
+@pytest.mark.parametrize("denominator", AverageDenominator)
+def test_no_choice_of_ours_gives_what_seed_000_sums(denominator: AverageDenominator) -> None:
+    for variant in AverageVariant:
+        conventions = Conventions(
+            ap_denominator=denominator, ap_variant=variant, ar_denominator=denominator, ar_variant=variant
+        )
+        assert one("ap", graded([1, 0, 0, 1]), 4, conventions) <= 1
+        assert one("ar", graded([1, 0, 0, 1]), 4, conventions) <= 1
 
 
 @pytest.mark.parametrize("gain", Gain)
 def test_spark_takes_the_graded_ideal_in_array_order(gain: Gain) -> None:
-    one = User(recommended=[1, 2, 3], truth={3: 1, 2: 2, 1: 3})
-    assert value("ndcg", one, 3, Conventions(gain=gain)) == 1.0
+    perfect = User(recommended=[1, 2, 3], truth={3: 1, 2: 2, 1: 3})
+    assert one("ndcg", perfect, 3, Conventions(gain=gain)) == 1.0
 
 
 def test_spark_graded_ideal_is_no_ideal() -> None:
@@ -68,3 +71,10 @@ def test_spark_graded_ideal_is_no_ideal() -> None:
         return sum((2.0**rel - 1) / math.log2(rank + 1) for rank, rel in enumerate(relevances, 1))
 
     assert exp2_dcg([3, 2, 1]) / exp2_dcg([1, 2, 3]) == pytest.approx(1.469, abs=5e-4)
+
+
+def test_repeated_truth_pushes_average_precision_above_one_elsewhere() -> None:
+    rows = [1, 2, 1]
+    wrong = sum(rows.count(item) for item in [1, 2, 3]) / len(set(rows))
+    assert wrong == 1.5
+    assert one("ap", user([1, 2, 3], rows), 3) == 1.0

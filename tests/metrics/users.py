@@ -1,22 +1,44 @@
 """Users as a person writes them down, item by item, and their form for the kernels."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
 
 from spark_eval.metrics import Lists
 
 
 @dataclass(frozen=True)
 class User:
-    """The items recommended to one user, best first, and the relevance of every relevant item."""
+    """The items recommended to one user, best first, and the relevance of every relevant item.
+
+    ``scores`` stand at each rank and fall; None: no two items tie. A negative item is a place that nothing
+    holds: given ranks may have gaps.
+    """
 
     recommended: Sequence[int]
     truth: Mapping[int, float]
+    scores: Sequence[float] | None = None
 
     @property
     def relevances(self) -> list[float]:
         """The relevance at each rank, 0 where the item is not relevant."""
         return [self.truth.get(item, 0) for item in self.recommended]
+
+    @property
+    def n_recommended(self) -> int:
+        """The items of the list."""
+        return sum(item >= 0 for item in self.recommended)
+
+    @property
+    def falling(self) -> list[float]:
+        """The score at each rank, also where none is given."""
+        return [-rank for rank in range(len(self.recommended))] if self.scores is None else list(self.scores)
+
+    def cut(self, k: int | None) -> "User":
+        """The same user with the top k only."""
+        scores = None if self.scores is None else self.scores[:k]
+        return replace(self, recommended=self.recommended[:k], scores=scores)
 
 
 def user(recommended: Sequence[int], relevant: Sequence[int]) -> User:
@@ -24,10 +46,13 @@ def user(recommended: Sequence[int], relevant: Sequence[int]) -> User:
     return User(recommended, dict.fromkeys(relevant, 1))
 
 
-def graded(relevances: Sequence[float], missed: Sequence[float] = ()) -> User:
+def graded(
+    relevances: Sequence[float], missed: Sequence[float] = (), scores: Sequence[float] | None = None
+) -> User:
     """A user given by the relevance at each rank, and the relevances of the items not recommended."""
     by_item = enumerate([*relevances, *missed])
-    return User(range(len(relevances)), {item: relevance for item, relevance in by_item if relevance > 0})
+    truth = {item: relevance for item, relevance in by_item if relevance > 0}
+    return User(range(len(relevances)), truth, scores)
 
 
 def hits(ranks: Sequence[int], length: int, n_relevant: int) -> User:
@@ -38,4 +63,9 @@ def hits(ranks: Sequence[int], length: int, n_relevant: int) -> User:
 
 def batch(users: Sequence[User]) -> Lists:
     """The users as the kernels see them."""
-    return Lists.of([one.relevances for one in users], truth=[list(one.truth.values()) for one in users])
+    lists = Lists.of(
+        [one.relevances for one in users],
+        truth=[list(one.truth.values()) for one in users],
+        scores=[one.falling for one in users],
+    )
+    return replace(lists, n_recommended=np.array([one.n_recommended for one in users], dtype=np.int64))

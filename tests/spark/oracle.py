@@ -6,12 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from oracles import FORKED, ORACLES
+from expected import expected
 from users import User
 
 from spark_eval.conventions import Conventions, Ties, TruthDuplicates
-from spark_eval.metrics import RANKING
-from spark_eval.schema import metric_column
+from spark_eval.metrics import MetricValue
 
 Id = int | str
 
@@ -39,10 +38,7 @@ class Rules:
     """How to evaluate."""
 
     conventions: Conventions
-    ks: Sequence[int]
-    threshold: float | None
-    no_recommendations: str
-    no_truth: str
+    metrics: Sequence[MetricValue]
     are_scores: bool
 
 
@@ -59,8 +55,11 @@ def evaluate(
     per_user = {}
     for model, lists in rows.items():
         for user in population(lists, relevant, rules):
-            ranks = ranks_of(lists.get(user, []), rules)
-            per_user[model, user] = columns(ranks, relevant.get(user, {}), rules)
+            items = {item for item, _ in lists.get(user, [])}
+            is_in_vain = user in relevant and items and items.isdisjoint(relevant[user])
+            if is_in_vain and rules.conventions.no_hits == "drop":
+                continue
+            per_user[model, user] = columns(lists.get(user, []), relevant.get(user, {}), rules)
     return per_user
 
 
@@ -70,7 +69,8 @@ def truth_by_user(truth: Iterable[Relevance], rules: Rules) -> dict[Id, dict[Id,
     for user, item, relevance, time in truth:
         if user is None or item is None or relevance is None or not math.isfinite(relevance):
             continue
-        if relevance <= 0 or (rules.threshold is not None and relevance < rules.threshold):
+        threshold = rules.conventions.threshold
+        if relevance <= 0 or (threshold is not None and relevance < threshold):
             continue
         rows[user][item].append((time, relevance))
     duplicates = rules.conventions.truth_duplicates
@@ -94,9 +94,9 @@ def combined(seen: Sequence[tuple[int, float]], duplicates: TruthDuplicates) -> 
 def population(lists: Mapping[Id, object], relevant: Mapping[Id, object], rules: Rules) -> set[Id]:
     """The users in the mean of one model."""
     users = lists.keys() & relevant.keys()
-    if rules.no_recommendations == "zero":
+    if rules.conventions.no_recommendations == "zero":
         users |= relevant.keys()
-    if rules.no_truth == "zero":
+    if rules.conventions.no_truth == "zero":
         users |= lists.keys()
     return set(users)
 
@@ -111,18 +111,24 @@ def ranks_of(rows: Sequence[tuple[Id, float]], rules: Rules) -> dict[Id, int]:
     return {item: rank for rank, item in enumerate(best_first, 1)}
 
 
-def columns(ranks: Mapping[Id, int], truth: Mapping[Id, float], rules: Rules) -> dict[str, float]:
+def columns(rows: Sequence[tuple[Id, float]], truth: Mapping[Id, float], rules: Rules) -> dict[str, float]:
     """All columns of one user; items become numbers, ranks that nothing holds become items of no worth."""
+    ranks = ranks_of(rows, rules)
     number = {item: place for place, item in enumerate([*truth, *ranks])}
     places = [-rank for rank in range(1, max(ranks.values(), default=0) + 1)]
     for item, rank in ranks.items():
         if places[rank - 1] < 0 or item in truth:
             places[rank - 1] = number[item]
-    user = User(places, {number[item]: relevance for item, relevance in truth.items()})
+    falling = sorted((max(s for other, s in rows if other == item) for item in ranks), reverse=True)
+    user = User(
+        places,
+        {number[item]: relevance for item, relevance in truth.items()},
+        falling if rules.are_scores else None,
+    )
     values: dict[str, float] = {"n_relevant": len(truth), "n_recommended": len(ranks)}
-    for name in RANKING:
-        for k in rules.ks:
-            values[metric_column(name, k)] = (
-                ORACLES[name](user, k) if name in ORACLES else FORKED[name](user, k, rules.conventions)
-            )
+    for value in rules.metrics:
+        conventions = value.conventions(rules.conventions)
+        values[value.column] = expected(value.metric.name, user, value.k, conventions)
+        for weight in value.metric.weights.values():
+            values[value.column_of(weight.name)] = expected(weight.name, user, value.k, conventions)
     return values

@@ -7,7 +7,7 @@ from frames import assert_rows
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_eval.conventions import NoRecommendations, NoTruth
+from spark_eval.conventions import Conventions
 from spark_eval.errors import SparkEvalError
 from spark_eval.ledger import ACCOUNTING, check, list_entries
 from spark_eval.transforms.account import count_lists, count_truth
@@ -67,6 +67,23 @@ IN_LISTS = [
     ("recommendations", "bpr", "used", None, 1, 1),
     ("recommendations", "bpr", "no_recommendations", "zero", 0, 2),
 ]
+IN_USERS = [
+    ("users", "als", "in", None, 4, 4),
+    ("users", "als", "used", None, 1, 1),
+    ("users", "als", "used", "no_hits", 1, 1),
+    ("users", "als", "used", "no_recommendations", 1, 1),
+    ("users", "als", "dropped", "no_truth", 1, 1),
+    ("users", "bpr", "in", None, 3, 3),
+    ("users", "bpr", "used", None, 1, 1),
+    ("users", "bpr", "used", "no_recommendations", 2, 2),
+]
+# Training interactions with items 10 and 40, and rows that are none.
+TRAIN = [(1, 10), (1, 10), (1, 40), (9, 10), (9, None), (None, 20)]
+IN_TRAIN = [
+    ("train", None, "in", None, 6, 2),
+    ("train", None, "used", None, 4, 2),
+    ("train", None, "quarantined", "NULL_ID", 2, 1),
+]
 # One list of 20 rows, of which 9 are used.
 LIST: dict[str, Any] = {
     "model": "als",
@@ -79,6 +96,7 @@ LIST: dict[str, Any] = {
     **{fault.value: 0 for fault in ROW_FAULTS},
     "NULL_ID": 5,
     "NULL_RANK": 1,
+    "hit_ranks": [2, 5],
 }
 
 
@@ -90,9 +108,10 @@ def evaluated(spark: SparkSession, **rules: Any) -> Evaluation:
 
 def lists_of(spark: SparkSession, *changes: dict[str, Any]) -> DataFrame:
     """Lists like LIST, but for these columns."""
-    kinds = {"model": "string", "user": "int"}
-    schema = ", ".join(f"{name} {kinds.get(name, 'long')}" for name in LIST)
-    return spark.createDataFrame([tuple((LIST | change).values()) for change in changes], schema)
+    kinds = {"model": "string", "user": "int", "hit_ranks": "array<long>"}
+    rows = [LIST | change for change in changes]
+    schema = ", ".join(f"{name} {kinds.get(name, 'long')}" for name in rows[0])
+    return spark.createDataFrame([tuple(row.values()) for row in rows], schema)
 
 
 def truth_of(spark: SparkSession, *users: int) -> DataFrame:
@@ -106,21 +125,38 @@ def counted(lists: DataFrame, truth: DataFrame) -> dict[str, Any]:
 
 def test_every_row_of_both_tables_has_one_line(spark: SparkSession) -> None:
     evaluation = evaluated(spark)
-    assert_rows(evaluation.accounting, ACCOUNTING, IN_TRUTH + IN_LISTS)
+    assert_rows(evaluation.accounting, ACCOUNTING, IN_TRUTH + IN_LISTS + IN_USERS)
+    evaluation.unpersist()
+
+
+def test_with_training_interactions_used_rows_of_cold_items_have_a_line_of_their_own(
+    spark: SparkSession,
+) -> None:
+    evaluation = evaluated(spark, train=spark.createDataFrame(TRAIN, "user int, item int"))
+    # Of the truth, 11 is cold for user 1; of the used recommendations 20 is. User 3, who recommends 11 too,
+    # has no truth, and what user 1 has beyond k stays there.
+    truth = [("used", None, 3, 3), ("used", "cold_item", 1, 1)]
+    lists = [("used", None, 2, 2), ("used", "cold_item", 1, 1)]
+    lines = [line for line in IN_TRUTH + IN_LISTS if line not in (IN_TRUTH[1], IN_LISTS[1])]
+    lines += [("truth", None, *line) for line in truth] + [
+        ("recommendations", "als", *line) for line in lists
+    ]
+    assert_rows(evaluation.accounting, ACCOUNTING, lines + IN_USERS + IN_TRAIN)
     evaluation.unpersist()
 
 
 def test_what_came_in_is_the_sum_of_the_others() -> None:
-    for lines in (IN_TRUTH, IN_LISTS[:9], IN_LISTS[9:]):
+    for lines in (IN_TRUTH, IN_LISTS[:9], IN_LISTS[9:], IN_USERS[:5], IN_USERS[5:], IN_TRAIN):
         assert lines[0][4] == sum(line[4] for line in lines[1:])
 
 
 def test_users_without_truth_are_used_where_they_count(spark: SparkSession) -> None:
     evaluation = evaluated(spark, no_truth="zero", no_recommendations="drop")
-    changed = {"dropped": "used", "no_recommendations": "no_recommendations"}
+    changed = {"no_truth": ("used", "no_truth"), "zero": ("no_recommendations", "drop")}
+    changed |= {"no_recommendations": ("dropped", "no_recommendations")}
     lines = [
-        (source, model, changed.get(outcome, outcome), "drop" if reason == "zero" else reason, rows, users)
-        for source, model, outcome, reason, rows, users in IN_TRUTH + IN_LISTS
+        (source, model, *changed.get(str(reason), (outcome, reason)), rows, users)
+        for source, model, outcome, reason, rows, users in IN_TRUTH + IN_LISTS + IN_USERS
     ]
     assert_rows(evaluation.accounting, ACCOUNTING, lines)
     evaluation.unpersist()
@@ -129,7 +165,15 @@ def test_users_without_truth_are_used_where_they_count(spark: SparkSession) -> N
 def test_rows_of_a_list_with_truth_are_used(spark: SparkSession) -> None:
     counts = counted(lists_of(spark, {}), truth_of(spark, 1, 2))
     assert (counts["used..rows"], counts["used..users"], counts["dropped.no_truth.rows"]) == (9, 1, 0)
-    assert (counts["with_truth"], counts["clashes"]) == (1, 1)
+    assert (counts["with_truth"], counts["without_hits"], counts["clashes"]) == (1, 0, 1)
+
+
+def test_cold_rows_leave_the_used_ones_of_lists_with_truth_alone(spark: SparkSession) -> None:
+    lists = lists_of(spark, {"n_cold": 4}, {"n_cold": 9, "user": 2}, {"n_cold": 0, "user": 3})
+    counts = counted(lists, truth_of(spark, 1, 3))
+    assert (counts["used..rows"], counts["used..users"]) == (5 + 9, 2)
+    assert (counts["used.cold_item.rows"], counts["used.cold_item.users"]) == (4, 1)
+    assert counts["dropped.no_truth.rows"] == 9
 
 
 def test_rows_of_a_list_without_truth_are_dropped(spark: SparkSession) -> None:
@@ -141,7 +185,7 @@ def test_rows_of_a_list_without_truth_are_dropped(spark: SparkSession) -> None:
 def test_an_empty_list_is_no_list(spark: SparkSession) -> None:
     empty = {"n_recommended": 0, "n_beyond_k": 0, "n_repeated": 0, "n_rows": 6}
     counts = counted(lists_of(spark, empty, empty | {"user": 2}), truth_of(spark, 1))
-    assert (counts["with_truth"], counts["in..users"]) == (0, 2)
+    assert (counts["with_truth"], counts["without_truth"], counts["in..users"]) == (0, 0, 2)
 
 
 def test_rows_of_nobody_count_as_rows_alone(spark: SparkSession) -> None:
@@ -154,7 +198,7 @@ def test_a_row_lost_on_the_way_is_found(spark: SparkSession) -> None:
     lists = lists_of(spark, {}, {"user": 2}).withColumn("n_clashes", F.lit(0))
     for lost, code in ((0, None), (1, "LEDGER_OPEN")):
         counts = counted(lists.withColumn("n_rows", F.col("n_rows") + lost), truth_of(spark, 1))
-        entries = list_entries([counts], 1, NoRecommendations.ZERO, NoTruth.DROP)
+        entries = list_entries([counts], 1, Conventions())
         if code is None:
             check(entries)
         else:
@@ -163,16 +207,34 @@ def test_a_row_lost_on_the_way_is_found(spark: SparkSession) -> None:
             assert raised.value.code == code
 
 
+DISTINCT = [
+    (1, 10, None, 2.0, 3),
+    (1, 11, None, 5.0, 1),
+    (2, 10, None, 1.0, 1),
+    (2, None, "not_relevant", 0.0, 4),
+]
+COUNTS = "fault string, everything boolean, rows long, distinct long, users long, max_relevance double"
+
+
+def distinct_of(spark: SparkSession) -> DataFrame:
+    return spark.createDataFrame(DISTINCT, "user int, item int, fault string, relevance double, n_rows long")
+
+
 def test_truth_is_counted_by_reason_and_as_a_whole(spark: SparkSession) -> None:
-    distinct = spark.createDataFrame(
-        [
-            (1, 10, None, 2.0, 3),
-            (1, 11, None, 5.0, 1),
-            (2, 10, None, 1.0, 1),
-            (2, None, "not_relevant", 0.0, 4),
-        ],
-        "user int, item int, fault string, relevance double, n_rows long",
-    )
-    schema = "fault string, everything boolean, rows long, distinct long, users long, max_relevance double"
     rows = [(None, False, 5, 3, 2, 5.0), ("not_relevant", False, 4, 1, 1, 0.0), (None, True, 9, 4, 2, 5.0)]
-    assert_rows(count_truth(distinct), schema, rows)
+    assert_rows(count_truth(distinct_of(spark)), COUNTS, rows)
+
+
+def test_relevant_items_that_no_model_could_learn_are_counted(spark: SparkSession) -> None:
+    trained = spark.createDataFrame([(11,), (12,)], "item bigint")
+    counts = {
+        (row["fault"], row["everything"]): (
+            row["distinct"],
+            row["cold"],
+            row["cold_users"],
+            row["warm_users"],
+        )
+        for row in count_truth(distinct_of(spark), trained).collect()
+    }
+    assert counts[None, False] == (3, 2, 2, 1)
+    assert counts["not_relevant", False][1:3] == (0, 0)

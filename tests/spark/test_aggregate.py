@@ -12,13 +12,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_eval.errors import DataError
-from spark_eval.metrics import RANKING
+from spark_eval.metrics import MetricValue, parse_metric
 from spark_eval.stats.intervals import from_limbs
 from spark_eval.transforms.aggregate import limb_sums
-from spark_eval.verbs.summary import metric_rows
+from spark_eval.verbs.summary import METRICS, metric_rows, summed_columns
 
-AP, DCG = RANKING["ap"], RANKING["dcg"]
-K = (5,)
+AP, DCG, FCP = (parse_metric(text)[0] for text in ("ap@5", "dcg@5", "fcp@5"))
+NAMES = [column.split()[0] for column in METRICS.split(", ")]
 N_USERS = 400
 
 
@@ -27,14 +27,23 @@ def per_user(spark: SparkSession, values: Sequence[float | None], column: str = 
     return spark.createDataFrame(rows, f"model string, user int, {column} double")
 
 
-def summed(frame: DataFrame, metric: Any = AP) -> dict[str, Any]:
-    return limb_sums(frame, [f"{metric.name}_at_5"]).collect()[0].asDict()
+def rows_of(
+    frame: DataFrame, metric: MetricValue = AP, models: Sequence[str] = ("als",), segments: Sequence[str] = ()
+) -> list[dict[str, Any]]:
+    """Rows of the table ``metrics``."""
+    sums = limb_sums(frame, summed_columns([metric]), segments).collect()
+    rows = metric_rows([row.asDict() for row in sums], models, [metric], "default")
+    return [dict(zip(NAMES, row, strict=True)) for row in rows]
 
 
-def summary(frame: DataFrame, metric: Any = AP) -> tuple[Any, ...]:
+def summed(frame: DataFrame, metric: MetricValue = AP) -> dict[str, Any]:
+    return limb_sums(frame, summed_columns([metric])).collect()[0].asDict()
+
+
+def summary(frame: DataFrame, metric: MetricValue = AP) -> tuple[Any, ...]:
     """value, std_error, ci_low, ci_high, n_users, n_undefined."""
-    (row,) = metric_rows([summed(frame, metric)], ["als"], [metric], K, "default")
-    return row[5:11]
+    (row,) = rows_of(frame, metric)
+    return tuple(row.values())[5:11]
 
 
 @pytest.fixture(scope="module")
@@ -50,11 +59,10 @@ def test_a_sum_of_doubles_would_depend_on_the_order(values: list[float]) -> None
 
 @pytest.mark.parametrize(("metric", "scale"), [(AP, 1.0), (DCG, 1e6)], ids=["bounded", "unbounded"])
 def test_limbs_hold_the_exact_sum(
-    spark: SparkSession, values: list[float], metric: Any, scale: float
+    spark: SparkSession, values: list[float], metric: MetricValue, scale: float
 ) -> None:
     scaled = [value * scale for value in values]
-    name = f"{metric.name}_at_5"
-    limbs = summed(per_user(spark, scaled, name), metric)["total"]
+    limbs = summed(per_user(spark, scaled, metric.column), metric)["total"]
     exact = sum(map(Fraction, scaled))
     assert abs(from_limbs(limbs) - exact) <= Fraction(N_USERS, 2**61)
     assert float(from_limbs(limbs)) == pytest.approx(math.fsum(scaled), rel=1e-15)
@@ -74,9 +82,8 @@ def test_undefined_values_are_left_out_and_counted(spark: SparkSession) -> None:
 
 
 def test_a_model_without_users_has_a_row_of_nulls(spark: SparkSession) -> None:
-    assert limb_sums(per_user(spark, []), ["ap_at_5"]).collect() == []
-    (row,) = metric_rows([], ["als"], [AP], K, "default")
-    assert row == ("als", "map", 5, "all", "all", None, None, None, None, 0, 0, "default")
+    (row,) = rows_of(per_user(spark, []))
+    assert tuple(row.values()) == ("als", "map", 5, "all", "all", None, None, None, None, 0, 0, "default")
 
 
 def test_the_same_bits_under_every_layout(spark: SparkSession, values: list[float]) -> None:
@@ -119,7 +126,53 @@ def test_large_values_that_fit_are_exact(spark: SparkSession) -> None:
 
 def test_models_are_summed_apart(spark: SparkSession) -> None:
     frame = per_user(spark, [0.25, 0.5]).withColumn("model", F.concat(F.lit("m"), F.col("user")))
-    rows = metric_rows(
-        [row.asDict() for row in limb_sums(frame, ["ap_at_5"]).collect()], ["m1", "m0"], [AP], K, "default"
-    )
-    assert [(row[0], row[5]) for row in rows] == [("m0", 0.25), ("m1", 0.5)]
+    rows = rows_of(frame, models=["m1", "m0"])
+    assert [(row["model"], row["value"]) for row in rows] == [("m0", 0.25), ("m1", 0.5)]
+
+
+def test_the_micro_average_weighs_users_by_their_pairs(spark: SparkSession) -> None:
+    value, weight = FCP.columns
+    # Of 2 pairs 1, of 8 pairs 6; of no pair nothing.
+    users = [("als", 0.5, 2.0), ("als", 0.75, 8.0), ("als", None, 0.0)]
+    frame = spark.createDataFrame(users, f"model string, {value} double, {weight} double")
+    macro, micro = rows_of(frame, FCP)
+    assert (macro["metric"], macro["value"], macro["n_users"], macro["n_undefined"]) == ("fcp", 0.625, 2, 1)
+    assert (micro["metric"], micro["value"], micro["std_error"]) == ("fcp_micro", 0.7, None)
+
+
+USERS = "model string, ap_at_5 double, value string, `a.b` int"
+
+
+def test_every_value_of_a_segment_has_a_mean_of_its_users(spark: SparkSession) -> None:
+    users = [
+        ("als", 0.25, "x", 1),
+        ("als", 0.5, "x", None),
+        ("als", 1.0, None, 1),
+        ("als", None, "y", None),
+        ("bpr", 0.5, "y", 1),
+    ]
+    rows = rows_of(spark.createDataFrame(users, USERS), models=["als", "bpr"], segments=["value", "a.b"])
+    keys = ("model", "segment", "segment_value", "value", "n_users", "n_undefined")
+    assert [tuple(row[key] for key in keys) for row in rows] == [
+        ("als", "all", "all", 1.75 / 3, 3, 1),
+        ("als", "a.b", "(missing)", 0.5, 1, 1),
+        ("als", "a.b", "1", 0.625, 2, 0),
+        ("als", "value", "(missing)", 1.0, 1, 0),
+        ("als", "value", "x", 0.375, 2, 0),
+        ("als", "value", "y", None, 0, 1),
+        ("bpr", "all", "all", 0.5, 1, 0),
+        ("bpr", "a.b", "1", 0.5, 1, 0),
+        ("bpr", "value", "y", 0.5, 1, 0),
+    ]
+
+
+@pytest.mark.parametrize("values", [[float("nan")], [2.0**32.99] * 3], ids=["value", "sum"])
+def test_an_overflow_in_one_segment_is_refused(spark: SparkSession, values: list[float]) -> None:
+    users = [*(("als", value, "x", 1) for value in values), ("als", 0.5, "y", 1), ("als", None, "z", 1)]
+    frame = spark.createDataFrame(users, USERS)
+    with pytest.raises(DataError) as raised:
+        rows_of(frame.withColumnRenamed("ap_at_5", "dcg_at_5"), DCG, segments=["value"])
+    assert raised.value.code == "METRIC_OVERFLOW"
+    # The users of z, all undefined, are no overflow.
+    fine = rows_of(frame.where("value <> 'x'"), segments=["value"])
+    assert [row["value"] for row in fine] == [0.5, 0.5, None]

@@ -7,7 +7,9 @@ import pytest
 from frames import assert_rows
 from pyspark.sql import DataFrame, SparkSession
 
+from spark_eval.conventions import Conventions
 from spark_eval.errors import ConfigError, DataError
+from spark_eval.presets import parse_conventions
 from spark_eval.schema import FAULT, ITEM, RANK, RELEVANCE, SCORE, TIMESTAMP, USER
 from spark_eval.transforms.conform import (
     align_ids,
@@ -69,7 +71,7 @@ def test_all_faults_of_a_table_come_in_one_error(spark: SparkSession) -> None:
 def test_a_mapped_name_that_is_not_ours_is_refused(spark: SparkSession) -> None:
     frame = spark.createDataFrame([], "user int, item int")
     with pytest.raises(ConfigError, match="did you mean 'user'") as raised:
-        conform_truth(frame, {"usr": "user"}, None, "UTC", ordered=False)
+        conform_truth(frame, {"usr": "user"}, None, "UTC", Conventions())
     assert raised.value.code == "UNKNOWN_CONFIG_KEY"
 
 
@@ -198,19 +200,26 @@ def test_rows_of_the_truth_carry_their_code(spark: SparkSession) -> None:
         (1, None, 1.0, "NULL_ID"),
     ]
     frame = spark.createDataFrame(rows, schema).drop(FAULT)
-    assert_rows(conform_truth(frame, None, None, "UTC", ordered=False), schema, rows)
+    assert_rows(conform_truth(frame, None, None, "UTC", Conventions()), schema, rows)
+
+
+def test_negative_relevance_is_a_fault_unless_it_counts_as_none(spark: SparkSession) -> None:
+    frame = spark.createDataFrame([(1, "a", -0.5)], "user int, item string, relevance double")
+    lenient = parse_conventions({"negative_relevance": "irrelevant"})
+    schema = "user int, item string, relevance double, fault string"
+    assert_rows(conform_truth(frame, None, None, "UTC", lenient), schema, [(1, "a", -0.5, None)])
 
 
 def test_truth_without_relevance_is_worth_one(spark: SparkSession) -> None:
     frame = spark.createDataFrame([(1, "a")], "user int, item string")
-    truth = conform_truth(frame, None, None, "UTC", ordered=False)
+    truth = conform_truth(frame, None, None, "UTC", Conventions())
     assert_rows(truth.drop(FAULT), "user int, item string, relevance double", [(1, "a", 1.0)])
 
 
 def test_truth_in_order_needs_its_time(spark: SparkSession) -> None:
     frame = spark.createDataFrame([], "user int, item int")
     with pytest.raises(DataError) as raised:
-        conform_truth(frame, None, None, "UTC", ordered=True)
+        conform_truth(frame, None, None, "UTC", parse_conventions({"truth_duplicates": "last"}))
     assert raised.value.code == "MISSING_COLUMN"
 
 

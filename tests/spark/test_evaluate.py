@@ -63,6 +63,10 @@ def test_data_without_an_answer_are_refused_by_name(
         ({"k": 2**40}, "INVALID_K"),
         ({"metrics": ["ndgc"]}, "UNKNOWN_METRIC"),
         ({"metrics": []}, "NO_METRICS"),
+        ({"metrics": ["ndcg(gian=exp2)"]}, "UNKNOWN_OPTION"),
+        ({"metrics": ["ndcg("]}, "INVALID_METRIC"),
+        ({"metrics": ["mrr"], "conventions": "sklearn"}, "TIE_ORDER"),
+        ({"conventions": {"threshold": "high"}}, "INVALID_CHOICE"),
         ({"no_truth": "keep"}, "INVALID_CHOICE"),
         ({"checks": "none"}, "INVALID_CHOICE"),
     ],
@@ -93,7 +97,7 @@ def test_rows_carry_the_stamp_and_the_model_of_their_rules(spark: SparkSession) 
         conventions={"gain": "exp2"},
         threshold=1.0,
     )
-    stamp = "default, gain=exp2; no_recommendations=zero; no_truth=drop; relevance>=1.0"
+    stamp = "default, gain=exp2; no_recommendations=zero; no_truth=drop; no_hits=zero; relevance>=1.0"
     found = evaluation.metrics.select("model", "metric", "k", "conventions").orderBy("k").collect()
     assert found == [("als", "mrr", 1, stamp), ("als", "mrr", 3, stamp)]
 

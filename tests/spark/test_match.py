@@ -3,7 +3,7 @@
 from frames import assert_rows
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_eval.transforms.match import ROW_FAULTS, match
+from spark_eval.transforms.match import ROW_FAULTS, is_tied_at, match
 
 RANKED = "model string, user int, item int, rank long, fault string, n_rows int"
 HITS = "user int, hit_ranks array<long>, hit_relevances array<double>"
@@ -11,11 +11,11 @@ HITS = "user int, hit_ranks array<long>, hit_relevances array<double>"
 RELEVANT = [(1, 10, 1.0), (1, 11, 2.0), (1, 12, 3.0), (1, 13, 4.0), (2, 10, 5.0)]
 
 
-def lists_of(spark: SparkSession, *rows: tuple[object, ...], max_k: int = 10) -> DataFrame:
+def lists_of(spark: SparkSession, *rows: tuple[object, ...], depth: int | None = 10) -> DataFrame:
     """Rows of user, item, rank, and if need be a fault and n_rows."""
     full = [("als", *row, *(None, 1)[len(row) - 3 :]) for row in rows]
     relevant = spark.createDataFrame(RELEVANT, "user int, item int, relevance double")
-    return match(spark.createDataFrame(full, RANKED).repartition(2), relevant, max_k)
+    return match(spark.createDataFrame(full, RANKED).repartition(2), relevant, depth)
 
 
 def hits(lists: DataFrame) -> DataFrame:
@@ -37,8 +37,46 @@ def test_a_repeated_relevant_item_counts_once_at_its_best_rank(spark: SparkSessi
 
 
 def test_hits_beyond_k_are_none(spark: SparkSession) -> None:
-    lists = lists_of(spark, (1, 10, 2), (1, 11, 3), (1, 99, 4), max_k=2)
+    lists = lists_of(spark, (1, 10, 2), (1, 11, 3), (1, 99, 4), depth=2)
     assert_rows(hits(lists), HITS, [(1, [2], [1.0])])
+
+
+def test_without_a_depth_every_hit_counts(spark: SparkSession) -> None:
+    lists = lists_of(spark, (1, 10, 2), (1, 11, 3000), depth=None)
+    assert_rows(hits(lists), HITS, [(1, [2, 3000], [1.0, 2.0])])
+    assert lists.collect()[0]["n_beyond_k"] == 0
+
+
+def test_ties_of_hits_and_lists_tied_at_a_cutoff_are_known(spark: SparkSession) -> None:
+    # Items 99 and 10 tie at ranks 2 and 3, and 11 with nothing.
+    ranked = spark.createDataFrame(
+        [
+            ("als", 1, 98, 1, None, 1, False, 1, 1),
+            ("als", 1, 99, 2, None, 1, True, 2, 3),
+            ("als", 1, 10, 3, None, 1, False, 2, 3),
+            ("als", 1, 11, 4, None, 1, False, 4, 4),
+        ],
+        f"{RANKED.replace('rank long', 'rank int')}, tied_next boolean, tie_first int, tie_last long",
+    )
+    relevant = spark.createDataFrame(RELEVANT, "user int, item int, relevance double")
+    cuts = list(range(1, 100))
+    [found] = (
+        match(ranked, relevant, 3, cuts)
+        .select("hit_tie_firsts", "hit_tie_lasts", *(is_tied_at(cut) for cut in range(len(cuts))))
+        .collect()
+    )
+    assert found[:2] == ([2], [3])
+    assert [k for k, is_tied in zip(cuts, found[2:], strict=True) if is_tied] == [2]
+
+
+def test_many_cutoffs_have_a_bit_each(spark: SparkSession) -> None:
+    rows = [("als", 1, item, item, None, 1, item in (1, 60, 61, 119)) for item in range(1, 121)]
+    ranked = spark.createDataFrame(rows, f"{RANKED.replace('rank long', 'rank int')}, tied_next boolean")
+    relevant = spark.createDataFrame(RELEVANT, "user int, item int, relevance double")
+    cuts = list(range(1, 121))
+    lists = match(ranked, relevant, 120, cuts)
+    [found] = lists.select(*(is_tied_at(cut) for cut in range(len(cuts)))).collect()
+    assert [k for k, is_tied in zip(cuts, found, strict=True) if is_tied] == [1, 60, 61, 119]
 
 
 def test_a_row_with_a_fault_is_no_hit(spark: SparkSession) -> None:

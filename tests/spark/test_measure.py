@@ -5,22 +5,28 @@ from collections.abc import Mapping, Sequence
 import pytest
 from frames import assert_rows
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from users import User, graded, hits, user
 
-from spark_eval.conventions import ApDenominator, Conventions, Gain
-from spark_eval.metrics import RANKING
-from spark_eval.schema import metric_column
+from spark_eval.conventions import AverageDenominator, Conventions, Gain
+from spark_eval.metrics import RANKING, MetricValue, metric_values
 from spark_eval.transforms.measure import measure
 
 POPULATION = (
     "model string, user {}, n_relevant long, n_recommended long, grades array<double>, "
     "grade_counts array<long>, hit_ranks array<long>, hit_relevances array<double>"
 )
-EVERY = list(RANKING.values())
-KS = (1, 3, 5, 6, 10)
 DEFAULT = Conventions()
+
+
+def values(*names: str, ks: Sequence[int]) -> list[MetricValue]:
+    """Metrics at cutoffs, as a plan has them."""
+    return metric_values(names, ks, DEFAULT)
+
+
+EVERY = values(*RANKING, ks=(1, 3, 5, 6, 10))
 # Choices that differ from the default only where relevance is graded, or where m > h.
-EXP2_HITS = Conventions(gain=Gain.EXP2, ap_denominator=ApDenominator.HITS)
+EXP2_HITS = Conventions(gain=Gain.EXP2, ap_denominator=AverageDenominator.HITS)
 
 # Each case is a model, so that all of them are measured in one go.
 CASES: Mapping[str, Sequence[User]] = {
@@ -73,8 +79,8 @@ def means(spark: SparkSession) -> dict[tuple[Conventions, str, str], float]:
     population = population_of(spark, CASES)
     found: dict[tuple[Conventions, str, str], float] = {}
     for conventions in (DEFAULT, EXP2_HITS):
-        per_user = measure(population, EVERY, KS, conventions)
-        columns = [metric_column(metric.name, k) for metric in EVERY for k in KS]
+        per_user = measure(population, EVERY, conventions, 10)
+        columns = [value.column for value in EVERY]
         for row in per_user.groupBy("model").avg(*columns).collect():
             found |= {(conventions, row["model"], name): row[f"avg({name})"] for name in columns}
     return found
@@ -144,17 +150,48 @@ def test_numbers_of_other_conventions(
     assert means[EXP2_HITS, case, column] == pytest.approx(value, abs=5e-7)
 
 
-def test_no_metric_is_undefined_for_a_list_or_a_truth_that_is_empty(
+def test_only_metrics_of_pairs_are_undefined_for_a_list_or_a_truth_that_is_empty(
     means: dict[tuple[Conventions, str, str], float],
 ) -> None:
-    assert all(value is not None for value in means.values())
+    undefined = {column.split("_at_")[0] for (_, _, column), value in means.items() if value is None}
+    assert undefined == {"auc", "fcp"}
 
 
 def test_columns_are_named_by_metric_and_k_in_the_order_asked_for(spark: SparkSession) -> None:
-    metrics = [RANKING["rr"], RANKING["ap"]]
-    per_user = measure(population_of(spark, {"als": CASES["seed 004"]}), metrics, (1, 5), DEFAULT)
-    keys = ["model", "user", "n_relevant", "n_recommended"]
-    assert per_user.columns == [*keys, "rr_at_1", "rr_at_5", "ap_at_1", "ap_at_5"]
+    metrics = values("rr", "map(denominator=hits)@2", "auc@5", ks=(1, 5))
+    per_user = measure(population_of(spark, {"als": CASES["seed 004"]}), metrics, DEFAULT, 5)
+    assert per_user.columns == [
+        *("model", "user", "n_relevant", "n_recommended"),
+        *("rr_at_1", "rr_at_5", "ap_denominator_hits_at_2"),
+        *("auc_at_5", "auc_impressions_at_5", "auc_positives_at_5"),
+    ]
+
+
+def test_a_value_measures_under_its_own_conventions_and_beyond_any_cutoff(spark: SparkSession) -> None:
+    metrics = values("map(denominator=hits)@5", "map@5", "map@all", "ndcg(gain=exp2, ideal=list)@3", ks=())
+    population = population_of(spark, {"als": [hits([1, 3, 9], length=12, n_relevant=8)]})
+    per_user = measure(population, metrics, DEFAULT, None).drop(
+        "model", "user", "n_relevant", "n_recommended"
+    )
+    at_5 = 1 + 2 / 3
+    ndcg = (1 + 1 / 2) / (1 + 0.6309297535714575 + 1 / 2)
+    assert per_user.collect()[0] == pytest.approx((at_5 / 2, at_5 / 5, (at_5 + 3 / 9) / 8, ndcg))
+
+
+def test_ties_reach_the_kernels(spark: SparkSession) -> None:
+    population = population_of(spark, {"als": [hits([2], length=3, n_relevant=1)]})
+    tied = population.withColumn("hit_tie_firsts", F.array(F.lit(1).cast("long")))
+    tied = tied.withColumn("hit_tie_lasts", F.array(F.lit(3).cast("long")))
+    metrics = values("mrr", "mrr(tie_order=best)", "mrr(tie_order=worst)", "gauc", ks=(3,))
+    per_user = measure(tied, metrics, DEFAULT, 3).select(*(value.column for value in metrics))
+    assert per_user.collect()[0] == pytest.approx((1 / 2, 1.0, 1 / 3, 0.5))
+
+
+def test_columns_asked_for_are_kept(spark: SparkSession) -> None:
+    population = population_of(spark, {"als": CASES["A"]}).withColumn("country", F.lit("NL"))
+    per_user = measure(population, values("rr", ks=(1,)), DEFAULT, 1, kept=["country"])
+    assert per_user.columns == ["model", "user", "n_relevant", "n_recommended", "country", "rr_at_1"]
+    assert per_user.collect()[0]["country"] == "NL"
 
 
 @pytest.mark.parametrize("kind", ["bigint", "string"])
@@ -166,19 +203,20 @@ def test_ids_pass_by_unchanged(spark: SparkSession, kind: str) -> None:
     population = spark.createDataFrame(
         [(*row, user) for row, user in zip(rows, ids, strict=True)], f"{empty.toDDL()}, user {kind}"
     )
-    per_user = measure(population, [RANKING["rr"]], (3,), DEFAULT).select("user", "rr_at_3")
+    per_user = measure(population, values("rr", ks=(3,)), DEFAULT, 3).select("user", "rr_at_3")
     assert_rows(per_user, f"user {kind}, rr_at_3 double", [(ids[0], 1.0), (ids[1], 0.5), (ids[2], 1 / 3)])
 
 
 def test_partitions_without_a_user_do_no_harm(spark: SparkSession) -> None:
     population = population_of(spark, {"als": CASES["seed 002"]}).repartition(4)
-    per_user = measure(population, [RANKING["ap"]], (6,), DEFAULT).select("ap_at_6")
-    nobody = measure(population.where("user < 0"), [RANKING["ap"]], (6,), DEFAULT).select("ap_at_6")
+    metrics = values("ap", ks=(6,))
+    per_user = measure(population, metrics, DEFAULT, 6).select("ap_at_6")
+    nobody = measure(population.where("user < 0"), metrics, DEFAULT, 6).select("ap_at_6")
     assert_rows(per_user.unionAll(nobody), "ap_at_6 double", [(0.75,)])
 
 
 def test_a_metric_that_is_no_number_is_null(spark: SparkSession) -> None:
     # Infinite relevances never come so far; here they make the quotient of two infinities.
     population = population_of(spark, {"als": [graded([float("inf")])]})
-    per_user = measure(population, [RANKING["ndcg"]], (1,), DEFAULT).select("ndcg_at_1")
+    per_user = measure(population, values("ndcg", ks=(1,)), DEFAULT, 1).select("ndcg_at_1")
     assert_rows(per_user, "ndcg_at_1 double", [(None,)])

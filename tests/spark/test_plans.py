@@ -72,10 +72,10 @@ def lists(recommendations: DataFrame, truth: DataFrame) -> DataFrame:
     plan = make_plan()
     rows, judged = align_ids(
         conform_recommendations(recommendations, None, None),
-        conform_truth(truth, None, None, "UTC", ordered=False),
+        conform_truth(truth, None, None, "UTC", plan.conventions),
     )
     items = relevant(distinct_truth(judged, None, plan.conventions.truth_duplicates))
-    return match(rank(rows, plan.conventions.ties, plan.checks), F.broadcast(items), max(plan.k))
+    return match(rank(rows, plan.conventions.ties, plan.checks), F.broadcast(items), plan.depth, plan.cuts)
 
 
 def test_given_ranks_are_shuffled_only_once_they_are_few(read: Callable[[str], DataFrame]) -> None:

@@ -3,8 +3,10 @@
 import pytest
 from frames import assert_rows
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
-from spark_eval.conventions import NoRecommendations, NoTruth
+from spark_eval.conventions import Conventions, NoHits
+from spark_eval.presets import parse_conventions
 from spark_eval.transforms.populate import populate
 
 Row = tuple[object, ...]
@@ -56,8 +58,7 @@ def test_the_rules_say_who_counts(
         spark.createDataFrame(LISTS_ROWS, LISTS),
         spark.createDataFrame(TRUTH_ROWS, TRUTH),
         ["als", "bpr"],
-        NoRecommendations(no_recommendations),
-        NoTruth(no_truth),
+        parse_conventions({"no_recommendations": no_recommendations, "no_truth": no_truth}),
     )
     assert_rows(population, POPULATION, rows)
 
@@ -67,7 +68,25 @@ def test_a_model_whose_every_row_was_quarantined_still_faces_the_truth(spark: Sp
         spark.createDataFrame([("als", 1, 0, [], [])], LISTS),
         spark.createDataFrame([(1, 1, [1.0], [1])], TRUTH),
         ["als"],
-        NoRecommendations.ZERO,
-        NoTruth.DROP,
+        Conventions(),
     )
     assert_rows(population, POPULATION, [("als", 1, 1, 0, [1.0], [1], [], [])])
+
+
+def test_users_whose_list_holds_nothing_relevant_may_be_left_out(spark: SparkSession) -> None:
+    population = populate(
+        spark.createDataFrame(LISTS_ROWS, LISTS),
+        spark.createDataFrame(TRUTH_ROWS, TRUTH),
+        ["als", "bpr"],
+        parse_conventions({"no_truth": "zero", "no_hits": NoHits.DROP}),
+    )
+    # User 4 of bpr has a list in vain; users without a list or without truth follow their own rules.
+    assert_rows(population, POPULATION, [*BOTH[:2], *WITHOUT_LIST, *WITHOUT_TRUTH])
+
+
+def test_facts_of_users_and_ties_of_hits_come_along(spark: SparkSession) -> None:
+    lists = spark.createDataFrame(LISTS_ROWS, LISTS).withColumn("hit_tie_firsts", F.col("hit_ranks"))
+    truth = spark.createDataFrame(TRUTH_ROWS, TRUTH)
+    population = populate(lists, truth, ["als"], Conventions()).where("user < 3")
+    rows = [row.hit_tie_firsts for row in population.orderBy("user").collect()]
+    assert rows == [[2], []]

@@ -38,7 +38,7 @@ def test_lists_are_ranked_by_model_and_user(spark: SparkSession) -> None:
     rows = [("a", 1, 1, 0.1, None), ("a", 2, 2, 0.2, None), ("b", 1, 3, 0.3, None), ("b", 1, 4, 0.4, None)]
     ranks = [("a", 1, 1, 1), ("a", 2, 2, 1), ("b", 1, 3, 2), ("b", 1, 4, 1)]
     ranked = rank(spark.createDataFrame(rows, schema), Ties.ITEM_DESC, Checks.HITS)
-    assert_rows(ranked, OUT, [(*row, None, 1) for row in ranks])
+    assert_rows(ranked.drop("tied_next"), OUT, [(*row, None, 1) for row in ranks])
 
 
 def test_faulty_rows_take_no_rank_from_sound_ones(spark: SparkSession) -> None:
@@ -51,7 +51,7 @@ def test_faulty_rows_take_no_rank_from_sound_ones(spark: SparkSession) -> None:
         (None, 2.0, "NULL_ID"),
         (None, 3.0, "NULL_ID"),
     )
-    ranked = rank(recommendations, Ties.ITEM_DESC, Checks.HITS)
+    ranked = rank(recommendations, Ties.ITEM_DESC, Checks.HITS).drop("tied_next")
     assert_rows(
         ranked.withColumn("rank", F.when(F.col("fault").isNull(), F.col("rank"))),
         OUT,
@@ -67,7 +67,7 @@ def test_faulty_rows_take_no_rank_from_sound_ones(spark: SparkSession) -> None:
 
 def test_a_repeated_item_keeps_its_best_score(spark: SparkSession) -> None:
     recommendations = scored(spark, (1, 0.1), (2, 0.5), (1, 0.9), (1, NAN, "SCORE_NOT_FINITE"), (1, 0.9))
-    ranked = rank(recommendations, Ties.ITEM_DESC, Checks.HITS).where("fault IS NULL")
+    ranked = rank(recommendations, Ties.ITEM_DESC, Checks.HITS).where("fault IS NULL").drop("tied_next")
     assert_rows(ranked, OUT, [("als", 1, 1, 1, None, 3), ("als", 1, 2, 2, None, 1)])
 
 
@@ -106,6 +106,31 @@ def test_string_ids_are_ordered_as_strings(spark: SparkSession) -> None:
 def test_zeros_of_both_signs_tie(spark: SparkSession) -> None:
     recommendations = scored(spark, (1, 0.0), (2, -0.0), (3, 0.0))
     assert order(rank(recommendations, Ties.ITEM_DESC, Checks.HITS)) == [3, 2, 1]
+
+
+def test_places_that_equal_scores_share_are_known(spark: SparkSession) -> None:
+    recommendations = scored(
+        spark, (1, 0.9), (2, 0.5), (3, 0.5), (4, 0.5), (5, 0.1), (6, 0.1, "NULL_ID"), (7, 0.0), (8, -0.0)
+    )
+    ranked = rank(recommendations, Ties.ITEM_DESC, Checks.HITS, sees_ties=True).where("fault IS NULL")
+    assert_rows(
+        ranked.select("item", "rank", "tied_next", "tie_first", "tie_last"),
+        "item int, rank int, tied_next boolean, tie_first int, tie_last long",
+        [
+            (1, 1, False, 1, 1),
+            (4, 2, True, 2, 4),
+            (3, 3, True, 2, 4),
+            (2, 4, False, 2, 4),
+            (5, 5, False, 5, 5),  # the row that it ties with is none
+            (8, 6, True, 6, 7),
+            (7, 7, False, 6, 7),
+        ],
+    )
+
+
+def test_given_ranks_have_no_ties(spark: SparkSession) -> None:
+    ranked = rank(spark.createDataFrame([("als", 1, 1, 5, None)], GIVEN), Ties.ITEM_DESC, Checks.HITS, True)
+    assert ranked.columns == ["model", "user", "item", "rank", "fault", "n_rows"]
 
 
 GIVEN = "model string, user int, item int, rank long, fault string"

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_eval.conventions import TruthDuplicates
+from spark_eval.presets import parse_choice
 from spark_eval.transforms.truth import distinct_truth, per_user_truth, relevant
 
 TRUTH = "user int, item int, relevance double, timestamp timestamp, fault string"
@@ -61,7 +62,7 @@ def test_a_repeated_item_is_one_of_this_relevance(
 ) -> None:
     # Of the two latest rows the larger one is the last; a row without a time is the first.
     truth = truth_of(spark, (1, 7, 5.0, 100), (1, 7, 2.0, 200), (1, 7, 3.0, 200), (1, 8, 4.0))
-    merged = distinct_truth(truth, None, TruthDuplicates(duplicates)).where("item = 7")
+    merged = distinct_truth(truth, None, parse_choice(TruthDuplicates, duplicates, "")).where("item = 7")
     assert_rows(merged, DISTINCT, [(1, 7, None, relevance, 3)])
 
 
@@ -95,6 +96,12 @@ def test_relevances_beyond_k_are_cut_but_counted(spark: SparkSession) -> None:
     truth = truth_of(spark, *((1, item, float(item)) for item in range(1, 6)))
     rows = [(1, 5, [5.0, 4.0], [1, 1])]
     assert_rows(per_user_truth(distinct_truth(truth, None, MAX), 2), PER_USER, rows)
+
+
+def test_without_a_depth_all_relevances_are_kept(spark: SparkSession) -> None:
+    truth = truth_of(spark, *((1, item, float(item)) for item in range(1, 4)))
+    rows = [(1, 3, [3.0, 2.0, 1.0], [1, 1, 1])]
+    assert_rows(per_user_truth(distinct_truth(truth, None, MAX), None), PER_USER, rows)
 
 
 def test_a_user_without_a_relevant_row_has_no_truth(spark: SparkSession) -> None:

@@ -1,7 +1,19 @@
 """What is measured: pure numpy kernels and their registry. No Spark here."""
 
-from spark_eval.metrics import ranking
+from spark_eval.metrics import binary, graded, pairwise
 from spark_eval.metrics.lists import Lists, Ragged
-from spark_eval.metrics.registry import RANKING, RankingMetric, ranking_metrics
+from spark_eval.metrics.registry import RANKING, RankingMetric
+from spark_eval.metrics.values import MetricValue, metric_values, parse_metric
 
-__all__ = ["RANKING", "Lists", "Ragged", "RankingMetric", "ranking", "ranking_metrics"]
+__all__ = [
+    "RANKING",
+    "Lists",
+    "MetricValue",
+    "Ragged",
+    "RankingMetric",
+    "binary",
+    "graded",
+    "metric_values",
+    "pairwise",
+    "parse_metric",
+]

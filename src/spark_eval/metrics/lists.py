@@ -1,14 +1,17 @@
 """A batch of users' lists, reduced to all that a ranking metric can see: where the hits are.
 
-Hits are few, so metrics cost O(hits), not O(users x k), and memory stays flat for any k.
+Hits are few, so metrics cost O(hits), not O(users x k), and memory stays flat for any k. A cutoff k is a
+number of places, or None for the whole list.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
+
+from spark_eval.conventions import TieOrder
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -27,13 +30,13 @@ class Ragged:
     rank: Ints
     relevance: Floats
 
-    def total(self, weight: Floats, k: int) -> Floats:
+    def total(self, weight: Floats, k: int | None) -> Floats:
         """Per list, the sum of ``weight`` over its entries with rank <= k; shape (n_rows,).
 
         The sum runs in rank order, one entry after the other, so a list's value does not depend on
         which other lists share its batch.
         """
-        within = np.where(self.rank <= k, weight, 0.0)
+        within = weight if k is None else np.where(self.rank <= k, weight, 0.0)
         return np.bincount(self.row, weights=within, minlength=self.n_rows).astype(np.float64, copy=False)
 
     @classmethod
@@ -55,6 +58,12 @@ class Ragged:
         starts = np.cumsum(counts) - counts
         return np.arange(1, len(self.row) + 1, dtype=np.int64) - starts[self.row]
 
+    @cached_property
+    def best_first(self) -> "Ragged":
+        """The same entries sorted by relevance and moved to ranks 1, 2, ... of their lists."""
+        order = np.lexsort((-self.relevance, self.row))
+        return Ragged(self.n_rows, self.row, self.number, self.relevance[order])
+
 
 @dataclass(frozen=True)
 class Lists:
@@ -62,33 +71,87 @@ class Lists:
 
     ``n_relevant`` (m) counts the user's relevant items, ``n_recommended`` the list; shape (n,).
     ``hits`` are the relevant items of the list at their ranks; ``ideal`` is the user's whole truth
-    sorted by relevance, best first, as far as the largest k.
+    sorted by relevance, best first, as far as the largest k. ``tie_first`` and ``tie_last`` are the ranks
+    between which items of the same score as each hit lie; shape (hits,).
     """
 
     n_relevant: Ints
     n_recommended: Ints
     hits: Ragged
     ideal: Ragged
+    tie_first: Ints
+    tie_last: Ints
 
     @classmethod
-    def of(cls, lists: Sequence[Sequence[float]], truth: Sequence[Sequence[float]] | None = None) -> "Lists":
+    def of(
+        cls,
+        lists: Sequence[Sequence[float]],
+        truth: Sequence[Sequence[float]] | None = None,
+        scores: Sequence[Sequence[float]] | None = None,
+    ) -> "Lists":
         """Lists given as the relevance at each rank, for examples and tests.
 
         ``truth`` holds the relevances of all the user's relevant items; by default those in the list.
+        ``scores`` fall along each list; by default no two are equal.
         """
         ideal = [
             sorted((r for r in row if r > 0), reverse=True) for row in (lists if truth is None else truth)
         ]
+        hits = Ragged.of(lists)
+        scored = [[-rank for rank in range(len(row))] for row in lists] if scores is None else scores
+        places = [list(scored[row]) for row in hits.row]
+        values = [scored[row][rank - 1] for row, rank in zip(hits.row, hits.rank, strict=True)]
+        first = [place.index(value) + 1 for place, value in zip(places, values, strict=True)]
+        size = [place.count(value) for place, value in zip(places, values, strict=True)]
+        tie_first = np.array(first, dtype=np.int64)
         return cls(
             n_relevant=np.array([len(row) for row in ideal], dtype=np.int64),
             n_recommended=np.array([len(row) for row in lists], dtype=np.int64),
-            hits=Ragged.of(lists),
+            hits=hits,
             ideal=Ragged.of(ideal),
+            tie_first=tie_first,
+            tie_last=tie_first + np.array(size, dtype=np.int64) - 1,
         )
 
-    def n_hits(self, k: int) -> Floats:
-        """Hits in the top k; shape (n,)."""
+    def n_hits(self, k: int | None) -> Floats:
+        """h, the hits in the top k; shape (n,)."""
         return self.hits.total(np.ones(len(self.hits.row)), k)
+
+    def places(self, k: int | None) -> Ints:
+        """k for every list; without a cutoff the length of each; shape (n,)."""
+        return self.n_recommended if k is None else np.full(len(self.n_relevant), k, dtype=np.int64)
+
+    def filled(self, k: int | None) -> Ints:
+        """min(k, length of the list); shape (n,)."""
+        return np.minimum(self.n_recommended, self.places(k))
+
+    def fillable(self, k: int | None) -> Ints:
+        """min(m, k), the hits that a perfect list has; shape (n,)."""
+        return self.n_relevant if k is None else np.minimum(self.n_relevant, k)
+
+    def arranged(self, order: TieOrder) -> "Lists":
+        """The lists with each hit before (``best``) or after (``worst``) the items that it ties with.
+
+        Several hits among them lie the more relevant first, or last.
+        """
+        if order not in (TieOrder.BEST, TieOrder.WORST):
+            return self
+        sign = -1.0 if order is TieOrder.BEST else 1.0
+        hits = self.hits
+        moved = np.lexsort((sign * hits.relevance, self.tie_first, hits.row))
+        first, last, row = self.tie_first[moved], self.tie_last[moved], hits.row[moved]
+        is_start = np.ones(len(moved), dtype=bool)
+        is_start[1:] = (row[1:] != row[:-1]) | (first[1:] != first[:-1])
+        group = np.cumsum(is_start) - 1
+        place = np.arange(len(moved)) - np.flatnonzero(is_start)[group]
+        start = first if order is TieOrder.BEST else last + 1 - np.bincount(group)[group]
+        rank = (start + place).astype(np.int64)
+        return replace(
+            self,
+            hits=Ragged(hits.n_rows, row, rank, hits.relevance[moved]),
+            tie_first=first,
+            tie_last=last,
+        )
 
 
 def divide(numerator: Floats, denominator: Floats | Ints) -> Floats:

@@ -1,14 +1,13 @@
 """The one table of metrics. Config checks, output columns, help and tests follow from it."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
 from spark_eval.conventions import Conventions
-from spark_eval.errors import ConfigError
 from spark_eval.metrics.lists import Floats, Lists
 
-Kernel = Callable[[Lists, int, Conventions], Floats]
+Kernel = Callable[[Lists, int | None, Conventions], Floats]
 
 
 @dataclass(frozen=True)
@@ -16,46 +15,80 @@ class RankingMetric:
     """What is known of a metric besides its numbers.
 
     ``name`` is the per-user name (``ap``), ``run_name`` that of its mean over users (``map``).
-    ``upper`` is its largest possible value, None if there is none. ``formula`` is plain text.
-    ``perfect`` says that a perfect list scores ``upper``.
+    ``formula`` is plain text. ``forks`` are the conventions that can change its value.
+    ``upper`` is its largest possible value, None if there is none. ``perfect`` says that a perfect list
+    scores ``upper``. ``whole_list`` says that it sees hits beyond k, ``misses`` that it counts items that
+    are no hits, ``ties`` that it sees equal scores.
+    ``weights`` give it further means over users, weighted ones: run name -> what weighs.
     """
 
     name: str
     run_name: str
     formula: str
+    forks: tuple[str, ...]
     upper: float | None
     perfect: bool
+    whole_list: bool
+    misses: bool
+    ties: bool
     kernel: Kernel
+    weights: Mapping[str, "Weight"] = field(default_factory=dict)
 
     @property
     def summary(self) -> str:
         """First line of the kernel's docstring."""
         return (self.kernel.__doc__ or "").strip().splitlines()[0]
 
+    @property
+    def notes(self) -> str:
+        """The kernel's docstring: meaning, undefined case, an example, the source."""
+        return self.kernel.__doc__ or ""
+
+
+@dataclass(frozen=True)
+class Weight:
+    """What a user weighs in a weighted mean; ``name`` is that of its column in ``per_user``."""
+
+    name: str
+    kernel: Kernel
+
 
 RANKING: Final[dict[str, RankingMetric]] = {}
 
 
 def ranking_metric(
-    name: str, *, formula: str, run_name: str | None = None, upper: float | None = 1.0, perfect: bool = True
+    name: str,
+    *,
+    formula: str,
+    run_name: str | None = None,
+    forks: tuple[str, ...] = (),
+    upper: float | None = 1.0,
+    perfect: bool = True,
+    whole_list: bool = False,
+    misses: bool = False,
+    ties: bool = False,
+    weights: Mapping[str, Weight] | None = None,
 ) -> Callable[[Kernel], Kernel]:
-    """Register a kernel: (lists, k, conventions) -> one value per list, NaN where undefined."""
+    """Register a kernel: (lists, k, conventions) -> one value per list, NaN where undefined.
+
+    Every metric but those that see ties themselves can be asked for with the best and the worst order of
+    equal scores.
+    """
 
     def register(kernel: Kernel) -> Kernel:
-        RANKING[name] = RankingMetric(name, run_name or name, formula, upper, perfect, kernel)
+        RANKING[name] = RankingMetric(
+            name=name,
+            run_name=run_name or name,
+            formula=formula,
+            forks=forks if ties else (*forks, "tie_order"),
+            upper=upper,
+            perfect=perfect,
+            whole_list=whole_list,
+            misses=misses,
+            ties=ties,
+            kernel=kernel,
+            weights=weights or {},
+        )
         return kernel
 
     return register
-
-
-def ranking_metrics(names: Sequence[str]) -> list[RankingMetric]:
-    """The metrics of these names (per-user or run name), each once, in the order given.
-
-    Raises ConfigError UNKNOWN_METRIC with the nearest known name.
-    """
-    by_name = {metric.name: metric for metric in RANKING.values()}
-    by_name |= {metric.run_name: metric for metric in RANKING.values()}
-    unknown = [name for name in names if name not in by_name]
-    if unknown:
-        raise ConfigError.unknown("UNKNOWN_METRIC", "metric", unknown[0], by_name, "evaluate.metrics")
-    return list(dict.fromkeys(by_name[name] for name in names))

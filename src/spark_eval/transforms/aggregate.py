@@ -4,38 +4,77 @@ A sum of doubles depends on its order, a sum of integers does not. Each value is
 (see ``stats.intervals``) that Spark sums as longs; the driver turns the sums into means.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from spark_eval.schema import MODEL
+from spark_eval.schema import ALL, MISSING, MODEL, SEGMENT, SEGMENT_VALUE
 from spark_eval.stats.intervals import LIMB_BITS, UNIT_BITS
+from spark_eval.transforms.inputs import quoted
 
 N_LIMBS: Final = 3
 # What the limbs hold: 2^62 units of the top one.
 LARGEST: Final = 2.0**66
 
 
-def limb_sums(per_user: DataFrame, columns: Sequence[str]) -> DataFrame:
-    """One row per model and column of doubles: n_users, n_defined, max, total and squares (arrays of limbs).
+def limb_sums(per_user: DataFrame, values: Mapping[str, Column], segments: Sequence[str] = ()) -> DataFrame:
+    """Exact sums of named values (doubles), for everybody and for each value of the segment columns.
 
-    A sum that outgrows 64 bits is null, never wrapped; a value whose square outgrows its limbs shows in
-    ``max``. Columns become rows first: a few sums over many rows are compiled and run several times
-    faster than hundreds of sums over few.
+    One row per model, segment, segment_value and column: n_users, n_defined, max, total and squares (arrays
+    of limbs). A sum that outgrows 64 bits is null, never wrapped; a value whose square outgrows its limbs
+    shows in ``max``. Values become rows first: a few sums over many rows are compiled and run several times
+    faster than hundreds of sums over few. Users are summed once, by all segments together; the sums of
+    these few cells then make those of each segment.
     """
-    values = per_user.select(MODEL, F.posexplode(F.array(*columns)).alias("place", "value"))
+    # Under names of our own: a segment may be called value.
+    keys = {name: f"segment_{number}" for number, name in enumerate(segments)}
+    segment_values = [F.col(quoted(name)).alias(key) for name, key in keys.items()]
+    value_rows = F.posexplode(F.array(*values.values())).alias("place", "value")
+    rows = per_user.select(MODEL, *segment_values, value_rows)
     value = F.col("value")
-    sums = values.groupBy(MODEL, "place").agg(
+    parts = {f"total_{place}": limb for place, limb in enumerate(limbs(value))}
+    parts |= {f"squares_{place}": limb for place, limb in enumerate(limbs(value * value))}
+    cells = rows.groupBy(MODEL, *keys.values(), "place").agg(
         F.count("*").alias("n_users"),
         F.count(value).alias("n_defined"),
         F.max(value).alias("max"),
-        F.array(*map(F.try_sum, limbs(value))).alias("total"),
-        F.array(*map(F.try_sum, limbs(value * value))).alias("squares"),
+        *(F.try_sum(limb).alias(name) for name, limb in parts.items()),
     )
-    names = F.array(*map(F.lit, columns))
-    return sums.withColumn("column", F.element_at(names, F.col("place") + 1)).drop("place")
+    sums = cells.select("*", F.explode(F.array(*cells_of(keys))).alias("cell")).select("*", "cell.*")
+    if segments:
+        sums = sums.groupBy(MODEL, SEGMENT, SEGMENT_VALUE, "place").agg(
+            F.sum("n_users").alias("n_users"),
+            F.sum("n_defined").alias("n_defined"),
+            F.max("max").alias("max"),
+            *(sum_of_sums(name).alias(name) for name in parts),
+        )
+    names = F.array(*map(F.lit, values))
+    arrays = [
+        F.array(*(name for name in parts if name.startswith(kind))).alias(kind)
+        for kind in ("total", "squares")
+    ]
+    column = F.element_at(names, F.col("place") + 1).alias("column")
+    return sums.select(MODEL, SEGMENT, SEGMENT_VALUE, column, "n_users", "n_defined", "max", *arrays)
+
+
+def cells_of(segments: Mapping[str, str]) -> list[Column]:
+    """The segments that a user is in: everybody, and one value of each segment (name: column)."""
+    everybody = F.struct(F.lit(ALL).alias(SEGMENT), F.lit(ALL).alias(SEGMENT_VALUE))
+    return [everybody] + [
+        F.struct(
+            F.lit(name).alias(SEGMENT),
+            F.coalesce(F.col(key).cast("string"), F.lit(MISSING)).alias(SEGMENT_VALUE),
+        )
+        for name, key in segments.items()
+    ]
+
+
+def sum_of_sums(name: str) -> Column:
+    """The sum of sums; null where one of them outgrew 64 bits, which is not the null of no value at all."""
+    is_lost = F.col(name).isNull() & (F.col("n_defined") > 0)
+    return F.when(F.count_if(is_lost) == 0, F.try_sum(F.coalesce(name, F.lit(0).cast("long"))))
 
 
 def limbs(value: Column) -> list[Column]:

@@ -4,14 +4,28 @@ Nothing is cast in silence and no row is removed: a row that cannot be used carr
 until the ledger has counted it. Faults of a whole table are raised together, before any data is read.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from spark_eval.errors import DataError
-from spark_eval.schema import FAULT, FOLD, ITEM, MODEL, RANK, RELEVANCE, SCORE, SUBSET, TIMESTAMP, USER, Fault
+from spark_eval.conventions import Conventions, NegativeRelevance, TruthDuplicates
+from spark_eval.errors import DataError, nearest
+from spark_eval.schema import (
+    FAULT,
+    FOLD,
+    ITEM,
+    MODEL,
+    RANK,
+    RELEVANCE,
+    SCORE,
+    SUBSET,
+    TIMESTAMP,
+    USER,
+    BuiltIn,
+    Fault,
+)
 from spark_eval.transforms.inputs import ID_TYPES, Input, open_input, quoted
 from spark_eval.transforms.instants import instant
 
@@ -55,20 +69,22 @@ def conform_truth(
     names: Mapping[str, str] | None,
     timestamp_unit: str | None,
     timezone: str,
-    ordered: bool,
+    conventions: Conventions,
 ) -> DataFrame:
-    """Truth: user, item, relevance (1 if it has none), fault; with timestamp if ``ordered`` asks for it."""
+    """Truth: user, item, relevance (1 if it has none), fault; with timestamp if the latest row counts."""
     table = open_input(frame, "truth", names, (USER, ITEM, TIMESTAMP, RELEVANCE))
     user, item = table.id(USER), table.id(ITEM)
     relevance = table.number(RELEVANCE, "RELEVANCE_NOT_NUMERIC") if table.has(RELEVANCE) else F.lit(1.0)
+    ordered = conventions.truth_duplicates is TruthDuplicates.LAST
     when = [instant(table, timestamp_unit, timezone).alias(TIMESTAMP)] if ordered else []
     table.check()
     faults = {
         Fault.NULL_ID: user.isNull() | item.isNull(),
         Fault.NULL_RELEVANCE: relevance.isNull(),
         Fault.RELEVANCE_NOT_FINITE: ~is_finite(relevance),
-        Fault.NEGATIVE_RELEVANCE: relevance < 0,
     }
+    if conventions.negative_relevance is NegativeRelevance.REFUSE:
+        faults[Fault.NEGATIVE_RELEVANCE] = relevance < 0
     return frame.select(
         user.alias(USER),
         item.alias(ITEM),
@@ -133,28 +149,74 @@ def unfold(table: Input) -> Input:
     return Input(elements.select(*keys, F.col(f"col.{ITEM}").alias(ITEM), order), table.source, {})
 
 
+def conform_train(frame: DataFrame, names: Mapping[str, str] | None) -> DataFrame:
+    """Training interactions: user, item, fault."""
+    table = open_input(frame, "train", names, (USER, ITEM, TIMESTAMP, RELEVANCE))
+    user, item = table.id(USER), table.id(ITEM)
+    table.check()
+    fault = first_fault({Fault.NULL_ID: user.isNull() | item.isNull()})
+    return frame.select(user.alias(USER), item.alias(ITEM), fault.alias(FAULT))
+
+
+def conform_users(frame: DataFrame, names: Mapping[str, str] | None, segments: Sequence[str]) -> DataFrame:
+    """Users with their segments as text, whatever type these come with: user, and a column per segment.
+
+    ``segments`` may hold built-in ones, which a column of the table must not shadow.
+    """
+    table = Input(frame, "users", names or {})
+    user, columns = table.id(USER), []
+    for name in segments:
+        if name in set(BuiltIn):
+            if table.has(name):
+                table.fault(
+                    "RESERVED_COLUMN", f"column {name!r} has the name of a segment of ours; rename it"
+                )
+        elif table.has(name) or name.split(".")[0] in frame.columns:
+            columns.append(table.column(name).cast("string").alias(name))
+        else:
+            known = nearest(name, [*frame.columns, *BuiltIn])
+            table.fault("MISSING_COLUMN", f"no column {name!r} for the segment; {known}")
+    table.check()
+    return frame.select(user.alias(USER), *columns)
+
+
+def conform_items(frame: DataFrame, names: Mapping[str, str] | None) -> DataFrame:
+    """Items: item."""
+    table = Input(frame, "items", names or {})
+    item = table.id(ITEM)
+    table.check()
+    return frame.select(item.alias(ITEM))
+
+
 def is_finite(number: Column) -> Column:
     """Neither NaN nor infinite; null for null."""
     return ~F.isnan(number) & (F.abs(number) != float("inf"))
 
 
-def align_ids(recommendations: DataFrame, truth: DataFrame) -> tuple[DataFrame, DataFrame]:
-    """Both frames with ids of one type: integers widen exactly, integers and strings never meet.
+def check_id_types(tables: Mapping[str, DataFrame]) -> None:
+    """Raise DataError ID_TYPE_MISMATCH where an id is text in one table and an integer in another.
 
-    Raises DataError ID_TYPE_MISMATCH. Spark would cast one side without a word, and '007', ' 7' and 7
-    would be one user.
+    Spark would cast one side without a word, and '007', ' 7' and 7 would be one user.
     """
     faults = []
     for name in (USER, ITEM):
-        kinds = [frame.schema[name].dataType for frame in (recommendations, truth)]
-        if len({isinstance(kind, T.StringType) for kind in kinds}) > 1:
-            ours, theirs = (kind.simpleString() for kind in kinds)
-            message = f"{name} is {ours} in recommendations and {theirs} in truth; write both with one type"
+        kinds = {
+            table: frame.schema[name].dataType for table, frame in tables.items() if name in frame.columns
+        }
+        if len({isinstance(kind, T.StringType) for kind in kinds.values()}) > 1:
+            found = " and ".join(f"{kind.simpleString()} in {table}" for table, kind in kinds.items())
+            message = f"{name} is {found}; write all with one type"
             faults.append(DataError("ID_TYPE_MISMATCH", message))
-        elif len(set(kinds)) > 1:
+    if faults:
+        raise DataError.of_faults(faults)
+
+
+def align_ids(recommendations: DataFrame, truth: DataFrame) -> tuple[DataFrame, DataFrame]:
+    """Both frames with ids of one type: integers widen exactly, integers and strings never meet."""
+    check_id_types({"recommendations": recommendations, "truth": truth})
+    for name in (USER, ITEM):
+        if recommendations.schema[name].dataType != truth.schema[name].dataType:
             recommendations, truth = (
                 frame.withColumn(name, F.col(name).cast("long")) for frame in (recommendations, truth)
             )
-    if faults:
-        raise DataError.of_faults(faults)
     return recommendations, truth

@@ -10,18 +10,19 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import pandas_udf
 
 from spark_eval.conventions import Conventions
-from spark_eval.metrics.lists import Ints, Lists, Ragged
-from spark_eval.metrics.registry import RANKING, RankingMetric
+from spark_eval.metrics import MetricValue, parse_metric
+from spark_eval.metrics.lists import Floats, Ints, Lists, Ragged
 from spark_eval.schema import (
     GRADE_COUNTS,
     GRADES,
     HIT_RANKS,
     HIT_RELEVANCES,
+    HIT_TIE_FIRSTS,
+    HIT_TIE_LASTS,
     MODEL,
     N_RECOMMENDED,
     N_RELEVANT,
     USER,
-    metric_column,
 )
 
 # pyspark's stubs ask for the function type that its own run time deprecates in favour of type hints.
@@ -29,14 +30,17 @@ struct_udf = cast(Callable[..., Callable[..., Column]], pandas_udf)
 
 
 def measure(
-    population: DataFrame, metrics: Sequence[RankingMetric], ks: Sequence[int], conventions: Conventions
+    population: DataFrame,
+    metrics: Sequence[MetricValue],
+    conventions: Conventions,
+    truth_depth: int | None,
+    kept: Sequence[str] = (),
 ) -> DataFrame:
-    """model, user, n_relevant, n_recommended and one double per metric and k; null where undefined.
+    """model, user, n_relevant, n_recommended, the columns ``kept``, and one double per metric value.
 
-    Ids do not cross. One pandas UDF computes all metrics and cutoffs of a batch of users.
+    Null where undefined. Ids do not cross. One pandas UDF computes all metrics and cutoffs of a batch of
+    users. ``truth_depth`` is how many of a user's relevant items an ideal list can hold; None: all.
     """
-    names = [metric.name for metric in metrics]
-    columns = [metric_column(name, k) for name in names for k in ks]
 
     def measure_batch(
         n_relevant: pd.Series,
@@ -45,25 +49,33 @@ def measure(
         grade_counts: pd.Series,
         hit_ranks: pd.Series,
         hit_relevances: pd.Series,
+        tie_firsts: pd.Series,
+        tie_lasts: pd.Series,
     ) -> pd.DataFrame:
         lists = Lists(
             n_relevant=n_relevant.to_numpy(np.int64),
             n_recommended=n_recommended.to_numpy(np.int64),
             hits=ragged(hit_ranks, hit_relevances),
-            ideal=ideal(grades, grade_counts, max(ks)),
+            ideal=ideal(grades, grade_counts, truth_depth),
+            tie_first=flat(tie_firsts, np.int64),
+            tie_last=flat(tie_lasts, np.int64),
         )
-        values = {
-            metric_column(name, k): RANKING[name].kernel(lists, k, conventions) for name in names for k in ks
-        }
-        return pd.DataFrame(values)
+        measured: dict[str, Floats] = {}
+        for text, k in texts:
+            for value in parse_metric(text, [k]):
+                measured |= value.measure(lists, conventions)
+        return pd.DataFrame(measured)
 
-    returned = ", ".join(f"{column} double" for column in columns)
-    kernels = struct_udf(measure_batch, returned)
-    inputs = [N_RELEVANT, N_RECOMMENDED, GRADES, GRADE_COUNTS, HIT_RANKS, HIT_RELEVANCES]
-    measured = population.select(MODEL, USER, N_RELEVANT, N_RECOMMENDED, kernels(*inputs).alias("measured"))
-    return measured.select(
-        MODEL, USER, N_RELEVANT, N_RECOMMENDED, *(F.col(f"measured.{name}").alias(name) for name in columns)
-    )
+    # Metrics cross to the workers as text: kernels are found there in the registry.
+    texts = [(value.name, value.k) for value in metrics]
+    columns = [column for value in metrics for column in value.columns]
+    kernels = struct_udf(measure_batch, ", ".join(f"{column} double" for column in columns))
+    # Without scores no two items tie: each hit's ties are its own rank.
+    ties = [name if name in population.columns else HIT_RANKS for name in (HIT_TIE_FIRSTS, HIT_TIE_LASTS)]
+    inputs = [N_RELEVANT, N_RECOMMENDED, GRADES, GRADE_COUNTS, HIT_RANKS, HIT_RELEVANCES, *ties]
+    facts = [MODEL, USER, N_RELEVANT, N_RECOMMENDED, *kept]
+    measured = population.select(*facts, kernels(*inputs).alias("measured"))
+    return measured.select(*facts, *(F.col(f"measured.{name}").alias(name) for name in columns))
 
 
 def flat(arrays: pd.Series, dtype: type[np.int64] | type[np.float64]) -> np.ndarray:
@@ -82,11 +94,11 @@ def ragged(ranks: pd.Series, relevances: pd.Series) -> Ragged:
     return Ragged(len(ranks), rows, flat(ranks, np.int64), flat(relevances, np.float64))
 
 
-def ideal(grades: pd.Series, counts: pd.Series, max_k: int) -> Ragged:
-    """The best first ``max_k`` relevances of each user, unrolled from their run lengths."""
+def ideal(grades: pd.Series, counts: pd.Series, depth: int | None) -> Ragged:
+    """The best first ``depth`` relevances of each user, unrolled from their run lengths."""
     of_user = np.repeat(np.arange(len(grades), dtype=np.int64), lengths(grades))
-    repeats = np.minimum(flat(counts, np.int64), max_k)
+    repeats = flat(counts, np.int64) if depth is None else np.minimum(flat(counts, np.int64), depth)
     rows, relevances = np.repeat(of_user, repeats), np.repeat(flat(grades, np.float64), repeats)
     every = Ragged(len(grades), rows, np.empty(0, np.int64), relevances)
-    best = every.number <= max_k
+    best = every.number <= (len(rows) if depth is None else depth)
     return Ragged(len(grades), rows[best], every.number[best], relevances[best])

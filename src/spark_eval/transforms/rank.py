@@ -4,35 +4,56 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from spark_eval.conventions import Checks, Ties
-from spark_eval.schema import FAULT, ITEM, MODEL, N_ROWS, RANK, SCORE, USER, Fault
+from spark_eval.schema import (
+    FAULT,
+    ITEM,
+    MODEL,
+    N_ROWS,
+    RANK,
+    SCORE,
+    TIE_FIRST,
+    TIE_LAST,
+    TIED_NEXT,
+    USER,
+    Fault,
+)
 
 TIES_SEED = 20231
 
 
-def rank(recommendations: DataFrame, ties: Ties, checks: Checks) -> DataFrame:
+def rank(recommendations: DataFrame, ties: Ties, checks: Checks, sees_ties: bool = False) -> DataFrame:
     """model, user, item, rank, fault, n_rows: ranks given are trusted, else they follow from the scores.
 
     Rows with a fault keep it and take no rank from sound ones. ``n_rows`` is the number of input rows
-    that were combined into one because they repeat an item of the same list.
+    that were combined into one because they repeat an item of the same list. From scores come tied_next,
+    and with ``sees_ties`` tie_first and tie_last, the ranks of the first and last item of equal score.
     """
     if RANK not in recommendations.columns:
-        return rank_by_score(recommendations, ties)
+        return rank_by_score(recommendations, ties, sees_ties)
     if checks is Checks.FULL:
         return check_ranks(recommendations)
     return recommendations.withColumn(N_ROWS, F.lit(1))
 
 
-def rank_by_score(recommendations: DataFrame, ties: Ties) -> DataFrame:
-    """Repeated items keep their best score, then the list is sorted. One shuffle by list serves both."""
+def rank_by_score(recommendations: DataFrame, ties: Ties, sees_ties: bool) -> DataFrame:
+    """Repeated items keep their best score, then the list is sorted. One shuffle and one sort serve all."""
     by_list = Window.partitionBy(MODEL, USER)
     distinct = (
         recommendations.repartition(MODEL, USER)
         .groupBy(MODEL, USER, ITEM, FAULT)
         .agg(F.max(SCORE).alias(SCORE), F.count("*").alias(N_ROWS))
     )
-    best_first = by_list.orderBy(F.asc_nulls_first(FAULT), F.desc(SCORE), *tie_order(ties))
-    ranks = F.row_number().over(best_first)
-    return distinct.select(MODEL, USER, ITEM, ranks.alias(RANK), FAULT, N_ROWS)
+    by_score = [F.asc_nulls_first(FAULT), F.desc(SCORE)]
+    best_first = by_list.orderBy(*by_score, *tie_order(ties))
+    is_tied = (F.lead(SCORE).over(best_first) == F.col(SCORE)) & F.lead(FAULT).over(best_first).isNull()
+    places = {TIED_NEXT: F.coalesce(is_tied, F.lit(False))}
+    if sees_ties:
+        first = F.rank().over(by_list.orderBy(*by_score))
+        equals = by_list.orderBy(*by_score).rangeBetween(Window.currentRow, Window.currentRow)
+        places |= {TIE_FIRST: first, TIE_LAST: first + F.count("*").over(equals) - 1}
+    ranks = F.row_number().over(best_first).alias(RANK)
+    ties_known = [place.alias(name) for name, place in places.items()]
+    return distinct.select(MODEL, USER, ITEM, ranks, FAULT, N_ROWS, *ties_known)
 
 
 def check_ranks(recommendations: DataFrame) -> DataFrame:

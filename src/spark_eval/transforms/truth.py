@@ -57,16 +57,17 @@ def relevant(distinct: DataFrame) -> DataFrame:
     return distinct.where(F.col(FAULT).isNull()).select(USER, ITEM, RELEVANCE)
 
 
-def per_user_truth(distinct: DataFrame, max_k: int) -> DataFrame:
+def per_user_truth(distinct: DataFrame, depth: int | None) -> DataFrame:
     """user, n_relevant, grades, grade_counts: how many items, and which relevances, best first.
 
-    Relevances are run-length coded (each distinct one with its count) and cut where ``max_k`` items are
+    Relevances are run-length coded (each distinct one with its count) and cut where ``depth`` items are
     reached, so that a user with millions of relevant items is still a small row.
     """
+    best_first = F.sort_array(F.collect_list(F.struct(RELEVANCE, N_ROWS)), asc=False)
     by_grade = relevant(distinct).groupBy(USER, RELEVANCE).agg(F.count("*").alias(N_ROWS))
     graded = by_grade.groupBy(USER).agg(
         F.sum(N_ROWS).alias(N_RELEVANT),
-        F.slice(F.sort_array(F.collect_list(F.struct(RELEVANCE, N_ROWS)), asc=False), 1, max_k).alias(GRADES),
+        (best_first if depth is None else F.slice(best_first, 1, depth)).alias(GRADES),
     )
     return graded.select(
         USER,

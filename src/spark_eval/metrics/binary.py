@@ -1,0 +1,268 @@
+"""Ranking metrics of hits and misses, one pure kernel each; ``graded`` and ``pairwise`` hold the others.
+
+Every kernel takes a batch of lists and a cutoff k (None: the whole list) and gives one value per list. Its
+docstring holds meaning, the undefined case, an example that tells the variants apart, and the source. A
+list without hits scores 0 in all that do not say otherwise, and so does a user without truth, should the
+population rules let him in.
+"""
+
+import numpy as np
+
+from spark_eval.conventions import (
+    AverageDenominator,
+    AverageVariant,
+    Conventions,
+    PrecisionDenominator,
+    RecallDenominator,
+    TieOrder,
+)
+from spark_eval.metrics.discounts import harmonic
+from spark_eval.metrics.lists import Floats, Lists, divide
+from spark_eval.metrics.registry import ranking_metric
+
+
+@ranking_metric("precision", formula="h / k", forks=("precision_denominator",))
+def precision(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
+    """Share of the k places that hold a relevant item; the places a short list leaves empty count.
+
+    Hits at ranks 1 and 3 of 3, k = 5:
+
+    >>> for denominator in PrecisionDenominator:
+    ...     conventions = Conventions(precision_denominator=denominator)
+    ...     print(denominator, precision(Lists.of([[1, 0, 1]]), 5, conventions).round(4)[0])
+    k 0.4
+    min_k_length 0.6667
+
+    Source: Manning, Raghavan, Schuetze, Introduction to Information Retrieval, 8.4.
+    """
+    match conventions.precision_denominator:
+        case PrecisionDenominator.K:
+            return divide(lists.n_hits(k), lists.places(k))
+        case PrecisionDenominator.MIN_K_LENGTH:
+            return divide(lists.n_hits(k), lists.filled(k))
+
+
+@ranking_metric("recall", formula="h / m", forks=("recall_denominator",), perfect=False)
+def recall(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
+    """Share of the user's relevant items found in the top k; below 1 by force where m > k.
+
+    Hits at ranks 1 and 3, m = 8, k = 2:
+
+    >>> for denominator in RecallDenominator:
+    ...     conventions = Conventions(recall_denominator=denominator)
+    ...     print(denominator, recall(Lists.of([[1, 0, 1]], truth=[[1] * 8]), 2, conventions)[0])
+    relevant 0.125
+    min_relevant_k 0.5
+    retrieved 0.5
+
+    Source: Manning, Raghavan, Schuetze, Introduction to Information Retrieval, 8.4.
+    """
+    match conventions.recall_denominator:
+        case RecallDenominator.RELEVANT:
+            return divide(lists.n_hits(k), lists.n_relevant)
+        case RecallDenominator.MIN_RELEVANT_K:
+            return divide(lists.n_hits(k), lists.fillable(k))
+        case RecallDenominator.RETRIEVED:
+            return divide(lists.n_hits(k), lists.n_hits(None))
+
+
+@ranking_metric("recall_capped", formula="h / min(m, k)")
+def recall_capped(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
+    """Recall of what k places can hold: a perfect top k scores 1 even where m > k.
+
+    >>> recall_capped(Lists.of([[1, 0, 1]], truth=[[1] * 8]), 2, Conventions())
+    array([0.5])
+
+    Source: seed document 004; LensKit's recall.
+    """
+    return divide(lists.n_hits(k), lists.fillable(k))
+
+
+@ranking_metric(
+    "f1",
+    formula="2 P R / (P + R), 0 if both are 0",
+    forks=("precision_denominator", "recall_denominator"),
+    perfect=False,
+)
+def f1(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
+    """Harmonic mean of this user's precision and recall, never of the means over users.
+
+    Precision 2/5 and recall 2/8:
+
+    >>> f1(Lists.of([[1, 0, 1]], truth=[[1] * 8]), 5, Conventions()).round(6)
+    array([0.307692])
+
+    Source: van Rijsbergen, Information Retrieval, 1979.
+    """
+    found, of_relevant = precision(lists, k, conventions), recall(lists, k, conventions)
+    return divide(2 * found * of_relevant, found + of_relevant)
+
+
+@ranking_metric("hit_rate", formula="1 if h > 0 else 0")
+def hit_rate(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
+    """Whether any relevant item is in the top k.
+
+    >>> hit_rate(Lists.of([[0, 0, 1], [0, 0, 0]]), 3, Conventions())
+    array([1., 0.])
+
+    Source: Deshpande, Karypis, Item-based top-N recommendation algorithms, 2004.
+    """
+    return (lists.n_hits(k) > 0).astype(np.float64)
+
+
+@ranking_metric(
+    "ap",
+    run_name="map",
+    formula="sum over hits of P@rank / min(m, k)",
+    forks=("ap_denominator", "ap_variant"),
+)
+def average_precision(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
+    """Mean of the precisions at the ranks of the hits; early hits count for more.
+
+    The convention ``ap_denominator`` decides what the mean is over. Hits at ranks 1 and 3 of 3, m = 8:
+
+    >>> lists = Lists.of([[1, 0, 1]], truth=[[1] * 8])
+    >>> for denominator in AverageDenominator:
+    ...     value = average_precision(lists, 5, Conventions(ap_denominator=denominator))
+    ...     print(denominator, value.round(4)[0])
+    min_relevant_k 0.3333
+    relevant 0.2083
+    hits 0.8333
+    k 0.3333
+    min_relevant_length 0.5556
+    retrieved 0.8333
+
+    As a *window* it is the mean of the precisions at all ranks, (1/1 + 1/2 + 2/3 + 2/4 + 2/5) / 5:
+
+    >>> average_precision(lists, 5, Conventions(ap_variant=AverageVariant.WINDOW)).round(4)
+    array([0.6133])
+
+    With ``tie_order=shared`` every hit counts with the precision behind all items that it ties with.
+
+    Source: seed document 000, second formula; Spark and RePlay divide by the same. Window: Elliot.
+    """
+    hits, places = lists.hits, lists.places(k)
+    if conventions.ap_variant is AverageVariant.WINDOW:
+        # The i-th precision counts the hits up to i: a hit at rank r adds 1/r + 1/(r+1) + ... + 1/k.
+        reach = np.maximum(harmonic(places)[hits.row] - harmonic(hits.rank - 1), 0)
+        # Differences of sums: those of a perfect list can round to just above 1.
+        return np.minimum(divide(hits.total(reach, k), places), 1.0)
+    at_hits = hits.number / hits.rank
+    if conventions.tie_order is TieOrder.SHARED:
+        at_hits = behind_ties(lists) / lists.tie_last
+    return divide(hits.total(at_hits, k), average_denominator(lists, k, conventions.ap_denominator))
+
+
+def behind_ties(lists: Lists) -> Floats:
+    """Hits up to the last rank of the ties of each hit; shape (hits,)."""
+    hits = lists.hits
+    # Ranks of one list stay below those of the next, so one search serves all lists.
+    step = int(lists.tie_last.max(initial=0)) + 1
+    up_to = np.searchsorted(hits.row * step + hits.rank, hits.row * step + lists.tie_last, side="right")
+    before = np.arange(len(hits.row)) - hits.number + 1
+    return (up_to - before).astype(np.float64)
+
+
+def average_denominator(lists: Lists, k: int | None, denominator: AverageDenominator) -> Floats:
+    """What a sum over hits is divided by; shape (n,)."""
+    match denominator:
+        case AverageDenominator.MIN_RELEVANT_K:
+            return lists.fillable(k).astype(np.float64)
+        case AverageDenominator.RELEVANT:
+            return lists.n_relevant.astype(np.float64)
+        case AverageDenominator.HITS:
+            return lists.n_hits(k)
+        case AverageDenominator.K:
+            return lists.places(k).astype(np.float64)
+        case AverageDenominator.MIN_RELEVANT_LENGTH:
+            return np.minimum(lists.n_relevant, lists.filled(k)).astype(np.float64)
+        case AverageDenominator.RETRIEVED:
+            return lists.n_hits(None)
+
+
+@ranking_metric(
+    "ar",
+    run_name="mar",
+    formula="sum over hits of R@rank / min(m, k)",
+    forks=("ar_denominator", "ar_variant"),
+    perfect=False,
+)
+def average_recall(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
+    """Mean of the recalls at the ranks of the hits (*gated*): R@i counts only where rank i is a hit.
+
+    Hits at ranks 1 and 4, m = 2: recalls 1/2 and 2/2, over min(2, 6); as a *window* the mean of the
+    recalls at all ranks, (1/2 + 1/2 + 1/2 + 1 + 1 + 1) / 6.
+
+    >>> lists = Lists.of([[1, 0, 0, 1, 0, 0]])
+    >>> for variant in AverageVariant:
+    ...     print(variant, average_recall(lists, 6, Conventions(ar_variant=variant))[0])
+    gated 0.75
+    window 0.75
+    >>> average_recall(lists, 3, Conventions(ar_variant=AverageVariant.WINDOW))
+    array([0.5])
+
+    Source: seed document 000. The recall at the i-th hit is i / m, whatever its rank. Window: Elliot.
+    """
+    hits, places = lists.hits, lists.places(k)
+    is_retrieved = conventions.ar_denominator is AverageDenominator.RETRIEVED
+    relevant = lists.n_hits(None) if is_retrieved else lists.n_relevant
+    if conventions.ar_variant is AverageVariant.WINDOW:
+        reach = np.maximum(places[hits.row] - hits.rank + 1, 0).astype(np.float64)
+        return divide(divide(hits.total(reach, k), relevant), places)
+    at_hits = divide(hits.total(hits.number.astype(np.float64), k), relevant)
+    return divide(at_hits, average_denominator(lists, k, conventions.ar_denominator))
+
+
+@ranking_metric("rr", run_name="mrr", formula="1 / rank of the first hit, 0 without one")
+def reciprocal_rank(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
+    """How early the first relevant item comes; what follows it does not matter.
+
+    >>> reciprocal_rank(Lists.of([[1, 0, 0], [0, 0, 1], [0, 0, 0]]), 3, Conventions()).round(6)
+    array([1.      , 0.333333, 0.      ])
+
+    Source: seed document 002; Voorhees, TREC-8 question answering track, 1999.
+    """
+    return lists.hits.total((lists.hits.number == 1) / lists.hits.rank, k)
+
+
+@ranking_metric("rhr", run_name="arhr", formula="sum over hits of 1 / rank", upper=None, perfect=False)
+def reciprocal_hit_rate(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
+    """Sum of the reciprocal ranks of all hits; not bounded by 1.
+
+    >>> reciprocal_hit_rate(Lists.of([[1, 1, 0]]), 3, Conventions())
+    array([1.5])
+
+    Source: seed document 000.
+    """
+    return lists.hits.total(1 / lists.hits.rank, k)
+
+
+@ranking_metric("rhr_norm", run_name="arhr_norm", formula="RHR / (1 + 1/2 + ... + 1/min(m, k))")
+def reciprocal_hit_rate_norm(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
+    """Reciprocal hit rate as a share of the best that k places allow; a perfect list scores 1.
+
+    Hits at ranks 1 and 3, m = 2: (1 + 1/3) / (1 + 1/2).
+
+    >>> reciprocal_hit_rate_norm(Lists.of([[1, 0, 1]]), 3, Conventions()).round(6)
+    array([0.888889])
+
+    Source: seed document 000's RHR over its ideal, as nDCG is DCG over its ideal.
+    """
+    share = divide(reciprocal_hit_rate(lists, k, conventions), harmonic(lists.fillable(k)))
+    return np.minimum(share, 1.0)
+
+
+@ranking_metric("r_precision", formula="hits in the top m / m, whatever k", whole_list=True)
+def r_precision(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
+    """Precision where it equals recall, at rank m; the same for every k.
+
+    Hits at ranks 1 and 4, m = 3: one in the top 3.
+
+    >>> r_precision(Lists.of([[1, 0, 0, 1]], truth=[[1] * 3]), 1, Conventions()).round(6)
+    array([0.333333])
+
+    Source: Manning, Raghavan, Schuetze, Introduction to Information Retrieval, 8.4; trec_eval's Rprec.
+    """
+    hits = lists.hits
+    in_top_m = (hits.rank <= lists.n_relevant[hits.row]).astype(np.float64)
+    return divide(hits.total(in_top_m, None), lists.n_relevant)

@@ -1,0 +1,68 @@
+"""Gains, discounts and harmonic numbers, by the C library's scalar functions.
+
+numpy's vector functions may differ in the last bit from one kind of processor to another.
+"""
+
+import math
+from functools import cache
+from itertools import accumulate
+
+import numpy as np
+
+from spark_eval.conventions import Discount, Gain
+from spark_eval.metrics.lists import Floats, Ints
+
+
+def gains(relevance: Floats, gain: Gain) -> Floats:
+    """What each entry is worth; same shape."""
+    match gain:
+        case Gain.LINEAR:
+            return relevance
+        case Gain.EXP2:
+            grades, of_entry = np.unique(relevance, return_inverse=True)
+            return np.array([math.exp2(grade) - 1 for grade in grades])[of_entry]
+        case Gain.BINARY:
+            return np.ones(len(relevance))
+
+
+def discounts(rank: Ints, discount: Discount) -> Floats:
+    """What a gain at each rank is multiplied by; same shape."""
+    return discount_table(bits_of(rank), discount)[rank]
+
+
+def discount_sums(rank: Ints, discount: Discount) -> Floats:
+    """The sum of the discounts of the ranks 1, ..., rank; 0 at rank 0; same shape."""
+    return discount_sum_table(bits_of(rank), discount)[rank]
+
+
+def harmonic(number: Ints) -> Floats:
+    """1 + 1/2 + ... + 1/number; 0 at 0; same shape."""
+    return harmonic_table(bits_of(number))[number]
+
+
+def bits_of(numbers: Ints) -> int:
+    """How many bits the largest of them takes: tables grow by doubling, so few are made."""
+    return int(numbers.max(initial=0)).bit_length()
+
+
+@cache
+def discount_table(bits: int, discount: Discount) -> Floats:
+    """The discounts of all ranks below 2^bits, at their ranks."""
+    ranks = range(1, 2**bits)
+    match discount:
+        case Discount.LOG2:
+            return np.array([0.0] + [1 / math.log2(rank + 1) for rank in ranks])
+        case Discount.LOG2_CLIPPED:
+            return np.array([0.0] + [1 / math.log2(max(rank, 2)) for rank in ranks])
+
+
+@cache
+def discount_sum_table(bits: int, discount: Discount) -> Floats:
+    """Their running sums."""
+    return np.array(list(accumulate(discount_table(bits, discount).tolist())))
+
+
+@cache
+def harmonic_table(bits: int) -> Floats:
+    """The harmonic numbers below 2^bits."""
+    return np.array(list(accumulate([0.0] + [1 / number for number in range(1, 2**bits)])))

@@ -1,0 +1,124 @@
+"""Ranking metrics of pairs of items: in-list AUC and the fraction of concordant pairs."""
+
+import numpy as np
+
+from spark_eval.conventions import AucTies, Conventions, OneClass
+from spark_eval.metrics.lists import Floats, Ints, Lists, divide
+from spark_eval.metrics.registry import Weight, ranking_metric
+
+
+def impressions(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
+    """Items in the top k where in-list AUC is defined, else NaN; shape (n,)."""
+    return np.where(np.isnan(auc(lists, k, conventions)), np.nan, places_seen(lists, k))
+
+
+def positives(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
+    """Hits in the top k where in-list AUC is defined, else NaN; shape (n,)."""
+    return np.where(np.isnan(auc(lists, k, conventions)), np.nan, lists.n_hits(k))
+
+
+@ranking_metric(
+    "auc",
+    run_name="gauc",
+    formula="share of (hit, miss) pairs of the top k with the hit first, ties 1/2",
+    forks=("one_class", "auc_ties"),
+    misses=True,
+    ties=True,
+    weights={
+        "gauc_by_impressions": Weight("auc_impressions", impressions),
+        "gauc_by_positives": Weight("auc_positives", positives),
+    },
+)
+def auc(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
+    """Chance that a hit of the top k ranks before a miss of the top k; equal scores count one half.
+
+    Undefined where the top k holds hits only, or none. Hits at ranks 1 and 3 of 4: of the four pairs
+    three are in order; if the items at ranks 3 and 4 tie, two and a half.
+
+    >>> auc(Lists.of([[1, 0, 1, 0], [0, 0, 0, 0]]), 4, Conventions())
+    array([0.75,  nan])
+    >>> auc(Lists.of([[1, 0, 1, 0]], scores=[[9, 8, 7, 7]]), 4, Conventions())
+    array([0.625])
+
+    With ``ties=as_ranked`` equal scores count as they are ranked:
+
+    >>> conventions = Conventions(auc_ties=AucTies.AS_RANKED)
+    >>> auc(Lists.of([[1, 0, 1, 0]], scores=[[9, 8, 7, 7]]), 4, conventions)
+    array([0.75])
+
+    Source: Mann, Whitney, 1947; RePlay's RocAuc (``one_class=extremes``).
+    """
+    hits, h, seen = lists.hits, lists.n_hits(k), places_seen(lists, k)
+    # Items that tie stand in the middle of the places they share within the top k.
+    middle = (lists.tie_first + np.minimum(lists.tie_last, seen[hits.row])) / 2
+    if conventions.auc_ties is AucTies.AS_RANKED:
+        middle = hits.rank.astype(np.float64)
+    misses = seen - h
+    before = hits.total(middle, k) - h * (h + 1) / 2
+    value = 1 - divide(before, h * misses)
+    two_classes = (h > 0) & (misses > 0)
+    match conventions.one_class:
+        case OneClass.UNDEFINED:
+            return np.where(two_classes, value, np.nan)
+        case OneClass.EXTREMES:
+            return np.where(two_classes, value, (h > 0).astype(np.float64))
+
+
+def places_seen(lists: Lists, k: int | None) -> Floats:
+    """Places of the top k; a list of given ranks may have hits at ranks beyond its number of items."""
+    last_hit = np.zeros(len(lists.n_recommended), dtype=np.int64)
+    np.maximum.at(last_hit, lists.hits.row, lists.hits.rank)
+    depth = np.maximum(lists.n_recommended, last_hit)
+    return (depth if k is None else np.minimum(depth, k)).astype(np.float64)
+
+
+def pairs(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
+    """Comparable pairs of hits in the top k, NaN where there are none; shape (n,)."""
+    concordant, discordant = compared_pairs(lists, k)
+    total = concordant + discordant
+    return np.where(total > 0, total, np.nan)
+
+
+@ranking_metric(
+    "fcp",
+    formula="concordant / (concordant + discordant) pairs of hits in the top k",
+    ties=True,
+    weights={"fcp_micro": Weight("fcp_pairs", pairs)},
+)
+def fraction_of_concordant_pairs(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
+    """Share of pairs of the user's relevant items that the list has in the order of their relevance.
+
+    Equal relevance is no pair; equal scores count for neither side. Undefined without a pair. Relevances 3,
+    1, 2 in rank order: (3, 1) and (3, 2) are concordant, (1, 2) is not.
+
+    >>> fraction_of_concordant_pairs(Lists.of([[3, 1, 2], [1, 1, 0]]), 3, Conventions()).round(6)
+    array([0.666667,      nan])
+
+    Source: Koren, Sill, Collaborative filtering on ordinal user feedback, 2013; seed document 000.
+    """
+    concordant, discordant = compared_pairs(lists, k)
+    total = concordant + discordant
+    return np.where(total > 0, divide(concordant, total), np.nan)
+
+
+def compared_pairs(lists: Lists, k: int | None) -> tuple[Floats, Floats]:
+    """Concordant and discordant pairs of hits in the top k, as counts; two arrays of shape (n,).
+
+    One pass for each distance between hits of a list, over all lists at once.
+    """
+    hits = lists.hits
+    within = np.ones(len(hits.row), dtype=bool) if k is None else hits.rank <= k
+    row, relevance, first = hits.row[within], hits.relevance[within], lists.tie_first[within]
+    concordant, discordant = np.zeros(hits.n_rows), np.zeros(hits.n_rows)
+    for distance in range(1, longest_run(row)):
+        same_list = row[distance:] == row[:-distance]
+        differ = same_list & (first[distance:] != first[:-distance])
+        rise = relevance[distance:] - relevance[:-distance]
+        concordant += np.bincount(row[distance:][differ & (rise < 0)], minlength=hits.n_rows)
+        discordant += np.bincount(row[distance:][differ & (rise > 0)], minlength=hits.n_rows)
+    return concordant, discordant
+
+
+def longest_run(row: Ints) -> int:
+    """How many entries the list with most of them has."""
+    return int(np.bincount(row).max(initial=0))

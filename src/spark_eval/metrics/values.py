@@ -1,0 +1,193 @@
+"""A metric as a value: ``ndcg(gain=exp2)@10``, printed in one way and parsed back."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from spark_eval.conventions import (
+    FORKS,
+    SEES_LENGTH,
+    SEES_WHOLE_LIST,
+    AverageVariant,
+    Choice,
+    Conventions,
+    TieOrder,
+)
+from spark_eval.errors import ConfigError
+from spark_eval.metrics.lists import Floats, Lists
+from spark_eval.metrics.registry import RANKING, RankingMetric, Weight
+from spark_eval.presets import parse_choice
+
+WHERE: Final = "evaluate.metrics"
+MAX_K: Final = 100_000
+# The cutoff of a metric over the whole list.
+UNCUT: Final = "all"
+FORM: Final = re.compile(r"(?P<name>\w+)(\((?P<options>[^()]*)\))?(@(?P<k>\w+))?")
+# Tied items share their places in these only, as in scikit-learn.
+SHARES_PLACES: Final = ("dcg", "ndcg", "ap")
+
+
+@dataclass(frozen=True)
+class MetricValue:
+    """One metric at one cutoff (None: the whole list), under conventions of its own where it names them.
+
+    ``options`` are pairs of a fork and a choice, in the order of the metric's forks.
+    """
+
+    metric: RankingMetric
+    options: tuple[tuple[str, Choice], ...]
+    k: int | None
+
+    @property
+    def name(self) -> str:
+        """The run name with its options, as in the table ``metrics``: ``map(denominator=relevant)``."""
+        return named(self.metric.run_name, self.metric, self.options)
+
+    def __str__(self) -> str:
+        return f"{self.name}@{self.cutoff}"
+
+    @property
+    def cutoff(self) -> str:
+        """k, or ``all``."""
+        return UNCUT if self.k is None else str(self.k)
+
+    @property
+    def column(self) -> str:
+        """Its column in ``per_user``: ``ap_denominator_relevant_at_5``."""
+        return self.column_of(self.metric.name)
+
+    @property
+    def columns(self) -> list[str]:
+        """Its columns in ``per_user``: the value, and behind it what weighs in its weighted means."""
+        return [self.column, *(self.column_of(weight.name) for weight in self.metric.weights.values())]
+
+    def column_of(self, name: str) -> str:
+        """The column of a quantity that belongs to this value, as one of its weights does."""
+        options = [f"{short(fork, self.metric)}_{choice}" for fork, choice in self.options]
+        return "_".join([name, *options, "at", self.cutoff])
+
+    @property
+    def weights(self) -> dict[str, Weight]:
+        """Weighted means by the name that they have in the table ``metrics``."""
+        return {
+            named(run_name, self.metric, self.options): weight
+            for run_name, weight in self.metric.weights.items()
+        }
+
+    def conventions(self, run: Conventions) -> Conventions:
+        """Those of the run with this value's own choices."""
+        return run.changed(dict(self.options))
+
+    def choices(self, run: Conventions) -> set[tuple[str, Choice]]:
+        """What it chooses at each of its forks, as pairs."""
+        own = self.conventions(run)
+        return {(fork, getattr(own, fork)) for fork in self.metric.forks}
+
+    def sees_whole_list(self, run: Conventions) -> bool:
+        """Whether hits beyond k can change it."""
+        return self.k is None or self.metric.whole_list or bool(self.choices(run) & SEES_WHOLE_LIST)
+
+    def sees_length(self, run: Conventions) -> bool:
+        """Whether the number of items in the list can change it."""
+        return self.k is None or self.metric.misses or bool(self.choices(run) & SEES_LENGTH)
+
+    def sees_ties(self, run: Conventions) -> bool:
+        """Whether it must know which items have equal scores."""
+        return self.metric.ties or self.conventions(run).tie_order is not TieOrder.AS_RANKED
+
+    def measure(self, lists: Lists, run: Conventions) -> dict[str, Floats]:
+        """Its values and its weights, by column; each of shape (n,)."""
+        own = self.conventions(run)
+        # Metrics that see ties themselves take the list as it is ranked.
+        seen = lists if self.metric.ties else lists.arranged(own.tie_order)
+        columns = {self.column: self.metric.kernel(seen, self.k, own)}
+        for weight in self.metric.weights.values():
+            columns[self.column_of(weight.name)] = weight.kernel(seen, self.k, own)
+        return columns
+
+
+def named(run_name: str, metric: RankingMetric, options: Sequence[tuple[str, Choice]]) -> str:
+    """``map(denominator=relevant)``, or ``map`` without options."""
+    chosen = ", ".join(f"{short(fork, metric)}={choice}" for fork, choice in options)
+    return f"{run_name}({chosen})" if chosen else run_name
+
+
+def short(fork: str, metric: RankingMetric) -> str:
+    """A fork without the metric's own name before it: ``denominator`` of ap for ``ap_denominator``."""
+    return fork.removeprefix(f"{metric.name}_")
+
+
+def metric_values(
+    texts: Sequence[str], ks: Sequence[int | None], conventions: Conventions
+) -> list[MetricValue]:
+    """The metrics of these names, each at its own cutoff or at all of ``ks``, once, in the order given.
+
+    Raises ConfigError INVALID_METRIC, UNKNOWN_METRIC, UNKNOWN_OPTION, INVALID_CHOICE or TIE_ORDER.
+    """
+    values: dict[str, MetricValue] = {}
+    for text in texts:
+        for value in parse_metric(text, ks):
+            check_shared(value, value.conventions(conventions))
+            values.setdefault(value.column, value)
+    return list(values.values())
+
+
+def parse_metric(text: str, ks: Sequence[int | None] = ()) -> list[MetricValue]:
+    """``map(denominator=relevant)@5`` as a value; without ``@`` one for each of ``ks``."""
+    form = FORM.fullmatch(text.strip())
+    if form is None:
+        raise ConfigError("INVALID_METRIC", f"{WHERE}: {text!r} is not name, name@k or name(option=choice)@k")
+    metric = metric_named(form["name"])
+    options = parse_options(form["options"] or "", metric)
+    cutoffs = ks if form["k"] is None else [parse_k(form["k"])]
+    return [MetricValue(metric, options, k) for k in cutoffs]
+
+
+def metric_named(name: str) -> RankingMetric:
+    """The metric with this per-user or run name; ConfigError UNKNOWN_METRIC with the nearest one."""
+    by_name = {metric.name: metric for metric in RANKING.values()}
+    by_name |= {metric.run_name: metric for metric in RANKING.values()}
+    by_name |= {name: metric for metric in RANKING.values() for name in metric.weights}
+    if name not in by_name:
+        raise ConfigError.unknown("UNKNOWN_METRIC", "metric", name, by_name, WHERE)
+    return by_name[name]
+
+
+def parse_options(text: str, metric: RankingMetric) -> tuple[tuple[str, Choice], ...]:
+    """``gain=exp2, ideal=list`` as forks with their choices, in the order of the metric's forks."""
+    forks = {fork: fork for fork in metric.forks} | {short(fork, metric): fork for fork in metric.forks}
+    chosen: dict[str, Choice] = {}
+    for option in filter(None, (part.strip() for part in text.split(","))):
+        name, _, choice = (part.strip() for part in option.partition("="))
+        where = f"{WHERE}: {metric.run_name}"
+        if name not in forks:
+            raise ConfigError.unknown("UNKNOWN_OPTION", "option", name, forks, where)
+        if forks[name] in chosen:
+            raise ConfigError("INVALID_METRIC", f"{where}: the option {name!r} is given twice")
+        chosen[forks[name]] = parse_choice(FORKS[forks[name]], choice, f"{where}({name})")
+    return tuple((fork, chosen[fork]) for fork in metric.forks if fork in chosen)
+
+
+def parse_k(k: object) -> int | None:
+    """A cutoff, None for ``all``; ConfigError INVALID_K."""
+    if k == UNCUT:
+        return None
+    number = int(k) if isinstance(k, str) and k.isdecimal() else k
+    if type(number) is int and 1 <= number <= MAX_K:
+        return number
+    raise ConfigError("INVALID_K", f"k is {k!r}; give whole numbers from 1 to {MAX_K}, or {UNCUT!r}")
+
+
+def check_shared(value: MetricValue, own: Conventions) -> None:
+    """Raise ConfigError TIE_ORDER where tied items are to share their places and cannot."""
+    is_window = value.metric.name == "ap" and own.ap_variant is AverageVariant.WINDOW
+    # Metrics that see ties themselves share them already.
+    if value.metric.ties:
+        return
+    if own.tie_order is TieOrder.SHARED and (is_window or value.metric.name not in SHARES_PLACES):
+        raise ConfigError(
+            "TIE_ORDER",
+            f"{value}: tie_order=shared is defined for {', '.join(SHARES_PLACES)} (gated); "
+            "ask for best and worst, or for as_ranked",
+        )

@@ -1,0 +1,241 @@
+"""Conventions by name: ours, those of nine libraries, and those of the documents the project started from.
+
+With a library's preset the same input gives the number that the library gives; what a preset leaves out,
+it says. ``spark-eval metrics --preset NAME`` and the table in docs/conventions.md print what is below.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from spark_eval.conventions import (
+    FORKS,
+    POPULATION,
+    AucTies,
+    AverageDenominator,
+    Choice,
+    Conventions,
+    Discount,
+    Gain,
+    Ideal,
+    NegativeRelevance,
+    NoHits,
+    NoRecommendations,
+    NoTruth,
+    OneClass,
+    PrecisionDenominator,
+    RecallDenominator,
+    TieOrder,
+)
+from spark_eval.errors import ConfigError
+
+WHERE: Final = "evaluate.conventions"
+Member = TypeVar("Member", bound=Choice)
+
+
+@dataclass(frozen=True)
+class Preset:
+    """Conventions with their story: whose they are, and in which way they differ from the default.
+
+    ``differs`` says why numbers differ from ours, ``leaves_out`` what of the library is not reproduced.
+    """
+
+    source: str
+    conventions: Conventions
+    differs: str
+    leaves_out: str = ""
+
+
+def preset(source: str, differs: str, leaves_out: str = "", **forks: Any) -> Preset:
+    """A preset that differs from the default in these forks."""
+    return Preset(source, Conventions(**forks), differs, leaves_out)
+
+
+PRESETS: Final[dict[str, Preset]] = {
+    "default": preset(
+        "spark-eval",
+        "AP over min(m, k), so that a perfect top k scores 1; nDCG by the whole truth; users without "
+        "recommendations count with 0.",
+    ),
+    "spark": preset(
+        "Spark's RankingMetrics and RankingEvaluator",
+        "nDCG is binary; users without truth count with 0.",
+        "Repeated items of a list count again in Spark (recall@3 of a, a, a is 3); its graded nDCG takes the "
+        "ideal in the order of the truth's rows and can exceed 1. Neither is reproduced.",
+        gain=Gain.BINARY,
+        no_truth=NoTruth.ZERO,
+    ),
+    "trec_eval": preset(
+        "trec_eval (pytrec_eval, ir_measures)",
+        "AP over all m relevant items, so that k places may not be able to reach 1; users without "
+        "recommendations are left out; relevance below 1 is not relevant.",
+        "Scores are floats of 32 bits in trec_eval: doubles that differ by less tie there. A user whose "
+        "judgements are all below 1 counts with 0 there and has no truth here. Its map, recip_rank and "
+        "set_ measures are uncut: ask for k: all.",
+        ap_denominator=AverageDenominator.RELEVANT,
+        negative_relevance=NegativeRelevance.IRRELEVANT,
+        no_recommendations=NoRecommendations.DROP,
+        threshold=1.0,
+    ),
+    "ranx": preset(
+        "ranx",
+        "AP over all m relevant items; relevance below 1 is not relevant.",
+        "ranx sorts equal scores in no fixed order; here the item decides. A user whose judgements are all "
+        "below 1 counts with 0 there and has no truth here.",
+        ap_denominator=AverageDenominator.RELEVANT,
+        negative_relevance=NegativeRelevance.IRRELEVANT,
+        threshold=1.0,
+    ),
+    "recommenders": preset(
+        "Microsoft recommenders (map_at_k)",
+        "nDCG is binary; users without recommendations are left out.",
+        "Its nDCG alone also counts users without recommendations, and its mean r-precision forgets users "
+        "without hits; here all metrics have one population. Equal scores keep the order of rows there.",
+        gain=Gain.BINARY,
+        no_recommendations=NoRecommendations.DROP,
+    ),
+    "replay": preset(
+        "RePlay",
+        "nDCG is binary; in-list AUC is 0 without hits and 1 with hits only, and goes by rank, not by score.",
+        "On pandas and Polars, RePlay counts repeated truth rows as relevant items of their own; on Spark it "
+        "does not, and neither does this preset. Its MAP counts an item repeated in a list again.",
+        gain=Gain.BINARY,
+        one_class=OneClass.EXTREMES,
+        auc_ties=AucTies.AS_RANKED,
+    ),
+    "rectools": preset(
+        "RecTools",
+        "AP over all m relevant items; nDCG is binary and normalised by k hits, also where m < k.",
+        "Repeated rows count as items of their own in RecTools. Its options: divide_by_k is "
+        "ap_denominator: k, divide_by_achievable is ideal: truth, r_precision is recall_capped.",
+        ap_denominator=AverageDenominator.RELEVANT,
+        gain=Gain.BINARY,
+        ideal=Ideal.POSITIONS,
+    ),
+    "lenskit": preset(
+        "LensKit",
+        "Precision over min(k, length), recall over min(m, k), AP over min(m, length): short lists are not "
+        "punished; DCG weighs ranks 1 and 2 alike; nDCG is binary; a gain field is gain: linear.",
+        "A user who is absent from LensKit's run is not measured there; with an empty list he counts with 0, "
+        "as here. Users without truth are an error there.",
+        precision_denominator=PrecisionDenominator.MIN_K_LENGTH,
+        recall_denominator=RecallDenominator.MIN_RELEVANT_K,
+        ap_denominator=AverageDenominator.MIN_RELEVANT_LENGTH,
+        gain=Gain.BINARY,
+        discount=Discount.LOG2_CLIPPED,
+    ),
+    "evidently": preset(
+        "Evidently",
+        "Evidently sees recommended rows only: relevant items that were not recommended do not exist, m and "
+        "the ideal are those of the list, and users without a hit are left out.",
+        "For lists shorter than k its MAP and MAR count the last item's relevance again at every empty "
+        "place and can exceed 1; its F-beta is that of the mean precision and recall. Neither is reproduced.",
+        precision_denominator=PrecisionDenominator.MIN_K_LENGTH,
+        recall_denominator=RecallDenominator.RETRIEVED,
+        ap_denominator=AverageDenominator.RETRIEVED,
+        ar_denominator=AverageDenominator.RETRIEVED,
+        ideal=Ideal.LIST,
+        no_recommendations=NoRecommendations.DROP,
+        no_hits=NoHits.DROP,
+    ),
+    "sklearn": preset(
+        "scikit-learn (ndcg_score, dcg_score, average_precision_score)",
+        "Equal scores share their places: DCG averages over their orders, AP takes them as one threshold. AP "
+        "is uncut (k: all) and over all m relevant items. AUC is roc_auc_score; other metrics are refused.",
+        "scikit-learn wants a score for every item; truth that is not in the list has none here.",
+        ap_denominator=AverageDenominator.RELEVANT,
+        tie_order=TieOrder.SHARED,
+    ),
+    "seed000": preset(
+        "evaluation notes with a sliding window",
+        "nDCG by the list's own relevances, as its example has it.",
+        "Its first formulas of AP and AR sum over all ranks and exceed 1.",
+        ideal=Ideal.LIST,
+    ),
+    "seed001": preset(
+        "lecture on metrics and their limits",
+        "AP over the hits, whatever was missed.",
+        ap_denominator=AverageDenominator.HITS,
+    ),
+    "seed002": preset(
+        "book chapter on validation and metrics",
+        "AP over all m relevant items; DCG with 2^relevance - 1, normalised by the list's own relevances.",
+        "Its precision sorts scores ascending and gives -1 to a user without positives.",
+        ap_denominator=AverageDenominator.RELEVANT,
+        gain=Gain.EXP2,
+        ideal=Ideal.LIST,
+    ),
+    "seed003": preset(
+        "notes on metrics of classifiers and rankings", "Precision@k only: that of the default."
+    ),
+    "seed004": preset(
+        "tutorial on evaluating embeddings",
+        "Recall over min(m, k); AP over the hits; nDCG is binary.",
+        "The nDCG it prints passes document ids as scores.",
+        recall_denominator=RecallDenominator.MIN_RELEVANT_K,
+        ap_denominator=AverageDenominator.HITS,
+        gain=Gain.BINARY,
+    ),
+}
+
+
+def conventions_of(name: str) -> Conventions:
+    """A preset's conventions; ConfigError UNKNOWN_PRESET with the nearest name."""
+    if name not in PRESETS:
+        raise ConfigError.unknown("UNKNOWN_PRESET", "preset", name, PRESETS, WHERE)
+    return PRESETS[name].conventions.changed({"preset": name})
+
+
+def parse_conventions(value: Conventions | str | Mapping[str, Any]) -> Conventions:
+    """A preset's name, or a mapping ``{preset: ..., fork: choice}`` with single forks changed.
+
+    Raises ConfigError UNKNOWN_PRESET, UNKNOWN_CONVENTION or INVALID_CHOICE with what is allowed.
+    """
+    if isinstance(value, Conventions):
+        return value
+    forks = {"preset": value} if isinstance(value, str) else dict(value)
+    conventions = conventions_of(str(forks.pop("preset", "default")))
+    for fork, choice in forks.items():
+        conventions = conventions.changed({fork: parse_fork(fork, choice)})
+    return conventions
+
+
+def parse_fork(fork: str, choice: object) -> Choice | float | None:
+    """The value of one fork; ConfigError UNKNOWN_CONVENTION or INVALID_CHOICE."""
+    where = f"{WHERE}.{fork}"
+    if fork == "threshold":
+        if choice is None or (isinstance(choice, int | float) and not isinstance(choice, bool)):
+            return None if choice is None else float(choice)
+        raise ConfigError("INVALID_CHOICE", f"{where} is {choice!r}; give the smallest relevant number")
+    if fork not in FORKS:
+        raise ConfigError.unknown("UNKNOWN_CONVENTION", "convention", fork, [*FORKS, "threshold"], WHERE)
+    return parse_choice(FORKS[fork], str(choice), where)
+
+
+def parse_choice(choices: type[Member], value: str, where: str) -> Member:
+    """The member of an enumeration with this value; ConfigError INVALID_CHOICE with those allowed."""
+    for member in choices:
+        if member == value:
+            return member
+    raise ConfigError.unknown("INVALID_CHOICE", "choice", value, choices, where)
+
+
+def changed_forks(conventions: Conventions, base: Conventions) -> dict[str, Choice]:
+    """The forks in which conventions differ from others, in the order of FORKS."""
+    return {
+        fork: getattr(conventions, fork)
+        for fork in FORKS
+        if getattr(conventions, fork) != getattr(base, fork)
+    }
+
+
+def stamp(conventions: Conventions) -> str:
+    """What stands on every output row, the preset, the forks changed, and who is in the mean.
+
+    ``default, gain=exp2; no_recommendations=zero; no_truth=drop; no_hits=zero; relevance>=4.0``
+    """
+    changed = changed_forks(conventions, conventions_of(conventions.preset))
+    forks = [f"{fork}={choice}" for fork, choice in changed.items() if fork not in POPULATION]
+    rules = [f"{fork}={getattr(conventions, fork)}" for fork in POPULATION]
+    relevance = "relevance>0" if conventions.threshold is None else f"relevance>={conventions.threshold}"
+    return "; ".join([", ".join([conventions.preset, *forks]), *rules, relevance])

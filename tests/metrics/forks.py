@@ -1,0 +1,60 @@
+"""Every metric under every convention that it declares, and how a test asks for its numbers."""
+
+from collections.abc import Sequence
+from functools import cache
+from itertools import product
+from typing import Final, NamedTuple
+
+from users import User, batch
+
+from spark_eval.conventions import FORKS, AverageVariant, Conventions, TieOrder
+from spark_eval.metrics import RANKING, Lists, MetricValue
+from spark_eval.metrics.lists import Floats
+
+# Metrics of which tied items can share their places.
+SHARING: Final = ("dcg", "ndcg", "ap")
+# Metrics without a value for some users.
+UNDEFINED: Final = ("auc", "fcp")
+
+
+class Case(NamedTuple):
+    """A metric under these conventions."""
+
+    name: str
+    conventions: Conventions
+
+
+@cache
+def every_convention(name: str) -> list[Conventions]:
+    """All choices of the forks that a metric declares."""
+    forks = RANKING[name].forks
+    choices = product(*(FORKS[fork] for fork in forks))
+    chosen = [Conventions().changed(dict(zip(forks, choice, strict=True))) for choice in choices]
+    return [conventions for conventions in chosen if is_defined(name, conventions)]
+
+
+def is_defined(name: str, conventions: Conventions) -> bool:
+    """Whether the metric has a meaning under these choices: few can share places."""
+    if conventions.tie_order is not TieOrder.SHARED:
+        return True
+    is_window = name == "ap" and conventions.ap_variant is AverageVariant.WINDOW
+    return name in SHARING and not is_window
+
+
+def measured(name: str, users: Sequence[User] | Lists, k: int | None, conventions: Conventions) -> Floats:
+    """The metric's column for these users."""
+    value = MetricValue(RANKING[name], (), k)
+    lists = users if isinstance(users, Lists) else batch(users)
+    return value.measure(lists, conventions)[value.column]
+
+
+def weighed(name: str, users: Sequence[User], k: int | None, conventions: Conventions) -> dict[str, Floats]:
+    """What weighs in the metric's weighted means, by the name of the weight."""
+    value = MetricValue(RANKING[name], (), k)
+    columns = value.measure(batch(users), conventions)
+    return {weight.name: columns[value.column_of(weight.name)] for weight in value.metric.weights.values()}
+
+
+def one(name: str, user: User, k: int | None, conventions: Conventions | None = None) -> float:
+    """The metric of one user."""
+    return float(measured(name, [user], k, conventions or Conventions())[0])

@@ -1,0 +1,150 @@
+"""What is known of every metric besides its numbers, written down a second time."""
+
+from typing import NamedTuple
+
+import pytest
+from forks import Case, every_convention
+from hypothesis import given
+from strategies import cases, finite_cutoffs, users
+from users import User, batch, graded
+
+from spark_eval.conventions import FORKS, AverageDenominator, AverageVariant, Conventions, TieOrder
+from spark_eval.metrics import RANKING, MetricValue
+from spark_eval.metrics.lists import Floats
+
+
+class Facts(NamedTuple):
+    run_name: str
+    forks: str = ""
+    has_bound: bool = True
+    perfect: bool = True
+    whole_list: bool = False
+    misses: bool = False
+    ties: bool = False
+    weights: str = ""
+
+
+TABLE = {
+    "precision": Facts("precision", "precision_denominator tie_order"),
+    "recall": Facts("recall", "recall_denominator tie_order", perfect=False),
+    "recall_capped": Facts("recall_capped", "tie_order"),
+    "f1": Facts("f1", "precision_denominator recall_denominator tie_order", perfect=False),
+    "hit_rate": Facts("hit_rate", "tie_order"),
+    "ap": Facts("map", "ap_denominator ap_variant tie_order"),
+    "ar": Facts("mar", "ar_denominator ar_variant tie_order", perfect=False),
+    "rr": Facts("mrr", "tie_order"),
+    "rhr": Facts("arhr", "tie_order", has_bound=False, perfect=False),
+    "rhr_norm": Facts("arhr_norm", "tie_order"),
+    "r_precision": Facts("r_precision", "tie_order", whole_list=True),
+    "cg": Facts("cg", "tie_order", has_bound=False, perfect=False),
+    "dcg": Facts("dcg", "gain discount tie_order", has_bound=False, perfect=False),
+    "mdcg": Facts("mdcg", "gain discount tie_order", has_bound=False, perfect=False),
+    "ndcg": Facts("ndcg", "gain discount ideal tie_order"),
+    "auc": Facts(
+        "gauc", "one_class auc_ties", misses=True, ties=True, weights="gauc_by_impressions gauc_by_positives"
+    ),
+    "fcp": Facts("fcp", ties=True, weights="fcp_micro"),
+}
+
+
+def test_every_metric_is_written_down() -> None:
+    assert TABLE.keys() == RANKING.keys()
+
+
+@pytest.mark.parametrize("name", RANKING)
+def test_facts(name: str) -> None:
+    metric, facts = RANKING[name], TABLE[name]
+    assert (metric.name, metric.run_name) == (name, facts.run_name)
+    assert metric.forks == tuple(facts.forks.split())
+    assert metric.upper == (1.0 if facts.has_bound else None)
+    assert (metric.perfect, metric.whole_list) == (facts.perfect, facts.whole_list)
+    assert (metric.misses, metric.ties) == (facts.misses, facts.ties)
+    assert list(metric.weights) == facts.weights.split()
+    assert set(metric.forks) <= set(FORKS)
+
+
+@pytest.mark.parametrize("name", RANKING)
+def test_what_is_said_of_a_metric_comes_from_its_kernel(name: str) -> None:
+    metric = RANKING[name]
+    assert metric.notes == metric.kernel.__doc__
+    assert metric.summary == metric.notes.splitlines()[0]
+    assert metric.summary.endswith((".", "bounded by 1."))
+    assert metric.formula
+
+
+@pytest.mark.parametrize("name", RANKING)
+def test_every_choice_that_is_declared_changes_some_number(name: str) -> None:
+    people = batch(
+        [
+            graded([0, 1, 3, 2], missed=[5, 1], scores=[9, 9, 7, 7]),
+            graded([1, 0, 3], missed=[2]),
+            graded([1, 0]),
+            graded([1, 2, 3, 2, 3], missed=[1]),
+            graded([0, 0]),
+            graded([1], missed=[1]),
+            graded([0, 0, 1], scores=[7, 7, 7]),
+            graded([1, 0, 0], scores=[7, 7, 7]),
+        ]
+    )
+    value = MetricValue(RANKING[name], (), 2)
+    for fork in RANKING[name].forks:
+        choices = [one for one in every_convention(name) if is_default_but(fork, one)]
+        columns = {value.measure(people, choice)[value.column].tobytes() for choice in choices}
+        assert len(columns) == len(choices), fork
+
+
+def is_default_but(fork: str, conventions: Conventions) -> bool:
+    """Whether no other fork was chosen otherwise than by default."""
+    return conventions.changed({fork: getattr(Conventions(), fork)}) == Conventions()
+
+
+@pytest.mark.parametrize("fork", FORKS)
+def test_forks_that_are_not_declared_change_nothing(fork: str) -> None:
+    people = batch([graded([0, 1, 3, 2], missed=[5, 1], scores=[9, 9, 7, 7]), graded([1, 0]), graded([0])])
+    for metric in RANKING.values():
+        value = MetricValue(metric, (), 3)
+        if fork not in metric.forks:
+            plain = value.measure(people, Conventions())
+            for choice in FORKS[fork]:
+                chosen = value.measure(people, Conventions().changed({fork: choice}))
+                assert [column.tobytes() for column in chosen.values()] == [
+                    column.tobytes() for column in plain.values()
+                ], (metric.name, choice)
+
+
+def with_other_length(people: list[User], value: MetricValue, run: Conventions) -> tuple[Floats, Floats]:
+    """A metric's column, and the same if every list had three more items that nobody wanted."""
+    longer = [
+        User([*one.recommended, 97, 98, 99], one.truth, [*one.falling, -100, -101, -102]) for one in people
+    ]
+    return (value.measure(batch(people), run)[value.column], value.measure(batch(longer), run)[value.column])
+
+
+@given(cases=cases, person=users, k=finite_cutoffs)
+def test_the_length_of_the_list_changes_nothing_unless_it_says_so(
+    cases: list[Case], person: User, k: int
+) -> None:
+    for name, conventions in cases:
+        value = MetricValue(RANKING[name], (), k)
+        if not value.sees_length(conventions):
+            before, after = with_other_length([person], value, conventions)
+            assert before.tobytes() == after.tobytes(), (name, conventions)
+
+
+@pytest.mark.parametrize("name", RANKING)
+def test_the_length_of_the_list_matters_where_it_says_so(name: str) -> None:
+    people = [graded([1, 0, 1], missed=[1] * 9), graded([1, 0])]
+    value = MetricValue(RANKING[name], (), 7)
+    for conventions in every_convention(name):
+        # The window has no denominator to choose, whatever the choice.
+        variants = {"ap": conventions.ap_variant, "ar": conventions.ar_variant}
+        is_idle = variants.get(name) is AverageVariant.WINDOW
+        before, after = with_other_length(people, value, conventions)
+        assert (before.tobytes() != after.tobytes()) is (value.sees_length(conventions) and not is_idle)
+
+
+def test_without_a_cutoff_the_length_can_matter() -> None:
+    assert MetricValue(RANKING["precision"], (), None).sees_length(Conventions())
+    assert not MetricValue(RANKING["precision"], (), 5).sees_length(Conventions())
+    run = Conventions(ap_denominator=AverageDenominator.MIN_RELEVANT_LENGTH, tie_order=TieOrder.BEST)
+    assert [MetricValue(RANKING[name], (), 5).sees_length(run) for name in ("ap", "ar")] == [True, False]

@@ -1,0 +1,263 @@
+"""Segments of users by their names and tables: who is in which, and what is refused."""
+
+import doctest
+import shutil
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from frames import assert_rows
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_eval import segments
+from spark_eval.errors import ConfigError, DataError
+from spark_eval.segments import activity_bounds, check_segments
+from spark_eval.transforms.conform import conform_train
+from spark_eval.transforms.segments import (
+    activity_histogram,
+    add_segments,
+    count_by_id,
+    count_train,
+    count_users,
+    trained_items,
+    trained_users,
+)
+from spark_eval.verbs.checks import check_train, check_users
+from spark_eval.verbs.evaluate import evaluate
+
+Rows = Sequence[tuple[Any, ...]]
+
+
+def activity(interactions: int, of_users: Sequence[int]) -> int:
+    """A decile by its words: the tenths of the users, begun ones counted whole, with at most so many."""
+    at_most = sum(number <= interactions for number in of_users)
+    return next(tenths for tenths in range(1, 11) if at_most * 10 <= tenths * len(of_users))
+
+
+def test_the_example_of_the_deciles_is_true() -> None:
+    assert doctest.testmod(segments).failed == 0
+
+
+@pytest.mark.parametrize(
+    ("of_users", "deciles"),
+    [
+        (range(1, 11), range(1, 11)),
+        (range(100, 0, -1), [*range(1, 11)] * 10),
+        ([5], [10]),
+        ([3, 3, 3], [10]),
+        ([1, 1, 1, 1, 1, 1, 1, 1, 1, 2], [9, 10]),
+        ([1, 2, 2, 2, 2, 2, 2, 2, 2, 2], [1, 10]),
+        ([1, 2], [5, 10]),
+        ([1, 2, 3], [4, 7, 10]),
+    ],
+)
+def test_deciles_of_small_tables(of_users: Sequence[int], deciles: Sequence[int]) -> None:
+    assert [*activity_bounds(Counter(of_users))] == sorted(set(deciles))
+
+
+@given(st.lists(st.integers(1, 12), min_size=1, max_size=50))
+def test_equally_active_users_share_the_decile_of_their_rank(of_users: list[int]) -> None:
+    bounds = activity_bounds(Counter(of_users))
+    assert [*bounds] == sorted(bounds)
+    for interactions in of_users:
+        found = next(decile for decile, largest in bounds.items() if interactions <= largest)
+        assert found == activity(interactions, of_users)
+
+
+@pytest.mark.parametrize(
+    ("names", "has", "code", "words"),
+    [
+        (["known"], (False, True), "MISSING_TRAIN", "segment 'known'"),
+        (["activity"], (False, True), "MISSING_TRAIN", "segment 'activity'"),
+        (["country"], (True, False), "MISSING_USERS", "allowed: activity, known"),
+        (["knwon"], (True, False), "MISSING_USERS", "did you mean 'known'?"),
+        (["country", "Country"], (True, True), "INVALID_SEGMENT", "'Country' comes twice"),
+        (["known", "known"], (True, True), "INVALID_SEGMENT", "'known' comes twice"),
+        *(
+            ([name], (True, True), "INVALID_SEGMENT", "a column of ours")
+            for name in ("", "user", "MODEL", "n_relevant", "n_recommended", "hit_ranks", "all", "run_id")
+        ),
+        (["AP_at_5"], (True, True), "INVALID_SEGMENT", "a column of ours"),
+    ],
+)
+def test_names_that_nothing_tells_of_or_that_clash_are_refused(
+    names: list[str], has: tuple[bool, bool], code: str, words: str
+) -> None:
+    with pytest.raises(ConfigError) as raised:
+        check_segments(names, ["ap_at_5"], *has)
+    assert (raised.value.code, words in raised.value.message) == (code, True), raised.value
+
+
+def test_names_that_fit() -> None:
+    check_segments(["known", "activity", "country", "value", "segment"], ["ap_at_5"], True, True)
+    check_segments([], [], False, False)
+
+
+TRAIN = [(1, "a"), (1, "a"), (1, "b"), (2, "b"), (None, "c"), (3, None), (3, None), (None, None)]
+
+
+def train_of(spark: SparkSession, rows: Rows = TRAIN, user: str = "int") -> DataFrame:
+    return spark.createDataFrame(rows, f"user {user}, item string")
+
+
+def test_one_pass_counts_users_items_and_rows_that_are_neither(spark: SparkSession) -> None:
+    by_id = count_by_id(conform_train(train_of(spark).repartition(3), None)).cache()
+    assert_rows(trained_users(by_id), "user int, n_interactions long", [(1, 3), (2, 1)])
+    assert_rows(trained_items(by_id), "item string", [("a",), ("b",)])
+    assert_rows(
+        activity_histogram(trained_users(by_id)), "n_interactions long, n_users long", [(3, 1), (1, 1)]
+    )
+    assert_rows(
+        count_train(by_id),
+        "fault string, everything boolean, rows long, users long, items long",
+        [(None, False, 4, 2, 2), ("NULL_ID", False, 4, 1, 1), (None, True, 8, 3, 3)],
+    )
+    by_id.unpersist()
+
+
+def test_a_train_table_without_a_sound_row_is_refused() -> None:
+    everything = {"fault": None, "everything": True, "rows": None, "users": 0, "items": 0}
+    with pytest.raises(DataError) as raised:
+        check_train([everything])
+    assert raised.value.code == "EMPTY_TRAIN"
+
+
+POPULATION = "model string, user bigint, n_relevant long"
+PEOPLE = "user int, country string, `age band` string"
+
+
+def test_users_who_are_in_no_table_have_no_value(spark: SparkSession) -> None:
+    population = spark.createDataFrame([(m, u, 1) for m in ("als", "bpr") for u in (1, 2, 3)], POPULATION)
+    users = spark.createDataFrame([(1, "it", None), (2, None, "30-39"), (9, "fr", "0-9")], PEOPLE)
+    trained = spark.createDataFrame([(1, 4), (3, 5), (8, 1)], "user smallint, n_interactions long")
+    names = ["country", "age band", "known", "activity"]
+    rows = [
+        (1, "it", None, "known", "6"),
+        (2, None, "30-39", "no_train", "no_train"),
+        (3, None, None, "known", "10"),
+    ]
+    found = add_segments(population, names, users, trained, {3: 1, 6: 4, 10: 5})
+    schema = "model string, user bigint, country string, `age band` string, known string, activity string"
+    assert_rows(
+        found.select("model", "user", *names), schema, [(m, *r) for m in ("als", "bpr") for r in rows]
+    )
+
+
+def test_users_are_counted_with_the_values_of_their_segments(spark: SparkSession) -> None:
+    rows = [
+        (1, "it", "a"),
+        (1, "it", "b"),
+        (1, "fr", "c"),
+        (2, None, "d"),
+        (None, "it", "e"),
+        (None, "x", None),
+    ]
+    counts = count_users(spark.createDataFrame(rows, PEOPLE), ["country", "age band"]).collect()
+    assert [row.asDict() for row in counts] == [
+        {"rows": 6, "with_id": 4, "users": 2, "values_0": 3, "values_1": 5}
+    ]
+
+
+def test_all_that_is_wrong_with_the_users_comes_in_one_error() -> None:
+    count = {"rows": 6, "with_id": 4, "users": 2, "values_0": 1000, "values_1": 1001}
+    with pytest.raises(DataError) as raised:
+        check_users(count, ["country", "zip"])
+    said = str(raised.value)
+    assert said.startswith("error[DUPLICATE_USER] users: 2 rows are not the first of their user")
+    assert "also [NULL_USER] users: 2 rows without a user" in said
+    assert "also [TOO_MANY_SEGMENTS] users: segment 'zip' has 1001 values, at most 1000" in said
+    assert "country" not in said
+    check_users({"rows": 2, "with_id": 2, "users": 2, "values_0": 1000}, ["country"])
+
+
+@pytest.fixture
+def persisted(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> list[DataFrame]:
+    """Every frame that the test persists."""
+    frames: list[DataFrame] = []
+    kind = type(spark.range(1))
+    persist = kind.persist
+
+    def noted(frame: DataFrame) -> DataFrame:
+        frames.append(frame)
+        return persist(frame)
+
+    monkeypatch.setattr(kind, "persist", noted)
+    return frames
+
+
+@pytest.mark.parametrize(
+    ("users", "train", "names", "code"),
+    [
+        ("SELECT 1 AS user, 'it' AS country FROM range(2)", TRAIN, ["country"], "DUPLICATE_USER"),
+        ("SELECT int(null) AS user, 'it' AS country", TRAIN, ["country"], "NULL_USER"),
+        ("SELECT int(id) AS user, id AS zip FROM range(1001)", TRAIN, ["zip"], "TOO_MANY_SEGMENTS"),
+        ("SELECT 1 AS user, 'it' AS country", TRAIN, ["contry"], "MISSING_COLUMN"),
+        ("SELECT '1' AS user, 'it' AS country", TRAIN, ["country"], "ID_TYPE_MISMATCH"),
+        ("SELECT 1 AS user, 'it' AS country, 1 AS known", TRAIN, ["country", "known"], "RESERVED_COLUMN"),
+        (None, TRAIN, ["country"], "MISSING_USERS"),
+        (None, None, ["known"], "MISSING_TRAIN"),
+        (None, [(None, "a")], [], "EMPTY_TRAIN"),
+    ],
+)
+def test_an_evaluation_refuses_them_before_it_measures_and_keeps_nothing(
+    spark: SparkSession,
+    persisted: list[DataFrame],
+    users: str | None,
+    train: Rows | None,
+    names: list[str],
+    code: str,
+) -> None:
+    lists = spark.createDataFrame([(1, "a", 1)], "user int, item string, rank int")
+    with pytest.raises((ConfigError, DataError)) as raised:
+        evaluate(
+            lists,
+            lists.drop("rank"),
+            model="als",
+            users=None if users is None else spark.sql(users),
+            train=None if train is None else train_of(spark, train),
+            segments=names,
+        )
+    assert raised.value.code == code
+    assert not any(frame.is_cached for frame in persisted)
+
+
+def test_users_and_train_are_read_once_and_freed(
+    spark: SparkSession, persisted: list[DataFrame], tmp_path: Path
+) -> None:
+    lists = spark.createDataFrame(
+        [("als", 1, 7, 1), ("als", 2, 8, 1)], "model string, user int, item int, rank int"
+    )
+    facts = {"users": "SELECT 1 AS user, 'it' AS country", "train": "SELECT 2 AS user, 7 AS item"}
+    for name, query in facts.items():
+        spark.sql(query).write.parquet(str(tmp_path / name))
+    tables = {name: spark.read.parquet(str(tmp_path / name)) for name in facts}
+    evaluation = evaluate(
+        lists,
+        lists.select("user", "item"),
+        users=tables["users"],
+        train=tables["train"],
+        segments=["country", "known", "activity"],
+        metrics=["rr"],
+        k=1,
+    )
+    shutil.rmtree(tmp_path)
+    schema = (
+        "model string, user int, n_relevant long, n_recommended long, country string, known string, "
+        "activity string, rr_at_1 double"
+    )
+    rows = [("als", 1, 1, 1, "it", "no_train", "no_train", 1.0), ("als", 2, 1, 1, None, "known", "10", 1.0)]
+    assert_rows(evaluation.per_user, schema, rows)
+    values = {(row["segment"], row["segment_value"], row["n_users"]) for row in evaluation.metrics.collect()}
+    assert values == {
+        ("all", "all", 2),
+        *((name, value, 1) for name, value in (("country", "it"), ("country", "(missing)"))),
+        *((name, value, 1) for name, value in (("known", "known"), ("known", "no_train"))),
+        *((name, value, 1) for name, value in (("activity", "10"), ("activity", "no_train"))),
+    }
+    assert [frame.is_cached for frame in persisted] == [True] * 4
+    evaluation.unpersist()
+    assert not any(frame.is_cached for frame in persisted)
