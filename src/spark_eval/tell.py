@@ -12,6 +12,7 @@ from rich.table import Table as Grid
 from spark_eval import describe
 from spark_eval.config import Config
 from spark_eval.io import output_root
+from spark_eval.metrics.values import UNCUT
 from spark_eval.presets import PRESETS, conventions_of
 from spark_eval.publish import read_commit
 from spark_eval.runs import Run
@@ -67,20 +68,27 @@ def evaluation(run: Run) -> None:
 
 
 def leaderboard(path: Path, title: str) -> None:
-    """One line per model and k; the headline metrics, or all where none of them was measured."""
+    """One line per model and k; the headline metrics with their variants, or all if there are none."""
     values = [row for row in rows(path) if row["segment"] == ALL]
     measured = list(dict.fromkeys(str(row["metric"]) for row in values))
-    shown = [name for name in HEADLINE if name in measured] or measured
-    cells = {(row["model"], row["k"], row["metric"]): row for row in values}
+    shown = [name for head in HEADLINE for name in measured if name.partition("(")[0] == head] or measured
+    cells = {(row["model"], row["k"], row["metric"]): row for row in values if row["metric"] in shown}
     grid = Grid("model", "k", *shown, "users", title=escape(title), title_justify="left")
-    for model, k in sorted(
-        {(str(row["model"]), int(str(row["k"]))) for row in values}, key=lambda key: key[::-1]
-    ):
-        line = [cells[model, k, name]["value"] for name in shown]
-        users = max(int(str(cells[model, k, name]["n_users"])) for name in shown)
-        numbers = ["-" if value is None else f"{value:.4f}" for value in line]
-        grid.add_row(escape(model), str(k), *numbers, f"{users:,}")
+    for model, k in sorted({key[:2] for key in cells}, key=smaller_k_first):
+        # A metric may be measured at a cutoff of its own.
+        found = [cells.get((model, k, name)) for name in shown]
+        numbers = [
+            "-" if row is None or row["value"] is None else f"{float(str(row['value'])):.4f}" for row in found
+        ]
+        users = max(int(str(row["n_users"])) for row in found if row is not None)
+        grid.add_row(escape(str(model)), UNCUT if k is None else str(k), *numbers, f"{users:,}")
     console().print(grid)
+
+
+def smaller_k_first(line: tuple[object, object]) -> tuple[bool, int, str]:
+    """Order of the leaderboard: by k, no cutoff last, then by model."""
+    model, k = line
+    return (k is None, 0 if k is None else int(str(k)), str(model))
 
 
 def table(header: Sequence[str], cells: Sequence[Sequence[str]], title: str = "") -> None:

@@ -187,7 +187,15 @@ def collected(evaluation: Evaluation) -> dict[tuple[str, Id], dict[str, Any]]:
     return {(row["model"], row["user"]): row.asDict() for row in evaluation.per_user.collect()}
 
 
-@pytest.fixture(scope="module", params=CASES, ids=lambda case: case.name)
+# The default run takes one case of each layout.
+IN_FULL = ("scores of strings, ties ascending", "ranks under full checks", "ranks as LensKit sees them")
+
+
+def marked(case: Case) -> Any:
+    return pytest.param(case, id=case.name, marks=[pytest.mark.slow] if case.name in IN_FULL else [])
+
+
+@pytest.fixture(scope="module", params=map(marked, CASES))
 def trial(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[Trial]:
     case: Case = request.param
     recommendations, truth = draw(case, CASES.index(case))
