@@ -2,13 +2,14 @@
 #   make demo    everything end to end on embedded data
 #   make test    the default tests, in two processes; ARGS="-k name" goes to pytest
 #   make test-parity  the numbers of nine libraries against those of our presets
+#   make benchmarks  us and our peers side by side; ARGS="--size M"
 #   make check   style, types, import rules
 #   make package dist/spark_eval.zip, for spark-submit --py-files
 #   make lock    write requirements/*.txt anew; ARGS=--upgrade takes newer releases
 # PYTHON=/path/to/python3 chooses the interpreter.
 
 .DELETE_ON_ERROR:
-.PHONY: demo test test-slow test-parity check package lock clean
+.PHONY: demo test test-slow test-parity benchmarks check package lock clean
 unexport PYTHONPATH PYTHONHOME SPARK_HOME
 
 in_venv := .venv/bin/python -m
@@ -27,6 +28,9 @@ test-slow: .venv/.dev
 
 test-parity: .venv/.dev .venv-parity/.installed
 	@$(in_venv) pytest -m parity tests/parity $(ARGS)
+
+benchmarks: .venv-bench/.installed
+	@.venv-bench/bin/python -m benchmarks.run $(ARGS)
 
 check: .venv/.dev
 	@$(in_venv) ruff check .
@@ -49,7 +53,7 @@ lock: .venv/.python
 		--excludes requirements/parity-unused.in -o requirements/parity.txt
 
 clean:
-	@rm -rf .venv .venv-lock .venv-parity .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf .venv .venv-lock .venv-parity .venv-bench .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	@rm -rf artifacts build dist derby.log metastore_db spark-warehouse
 	@find src jobs tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -72,6 +76,15 @@ clean:
 	@.venv/bin/python -m venv --clear .venv-parity
 	@.venv-parity/bin/python -m pip install -qq --no-input --no-compile --no-deps --only-binary :all: \
 		--require-hashes -r requirements/parity.txt
+	@touch $@
+
+.venv-bench/.installed: .venv/.python requirements/build.txt requirements/bench.txt
+	@echo "Installing the peers that requirements/bench.txt pins; this takes a few minutes."
+	@.venv/bin/python -m venv --clear .venv-bench
+	@.venv-bench/bin/python -m pip install -qq --no-input --require-hashes -r requirements/build.txt
+	@.venv-bench/bin/python -m pip install -qq --no-input --no-build-isolation --no-deps \
+		--require-hashes -r requirements/bench.txt
+	@.venv-bench/bin/python -m pip install -qq --no-input --no-build-isolation --no-deps -e .
 	@touch $@
 
 # The stamp holds PYTHON=, so that naming another interpreter makes the environment anew.

@@ -1,0 +1,1 @@
+"""Peers and floors measured side by side with spark-eval; see README.md."""

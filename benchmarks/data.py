@@ -1,0 +1,180 @@
+"""Made-up recommendations and truth, the same for the same seed: Zipf items, skewed users, no Spark."""
+
+import hashlib
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float64]
+
+DEFAULT_FOLDER: Final = Path(tempfile.gettempdir()) / "spark-eval-benchmarks"
+FORMAT: Final = 1  # part of the folder's name: raise it when the same spec gives other rows
+USERS_PER_FILE: Final = 50_000
+FEWEST_FILES: Final = 4
+# Share of users with a list who have no truth, and of users with truth but without a list.
+WITHOUT_TRUTH: Final = 0.03
+WITHOUT_LIST: Final = 0.02
+# Of the truth, the share that lies in the user's own list (nearer its top): what makes hits.
+IN_LIST: Final = 0.12
+# Relevant items of a user: 1 + a lognormal number, 5.8 in the mean, at most MOST_RELEVANT.
+TRUTH_LOG_MEAN: Final = 1.23
+MOST_RELEVANT: Final = 2_000
+GRADES: Final = np.arange(1.0, 6.0)
+GRADE_SHARES: Final = np.array([0.4, 0.25, 0.15, 0.12, 0.08])
+TIED_SCORES: Final = 20  # how many different scores there are where scores tie
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """What the two tables hold.
+
+    ``ids`` are ``int`` or ``string``; lists have ranks, or with ``scored`` scores, of few different values
+    with ``ties``; ``graded`` truth has a column relevance of 1 to 5; ``repeats`` is the share of rows, in
+    both tables, that repeat another of the same user. With several ``models`` there is a column model.
+    """
+
+    users: int
+    length: int
+    ids: str = "int"
+    scored: bool = False
+    ties: bool = False
+    graded: bool = False
+    models: int = 1
+    repeats: float = 0.0
+    seed: int = 20231
+
+    @property
+    def items(self) -> int:
+        """Size of the catalogue: grows with the users, slower."""
+        return max(20 * self.length, int(40 * self.users**0.6))
+
+    @property
+    def name(self) -> str:
+        """A folder name that says what is in it."""
+        digest = hashlib.sha256(json.dumps([FORMAT, asdict(self)]).encode()).hexdigest()
+        return f"{self.users}x{self.length}-{digest[:8]}"
+
+
+SIZES: Final = {
+    "smoke": Dataset(users=400, length=50),
+    "S": Dataset(users=20_000, length=50),
+    "M": Dataset(users=200_000, length=50),
+    "L": Dataset(users=1_000_000, length=100),
+}
+
+
+def ensure(dataset: Dataset, folder: Path) -> Path:
+    """The folder with ``recommendations`` and ``truth``, written now unless it is there already."""
+    place = folder / dataset.name
+    if place.exists():
+        return place
+    folder.mkdir(parents=True, exist_ok=True)
+    staged = Path(tempfile.mkdtemp(prefix="being-written-", dir=folder))
+    n_files = max(FEWEST_FILES, -(-dataset.users // USERS_PER_FILE))
+    # Users lie in no order, those of one list together, as a recommender writes them.
+    users = np.random.default_rng(dataset.seed).permutation(dataset.users).astype(np.int64) + 1
+    for number, part in enumerate(np.array_split(users, n_files)):
+        for name, table in tables(dataset, part, np.random.default_rng([dataset.seed, number])):
+            (staged / name).mkdir(exist_ok=True)
+            pq.write_table(table, staged / name / f"part-{number:04}.parquet", compression="snappy")
+    try:
+        staged.rename(place)
+    except OSError:  # somebody else was faster
+        shutil.rmtree(staged)
+    return place
+
+
+def tables(dataset: Dataset, users: Ints, random: np.random.Generator) -> Iterator[tuple[str, pa.Table]]:
+    """Recommendations and truth of some users."""
+    lists = [draw_lists(dataset, len(users), random) for _ in range(dataset.models)]
+    models = [
+        recommendations(dataset, users, items, f"model_{number}", random)
+        for number, items in enumerate(lists)
+    ]
+    yield "recommendations", pa.concat_tables(models)
+    yield "truth", truth(dataset, users, lists[0], random)
+
+
+def zipf(n_items: int, shape: tuple[int, ...], random: np.random.Generator) -> Ints:
+    """Items 1 to n_items, item i drawn in proportion to 1 / i."""
+    return np.floor(np.power(float(n_items), random.random(shape))).astype(np.int64)
+
+
+def draw_lists(dataset: Dataset, n_users: int, random: np.random.Generator) -> Ints:
+    """Distinct items of each list, best first; shape (n_users, length)."""
+    places = np.arange(dataset.length)
+    drawn = np.sort(zipf(dataset.items - dataset.length, (n_users, dataset.length), random), axis=1)
+    # An item drawn again gives way to the next less popular one.
+    items = np.maximum.accumulate(drawn - places, axis=1) + places
+    shuffled: Ints = random.permuted(items, axis=1)
+    return shuffled
+
+
+def recommendations(
+    dataset: Dataset, users: Ints, items: Ints, model: str, random: np.random.Generator
+) -> pa.Table:
+    """A row per user and item of one model."""
+    if dataset.repeats:
+        repeated = random.random(items.shape) < dataset.repeats
+        items = np.where(repeated, items[:, :1], items)
+    columns = {
+        "user": as_ids(dataset, "user", np.repeat(users, dataset.length)),
+        "item": as_ids(dataset, "item", items.ravel()),
+    }
+    if dataset.scored:
+        scores = np.sort(random.random(items.shape), axis=1)[:, ::-1]
+        scores = np.round(scores * TIED_SCORES) / TIED_SCORES if dataset.ties else scores
+        columns["score"] = pa.array(scores.ravel())
+    else:
+        ranks = np.tile(np.arange(1, dataset.length + 1, dtype=np.int64), len(users))
+        columns["rank"] = pa.array(ranks)
+    if dataset.models > 1:
+        columns["model"] = pa.array(np.full(items.size, model))
+    return pa.table(columns)
+
+
+def truth(dataset: Dataset, users: Ints, lists: Ints, random: np.random.Generator) -> pa.Table:
+    """Relevant items: most users have few, some have hundreds."""
+    n_new = round(WITHOUT_LIST * len(users))
+    place = np.flatnonzero(random.random(len(users)) >= WITHOUT_TRUTH)
+    counts = 1 + np.floor(random.lognormal(TRUTH_LOG_MEAN, 1.0, len(place) + n_new)).astype(np.int64)
+    counts = np.minimum(counts, min(MOST_RELEVANT, dataset.items // 10))
+    # Users without a list have the ids beyond those of all users with one.
+    everybody = np.concatenate([users[place], dataset.users + users[:n_new]])
+    row = np.repeat(np.arange(len(everybody)), counts)
+    items = zipf(dataset.items, (len(row),), random)
+    from_list = (row < len(place)) & (random.random(len(row)) < IN_LIST)
+    depth = np.floor(dataset.length * random.random(len(row)) ** 2).astype(np.int64)
+    items[from_list] = lists[place[row[from_list]], depth[from_list]]
+    distinct = np.unique(row * (dataset.items + 1) + items)
+    row, items = np.divmod(distinct, dataset.items + 1)
+    grades = random.choice(GRADES, len(row), p=GRADE_SHARES)
+    if dataset.repeats:
+        again = np.flatnonzero(random.random(len(row)) < dataset.repeats)
+        row, items, grades = (np.concatenate([column, column[again]]) for column in (row, items, grades))
+    columns = {
+        "user": as_ids(dataset, "user", everybody[row]),
+        "item": as_ids(dataset, "item", items),
+    }
+    if dataset.graded:
+        columns["relevance"] = pa.array(grades)
+    return pa.table(columns)
+
+
+def as_ids(dataset: Dataset, kind: str, numbers: Ints) -> pa.Array:
+    """Ids as they are stored: the numbers themselves, or text such as ``user-00000042``."""
+    if dataset.ids == "int":
+        return pa.array(numbers)
+    largest = int(numbers.max(initial=0))
+    names = pa.array([f"{kind}-{number:08}" for number in range(largest + 1)])
+    return names.take(pa.array(numbers))

@@ -1,0 +1,184 @@
+"""The one command: ``python -m benchmarks.run``; see README.md."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from benchmarks import table
+from benchmarks.check import TOLERANCE, difference, read_per_user
+from benchmarks.contenders import CONTENDERS, PROFILE, Contender
+from benchmarks.data import DEFAULT_FOLDER, SIZES, ensure
+from benchmarks.race import Entrant, race
+from benchmarks.workload import KINDS, Task, Workload, workload
+
+RESULTS: Final = Path(__file__).parent / "results"
+# What a scaling curve changes of the workload, and the points it has.
+CURVES: Final[Mapping[str, Sequence[int]]] = {
+    "users": (5_000, 20_000, 80_000, 320_000),
+    "length": (10, 50, 200),
+    "ks": (1, 5, 20),
+    "models": (1, 4, 8),
+    "metrics": (1, 3, 6),
+    "partitions": (1, 4, 16, 64),
+}
+
+
+@click.command()
+@click.option(
+    "--table",
+    "what",
+    type=click.Choice(["peers", "profile", *CURVES]),
+    default="peers",
+    help="What to measure: contenders side by side, our own steps, or a scaling curve.",
+)
+@click.option("--size", type=click.Choice(list(SIZES)), default="S", help="How many users.")
+@click.option("--workload", "kind", type=click.Choice(list(KINDS)), default="ranked", help="Which lists.")
+@click.option("--contenders", default="", help="Comma-separated names; default: all.")
+@click.option("--repetitions", type=click.IntRange(1), default=3, help="Warm ones; a cold one comes before.")
+@click.option("--timeout", type=float, default=20.0, help="Minutes for one repetition.")
+@click.option("--memory", default="2g", help="Of each Spark driver.")
+@click.option("--partitions", type=click.IntRange(1), default=4, help="Of Spark's shuffles.")
+@click.option("--data", type=click.Path(path_type=Path), default=DEFAULT_FOLDER, help="Keeps made-up data.")
+@click.option("--results", type=click.Path(path_type=Path), default=RESULTS, help="Where tables go.")
+def main(
+    what: str,
+    size: str,
+    kind: str,
+    contenders: str,
+    repetitions: int,
+    timeout: float,
+    memory: str,
+    partitions: int,
+    data: Path,
+    results: Path,
+) -> None:
+    """Measure spark-eval, floors and peers side by side; write a dated table."""
+    plain = workload(kind, size, partitions=partitions, memory=memory)
+    chosen = chosen_contenders(what, kind, [name for name in contenders.split(",") if name])
+    before = os.getloadavg()[0]
+    with scratch_folder(data) as scratch:
+        entrants = list(enter(what, plain, chosen, data, scratch))
+        race(entrants, repetitions, 60 * timeout, lambda line: click.echo(line, err=True))
+        differences = compare(entrants) if what == "peers" else {}
+    rows = [table.figures(entrant) for entrant in entrants]
+    now = datetime.now(UTC)
+    options = f"--table {what} --size {size} --workload {kind} --repetitions {repetitions}"
+    options += f" --memory {memory} --partitions {partitions}"
+    options += f" --contenders {contenders}" if contenders else ""
+    facts = {
+        "date": now.isoformat(timespec="seconds"),
+        "machine": table.machine(),
+        "versions": table.versions(),
+        "load": [round(before, 1), round(os.getloadavg()[0], 1)],
+        "workload": describe(plain),
+        "command": f'make benchmarks ARGS="{options}"',
+        "rows": rows,
+        "differences": differences,
+    }
+    text = render(what, rows, differences, size, kind)
+    page = table.write(
+        results, f"{now:%Y-%m-%d}-{what}-{size}-{kind}", f"{what}, {size}, {kind}", facts, text
+    )
+    click.echo(page.read_text())
+    unequal = [name for name, value in differences.items() if value is not None and value > TOLERANCE]
+    if unequal:
+        raise click.ClickException(f"not equal to ours: {', '.join(unequal)}")
+
+
+def chosen_contenders(what: str, kind: str, names: Sequence[str]) -> list[Contender]:
+    """Who takes part; a curve is of ours and the floor."""
+    if what == "profile":
+        return [PROFILE]
+    for name in names:
+        if name not in CONTENDERS:
+            raise click.BadParameter(f"unknown contender {name!r}; known: {', '.join(CONTENDERS)}")
+    default = list(CONTENDERS) if what == "peers" else [table.OURS, table.FLOOR]
+    return [CONTENDERS[name] for name in names or default if kind in CONTENDERS[name].kinds]
+
+
+@contextmanager
+def scratch_folder(data: Path) -> Iterator[Path]:
+    """A folder for what repetitions write, gone in the end."""
+    data.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix="run-", dir=data))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def enter(
+    what: str, plain: Workload, chosen: Sequence[Contender], data: Path, scratch: Path
+) -> Iterator[Entrant]:
+    """Every contender at every point."""
+    points = {f"{what} {size}": at(plain, what, size) for size in CURVES.get(what, ())}
+    for point, work in (points or {"": plain}).items():
+        task = Task(work, ensure(work.dataset, data.resolve()))
+        for contender in chosen:
+            label = f"{point} {contender.name}".strip()
+            yield Entrant(contender, task, label, scratch.resolve() / label.replace(" ", "-"))
+
+
+def at(plain: Workload, what: str, size: int) -> Workload:
+    """The workload at a point of a curve."""
+    side: dict[str, Any] = {what: size}
+    match what:
+        case "users" | "length" | "models":
+            return replace(plain, dataset=replace(plain.dataset, **side))
+        case "ks":
+            depth = plain.dataset.length
+            return replace(plain, ks=tuple(sorted({-(-depth * n // size) for n in range(1, size + 1)})))
+        case "metrics":
+            return replace(plain, metrics=plain.metrics[:size])
+    return replace(plain, partitions=size)
+
+
+def compare(entrants: Sequence[Entrant]) -> dict[str, float | None]:
+    """How far each contender's last numbers are from ours; nothing where ours did not run."""
+    ours = [entrant for entrant in entrants if entrant.label == table.OURS and entrant.fault is None]
+    if not ours:
+        return {}
+    reference = read_per_user(ours[0].output, ours[0].task.workload)
+    return {
+        entrant.label: difference(
+            entrant.output, entrant.means, reference, entrant.contender, entrant.task.workload
+        )
+        for entrant in entrants
+        if entrant.fault is None
+    }
+
+
+def render(
+    what: str,
+    rows: Sequence[Mapping[str, Any]],
+    differences: Mapping[str, float | None],
+    size: str,
+    kind: str,
+) -> str:
+    """The table in Markdown."""
+    if what == "peers":
+        return table.comparison(rows, differences, size, kind)
+    return table.steps(rows[0]) if what == "profile" else table.curve(rows)
+
+
+def describe(work: Workload) -> str:
+    """The workload in words."""
+    dataset = work.dataset
+    lists = f"{dataset.users:,} users x {dataset.length}, {dataset.models} model(s), {dataset.ids} ids"
+    place = f"{work.place}s{' with ties' if dataset.ties else ''}"
+    grades = "graded truth" if dataset.graded else "binary truth"
+    repeats = f", {dataset.repeats:.0%} repeated rows" if dataset.repeats else ""
+    numbers = f"{len(work.metrics)} metrics x k = {', '.join(map(str, work.ks))}"
+    return f"{lists}, {place}, {grades}{repeats}; {numbers}; local[2], {work.partitions} partitions"
+
+
+if __name__ == "__main__":
+    main()

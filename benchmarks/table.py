@@ -1,0 +1,196 @@
+"""What was measured, as Markdown for people and JSON for programs."""
+
+import json
+import platform
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+from benchmarks.race import Entrant, Sample
+from spark_eval.runs import code_version
+from spark_eval.session import find_java
+
+LIBRARIES: Final = (
+    "pyspark",
+    "pandas",
+    "pyarrow",
+    "numpy",
+    "duckdb",
+    "polars",
+    "ranx",
+    "rectools",
+    "recommenders",
+    "replay-rec",
+)
+FLOOR: Final = "floor-shuffle"
+OURS: Final = "ours"
+MEBIBYTE: Final = 1024**2
+LISTED: Final = ("machine", "versions")
+# What ours may take at most, as a multiple of the contender's warm CPU seconds; see README.md.
+AIMS: Final[Mapping[tuple[str, str, str], float]] = {
+    ("M", "ranked", "floor-shuffle"): 1.4,
+    ("M", "graded", "floor-shuffle"): 1.6,
+    ("M", "scored", "floor-shuffle"): 2.2,
+    ("M", "ranked", "duckdb"): 4.0,
+    ("M", "ranked", "rectools"): 0.9,
+    ("S", "ranked", "apply-in-pandas"): 1 / 25,
+    ("S", "ranked", "replay-spark"): 1 / 15,
+    ("S", "ranked", "recommenders"): 1 / 7,
+    ("S", "ranked", "ranking-evaluator"): 1 / 3,
+}
+
+
+def machine() -> dict[str, Any]:
+    """Cores, memory and system; nothing that names this very machine."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    memory = int(Path("/proc/meminfo").read_text().split()[1]) * 1024
+    return {
+        "cpu": names[0] if names else platform.machine(),
+        "cores": len(names) or None,
+        "memory_gib": round(memory / 1024**3, 1),
+        "system": f"{platform.system()} {platform.machine()}",
+    }
+
+
+def versions() -> dict[str, str]:
+    """Of everything installed that takes part."""
+    found = {"python": platform.python_version(), "java": str(find_java().version)}
+    found["spark-eval"] = f"{version('spark-eval')}, code {code_version()[:12]}"
+    for name in LIBRARIES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+def figures(entrant: Entrant) -> dict[str, Any]:
+    """What one entrant took, as numbers; medians and extremes are of the warm repetitions."""
+    return {
+        "contender": entrant.label,
+        "does": entrant.contender.does,
+        "fault": entrant.fault,
+        "start": entrant.start and vars(entrant.start),
+        "cold": entrant.cold and vars(entrant.cold),
+        "answers": entrant.answers,
+        "warm": [vars(sample) for sample in entrant.warm],
+        "cpu": middle(entrant.warm, lambda sample: sample.cpu),
+        "wall": middle(entrant.warm, lambda sample: sample.wall),
+        "peak": max((sample.peak for sample in entrant.warm), default=None),
+    }
+
+
+def middle(samples: Sequence[Sample], of: Callable[[Sample], float]) -> float | None:
+    """The median, None of nothing."""
+    return median(map(of, samples)) if samples else None
+
+
+def comparison(
+    rows: Sequence[Mapping[str, Any]], differences: Mapping[str, float | None], size: str, kind: str
+) -> str:
+    """The table of a race: one line per contender."""
+    cpu = {row["contender"]: row["cpu"] for row in rows}
+    lines = [
+        "| contender | warm CPU s | spread | wall s | whole process, CPU s | peak MiB | / floor ii "
+        "| ours / it | aim | equal to ours |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        name = row["contender"]
+        if row["fault"] is not None:
+            lines.append(f"| {name}: {row['does']} | {row['fault']} |" + " |" * 8)
+            continue
+        whole = row["start"]["cpu"] + row["cold"]["cpu"]
+        aim = AIMS.get((size, kind, name))
+        cells = [
+            f"{name}: {row['does']}",
+            number(row["cpu"]),
+            spread(row["warm"]),
+            number(row["wall"]),
+            number(whole),
+            f"{row['peak'] / MEBIBYTE:.0f}",
+            number(ratio(row["cpu"], cpu.get(FLOOR))),
+            number(ratio(cpu.get(OURS), row["cpu"])),
+            "" if aim is None else f"≤ {number(aim)}",
+            equality(differences.get(name)),
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def steps(row: Mapping[str, Any]) -> str:
+    """The table of a profile: what each step adds to the one before it."""
+    if row["fault"] is not None:
+        return str(row["fault"])
+    lines = ["| as far as | warm CPU s | spread | adds |", "|---|---|---|---|"]
+    before = 0.0
+    for name in row["answers"][0]["means"]:
+        spent = [answer["means"][name] for answer in row["answers"][1:]]
+        cpu = median(spent)
+        lines.append(f"| {name} | {number(cpu)} | {least_and_most(spent)} | {number(cpu - before)} |")
+        before = cpu
+    return "\n".join(lines)
+
+
+def curve(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The table of a scaling curve: each contender at each point, beside the floor at that point."""
+    floors = {
+        row["contender"].removesuffix(FLOOR): row["cpu"] for row in rows if row["contender"].endswith(FLOOR)
+    }
+    lines = ["| at | warm CPU s | spread | wall s | peak MiB | / floor ii |", "|---|---|---|---|---|---|"]
+    for row in rows:
+        name = row["contender"]
+        if row["fault"] is not None:
+            lines.append(f"| {name} | {row['fault']} | | | | |")
+            continue
+        floor = floors.get(name.rpartition(" ")[0] + " ")
+        cells = [name, number(row["cpu"]), spread(row["warm"]), number(row["wall"])]
+        cells += [f"{row['peak'] / MEBIBYTE:.0f}", number(ratio(row["cpu"], floor))]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def ratio(value: float | None, of: float | None) -> float | None:
+    """None where one of them is missing."""
+    return None if value is None or not of else value / of
+
+
+def number(value: float | None) -> str:
+    """Three significant digits, without exponents."""
+    if value is None:
+        return ""
+    digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2 if abs(value) >= 1 else 3
+    return f"{value:.{digits}f}"
+
+
+def spread(samples: Sequence[Mapping[str, float]]) -> str:
+    """Least and most CPU seconds of the warm repetitions."""
+    return least_and_most([sample["cpu"] for sample in samples])
+
+
+def least_and_most(values: Sequence[float]) -> str:
+    """A range, in words."""
+    return f"{number(min(values))} to {number(max(values))}"
+
+
+def equality(difference: float | None) -> str:
+    """How far the numbers are from ours."""
+    if difference is None:
+        return "gives none"
+    return "yes" if difference <= 1e-9 else f"NO: off by {difference:.2g}"
+
+
+def write(folder: Path, name: str, heading: str, facts: Mapping[str, Any], text: str) -> Path:
+    """One Markdown file and one JSON file of the same name; returns the former."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"{name}.json").write_text(json.dumps(facts, indent=1) + "\n")
+    about = {title: ", ".join(f"{key} {value}" for key, value in facts[title].items()) for title in LISTED}
+    lines = [f"- {title}: {values}" for title, values in about.items()]
+    lines.append(f"- load average before and after: {facts['load'][0]}, {facts['load'][1]}")
+    lines += [f"- workload: {facts['workload']}", f"- command: `{facts['command']}`"]
+    page = folder / f"{name}.md"
+    page.write_text(f"# {heading}\n\nMeasured {facts['date']}.\n\n" + "\n".join(lines) + f"\n\n{text}\n")
+    return page

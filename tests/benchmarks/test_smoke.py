@@ -1,0 +1,131 @@
+"""The benchmarks themselves: what they measure with, and one small run from end to end."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from benchmarks.check import difference
+from benchmarks.contenders import CONTENDERS
+from benchmarks.data import SIZES, Dataset, ensure
+from benchmarks.processes import usage
+from benchmarks.workload import Task, workload
+
+REPOSITORY = Path(__file__).parents[2]
+TINY = replace(SIZES["smoke"], users=200, length=8)
+
+
+def read(dataset: Dataset, folder: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+    place = ensure(dataset, folder)
+    recommendations, truth = (pq.read_table(place / name) for name in ("recommendations", "truth"))
+    return recommendations.to_pandas(), truth.to_pandas()
+
+
+def test_data_is_the_same_for_the_same_seed(tmp_path: Path) -> None:
+    first, again = read(TINY, tmp_path / "a"), read(TINY, tmp_path / "b")
+    other = read(replace(TINY, seed=2), tmp_path / "a")
+    for one, two in zip(first, again, strict=True):
+        pd.testing.assert_frame_equal(one, two)
+    assert not first[0].equals(other[0])
+
+
+def test_lists_are_whole_and_nothing_repeats(tmp_path: Path) -> None:
+    recommendations, truth = read(TINY, tmp_path)
+    ranks = recommendations.groupby("user")["rank"].agg(list)
+    assert len(ranks) == TINY.users
+    assert all(rank == list(range(1, TINY.length + 1)) for rank in ranks)
+    assert not recommendations.duplicated(["user", "item"]).any()
+    assert not truth.duplicated().any()
+    # Users without truth, and users without a list.
+    assert set(recommendations["user"]) - set(truth["user"])
+    assert set(truth["user"]) - set(recommendations["user"])
+    assert len(recommendations.merge(truth)) > 0
+
+
+def test_data_of_the_other_workloads(tmp_path: Path) -> None:
+    dataset = replace(TINY, ids="string", scored=True, ties=True, graded=True, models=2, repeats=0.2)
+    recommendations, truth = read(dataset, tmp_path)
+    assert recommendations["user"].str.startswith("user-").all()
+    assert set(recommendations["model"]) == {"model_0", "model_1"}
+    assert recommendations.duplicated(["model", "user", "score"]).any()
+    assert recommendations.duplicated(["model", "user", "item"]).any()
+    assert truth.duplicated().any()
+    assert set(truth["relevance"]) <= {1.0, 2.0, 3.0, 4.0, 5.0}
+
+
+def test_a_task_survives_the_way_to_its_process() -> None:
+    task = Task(workload("graded", "smoke", partitions=3), Path("somewhere"))
+    assert Task.from_json(task.to_json()) == task
+
+
+def test_usage_counts_children_that_ended() -> None:
+    busy = "['-c', 'sum(range(20_000_000))']"
+    parent = f"import subprocess as s, sys; s.run([sys.executable, *{busy}]); print(flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", parent], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        used = usage(process.pid)
+    assert used.cpu > 0.15
+    assert used.resident > 1_000_000
+
+
+def test_difference_finds_another_value_and_another_user(tmp_path: Path) -> None:
+    work = replace(workload("ranked", "smoke"), ks=(1,), metrics=("ap",))
+    ours = pd.DataFrame(
+        {"user": [1, 2], "n_relevant": [1, 4], "n_recommended": [9, 9], "ap_at_1": [1.0, 1.0]}
+    )
+
+    def of(table: pd.DataFrame, name: str = "duckdb") -> float | None:
+        table.to_parquet(tmp_path / "per_user.parquet")
+        return difference(tmp_path, None, ours, CONTENDERS[name], work)
+
+    assert of(ours) == 0
+    assert of(ours.assign(ap_at_1=[1.0, 0.5])) == 0.5
+    assert of(ours.assign(n_relevant=[1, 3])) == float("inf")
+    assert of(ours.head(1)) == float("inf")
+    # ranx divides by all 4 relevant items, not by min(4, 1).
+    assert of(ours[["user", "ap_at_1"]].assign(ap_at_1=[1.0, 0.25]), "ranx") == 0
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)  # two Spark sessions, on a machine that may be busy
+def test_smoke_run_writes_a_table_of_equal_results(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.run",
+        "--size",
+        "smoke",
+        "--contenders",
+        "ours,hits-only,ranx",
+    ]
+    folders = ["--data", str(tmp_path / "data"), "--results", str(tmp_path / "results")]
+    run = subprocess.run(
+        [*command, "--repetitions", "1", *folders],
+        cwd=REPOSITORY,
+        # One small job: optimising its machine code costs more than it gives.
+        env={**os.environ, "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    [page] = (tmp_path / "results").glob("*.md")
+    facts = json.loads(page.with_suffix(".json").read_text())
+    rows = {row["contender"]: row for row in facts["rows"]}
+    assert rows["ours"]["fault"] is None
+    assert rows["ours"]["cpu"] > 0
+    assert rows["ours"]["peak"] > 100 * 1024**2
+    assert facts["differences"]["hits-only"] <= 1e-9
+    assert rows["ranx"]["fault"] == "not installed: ranx"
+    assert "| hits-only: " in page.read_text()
+    # Neither this machine's name nor its folders.
+    assert str(tmp_path) not in page.read_text() + page.with_suffix(".json").read_text()
+    assert not list((tmp_path / "data").glob("run-*"))
