@@ -26,7 +26,7 @@ from spark_eval.transforms.measure import measure
 from spark_eval.transforms.populate import populate
 from spark_eval.transforms.rank import rank
 from spark_eval.transforms.truth import distinct_truth, per_user_truth, relevant
-from spark_eval.verbs.evaluate import BROADCAST_ROWS
+from spark_eval.verbs.by_shuffle import BROADCAST_ROWS
 from spark_eval.verbs.summary import summed_columns
 
 

@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from spark_eval.session import get_session
-    from spark_eval.verbs.evaluate import Evaluation, evaluate
+    from spark_eval.verbs.evaluate import evaluate
+    from spark_eval.verbs.evaluation import Evaluation
     from spark_eval.verbs.split import Split, split
 
 __version__: Final = "0.1.0"
 __all__ = ["Evaluation", "Split", "__version__", "evaluate", "get_session", "split"]
 
 _HOMES: Final = {
-    "Evaluation": "spark_eval.verbs.evaluate",
+    "Evaluation": "spark_eval.verbs.evaluation",
     "evaluate": "spark_eval.verbs.evaluate",
     "get_session": "spark_eval.session",
     "Split": "spark_eval.verbs.split",

@@ -129,8 +129,9 @@ class EvaluateSection(Section):
     no_truth: str | None = None
     checks: str = "hits"
     segments: list[str] = []
+    plan: str = "auto"
 
-    def plan(self) -> Plan:
+    def checked(self) -> Plan:
         """The checked plan; raises ConfigError with the nearest allowed choice."""
         options = self.model_dump(exclude={"relevance"})
         return make_plan(**options, threshold=self.relevance.threshold)
@@ -154,7 +155,7 @@ class Config(Section):
     def choices_fit(self) -> "Config":
         """Rules and plans check themselves, whichever verb the config is read for."""
         self.split.rule()
-        plan = self.evaluate.plan()
+        plan = self.evaluate.checked()
         check_segments(plan.segments, plan.columns, self.train is not None, self.users is not None)
         return self
 

@@ -10,6 +10,13 @@ from spark_eval.schema import FATAL, Fault, Outcome, Reason
 
 # Column names with the types of the table ``accounting``.
 ACCOUNTING: Final = "source string, model string, outcome string, reason string, rows long, users long"
+# What is counted of each model's lists beside its rows.
+# Users of each model who have a list and truth, those of them without a hit, and those without truth.
+WITH_TRUTH = "with_truth"
+WITHOUT_HITS = "without_hits"
+WITHOUT_TRUTH = "without_truth"
+# Hits that share a rank.
+CLASHES = "clashes"
 AccountingRow = tuple[str, str | None, str, str | None, int, int | None]
 
 

@@ -33,3 +33,8 @@ def check_models(names: Sequence[str]) -> None:
                 f"recommendations: model {name[:MAX_MODEL_BYTES]!r}; allowed: 1 to {MAX_MODEL_BYTES} bytes, "
                 f"of which '/', '=', '%' and their like take three, no control character, not {NO_NAME}",
             )
+
+
+def folder_name(model: str) -> str:
+    """A checked name as Spark writes it in a partition's folder."""
+    return WRITTEN_AS_THREE.sub(lambda found: f"%{ord(found[0]):02X}", model)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from spark_eval.conventions import Checks, Conventions
+from spark_eval.conventions import Checks, Conventions, PhysicalPlan
 from spark_eval.errors import ConfigError
 from spark_eval.metrics import MetricValue, metric_values
 from spark_eval.metrics.values import parse_k
@@ -23,6 +23,7 @@ class Plan:
     conventions: Conventions
     checks: Checks
     segments: Sequence[str] = ()
+    physical: PhysicalPlan = PhysicalPlan.AUTO
 
     @property
     def columns(self) -> list[str]:
@@ -71,6 +72,7 @@ def make_plan(
     no_truth: str | None = None,
     checks: str = "hits",
     segments: Sequence[str] = (),
+    plan: str = "auto",
 ) -> Plan:
     """Check the choices; raises ConfigError with the nearest allowed one.
 
@@ -95,4 +97,5 @@ def make_plan(
         conventions=chosen,
         checks=Checks.FULL if counts_items else asked,
         segments=tuple(segments),
+        physical=parse_choice(PhysicalPlan, plan, "evaluate.plan"),
     )

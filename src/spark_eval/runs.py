@@ -4,6 +4,7 @@ import hashlib
 import json
 import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import reduce
 from importlib import import_module
@@ -22,6 +23,7 @@ from spark_eval.io import fingerprint, output_root, read_source
 from spark_eval.ledger import ACCOUNTING, AccountingRow
 from spark_eval.plan import Plan
 from spark_eval.publish import Attempt
+from spark_eval.scan import plain_recommendations
 from spark_eval.schema import FAULT, MODEL, SUBSET, Fault, Outcome, Subset, Table
 from spark_eval.segments import user_columns
 from spark_eval.splits.leakage import leakage
@@ -35,6 +37,7 @@ from spark_eval.transforms.conform import (
     conform_users,
 )
 from spark_eval.verbs.evaluate import measure_lists
+from spark_eval.verbs.evaluation import Tables
 from spark_eval.verbs.split import Split, ledger_counts, ledger_rows, split
 
 LIBRARIES: Final = ("pyspark", "pandas", "pyarrow", "numpy")
@@ -136,47 +139,45 @@ def run_evaluate(
 ) -> Run:
     """Measure the recommendations and publish ``per_user``, ``metrics`` and ``accounting``."""
     source = needed(config.recommendations, "recommendations")
-    plan = config.evaluate.plan()
+    plan = config.evaluate.checked()
     job = Job.of("evaluate", config, run_id)
-    attempt, tables = job.attempt(), [Table.PER_USER, Table.METRICS, Table.ACCOUNTING]
+    attempt, written = job.attempt(), [Table.PER_USER, Table.METRICS, Table.ACCOUNTING]
     if attempt.is_published(job.fingerprint, replace):
-        return job.run(attempt, tables, is_new=False)
+        return job.run(attempt, written, is_new=False)
     spark = session()
-    tables_read = {
+    sources = {
         "recommendations": source,
         "truth": config.truth or DEFAULT_TRUTH,
         "train": config.train,
         "users": config.users if user_columns(plan.segments) else None,
     }
-    sources = {
-        name: conform(
-            read_source(spark, table, name, job.splits, job.timezone), name, table, job.timezone, plan
-        )
-        for name, table in tables_read.items()
+    frames = {
+        name: read_source(spark, table, name, job.splits, job.timezone)
+        for name, table in sources.items()
         if table is not None
     }
-    evaluation = measure_lists(
-        sources["recommendations"], sources["truth"], plan, sources.get("train"), sources.get("users")
-    )
-    try:
-        write(evaluation.per_user, attempt, Table.PER_USER, MODEL)
-        # Read with its schema: Spark would take models named 1 and 01 for one number.
-        per_user = spark.read.schema(evaluation.per_user.schema).parquet(attempt.staged(Table.PER_USER))
-        write(evaluation.summarise(per_user).coalesce(1), attempt, Table.METRICS, MODEL)
+    conformed = {
+        name: conform(frame, name, sources[name], job.timezone, plan) for name, frame in frames.items()
+    }
+    files = plain_recommendations(frames["recommendations"], source.columns, source.model, source.layout)
+    with ExitStack() as stack:
+        stack.callback(attempt.discard)
+        tables = Tables(**conformed, model=source.model, files=files)
+        evaluation = measure_lists(tables, plan, attempt.staged(Table.PER_USER))
+        stack.callback(evaluation.unpersist)
+        write(evaluation.metrics.coalesce(1), attempt, Table.METRICS, MODEL)
         ledger = [entry.row() for entry in evaluation.entries]
         write_accounting(spark, ledger, attempt)
-        tables += write_quarantine(sources, ledger, attempt)
-        attempt.publish(tables, job.record(conventions=plan.stamp, models=list(evaluation.models)))
-    finally:
-        evaluation.unpersist()
-        attempt.discard()
-    return job.run(attempt, tables, is_new=True)
+        written += write_quarantine(conformed, ledger, attempt)
+        facts = {"conventions": plan.stamp, "plan": evaluation.reason, "models": list(evaluation.models)}
+        attempt.publish(written, job.record(**facts))
+    return job.run(attempt, written, is_new=True)
 
 
 def check_inputs(session: Callable[[], SparkSession], config: Config) -> list[str]:
     """Check columns and types of every source that exists already; returns their names."""
     rule, spark, frames = config.split.rule(), session(), {}
-    plan, splits = config.evaluate.plan(), Job.of("evaluate", config, None).splits
+    plan, splits = config.evaluate.checked(), Job.of("evaluate", config, None).splits
     for name in ("interactions", "recommendations", "truth", "train", "users", "items"):
         source = getattr(config, name)
         if source is not None:

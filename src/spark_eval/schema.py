@@ -95,6 +95,17 @@ class Fault(StrEnum):
     NEGATIVE_RELEVANCE = "NEGATIVE_RELEVANCE"
 
 
+# What a row of recommendations can have; the first in this order that holds.
+ROW_FAULTS: Final = (
+    Fault.NULL_MODEL,
+    Fault.NULL_ID,
+    Fault.NULL_RANK,
+    Fault.RANK_BASE,
+    Fault.NULL_SCORE,
+    Fault.SCORE_NOT_FINITE,
+    Fault.DUPLICATE_RANK,
+)
+
 # What to say of the faults that refuse a table.
 FATAL: Final[dict[Fault, str]] = {
     Fault.NULL_MODEL: "rows without a model name; fill the model column, or name one model in the config",

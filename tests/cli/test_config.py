@@ -28,7 +28,7 @@ def refused(tmp_path: Path, text: str, *settings: str) -> ConfigError:
 def test_the_smallest_config_has_the_defaults(tmp_path: Path) -> None:
     config = read(tmp_path, SMALLEST)
     assert config.spark.master == "local[*]"
-    plan = config.evaluate.plan()
+    plan = config.evaluate.checked()
     assert plan.cuts == [1, 5, 10]
     assert plan.conventions.no_truth is NoTruth.DROP
     assert (config.truth, config.train, config.users, plan.segments) == (None, None, None, ())
@@ -164,7 +164,7 @@ def test_segments_of_tables_that_are_given(tmp_path: Path) -> None:
     tables = "users: {path: u, columns: {country: geo.country}}\ntrain: {subset: global_train}\n"
     names = ["country", "known", "age", "activity"]
     config = read(tmp_path, SMALLEST + tables, f"evaluate.segments={names}")
-    assert config.evaluate.plan().segments == tuple(names)
+    assert config.evaluate.checked().segments == tuple(names)
     error = refused(tmp_path, SMALLEST + tables, "evaluate.segments=[country, RR_at_5]")
     assert error.code == "INVALID_SEGMENT"
     assert "users.columns can give it another" in error.message

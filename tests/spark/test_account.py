@@ -10,9 +10,10 @@ from pyspark.sql import functions as F
 from spark_eval.conventions import Conventions
 from spark_eval.errors import SparkEvalError
 from spark_eval.ledger import ACCOUNTING, check, list_entries
+from spark_eval.schema import ROW_FAULTS
 from spark_eval.transforms.account import count_lists, count_truth
-from spark_eval.transforms.match import ROW_FAULTS
-from spark_eval.verbs.evaluate import Evaluation, evaluate
+from spark_eval.verbs.evaluate import evaluate
+from spark_eval.verbs.evaluation import Evaluation
 
 NAN, INFINITY = float("nan"), float("inf")
 # Ranked, best first: user 1's 10, 20, 11. Of these, k = 2 takes the first two.

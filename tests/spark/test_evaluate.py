@@ -117,17 +117,25 @@ def persisted(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> list[Data
     return frames
 
 
-def test_what_is_kept_is_freed(spark: SparkSession, persisted: list[DataFrame]) -> None:
-    evaluation = evaluate(tiny(spark, [("als", 1, 1, 1)]), liked(spark, [(1, 1, 1.0)]), metrics=["rr"], k=1)
-    assert [frame.is_cached for frame in persisted] == [True, True]
+@pytest.mark.parametrize(("plan", "n_kept"), [("workers", 1), ("shuffle", 2)])
+def test_what_is_kept_is_freed(
+    spark: SparkSession, persisted: list[DataFrame], plan: str, n_kept: int
+) -> None:
+    rows, truth = tiny(spark, [("als", 1, 1, 1)]), liked(spark, [(1, 1, 1.0)])
+    evaluation = evaluate(rows, truth, metrics=["rr"], k=1, plan=plan)
+    assert [frame.is_cached for frame in persisted] == [True] * n_kept
     evaluation.unpersist()
-    assert [frame.is_cached for frame in persisted] == [False, False]
+    assert [frame.is_cached for frame in persisted] == [False] * n_kept
 
 
-def test_a_refusal_keeps_nothing(spark: SparkSession, persisted: list[DataFrame]) -> None:
+@pytest.mark.parametrize(("plan", "n_kept"), [("workers", 1), ("shuffle", 2)])
+def test_a_refusal_keeps_nothing(
+    spark: SparkSession, persisted: list[DataFrame], plan: str, n_kept: int
+) -> None:
+    rows, truth = tiny(spark, [("als", 2, 1, 1)]), liked(spark, [(1, 1, 1.0)])
     with pytest.raises(DataError, match="NO_ID_OVERLAP"):
-        evaluate(tiny(spark, [("als", 2, 1, 1)]), liked(spark, [(1, 1, 1.0)]), metrics=["rr"], k=1)
-    assert [frame.is_cached for frame in persisted] == [False, False]
+        evaluate(rows, truth, metrics=["rr"], k=1, plan=plan)
+    assert [frame.is_cached for frame in persisted] == [False] * n_kept
 
 
 def test_ids_up_to_the_largest_come_out_as_they_went_in(spark: SparkSession) -> None:

@@ -3,7 +3,8 @@
 from frames import assert_rows
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_eval.transforms.match import ROW_FAULTS, is_tied_at, match
+from spark_eval.schema import ROW_FAULTS
+from spark_eval.transforms.match import is_tied_at, match
 
 RANKED = "model string, user int, item int, rank long, fault string, n_rows int"
 HITS = "user int, hit_ranks array<long>, hit_relevances array<double>"

@@ -15,7 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_eval.metrics import RANKING
 from spark_eval.plan import Plan, make_plan
-from spark_eval.verbs.evaluate import Evaluation, evaluate
+from spark_eval.verbs.evaluate import evaluate
+from spark_eval.verbs.evaluation import Evaluation
 
 N_USERS, N_ITEMS, LONGEST = 200, 40, 14
 KS = (3, 10)
@@ -166,7 +167,7 @@ def frames_of(
     return rows, judged
 
 
-def run(case: Case, frames: tuple[DataFrame, DataFrame]) -> Evaluation:
+def run(case: Case, frames: tuple[DataFrame, DataFrame], plan: str = "auto") -> Evaluation:
     recommendations, truth = frames
     return evaluate(
         recommendations,
@@ -180,6 +181,7 @@ def run(case: Case, frames: tuple[DataFrame, DataFrame]) -> Evaluation:
         no_recommendations=case.no_recommendations,
         no_truth=case.no_truth,
         checks=case.checks,
+        plan=plan,
     )
 
 
@@ -268,9 +270,33 @@ def test_every_input_row_is_accounted_for(trial: Trial) -> None:
 def test_a_join_that_shuffles_gives_the_same_bits(
     trial: Trial, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark_eval.verbs.evaluate.BROADCAST_ROWS", 0)
+    monkeypatch.setattr("spark_eval.verbs.by_shuffle.BROADCAST_ROWS", 0)
     conf = {"spark.sql.autoBroadcastJoinThreshold": "-1", "spark.sql.adaptive.enabled": "false"}
     with settings(spark, conf):
-        evaluation = run(trial.case, (trial.frames[0].repartition(5), trial.frames[1].repartition(3)))
+        frames = (trial.frames[0].repartition(5), trial.frames[1].repartition(3))
+        evaluation = run(trial.case, frames, plan="shuffle")
         assert collected(evaluation) == trial.per_user
         evaluation.unpersist()
+
+
+def everything(evaluation: Evaluation) -> list[Any]:
+    """Users, means and ledger."""
+    metrics = sorted(map(tuple, evaluation.metrics.collect()), key=str)
+    return [collected(evaluation), metrics, sorted(evaluation.entries, key=str)]
+
+
+def test_both_plans_give_the_same_bits(trial: Trial) -> None:
+    """Lists that are sorted or checked lie together, in more than one partition; others anywhere."""
+    recommendations, truth = trial.frames
+    is_seen_whole = trial.case.layout == "scores" or trial.case.plan.checks == "full"
+    if is_seen_whole and trial.case.layout != "arrays":
+        recommendations = recommendations.repartitionByRange(3, "model", "user", "item")
+        recommendations = recommendations.sortWithinPartitions("model", "user")
+    by_shuffle = run(trial.case, (recommendations, truth), plan="shuffle")
+    by_workers = run(trial.case, (recommendations, truth))
+    assert by_shuffle.reason == "shuffle: plan=shuffle is asked for"
+    needs_hash = trial.case.layout == "scores" and trial.case.plan.conventions.ties == "hash"
+    assert by_workers.reason.startswith("shuffle: " if needs_hash else "workers: ")
+    assert everything(by_workers) == everything(by_shuffle)
+    by_shuffle.unpersist()
+    by_workers.unpersist()

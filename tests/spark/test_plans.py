@@ -102,7 +102,7 @@ def test_only_needed_columns_are_read(read: Callable[[str], DataFrame], source: 
 
 @pytest.mark.parametrize("source", ["ranked", "scored"])
 def test_python_is_called_once_for_all_metrics(read: Callable[[str], DataFrame], source: str) -> None:
-    evaluation = evaluate(read(source), read("truth"))
+    evaluation = evaluate(read(source), read("truth"), plan="shuffle")
     plan = explained(evaluation.per_user, mode="formatted")
     calls = re.findall(
         r"\(\d+\) ArrowEvalPython\n.*\nArguments: \[(.*)\], \[(pythonUDF\d+#\d+)\], \d+\n", plan
@@ -114,17 +114,53 @@ def test_python_is_called_once_for_all_metrics(read: Callable[[str], DataFrame],
 
 @pytest.mark.parametrize("source", ["ranked", "scored"])
 def test_nothing_is_gathered_in_one_partition(read: Callable[[str], DataFrame], source: str) -> None:
-    evaluation = evaluate(read(source), read("truth"), checks="full")
+    evaluation = evaluate(read(source), read("truth"), checks="full", plan="shuffle")
     plan = explained(evaluation.per_user, mode="formatted")
     assert ("InMemoryRelation" in plan, "SinglePartition" in plan) == (True, False)
     assert not re.search(r"windowspecdefinition\((specified|[^,]* (ASC|DESC))", plan)
     evaluation.unpersist()
 
 
-def test_inputs_are_read_once(spark: SparkSession, tmp_path: Path) -> None:
+def as_it_ran(frame: DataFrame) -> str:
+    """The physical plan of what has run already."""
+    return explained(frame).partition("== Initial Plan ==")[0]
+
+
+WORK = re.compile(r"(Exchange|MapInArrow|\w*EvalPython|FileScan \w+|Range|InMemoryTableScan|Sort|Window)\b")
+
+
+def work_of(plan: str) -> list[str]:
+    """What a plan does, from the top."""
+    found = [match_[1] for match_ in map(WORK.search, plan.splitlines()) if match_]
+    return [name for name in found if name != "InMemoryTableScan"]
+
+
+def test_the_workers_read_plain_files_themselves(read: Callable[[str], DataFrame]) -> None:
+    evaluation = evaluate(read("ranked"), read("truth"), plan="workers")
+    assert evaluation.reason == "workers: the truth fits; recommendations are read as plain Parquet files"
+    # The two ranges are the files of the recommendations, and a row per bucket.
+    work = ["MapInArrow", "Exchange", "MapInArrow", "Range", "Range"]
+    assert work_of(as_it_ran(evaluation.per_user)) == work
+    evaluation.unpersist()
+
+
+def test_what_goes_through_spark_to_the_workers_is_not_shuffled(read: Callable[[str], DataFrame]) -> None:
+    evaluation = evaluate(read("ranked").where("rank > 0"), read("truth"), plan="workers")
+    assert evaluation.reason == "workers: the truth fits; recommendations are read through Spark"
+    plan = as_it_ran(evaluation.per_user)
+    assert work_of(plan) == ["MapInArrow", "Exchange", "MapInArrow", "FileScan parquet", "Range"]
+    [scan] = [line for line in plan.splitlines() if "FileScan" in line]
+    assert scan.endswith("ReadSchema: struct<user:bigint,item:bigint,rank:int,model:string>")
+    assert "PushedFilters: [IsNotNull(rank), GreaterThan(rank,0)]" in scan
+    evaluation.unpersist()
+
+
+@pytest.mark.parametrize("plan", ["workers", "shuffle"])
+def test_inputs_are_read_once(spark: SparkSession, tmp_path: Path, plan: str) -> None:
     for name in ("scored", "truth"):
-        spark.sql(SOURCES[name]).write.parquet(str(tmp_path / name))
-    evaluation = evaluate(*(spark.read.parquet(str(tmp_path / name)) for name in ("scored", "truth")), k=5)
+        spark.sql(SOURCES[name]).coalesce(1).orderBy("user").write.parquet(str(tmp_path / name))
+    frames = (spark.read.parquet(str(tmp_path / name)) for name in ("scored", "truth"))
+    evaluation = evaluate(*frames, k=5, plan=plan)
     shutil.rmtree(tmp_path)
     assert (evaluation.per_user.count(), evaluation.metrics.count()) == (10, 9)
     evaluation.unpersist()

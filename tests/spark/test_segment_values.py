@@ -11,7 +11,8 @@ from frames import settings
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_eval.metrics import RANKING
-from spark_eval.verbs.evaluate import Evaluation, evaluate
+from spark_eval.verbs.evaluate import evaluate
+from spark_eval.verbs.evaluation import Evaluation
 
 Rows = Sequence[tuple[Any, ...]]
 N_ITEMS, N_USERS = 30, 60
@@ -164,7 +165,7 @@ def test_cold_items_of_the_lists_and_of_the_truth_are_counted(world: World) -> N
 def test_the_same_bits_however_the_tables_lie(
     spark: SparkSession, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark_eval.verbs.evaluate.BROADCAST_ROWS", 0)
+    monkeypatch.setattr("spark_eval.verbs.by_shuffle.BROADCAST_ROWS", 0)
     source = random.Random(1)
     lists, truth, users, train = (
         source.sample(rows, len(rows)) for rows in (world.lists, world.truth, world.users, world.train)

@@ -107,6 +107,23 @@ class MetricValue:
         return columns
 
 
+def summed(values: Sequence[MetricValue]) -> dict[str, tuple[str, ...]]:
+    """What is summed over users for the means: a name, and the columns of ``per_user`` whose product it is.
+
+    Each value, each weight, and their products for the weighted means.
+    """
+    sums: dict[str, tuple[str, ...]] = {}
+    for value in values:
+        sums |= {column: (column,) for column in value.columns}
+        sums |= {weighted(value, weight): (value.column, weight) for weight in value.columns[1:]}
+    return sums
+
+
+def weighted(value: MetricValue, weight: str) -> str:
+    """The name of the product of a value and a weight."""
+    return f"{value.column} * {weight}"
+
+
 def named(run_name: str, metric: RankingMetric, options: Sequence[tuple[str, Choice]]) -> str:
     """``map(denominator=relevant)``, or ``map`` without options."""
     chosen = ", ".join(f"{short(fork, metric)}={choice}" for fork, choice in options)

@@ -18,6 +18,8 @@ from typing import Final
 
 UNIT_BITS: Final = 60
 LIMB_BITS: Final = 32
+# What the limbs hold: 2^62 units of the top one.
+LARGEST: Final = 2.0**66
 
 # Twice the most that rounding to units, and to the 53 bits of a double, can move a number (of size 1).
 _UNIT: Final = Fraction(1, 2**UNIT_BITS)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from spark_eval.ledger import CLASHES, WITH_TRUTH, WITHOUT_HITS, WITHOUT_TRUTH
 from spark_eval.schema import (
     FAULT,
     HIT_RANKS,
@@ -14,18 +15,12 @@ from spark_eval.schema import (
     N_RECOMMENDED,
     N_ROWS,
     RELEVANCE,
+    ROW_FAULTS,
     USER,
     Outcome,
     Reason,
 )
-from spark_eval.transforms.match import N_BEYOND_K, N_CLASHES, N_COLD, N_REPEATED, ROW_FAULTS, is_tied_at
-
-# Users of each model who have a list and truth, those of them without a hit, and those without truth.
-WITH_TRUTH = "with_truth"
-WITHOUT_HITS = "without_hits"
-WITHOUT_TRUTH = "without_truth"
-# Hits that share a rank.
-CLASHES = "clashes"
+from spark_eval.transforms.match import N_BEYOND_K, N_CLASHES, N_COLD, N_REPEATED, is_tied_at
 
 
 def count_lists(lists: DataFrame, truth: DataFrame, cuts: Sequence[int] = ()) -> DataFrame:

@@ -11,12 +11,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from spark_eval.schema import ALL, MISSING, MODEL, SEGMENT, SEGMENT_VALUE
-from spark_eval.stats.intervals import LIMB_BITS, UNIT_BITS
+from spark_eval.stats.intervals import LARGEST, LIMB_BITS, UNIT_BITS
 from spark_eval.transforms.inputs import quoted
 
 N_LIMBS: Final = 3
-# What the limbs hold: 2^62 units of the top one.
-LARGEST: Final = 2.0**66
 
 
 def limb_sums(per_user: DataFrame, values: Mapping[str, Column], segments: Sequence[str] = ()) -> DataFrame:

@@ -23,11 +23,11 @@ from spark_eval.schema import (
     N_ROWS,
     RANK,
     RELEVANCE,
+    ROW_FAULTS,
     TIE_FIRST,
     TIE_LAST,
     TIED_NEXT,
     USER,
-    Fault,
 )
 
 # The ledger of one list: n_rows = n_sound + the faults, and n_sound counts input rows.
@@ -35,15 +35,6 @@ N_BEYOND_K = "n_beyond_k"
 N_COLD = "n_cold"
 N_REPEATED = "n_repeated"
 N_CLASHES = "n_clashes"
-ROW_FAULTS = (
-    Fault.NULL_ID,
-    Fault.NULL_SCORE,
-    Fault.SCORE_NOT_FINITE,
-    Fault.NULL_RANK,
-    Fault.NULL_MODEL,
-    Fault.RANK_BASE,
-    Fault.DUPLICATE_RANK,
-)
 # Cutoffs at which a list has a tie, as bits of longs.
 BITS: Final = 60
 HIT_COLUMNS: Final = {

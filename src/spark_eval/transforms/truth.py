@@ -18,18 +18,23 @@ from spark_eval.schema import (
 )
 
 
-def distinct_truth(truth: DataFrame, threshold: float | None, duplicates: TruthDuplicates) -> DataFrame:
-    """user, item, relevance, fault, n_rows: one row per relevant item of a user, and per reason otherwise.
-
-    Rows below ``threshold`` or of relevance 0 are not relevant; their ``fault`` says so. They are
-    combined per user without their items, for the ledger only. One shuffle by user.
-    """
+def judge(truth: DataFrame, threshold: float | None) -> DataFrame:
+    """The truth, rows below ``threshold`` or of relevance 0 with a ``fault``: they are not relevant."""
     irrelevant = F.when(F.col(RELEVANCE) <= 0, Reason.NOT_RELEVANT.value)
     if threshold is not None:
         irrelevant = F.when(F.col(RELEVANCE) < threshold, Reason.BELOW_THRESHOLD.value).otherwise(irrelevant)
-    judged = truth.withColumn(FAULT, F.coalesce(FAULT, irrelevant))
+    return truth.withColumn(FAULT, F.coalesce(FAULT, irrelevant))
+
+
+def distinct_truth(truth: DataFrame, threshold: float | None, duplicates: TruthDuplicates) -> DataFrame:
+    """user, item, relevance, fault, n_rows: one row per relevant item of a user, and per reason otherwise.
+
+    Rows that are not relevant are combined per user without their items, for the ledger only. One shuffle
+    by user.
+    """
     return (
-        judged.withColumn(ITEM, F.when(F.col(FAULT).isNull(), F.col(ITEM)))
+        judge(truth, threshold)
+        .withColumn(ITEM, F.when(F.col(FAULT).isNull(), F.col(ITEM)))
         .repartition(USER)
         .groupBy(USER, ITEM, FAULT)
         .agg(combined(duplicates).alias(RELEVANCE), F.count("*").alias(N_ROWS))

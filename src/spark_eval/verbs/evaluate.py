@@ -1,19 +1,17 @@
-"""Ranking evaluation, the whole data path: recommendations and truth in, metrics and the ledger out."""
+"""Ranking evaluation: recommendations and truth in, metrics and the ledger out, by one of two plans."""
 
+import logging
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, Final
+from dataclasses import replace
+from typing import Any
 
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame
 
-from spark_eval.conventions import Conventions
-from spark_eval.ledger import ACCOUNTING, Entry, check, list_entries, truth_entries
+from spark_eval.conventions import Conventions, PhysicalPlan
+from spark_eval.errors import ConfigError
 from spark_eval.plan import DEFAULT_K, DEFAULT_METRICS, Plan, make_plan
+from spark_eval.scan import plain_recommendations
 from spark_eval.segments import check_segments, user_columns
-from spark_eval.transforms.account import count_lists, count_truth
-from spark_eval.transforms.aggregate import limb_sums
 from spark_eval.transforms.conform import (
     align_ids,
     check_id_types,
@@ -22,19 +20,11 @@ from spark_eval.transforms.conform import (
     conform_truth,
     conform_users,
 )
-from spark_eval.transforms.inputs import quoted
-from spark_eval.transforms.match import match
-from spark_eval.transforms.measure import measure
-from spark_eval.transforms.populate import populate
-from spark_eval.transforms.rank import rank
-from spark_eval.transforms.segments import add_segments
-from spark_eval.transforms.truth import distinct_truth, per_user_truth, relevant
-from spark_eval.verbs.checks import check_lists, check_truth
-from spark_eval.verbs.segments import read_train, read_users, spread
-from spark_eval.verbs.summary import METRICS, metric_rows, summed_columns
+from spark_eval.verbs.by_shuffle import evaluate_by_shuffle
+from spark_eval.verbs.by_workers import ListsSplit, evaluate_by_workers, obstacle
+from spark_eval.verbs.evaluation import Evaluation, Tables
 
-# Truth of up to so many rows goes whole to every executor, at some 100 bytes a row; Spark sorts more.
-BROADCAST_ROWS: Final = 2_000_000
+log = logging.getLogger(__name__)
 
 
 def evaluate(
@@ -59,7 +49,8 @@ def evaluate(
     no_recommendations: str | None = None,
     no_truth: str | None = None,
     checks: str = "hits",
-) -> "Evaluation":
+    plan: str = "auto",
+) -> Evaluation:
     """Ranking metrics per user and in the mean, of one or many models, in one pass over the data.
 
     ``recommendations`` hold user, item, score or rank, and model (or name the one model by ``model``);
@@ -69,101 +60,50 @@ def evaluate(
 
     ``segments`` are columns of ``users`` (one row per user), or ``known`` and ``activity``, which follow from
     the training interactions ``train``; the means of their users stand beside those of all. With ``train``,
-    the ledger tells the cold items apart, which have none.
+    the ledger tells the cold items apart, which have none. ``plan`` chooses how Spark goes about it; the
+    numbers are the same.
 
     Raises ConfigError or DataError; the ledger is closed before any number is given out.
     """
-    chosen = make_plan(metrics, k, conventions, threshold, no_recommendations, no_truth, checks, segments)
+    chosen = make_plan(
+        metrics, k, conventions, threshold, no_recommendations, no_truth, checks, segments, plan
+    )
     check_segments(segments, chosen.columns, train is not None, users is not None)
-    return measure_lists(
+    tables = Tables(
         conform_recommendations(recommendations, columns, model, layout),
         conform_truth(truth, truth_columns, timestamp_unit, timezone, chosen.conventions),
-        chosen,
         None if train is None else conform_train(train, train_columns),
         conform_users(users, users_columns, segments)
         if users is not None and user_columns(segments)
         else None,
+        model,
+        plain_recommendations(recommendations, columns or {}, model, layout),
     )
+    return measure_lists(tables, chosen)
 
 
-def measure_lists(
-    recommendations: DataFrame,
-    truth: DataFrame,
-    plan: Plan,
-    train: DataFrame | None = None,
-    users: DataFrame | None = None,
-) -> "Evaluation":
-    """The data path. Every input is read once: what later steps share is small and kept."""
-    conventions = plan.conventions
-    given = {"recommendations": recommendations, "truth": truth, "train": train, "users": users}
-    check_id_types({name: frame for name, frame in given.items() if frame is not None})
-    recommendations, truth = align_ids(recommendations, truth)
-    with ExitStack() as kept:
-        segment_values = read_users(users, plan.segments, BROADCAST_ROWS, kept)
-        training = read_train(train, plan.segments, BROADCAST_ROWS, kept)
-        distinct = distinct_truth(truth, conventions.threshold, conventions.truth_duplicates).persist()
-        kept.callback(distinct.unpersist)
-        truth_counts = [row.asDict() for row in count_truth(distinct, training.items).collect()]
-        entries = [*training.entries, *truth_entries(truth_counts)]
-        check(entries)
-        used = check_truth(truth_counts, plan)
+def measure_lists(tables: Tables, plan: Plan, folder: str | None = None) -> Evaluation:
+    """The data path, by one of its plans; with ``folder``, ``per_user`` is written below it on the way.
 
-        known = spread(relevant(distinct), used["distinct"], BROADCAST_ROWS)
-        ranked = rank(recommendations, conventions.ties, plan.checks, plan.sees_ties)
-        lists = match(ranked, known, plan.depth, plan.cuts, training.items).persist()
-        kept.callback(lists.unpersist)
-        by_user = per_user_truth(distinct, plan.truth_depth)
-        counts = [row.asDict() for row in count_lists(lists, by_user, plan.cuts).collect()]
-        entries += list_entries(counts, used["users"], conventions)
-        check(entries)
-        check_lists(counts, conventions.recommendation_duplicates)
-
-        models = sorted(count["model"] for count in counts)
-        population = populate(lists, by_user, models, conventions)
-        if plan.segments:
-            population = add_segments(
-                population, plan.segments, segment_values, training.users, training.bounds
-            )
-        kept_columns = [quoted(name) for name in plan.segments]
-        per_user = measure(population, plan.metrics, conventions, plan.truth_depth, kept_columns)
-        return Evaluation(per_user, entries, models, plan, kept.pop_all())
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """What came of an evaluation.
-
-    ``per_user`` is lazy: one row per model and user of the population, a double per metric and k.
-    ``entries`` are the lines of the ledger. ``kept`` holds the persisted steps; ``unpersist`` frees them.
+    Raises ConfigError PLAN_IMPOSSIBLE where a plan is asked for that cannot be taken.
     """
+    check_id_types(tables.given())
+    recommendations, truth = align_ids(tables.recommendations, tables.truth)
+    tables = replace(tables, recommendations=recommendations, truth=truth)
+    why_not = "plan=shuffle is asked for" if plan.physical is PhysicalPlan.SHUFFLE else obstacle(tables, plan)
+    if why_not is None:
+        how = "through Spark" if tables.files is None else "as plain Parquet files"
+        reason = told(PhysicalPlan.WORKERS, f"the truth fits; recommendations are read {how}")
+        try:
+            return evaluate_by_workers(tables, plan, reason, folder)
+        except ListsSplit:
+            why_not = "lists to be ranked or checked as a whole do not lie together"
+    if plan.physical is PhysicalPlan.WORKERS:
+        raise ConfigError("PLAN_IMPOSSIBLE", f"evaluate.plan: workers cannot be taken: {why_not}; use auto")
+    return evaluate_by_shuffle(tables, plan, told(PhysicalPlan.SHUFFLE, why_not), folder)
 
-    per_user: DataFrame
-    entries: Sequence[Entry]
-    models: Sequence[str]
-    plan: Plan
-    kept: ExitStack
 
-    @cached_property
-    def metrics(self) -> DataFrame:
-        """The table ``metrics``: value, standard error and interval per model, metric and k."""
-        return self.summarise(self.per_user)
-
-    def summarise(self, per_user: DataFrame) -> DataFrame:
-        """The same from a copy of ``per_user``, say one already written."""
-        sums = limb_sums(per_user, summed_columns(self.plan.metrics), self.plan.segments).collect()
-        rows = metric_rows(map(Row.asDict, sums), self.models, self.plan.metrics, self.plan.stamp)
-        return self.spark.createDataFrame(rows, METRICS)
-
-    @cached_property
-    def accounting(self) -> DataFrame:
-        """The table ``accounting``: what became of every input row."""
-        return self.spark.createDataFrame([entry.row() for entry in self.entries], ACCOUNTING)
-
-    def unpersist(self) -> None:
-        """Free what is kept."""
-        self.kept.close()
-
-    @property
-    def spark(self) -> SparkSession:
-        """The session of the inputs."""
-        return self.per_user.sparkSession
+def told(physical: PhysicalPlan, why: str) -> str:
+    """The choice with its reason, as it is logged and kept in the commit record."""
+    log.info("plan %s: %s", physical, why)
+    return f"{physical}: {why}"

@@ -3,7 +3,9 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
+from functools import reduce
 from itertools import product
+from operator import mul
 from typing import Any, Final
 
 from pyspark.sql import Column
@@ -11,9 +13,9 @@ from pyspark.sql import functions as F
 
 from spark_eval.errors import DataError
 from spark_eval.metrics import MetricValue
+from spark_eval.metrics.values import summed, weighted
 from spark_eval.schema import ALL, MODEL, SEGMENT, SEGMENT_VALUE
-from spark_eval.stats.intervals import from_limbs, summarise
-from spark_eval.transforms.aggregate import LARGEST
+from spark_eval.stats.intervals import LARGEST, from_limbs, summarise
 
 METRICS: Final = (
     "model string, metric string, k int, segment string, segment_value string, value double, "
@@ -25,18 +27,8 @@ NOBODY: Final[Sums] = {"n_users": 0, "n_defined": 0}
 
 
 def summed_columns(metrics: Sequence[MetricValue]) -> dict[str, Column]:
-    """What is summed over users: each value, each weight, and their products for the weighted means."""
-    columns: dict[str, Column] = {}
-    for value in metrics:
-        columns |= {column: F.col(column) for column in value.columns}
-        for weight in value.columns[1:]:
-            columns[weighted(value, weight)] = F.col(value.column) * F.col(weight)
-    return columns
-
-
-def weighted(value: MetricValue, weight: str) -> str:
-    """The name of the product of a value and a weight."""
-    return f"{value.column} * {weight}"
+    """What is summed over users, by name."""
+    return {name: reduce(mul, map(F.col, factors)) for name, factors in summed(metrics).items()}
 
 
 def metric_rows(

@@ -1,0 +1,187 @@
+"""Fragments put together: the lists of one model in one bucket of users, counted and ready to be measured."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from spark_eval.batches.ids import Booleans, Ints, changes, numbers
+from spark_eval.batches.meet import CODE, HITS, N_BEYOND, N_REPEATED, N_ROWS, TIED_CUTS
+from spark_eval.batches.rows import SOUND
+from spark_eval.batches.truth import Truth
+from spark_eval.conventions import Conventions, NoHits, NoRecommendations, NoTruth
+from spark_eval.ledger import CLASHES, WITH_TRUTH, WITHOUT_HITS, WITHOUT_TRUTH
+from spark_eval.metrics.lists import Lists, Ragged
+from spark_eval.schema import FAULT, ROW_FAULTS, USER, Outcome, Reason
+
+
+@dataclass(frozen=True)
+class Hits:
+    """Hits of all lists, by list and rank; all of shape (hits,)."""
+
+    of_list: Ints
+    row: Ints
+    rank: Ints
+    tie_first: Ints
+    tie_last: Ints
+
+    def take(self, places: Ints | Booleans) -> "Hits":
+        """These hits."""
+        return Hits(*(values[places] for values in vars(self).values()))
+
+
+@dataclass(frozen=True)
+class Found:
+    """n lists of one model: of the users ``first`` to ``first + n_known`` of the truth, then of others.
+
+    ``users`` are the ids of the others, one of which may be null. All counts are of shape (n,); ``faulty``
+    is (n, faults).
+    """
+
+    truth: Truth
+    first: int
+    n_known: int
+    users: pa.Array
+    n_rows: Ints
+    faulty: Ints
+    n_repeated: Ints
+    n_beyond: Ints
+    tied_cuts: Ints
+    n_fragments: Ints
+    n_clashes: Ints
+    hits: Hits
+
+    @classmethod
+    def of(cls, fragments: pa.Table, truth: Truth, first: int, last: int) -> "Found":
+        """The lists of the fragments of one model; ``first`` to ``last`` - 1 are its users with truth."""
+        columns = {name: fragments[name].combine_chunks() for name in fragments.column_names}
+        code, fault = numbers(columns[CODE]), numbers(columns[FAULT])
+        others = columns[USER].filter(pa.array(code < 0)).dictionary_encode("encode")
+        n_known = last - first
+        n = n_known + len(others.dictionary)
+        place = code - first
+        place[code < 0] = n_known + numbers(others.indices)
+
+        def total(name: str, chosen: Booleans) -> Ints:
+            counts: Ints = np.bincount(place[chosen], numbers(columns[name])[chosen], minlength=n).astype(
+                np.int64
+            )
+            return counts
+
+        is_sound = fault == SOUND
+        lengths = numbers(columns[HITS[0]].value_lengths())
+        hits = Hits(np.repeat(place, lengths), *(numbers(columns[name].flatten()) for name in HITS))
+        hits, again = distinct(hits)
+        n_again = np.bincount(again, minlength=n)
+        clashes = hits.of_list[~(changes(hits.of_list) | changes(hits.rank))]
+        tied_cuts = np.zeros(n, dtype=np.int64)
+        np.bitwise_or.at(tied_cuts, place, numbers(columns[TIED_CUTS]))
+        return cls(
+            truth=truth,
+            first=first,
+            n_known=n_known,
+            users=others.dictionary,
+            n_rows=total(N_ROWS, fault >= SOUND),
+            faulty=np.stack([total(N_ROWS, fault == code) for code in range(len(ROW_FAULTS))], axis=1),
+            n_repeated=total(N_REPEATED, is_sound) + n_again,
+            n_beyond=total(N_BEYOND, is_sound),
+            tied_cuts=tied_cuts,
+            n_fragments=np.bincount(place[is_sound], minlength=n),
+            n_clashes=np.bincount(clashes, minlength=n),
+            hits=hits,
+        )
+
+    @cached_property
+    def n_recommended(self) -> Ints:
+        """Distinct items of each list, as far as repeats were looked for."""
+        n_recommended: Ints = self.n_rows - self.faulty.sum(axis=1) - self.n_repeated
+        return n_recommended
+
+    @cached_property
+    def n_hits(self) -> Ints:
+        """Hits of each list."""
+        return np.bincount(self.hits.of_list, minlength=len(self.n_rows))
+
+    @cached_property
+    def has_truth(self) -> Booleans:
+        """Whose lists have anything relevant."""
+        return np.arange(len(self.n_rows)) < self.n_known
+
+    def counts(self, cuts: tuple[int, ...], has_scores: bool) -> dict[str, int]:
+        """What became of every row, and of how many users: as ``transforms.account.count_lists``."""
+        used = self.n_recommended - self.n_beyond
+        rows = {
+            f"{Outcome.IN}.": self.n_rows,
+            f"{Outcome.USED}.": np.where(self.has_truth, used, 0),
+            f"{Outcome.DROPPED}.{Reason.NO_TRUTH}": np.where(self.has_truth, 0, used),
+            f"{Outcome.FILTERED}.{Reason.BEYOND_K}": self.n_beyond,
+            f"{Outcome.DEDUPLICATED}.{Reason.REPEATED_ITEM}": self.n_repeated,
+            **{
+                f"{Outcome.QUARANTINED}.{fault}": self.faulty[:, code]
+                for code, fault in enumerate(ROW_FAULTS)
+            },
+        }
+        is_user = np.append(np.ones(self.n_known, dtype=bool), numbers(self.users.is_valid()).astype(bool))
+        is_list = self.n_recommended > 0
+        counts = {f"{name}.rows": number.sum() for name, number in rows.items()}
+        counts |= {f"{name}.users": ((number > 0) & is_user).sum() for name, number in rows.items()}
+        counts[WITH_TRUTH] = (is_list & self.has_truth).sum()
+        counts[WITHOUT_HITS] = (is_list & self.has_truth & (self.n_hits == 0)).sum()
+        counts[WITHOUT_TRUTH] = (is_list & ~self.has_truth).sum()
+        if has_scores:
+            for bit, k in enumerate(cuts):
+                counts[f"{Outcome.TIES_AT_CUT}.k={k}"] = (self.tied_cuts >> bit & 1).sum()
+        counts[CLASHES] = self.n_clashes.sum()
+        return {name: int(number) for name, number in counts.items()}
+
+    def population(self, conventions: Conventions) -> Ints:
+        """The lists that are in the mean."""
+        is_list = self.n_recommended > 0
+        chosen = np.where(self.has_truth, True, is_list & (conventions.no_truth is NoTruth.ZERO))
+        if conventions.no_recommendations is NoRecommendations.DROP:
+            chosen &= is_list
+        if conventions.no_hits is NoHits.DROP:
+            chosen &= ~(self.has_truth & is_list & (self.n_hits == 0))
+        return np.flatnonzero(chosen)
+
+    def ids(self, chosen: Ints) -> pa.Array:
+        """The users of these lists."""
+        known = self.truth.users.slice(self.first, self.n_known)
+        return pa.concat_arrays([known, self.users]).take(pa.array(chosen))
+
+    def lists(self, chosen: Ints, truth_depth: int | None) -> Lists:
+        """These lists, as kernels take them; ``truth_depth`` is how many items an ideal list can hold."""
+        number = np.full(len(self.n_rows), -1, dtype=np.int64)
+        number[chosen] = np.arange(len(chosen))
+        hits = self.hits.take(number[self.hits.of_list] >= 0)
+        known = chosen[chosen < self.n_known] + self.first
+        starts, ends = self.truth.offsets[known], self.truth.offsets[known + 1]
+        n_relevant = np.zeros(len(chosen), dtype=np.int64)
+        n_relevant[: len(known)] = sizes = ends - starts
+        of_list = np.repeat(np.arange(len(known)), sizes)
+        place = np.arange(len(of_list)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        relevance = self.truth.relevances(np.repeat(starts, sizes) + place)
+        ideal = Ragged(len(chosen), of_list, place + 1, relevance)
+        if self.truth.relevance is not None:
+            ideal = ideal.best_first
+        if truth_depth is not None:
+            within = ideal.rank <= truth_depth
+            ideal = Ragged(len(chosen), of_list[within], ideal.rank[within], ideal.relevance[within])
+        return Lists(
+            n_relevant=n_relevant,
+            n_recommended=np.maximum(self.n_recommended[chosen], 0),
+            hits=Ragged(len(chosen), number[hits.of_list], hits.rank, self.truth.relevances(hits.row)),
+            ideal=ideal,
+            tie_first=hits.tie_first,
+            tie_last=hits.tie_last,
+        )
+
+
+def distinct(hits: Hits) -> tuple[Hits, Ints]:
+    """The hits by list and rank, each item once, at its best rank; and the lists of those left out."""
+    hits = hits.take(np.lexsort((hits.rank, hits.row)))
+    is_first = changes(hits.row)
+    again = hits.of_list[~is_first]
+    first = hits.take(is_first)
+    return first.take(np.lexsort((first.rank, first.of_list))), again

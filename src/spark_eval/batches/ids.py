@@ -1,0 +1,100 @@
+"""Ids of a batch as numbers: equal ids have equal keys and hashes, whatever their type.
+
+A hash finds candidates fast; whoever finds by hash compares the ids themselves afterwards.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Hashes = NDArray[np.uint64]
+Booleans = NDArray[np.bool_]
+
+# The numbers of splitmix64: Steele, Lea and Flood, OOPSLA 2014.
+GOLDEN: Final = 0x9E3779B97F4A7C15
+MIXERS: Final = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+
+
+@dataclass(frozen=True)
+class Ids:
+    """A column of n ids without nulls.
+
+    ``values`` are int64 numbers or dictionary-coded text; ``key`` (n,) is equal where ids of this very
+    column are.
+    """
+
+    values: pa.Array
+    key: Ints
+    seed: int
+
+    @classmethod
+    def of(cls, column: pa.Array, seed: int) -> "Ids":
+        """The ids of an Arrow column of integers or text; ``seed`` chooses the hash."""
+        if pa.types.is_integer(column.type):
+            numbers = column.cast(pa.int64())
+            return cls(numbers, numbers.to_numpy(), seed)
+        coded = column.cast(pa.string()).dictionary_encode()
+        return cls(coded, coded.indices.to_numpy().astype(np.int64), seed)
+
+    @cached_property
+    def hash(self) -> Hashes:
+        """64 bits of each id; shape (n,)."""
+        if pa.types.is_integer(self.values.type):
+            return mixed(self.key.view(np.uint64), self.seed)
+        texts = self.values.dictionary.to_numpy(zero_copy_only=False)
+        # SipHash, of each text of the batch once.
+        of_text = pd.util.hash_array(texts, hash_key=f"{self.seed:016}", categorize=False)
+        return of_text[self.key]
+
+    def take(self, places: Ints) -> "Ids":
+        """The ids at these places."""
+        return Ids(self.values.take(pa.array(places)), self.key[places], self.seed)
+
+    def plain(self) -> pa.Array:
+        """The ids as int64 or text."""
+        return self.values.dictionary_decode() if pa.types.is_dictionary(self.values.type) else self.values
+
+    def equal(self, others: pa.Array) -> Booleans:
+        """Where the ids are those of a plain column of the same length."""
+        equal: Booleans = pc.equal(self.plain(), others).to_numpy(zero_copy_only=False)
+        return equal
+
+
+def mixed(numbers: Hashes, seed: int) -> Hashes:
+    """Each number scrambled, one to one."""
+    mix = numbers + np.uint64(seed * GOLDEN % 2**64)
+    for shift, mixer in zip((30, 27), MIXERS, strict=True):
+        mix = (mix ^ (mix >> np.uint64(shift))) * np.uint64(mixer)
+    mix ^= mix >> np.uint64(31)
+    return mix
+
+
+def pair_hash(users: Hashes, items: Hashes) -> Hashes:
+    """64 bits of each pair of two ids, from their hashes."""
+    return users + items * np.uint64(GOLDEN)
+
+
+def changes(values: NDArray[Any]) -> Booleans:
+    """Where a value differs from the one before, and at the first."""
+    changed = np.ones(len(values), dtype=bool)
+    np.not_equal(values[1:], values[:-1], out=changed[1:])
+    return changed
+
+
+def numbers(column: pa.Array) -> NDArray[Any]:
+    """A column without nulls as numpy has it."""
+    values: NDArray[Any] = column.to_numpy(zero_copy_only=False)
+    return values
+
+
+def in_one_piece(parts: Sequence[pa.Table]) -> pa.Table:
+    """Tables end to end, with one dictionary for each coded column."""
+    return pa.concat_tables(parts).unify_dictionaries().combine_chunks()

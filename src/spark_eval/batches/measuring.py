@@ -1,0 +1,101 @@
+"""A bucket of users, from the parcels that came for it to their rows of ``per_user`` and its sums."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_eval.batches.found import Found
+from spark_eval.batches.ids import in_one_piece
+from spark_eval.batches.meet import Meeting, Parcel
+from spark_eval.batches.sums import sums
+from spark_eval.conventions import Conventions
+from spark_eval.metrics import parse_metric
+from spark_eval.metrics.lists import Floats, Lists
+from spark_eval.metrics.values import MetricValue, summed
+from spark_eval.schema import MODEL, N_RECOMMENDED, N_RELEVANT, USER
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One model's lists in a bucket.
+
+    ``counts`` are for the ledger; ``per_user`` has a row per user of the population; ``sums`` are those of
+    its columns. ``n_split`` lists should have been whole and were not: then nothing here may be used.
+    """
+
+    model: str | None
+    counts: Mapping[str, int]
+    n_split: int
+    per_user: pa.Table
+    sums: pa.Table
+
+
+@dataclass(frozen=True)
+class Measuring:
+    """What is measured: metrics as text and k, under which rules."""
+
+    meeting: Meeting
+    metrics: tuple[tuple[str, int | None], ...]
+    conventions: Conventions
+    truth_depth: int | None
+    has_scores: bool
+
+    @cached_property
+    def values(self) -> list[MetricValue]:
+        """The metrics."""
+        return [value for text, k in self.metrics for value in parse_metric(text, [k])]
+
+    def measured(
+        self, bucket: int, parcels: Iterable[Parcel], models: Sequence[str | None]
+    ) -> Iterator[Measured]:
+        """Each model's lists; ``models`` are those that any bucket knows."""
+        fragments = self.fragments(parcels)
+        meeting, truth = self.meeting, self.meeting.truth
+        first = bucket * truth.n_users // meeting.n_buckets
+        last = (bucket + 1) * truth.n_users // meeting.n_buckets
+        for model in models:
+            names = fragments[MODEL]
+            mine = fragments.filter(names.is_null() if model is None else pc.equal(names, model))
+            yield self.of_model(model, Found.of(mine.combine_chunks(), truth, first, last))
+
+    def fragments(self, parcels: Iterable[Parcel]) -> pa.Table:
+        """All fragments of the bucket; those of lists that came as rows are made here."""
+        parcels = list(parcels)
+        parts = [parcel.table for parcel in parcels if parcel.is_fragments]
+        if rows := [parcel.table for parcel in parcels if not parcel.is_fragments]:
+            table = pa.concat_tables(rows)
+            by = [(name, "ascending") for name in (MODEL, USER) if name in table.column_names]
+            [batch] = table.sort_by(by).combine_chunks().to_batches()
+            parts += self.meeting.fragments(batch)
+        return in_one_piece([self.meeting.nothing, *parts])
+
+    def of_model(self, model: str | None, found: Found) -> Measured:
+        """Population, kernels, sums."""
+        chosen = found.population(self.conventions)
+        lists = found.lists(chosen, self.truth_depth)
+        columns = self.columns(lists)
+        per_user = pa.table(
+            {
+                USER: found.ids(chosen),
+                N_RELEVANT: lists.n_relevant,
+                N_RECOMMENDED: lists.n_recommended,
+                **{name: pa.array(values, from_pandas=True) for name, values in columns.items()},
+            }
+        )
+        return Measured(
+            model,
+            found.counts(self.meeting.cuts, self.has_scores),
+            int((found.n_fragments > 1).sum()) if self.meeting.needs_whole else 0,
+            per_user,
+            sums(columns, summed(self.values), {}),
+        )
+
+    def columns(self, lists: Lists) -> dict[str, Floats]:
+        """The values of all metrics, NaN where undefined."""
+        columns: dict[str, Floats] = {}
+        for value in self.values:
+            columns |= value.measure(lists, self.conventions)
+        return columns

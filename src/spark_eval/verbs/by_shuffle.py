@@ -1,0 +1,67 @@
+"""The plan ``shuffle``: Spark joins recommendations and truth, whatever their size."""
+
+from contextlib import ExitStack
+from typing import Final
+
+from pyspark.sql import DataFrame
+
+from spark_eval.ledger import check, list_entries, truth_entries
+from spark_eval.plan import Plan
+from spark_eval.schema import MODEL
+from spark_eval.transforms.account import count_lists, count_truth
+from spark_eval.transforms.inputs import quoted
+from spark_eval.transforms.match import match
+from spark_eval.transforms.measure import measure
+from spark_eval.transforms.populate import populate
+from spark_eval.transforms.rank import rank
+from spark_eval.transforms.segments import add_segments
+from spark_eval.transforms.truth import distinct_truth, per_user_truth, relevant
+from spark_eval.verbs.checks import check_lists, check_truth
+from spark_eval.verbs.evaluation import Evaluation, Tables
+from spark_eval.verbs.segments import read_train, read_users, spread
+
+# Truth of up to so many rows goes whole to every executor, at some 100 bytes a row; Spark sorts more.
+BROADCAST_ROWS: Final = 2_000_000
+
+
+def evaluate_by_shuffle(tables: Tables, plan: Plan, reason: str, folder: str | None) -> Evaluation:
+    """Every input is read once: what later steps share is small and kept."""
+    conventions = plan.conventions
+    with ExitStack() as kept:
+        segment_values = read_users(tables.users, plan.segments, BROADCAST_ROWS, kept)
+        training = read_train(tables.train, plan.segments, BROADCAST_ROWS, kept)
+        distinct = distinct_truth(tables.truth, conventions.threshold, conventions.truth_duplicates).persist()
+        kept.callback(distinct.unpersist)
+        truth_counts = [row.asDict() for row in count_truth(distinct, training.items).collect()]
+        entries = [*training.entries, *truth_entries(truth_counts)]
+        check(entries)
+        used = check_truth(truth_counts, plan)
+
+        known = spread(relevant(distinct), used["distinct"], BROADCAST_ROWS)
+        ranked = rank(tables.recommendations, conventions.ties, plan.checks, plan.sees_ties)
+        lists = match(ranked, known, plan.depth, plan.cuts, training.items).persist()
+        kept.callback(lists.unpersist)
+        by_user = per_user_truth(distinct, plan.truth_depth)
+        counts = [row.asDict() for row in count_lists(lists, by_user, plan.cuts).collect()]
+        entries += list_entries(counts, used["users"], conventions)
+        check(entries)
+        check_lists(counts, conventions.recommendation_duplicates)
+
+        models = sorted(count["model"] for count in counts)
+        population = populate(lists, by_user, models, conventions)
+        if plan.segments:
+            population = add_segments(
+                population, plan.segments, segment_values, training.users, training.bounds
+            )
+        kept_columns = [quoted(name) for name in plan.segments]
+        per_user = measure(population, plan.metrics, conventions, plan.truth_depth, kept_columns)
+        if folder is not None:
+            per_user = written(per_user, folder)
+        return Evaluation(per_user, entries, models, plan, kept.pop_all(), reason)
+
+
+def written(per_user: DataFrame, folder: str) -> DataFrame:
+    """The same rows, from files that lie below the folder now."""
+    per_user.write.mode("errorifexists").partitionBy(MODEL).parquet(folder)
+    # Read with its schema: Spark would take models named 1 and 01 for one number.
+    return per_user.sparkSession.read.schema(per_user.schema).parquet(folder)

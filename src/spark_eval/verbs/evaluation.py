@@ -1,0 +1,84 @@
+"""What goes into an evaluation and what comes out of it, whatever plan lies between."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from pyspark.sql import DataFrame, Row, SparkSession
+
+from spark_eval.ledger import ACCOUNTING, Entry
+from spark_eval.plan import Plan
+from spark_eval.scan import PlainFiles
+from spark_eval.transforms.aggregate import limb_sums
+from spark_eval.verbs.summary import METRICS, metric_rows, summed_columns
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The conformed tables.
+
+    ``model`` is the name of the only model, if no column holds names; ``files`` are the recommendations
+    where they are plain Parquet.
+    """
+
+    recommendations: DataFrame
+    truth: DataFrame
+    train: DataFrame | None = None
+    users: DataFrame | None = None
+    model: str | None = None
+    files: PlainFiles | None = None
+
+    def given(self) -> dict[str, DataFrame]:
+        """The tables that there are, by name."""
+        tables = {
+            "recommendations": self.recommendations,
+            "truth": self.truth,
+            "train": self.train,
+            "users": self.users,
+        }
+        return {name: frame for name, frame in tables.items() if frame is not None}
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What came of an evaluation.
+
+    ``per_user``: one row per model and user of the population, a double per metric and k; lazy, unless it
+    is written already. ``entries`` are the lines of the ledger. ``kept`` holds what later steps share;
+    ``unpersist`` frees it. ``sums`` are those of ``per_user`` where they are known. ``reason`` names the
+    physical plan and says why it was chosen.
+    """
+
+    per_user: DataFrame
+    entries: Sequence[Entry]
+    models: Sequence[str]
+    plan: Plan
+    kept: ExitStack
+    reason: str
+    sums: Sequence[Mapping[str, Any]] | None = None
+
+    @cached_property
+    def metrics(self) -> DataFrame:
+        """The table ``metrics``: value, standard error and interval per model, metric and k."""
+        sums = self.sums
+        if sums is None:
+            found = limb_sums(self.per_user, summed_columns(self.plan.metrics), self.plan.segments)
+            sums = list(map(Row.asDict, found.collect()))
+        rows = metric_rows(sums, self.models, self.plan.metrics, self.plan.stamp)
+        return self.spark.createDataFrame(rows, METRICS)
+
+    @cached_property
+    def accounting(self) -> DataFrame:
+        """The table ``accounting``: what became of every input row."""
+        return self.spark.createDataFrame([entry.row() for entry in self.entries], ACCOUNTING)
+
+    def unpersist(self) -> None:
+        """Free what is kept."""
+        self.kept.close()
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session of the inputs."""
+        return self.per_user.sparkSession
