@@ -25,10 +25,9 @@ def frames(task: Task) -> Repetition:
             metrics=workload.run_metrics,
             k=workload.ks,
             conventions=workload.conventions,
+            folder=str(folder / "per_user"),
         )
-        evaluation.per_user.write.parquet(str(folder / "per_user"))
-        written = spark.read.schema(evaluation.per_user.schema).parquet(str(folder / "per_user"))
-        metrics = evaluation.summarise(written).collect()
+        metrics = evaluation.metrics.collect()
         evaluation.accounting.collect()
         evaluation.unpersist()
         of_mean = {run_name: name for name, run_name in RUN_NAMES.items()}

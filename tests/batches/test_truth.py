@@ -1,5 +1,8 @@
 """Which pairs are relevant: sorted hashes against dictionaries."""
 
+from collections.abc import Callable
+from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -70,15 +73,15 @@ def test_repeated_rows_are_combined(duplicates: TruthDuplicates) -> None:
     groups: dict[tuple[str, str], list[tuple[int, float]]] = {}
     for user, item, relevance, time in rows:
         groups.setdefault((f"é{user}", f"é{item}"), []).append((time, relevance / 10))
-    combine = {
+    combine: dict[TruthDuplicates, Callable[[list[tuple[int, float]]], float]] = {
         TruthDuplicates.MAX: lambda group: max(relevance for _, relevance in group),
         TruthDuplicates.COUNT: len,
         TruthDuplicates.LAST: lambda group: max(group)[1],
-        TruthDuplicates.SUM: lambda group: sum(sorted(relevance for _, relevance in group)),
-    }[duplicates]
+        TruthDuplicates.SUM: lambda group: reduce(add, sorted(relevance for _, relevance in group)),
+    }
     tenths = [(user, item, relevance / 10, time) for user, item, relevance, time in rows]
     truth = index_truth(table(tenths), duplicates)
-    assert pairs(truth) == {pair: combine(group) for pair, group in groups.items()}
+    assert pairs(truth) == {pair: combine[duplicates](group) for pair, group in groups.items()}
     assert (np.diff(truth.offsets) > 0).all()
     assert truth.n_users == len({user for user, _ in groups})
 

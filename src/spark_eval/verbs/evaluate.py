@@ -50,6 +50,7 @@ def evaluate(
     no_truth: str | None = None,
     checks: str = "hits",
     plan: str = "auto",
+    folder: str | None = None,
 ) -> Evaluation:
     """Ranking metrics per user and in the mean, of one or many models, in one pass over the data.
 
@@ -61,7 +62,7 @@ def evaluate(
     ``segments`` are columns of ``users`` (one row per user), or ``known`` and ``activity``, which follow from
     the training interactions ``train``; the means of their users stand beside those of all. With ``train``,
     the ledger tells the cold items apart, which have none. ``plan`` chooses how Spark goes about it; the
-    numbers are the same.
+    numbers are the same. With ``folder``, a new one, ``per_user`` is written there as Parquet on the way.
 
     Raises ConfigError or DataError; the ledger is closed before any number is given out.
     """
@@ -79,7 +80,7 @@ def evaluate(
         model,
         plain_recommendations(recommendations, columns or {}, model, layout),
     )
-    return measure_lists(tables, chosen)
+    return measure_lists(tables, chosen, folder)
 
 
 def measure_lists(tables: Tables, plan: Plan, folder: str | None = None) -> Evaluation:
