@@ -225,8 +225,9 @@ def test_an_evaluation_refuses_them_before_it_measures_and_keeps_nothing(
     assert not any(frame.is_cached for frame in persisted)
 
 
+@pytest.mark.parametrize(("plan", "n_kept"), [("workers", 3), ("shuffle", 4)])
 def test_users_and_train_are_read_once_and_freed(
-    spark: SparkSession, persisted: list[DataFrame], tmp_path: Path
+    spark: SparkSession, persisted: list[DataFrame], tmp_path: Path, plan: str, n_kept: int
 ) -> None:
     lists = spark.createDataFrame(
         [("als", 1, 7, 1), ("als", 2, 8, 1)], "model string, user int, item int, rank int"
@@ -243,6 +244,7 @@ def test_users_and_train_are_read_once_and_freed(
         segments=["country", "known", "activity"],
         metrics=["rr"],
         k=1,
+        plan=plan,
     )
     shutil.rmtree(tmp_path)
     schema = (
@@ -258,6 +260,6 @@ def test_users_and_train_are_read_once_and_freed(
         *((name, value, 1) for name, value in (("known", "known"), ("known", "no_train"))),
         *((name, value, 1) for name, value in (("activity", "10"), ("activity", "no_train"))),
     }
-    assert [frame.is_cached for frame in persisted] == [True] * 4
+    assert [frame.is_cached for frame in persisted] == [True] * n_kept
     evaluation.unpersist()
     assert not any(frame.is_cached for frame in persisted)

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_eval.batches.ids import Booleans, Ints, changes, numbers
-from spark_eval.batches.meet import CODE, HITS, N_BEYOND, N_REPEATED, N_ROWS, TIED_CUTS
+from spark_eval.batches.meet import CODE, HITS, N_BEYOND, N_COLD, N_REPEATED, N_ROWS, TIED_CUTS
 from spark_eval.batches.rows import SOUND
 from spark_eval.batches.truth import Truth
 from spark_eval.conventions import Conventions, NoHits, NoRecommendations, NoTruth
@@ -47,14 +47,18 @@ class Found:
     faulty: Ints
     n_repeated: Ints
     n_beyond: Ints
+    n_cold: Ints | None
     tied_cuts: Ints
     n_fragments: Ints
     n_clashes: Ints
     hits: Hits
 
     @classmethod
-    def of(cls, fragments: pa.Table, truth: Truth, first: int, last: int) -> "Found":
-        """The lists of the fragments of one model; ``first`` to ``last`` - 1 are its users with truth."""
+    def of(cls, fragments: pa.Table, truth: Truth, first: int, last: int, cold: Booleans | None) -> "Found":
+        """The lists of the fragments of one model; ``first`` to ``last`` - 1 are its users with truth.
+
+        ``cold`` says of each row of the truth whether its item is, if these are to be counted.
+        """
         columns = {name: fragments[name].combine_chunks() for name in fragments.column_names}
         code, fault = numbers(columns[CODE]), numbers(columns[FAULT])
         others = columns[USER].filter(pa.array(code < 0)).dictionary_encode("encode")
@@ -86,6 +90,9 @@ class Found:
             faulty=np.stack([total(N_ROWS, fault == code) for code in range(len(ROW_FAULTS))], axis=1),
             n_repeated=total(N_REPEATED, is_sound) + n_again,
             n_beyond=total(N_BEYOND, is_sound),
+            n_cold=None
+            if cold is None
+            else total(N_COLD, is_sound) + np.bincount(hits.of_list[cold[hits.row]], minlength=n),
             tied_cuts=tied_cuts,
             n_fragments=np.bincount(place[is_sound], minlength=n),
             n_clashes=np.bincount(clashes, minlength=n),
@@ -111,9 +118,12 @@ class Found:
     def counts(self, cuts: tuple[int, ...], has_scores: bool) -> dict[str, int]:
         """What became of every row, and of how many users: as ``transforms.account.count_lists``."""
         used = self.n_recommended - self.n_beyond
+        kinds = {"": used}
+        if self.n_cold is not None:
+            kinds = {"": used - self.n_cold, Reason.COLD_ITEM.value: self.n_cold}
         rows = {
             f"{Outcome.IN}.": self.n_rows,
-            f"{Outcome.USED}.": np.where(self.has_truth, used, 0),
+            **{f"{Outcome.USED}.{kind}": np.where(self.has_truth, n, 0) for kind, n in kinds.items()},
             f"{Outcome.DROPPED}.{Reason.NO_TRUTH}": np.where(self.has_truth, 0, used),
             f"{Outcome.FILTERED}.{Reason.BEYOND_K}": self.n_beyond,
             f"{Outcome.DEDUPLICATED}.{Reason.REPEATED_ITEM}": self.n_repeated,
@@ -147,7 +157,7 @@ class Found:
 
     def ids(self, chosen: Ints) -> pa.Array:
         """The users of these lists."""
-        known = self.truth.users.slice(self.first, self.n_known)
+        known = self.truth.users.ids.slice(self.first, self.n_known)
         return pa.concat_arrays([known, self.users]).take(pa.array(chosen))
 
     def lists(self, chosen: Ints, truth_depth: int | None) -> Lists:

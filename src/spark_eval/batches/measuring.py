@@ -8,8 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_eval.batches.found import Found
-from spark_eval.batches.ids import in_one_piece
+from spark_eval.batches.ids import Booleans, Ids, in_one_piece
 from spark_eval.batches.meet import Meeting, Parcel
+from spark_eval.batches.segments import Segment
 from spark_eval.batches.sums import sums
 from spark_eval.conventions import Conventions
 from spark_eval.metrics import parse_metric
@@ -35,13 +36,18 @@ class Measured:
 
 @dataclass(frozen=True)
 class Measuring:
-    """What is measured: metrics as text and k, under which rules."""
+    """What is measured: metrics as text and k, under which rules, for everybody and for segments of users.
+
+    ``cold`` says of each row of the truth whether its item is, if cold items are to be counted.
+    """
 
     meeting: Meeting
     metrics: tuple[tuple[str, int | None], ...]
     conventions: Conventions
     truth_depth: int | None
     has_scores: bool
+    cold: Booleans | None
+    segments: Mapping[str, Segment]
 
     @cached_property
     def values(self) -> list[MetricValue]:
@@ -59,7 +65,7 @@ class Measuring:
         for model in models:
             names = fragments[MODEL]
             mine = fragments.filter(names.is_null() if model is None else pc.equal(names, model))
-            yield self.of_model(model, Found.of(mine.combine_chunks(), truth, first, last))
+            yield self.of_model(model, Found.of(mine.combine_chunks(), truth, first, last, self.cold))
 
     def fragments(self, parcels: Iterable[Parcel]) -> pa.Table:
         """All fragments of the bucket; those of lists that came as rows are made here."""
@@ -77,11 +83,15 @@ class Measuring:
         chosen = found.population(self.conventions)
         lists = found.lists(chosen, self.truth_depth)
         columns = self.columns(lists)
+        ids = found.ids(chosen)
+        users = Ids.of(ids, self.meeting.truth.seed)
+        codes = {name: segment.codes(users) for name, segment in self.segments.items()}
         per_user = pa.table(
             {
-                USER: found.ids(chosen),
+                USER: ids,
                 N_RELEVANT: lists.n_relevant,
                 N_RECOMMENDED: lists.n_recommended,
+                **{name: segment.column(codes[name]) for name, segment in self.segments.items()},
                 **{name: pa.array(values, from_pandas=True) for name, values in columns.items()},
             }
         )
@@ -90,7 +100,11 @@ class Measuring:
             found.counts(self.meeting.cuts, self.has_scores),
             int((found.n_fragments > 1).sum()) if self.meeting.needs_whole else 0,
             per_user,
-            sums(columns, summed(self.values), {}),
+            sums(
+                columns,
+                summed(self.values),
+                {name: (codes[name], segment.names) for name, segment in self.segments.items()},
+            ),
         )
 
     def columns(self, lists: Lists) -> dict[str, Floats]:

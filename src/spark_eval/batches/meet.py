@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_eval.batches.ids import Booleans, Hashes, Ids, Ints, changes, in_one_piece, numbers
+from spark_eval.batches.lookup import Lookup
 from spark_eval.batches.order import (
     Places,
     best_of_repeated,
@@ -34,6 +35,8 @@ CODE: Final = "code"
 N_ROWS: Final = "n_rows"
 N_REPEATED: Final = "n_repeated"
 N_BEYOND: Final = "n_beyond"
+# Cold items up to the depth that are no hits.
+N_COLD: Final = "n_cold"
 TIED_CUTS: Final = "tied_cuts"
 # Lists of the hits: the rows of the truth, their ranks, and between which ranks equal scores lie.
 HIT_ROW: Final = "hit_row"
@@ -59,12 +62,13 @@ class Meeting:
     """How recommendations are reduced.
 
     Hits count as far as rank ``depth``; ``cuts`` are looked at for ties. With ``needs_whole`` lists are
-    looked at as a whole: their ranks follow from scores, or all given ranks are checked. ``model`` is the
-    name of the only model, None where a column holds the names. Users belong to one of ``n_buckets`` ranges
-    of their hash.
+    looked at as a whole: their ranks follow from scores, or all given ranks are checked. Items that are not
+    in ``trained`` are cold. ``model`` is the name of the only model, None where a column holds the names.
+    Users belong to one of ``n_buckets`` ranges of their hash.
     """
 
     truth: Truth
+    trained: Lookup | None
     depth: int | None
     cuts: tuple[int, ...]
     ties: Ties
@@ -121,6 +125,10 @@ class Meeting:
         hits, hit_row = self.truth.hits(users, items)
         near = (counted & ~beyond)[hits]
         hits, hit_row = hits[near], hit_row[near]
+        cold = np.zeros_like(counted)
+        if self.trained is not None:
+            cold = counted & ~beyond & (self.trained.codes(items) < 0)
+            cold[hits] = False
         offsets = pa.array(np.searchsorted(hits, np.append(starts, batch.num_rows)), pa.int32())
         facts = (hit_row, places.rank[hits], places.tie_first[hits], places.tie_last[hits])
         of_list = users.take(starts)
@@ -131,6 +139,7 @@ class Meeting:
                 N_ROWS: n_rows,
                 N_REPEATED: np.add.reduceat(~counted, starts, dtype=np.int64),
                 N_BEYOND: np.add.reduceat(beyond, starts, dtype=np.int64),
+                N_COLD: np.add.reduceat(cold, starts, dtype=np.int64),
                 TIED_CUTS: places.tied_cuts,
                 **{
                     name: pa.ListArray.from_arrays(offsets, pa.array(values))
@@ -142,7 +151,7 @@ class Meeting:
     @property
     def nothing(self) -> pa.Table:
         """No fragments."""
-        columns = {USER: pa.array([], self.truth.users.type), ITEM: pa.array([], self.truth.items.type)}
+        columns = {USER: pa.array([], self.truth.users.ids.type), ITEM: pa.array([], self.truth.items.type)}
         names = {} if self.model is not None else {MODEL: pa.array([], pa.string())}
         return self.sound(pa.record_batch({**names, **columns, RANK: pa.array([], pa.int64())}))
 
@@ -162,14 +171,14 @@ class Meeting:
         zeros, none = np.zeros(len(bad), dtype=np.int64), pa.ListArray.from_arrays([0] * (len(bad) + 1), [])
         is_named = numbers(batch[USER].is_valid())
         named = Ids.of(batch[USER].filter(pa.array(is_named)), self.truth.seed)
-        users = batch[USER].cast(self.truth.users.type)
+        users = batch[USER].cast(self.truth.users.ids.type)
         who = self.who(self.names(batch), users, named, np.flatnonzero(is_named))
         return pa.table(
             {
                 **who,
                 FAULT: codes[bad],
                 N_ROWS: zeros + 1,
-                **dict.fromkeys((N_REPEATED, N_BEYOND, TIED_CUTS), zeros),
+                **dict.fromkeys((N_REPEATED, N_BEYOND, N_COLD, TIED_CUTS), zeros),
                 **dict.fromkeys(HITS, none.cast(pa.list_(pa.int64()))),
             }
         )
@@ -187,14 +196,14 @@ class Meeting:
         places = np.arange(len(users)) if places is None else places
         bucket, code = np.zeros(len(users), dtype=np.int64), np.full(len(users), -1, dtype=np.int64)
         bucket[places] = np.searchsorted(self.bounds, named.hash, side="right")
-        code[places] = self.truth.codes(named)
+        code[places] = self.truth.users.codes(named)
         ids = pc.if_else(pa.array(code < 0), users, pa.scalar(None, users.type))
         return {BUCKET: bucket, MODEL: models, CODE: code, USER: ids}
 
     @cached_property
     def bounds(self) -> Hashes:
         """The smallest hash of each bucket but the first; equally many users with truth are in each."""
-        return self.truth.user_hash[np.arange(1, self.n_buckets) * self.truth.n_users // self.n_buckets]
+        return self.truth.users.hash[np.arange(1, self.n_buckets) * self.truth.n_users // self.n_buckets]
 
     def addressed(self, table: pa.Table, *, is_fragments: bool) -> Iterator[Parcel]:
         """A parcel for each bucket."""

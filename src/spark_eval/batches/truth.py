@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from spark_eval.batches.ids import Hashes, Ids, Ints, changes, pair_hash
+from spark_eval.batches.ids import Booleans, Hashes, Ids, Ints, changes, pair_hash
+from spark_eval.batches.lookup import Lookup
 from spark_eval.conventions import TruthDuplicates
 from spark_eval.metrics.lists import Floats
 from spark_eval.schema import FAULT, ITEM, RELEVANCE, TIMESTAMP, USER
@@ -23,15 +24,15 @@ FILTER_BITS: Final = 16
 class Truth:
     """Distinct relevant items, grouped by user.
 
-    Users have codes 0, 1, ... in the order of their hash; rows ``offsets[code]`` to ``offsets[code + 1]`` are
-    their relevant items. ``relevance`` (n,) is None where all are 1. ``pair`` (n,) holds the hashes of the
-    pairs, sorted, ``pair_row`` the row of each; ``filter`` has the bits that their highest ``filter_bits``
-    bits name. No two users, and no two pairs, have the same hash: ``seed`` is chosen so.
+    ``users`` have the codes 0, 1, ... in the order of their hash; rows ``offsets[code]`` to
+    ``offsets[code + 1]`` are their relevant items. ``relevance`` (n,) is None where all are 1. ``pair``
+    (n,) holds the hashes of the pairs, sorted, ``pair_row`` the row of each; ``filter`` has the bits that
+    their highest ``filter_bits`` bits name. No two users, and no two pairs, have the same hash: ``seed`` is
+    chosen so.
     """
 
     seed: int
-    users: pa.Array
-    user_hash: Hashes
+    users: Lookup
     offsets: Ints
     row_user: NDArray[np.int32]
     items: pa.Array
@@ -44,16 +45,7 @@ class Truth:
     @property
     def n_users(self) -> int:
         """Users with anything relevant."""
-        return len(self.users)
-
-    def codes(self, users: Ids) -> Ints:
-        """The code of each user, -1 for users without truth; shape (n,)."""
-        place = np.minimum(np.searchsorted(self.user_hash, users.hash), self.n_users - 1)
-        known = np.flatnonzero(self.user_hash[place] == users.hash)
-        known = known[users.take(known).equal(self.users.take(pa.array(place[known])))]
-        codes = np.full(len(users.key), -1, dtype=np.int64)
-        codes[known] = place[known]
-        return codes
+        return len(self.users.ids)
 
     def hits(self, users: Ids, items: Ids) -> tuple[Ints, Ints]:
         """Which of these pairs are relevant, ascending, and the row of each; both of shape (hits,)."""
@@ -65,7 +57,7 @@ class Truth:
         is_same = self.pair[place] == pairs[maybe]
         maybe, row = maybe[is_same], self.pair_row[place[is_same]].astype(np.int64)
         is_hit = items.take(maybe).equal(self.items.take(pa.array(row)))
-        is_hit &= users.take(maybe).equal(self.users.take(pa.array(self.row_user[row])))
+        is_hit &= users.take(maybe).equal(self.users.ids.take(pa.array(self.row_user[row])))
         return maybe[is_hit], row[is_hit]
 
     def relevances(self, rows: Ints) -> Floats:
@@ -101,8 +93,7 @@ def index_truth(rows: pa.Table, duplicates: TruthDuplicates) -> Truth:
     row_user = (np.cumsum(new_user) - 1)[starts]
     return Truth(
         seed=seed,
-        users=users.take(of_user).plain(),
-        user_hash=user_hash[new_user],
+        users=Lookup(users.take(of_user).plain(), user_hash[new_user], np.arange(len(of_user))),
         offsets=np.append(np.flatnonzero(new_user[starts]), len(starts)),
         row_user=row_user.astype(np.int32),
         items=items.take(order[starts]).plain(),
@@ -126,9 +117,16 @@ def count_rows(rows: pa.Table) -> list[dict[str, Any]]:
     return counts
 
 
-def count_used(truth: Truth, n_rows: int) -> dict[str, Any]:
-    """The count of the relevant rows."""
-    return {
+def count_used(truth: Truth, n_rows: int, cold: Booleans | None) -> dict[str, Any]:
+    """The count of the relevant rows; ``cold`` says of which items nobody has any training interaction."""
+    facts: dict[str, int] = {}
+    if cold is not None:
+        facts = {
+            "cold": int(np.count_nonzero(cold)),
+            "cold_users": len(np.unique(truth.row_user[cold])),
+            "warm_users": len(np.unique(truth.row_user[~cold])),
+        }
+    return facts | {
         FAULT: None,
         "everything": False,
         "rows": n_rows,

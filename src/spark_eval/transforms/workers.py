@@ -91,13 +91,14 @@ def in_buckets(parcels: DataFrame, n_buckets: int) -> DataFrame:
 def measure_parcels(
     parcels: DataFrame, measuring: "Broadcast[Measuring]", models: Sequence[str], user: T.DataType
 ) -> DataFrame:
-    """model, user, n_relevant, n_recommended, and one double per metric value; ``parcels`` lie in buckets."""
+    """model, user, n_relevant, n_recommended, segments, a double per metric value; of parcels in buckets."""
     columns = [column for value in measuring.value.values for column in value.columns]
     schema = T.StructType(
         [
             T.StructField(MODEL, T.StringType()),
             T.StructField(USER, user),
             *(T.StructField(name, T.LongType()) for name in (N_RELEVANT, N_RECOMMENDED)),
+            *(T.StructField(name, T.StringType()) for name in measuring.value.segments),
             *(T.StructField(name, T.DoubleType()) for name in columns),
         ]
     )

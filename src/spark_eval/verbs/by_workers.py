@@ -11,20 +11,24 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import Broadcast
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
+from spark_eval.batches.ids import Ids
+from spark_eval.batches.lookup import Lookup
 from spark_eval.batches.measuring import Measuring
 from spark_eval.batches.meet import Meeting
 from spark_eval.batches.order import MOST_CUTS
 from spark_eval.batches.parcels import unpacked
+from spark_eval.batches.segments import Segment, segments_of_columns, segments_of_train
 from spark_eval.batches.sums import added
 from spark_eval.batches.truth import Truth, count_rows, count_used, index_truth
 from spark_eval.conventions import Checks, Ties
-from spark_eval.ledger import Entry, check, list_entries, truth_entries
+from spark_eval.ledger import check, list_entries, truth_entries
 from spark_eval.metrics.values import summed
 from spark_eval.names import check_models
 from spark_eval.plan import Plan
@@ -38,62 +42,70 @@ from spark_eval.transforms.workers import (
     send_files,
     tally_parcels,
 )
-from spark_eval.verbs.checks import check_lists, check_truth
+from spark_eval.verbs.checks import check_lists, check_truth, empty_truth
 from spark_eval.verbs.evaluation import Evaluation, Tables
+from spark_eval.verbs.segments import Training, read_train, read_users
 
-# Truth of up to so many rows goes to the workers: some 25 bytes a row, and the ids where they are text.
-MOST_TRUTH_ROWS: Final = 6_000_000
+# Tables of up to so many rows go to the workers. Truth takes some 25 bytes a row, beside ids of text.
+MOST_ROWS: Final = 6_000_000
 # A bucket of users has about so many values in ``per_user``.
 VALUES_PER_BUCKET: Final = 4_000_000
 MOST_BUCKETS: Final = 2_000
 
 
-class ListsSplit(Exception):
-    """Lists that must be looked at as a whole do not lie together."""
-
-
-def needs_whole(tables: Tables, plan: Plan) -> bool:
-    """Whether lists must be looked at as a whole."""
-    return RANK not in tables.recommendations.columns or plan.checks is Checks.FULL
+class DoesNotFit(Exception):
+    """What the plan takes for granted does not hold; the message says what."""
 
 
 def obstacle(tables: Tables, plan: Plan) -> str | None:
     """Why this plan cannot be taken; None where it can."""
     has_scores = RANK not in tables.recommendations.columns
-    reasons = {
-        "ties=hash is computed by Spark": has_scores and plan.conventions.ties is Ties.HASH,
-        f"more than {MOST_CUTS} cutoffs of scored lists": has_scores and len(plan.cuts) > MOST_CUTS,
-        "segments": bool(plan.segments),
-        "cold items are told by a join with train": tables.train is not None,
-    }
-    for reason, holds in reasons.items():
-        if holds:
-            return reason
+    if has_scores and plan.conventions.ties is Ties.HASH:
+        return "ties=hash is computed by Spark"
+    if has_scores and len(plan.cuts) > MOST_CUTS:
+        return f"scored lists are cut at more than {MOST_CUTS} ranks"
     n_rows = tables.truth.count()
-    return f"truth has {n_rows} rows, more than {MOST_TRUTH_ROWS}" if n_rows > MOST_TRUTH_ROWS else None
+    return f"truth has {n_rows} rows, more than {MOST_ROWS}" if n_rows > MOST_ROWS else None
 
 
 def evaluate_by_workers(tables: Tables, plan: Plan, reason: str, folder: str | None) -> Evaluation:
-    """Recommendations and truth are read once each.
+    """Every input is read once.
 
-    Raises ListsSplit where lists that must be seen as a whole lie apart; nothing has been written then.
+    Raises DoesNotFit where something turns out on the way; nothing has been written then.
     """
     with ExitStack() as kept:
-        truth, entries = read_truth(tables.truth, plan)
-        parcels, measuring, models = meet(tables, truth, plan, kept)
+        users = read_users(tables.users, plan.segments, MOST_ROWS, kept)
+        training = read_train(tables.train, plan.segments, MOST_ROWS, kept)
+        truth, n_rows, truth_counts = read_truth(tables.truth, plan)
+        trained = None if training.items is None else look_up(training.items, truth.seed)
+        cold = None if trained is None else trained.codes(Ids.of(truth.items, truth.seed)) < 0
+        truth_counts.append(count_used(truth, n_rows, cold))
+        entries = [*training.entries, *truth_entries(truth_counts)]
+
+        meeting = meeting_of(tables, truth, trained, plan)
+        measuring = Measuring(
+            meeting,
+            tuple((value.name, value.k) for value in plan.metrics),
+            plan.conventions,
+            plan.truth_depth,
+            has_scores=RANK not in tables.recommendations.columns,
+            cold=cold,
+            segments=segments_of(users, training, plan, truth.seed),
+        )
+        parcels, everywhere, models = send_out(tables, measuring, kept)
         user = tables.truth.schema[USER].dataType
-        tallies = tally_parcels(parcels, measuring, models, user, folder).collect()
+        tallies = tally_parcels(parcels, everywhere, models, user, folder).collect()
         if any(tally["n_split"] for tally in tallies):
             if folder is not None:
                 shutil.rmtree(folder, ignore_errors=True)
-            raise ListsSplit
+            raise DoesNotFit("lists to be ranked or checked as a whole do not lie together")
         counts = counts_of_models(tallies)
         entries += list_entries(counts, truth.n_users, plan.conventions)
         check(entries)
         check_lists(counts, plan.conventions.recommendation_duplicates)
 
         names = sorted(count[MODEL] for count in counts)
-        per_user = measure_parcels(parcels, measuring, names, user)
+        per_user = measure_parcels(parcels, everywhere, names, user)
         if folder is not None:
             keep_files(folder, {tally["file"] for tally in tallies})
             per_user = per_user.sparkSession.read.schema(per_user.schema).parquet(folder)
@@ -101,55 +113,75 @@ def evaluate_by_workers(tables: Tables, plan: Plan, reason: str, folder: str | N
         return Evaluation(per_user, entries, names, plan, kept.pop_all(), reason, sums)
 
 
-def read_truth(frame: DataFrame, plan: Plan) -> tuple[Truth, list[Entry]]:
-    """The relevant items, and what became of the other rows."""
-    conventions = plan.conventions
-    rows = judge(frame, conventions.threshold).toArrow()
+def read_truth(frame: DataFrame, plan: Plan) -> tuple[Truth, int, list[dict[str, Any]]]:
+    """The relevant items, of how many rows, and counts of all other rows; DataError for truth without any."""
+    rows = judge(frame, plan.conventions.threshold).toArrow()
     counts = count_rows(rows)
     sound = rows.filter(pc.is_null(rows[FAULT]))
-    truth = index_truth(sound, conventions.truth_duplicates) if sound.num_rows else None
-    if truth is not None:
-        counts.append(count_used(truth, sound.num_rows))
-    entries = truth_entries(counts)
-    check(entries)
-    check_truth(counts, plan)
-    assert truth is not None  # an empty one is refused
-    return truth, entries
+    if not sound.num_rows:
+        check(truth_entries(counts))
+        raise empty_truth()
+    truth = index_truth(sound, plan.conventions.truth_duplicates)
+    whole = [*counts, count_used(truth, sound.num_rows, None)]
+    check(truth_entries(whole))
+    check_truth(whole, plan)
+    return truth, sound.num_rows, counts
 
 
-def meet(
-    tables: Tables, truth: Truth, plan: Plan, kept: ExitStack
+def look_up(items: DataFrame, seed: int) -> Lookup:
+    """Distinct items, to be found by the workers."""
+    [ids] = collected(items).columns
+    return Lookup.of(ids.combine_chunks(), np.zeros(len(ids), dtype=np.int64), seed)
+
+
+def segments_of(users: DataFrame | None, training: Training, plan: Plan, seed: int) -> dict[str, Segment]:
+    """The segments that were asked for, in their order."""
+    found: dict[str, Segment] = {}
+    if users is not None:
+        found |= segments_of_columns(collected(users), seed)
+    if training.users is not None:
+        found |= segments_of_train(collected(training.users), training.bounds, seed)
+    return {name: found[name] for name in plan.segments}
+
+
+def collected(frame: DataFrame) -> pa.Table:
+    """The rows; raises DoesNotFit where there are too many."""
+    n_rows = frame.count()
+    if n_rows > MOST_ROWS:
+        raise DoesNotFit(f"{n_rows} users or items of train and users are more than {MOST_ROWS}")
+    return frame.toArrow()
+
+
+def meeting_of(tables: Tables, truth: Truth, trained: Lookup | None, plan: Plan) -> Meeting:
+    """How recommendations are reduced, for buckets of bounded size and at least one for each core."""
+    cores = tables.recommendations.sparkSession.sparkContext.defaultParallelism
+    n_buckets = max(cores, -(-truth.n_users * len(plan.columns) // VALUES_PER_BUCKET))
+    return Meeting(
+        truth,
+        trained,
+        plan.depth,
+        tuple(plan.cuts),
+        plan.conventions.ties,
+        RANK not in tables.recommendations.columns or plan.checks is Checks.FULL,
+        tables.model,
+        min(n_buckets, MOST_BUCKETS, truth.n_users),
+    )
+
+
+def send_out(
+    tables: Tables, measuring: Measuring, kept: ExitStack
 ) -> tuple[DataFrame, "Broadcast[Measuring]", list[str | None]]:
     """The parcels of the recommendations in their buckets, what to do with them, and the models."""
     frame = tables.recommendations
     spark = frame.sparkSession
-    context = spark.sparkContext
-    n_values = truth.n_users * len(plan.columns)
-    n_buckets = min(MOST_BUCKETS, max(context.defaultParallelism, -(-n_values // VALUES_PER_BUCKET)))
-    meeting = Meeting(
-        truth,
-        plan.depth,
-        tuple(plan.cuts),
-        plan.conventions.ties,
-        needs_whole(tables, plan),
-        tables.model,
-        min(n_buckets, truth.n_users),
-    )
-    measuring = Measuring(
-        meeting,
-        tuple((value.name, value.k) for value in plan.metrics),
-        plan.conventions,
-        plan.truth_depth,
-        has_scores=RANK not in frame.columns,
-    )
-    everywhere = context.broadcast(measuring)
+    everywhere = spark.sparkContext.broadcast(measuring)
     kept.callback(everywhere.destroy)
     if tables.files is None:
         sent = send(frame, everywhere, tables.model)
     else:
-        tasks = tables.files.tasks(context.defaultParallelism)
+        tasks = tables.files.tasks(spark.sparkContext.defaultParallelism)
         sent = send_files(spark, tasks, tables.files.columns, everywhere)
-    parcels = in_buckets(sent, meeting.n_buckets).persist()
+    parcels = in_buckets(sent, measuring.meeting.n_buckets).persist()
     kept.callback(parcels.unpersist)
     models: list[str | None] = [tables.model]
     if tables.model is None:

@@ -19,13 +19,18 @@ def check_truth(counts: Sequence[Mapping[str, Any]], plan: Plan) -> Mapping[str,
     """The counts of the relevant rows; DataError where there are none, or their gains outgrow a double."""
     used = [count for count in counts if count["fault"] is None and not count["everything"]]
     if not used:
-        raise DataError("EMPTY_TRUTH", "truth: no relevant row is left; see relevance.threshold and subset")
+        raise empty_truth()
     grows = any(value.conventions(plan.conventions).gain is Gain.EXP2 for value in plan.metrics)
     if grows and used[0]["max_relevance"] > MAX_EXP2_RELEVANCE:
         largest = used[0]["max_relevance"]
         message = f"truth: relevance {largest} is too large for gain=exp2; at most {MAX_EXP2_RELEVANCE}"
         raise DataError("RELEVANCE_TOO_LARGE", message)
     return used[0]
+
+
+def empty_truth() -> DataError:
+    """Nothing is relevant to anybody."""
+    return DataError("EMPTY_TRUTH", "truth: no relevant row is left; see relevance.threshold and subset")
 
 
 def check_lists(counts: Sequence[Mapping[str, Any]], duplicates: RecommendationDuplicates) -> None:

@@ -21,7 +21,7 @@ from spark_eval.transforms.conform import (
     conform_users,
 )
 from spark_eval.verbs.by_shuffle import evaluate_by_shuffle
-from spark_eval.verbs.by_workers import ListsSplit, evaluate_by_workers, obstacle
+from spark_eval.verbs.by_workers import DoesNotFit, evaluate_by_workers, obstacle
 from spark_eval.verbs.evaluation import Evaluation, Tables
 
 log = logging.getLogger(__name__)
@@ -97,8 +97,8 @@ def measure_lists(tables: Tables, plan: Plan, folder: str | None = None) -> Eval
         reason = told(PhysicalPlan.WORKERS, f"the truth fits; recommendations are read {how}")
         try:
             return evaluate_by_workers(tables, plan, reason, folder)
-        except ListsSplit:
-            why_not = "lists to be ranked or checked as a whole do not lie together"
+        except DoesNotFit as fault:
+            why_not = str(fault)
     if plan.physical is PhysicalPlan.WORKERS:
         raise ConfigError("PLAN_IMPOSSIBLE", f"evaluate.plan: workers cannot be taken: {why_not}; use auto")
     return evaluate_by_shuffle(tables, plan, told(PhysicalPlan.SHUFFLE, why_not), folder)

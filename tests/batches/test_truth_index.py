@@ -37,7 +37,7 @@ def table(rows: list[tuple[int, int, float, int]], kind: pa.DataType = TEXT) -> 
 
 def pairs(truth: Truth) -> dict[tuple[Any, Any], float]:
     """What the arrays say, pair by pair."""
-    users, items = truth.users.to_pylist(), truth.items.to_pylist()
+    users, items = truth.users.ids.to_pylist(), truth.items.to_pylist()
     rows = range(len(items))
     relevance = truth.relevances(np.arange(len(items)))
     return {(users[truth.row_user[row]], items[row]): relevance[row] for row in rows}
@@ -61,10 +61,10 @@ def test_hits_are_those_of_a_dictionary(kind: pa.DataType) -> None:
     assert (
         truth.items.take(pa.array(found)).to_pylist() == items.cast(truth.items.type).take(hits).to_pylist()
     )
-    codes = truth.codes(Ids.of(users, truth.seed))
+    codes = truth.users.codes(Ids.of(users, truth.seed))
     assert (codes >= 0).tolist() == [user in {user for user, _ in known} for user in asked[:, 0].tolist()]
-    of_known = truth.users.take(pa.array(codes[codes >= 0]))
-    assert of_known.equals(users.cast(truth.users.type).filter(pa.array(codes >= 0)))
+    of_known = truth.users.ids.take(pa.array(codes[codes >= 0]))
+    assert of_known.equals(users.cast(truth.users.ids.type).filter(pa.array(codes >= 0)))
 
 
 @pytest.mark.parametrize("duplicates", list(TruthDuplicates))
@@ -116,7 +116,7 @@ def test_a_pair_of_the_same_hash_is_no_hit(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setitem(wrong.__dict__, "hash", np.repeat(Ids.of(pa.array([2]), truth.seed).hash, 2))
     items = Ids.of(pa.array([1, 1]), truth.seed)
     assert truth.hits(wrong, items)[0].tolist() == [0]
-    assert truth.codes(wrong).tolist() == [0, -1]
+    assert truth.users.codes(wrong).tolist() == [0, -1]
 
 
 def test_relevances_of_one_take_no_memory() -> None:
