@@ -18,7 +18,7 @@ def test_codes_are_those_of_a_dictionary(kind: pa.DataType) -> None:
 
 
 def test_ids_of_the_same_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spark_eval.batches.ids.mixed", lambda numbers, seed: numbers // 10)
+    monkeypatch.setattr("spark_eval.batches.ids.mixed", lambda numbers, _: numbers // 10)
     lookup = Lookup.of(pa.array([11, 35, 13, 12]), np.array([1, 5, 3, 2]), 0)
     assert lookup.codes(Ids.of(pa.array([12, 13, 14, 35, 36, 99]), 0)).tolist() == [2, 3, -1, 5, -1, -1]
 
