@@ -31,7 +31,7 @@ def sums(
     them. ``segments`` have the code of each user's value, and the values.
     """
     n_users = len(next(iter(measured.values())))
-    cells = {ALL: (np.zeros(n_users, dtype=np.int64), [ALL])} | dict(segments)
+    cells: dict[str, tuple[Ints | None, Sequence[str]]] = {ALL: (None, [ALL])} | dict(segments)
     parts = []
     for place, factors in enumerate(summed.values()):
         value = prod((measured[factor] for factor in factors[1:]), start=measured[factors[0]])
@@ -40,9 +40,7 @@ def sums(
         largest = float(known.max(initial=0.0))
         weights = [np.ones(n_users), is_defined, *limbs(known), *limbs(known * known)]
         for segment, (codes, values) in cells.items():
-            totals = [
-                np.bincount(codes, weight, minlength=len(values)).astype(np.int64) for weight in weights
-            ]
+            totals = [of_groups(weight, codes, len(values)) for weight in weights]
             columns = dict(zip((*COUNTS, *LIMBS["total"], *LIMBS["squares"]), totals, strict=True))
             parts.append(
                 pa.table(
@@ -56,6 +54,14 @@ def sums(
                 )
             )
     return in_one_piece(parts)
+
+
+def of_groups(weights: Floats, codes: Ints | None, n_groups: int) -> Ints:
+    """The sum of whole numbers in each group, or in all; exact, as no sum reaches 2^53."""
+    sums: Ints = (
+        weights.sum(keepdims=True) if codes is None else np.bincount(codes, weights, minlength=n_groups)
+    ).astype(np.int64)
+    return sums
 
 
 def limbs(values: Floats) -> list[Floats]:
