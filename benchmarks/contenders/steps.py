@@ -1,114 +1,92 @@
 """spark-eval's own path, cut off after each step: what a step adds to the one before is what it costs.
 
-Nothing is kept between the steps, and the ledger is not counted: what a whole evaluation takes beyond the
-last step is the price of both. This file follows ``spark_eval.verbs.evaluate.measure_lists``.
+This file follows ``spark_eval.verbs.by_workers``; recommendations are read as the workers read them.
 """
 
 import os
 from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 
 from benchmarks.contenders import Means, Repetition
 from benchmarks.contenders.ours import MODEL, frames
 from benchmarks.contenders.spark import finish, read, session
 from benchmarks.processes import usage
 from benchmarks.workload import Task
+from spark_eval.batches.measuring import Measuring
+from spark_eval.batches.truth import Truth
 from spark_eval.plan import make_plan
-from spark_eval.transforms.aggregate import limb_sums
+from spark_eval.scan import plain_recommendations, plain_truth
+from spark_eval.schema import RANK, USER
 from spark_eval.transforms.conform import conform_recommendations, conform_truth
-from spark_eval.transforms.match import match
-from spark_eval.transforms.measure import measure
-from spark_eval.transforms.populate import populate
-from spark_eval.transforms.rank import rank
-from spark_eval.transforms.truth import distinct_truth, per_user_truth, relevant
-from spark_eval.verbs.by_shuffle import BROADCAST_ROWS
-from spark_eval.verbs.summary import summed_columns
+from spark_eval.transforms.workers import tally_parcels
+from spark_eval.verbs.by_workers import meeting_of, read_truth, send_out
+from spark_eval.verbs.evaluation import Tables
 
 
 class Steps:
-    """The frames of one evaluation, as far as each step."""
+    """One evaluation, as far as each step."""
 
     def __init__(self, spark: SparkSession, task: Task) -> None:
         workload = task.workload
         self.plan = make_plan(workload.run_metrics, workload.ks, workload.conventions)
         recommendations, truth = read(spark, task)
-        is_one = workload.dataset.models == 1
-        self.models = [MODEL] if is_one else [f"model_{n}" for n in range(workload.dataset.models)]
-        self.recommendations = conform_recommendations(recommendations, None, MODEL if is_one else None)
-        self.truth = conform_truth(truth, None, None, "UTC", self.plan.conventions)
+        model = MODEL if workload.dataset.models == 1 else None
+        self.tables = Tables(
+            conform_recommendations(recommendations, None, model),
+            conform_truth(truth, None, None, "UTC", self.plan.conventions),
+            model=model,
+            files=plain_recommendations(recommendations, {}, model, "long"),
+            truth_files=plain_truth(truth, {}, self.plan.conventions),
+        )
 
-    @property
-    def distinct(self) -> DataFrame:
-        """Distinct relevant items."""
-        conventions = self.plan.conventions
-        return distinct_truth(self.truth, conventions.threshold, conventions.truth_duplicates)
+    def truth(self) -> Truth:
+        """The truth, collected and indexed."""
+        return read_truth(self.tables, self.plan)[0]
 
-    @property
-    def ranked(self) -> DataFrame:
-        """Recommendations with ranks."""
-        return rank(self.recommendations, self.plan.conventions.ties, self.plan.checks, self.plan.sees_ties)
+    def measuring(self, n_metrics: int | None) -> Measuring:
+        """What the workers are told, with the first so many metrics."""
+        plan = replace(self.plan, metrics=self.plan.metrics[:n_metrics])
+        return Measuring(
+            meeting_of(self.tables, self.truth(), None, self.plan),
+            tuple((value.name, value.k) for value in plan.metrics),
+            plan.conventions,
+            plan.truth_depth,
+            has_scores=RANK not in self.tables.recommendations.columns,
+            cold=None,
+            segments={},
+        )
 
-    @property
-    def known(self) -> DataFrame:
-        """The truth as recommendations meet it."""
-        found = relevant(self.distinct)
-        return F.broadcast(found) if found.count() <= BROADCAST_ROWS else found
+    def sent(self) -> None:
+        """The parcels in their buckets."""
+        with ExitStack() as kept:
+            parcels, _, _ = send_out(self.tables, self.measuring(1), kept)
+            finish(parcels)
 
-    @property
-    def lists(self) -> DataFrame:
-        """One row per list."""
-        return match(self.ranked, self.known, self.plan.depth, self.plan.cuts)
-
-    @property
-    def population(self) -> DataFrame:
-        """One row per user."""
-        by_user = per_user_truth(self.distinct, self.plan.truth_depth)
-        return populate(self.lists, by_user, self.models, self.plan.conventions)
-
-    def measured(self, n_metrics: int | None) -> DataFrame:
-        """``per_user``, with the first so many metric values."""
-        plan = self.plan
-        return measure(self.population, plan.metrics[:n_metrics], plan.conventions, plan.truth_depth)
-
-
-def scan(steps: Steps, _: Path) -> None:
-    """Both tables, conformed."""
-    finish(steps.recommendations)
-    finish(steps.truth)
+    def tallied(self, n_metrics: int | None, folder: Path | None) -> None:
+        """Counts and sums of the first so many metrics; with ``folder`` also ``per_user``."""
+        with ExitStack() as kept:
+            parcels, everywhere, models = send_out(self.tables, self.measuring(n_metrics), kept)
+            user = self.tables.truth.schema[USER].dataType
+            tally_parcels(
+                parcels, everywhere, models, user, None if folder is None else str(folder)
+            ).collect()
 
 
-def write(steps: Steps, folder: Path) -> None:
-    """``per_user`` as Parquet."""
-    steps.measured(None).write.parquet(str(folder / "written"))
-
-
-def mean(steps: Steps, folder: Path) -> None:
-    """``per_user`` written, read again, summed exactly."""
-    steps.measured(None).write.parquet(str(folder / "summed"))
-    written = steps.truth.sparkSession.read.parquet(str(folder / "summed"))
-    limb_sums(written, summed_columns(steps.plan.metrics)).collect()
-
-
-def join(steps: Steps) -> DataFrame:
-    """Recommendations with the relevance of hits."""
-    return steps.ranked.join(steps.known, ["user", "item"], "left")
-
-
-STEPS: Final[dict[str, Callable[[Steps, Path], None]]] = {
-    "scan: read and conform both tables": scan,
-    "rank": lambda steps, _: finish(steps.ranked),
-    "join: distinct truth, met by the recommendations": lambda steps, _: finish(join(steps)),
-    "aggregation: one row per list": lambda steps, _: finish(steps.lists),
-    "population: lists join the users with truth": lambda steps, _: finish(steps.population),
-    "crossing to Python and back, with one metric": lambda steps, _: finish(steps.measured(1)),
-    "kernel: all other metrics": lambda steps, _: finish(steps.measured(None)),
-    "write per_user": write,
-    "read it again, exact sums": mean,
+STEPS: Final[dict[str, Callable[[Steps, Path], object]]] = {
+    "scan by Spark: conform both tables": lambda steps, _: [
+        finish(frame) for frame in (steps.tables.recommendations, steps.tables.truth)
+    ],
+    "truth: read and indexed": lambda steps, _: steps.truth(),
+    "recommendations: read, hits found, parcels in buckets": lambda steps, _: steps.sent(),
+    "lists put together, one metric, ledger and sums": lambda steps, _: steps.tallied(1, None),
+    "kernel and sums of all other metrics": lambda steps, _: steps.tallied(None, None),
+    "write per_user": lambda steps, folder: steps.tallied(None, folder / "written"),
 }
 
 
@@ -121,7 +99,7 @@ def prepare(task: Task) -> Repetition:
         actions: dict[str, Callable[[], object]] = {
             name: partial(action, Steps(spark, task), folder) for name, action in STEPS.items()
         }
-        actions["the whole evaluation, with the ledger"] = partial(whole, folder)
+        actions["the whole evaluation"] = partial(whole, folder)
         for name, action in actions.items():
             before = usage(os.getpid()).cpu
             action()

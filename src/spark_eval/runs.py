@@ -23,7 +23,7 @@ from spark_eval.io import fingerprint, output_root, read_source
 from spark_eval.ledger import ACCOUNTING, AccountingRow
 from spark_eval.plan import Plan
 from spark_eval.publish import Attempt
-from spark_eval.scan import plain_recommendations
+from spark_eval.scan import plain_recommendations, plain_truth
 from spark_eval.schema import FAULT, MODEL, SUBSET, Fault, Outcome, Subset, Table
 from spark_eval.segments import user_columns
 from spark_eval.splits.leakage import leakage
@@ -160,9 +160,10 @@ def run_evaluate(
         name: conform(frame, name, sources[name], job.timezone, plan) for name, frame in frames.items()
     }
     files = plain_recommendations(frames["recommendations"], source.columns, source.model, source.layout)
+    truth_files = plain_truth(frames["truth"], sources["truth"].columns, plan.conventions)
     with ExitStack() as stack:
         stack.callback(attempt.discard)
-        tables = Tables(**conformed, model=source.model, files=files)
+        tables = Tables(**conformed, model=source.model, files=files, truth_files=truth_files)
         evaluation = measure_lists(tables, plan, attempt.staged(Table.PER_USER))
         stack.callback(evaluation.unpersist)
         write(evaluation.metrics.coalesce(1), attempt, Table.METRICS, MODEL)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlparse
@@ -12,7 +13,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from spark_eval.batches.files import FilePart, parts_of
-from spark_eval.schema import ITEM, MODEL, RANK, SCORE, USER
+from spark_eval.conventions import Conventions, TruthDuplicates
+from spark_eval.schema import ITEM, MODEL, RANK, RELEVANCE, SCORE, USER
 from spark_eval.transforms.inputs import quoted
 
 LEAST_BYTES: Final = 4 << 20
@@ -26,6 +28,17 @@ class PlainFiles:
 
     paths: Sequence[str]
     columns: Mapping[str, str]
+
+    @cached_property
+    def n_rows(self) -> int:
+        """As the footers say."""
+        return sum(pq.read_metadata(path).num_rows for path in self.paths)
+
+    def read(self) -> pa.Table:
+        """All rows, with our names."""
+        parts = [pq.ParquetFile(path).read(columns=list(self.columns.values())) for path in self.paths]
+        tables = [part.select(list(self.columns.values())) for part in parts]
+        return pa.concat_tables(tables).rename_columns(list(self.columns))
 
     def tasks(self, parallelism: int) -> list[list[FilePart]]:
         """Parts of the files for each task: a few for every core, in the order of the files."""
@@ -50,6 +63,15 @@ def plain_recommendations(
         return None
     has_rank = RANK in names or (SCORE not in names and RANK in frame.columns)
     ours = [USER, ITEM, RANK if has_rank else SCORE] + ([MODEL] if model is None else [])
+    return plain_files(frame, {name: names.get(name, name) for name in ours})
+
+
+def plain_truth(frame: DataFrame, names: Mapping[str, str], conventions: Conventions) -> PlainFiles | None:
+    """The files of truth, if they are plain, and no row's time is asked for."""
+    if conventions.truth_duplicates is TruthDuplicates.LAST:
+        return None
+    has_relevance = RELEVANCE in names or RELEVANCE in frame.columns
+    ours = [USER, ITEM, RELEVANCE] if has_relevance else [USER, ITEM]
     return plain_files(frame, {name: names.get(name, name) for name in ours})
 
 

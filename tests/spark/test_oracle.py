@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -167,7 +168,7 @@ def frames_of(
     return rows, judged
 
 
-def run(case: Case, frames: tuple[DataFrame, DataFrame], plan: str = "auto") -> Evaluation:
+def run(case: Case, frames: tuple[DataFrame, ...], plan: str = "auto") -> Evaluation:
     recommendations, truth = frames
     return evaluate(
         recommendations,
@@ -285,7 +286,7 @@ def everything(evaluation: Evaluation) -> list[Any]:
     return [collected(evaluation), metrics, sorted(evaluation.entries, key=str)]
 
 
-def test_both_plans_give_the_same_bits(trial: Trial) -> None:
+def test_both_plans_give_the_same_bits(trial: Trial, spark: SparkSession, tmp_path: Path) -> None:
     """Lists that are sorted or checked lie together, in more than one partition; others anywhere."""
     recommendations, truth = trial.frames
     is_seen_whole = trial.case.layout == "scores" or trial.case.plan.checks == "full"
@@ -298,5 +299,14 @@ def test_both_plans_give_the_same_bits(trial: Trial) -> None:
     needs_hash = trial.case.layout == "scores" and trial.case.plan.conventions.ties == "hash"
     assert by_workers.reason.startswith("shuffle: " if needs_hash else "workers: ")
     assert everything(by_workers) == everything(by_shuffle)
-    by_shuffle.unpersist()
     by_workers.unpersist()
+    for name, frame in zip(("recommendations", "truth"), (recommendations, truth), strict=True):
+        frame.write.parquet(str(tmp_path / name))
+    by_files = run(
+        trial.case, tuple(spark.read.parquet(str(folder)) for folder in sorted(tmp_path.iterdir()))
+    )
+    is_plain = trial.case.layout != "arrays" and not needs_hash
+    assert by_files.reason.endswith("as plain Parquet files") == is_plain
+    assert everything(by_files) == everything(by_shuffle)
+    by_files.unpersist()
+    by_shuffle.unpersist()

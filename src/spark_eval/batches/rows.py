@@ -1,4 +1,4 @@
-"""The rows of a batch of recommendations that cannot be used, by the same rules as ``transforms.conform``."""
+"""The rows that cannot be used, by the same rules as ``transforms.conform`` and ``transforms.truth``."""
 
 import numpy as np
 import pyarrow as pa
@@ -6,7 +6,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from spark_eval.batches.ids import numbers
-from spark_eval.schema import ITEM, MODEL, RANK, ROW_FAULTS, SCORE, USER, Fault
+from spark_eval.conventions import Conventions, NegativeRelevance
+from spark_eval.schema import FAULT, ITEM, MODEL, RANK, RELEVANCE, ROW_FAULTS, SCORE, USER, Fault, Reason
 
 Codes = NDArray[np.int8]
 # The code of a row that can be used; the others are places in ROW_FAULTS.
@@ -39,3 +40,24 @@ def faults(batch: pa.RecordBatch) -> Codes | None:
         if ROW_FAULTS[code] in found:
             codes[found[ROW_FAULTS[code]]] = code
     return codes
+
+
+def judged(rows: pa.Table, conventions: Conventions) -> pa.Table:
+    """Rows of the truth: user, item, relevance (1 if there is none), and fault: null, a code or a reason."""
+    relevance = pa.repeat(1.0, rows.num_rows)
+    if RELEVANCE in rows.column_names:
+        relevance = rows[RELEVANCE].combine_chunks().cast(pa.float64())
+    faults = {
+        Fault.NULL_ID: pc.or_(pc.is_null(rows[USER]), pc.is_null(rows[ITEM])),
+        Fault.NULL_RELEVANCE: pc.is_null(relevance),
+        Fault.RELEVANCE_NOT_FINITE: pc.invert(pc.is_finite(relevance)),
+        Fault.NEGATIVE_RELEVANCE: pc.less(relevance, 0.0),
+        Reason.BELOW_THRESHOLD: pc.less(relevance, conventions.threshold),
+        Reason.NOT_RELEVANT: pc.less_equal(relevance, 0.0),
+    }
+    if conventions.negative_relevance is not NegativeRelevance.REFUSE:
+        del faults[Fault.NEGATIVE_RELEVANCE]
+    fault = pa.nulls(rows.num_rows, pa.string())
+    for name, holds in reversed(faults.items()):
+        fault = pc.if_else(pc.fill_null(holds, False), name.value, fault)
+    return pa.table({USER: rows[USER], ITEM: rows[ITEM], RELEVANCE: relevance, FAULT: fault})

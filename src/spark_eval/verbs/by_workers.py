@@ -24,6 +24,7 @@ from spark_eval.batches.measuring import Measuring
 from spark_eval.batches.meet import Meeting
 from spark_eval.batches.order import MOST_CUTS
 from spark_eval.batches.parcels import unpacked
+from spark_eval.batches.rows import judged
 from spark_eval.batches.segments import Segment, segments_of_columns, segments_of_train
 from spark_eval.batches.sums import added
 from spark_eval.batches.truth import Truth, count_rows, count_used, index_truth
@@ -64,7 +65,7 @@ def obstacle(tables: Tables, plan: Plan) -> str | None:
         return "ties=hash is computed by Spark"
     if has_scores and len(plan.cuts) > MOST_CUTS:
         return f"scored lists are cut at more than {MOST_CUTS} ranks"
-    n_rows = tables.truth.count()
+    n_rows = tables.truth.count() if tables.truth_files is None else tables.truth_files.n_rows
     return f"truth has {n_rows} rows, more than {MOST_ROWS}" if n_rows > MOST_ROWS else None
 
 
@@ -76,7 +77,7 @@ def evaluate_by_workers(tables: Tables, plan: Plan, reason: str, folder: str | N
     with ExitStack() as kept:
         users = read_users(tables.users, plan.segments, MOST_ROWS, kept)
         training = read_train(tables.train, plan.segments, MOST_ROWS, kept)
-        truth, n_rows, truth_counts = read_truth(tables.truth, plan)
+        truth, n_rows, truth_counts = read_truth(tables, plan)
         trained = None if training.items is None else look_up(training.items, truth.seed)
         cold = None if trained is None else trained.codes(Ids.of(truth.items, truth.seed)) < 0
         truth_counts.append(count_used(truth, n_rows, cold))
@@ -113,9 +114,12 @@ def evaluate_by_workers(tables: Tables, plan: Plan, reason: str, folder: str | N
         return Evaluation(per_user, entries, names, plan, kept.pop_all(), reason, sums)
 
 
-def read_truth(frame: DataFrame, plan: Plan) -> tuple[Truth, int, list[dict[str, Any]]]:
+def read_truth(tables: Tables, plan: Plan) -> tuple[Truth, int, list[dict[str, Any]]]:
     """The relevant items, of how many rows, and counts of all other rows; DataError for truth without any."""
-    rows = judge(frame, plan.conventions.threshold).toArrow()
+    if tables.truth_files is None:
+        rows = judge(tables.truth, plan.conventions.threshold).toArrow()
+    else:
+        rows = judged(tables.truth_files.read(), plan.conventions)
     counts = count_rows(rows)
     sound = rows.filter(pc.is_null(rows[FAULT]))
     if not sound.num_rows:

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from spark_eval.conventions import Conventions, PhysicalPlan
 from spark_eval.errors import ConfigError
 from spark_eval.plan import DEFAULT_K, DEFAULT_METRICS, Plan, make_plan
-from spark_eval.scan import plain_recommendations
+from spark_eval.scan import plain_recommendations, plain_truth
 from spark_eval.segments import check_segments, user_columns
 from spark_eval.transforms.conform import (
     align_ids,
@@ -79,6 +79,7 @@ def evaluate(
         else None,
         model,
         plain_recommendations(recommendations, columns or {}, model, layout),
+        plain_truth(truth, truth_columns or {}, chosen.conventions),
     )
     return measure_lists(tables, chosen, folder)
 

@@ -19,8 +19,8 @@ from spark_eval.verbs.summary import METRICS, metric_rows, summed_columns
 class Tables:
     """The conformed tables.
 
-    ``model`` is the name of the only model, if no column holds names; ``files`` are the recommendations
-    where they are plain Parquet.
+    ``model`` is the name of the only model, if no column holds names; ``files`` are the recommendations and
+    ``truth_files`` the truth, where these are plain Parquet.
     """
 
     recommendations: DataFrame
@@ -29,6 +29,7 @@ class Tables:
     users: DataFrame | None = None
     model: str | None = None
     files: PlainFiles | None = None
+    truth_files: PlainFiles | None = None
 
     def given(self) -> dict[str, DataFrame]:
         """The tables that there are, by name."""
