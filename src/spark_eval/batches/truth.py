@@ -70,7 +70,10 @@ def index_truth(rows: pa.Table, duplicates: TruthDuplicates) -> Truth:
     columns = {name: rows[name].combine_chunks() for name in rows.column_names}
     for seed in count(FIRST_SEED):
         users, items = Ids.of(columns[USER], seed), Ids.of(columns[ITEM], seed)
-        order = np.lexsort((items.hash, users.hash))
+        order = np.argsort(users.hash)
+        if not changes(np.sort(pair_hash(users.hash, items.hash))).all():
+            # Items are repeated: their rows must lie together, too.
+            order = np.lexsort((items.hash, users.hash))
         user_hash, item_hash = users.hash[order], items.hash[order]
         user_key, item_key = users.key[order], items.key[order]
         new_user, new_item = changes(user_hash), changes(item_hash)
