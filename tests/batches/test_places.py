@@ -68,3 +68,10 @@ def test_items_that_share_a_rank_are_found_with_their_repeats() -> None:
     assert shared is not None
     assert shared.tolist() == [True, True, True, False, False, False]
     assert sharing_rank(of_list, items, np.array([1, 2, 2, 3, 1, 2])) is None
+
+
+def test_a_list_of_one_item_before_one_that_repeats_it() -> None:
+    items = Ids.of(pa.array([5, 5, 5]), 1)
+    places = places_by_score(np.array([0, 1, 1]), items, np.array([0.1, 0.2, 0.3]), Ties.ITEM_ASC, ())
+    assert places.kept is not None
+    assert places.kept.tolist() == [True, False, True]
