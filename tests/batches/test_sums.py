@@ -24,8 +24,11 @@ def half_even(value: float) -> Fraction:
     return Fraction(round(Fraction(value) * 2**60), 2**60)
 
 
-@pytest.mark.parametrize("n_parts", [1, 7])
-def test_sums_are_those_of_fractions_however_the_users_are_parted(n_parts: int) -> None:
+@pytest.mark.parametrize(("n_parts", "most_users"), [(1, 1 << 20), (7, 1 << 20), (2, 100)])
+def test_sums_are_those_of_fractions_however_the_users_are_parted(
+    n_parts: int, most_users: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark_eval.batches.sums.MOST_USERS", most_users)
     parts = []
     for places in np.array_split(RANDOM.permutation(900), n_parts):
         segments = {"country": (COUNTRIES[places], ["ch", "de", "fr"])}
@@ -50,3 +53,11 @@ def test_values_beyond_the_limbs_show_in_the_maximum() -> None:
 def test_one_dictionary_serves_all_parts() -> None:
     part = sums({"a": np.ones(2)}, {"a": ("a",)}, {})
     assert in_one_piece([part, part]).num_rows == 2
+
+
+def test_sums_of_millions_of_users_stay_exact() -> None:
+    # The lowest limb of each is 2^32 - 1: four million of them outgrow the 53 bits of a double.
+    value, n_users = (2**32 - 1) * 2.0**-60, (1 << 22) + 3
+    ones = {"one": (np.zeros(n_users, dtype=np.int64), ["x"])}
+    rows = list(added([sums({"a": np.full(n_users, value)}, {"a": ("a",)}, ones)], ["a"]))
+    assert [from_limbs(row["total"]) for row in rows] == [n_users * Fraction(value)] * 2

@@ -25,6 +25,21 @@ def sums(
     summed: Mapping[str, Sequence[str]],
     segments: Mapping[str, tuple[Ints, Sequence[str]]],
 ) -> pa.Table:
+    """The same as ``sums_of_part``, of any number of users: their parts, for ``added`` to add up."""
+    n_users = len(next(iter(measured.values())))
+    parts = []
+    for start in range(0, max(n_users, 1), MOST_USERS):
+        part = slice(start, start + MOST_USERS)
+        codes = {name: (code[part], values) for name, (code, values) in segments.items()}
+        parts.append(sums_of_part({name: values[part] for name, values in measured.items()}, summed, codes))
+    return in_one_piece(parts)
+
+
+def sums_of_part(
+    measured: Mapping[str, Floats],
+    summed: Mapping[str, Sequence[str]],
+    segments: Mapping[str, tuple[Ints, Sequence[str]]],
+) -> pa.Table:
     """A row per segment, value and column: n_users, n_defined, max, limbs of the total and of the squares.
 
     ``measured`` are the values of up to a million users, NaN where undefined; ``summed`` names products of

@@ -41,7 +41,6 @@ TALLIES: Final = pa.schema(
         "n_split": pa.int64(),
         "sums": pa.binary(),
         "file": pa.string(),
-        "n_rows": pa.int64(),
     }
 )
 Batches = Iterable[pa.RecordBatch]
@@ -146,7 +145,7 @@ def tally_row(measured: Measured, folder: str | None, user_type: pa.DataType) ->
         path.parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(table.set_column(0, USER, table[USER].cast(user_type)), path)
     counts = json.dumps(measured.counts)
-    return (measured.model, counts, measured.n_split, packed(measured.sums), file, table.num_rows)
+    return (measured.model, counts, measured.n_split, packed(measured.sums), file)
 
 
 def measured_in(batches: Batches, measuring: Measuring, models: Sequence[str | None]) -> Iterator[Measured]:
