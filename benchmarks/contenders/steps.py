@@ -11,22 +11,26 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from pyspark.sql import SparkSession
+from pyspark import Broadcast
+from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.contenders import Means, Repetition
 from benchmarks.contenders.ours import MODEL, frames
 from benchmarks.contenders.spark import finish, read, session
 from benchmarks.processes import usage
 from benchmarks.workload import Task
+from spark_eval.batches.judging import Judging
 from spark_eval.batches.measuring import Measuring
-from spark_eval.batches.truth import Truth
+from spark_eval.batches.segments import Segmenting
+from spark_eval.batches.sieve import Sieve
 from spark_eval.plan import make_plan
 from spark_eval.scan import plain_recommendations, plain_truth
-from spark_eval.schema import RANK, USER
+from spark_eval.schema import USER
 from spark_eval.transforms.conform import conform_recommendations, conform_truth
 from spark_eval.transforms.workers import tally_parcels
-from spark_eval.verbs.by_workers import meeting_of, read_truth, send_out
+from spark_eval.verbs.by_workers import judge_truth, judging_of, measuring_of, send_lists
 from spark_eval.verbs.evaluation import Tables
+from spark_eval.verbs.segments import Training
 
 
 class Steps:
@@ -45,33 +49,35 @@ class Steps:
             truth_files=plain_truth(truth, {}, self.plan.conventions),
         )
 
-    def truth(self) -> Truth:
-        """The truth, collected and indexed."""
-        return read_truth(self.tables, self.plan)[0]
+    def judged(self, kept: ExitStack) -> tuple[Judging, DataFrame, Sieve]:
+        """The truth in its buckets."""
+        judging = judging_of(self.tables, Training(), 0, self.plan)
+        truth, _, sieve = judge_truth(self.tables, judging, kept)
+        return judging, truth, sieve
 
-    def measuring(self, n_metrics: int | None) -> Measuring:
-        """What the workers are told, with the first so many metrics."""
+    def truth(self) -> None:
+        """As far as the truth."""
+        with ExitStack() as kept:
+            self.judged(kept)
+
+    def parcels(
+        self, n_metrics: int | None, kept: ExitStack
+    ) -> tuple[DataFrame, "Broadcast[Measuring]", list[str | None]]:
+        """What came for the buckets, for the first so many metrics."""
+        judging, truth, sieve = self.judged(kept)
         plan = replace(self.plan, metrics=self.plan.metrics[:n_metrics])
-        return Measuring(
-            meeting_of(self.tables, self.truth(), None, self.plan),
-            tuple((value.name, value.k) for value in plan.metrics),
-            plan.conventions,
-            plan.truth_depth,
-            has_scores=RANK not in self.tables.recommendations.columns,
-            cold=None,
-            segments={},
-        )
+        measuring = measuring_of(self.tables, judging, sieve, Segmenting((), None), plan)
+        return send_lists(self.tables, measuring, [truth], kept, is_read_again=False)
 
     def sent(self) -> None:
-        """The parcels in their buckets."""
+        """As far as the parcels of the recommendations."""
         with ExitStack() as kept:
-            parcels, _, _ = send_out(self.tables, self.measuring(1), kept)
-            finish(parcels)
+            finish(self.parcels(1, kept)[0])
 
     def tallied(self, n_metrics: int | None, folder: Path | None) -> None:
         """Counts and sums of the first so many metrics; with ``folder`` also ``per_user``."""
         with ExitStack() as kept:
-            parcels, everywhere, models = send_out(self.tables, self.measuring(n_metrics), kept)
+            parcels, everywhere, models = self.parcels(n_metrics, kept)
             user = self.tables.truth.schema[USER].dataType
             tally_parcels(
                 parcels, everywhere, models, user, None if folder is None else str(folder)
@@ -82,7 +88,7 @@ STEPS: Final[dict[str, Callable[[Steps, Path], object]]] = {
     "scan by Spark: conform both tables": lambda steps, _: [
         finish(frame) for frame in (steps.tables.recommendations, steps.tables.truth)
     ],
-    "truth: read and indexed": lambda steps, _: steps.truth(),
+    "truth: read, in its buckets, each pair once": lambda steps, _: steps.truth(),
     "recommendations: read, hits found, parcels in buckets": lambda steps, _: steps.sent(),
     "lists put together, one metric, ledger and sums": lambda steps, _: steps.tallied(1, None),
     "kernel and sums of all other metrics": lambda steps, _: steps.tallied(None, None),

@@ -167,7 +167,7 @@ class PhysicalPlan(Choice):
     """How recommendations meet the truth. Not a fork: every plan gives the same numbers, bit for bit."""
 
     AUTO = "auto", "whichever is faster, by the size and the form of the tables"
-    WORKERS = "workers", "the truth goes to all workers, which find the hits in batches of rows"
+    WORKERS = "workers", "workers sieve batches of rows; only what may be a hit is shuffled"
     SHUFFLE = "shuffle", "Spark joins the tables; truth of any size"
 
 

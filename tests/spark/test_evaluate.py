@@ -117,7 +117,7 @@ def persisted(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> list[Data
     return frames
 
 
-@pytest.mark.parametrize(("plan", "n_kept"), [("workers", 1), ("shuffle", 2)])
+@pytest.mark.parametrize(("plan", "n_kept"), [("workers", 2), ("shuffle", 2)])
 def test_what_is_kept_is_freed(
     spark: SparkSession, persisted: list[DataFrame], plan: str, n_kept: int
 ) -> None:
@@ -128,7 +128,7 @@ def test_what_is_kept_is_freed(
     assert [frame.is_cached for frame in persisted] == [False] * n_kept
 
 
-@pytest.mark.parametrize(("plan", "n_kept"), [("workers", 1), ("shuffle", 2)])
+@pytest.mark.parametrize(("plan", "n_kept"), [("workers", 2), ("shuffle", 2)])
 def test_a_refusal_keeps_nothing(
     spark: SparkSession, persisted: list[DataFrame], plan: str, n_kept: int
 ) -> None:

@@ -286,8 +286,11 @@ def everything(evaluation: Evaluation) -> list[Any]:
     return [collected(evaluation), metrics, sorted(evaluation.entries, key=str)]
 
 
-def test_both_plans_give_the_same_bits(trial: Trial, spark: SparkSession, tmp_path: Path) -> None:
+def test_both_plans_give_the_same_bits(
+    trial: Trial, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Lists that are sorted or checked lie together, in more than one partition; others anywhere."""
+    monkeypatch.setattr("spark_eval.verbs.by_workers.ROWS_PER_BUCKET", 200)
     recommendations, truth = trial.frames
     is_seen_whole = trial.case.layout == "scores" or trial.case.plan.checks == "full"
     if is_seen_whole and trial.case.layout != "arrays":

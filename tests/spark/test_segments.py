@@ -225,7 +225,7 @@ def test_an_evaluation_refuses_them_before_it_measures_and_keeps_nothing(
     assert not any(frame.is_cached for frame in persisted)
 
 
-@pytest.mark.parametrize(("plan", "n_kept"), [("workers", 3), ("shuffle", 4)])
+@pytest.mark.parametrize(("plan", "n_kept"), [("workers", 4), ("shuffle", 4)])
 def test_users_and_train_are_read_once_and_freed(
     spark: SparkSession, persisted: list[DataFrame], tmp_path: Path, plan: str, n_kept: int
 ) -> None:

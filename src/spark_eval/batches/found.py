@@ -6,14 +6,24 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from spark_eval.batches.ids import Booleans, Ints, changes, numbers
-from spark_eval.batches.meet import CODE, HITS, N_BEYOND, N_COLD, N_REPEATED, N_ROWS, TIED_CUTS
+from spark_eval.batches.ids import Booleans, Ids, Ints, changes, numbers
+from spark_eval.batches.lookup import Lookup
+from spark_eval.batches.meet import (
+    ITEMS,
+    N_BEYOND,
+    N_COLD,
+    N_REPEATED,
+    RANKS,
+    TIE_FIRST,
+    TIE_LAST,
+    TIED_CUTS,
+)
 from spark_eval.batches.rows import SOUND
 from spark_eval.batches.truth import Truth
 from spark_eval.conventions import Conventions, NoHits, NoRecommendations, NoTruth
 from spark_eval.ledger import CLASHES, WITH_TRUTH, WITHOUT_HITS, WITHOUT_TRUTH
 from spark_eval.metrics.lists import Lists, Ragged
-from spark_eval.schema import FAULT, ROW_FAULTS, USER, Outcome, Reason
+from spark_eval.schema import FAULT, N_ROWS, ROW_FAULTS, USER, Outcome, Reason
 
 
 @dataclass(frozen=True)
@@ -33,15 +43,13 @@ class Hits:
 
 @dataclass(frozen=True)
 class Found:
-    """n lists of one model: of the users ``first`` to ``first + n_known`` of the truth, then of others.
+    """n lists of one model: of the users of the truth, then of others.
 
     ``users`` are the ids of the others, one of which may be null. All counts are of shape (n,); ``faulty``
     is (n, faults).
     """
 
     truth: Truth
-    first: int
-    n_known: int
     users: pa.Array
     n_rows: Ints
     faulty: Ints
@@ -54,48 +62,43 @@ class Found:
     hits: Hits
 
     @classmethod
-    def of(cls, fragments: pa.Table, truth: Truth, first: int, last: int, cold: Booleans | None) -> "Found":
-        """The lists of the fragments of one model; ``first`` to ``last`` - 1 are its users with truth.
-
-        ``cold`` says of each row of the truth whether its item is, if these are to be counted.
-        """
+    def of(cls, fragments: pa.Table, truth: Truth, trained: Lookup | None) -> "Found":
+        """The lists of the fragments of one model; items that are not in ``trained`` are cold."""
         columns = {name: fragments[name].combine_chunks() for name in fragments.column_names}
-        code, fault = numbers(columns[CODE]), numbers(columns[FAULT])
-        others = columns[USER].filter(pa.array(code < 0)).dictionary_encode("encode")
-        n_known = last - first
-        n = n_known + len(others.dictionary)
-        place = code - first
-        place[code < 0] = n_known + numbers(others.indices)
+        place, others = numbered(columns[USER], truth)
+        n, fault = truth.n_users + len(others), numbers(columns[FAULT])
 
         def total(name: str, chosen: Booleans) -> Ints:
-            counts: Ints = np.bincount(place[chosen], numbers(columns[name])[chosen], minlength=n).astype(
-                np.int64
-            )
-            return counts
+            return counted(place[chosen], n, numbers(columns[name])[chosen])
 
         is_sound = fault == SOUND
-        lengths = numbers(columns[HITS[0]].value_lengths())
-        hits = Hits(np.repeat(place, lengths), *(numbers(columns[name].flatten()) for name in HITS))
-        hits, again = distinct(hits)
-        n_again = np.bincount(again, minlength=n)
+        of_list = np.repeat(place, numbers(columns[ITEMS].value_lengths()))
+        items = columns[ITEMS].flatten()
+        is_hit, row = truth.hits(of_list, Ids.of(items))
+        ranks = (numbers(columns[name].flatten())[is_hit] for name in (RANKS, TIE_FIRST, TIE_LAST))
+        hits, again = distinct(Hits(of_list[is_hit], row, *ranks))
+        n_cold = None
+        if trained is not None:
+            # A hit is one item however often it was recommended; of other candidates every row counts.
+            is_cold = trained.codes(Ids.of(items)) < 0
+            is_cold[is_hit] = False
+            is_cold_hit = trained.codes(Ids.of(truth.items.take(pa.array(hits.row)))) < 0
+            n_cold = total(N_COLD, is_sound) + counted(of_list[is_cold], n)
+            n_cold += counted(hits.of_list[is_cold_hit], n)
         clashes = hits.of_list[~(changes(hits.of_list) | changes(hits.rank))]
         tied_cuts = np.zeros(n, dtype=np.int64)
         np.bitwise_or.at(tied_cuts, place, numbers(columns[TIED_CUTS]))
         return cls(
             truth=truth,
-            first=first,
-            n_known=n_known,
-            users=others.dictionary,
+            users=others,
             n_rows=total(N_ROWS, fault >= SOUND),
             faulty=np.stack([total(N_ROWS, fault == code) for code in range(len(ROW_FAULTS))], axis=1),
-            n_repeated=total(N_REPEATED, is_sound) + n_again,
+            n_repeated=total(N_REPEATED, is_sound) + counted(again, n),
             n_beyond=total(N_BEYOND, is_sound),
-            n_cold=None
-            if cold is None
-            else total(N_COLD, is_sound) + np.bincount(hits.of_list[cold[hits.row]], minlength=n),
+            n_cold=n_cold,
             tied_cuts=tied_cuts,
-            n_fragments=np.bincount(place[is_sound], minlength=n),
-            n_clashes=np.bincount(clashes, minlength=n),
+            n_fragments=counted(place[is_sound], n),
+            n_clashes=counted(clashes, n),
             hits=hits,
         )
 
@@ -113,7 +116,7 @@ class Found:
     @cached_property
     def has_truth(self) -> Booleans:
         """Whose lists have anything relevant."""
-        return np.arange(len(self.n_rows)) < self.n_known
+        return np.arange(len(self.n_rows)) < self.truth.n_users
 
     def counts(self, cuts: tuple[int, ...], has_scores: bool) -> dict[str, int]:
         """What became of every row, and of how many users: as ``transforms.account.count_lists``."""
@@ -132,7 +135,8 @@ class Found:
                 for code, fault in enumerate(ROW_FAULTS)
             },
         }
-        is_user = np.append(np.ones(self.n_known, dtype=bool), numbers(self.users.is_valid()).astype(bool))
+        is_user = self.has_truth.copy()
+        is_user[self.truth.n_users :] = numbers(self.users.is_valid())
         is_list = self.n_recommended > 0
         counts = {f"{name}.rows": number.sum() for name, number in rows.items()}
         counts |= {f"{name}.users": ((number > 0) & is_user).sum() for name, number in rows.items()}
@@ -157,15 +161,14 @@ class Found:
 
     def ids(self, chosen: Ints) -> pa.Array:
         """The users of these lists."""
-        known = self.truth.users.ids.slice(self.first, self.n_known)
-        return pa.concat_arrays([known, self.users]).take(pa.array(chosen))
+        return pa.concat_arrays([self.truth.users.ids, self.users]).take(pa.array(chosen))
 
     def lists(self, chosen: Ints, truth_depth: int | None) -> Lists:
         """These lists, as kernels take them; ``truth_depth`` is how many items an ideal list can hold."""
         number = np.full(len(self.n_rows), -1, dtype=np.int64)
         number[chosen] = np.arange(len(chosen))
         hits = self.hits.take(number[self.hits.of_list] >= 0)
-        known = chosen[chosen < self.n_known] + self.first
+        known = chosen[chosen < self.truth.n_users]
         starts, ends = self.truth.offsets[known], self.truth.offsets[known + 1]
         n_relevant = np.zeros(len(chosen), dtype=np.int64)
         n_relevant[: len(known)] = sizes = ends - starts
@@ -186,6 +189,22 @@ class Found:
             tie_first=hits.tie_first,
             tie_last=hits.tie_last,
         )
+
+
+def numbered(users: pa.Array, truth: Truth) -> tuple[Ints, pa.Array]:
+    """The list of each fragment, by number: its user's code in the truth, or beyond; and the other users."""
+    is_named = numbers(users.is_valid()).astype(bool)
+    number = np.full(len(users), -1, dtype=np.int64)
+    number[is_named] = truth.users.codes(Ids.of(users.drop_null()))
+    others = users.filter(pa.array(number < 0)).dictionary_encode("encode")
+    number[number < 0] = truth.n_users + numbers(others.indices)
+    return number, others.dictionary
+
+
+def counted(lists: Ints, n: int, numbers: Ints | None = None) -> Ints:
+    """How often each list is named, or the sum of its ``numbers``; shape (n,)."""
+    counts: Ints = np.bincount(lists, numbers, minlength=n).astype(np.int64)
+    return counts
 
 
 def distinct(hits: Hits) -> tuple[Hits, Ints]:

@@ -18,6 +18,8 @@ Ints = NDArray[np.int64]
 Hashes = NDArray[np.uint64]
 Booleans = NDArray[np.bool_]
 
+# Of all hashes: tasks must agree on them.
+SEED: Final = 20231
 # The numbers of splitmix64: Steele, Lea and Flood, OOPSLA 2014.
 GOLDEN: Final = 0x9E3779B97F4A7C15
 MIXERS: Final = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
@@ -33,30 +35,29 @@ class Ids:
 
     values: pa.Array
     key: Ints
-    seed: int
 
     @classmethod
-    def of(cls, column: pa.Array, seed: int) -> "Ids":
-        """The ids of an Arrow column of integers or text; ``seed`` chooses the hash."""
+    def of(cls, column: pa.Array) -> "Ids":
+        """The ids of an Arrow column of integers or text."""
+        column = plain(column)
         if pa.types.is_integer(column.type):
-            numbers = column.cast(pa.int64())
-            return cls(numbers, numbers.to_numpy(), seed)
-        coded = column.cast(pa.string()).dictionary_encode()
-        return cls(coded, coded.indices.to_numpy().astype(np.int64), seed)
+            return cls(column, column.to_numpy())
+        coded = column.dictionary_encode()
+        return cls(coded, coded.indices.to_numpy().astype(np.int64))
 
     @cached_property
     def hash(self) -> Hashes:
         """64 bits of each id; shape (n,)."""
         if pa.types.is_integer(self.values.type):
-            return mixed(self.key.view(np.uint64), self.seed)
+            return mixed(self.key.view(np.uint64))
         texts = self.values.dictionary.to_numpy(zero_copy_only=False)
         # SipHash, of each text of the batch once.
-        of_text = pd.util.hash_array(texts, hash_key=f"{self.seed:016}", categorize=False)
+        of_text = pd.util.hash_array(texts, hash_key=f"{SEED:016}", categorize=False)
         return of_text[self.key]
 
     def take(self, places: Ints) -> "Ids":
         """The ids at these places."""
-        return Ids(self.values.take(pa.array(places)), self.key[places], self.seed)
+        return Ids(self.values.take(pa.array(places)), self.key[places])
 
     def plain(self) -> pa.Array:
         """The ids as int64 or text."""
@@ -68,9 +69,14 @@ class Ids:
         return equal
 
 
-def mixed(numbers: Hashes, seed: int) -> Hashes:
+def plain(column: pa.Array) -> pa.Array:
+    """A column of integers or text as int64 or text."""
+    return column.cast(pa.int64() if pa.types.is_integer(column.type) else pa.string())
+
+
+def mixed(numbers: Hashes) -> Hashes:
     """Each number scrambled, one to one."""
-    mix = numbers + np.uint64(seed * GOLDEN % 2**64)
+    mix = numbers + np.uint64(SEED * GOLDEN % 2**64)
     for shift, mixer in zip((30, 27), MIXERS, strict=True):
         mix = (mix ^ (mix >> np.uint64(shift))) * np.uint64(mixer)
     mix ^= mix >> np.uint64(31)
@@ -80,6 +86,11 @@ def mixed(numbers: Hashes, seed: int) -> Hashes:
 def pair_hash(users: Hashes, items: Hashes) -> Hashes:
     """64 bits of each pair of two ids, from their hashes."""
     return users + items * np.uint64(GOLDEN)
+
+
+def bucket_of(users: Hashes, n_buckets: int) -> Ints:
+    """The bucket of each user: equal ranges of the upper half of the hash."""
+    return ((users >> np.uint64(32)) * np.uint64(n_buckets) >> np.uint64(32)).astype(np.int64)
 
 
 def changes(values: NDArray[Any]) -> Booleans:

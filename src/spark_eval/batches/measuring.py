@@ -1,6 +1,6 @@
 """A bucket of users, from the parcels that came for it to their rows of ``per_user`` and its sums."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -8,15 +8,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_eval.batches.found import Found
-from spark_eval.batches.ids import Booleans, Ids, in_one_piece
-from spark_eval.batches.meet import Meeting, Parcel
-from spark_eval.batches.segments import Segment
+from spark_eval.batches.ids import Ids, in_one_piece
+from spark_eval.batches.meet import Meeting
+from spark_eval.batches.parcels import Kind, Parcel, of_kind
+from spark_eval.batches.segments import Segment, Segmenting
 from spark_eval.batches.sums import sums
+from spark_eval.batches.truth import Truth
 from spark_eval.conventions import Conventions
 from spark_eval.metrics import parse_metric
 from spark_eval.metrics.lists import Floats, Lists
 from spark_eval.metrics.values import MetricValue, summed
-from spark_eval.schema import MODEL, N_RECOMMENDED, N_RELEVANT, USER
+from spark_eval.schema import ITEM, MODEL, N_RECOMMENDED, N_RELEVANT, RELEVANCE, USER
 
 
 @dataclass(frozen=True)
@@ -36,62 +38,61 @@ class Measured:
 
 @dataclass(frozen=True)
 class Measuring:
-    """What is measured: metrics as text and k, under which rules, for everybody and for segments of users.
+    """What is measured: metrics as text and k, under which rules.
 
-    ``cold`` says of each row of the truth whether its item is, if cold items are to be counted.
+    ``user`` and ``item`` are the types of the ids, int64 or text.
     """
 
+    user: pa.DataType
+    item: pa.DataType
     meeting: Meeting
+    segmenting: Segmenting
     metrics: tuple[tuple[str, int | None], ...]
     conventions: Conventions
     truth_depth: int | None
     has_scores: bool
-    cold: Booleans | None
-    segments: Mapping[str, Segment]
 
     @cached_property
     def values(self) -> list[MetricValue]:
         """The metrics."""
         return [value for text, k in self.metrics for value in parse_metric(text, [k])]
 
-    def measured(
-        self, bucket: int, parcels: Iterable[Parcel], models: Sequence[str | None]
-    ) -> Iterator[Measured]:
-        """Each model's lists; ``models`` are those that any bucket knows."""
+    def measured(self, parcels: Sequence[Parcel], models: Sequence[str | None]) -> Iterator[Measured]:
+        """Each model's lists of a bucket; ``models`` are those that any bucket knows."""
+        schema = pa.schema({USER: self.user, ITEM: self.item, RELEVANCE: pa.float64()})
+        truth = Truth.of(of_kind(parcels, Kind.RELEVANT, schema))
+        segments = self.segmenting.segments(parcels, self.user)
         fragments = self.fragments(parcels)
-        meeting, truth = self.meeting, self.meeting.truth
-        first = bucket * truth.n_users // meeting.n_buckets
-        last = (bucket + 1) * truth.n_users // meeting.n_buckets
         for model in models:
             names = fragments[MODEL]
             mine = fragments.filter(names.is_null() if model is None else pc.equal(names, model))
-            yield self.of_model(model, Found.of(mine.combine_chunks(), truth, first, last, self.cold))
+            yield self.of_model(model, Found.of(mine, truth, self.meeting.trained), segments)
 
-    def fragments(self, parcels: Iterable[Parcel]) -> pa.Table:
+    def fragments(self, parcels: Sequence[Parcel]) -> pa.Table:
         """All fragments of the bucket; those of lists that came as rows are made here."""
-        parcels = list(parcels)
-        parts = [parcel.table for parcel in parcels if parcel.is_fragments]
-        if rows := [parcel.table for parcel in parcels if not parcel.is_fragments]:
+        parts = [self.meeting.nothing(self.user, self.item)]
+        parts += [parcel.table for parcel in parcels if parcel.kind is Kind.FRAGMENTS]
+        if rows := [parcel.table for parcel in parcels if parcel.kind is Kind.ROWS]:
             table = pa.concat_tables(rows)
             by = [(name, "ascending") for name in (MODEL, USER) if name in table.column_names]
             [batch] = table.sort_by(by).combine_chunks().to_batches()
             parts += self.meeting.fragments(batch)
-        return in_one_piece([self.meeting.nothing, *parts])
+        return in_one_piece(parts)
 
-    def of_model(self, model: str | None, found: Found) -> Measured:
+    def of_model(self, model: str | None, found: Found, segments: Mapping[str, Segment]) -> Measured:
         """Population, kernels, sums."""
         chosen = found.population(self.conventions)
         lists = found.lists(chosen, self.truth_depth)
         columns = self.columns(lists)
         ids = found.ids(chosen)
-        users = Ids.of(ids, self.meeting.truth.seed)
-        codes = {name: segment.codes(users) for name, segment in self.segments.items()}
+        users = Ids.of(ids)
+        codes = {name: segment.codes(users) for name, segment in segments.items()}
         per_user = pa.table(
             {
                 USER: ids,
                 N_RELEVANT: lists.n_relevant,
                 N_RECOMMENDED: lists.n_recommended,
-                **{name: segment.column(codes[name]) for name, segment in self.segments.items()},
+                **{name: segment.column(codes[name]) for name, segment in segments.items()},
                 **{name: pa.array(values, from_pandas=True) for name, values in columns.items()},
             }
         )
@@ -103,7 +104,7 @@ class Measuring:
             sums(
                 columns,
                 summed(self.values),
-                {name: (codes[name], segment.names) for name, segment in self.segments.items()},
+                {name: (codes[name], segment.names) for name, segment in segments.items()},
             ),
         )
 

@@ -74,7 +74,7 @@ def sorted_places(of_list: Ints, scores: Floats, tie_order: Ints, cuts: Sequence
 def best_of_repeated(of_list: Ints, items: Ids, order: Ints | Floats) -> Booleans | None:
     """Which rows have the smallest ``order`` of their list and item; None where no list repeats an item."""
     # Equal pairs have equal hashes; others hardly ever, and are told apart by their keys.
-    if changes(np.sort(items.hash + mixed(of_list.view(np.uint64), items.seed))).all():
+    if changes(np.sort(items.hash + mixed(of_list.view(np.uint64)))).all():
         return None
     by_item = np.lexsort((order, items.key, of_list))
     best = np.empty(len(order), dtype=bool)

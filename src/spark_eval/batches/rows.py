@@ -5,9 +5,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from spark_eval.batches.ids import numbers
+from spark_eval.batches.ids import numbers, plain
 from spark_eval.conventions import Conventions, NegativeRelevance
-from spark_eval.schema import FAULT, ITEM, MODEL, RANK, RELEVANCE, ROW_FAULTS, SCORE, USER, Fault, Reason
+from spark_eval.schema import (
+    FAULT,
+    ITEM,
+    MODEL,
+    RANK,
+    RELEVANCE,
+    ROW_FAULTS,
+    SCORE,
+    TIMESTAMP,
+    USER,
+    Fault,
+    Reason,
+)
 
 Codes = NDArray[np.int8]
 # The code of a row that can be used; the others are places in ROW_FAULTS.
@@ -43,7 +55,8 @@ def faults(batch: pa.RecordBatch) -> Codes | None:
 
 
 def judged(rows: pa.Table, conventions: Conventions) -> pa.Table:
-    """Rows of the truth: user, item, relevance (1 if there is none), and fault: null, a code or a reason."""
+    """Rows of the truth: user, item, relevance (1 if there is none), timestamp as a number if there is one,
+    and fault: null, a code or a reason."""
     relevance = pa.repeat(1.0, rows.num_rows)
     if RELEVANCE in rows.column_names:
         relevance = rows[RELEVANCE].combine_chunks().cast(pa.float64())
@@ -59,5 +72,9 @@ def judged(rows: pa.Table, conventions: Conventions) -> pa.Table:
         del faults[Fault.NEGATIVE_RELEVANCE]
     fault = pa.nulls(rows.num_rows, pa.string())
     for name, holds in reversed(faults.items()):
-        fault = pc.if_else(pc.fill_null(holds, False), name.value, fault)
-    return pa.table({USER: rows[USER], ITEM: rows[ITEM], RELEVANCE: relevance, FAULT: fault})
+        if pc.any(holds).as_py():
+            fault = pc.if_else(pc.fill_null(holds, False), name.value, fault)
+    columns = {USER: plain(rows[USER]), ITEM: plain(rows[ITEM]), RELEVANCE: relevance}
+    if TIMESTAMP in rows.column_names:
+        columns[TIMESTAMP] = rows[TIMESTAMP].cast(pa.int64())
+    return pa.table(columns | {FAULT: fault})

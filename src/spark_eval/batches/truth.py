@@ -1,142 +1,194 @@
 """The truth of an evaluation as sorted arrays: which items are relevant to whom, found by hash, exactly."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import count
-from typing import Any, Final
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
-from spark_eval.batches.ids import Booleans, Hashes, Ids, Ints, changes, pair_hash
-from spark_eval.batches.lookup import Lookup
+from spark_eval.batches.ids import Booleans, Hashes, Ids, Ints, changes, numbers, pair_hash
+from spark_eval.batches.lookup import Lookup, search
+from spark_eval.batches.sieve import slice_of
 from spark_eval.conventions import TruthDuplicates
 from spark_eval.metrics.lists import Floats
-from spark_eval.schema import FAULT, ITEM, RELEVANCE, TIMESTAMP, USER
-
-FIRST_SEED: Final = 20231
-# Bits of the filter per relevant item, at least: at most one other pair in sixteen passes it.
-FILTER_BITS: Final = 16
+from spark_eval.schema import FAULT, ITEM, N_ROWS, RELEVANCE, TIMESTAMP, USER
 
 
 @dataclass(frozen=True)
 class Truth:
-    """Distinct relevant items, grouped by user.
+    """Distinct relevant items of n users, who have the codes 0, 1, ... in the order of their hash.
 
-    ``users`` have the codes 0, 1, ... in the order of their hash; rows ``offsets[code]`` to
-    ``offsets[code + 1]`` are their relevant items. ``relevance`` (n,) is None where all are 1. ``pair``
-    (n,) holds the hashes of the pairs, sorted, ``pair_row`` the row of each; ``filter`` has the bits that
-    their highest ``filter_bits`` bits name. No two users, and no two pairs, have the same hash: ``seed`` is
-    chosen so.
+    Rows ``offsets[code]`` to ``offsets[code + 1]`` are a user's items. ``relevance`` (rows,) is None where
+    all are 1. ``key`` (rows,) ascends: it is the code, and as much of the item's hash as fits below it.
     """
 
-    seed: int
     users: Lookup
     offsets: Ints
-    row_user: NDArray[np.int32]
     items: pa.Array
     relevance: Floats | None
-    pair: Hashes
-    pair_row: NDArray[np.int32]
-    filter: NDArray[np.uint8]
-    filter_bits: int
+    key: Hashes
+
+    @classmethod
+    def of(cls, rows: pa.Table) -> "Truth":
+        """The truth of rows as ``distinct_truth`` gives them."""
+        columns = {name: rows[name].combine_chunks() for name in (USER, ITEM, RELEVANCE)}
+        user, items = Ids.of(columns[USER]), Ids.of(columns[ITEM])
+        is_first, relevance = changes(user.key), numbers(columns[RELEVANCE])
+        starts = np.flatnonzero(is_first)
+        users = user.take(starts)
+        return cls(
+            Lookup(users.plain(), users.hash, np.arange(len(starts))),
+            np.append(starts, len(is_first)),
+            items.plain(),
+            None if (relevance == 1).all() else relevance,
+            row_keys(np.cumsum(is_first) - 1, items.hash, len(starts)),
+        )
 
     @property
     def n_users(self) -> int:
         """Users with anything relevant."""
         return len(self.users.ids)
 
-    def hits(self, users: Ids, items: Ids) -> tuple[Ints, Ints]:
-        """Which of these pairs are relevant, ascending, and the row of each; both of shape (hits,)."""
-        pairs = pair_hash(users.hash, items.hash)
-        bit = pairs >> np.uint64(64 - self.filter_bits)
-        passed = self.filter[bit >> np.uint64(3)] >> (bit & np.uint64(7)).astype(np.uint8) & np.uint8(1)
-        maybe = np.flatnonzero(passed)
-        place = np.minimum(np.searchsorted(self.pair, pairs[maybe]), len(self.pair) - 1)
-        is_same = self.pair[place] == pairs[maybe]
-        maybe, row = maybe[is_same], self.pair_row[place[is_same]].astype(np.int64)
-        is_hit = items.take(maybe).equal(self.items.take(pa.array(row)))
-        is_hit &= users.take(maybe).equal(self.users.ids.take(pa.array(self.row_user[row])))
-        return maybe[is_hit], row[is_hit]
+    @cached_property
+    def user(self) -> Ints:
+        """The code of each row's user."""
+        return np.repeat(np.arange(self.n_users), np.diff(self.offsets))
+
+    def hits(self, users: Ints, items: Ids) -> tuple[Ints, Ints]:
+        """Which of these pairs are relevant, ascending, and the row of each; both of shape (hits,).
+
+        ``users`` are codes; those of ``n_users`` or more have no truth.
+        """
+        known = np.flatnonzero(users < self.n_users)
+        items = items.take(known)
+        row = search(
+            self.key,
+            row_keys(users[known], items.hash, self.n_users),
+            lambda which, rows: items.take(which).equal(self.items.take(pa.array(rows))),
+        )
+        return known[row >= 0], row[row >= 0]
 
     def relevances(self, rows: Ints) -> Floats:
         """The relevance of each row."""
         return np.ones(len(rows)) if self.relevance is None else self.relevance[rows]
 
+    def slice(self, slice_bits: int) -> bytes:
+        """The slice of the sieve that lets these pairs pass."""
+        pairs = pair_hash(self.users.hash[self.user], Ids.of(self.items).hash)
+        return slice_of(pairs, slice_bits)
 
-def index_truth(rows: pa.Table, duplicates: TruthDuplicates) -> Truth:
-    """The truth from sound, relevant rows: user, item, relevance, and timestamp where the last one counts."""
+
+def codes_by_hash(users: Ids) -> Ints:
+    """The place of each row's user among the distinct ones, in the order of their hash."""
+    is_first = changes(users.key)
+    # Rows of one user mostly lie together.
+    runs = users.take(np.flatnonzero(is_first))
+    _, first, of_run = np.unique(runs.key, return_index=True, return_inverse=True)
+    order = np.argsort(runs.hash[first], kind="stable")
+    code = np.empty(len(order), dtype=np.int64)
+    code[order] = np.arange(len(order))
+    codes: Ints = code[of_run][np.cumsum(is_first) - 1]
+    return codes
+
+
+def row_keys(code: Ints, items: Hashes, n_users: int) -> Hashes:
+    """A number for each user and item, equal for different ones hardly ever, that ascends with the code."""
+    bits = max(1, n_users.bit_length())
+    return code.astype(np.uint64) << np.uint64(64 - bits) | items >> np.uint64(bits)
+
+
+def distinct_truth(rows: pa.Table, duplicates: TruthDuplicates) -> pa.Table:
+    """user, item, relevance, each pair once, in the order of Truth; from relevant rows (``rows.judged``)."""
     columns = {name: rows[name].combine_chunks() for name in rows.column_names}
-    for seed in count(FIRST_SEED):
-        users, items = Ids.of(columns[USER], seed), Ids.of(columns[ITEM], seed)
-        order = np.argsort(users.hash)
-        if not changes(np.sort(pair_hash(users.hash, items.hash))).all():
-            # Items are repeated: their rows must lie together, too.
-            order = np.lexsort((items.hash, users.hash))
-        user_hash, item_hash = users.hash[order], items.hash[order]
-        user_key, item_key = users.key[order], items.key[order]
-        new_user, new_item = changes(user_hash), changes(item_hash)
-        is_first = new_user | new_item
-        starts = np.flatnonzero(is_first)
-        pairs = pair_hash(user_hash[starts], item_hash[starts])
-        by_pair = np.argsort(pairs)
-        pairs = pairs[by_pair]
-        if (
-            (changes(user_key) == new_user).all()
-            and (changes(item_key) | new_user == is_first).all()
-            and changes(pairs).all()
-        ):
-            break
-    of_user = order[new_user]
+    users, items = Ids.of(columns[USER]), Ids.of(columns[ITEM])
+    code = codes_by_hash(users)
+    key = row_keys(code, items.hash, int(code.max(initial=-1)) + 1)
+    order = np.argsort(key)
+    is_first = changes(key[order])
+    if not is_first.all():
+        # Items are repeated, or their hashes: equal items must lie together.
+        order = np.lexsort((items.key, key))
+        is_first = changes(key[order]) | changes(items.key[order])
+    starts = np.flatnonzero(is_first)
+    places = pa.array(order[starts])
     relevance = combined(columns, order, starts, duplicates)
-    bits = max(10, int(FILTER_BITS * len(pairs) - 1).bit_length())
-    marks = np.zeros(1 << bits, dtype=bool)
-    marks[pairs >> np.uint64(64 - bits)] = True
-    row_user = (np.cumsum(new_user) - 1)[starts]
-    return Truth(
-        seed=seed,
-        users=Lookup(users.take(of_user).plain(), user_hash[new_user], np.arange(len(of_user))),
-        offsets=np.append(np.flatnonzero(new_user[starts]), len(starts)),
-        row_user=row_user.astype(np.int32),
-        items=items.take(order[starts]).plain(),
-        relevance=None if (relevance == 1).all() else relevance,
-        pair=pairs,
-        pair_row=by_pair.astype(np.int32),
-        filter=np.packbits(marks, bitorder="little"),
-        filter_bits=bits,
+    return pa.table(
+        {USER: columns[USER].take(places), ITEM: columns[ITEM].take(places), RELEVANCE: relevance}
     )
 
 
-def count_rows(rows: pa.Table) -> list[dict[str, Any]]:
-    """One count for everything and one per fault: rows, users; as ``transforms.account.count_truth``."""
-    of_fault = rows.group_by(FAULT).aggregate([([], "count_all"), (USER, "count_distinct")])
-    users = pc.count_distinct(rows[USER]).as_py()
-    counts = [{FAULT: None, "everything": True, "rows": rows.num_rows, "distinct": None, "users": users}]
-    for row in sorted(of_fault.to_pylist(), key=lambda row: str(row[FAULT])):
-        if row[FAULT] is not None:
-            facts = {"rows": row["count_all"], "distinct": None, "users": row[f"{USER}_count_distinct"]}
-            counts.append({FAULT: row[FAULT], "everything": False, **facts})
-    return counts
+def rejected(rows: pa.Table) -> pa.Table:
+    """user, fault, n_rows: how many rows of each user have each fault."""
+    counted = rows.group_by([USER, FAULT]).aggregate([([], "count_all")])
+    return counted.select([USER, FAULT, "count_all"]).rename_columns([USER, FAULT, N_ROWS])
 
 
-def count_used(truth: Truth, n_rows: int, cold: Booleans | None) -> dict[str, Any]:
-    """The count of the relevant rows; ``cold`` says of which items nobody has any training interaction."""
-    facts: dict[str, int] = {}
-    if cold is not None:
-        facts = {
-            "cold": int(np.count_nonzero(cold)),
-            "cold_users": len(np.unique(truth.row_user[cold])),
-            "warm_users": len(np.unique(truth.row_user[~cold])),
+def count_rejected(others: pa.Table) -> list[dict[str, Any]]:
+    """A count per fault of rows that were ``rejected``; as ``transforms.account.count_truth``."""
+    of_fault = others.group_by(FAULT).aggregate([(N_ROWS, "sum"), (USER, "count_distinct")])
+    return [
+        {
+            FAULT: row[FAULT],
+            "everything": False,
+            "rows": row[f"{N_ROWS}_sum"],
+            "distinct": None,
+            "users": row[f"{USER}_count_distinct"],
         }
+        for row in of_fault.to_pylist()
+    ]
+
+
+def count_relevant(truth: Truth, n_rows: int, is_cold: Booleans | None) -> dict[str, Any]:
+    """The count of the relevant rows; ``is_cold`` says of which items nobody has any training interaction."""
+    facts: dict[str, int] = {}
+    if is_cold is not None:
+        facts = {
+            "cold": int(np.count_nonzero(is_cold)),
+            "cold_users": len(np.unique(truth.user[is_cold])),
+            "warm_users": len(np.unique(truth.user[~is_cold])),
+        }
+    relevance = truth.relevances(np.arange(len(truth.items)))
     return facts | {
         FAULT: None,
         "everything": False,
         "rows": n_rows,
         "distinct": len(truth.items),
         "users": truth.n_users,
-        "max_relevance": 1.0 if truth.relevance is None else float(truth.relevance.max()),
+        "max_relevance": float(relevance.max(initial=0)),
     }
+
+
+def count_everything(truth: Truth, n_rows: int, others: pa.Table) -> dict[str, Any]:
+    """The count of all rows: ``n_rows`` relevant ones, and others that were ``rejected``."""
+    users = pa.chunked_array([truth.users.ids, *others[USER].chunks])
+    return {
+        FAULT: None,
+        "everything": True,
+        "rows": n_rows + (pc.sum(others[N_ROWS]).as_py() or 0),
+        "distinct": None,
+        "users": pc.count_distinct(users).as_py(),
+    }
+
+
+def added_counts(parts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The counts of all buckets: everything first, then by fault; none of no rows."""
+    totals: dict[tuple[bool, str], dict[str, Any]] = {}
+    for part in parts:
+        key = (not part["everything"], part[FAULT] or "")
+        total = totals.setdefault(key, dict.fromkeys(part))
+        for name, number in part.items():
+            total[name] = merged(name, total[name], number)
+    return [total for key, total in sorted(totals.items()) if total["rows"] or total["everything"]]
+
+
+def merged(name: str, one: Any, other: Any) -> Any:
+    """A fact of two counts together; None is a fact of none."""
+    if one is None or other is None or name in (FAULT, "everything"):
+        return other if one is None else one
+    return max(one, other) if name == "max_relevance" else one + other
 
 
 def combined(columns: dict[str, pa.Array], order: Ints, starts: Ints, duplicates: TruthDuplicates) -> Floats:
@@ -151,16 +203,16 @@ def combined(columns: dict[str, pa.Array], order: Ints, starts: Ints, duplicates
             return largest
     group = np.repeat(np.arange(len(starts)), size)
     if duplicates is TruthDuplicates.LAST:
-        when = columns[TIMESTAMP].cast(pa.int64())
+        when = columns[TIMESTAMP]
         # Rows without a time count as the earliest; of equally late ones the larger relevance counts.
         known = when.is_valid().to_numpy(zero_copy_only=False)[order]
         time = when.fill_null(0).to_numpy()[order]
-        last = np.append(starts[1:], len(order)) - 1
+        last = starts + size - 1
         latest: Floats = relevance[np.lexsort((relevance, time, known, group))[last]]
         return latest
     # Added one by one in ascending order, so that the order of rows never decides.
     ascending, total = relevance[np.lexsort((relevance, group))], np.zeros(len(starts))
-    for place in range(size.max()):
+    for place in range(size.max(initial=0)):
         has = size > place
         total[has] += ascending[starts[has] + place]
     return total

@@ -1,43 +1,43 @@
-"""The doors to the workers: recommendations go in as batches, come back as parcels, then as numbers."""
+"""The doors to the workers: tables go in as batches, come back as parcels for buckets, then as numbers."""
 
 import json
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import reduce
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark import Broadcast
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
-from spark_eval.batches.files import FilePart, read_parts
+from spark_eval.batches.files import read_parts
+from spark_eval.batches.judging import Judging
 from spark_eval.batches.measuring import Measured, Measuring
-from spark_eval.batches.meet import BUCKET, Parcel
-from spark_eval.batches.parcels import packed, unpacked
+from spark_eval.batches.parcels import Kind, Parcel, packed, unpacked
 from spark_eval.names import folder_name
-from spark_eval.schema import ITEM, MODEL, N_RECOMMENDED, N_RELEVANT, RANK, SCORE, USER
+from spark_eval.scan import PlainFiles
+from spark_eval.schema import MODEL, N_RECOMMENDED, N_RELEVANT, USER
 
-IS_FRAGMENTS: Final = "is_fragments"
+BUCKET: Final = "bucket"
+KIND: Final = "kind"
 MODELS: Final = "models"
 PARCEL: Final = "parcel"
 PARCELS: Final = pa.schema(
-    {
-        BUCKET: pa.int32(),
-        IS_FRAGMENTS: pa.bool_(),
-        MODELS: pa.list_(pa.string()),
-        PARCEL: pa.binary(),
-    }
+    {BUCKET: pa.int32(), KIND: pa.string(), MODELS: pa.list_(pa.string()), PARCEL: pa.binary()}
 )
+COUNTS: Final = "counts"
+SLICE: Final = "slice"
+JUDGED: Final = pa.schema([*PARCELS, pa.field(COUNTS, pa.string()), pa.field(SLICE, pa.binary())])
 # What is left of the lists of one model in one bucket, once they are measured.
 TALLIES: Final = pa.schema(
     {
         MODEL: pa.string(),
-        "counts": pa.string(),
+        COUNTS: pa.string(),
         "n_split": pa.int64(),
         "sums": pa.binary(),
         "file": pa.string(),
@@ -46,49 +46,57 @@ TALLIES: Final = pa.schema(
 Batches = Iterable[pa.RecordBatch]
 
 
-def send(recommendations: DataFrame, measuring: "Broadcast[Measuring]", model: str | None) -> DataFrame:
-    """PARCELS of recommendations, wherever they come from."""
-    wanted = (USER, ITEM, RANK, SCORE) if model is not None else (MODEL, USER, ITEM, RANK, SCORE)
-    names = [name for name in wanted if name in recommendations.columns]
-
-    def reduce(batches: Batches) -> Iterator[pa.RecordBatch]:
-        return batches_of(PARCELS, map(parcel_row, measuring.value.meeting.parcels(batches)))
-
-    return recommendations.select(*names).mapInArrow(reduce, spark_schema(PARCELS))
-
-
-def send_files(
-    spark: SparkSession,
-    tasks: Sequence[Sequence[FilePart]],
-    columns: Mapping[str, str],
-    measuring: "Broadcast[Measuring]",
+def send(
+    frame: DataFrame, files: PlainFiles | None, made: Callable[[Batches], Iterator[Parcel]]
 ) -> DataFrame:
-    """PARCELS of plain Parquet files, which the workers read themselves; ``columns`` are ours: theirs."""
+    """PARCELS that are ``made`` of a table; where it is nothing but plain files, the workers read these."""
+    if files is None:
+        return frame.mapInArrow(
+            lambda batches: batches_of(PARCELS, map(parcel_row, made(batches))), spark_schema(PARCELS)
+        )
+    spark, columns = frame.sparkSession, files.columns
+    tasks = files.tasks(spark.sparkContext.defaultParallelism)
 
-    def reduce(batches: Batches) -> Iterator[pa.RecordBatch]:
+    def read(batches: Batches) -> Iterator[pa.RecordBatch]:
         numbers = [number for batch in batches for number in batch.column(0).to_pylist()]
         rows = read_parts([part for number in numbers for part in tasks[number]], columns)
-        return batches_of(PARCELS, map(parcel_row, measuring.value.meeting.parcels(rows)))
+        return batches_of(PARCELS, map(parcel_row, made(rows)))
 
-    return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(reduce, spark_schema(PARCELS))
+    return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, spark_schema(PARCELS))
 
 
 def parcel_row(parcel: Parcel) -> tuple[Any, ...]:
     """A row of PARCELS."""
     has_names = MODEL in parcel.table.column_names
     models = parcel.table[MODEL].unique().cast(pa.string()).to_pylist() if has_names else []
-    return (parcel.bucket, parcel.is_fragments, models, packed(parcel.table))
+    return (parcel.bucket, parcel.kind, models, packed(parcel.table))
 
 
-def in_buckets(parcels: DataFrame, n_buckets: int) -> DataFrame:
-    """All parcels of a bucket in one task; a row without a parcel stands for each bucket."""
-    nothing = (F.lit(None).cast(field.dataType).alias(field.name) for field in parcels.schema.fields[1:])
-    every = parcels.sparkSession.range(n_buckets).select(F.col("id").cast("int").alias(BUCKET), *nothing)
-    return parcels.unionAll(every).repartition(n_buckets, BUCKET)
+def in_buckets(parcels: Sequence[DataFrame], n_buckets: int) -> DataFrame:
+    """All parcels of a bucket in one task."""
+    return reduce(DataFrame.unionAll, parcels).repartition(n_buckets, BUCKET)
+
+
+def distinct_parcels(parcels: DataFrame, judging: "Broadcast[Judging]") -> DataFrame:
+    """JUDGED: the relevant items of each bucket as a parcel, counts of its truth, its slice of the sieve."""
+
+    def distinct(batches: Batches) -> Iterator[pa.RecordBatch]:
+        return batches_of(JUDGED, (row(bucket, found) for bucket, found in by_bucket(batches)))
+
+    def row(bucket: int, found: Sequence[Parcel]) -> tuple[Any, ...]:
+        truth = judging.value.distinct(found)
+        parcel = parcel_row(Parcel(bucket, Kind.RELEVANT, truth.rows))
+        return (*parcel, json.dumps(truth.counts), truth.slice)
+
+    return parcels.mapInArrow(distinct, spark_schema(JUDGED))
 
 
 def measure_parcels(
-    parcels: DataFrame, measuring: "Broadcast[Measuring]", models: Sequence[str], user: T.DataType
+    parcels: DataFrame,
+    measuring: "Broadcast[Measuring]",
+    models: Sequence[str],
+    user: T.DataType,
+    segments: Sequence[str],
 ) -> DataFrame:
     """model, user, n_relevant, n_recommended, segments, a double per metric value; of parcels in buckets."""
     columns = [column for value in measuring.value.values for column in value.columns]
@@ -97,7 +105,7 @@ def measure_parcels(
             T.StructField(MODEL, T.StringType()),
             T.StructField(USER, user),
             *(T.StructField(name, T.LongType()) for name in (N_RELEVANT, N_RECOMMENDED)),
-            *(T.StructField(name, T.StringType()) for name in measuring.value.segments),
+            *(T.StructField(name, T.StringType()) for name in segments),
             *(T.StructField(name, T.DoubleType()) for name in columns),
         ]
     )
@@ -150,16 +158,19 @@ def tally_row(measured: Measured, folder: str | None, user_type: pa.DataType) ->
 
 def measured_in(batches: Batches, measuring: Measuring, models: Sequence[str | None]) -> Iterator[Measured]:
     """The lists of all buckets of a task, a bucket after the other."""
-    parcels: dict[int, list[Parcel]] = defaultdict(list)
+    for _, parcels in by_bucket(batches):
+        yield from measuring.measured(parcels, models)
+
+
+def by_bucket(batches: Batches) -> Iterator[tuple[int, list[Parcel]]]:
+    """The parcels of each bucket of a task."""
+    arrived: dict[int, list[tuple[str, pa.Buffer]]] = defaultdict(list)
     for batch in batches:
-        for bucket, is_fragments, parcel in zip(
-            batch[BUCKET], batch[IS_FRAGMENTS], batch[PARCEL], strict=True
-        ):
-            of_bucket = parcels[bucket.as_py()]
-            if parcel.is_valid:
-                of_bucket.append(Parcel(bucket.as_py(), is_fragments.as_py(), unpacked(parcel.as_buffer())))
-    while parcels:
-        yield from measuring.measured(*parcels.popitem(), models)
+        for bucket, kind, parcel in zip(batch[BUCKET], batch[KIND], batch[PARCEL], strict=True):
+            arrived[bucket.as_py()].append((kind.as_py(), parcel.as_buffer()))
+    while arrived:
+        bucket, found = arrived.popitem()
+        yield bucket, [Parcel(bucket, Kind(kind), unpacked(data)) for kind, data in found]
 
 
 def batches_of(schema: pa.Schema, rows: Iterable[tuple[Any, ...]]) -> Iterator[pa.RecordBatch]:

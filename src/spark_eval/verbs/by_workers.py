@@ -1,57 +1,69 @@
-"""The plan ``workers``: the truth goes to all workers, which find the hits in batches of rows.
+"""The plan ``workers``: tables go to the workers in batches of rows, and what is left of them to buckets.
 
-Nothing of the recommendations is shuffled but what is left of them: a fragment per list.
+First the truth, whole, in buckets of users, which give a sieve of all relevant pairs. Then the
+recommendations, of which only a fragment per list, with what passes the sieve, is shuffled.
 """
 
 import json
 import shutil
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark import Broadcast
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
-from spark_eval.batches.ids import Ids
+from spark_eval.batches.judging import Judging
 from spark_eval.batches.lookup import Lookup
 from spark_eval.batches.measuring import Measuring
 from spark_eval.batches.meet import Meeting
 from spark_eval.batches.order import MOST_CUTS
-from spark_eval.batches.parcels import unpacked
-from spark_eval.batches.rows import judged
-from spark_eval.batches.segments import Segment, segments_of_columns, segments_of_train
+from spark_eval.batches.parcels import Kind, unpacked
+from spark_eval.batches.segments import Segmenting
+from spark_eval.batches.sieve import Sieve, slice_bits_for
 from spark_eval.batches.sums import added
-from spark_eval.batches.truth import Truth, count_rows, count_used, index_truth
+from spark_eval.batches.truth import added_counts
 from spark_eval.conventions import Checks, Ties
 from spark_eval.ledger import check, list_entries, truth_entries
 from spark_eval.metrics.values import summed
 from spark_eval.names import check_models
 from spark_eval.plan import Plan
-from spark_eval.schema import FAULT, MODEL, RANK, USER, Outcome
-from spark_eval.transforms.truth import judge
+from spark_eval.schema import ITEM, MODEL, RANK, SCORE, USER, Outcome
 from spark_eval.transforms.workers import (
+    BUCKET,
+    COUNTS,
     MODELS,
+    PARCELS,
+    SLICE,
+    distinct_parcels,
     in_buckets,
     measure_parcels,
     send,
-    send_files,
     tally_parcels,
 )
-from spark_eval.verbs.checks import check_lists, check_truth, empty_truth
+from spark_eval.verbs.checks import check_lists, check_truth
 from spark_eval.verbs.evaluation import Evaluation, Tables
 from spark_eval.verbs.segments import Training, read_train, read_users
 
-# Tables of up to so many rows go to the workers. Truth takes some 25 bytes a row, beside ids of text.
-MOST_ROWS: Final = 6_000_000
-# A bucket of users has about so many values in ``per_user``.
-VALUES_PER_BUCKET: Final = 4_000_000
+# Items with training interactions, of which every worker has the list, at some 25 bytes, beside ids of text.
+MOST_ITEMS: Final = 2_000_000
+# What a bucket of users has about: rows of truth and users, values in ``per_user``, recommendations.
+ROWS_PER_BUCKET: Final = 500_000
+VALUES_PER_BUCKET: Final = 8_000_000
+LIST_ROWS_PER_BUCKET: Final = 20_000_000
+# Less is not worth a task of its own.
+LEAST_ROWS: Final = 10_000
 MOST_BUCKETS: Final = 2_000
+
+
+Value = TypeVar("Value")
 
 
 class DoesNotFit(Exception):
@@ -65,8 +77,7 @@ def obstacle(tables: Tables, plan: Plan) -> str | None:
         return "ties=hash is computed by Spark"
     if has_scores and len(plan.cuts) > MOST_CUTS:
         return f"scored lists are cut at more than {MOST_CUTS} ranks"
-    n_rows = tables.truth.count() if tables.truth_files is None else tables.truth_files.n_rows
-    return f"truth has {n_rows} rows, more than {MOST_ROWS}" if n_rows > MOST_ROWS else None
+    return None
 
 
 def evaluate_by_workers(tables: Tables, plan: Plan, reason: str, folder: str | None) -> Evaluation:
@@ -75,25 +86,19 @@ def evaluate_by_workers(tables: Tables, plan: Plan, reason: str, folder: str | N
     Raises DoesNotFit where something turns out on the way; nothing has been written then.
     """
     with ExitStack() as kept:
-        users = read_users(tables.users, plan.segments, MOST_ROWS, kept)
-        training = read_train(tables.train, plan.segments, MOST_ROWS, kept)
-        truth, n_rows, truth_counts = read_truth(tables, plan)
-        trained = None if training.items is None else look_up(training.items, truth.seed)
-        cold = None if trained is None else trained.codes(Ids.of(truth.items, truth.seed)) < 0
-        truth_counts.append(count_used(truth, n_rows, cold))
-        entries = [*training.entries, *truth_entries(truth_counts)]
+        users = read_users(tables.users, plan.segments, 0, kept)
+        training = read_train(tables.train, plan.segments, 0, kept)
+        about = {Kind.SEGMENTS: users, Kind.TRAINED: training.users}
+        about_users = {kind: frame for kind, frame in about.items() if frame is not None}
+        judging = judging_of(tables, training, sum(frame.count() for frame in about_users.values()), plan)
+        truth, counts, sieve = judge_truth(tables, judging, kept)
+        entries = [*training.entries, *truth_entries(counts)]
+        check(entries)
+        n_users = check_truth(counts, plan)["users"]
 
-        meeting = meeting_of(tables, truth, trained, plan)
-        measuring = Measuring(
-            meeting,
-            tuple((value.name, value.k) for value in plan.metrics),
-            plan.conventions,
-            plan.truth_depth,
-            has_scores=RANK not in tables.recommendations.columns,
-            cold=cold,
-            segments=segments_of(users, training, plan, truth.seed),
-        )
-        parcels, everywhere, models = send_out(tables, measuring, kept)
+        measuring = measuring_of(tables, judging, sieve, Segmenting(plan.segments, training.bounds), plan)
+        sent = [truth, *send_users(about_users, measuring.segmenting, judging.n_buckets)]
+        parcels, everywhere, models = send_lists(tables, measuring, sent, kept, is_read_again=folder is None)
         user = tables.truth.schema[USER].dataType
         tallies = tally_parcels(parcels, everywhere, models, user, folder).collect()
         if any(tally["n_split"] for tally in tallies):
@@ -101,12 +106,12 @@ def evaluate_by_workers(tables: Tables, plan: Plan, reason: str, folder: str | N
                 shutil.rmtree(folder, ignore_errors=True)
             raise DoesNotFit("lists to be ranked or checked as a whole do not lie together")
         counts = counts_of_models(tallies)
-        entries += list_entries(counts, truth.n_users, plan.conventions)
+        entries += list_entries(counts, n_users, plan.conventions)
         check(entries)
         check_lists(counts, plan.conventions.recommendation_duplicates)
 
         names = sorted(count[MODEL] for count in counts)
-        per_user = measure_parcels(parcels, everywhere, names, user)
+        per_user = measure_parcels(parcels, everywhere, names, user, plan.segments)
         if folder is not None:
             keep_files(folder, {tally["file"] for tally in tallies})
             per_user = per_user.sparkSession.read.schema(per_user.schema).parquet(folder)
@@ -114,84 +119,124 @@ def evaluate_by_workers(tables: Tables, plan: Plan, reason: str, folder: str | N
         return Evaluation(per_user, entries, names, plan, kept.pop_all(), reason, sums)
 
 
-def read_truth(tables: Tables, plan: Plan) -> tuple[Truth, int, list[dict[str, Any]]]:
-    """The relevant items, of how many rows, and counts of all other rows; DataError for truth without any."""
-    if tables.truth_files is None:
-        rows = judge(tables.truth, plan.conventions.threshold).toArrow()
-    else:
-        rows = judged(tables.truth_files.read(), plan.conventions)
-    counts = count_rows(rows)
-    sound = rows.filter(pc.is_null(rows[FAULT]))
-    if not sound.num_rows:
-        check(truth_entries(counts))
-        raise empty_truth()
-    truth = index_truth(sound, plan.conventions.truth_duplicates)
-    whole = [*counts, count_used(truth, sound.num_rows, None)]
-    check(truth_entries(whole))
-    check_truth(whole, plan)
-    return truth, sound.num_rows, counts
-
-
-def look_up(items: DataFrame, seed: int) -> Lookup:
-    """Distinct items, to be found by the workers."""
-    [ids] = collected(items).columns
-    return Lookup.of(ids.combine_chunks(), np.zeros(len(ids), dtype=np.int64), seed)
-
-
-def segments_of(users: DataFrame | None, training: Training, plan: Plan, seed: int) -> dict[str, Segment]:
-    """The segments that were asked for, in their order."""
-    found: dict[str, Segment] = {}
-    if users is not None:
-        found |= segments_of_columns(collected(users), seed)
-    if training.users is not None:
-        found |= segments_of_train(collected(training.users), training.bounds, seed)
-    return {name: found[name] for name in plan.segments}
-
-
-def collected(frame: DataFrame) -> pa.Table:
-    """The rows; raises DoesNotFit where there are too many."""
-    n_rows = frame.count()
-    if n_rows > MOST_ROWS:
-        raise DoesNotFit(f"{n_rows} users or items of train and users are more than {MOST_ROWS}")
-    return frame.toArrow()
-
-
-def meeting_of(tables: Tables, truth: Truth, trained: Lookup | None, plan: Plan) -> Meeting:
-    """How recommendations are reduced, for buckets of bounded size and at least one for each core."""
-    cores = tables.recommendations.sparkSession.sparkContext.defaultParallelism
-    n_buckets = max(cores, -(-truth.n_users * len(plan.columns) // VALUES_PER_BUCKET))
-    return Meeting(
-        truth,
-        trained,
-        plan.depth,
-        tuple(plan.cuts),
-        plan.conventions.ties,
-        RANK not in tables.recommendations.columns or plan.checks is Checks.FULL,
-        tables.model,
-        min(n_buckets, MOST_BUCKETS, truth.n_users),
+def judging_of(tables: Tables, training: Training, n_users: int, plan: Plan) -> Judging:
+    """How the truth is judged, beside tables that tell of so many users in all."""
+    n_truth = tables.truth.count() if tables.truth_files is None else tables.truth_files.n_rows
+    n_buckets = buckets_for(tables, plan, n_truth + n_users)
+    return Judging(
+        user=id_type(tables.truth, USER),
+        item=id_type(tables.truth, ITEM),
+        n_buckets=n_buckets,
+        slice_bits=slice_bits_for(n_truth, n_buckets),
+        conventions=plan.conventions,
+        trained=None if training.items is None else look_up(training.items),
     )
 
 
-def send_out(
-    tables: Tables, measuring: Measuring, kept: ExitStack
+def judge_truth(
+    tables: Tables, judging: Judging, kept: ExitStack
+) -> tuple[DataFrame, list[dict[str, Any]], Sieve]:
+    """The parcels of the truth, each relevant pair once; counts of its rows; what lets these pairs pass."""
+    everywhere = broadcast(tables, judging, kept)
+    sent = send(tables.truth, tables.truth_files, lambda rows: everywhere.value.parcels(rows))
+    judged = distinct_parcels(in_buckets([sent], judging.n_buckets), everywhere).persist()
+    kept.callback(judged.unpersist)
+    found = judged.select(BUCKET, COUNTS, SLICE).collect()
+    counts = added_counts(count for row in found for count in json.loads(row[COUNTS]))
+    slices = {row[BUCKET]: row[SLICE] for row in found}
+    return judged.select(*PARCELS.names), counts, Sieve.of(slices, judging.n_buckets, judging.slice_bits)
+
+
+def send_users(
+    about_users: Mapping[Kind, DataFrame], segmenting: Segmenting, n_buckets: int
+) -> Iterator[DataFrame]:
+    """The parcels of tables about users."""
+    for kind, frame in about_users.items():
+        yield send(frame, None, partial(segmenting.parcels, kind=kind, n_buckets=n_buckets))
+
+
+def buckets_for(tables: Tables, plan: Plan, n_rows: int) -> int:
+    """How many buckets of bounded size: for so many rows of truth and users, and for the lists."""
+    n_lists = 0 if tables.files is None else tables.files.n_rows
+    wanted = max(
+        n_rows // ROWS_PER_BUCKET,
+        n_rows * len(plan.columns) // VALUES_PER_BUCKET,
+        n_lists // LIST_ROWS_PER_BUCKET,
+    )
+    cores = tables.truth.sparkSession.sparkContext.defaultParallelism
+    return min(max(wanted, min(2 * cores, n_rows // LEAST_ROWS), 1), MOST_BUCKETS)
+
+
+def id_type(frame: DataFrame, name: str) -> pa.DataType:
+    """The type of ids as batches have them."""
+    return pa.string() if isinstance(frame.schema[name].dataType, T.StringType) else pa.int64()
+
+
+def look_up(items: DataFrame) -> Lookup:
+    """Distinct items, to be found by the workers; raises DoesNotFit where there are too many."""
+    n_rows = items.count()
+    if n_rows > MOST_ITEMS:
+        raise DoesNotFit(f"train has {n_rows} items, more than {MOST_ITEMS}")
+    [ids] = items.toArrow().columns
+    return Lookup.of(ids.combine_chunks(), np.zeros(len(ids), dtype=np.int64))
+
+
+def measuring_of(
+    tables: Tables, judging: Judging, sieve: Sieve, segmenting: Segmenting, plan: Plan
+) -> Measuring:
+    """What the workers do with lists."""
+    has_scores = RANK not in tables.recommendations.columns
+    meeting = Meeting(
+        sieve,
+        judging.trained,
+        plan.depth,
+        tuple(plan.cuts),
+        plan.conventions.ties,
+        has_scores or plan.checks is Checks.FULL,
+        tables.model,
+    )
+    metrics = tuple((value.name, value.k) for value in plan.metrics)
+    return Measuring(
+        judging.user,
+        judging.item,
+        meeting,
+        segmenting,
+        metrics,
+        plan.conventions,
+        plan.truth_depth,
+        has_scores,
+    )
+
+
+def send_lists(
+    tables: Tables,
+    measuring: Measuring,
+    others: Sequence[DataFrame],
+    kept: ExitStack,
+    *,
+    is_read_again: bool,
 ) -> tuple[DataFrame, "Broadcast[Measuring]", list[str | None]]:
-    """The parcels of the recommendations in their buckets, what to do with them, and the models."""
-    frame = tables.recommendations
-    spark = frame.sparkSession
-    everywhere = spark.sparkContext.broadcast(measuring)
-    kept.callback(everywhere.destroy)
-    if tables.files is None:
-        sent = send(frame, everywhere, tables.model)
-    else:
-        tasks = tables.files.tasks(spark.sparkContext.defaultParallelism)
-        sent = send_files(spark, tasks, tables.files.columns, everywhere)
-    parcels = in_buckets(sent, measuring.meeting.n_buckets).persist()
-    kept.callback(parcels.unpersist)
+    """The parcels of recommendations and ``others`` in their buckets, what to do with them, the models."""
+    everywhere = broadcast(tables, measuring, kept)
+    names = [name for name in (USER, ITEM, RANK, SCORE) if name in tables.recommendations.columns]
+    frame = tables.recommendations.select(*names, *([] if tables.model is not None else [MODEL]))
+    sent = send(frame, tables.files, lambda rows: everywhere.value.meeting.parcels(rows))
+    parcels = in_buckets([*others, sent], measuring.meeting.sieve.n_buckets)
+    if is_read_again or tables.model is None:
+        parcels = parcels.persist()
+        kept.callback(parcels.unpersist)
     models: list[str | None] = [tables.model]
     if tables.model is None:
         models = [row[0] for row in parcels.select(F.explode(MODELS)).distinct().collect()]
         check_models([model for model in models if model is not None])
     return parcels, everywhere, models
+
+
+def broadcast(tables: Tables, value: Value, kept: ExitStack) -> "Broadcast[Value]":
+    """A value for all workers, until the evaluation ends."""
+    everywhere = tables.truth.sparkSession.sparkContext.broadcast(value)
+    kept.callback(everywhere.destroy)
+    return everywhere
 
 
 def counts_of_models(tallies: Sequence[Row]) -> list[dict[str, Any]]:

@@ -95,7 +95,7 @@ def measure_lists(tables: Tables, plan: Plan, folder: str | None = None) -> Eval
     why_not = "plan=shuffle is asked for" if plan.physical is PhysicalPlan.SHUFFLE else obstacle(tables, plan)
     if why_not is None:
         how = "through Spark" if tables.files is None else "as plain Parquet files"
-        reason = told(PhysicalPlan.WORKERS, f"the truth fits; recommendations are read {how}")
+        reason = told(PhysicalPlan.WORKERS, f"recommendations are read {how}")
         try:
             return evaluate_by_workers(tables, plan, reason, folder)
         except DoesNotFit as fault:
