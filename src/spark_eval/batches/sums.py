@@ -40,43 +40,39 @@ def sums_of_part(
     summed: Mapping[str, Sequence[str]],
     segments: Mapping[str, tuple[Ints, Sequence[str]]],
 ) -> pa.Table:
-    """A row per segment, value and column: n_users, n_defined, max, limbs of the total and of the squares.
+    """A row per column, segment and value: n_users, n_defined, max, limbs of the total and of the squares.
 
     ``measured`` are the values of up to a million users, NaN where undefined; ``summed`` names products of
     them. ``segments`` have the code of each user's value, and the values.
     """
     n_users = len(next(iter(measured.values())))
-    cells: dict[str, tuple[Ints | None, Sequence[str]]] = {ALL: (None, [ALL])} | dict(segments)
-    parts = []
-    for place, factors in enumerate(summed.values()):
+    groups = [(codes, len(values)) for codes, values in segments.values()]
+    cells = [(ALL, ALL), *((name, value) for name, (_, values) in segments.items() for value in values)]
+    totals, largest = [], []
+    for factors in summed.values():
         value = prod((measured[factor] for factor in factors[1:]), start=measured[factors[0]])
         is_defined = ~np.isnan(value)
         known = np.where(is_defined, value, 0.0)
-        largest = float(known.max(initial=0.0))
+        largest.append(float(known.max(initial=0.0)))
         weights = [np.ones(n_users), is_defined, *limbs(known), *limbs(known * known)]
-        for segment, (codes, values) in cells.items():
-            totals = [of_groups(weight, codes, len(values)) for weight in weights]
-            columns = dict(zip((*COUNTS, *LIMBS["total"], *LIMBS["squares"]), totals, strict=True))
-            parts.append(
-                pa.table(
-                    {
-                        SEGMENT: pa.DictionaryArray.from_arrays(np.zeros(len(values), np.int32), [segment]),
-                        SEGMENT_VALUE: pa.array(values, pa.string()).dictionary_encode(),
-                        COLUMN: np.full(len(values), place, dtype=np.int32),
-                        "max": np.full(len(values), largest),
-                        **columns,
-                    }
-                )
-            )
-    return in_one_piece(parts)
+        totals.append([of_cells(weight, groups) for weight in weights])
+    names = (*COUNTS, *LIMBS["total"], *LIMBS["squares"])
+    by_name = np.array(totals).astype(np.int64).transpose(1, 0, 2).reshape(len(names), -1)
+    return pa.table(
+        {
+            SEGMENT: pa.array([name for name, _ in cells] * len(summed)).dictionary_encode(),
+            SEGMENT_VALUE: pa.array([value for _, value in cells] * len(summed)).dictionary_encode(),
+            COLUMN: np.repeat(np.arange(len(summed), dtype=np.int32), len(cells)),
+            "max": np.repeat(largest, len(cells)),
+            **dict(zip(names, by_name, strict=True)),
+        }
+    )
 
 
-def of_groups(weights: Floats, codes: Ints | None, n_groups: int) -> Ints:
-    """The sum of whole numbers in each group, or in all; exact, as no sum reaches 2^53."""
-    sums: Ints = (
-        weights.sum(keepdims=True) if codes is None else np.bincount(codes, weights, minlength=n_groups)
-    ).astype(np.int64)
-    return sums
+def of_cells(weights: Floats, groups: Sequence[tuple[Ints, int]]) -> Floats:
+    """The sum of whole numbers over all users, then in each group; exact, as no sum reaches 2^53."""
+    sums = (np.bincount(codes, weights, minlength=n_groups) for codes, n_groups in groups)
+    return np.concatenate([weights.sum(keepdims=True, dtype=np.float64), *sums])
 
 
 def limbs(values: Floats) -> list[Floats]:

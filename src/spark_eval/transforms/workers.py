@@ -43,6 +43,7 @@ TALLIES: Final = pa.schema(
         "file": pa.string(),
     }
 )
+BUCKETS_PER_TASK: Final = 4
 Batches = Iterable[pa.RecordBatch]
 
 
@@ -73,8 +74,10 @@ def parcel_row(parcel: Parcel) -> tuple[Any, ...]:
 
 
 def in_buckets(parcels: Sequence[DataFrame], n_buckets: int) -> DataFrame:
-    """All parcels of a bucket in one task."""
-    return reduce(DataFrame.unionAll, parcels).repartition(n_buckets, BUCKET)
+    """All parcels of a bucket in one task, which may have several."""
+    united = reduce(DataFrame.unionAll, parcels)
+    cores = united.sparkSession.sparkContext.defaultParallelism
+    return united.repartition(min(n_buckets, max(2 * cores, n_buckets // BUCKETS_PER_TASK)), BUCKET)
 
 
 def distinct_parcels(parcels: DataFrame, judging: "Broadcast[Judging]") -> DataFrame:

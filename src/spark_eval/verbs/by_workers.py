@@ -56,7 +56,7 @@ from spark_eval.verbs.segments import Training, read_train, read_users
 MOST_ITEMS: Final = 2_000_000
 # What a bucket of users has about: rows of truth and users, values in ``per_user``, recommendations.
 ROWS_PER_BUCKET: Final = 500_000
-VALUES_PER_BUCKET: Final = 8_000_000
+VALUES_PER_BUCKET: Final = 4_000_000
 LIST_ROWS_PER_BUCKET: Final = 20_000_000
 # Less is not worth a task of its own.
 LEAST_ROWS: Final = 10_000
