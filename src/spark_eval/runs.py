@@ -38,6 +38,7 @@ from spark_eval.transforms.conform import (
 )
 from spark_eval.verbs.evaluate import measure_lists
 from spark_eval.verbs.evaluation import Tables
+from spark_eval.verbs.small import small_table
 from spark_eval.verbs.split import Split, ledger_counts, ledger_rows, split
 
 LIBRARIES: Final = ("pyspark", "pandas", "pyarrow", "numpy")
@@ -218,7 +219,7 @@ def write(frame: DataFrame, attempt: Attempt, table: Table, *partitions: str) ->
 
 def write_accounting(spark: SparkSession, rows: Sequence[AccountingRow], attempt: Attempt) -> None:
     """Stage the ledger."""
-    write(spark.createDataFrame(rows, ACCOUNTING).coalesce(1), attempt, Table.ACCOUNTING)
+    write(small_table(spark, rows, ACCOUNTING).coalesce(1), attempt, Table.ACCOUNTING)
 
 
 def write_quarantine(

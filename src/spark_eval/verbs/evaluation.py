@@ -12,6 +12,7 @@ from spark_eval.ledger import ACCOUNTING, Entry
 from spark_eval.plan import Plan
 from spark_eval.scan import PlainFiles
 from spark_eval.transforms.aggregate import limb_sums
+from spark_eval.verbs.small import small_table
 from spark_eval.verbs.summary import METRICS, metric_rows, summed_columns
 
 
@@ -68,12 +69,12 @@ class Evaluation:
             found = limb_sums(self.per_user, summed_columns(self.plan.metrics), self.plan.segments)
             sums = list(map(Row.asDict, found.collect()))
         rows = metric_rows(sums, self.models, self.plan.metrics, self.plan.stamp)
-        return self.spark.createDataFrame(rows, METRICS)
+        return small_table(self.spark, rows, METRICS)
 
     @cached_property
     def accounting(self) -> DataFrame:
         """The table ``accounting``: what became of every input row."""
-        return self.spark.createDataFrame([entry.row() for entry in self.entries], ACCOUNTING)
+        return small_table(self.spark, [entry.row() for entry in self.entries], ACCOUNTING)
 
     def unpersist(self) -> None:
         """Free what is kept."""

@@ -29,6 +29,7 @@ from spark_eval.splits.leakage import leakage
 from spark_eval.splits.rules import GlobalLocalRanker, Timeline
 from spark_eval.transforms.conform import conform_interactions
 from spark_eval.transforms.inputs import quoted
+from spark_eval.verbs.small import small_table
 
 SOURCE: Final = "interactions"
 # The reasons for which the splits in this package drop a row.
@@ -68,7 +69,7 @@ class Split:
         ``users`` is null throughout: counting distinct users would cost a shuffle of the log.
         """
         counts = self.labelled.agg(*ledger_counts()).collect()[0].asDict()
-        return self.labelled.sparkSession.createDataFrame(ledger_rows(counts), ACCOUNTING)
+        return small_table(self.labelled.sparkSession, ledger_rows(counts), ACCOUNTING)
 
     def leakage(self) -> DataFrame:
         """What of the test parts is in the train parts; see ``spark_eval.splits.leakage``."""
