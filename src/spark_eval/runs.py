@@ -26,7 +26,7 @@ from spark_eval.publish import Attempt
 from spark_eval.scan import plain_recommendations, plain_truth
 from spark_eval.schema import FAULT, MODEL, SUBSET, Fault, Outcome, Subset, Table
 from spark_eval.segments import user_columns
-from spark_eval.splits.leakage import leakage
+from spark_eval.splits.leakage import LEAKAGE, leakage_facts, leakage_rows
 from spark_eval.transforms.conform import (
     check_id_types,
     conform_interactions,
@@ -123,10 +123,12 @@ def run_split(session: Callable[[], SparkSession], config: Config, run_id: str |
     try:
         # The ledger is counted on the rows as they are written: the final stage counts each task once.
         counts = Observation("ledger")
-        observed = Split(parts.labelled.observe(counts, *ledger_counts()), rule, parts.timeline)
+        observing = parts.labelled.observe(counts, *ledger_counts(), *leakage_facts())
+        observed = Split(observing, rule, parts.timeline)
         write(observed.rows, attempt, Table.SPLITS, SUBSET)
         ledger = ledger_rows(counts.get)
-        write(leakage(spark.read.parquet(attempt.staged(Table.SPLITS))).coalesce(1), attempt, Table.LEAKAGE)
+        found = leakage_rows(parts.rows, counts.get, attempt.staged(Table.SPLITS))
+        write(small_table(spark, found, LEAKAGE).coalesce(1), attempt, Table.LEAKAGE)
         write_accounting(spark, ledger, attempt)
         tables += write_quarantine({"interactions": parts.labelled}, ledger, attempt)
         attempt.publish(tables, job.record(timeline=asdict(parts.timeline)))

@@ -1,11 +1,17 @@
 """The leakage report finds what is planted, and only that."""
 
+from pathlib import Path
+from random import Random
+from typing import Any
+
 import pytest
-from pyspark.sql import SparkSession
-from split_logs import at, day, leaks, plan_of
+from pyspark.sql import DataFrame, SparkSession
+from split_logs import at, day
 
-from spark_eval.splits.leakage import leakage
+from spark_eval.splits.leakage import leakage_facts, leakage_rows
 
+Row = tuple[Any, Any, Any, str]
+Found = dict[str, tuple[int, int, bool]]
 SPLIT_ROWS = "user int, item int, timestamp timestamp, subset string"
 
 
@@ -30,7 +36,7 @@ def test_the_leakage_report_finds_what_was_planted(spark: SparkSession) -> None:
         (2, 2, at(day(13)), "global_test"),
         (9, 9, at(day(13)), "global_test"),
     ]
-    assert leaks(leakage(spark.createDataFrame(rows, SPLIT_ROWS))) == {
+    assert found(spark.createDataFrame(rows, SPLIT_ROWS)) == {
         "ranker_at_or_before_local_train": (3, 2, True),
         "global_test_at_or_before_global_train": (1, 1, True),
         "users_in_both_ranker_parts": (3, 1, True),
@@ -40,13 +46,63 @@ def test_the_leakage_report_finds_what_was_planted(spark: SparkSession) -> None:
 
 
 def test_an_empty_split_leaks_nothing(spark: SparkSession) -> None:
-    found = leaks(leakage(spark.createDataFrame([], SPLIT_ROWS)))
-    assert len(found) == 5
-    assert set(found.values()) == {(0, 0, False)}
+    nothing = found(spark.createDataFrame([], SPLIT_ROWS))
+    assert len(nothing) == 5
+    assert set(nothing.values()) == {(0, 0, False)}
 
 
-def test_the_leakage_report_moves_the_log_once(
-    spark: SparkSession, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("kind", ["int", "string"])
+def test_what_is_found_is_found_one_by_one(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    plan = plan_of(leakage(spark.createDataFrame([], SPLIT_ROWS)), capsys)
-    assert plan.count("Exchange hashpartitioning") == 1
+    random, as_id = Random(5), str if kind == "string" else int
+    rows: list[Row] = [
+        (
+            as_id(random.randrange(40)),
+            as_id(random.randrange(25)),
+            at(day(random.randrange(30))),
+            random.choice(("local_train", "local_train", "ranker_train", "ranker_test", "global_test")),
+        )
+        for _ in range(600)
+    ]
+    monkeypatch.setattr("spark_eval.splits.leakage.ROWS_PER_BUCKET", 50)
+    split_rows = spark.createDataFrame(
+        rows, f"user {kind}, item {kind}, timestamp timestamp, subset string"
+    ).repartition(3)
+    expected = one_by_one(rows)
+    assert all(n_rows for n_rows, _, _ in expected.values())
+    assert found(split_rows) == expected
+    split_rows.write.partitionBy("subset").parquet(str(tmp_path / "split"))
+    # The frame has no rows: what is found comes from the folder.
+    facts = split_rows.agg(*leakage_facts()).collect()[0].asDict()
+    in_folder = leakage_rows(split_rows.limit(0), facts, str(tmp_path / "split"))
+    assert {check: tuple(rest) for check, *rest in in_folder} == expected
+
+
+def found(split_rows: DataFrame) -> Found:
+    return {check: (rows, users, leaked) for check, rows, users, leaked in leakage_rows(split_rows)}
+
+
+def one_by_one(rows: list[Row]) -> Found:
+    """The checks, each as it is defined."""
+    local_train = [row for row in rows if row[3] == "local_train"]
+    local_test = [row for row in rows if row[3].startswith("ranker")]
+    global_test = [row for row in rows if row[3] == "global_test"]
+    local_end = max(row[2] for row in local_train)
+    global_end = max(row[2] for row in local_train + local_test)
+    learnt = {row[:2] for row in local_train}
+    known = learnt | {row[:2] for row in local_test}
+    both = {row[0] for row in rows if row[3] == "ranker_train"} & {
+        row[0] for row in rows if row[3] == "ranker_test"
+    }
+    chosen = {
+        "ranker_at_or_before_local_train": [row for row in local_test if row[2] <= local_end],
+        "global_test_at_or_before_global_train": [row for row in global_test if row[2] <= global_end],
+        "users_in_both_ranker_parts": [row for row in local_test if row[0] in both],
+        "pairs_in_train_and_local_test": [row for row in local_test if row[:2] in learnt],
+        "pairs_in_train_and_global_test": [row for row in global_test if row[:2] in known],
+    }
+    return {
+        check: (len(leaks), len({row[0] for row in leaks}), not check.startswith("pairs"))
+        for check, leaks in chosen.items()
+    }

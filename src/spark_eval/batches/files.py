@@ -38,7 +38,7 @@ def parts_of(path: str, most_bytes: int) -> Iterator[FilePart]:
 def read_parts(parts: Sequence[FilePart], columns: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
     """Batches with these columns (ours: theirs)."""
     for part in parts:
-        with pq.ParquetFile(part.path) as file:
+        with pq.ParquetFile(part.path, coerce_int96_timestamp_unit="us") as file:
             for batch in file.iter_batches(
                 BATCH_ROWS, row_groups=list(part.groups), columns=list(columns.values()), use_threads=False
             ):

@@ -25,8 +25,9 @@ from spark_eval.schema import FAULT, ITEM, N_ROWS, RELEVANCE, TIMESTAMP, USER
 
 @dataclass(frozen=True)
 class Distinct:
-    """The relevant items of a bucket (user, item, relevance), counts of its rows, its slice of the sieve."""
+    """Rows of a bucket, such as its relevant items; counts of what came for it; its slice of the sieve."""
 
+    kind: Kind
     rows: pa.Table
     counts: Sequence[dict[str, Any]]
     slice: bytes
@@ -79,4 +80,4 @@ class Judging:
             count_relevant(truth, relevant.num_rows, is_cold),
             *count_rejected(others),
         ]
-        return Distinct(rows, counts, truth.slice(self.slice_bits))
+        return Distinct(Kind.RELEVANT, rows, counts, truth.slice(self.slice_bits))

@@ -25,6 +25,8 @@ class Kind(StrEnum):
     TRAINED = "trained"  # users with their number of training interactions
     FRAGMENTS = "fragments"  # of lists, one per row
     ROWS = "rows"  # of lists that may go on elsewhere
+    TESTED = "tested"  # rows of the tested parts of a split
+    LEARNT = "learnt"  # rows of local_train that may be pairs of these
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,40 @@
 """What of the later parts of a split is already in the earlier ones, counted."""
 
-from typing import Final
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from spark_eval.batches.leaks import (
+    BOTH_RANKER_PARTS,
+    GLOBAL_TEST_EARLY,
+    PARTS,
+    RANKER_EARLY,
+    RETURNED_TO_GLOBAL_TEST,
+    RETURNED_TO_LOCAL_TEST,
+    Comparing,
+)
+from spark_eval.batches.parcels import Parcel
+from spark_eval.batches.sieve import Sieve, slice_bits_for
+from spark_eval.scan import PlainFiles
 from spark_eval.schema import ITEM, SUBSET, SUBSETS, TIMESTAMP, USER, Subset
+from spark_eval.transforms.workers import (
+    BUCKET,
+    PARCELS,
+    SLICE,
+    distinct_parcels,
+    id_type,
+    in_buckets,
+    leaks_in,
+    send,
+)
 
-RANKER_EARLY: Final = "ranker_at_or_before_local_train"
-GLOBAL_TEST_EARLY: Final = "global_test_at_or_before_global_train"
-BOTH_RANKER_PARTS: Final = "users_in_both_ranker_parts"
-RETURNED_TO_LOCAL_TEST: Final = "pairs_in_train_and_local_test"
-RETURNED_TO_GLOBAL_TEST: Final = "pairs_in_train_and_global_test"
 # Each check, and whether its rows are leaks.
 CHECKS: Final = {
     RANKER_EARLY: True,
@@ -20,12 +43,19 @@ CHECKS: Final = {
     RETURNED_TO_LOCAL_TEST: False,
     RETURNED_TO_GLOBAL_TEST: False,
 }
+LEAKAGE: Final = "check string, rows long, users long, leaked boolean"
+ROWS_PER_BUCKET: Final = 500_000
+LeakageRow = tuple[str, int, int, bool]
 
 
-def leakage(split_rows: DataFrame) -> DataFrame:
-    """One row per check: check, rows, users (both long), leaked (boolean).
+def leakage_rows(
+    rows: DataFrame, facts: Mapping[str, Any] | None = None, folder: str | None = None
+) -> list[LeakageRow]:
+    """One row per check: check, rows, users, leaked.
 
-    ``split_rows`` has user, item, timestamp and subset, in none of them null.
+    ``rows`` has user, item, timestamp and subset, in none of them null; where they are in ``folder``, as
+    Parquet by subset, the workers read them there. ``facts`` are those of ``leakage_facts``, if they are
+    known already.
 
     - ``ranker_at_or_before_local_train``: rows of local_test not after the last row of local_train.
     - ``global_test_at_or_before_global_train``: rows of global_test not after the last of global_train.
@@ -34,55 +64,85 @@ def leakage(split_rows: DataFrame) -> DataFrame:
     - ``pairs_in_train_and_global_test``: rows of global_test whose user and item met in global_train.
 
     The first three are ``leaked`` if they count any row. The last two never are, being legitimate
-    wherever people come back to an item; ``seen: drop`` makes them 0. The log is shuffled once, by
-    user, and read twice, the first time for the last row of each part.
+    wherever people come back to an item; ``seen: drop`` makes them 0. Of the train rows only those
+    that may be pairs of tested rows are shuffled.
     """
-    rows = split_rows.select(USER, ITEM, TIMESTAMP, SUBSET)
-    ends = rows.agg(
-        F.max(F.when(within("local_train"), F.col(TIMESTAMP))).alias("local_train_end"),
-        F.max(F.when(within("global_train"), F.col(TIMESTAMP))).alias("global_train_end"),
-    )
-    # Spread by user, the rows stay where they are for both groupings: by pair, then by user.
-    spread = rows.crossJoin(F.broadcast(ends)).repartition(USER)
-    counts = per_user(per_pair(spread)).agg(
-        *(F.coalesce(F.sum(check), F.lit(0)).alias(f"{check}_rows") for check in CHECKS),
-        *(F.count_if(F.col(check) > 0).alias(f"{check}_users") for check in CHECKS),
-    )
-    report = (
-        F.struct(
-            F.lit(check).alias("check"),
-            F.col(f"{check}_rows").alias("rows"),
-            F.col(f"{check}_users").alias("users"),
-            ((F.col(f"{check}_rows") > 0) & F.lit(is_leak)).alias("leaked"),
-        )
+    facts = facts or rows.agg(*leakage_facts()).collect()[0].asDict()
+    found: dict[str, Counter[str]] = {check: Counter() for check in CHECKS}
+    with ExitStack() as kept:
+        for [leaks] in compared(rows, facts, folder, kept).collect():
+            for check, (n_rows, n_users) in json.loads(leaks).items():
+                found[check].update(rows=n_rows, users=n_users)
+    return [
+        (check, found[check]["rows"], found[check]["users"], is_leak and found[check]["rows"] > 0)
         for check, is_leak in CHECKS.items()
+    ]
+
+
+def leakage_facts() -> list[Column]:
+    """What has to be known of a split first: the last moments of its train parts, and its tested rows."""
+    ends = (
+        F.max(F.when(within(name), F.unix_micros(TIMESTAMP))).alias(f"{name}_end")
+        for name in ("local_train", "global_train")
     )
-    return counts.select(F.inline(F.array(*report)))
+    return [*ends, F.count_if(F.col(SUBSET).isin(list(PARTS))).alias("n_tested")]
 
 
-def per_pair(spread: DataFrame) -> DataFrame:
-    """For each pair of user and item: its rows per part, and those that are not after the part before."""
-    too_early = {
-        RANKER_EARLY: within("local_test") & (F.col(TIMESTAMP) <= F.col("local_train_end")),
-        GLOBAL_TEST_EARLY: within("global_test") & (F.col(TIMESTAMP) <= F.col("global_train_end")),
-    }
-    return spread.groupBy(USER, ITEM).agg(
-        *(F.count_if(within(subset)).alias(subset) for subset in Subset),
-        *(F.count_if(early).alias(check) for check, early in too_early.items()),
+def compared(rows: DataFrame, facts: Mapping[str, Any], folder: str | None, kept: ExitStack) -> DataFrame:
+    """The leaks of each bucket of users."""
+    spark = rows.sparkSession
+    n_buckets = max(1, facts["n_tested"] // ROWS_PER_BUCKET)
+    comparing = Comparing(
+        id_type(rows, USER),
+        id_type(rows, ITEM),
+        n_buckets,
+        slice_bits_for(facts["n_tested"], n_buckets),
+        (facts["local_train_end"], facts["global_train_end"]),
     )
+    everywhere = spark.sparkContext.broadcast(comparing)
+    kept.callback(everywhere.destroy)
+    tested_columns, learnt_columns = (USER, ITEM, TIMESTAMP, SUBSET), (USER, ITEM)
+    sent = send_parts(rows, PARTS, tested_columns, folder, lambda batches: everywhere.value.tested(batches))
+    tested = distinct_parcels(in_buckets(sent, n_buckets), everywhere).persist()
+    kept.callback(tested.unpersist)
+    slices = {row[BUCKET]: row[SLICE] for row in tested.select(BUCKET, SLICE).collect()}
+    sieve = spark.sparkContext.broadcast(Sieve.of(slices, n_buckets, comparing.slice_bits))
+    kept.callback(sieve.destroy)
+    learnt = send_parts(
+        rows,
+        [Subset.LOCAL_TRAIN.value],
+        learnt_columns,
+        folder,
+        lambda batches: everywhere.value.learnt(batches, sieve.value),
+    )
+    return leaks_in(in_buckets([tested.select(*PARCELS.names), *learnt], n_buckets), everywhere)
 
 
-def per_user(pairs: DataFrame) -> DataFrame:
-    """For each user: the rows that each check finds."""
-    ranker_train, ranker_test = F.col(Subset.RANKER_TRAIN), F.col(Subset.RANKER_TEST)
-    local_train, local_test = F.col(Subset.LOCAL_TRAIN), ranker_train + ranker_test
-    in_both_parts = (F.sum(ranker_train) > 0) & (F.sum(ranker_test) > 0)
-    return pairs.groupBy(USER).agg(
-        F.sum(RANKER_EARLY).alias(RANKER_EARLY),
-        F.sum(GLOBAL_TEST_EARLY).alias(GLOBAL_TEST_EARLY),
-        F.when(in_both_parts, F.sum(local_test)).alias(BOTH_RANKER_PARTS),
-        F.sum(F.when(local_train > 0, local_test)).alias(RETURNED_TO_LOCAL_TEST),
-        F.sum(F.when(local_train + local_test > 0, F.col(Subset.GLOBAL_TEST))).alias(RETURNED_TO_GLOBAL_TEST),
+def send_parts(
+    rows: DataFrame,
+    parts: Sequence[str],
+    columns: Sequence[str],
+    folder: str | None,
+    made: Callable[[Iterable[pa.RecordBatch]], Iterator[Parcel]],
+) -> list[DataFrame]:
+    """The parcels that are ``made`` of batches of these parts, with these columns."""
+    if folder is None:
+        return [send(rows.where(F.col(SUBSET).isin(list(parts))).select(*columns), None, made)]
+    sent = []
+    for part in parts:
+        paths = sorted(map(str, Path(folder, f"{SUBSET}={part}").glob("*.parquet")))
+        if paths:
+            files = PlainFiles(paths, {name: name for name in columns if name != SUBSET})
+            sent.append(send(rows, files, made_of_part(made, part)))
+    return sent or [send(rows.select(*columns).limit(0), None, made)]
+
+
+def made_of_part(
+    made: Callable[[Iterable[pa.RecordBatch]], Iterator[Parcel]], part: str
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[Parcel]]:
+    """The same of batches that do not name their part."""
+    return lambda batches: made(
+        batch.append_column(SUBSET, pa.repeat(part, batch.num_rows)) for batch in batches
     )
 
 

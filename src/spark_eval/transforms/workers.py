@@ -17,6 +17,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from spark_eval.batches.files import read_parts
 from spark_eval.batches.judging import Judging
+from spark_eval.batches.leaks import Comparing
 from spark_eval.batches.measuring import Measured, Measuring
 from spark_eval.batches.parcels import Kind, Parcel, packed, unpacked
 from spark_eval.names import folder_name
@@ -43,6 +44,7 @@ TALLIES: Final = pa.schema(
         "file": pa.string(),
     }
 )
+LEAKS: Final = pa.schema({"leaks": pa.string()})
 BUCKETS_PER_TASK: Final = 4
 Batches = Iterable[pa.RecordBatch]
 
@@ -66,6 +68,16 @@ def send(
     return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, spark_schema(PARCELS))
 
 
+def leaks_in(parcels: DataFrame, comparing: "Broadcast[Comparing]") -> DataFrame:
+    """The leaks of each bucket, as JSON."""
+
+    def leaks(batches: Batches) -> Iterator[pa.RecordBatch]:
+        rows = ((json.dumps(comparing.value.leaks(found)),) for _, found in by_bucket(batches))
+        return batches_of(LEAKS, rows)
+
+    return parcels.mapInArrow(leaks, spark_schema(LEAKS))
+
+
 def parcel_row(parcel: Parcel) -> tuple[Any, ...]:
     """A row of PARCELS."""
     has_names = MODEL in parcel.table.column_names
@@ -80,16 +92,16 @@ def in_buckets(parcels: Sequence[DataFrame], n_buckets: int) -> DataFrame:
     return united.repartition(min(n_buckets, max(2 * cores, n_buckets // BUCKETS_PER_TASK)), BUCKET)
 
 
-def distinct_parcels(parcels: DataFrame, judging: "Broadcast[Judging]") -> DataFrame:
-    """JUDGED: the relevant items of each bucket as a parcel, counts of its truth, its slice of the sieve."""
+def distinct_parcels(parcels: DataFrame, judging: "Broadcast[Judging] | Broadcast[Comparing]") -> DataFrame:
+    """JUDGED: the rows of each bucket as a parcel, counts of what came for it, its slice of the sieve."""
 
     def distinct(batches: Batches) -> Iterator[pa.RecordBatch]:
         return batches_of(JUDGED, (row(bucket, found) for bucket, found in by_bucket(batches)))
 
-    def row(bucket: int, found: Sequence[Parcel]) -> tuple[Any, ...]:
-        truth = judging.value.distinct(found)
-        parcel = parcel_row(Parcel(bucket, Kind.RELEVANT, truth.rows))
-        return (*parcel, json.dumps(truth.counts), truth.slice)
+    def row(bucket: int, parcels: Sequence[Parcel]) -> tuple[Any, ...]:
+        found = judging.value.distinct(parcels)
+        parcel = parcel_row(Parcel(bucket, found.kind, found.rows))
+        return (*parcel, json.dumps(found.counts), found.slice)
 
     return parcels.mapInArrow(distinct, spark_schema(JUDGED))
 
@@ -181,6 +193,11 @@ def batches_of(schema: pa.Schema, rows: Iterable[tuple[Any, ...]]) -> Iterator[p
     for row in rows:
         arrays = [pa.array([value], field.type) for value, field in zip(row, schema, strict=True)]
         yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def id_type(frame: DataFrame, name: str) -> pa.DataType:
+    """The type of ids as batches have them."""
+    return pa.string() if isinstance(frame.schema[name].dataType, T.StringType) else pa.int64()
 
 
 def spark_schema(schema: pa.Schema) -> T.StructType:

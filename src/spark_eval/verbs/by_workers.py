@@ -18,7 +18,6 @@ import pyarrow as pa
 from pyspark import Broadcast
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
 from spark_eval.batches.judging import Judging
 from spark_eval.batches.lookup import Lookup
@@ -43,6 +42,7 @@ from spark_eval.transforms.workers import (
     PARCELS,
     SLICE,
     distinct_parcels,
+    id_type,
     in_buckets,
     measure_parcels,
     send,
@@ -165,11 +165,6 @@ def buckets_for(tables: Tables, plan: Plan, n_rows: int) -> int:
     )
     cores = tables.truth.sparkSession.sparkContext.defaultParallelism
     return min(max(wanted, min(2 * cores, n_rows // LEAST_ROWS), 1), MOST_BUCKETS)
-
-
-def id_type(frame: DataFrame, name: str) -> pa.DataType:
-    """The type of ids as batches have them."""
-    return pa.string() if isinstance(frame.schema[name].dataType, T.StringType) else pa.int64()
 
 
 def look_up(items: DataFrame) -> Lookup:

@@ -25,7 +25,7 @@ from spark_eval.schema import (
 )
 from spark_eval.splits.cuts import resolve
 from spark_eval.splits.label import label
-from spark_eval.splits.leakage import leakage
+from spark_eval.splits.leakage import LEAKAGE, leakage_rows
 from spark_eval.splits.rules import GlobalLocalRanker, Timeline
 from spark_eval.transforms.conform import conform_interactions
 from spark_eval.transforms.inputs import quoted
@@ -72,8 +72,8 @@ class Split:
         return small_table(self.labelled.sparkSession, ledger_rows(counts), ACCOUNTING)
 
     def leakage(self) -> DataFrame:
-        """What of the test parts is in the train parts; see ``spark_eval.splits.leakage``."""
-        return leakage(self.rows)
+        """What of the test parts is in the train parts; see ``spark_eval.splits.leakage``. Runs at once."""
+        return small_table(self.labelled.sparkSession, leakage_rows(self.rows), LEAKAGE)
 
 
 def split(
