@@ -26,7 +26,6 @@ from spark_eval.publish import Attempt
 from spark_eval.scan import plain_recommendations, plain_truth
 from spark_eval.schema import FAULT, MODEL, SUBSET, Fault, Outcome, Subset, Table
 from spark_eval.segments import user_columns
-from spark_eval.splits.leakage import LEAKAGE, leakage_facts, leakage_rows
 from spark_eval.transforms.conform import (
     check_id_types,
     conform_interactions,
@@ -38,6 +37,7 @@ from spark_eval.transforms.conform import (
 )
 from spark_eval.verbs.evaluate import measure_lists
 from spark_eval.verbs.evaluation import Tables
+from spark_eval.verbs.leakage import LEAKAGE, leakage_facts, leakage_rows
 from spark_eval.verbs.small import small_table
 from spark_eval.verbs.split import Split, ledger_counts, ledger_rows, split
 

@@ -34,12 +34,6 @@ class PlainFiles:
         """As the footers say."""
         return sum(pq.read_metadata(path).num_rows for path in self.paths)
 
-    def read(self) -> pa.Table:
-        """All rows, with our names."""
-        parts = [pq.ParquetFile(path).read(columns=list(self.columns.values())) for path in self.paths]
-        tables = [part.select(list(self.columns.values())) for part in parts]
-        return pa.concat_tables(tables).rename_columns(list(self.columns))
-
     def tasks(self, parallelism: int) -> list[list[FilePart]]:
         """Parts of the files for each task: a few for every core, in the order of the files."""
         n_bytes = sum(Path(path).stat().st_size for path in self.paths)

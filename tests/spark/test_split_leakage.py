@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from split_logs import at, day
 
-from spark_eval.splits.leakage import leakage_facts, leakage_rows
+from spark_eval.verbs.leakage import leakage_facts, leakage_rows
 
 Row = tuple[Any, Any, Any, str]
 Found = dict[str, tuple[int, int, bool]]
@@ -65,7 +65,7 @@ def test_what_is_found_is_found_one_by_one(
         )
         for _ in range(600)
     ]
-    monkeypatch.setattr("spark_eval.splits.leakage.ROWS_PER_BUCKET", 50)
+    monkeypatch.setattr("spark_eval.verbs.leakage.ROWS_PER_BUCKET", 50)
     split_rows = spark.createDataFrame(
         rows, f"user {kind}, item {kind}, timestamp timestamp, subset string"
     ).repartition(3)

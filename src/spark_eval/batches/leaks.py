@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_eval.batches.ids import Booleans, Ids, changes, numbers, plain
+from spark_eval.batches.ids import Booleans, Ids, changes, numbers, pair_hash, plain
 from spark_eval.batches.judging import Distinct
 from spark_eval.batches.parcels import Kind, Parcel, gathered, of_kind
-from spark_eval.batches.sieve import Sieve
+from spark_eval.batches.sieve import Sieve, slice_of
 from spark_eval.batches.truth import Truth, distinct_truth
 from spark_eval.conventions import TruthDuplicates
 from spark_eval.schema import ITEM, RELEVANCE, SUBSET, TIMESTAMP, USER, Subset
@@ -62,7 +62,8 @@ class Comparing:
     def distinct(self, parcels: Sequence[Parcel]) -> Distinct:
         """The tested rows of a bucket, and its slice of a sieve of their pairs."""
         rows = self.rows(parcels)
-        return Distinct(Kind.TESTED, rows, [], pairs_of(rows).slice(self.slice_bits))
+        users, items = (Ids.of(rows[name].combine_chunks()) for name in (USER, ITEM))
+        return Distinct(Kind.TESTED, rows, [], slice_of(pair_hash(users.hash, items.hash), self.slice_bits))
 
     def learnt(self, batches: Iterable[pa.RecordBatch], sieve: Sieve) -> Iterator[Parcel]:
         """The parcels of those rows of local_train (user, item) that may be pairs of tested rows."""

@@ -25,10 +25,10 @@ from spark_eval.schema import (
 )
 from spark_eval.splits.cuts import resolve
 from spark_eval.splits.label import label
-from spark_eval.splits.leakage import LEAKAGE, leakage_rows
 from spark_eval.splits.rules import GlobalLocalRanker, Timeline
 from spark_eval.transforms.conform import conform_interactions
 from spark_eval.transforms.inputs import quoted
+from spark_eval.verbs.leakage import LEAKAGE, leakage_rows
 from spark_eval.verbs.small import small_table
 
 SOURCE: Final = "interactions"
@@ -72,7 +72,7 @@ class Split:
         return small_table(self.labelled.sparkSession, ledger_rows(counts), ACCOUNTING)
 
     def leakage(self) -> DataFrame:
-        """What of the test parts is in the train parts; see ``spark_eval.splits.leakage``. Runs at once."""
+        """What of the test parts is in the train parts; see ``spark_eval.verbs.leakage``. Runs at once."""
         return small_table(self.labelled.sparkSession, leakage_rows(self.rows), LEAKAGE)
 
 
