@@ -23,6 +23,7 @@ KNOWN: Final[dict[str, tuple[type[SparkEvalError], str]]] = {
     "CAST_INVALID_INPUT": (DataError, "TYPE_MISMATCH"),
     "DATATYPE_MISMATCH": (DataError, "TYPE_MISMATCH"),
     "CAST_OVERFLOW": (DataError, "VALUE_TOO_LARGE"),
+    "DATETIME_OVERFLOW": (DataError, "VALUE_TOO_LARGE"),
     "DATA_SOURCE_NOT_FOUND": (ConfigError, "UNKNOWN_FORMAT"),
     "FAILED_READ_FILE": (DataError, "CORRUPT_FILE"),
 }

@@ -13,7 +13,7 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, Final
 
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import spark_eval
@@ -24,7 +24,7 @@ from spark_eval.ledger import ACCOUNTING, AccountingRow
 from spark_eval.plan import Plan
 from spark_eval.publish import Attempt
 from spark_eval.scan import plain_recommendations, plain_truth
-from spark_eval.schema import FAULT, MODEL, SUBSET, Fault, Outcome, Subset, Table
+from spark_eval.schema import FAULT, MODEL, Fault, Outcome, Subset, Table
 from spark_eval.segments import user_columns
 from spark_eval.transforms.conform import (
     check_id_types,
@@ -37,9 +37,9 @@ from spark_eval.transforms.conform import (
 )
 from spark_eval.verbs.evaluate import measure_lists
 from spark_eval.verbs.evaluation import Tables
-from spark_eval.verbs.leakage import LEAKAGE, leakage_facts, leakage_rows
+from spark_eval.verbs.leakage import LEAKAGE, leakage_rows
 from spark_eval.verbs.small import small_table
-from spark_eval.verbs.split import Split, ledger_counts, ledger_rows, split
+from spark_eval.verbs.split import split
 
 LIBRARIES: Final = ("pyspark", "pandas", "pyarrow", "numpy")
 # What is relevant, unless the config says otherwise: the test part of this run's own split.
@@ -121,13 +121,9 @@ def run_split(session: Callable[[], SparkSession], config: Config, run_id: str |
     log = read_source(spark, source, "interactions", job.splits, rule.timezone)
     parts = split(log, rule, columns=source.columns, timestamp_unit=source.timestamp_unit)
     try:
-        # The ledger is counted on the rows as they are written: the final stage counts each task once.
-        counts = Observation("ledger")
-        observing = parts.labelled.observe(counts, *ledger_counts(), *leakage_facts())
-        observed = Split(observing, rule, parts.timeline)
-        write(observed.rows, attempt, Table.SPLITS, SUBSET)
-        ledger = ledger_rows(counts.get)
-        found = leakage_rows(parts.rows, counts.get, attempt.staged(Table.SPLITS))
+        facts = parts.write(attempt.staged(Table.SPLITS))
+        ledger = facts.ledger()
+        found = leakage_rows(parts.rows, facts, attempt.staged(Table.SPLITS))
         write(small_table(spark, found, LEAKAGE).coalesce(1), attempt, Table.LEAKAGE)
         write_accounting(spark, ledger, attempt)
         tables += write_quarantine({"interactions": parts.labelled}, ledger, attempt)

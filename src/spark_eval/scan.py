@@ -10,16 +10,18 @@ from urllib.parse import unquote, urlparse
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
+from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from spark_eval.batches.files import FilePart, parts_of
+from spark_eval.batches.files import FilePart, form_of, parts_of
 from spark_eval.conventions import Conventions, TruthDuplicates
-from spark_eval.schema import ITEM, MODEL, RANK, RELEVANCE, SCORE, USER
-from spark_eval.transforms.inputs import quoted
+from spark_eval.schema import ITEM, MODEL, RANK, RELEVANCE, SCORE, TIMESTAMP, USER
 
 LEAST_BYTES: Final = 4 << 20
 MOST_BYTES: Final = 128 << 20
-TYPES: Final = (pa.types.is_signed_integer, pa.types.is_string, pa.types.is_floating)
+TYPES: Final = (T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.StringType, T.FloatType, T.DoubleType)
+LOG_TYPES: Final = (*TYPES, T.BooleanType, T.DateType, T.TimestampType, T.TimestampNTZType)
+INSTANT: Final = pa.timestamp("us", "UTC")
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,23 @@ def plain_truth(frame: DataFrame, names: Mapping[str, str], conventions: Convent
     return plain_files(frame, {name: names.get(name, name) for name in ours})
 
 
-def plain_files(frame: DataFrame, columns: Mapping[str, str]) -> PlainFiles | None:
+def plain_log(frame: DataFrame, names: Mapping[str, str], timezone: str) -> PlainFiles | None:
+    """The files of an interaction log with all its columns, if they are plain and tell instants."""
+    ours = [name for name in (USER, ITEM, TIMESTAMP, RELEVANCE) if name in names or name in frame.columns]
+    mapped = {name: names.get(name, name) for name in ours}
+    files = plain_files(
+        frame, mapped | {name: name for name in frame.columns if name not in mapped.values()}, LOG_TYPES
+    )
+    kind = frame.schema[mapped[TIMESTAMP]].dataType if files is not None else None
+    tells_instants = isinstance(kind, T.TimestampType | T.IntegralType) or (
+        isinstance(kind, T.TimestampNTZType) and timezone == "UTC"
+    )
+    return files if tells_instants else None
+
+
+def plain_files(
+    frame: DataFrame, columns: Mapping[str, str], types: Sequence[type[T.DataType]] = TYPES
+) -> PlainFiles | None:
     """The files of a frame that is nothing but Parquet files on this machine or a mounted disk; else None.
 
     A filter, a partition column, a reader's option, a file whose columns have other types than the table: any
@@ -78,10 +96,18 @@ def plain_files(frame: DataFrame, columns: Mapping[str, str]) -> PlainFiles | No
     paths = local_files(frame)
     if not paths or any(frame.columns.count(name) != 1 for name in columns.values()):
         return None
-    wanted = to_arrow_schema(frame.select(*map(quoted, columns.values())).schema)
-    if not all(any(is_type(field.type) for is_type in TYPES) for field in wanted):
+    kinds = {name: frame.schema[name].dataType for name in columns.values()}
+    if not all(type(kind) in types for kind in kinds.values()):
         return None
+    wanted = pa.schema({name: arrow_type(kind) for name, kind in kinds.items()})
     return PlainFiles(paths, columns) if all(holds(path, wanted) for path in paths) else None
+
+
+def arrow_type(kind: T.DataType) -> pa.DataType:
+    """Spark's type for Arrow; instants as Parquet has them."""
+    if isinstance(kind, T.TimestampType):
+        return INSTANT
+    return to_arrow_schema(T.StructType([T.StructField("column", kind)])).field(0).type
 
 
 def local_files(frame: DataFrame) -> list[str]:
@@ -104,12 +130,27 @@ def local_files(frame: DataFrame) -> list[str]:
 
 
 def holds(path: str, wanted: pa.Schema) -> bool:
-    """Whether a file has these very columns."""
+    """Whether a file has these very columns, written by nobody who counted days as in 1582 or before."""
     try:
-        schema = pq.read_schema(path)
+        metadata = pq.read_metadata(path)
     except (OSError, pa.ArrowException):
         return False
-    return all(
-        len(schema.get_all_field_indices(field.name)) == 1 and schema.field(field.name).type == field.type
+    schema = metadata.schema.to_arrow_schema()
+    stored = {
+        column.path: column.physical_type
+        for column in map(metadata.schema.column, range(len(metadata.schema)))
+    }
+    return not any(b"legacy" in key for key in metadata.metadata or {}) and all(
+        len(schema.get_all_field_indices(field.name)) == 1
+        and is_same(schema.field(field.name).type, stored.get(field.name), field.type)
         for field in wanted
     )
+
+
+def is_same(kind: pa.DataType, stored: str | None, wanted: pa.DataType) -> bool:
+    """Whether a file's column has the type that Spark gives it; moments may be counted in another unit."""
+    if not pa.types.is_timestamp(kind) or not pa.types.is_timestamp(wanted):
+        return bool(form_of(kind) == wanted)
+    if stored == "INT96":
+        return wanted.tz is not None
+    return kind.unit in ("ms", "us") and (kind.tz is None) == (wanted.tz is None)

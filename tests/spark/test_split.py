@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from chispa import assert_df_equality
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from split_logs import day, leaks, log_at, outcomes, ranker_parts
 
@@ -15,7 +15,7 @@ from spark_eval.errors import ConfigError, SparkEvalError
 from spark_eval.ledger import ACCOUNTING
 from spark_eval.schema import FAULT, SUBSET, TIMESTAMP, USER
 from spark_eval.splits.rules import GlobalLocalRanker
-from spark_eval.verbs.split import Split, ledger_counts, ledger_rows, split
+from spark_eval.verbs.split import Split, split
 
 RATINGS = Path(__file__).parents[2].parent / "shared" / "data" / "ml-latest-small" / "ratings.csv"
 
@@ -101,20 +101,19 @@ def test_the_ledger_closes_and_names_every_reason(spark: SparkSession) -> None:
     assert_df_equality(ledger, spark.createDataFrame(expected, ACCOUNTING))
 
 
-def test_the_ledger_can_be_observed_while_the_rows_are_written(spark: SparkSession, tmp_path: Path) -> None:
-    done, observation = raw_split(spark), Observation("ledger")
-    watched = replace(done, labelled=done.labelled.observe(observation, *ledger_counts()))
-    watched.rows.write.partitionBy(SUBSET).parquet(str(tmp_path / "splits"))
-    observed = ledger_rows(observation.get)
-    assert observed == [tuple(row) for row in done.accounting().collect()]
-    used = sum(row[4] for row in observed if row[2] == "used")
+def test_the_rows_are_counted_while_they_are_written(spark: SparkSession, tmp_path: Path) -> None:
+    done = raw_split(spark)
+    written = done.write(str(tmp_path / "splits"))
+    assert written == done.facts()
+    assert written.ledger() == [tuple(row) for row in done.accounting().collect()]
+    used = sum(row[4] for row in written.ledger() if row[2] == "used")
     assert spark.read.parquet(str(tmp_path / "splits")).count() == used
 
 
 def test_a_ledger_that_does_not_close_is_refused(spark: SparkSession) -> None:
     labelled = raw_split(spark).labelled.withColumn(FAULT, F.regexp_replace(FAULT, "gap", "unheard of"))
     with pytest.raises(SparkEvalError, match="LEDGER_OPEN"):
-        ledger_rows(labelled.agg(*ledger_counts()).collect()[0].asDict())
+        replace(raw_split(spark), labelled=labelled).facts().ledger()
 
 
 def test_rows_have_the_columns_of_the_table_splits(spark: SparkSession) -> None:

@@ -2,19 +2,21 @@
 
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from split_logs import DAY, KNOWN_AND_COLD, LogRow, day, log_at, log_of, micros, plan_of
 
 from spark_eval.errors import DataError
 from spark_eval.schema import FAULT, TIMESTAMP
 from spark_eval.splits import cuts
-from spark_eval.splits.cuts import Bucket, resolve, times_of_rows
+from spark_eval.splits.cuts import Bucket, counted, resolve, times_of_rows
 from spark_eval.splits.moments import Boundary, DaysBack, Share
 from spark_eval.splits.rules import GlobalLocalRanker
 from spark_eval.verbs.split import split
@@ -86,12 +88,12 @@ def test_the_descent_finds_the_row_that_sorting_finds(
     spark: SparkSession, times: list[int], shares: list[Fraction], boundary: Boundary, partitions: int
 ) -> None:
     frame = spark.createDataFrame([(time,) for time in times], "at long").repartition(partitions)
-    frame = frame.select(F.timestamp_micros("at").alias(TIMESTAMP))
+    frame = frame.select(F.lit(None).cast("string").alias(FAULT), F.timestamp_micros("at").alias(TIMESTAMP))
     indexes = [Share(share).index(len(times), boundary) for share in shares]
     with pytest.MonkeyPatch.context() as narrow:
         # Few rows need the many passes of a large log once a pass tells only four buckets apart.
         narrow.setattr(cuts, "FANOUT_BITS", 2)
-        found = times_of_rows(frame, Bucket(min(times), max(times), 0, len(times)), indexes)
+        found = times_of_rows(partial(counted, frame), Bucket(min(times), max(times), 0, len(times)), indexes)
     assert found == {index: sorted(times)[index] for index in indexes}
 
 
@@ -129,7 +131,7 @@ def test_a_log_without_sound_rows_is_refused(spark: SparkSession) -> None:
 def test_a_log_that_changes_between_readings_is_refused(spark: SparkSession) -> None:
     log = log_at(spark, day(1), day(2))
     with pytest.raises(DataError, match="INPUT_CHANGED_DURING_RUN"):
-        times_of_rows(log, Bucket(DAY, 2 * DAY, 0, 9), [8])
+        times_of_rows(partial(counted, log), Bucket(DAY, 2 * DAY, 0, 9), [8])
 
 
 def test_a_pass_of_the_descent_reads_its_times_only(
@@ -137,13 +139,12 @@ def test_a_pass_of_the_descent_reads_its_times_only(
 ) -> None:
     log_of(spark, KNOWN_AND_COLD).write.parquet(str(tmp_path / "log"))
     asked: list[DataFrame] = []
-    divide = cuts.divide
 
-    def noted(times: DataFrame, key: Column) -> list[Bucket]:
-        asked.append(times)
-        return divide(times, key)
+    def noted(*asking: Any) -> DataFrame:
+        asked.append(counted(*asking))
+        return asked[-1]
 
-    monkeypatch.setattr(cuts, "divide", noted)
+    monkeypatch.setattr(cuts, "counted", noted)
     resolve(spark.read.parquet(str(tmp_path / "log")), GlobalLocalRanker(global_cut=Share(Fraction(99, 100))))
     assert len(asked) == 2
     assert "GreaterThanOrEqual(timestamp" in plan_of(asked[1], capsys)

@@ -6,9 +6,12 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from split_logs import at, day
 
-from spark_eval.verbs.leakage import leakage_facts, leakage_rows
+from spark_eval.schema import FAULT
+from spark_eval.verbs.facts import Facts
+from spark_eval.verbs.leakage import leakage_rows
 
 Row = tuple[Any, Any, Any, str]
 Found = dict[str, tuple[int, int, bool]]
@@ -74,13 +77,18 @@ def test_what_is_found_is_found_one_by_one(
     assert found(split_rows) == expected
     split_rows.write.partitionBy("subset").parquet(str(tmp_path / "split"))
     # The frame has no rows: what is found comes from the folder.
-    facts = split_rows.agg(*leakage_facts()).collect()[0].asDict()
-    in_folder = leakage_rows(split_rows.limit(0), facts, str(tmp_path / "split"))
+    in_folder = leakage_rows(split_rows.limit(0), facts_of(split_rows), str(tmp_path / "split"))
     assert {check: tuple(rest) for check, *rest in in_folder} == expected
 
 
 def found(split_rows: DataFrame) -> Found:
-    return {check: (rows, users, leaked) for check, rows, users, leaked in leakage_rows(split_rows)}
+    rows = leakage_rows(split_rows, facts_of(split_rows))
+    return {check: (n_rows, users, leaked) for check, n_rows, users, leaked in rows}
+
+
+def facts_of(split_rows: DataFrame) -> Facts:
+    sound = split_rows.withColumn(FAULT, F.lit(None).cast("string"))
+    return Facts.of(sound.agg(*Facts.columns()).collect()[0].asDict())
 
 
 def one_by_one(rows: list[Row]) -> Found:

@@ -1,13 +1,18 @@
-"""Plain Parquet files, read by Arrow itself: no conversion to rows and back."""
+"""Plain Parquet files, read and written by Arrow itself: no conversion to rows and back."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import uuid
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Final
+from pathlib import Path
+from typing import Final, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 BATCH_ROWS: Final = 1 << 17
+# Of a file that is written: what readers can skip, and what a writer keeps in memory.
+ROWS_PER_GROUP: Final = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -36,12 +41,89 @@ def parts_of(path: str, most_bytes: int) -> Iterator[FilePart]:
 
 
 def read_parts(parts: Sequence[FilePart], columns: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
-    """Batches with these columns (ours: theirs)."""
+    """Batches with these columns (ours: theirs), each of one type whatever wrote the files."""
     for part in parts:
         with pq.ParquetFile(part.path, coerce_int96_timestamp_unit="us") as file:
             for batch in file.iter_batches(
                 BATCH_ROWS, row_groups=list(part.groups), columns=list(columns.values()), use_threads=False
             ):
-                yield pa.RecordBatch.from_arrays(
-                    [batch[theirs] for theirs in columns.values()], names=list(columns)
-                )
+                arrays = [in_one_form(batch[theirs]) for theirs in columns.values()]
+                yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
+
+
+def in_one_form(column: pa.Array) -> pa.Array:
+    """Text neither large nor coded, moments in microseconds; else as it is."""
+    return column.cast(form_of(column.type))
+
+
+def form_of(kind: pa.DataType) -> pa.DataType:
+    """The one type for all columns that hold the same."""
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", kind.tz)
+    return pa.string() if pa.types.is_large_string(kind) else kind
+
+
+class PartWriter:
+    """Writes tables of one schema below a folder, a file for each value of a partition column.
+
+    Files have names that no other attempt gives to its own.
+    """
+
+    def __init__(self, folder: str, column: str) -> None:
+        self.folder = Path(folder)
+        self.column = column
+        self.files: list[str] = []
+        self.writers: dict[str, pq.ParquetWriter] = {}
+        self.kept: dict[str, list[pa.Table]] = {}
+        self.opened = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            for value in self.kept:
+                self.flush(value)
+        self.opened.close()
+
+    def add(self, value: str, table: pa.Table) -> None:
+        """Write these rows, or keep them until there are more."""
+        kept = self.kept.setdefault(value, [])
+        kept.append(table)
+        if sum(table.num_rows for table in kept) >= ROWS_PER_GROUP:
+            self.flush(value)
+
+    def flush(self, value: str) -> None:
+        """Write what is kept for a value."""
+        kept = self.kept[value]
+        if not kept:
+            return
+        if value not in self.writers:
+            file = f"{self.column}={value}/part-{uuid.uuid4().hex}.parquet"
+            path = self.folder / file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self.writers[value] = self.opened.enter_context(parquet_writer(path, kept[0].schema))
+            self.files.append(file)
+        self.writers[value].write_table(pa.concat_tables(kept), ROWS_PER_GROUP)
+        kept.clear()
+
+
+def parquet_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
+    """Moments as differences: a dictionary of them costs time and space, for hardly any comes twice."""
+    moments = [column.name for column in schema if pa.types.is_timestamp(column.type)]
+    return pq.ParquetWriter(
+        path,
+        schema,
+        use_dictionary=[name for name in schema.names if name not in moments],
+        column_encoding=dict.fromkeys(moments, "DELTA_BINARY_PACKED"),
+    )
+
+
+def keep_files(folder: str, written: Collection[str]) -> None:
+    """Remove what attempts of tasks have written that came to nothing."""
+    root = Path(folder)
+    root.mkdir(parents=True, exist_ok=True)
+    for file in root.rglob("*.parquet"):
+        if str(file.relative_to(root)) not in written:
+            file.unlink()

@@ -7,14 +7,12 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
-from spark_eval.batches.ids import Booleans, Ids, changes, numbers, pair_hash, plain
-from spark_eval.batches.judging import Distinct
-from spark_eval.batches.parcels import Kind, Parcel, gathered, of_kind
+from spark_eval.batches.ids import Booleans, Ids, Ints, bucket_of, changes, numbers, pair_hash, plain
+from spark_eval.batches.parcels import Kind, Parcel, divided, gathered, of_kind
 from spark_eval.batches.sieve import Sieve, slice_of
-from spark_eval.batches.truth import Truth, distinct_truth
-from spark_eval.conventions import TruthDuplicates
-from spark_eval.schema import ITEM, RELEVANCE, SUBSET, TIMESTAMP, USER, Subset
+from spark_eval.schema import ITEM, SUBSET, TIMESTAMP, USER, Subset
 
 RANKER_EARLY: Final = "ranker_at_or_before_local_train"
 GLOBAL_TEST_EARLY: Final = "global_test_at_or_before_global_train"
@@ -23,7 +21,9 @@ RETURNED_TO_LOCAL_TEST: Final = "pairs_in_train_and_local_test"
 RETURNED_TO_GLOBAL_TEST: Final = "pairs_in_train_and_global_test"
 # The parts that are tested, with a code each.
 PARTS: Final = (Subset.RANKER_TRAIN.value, Subset.RANKER_TEST.value, Subset.GLOBAL_TEST.value)
-
+PAIR: Final = "pair"
+# Whether a row is not after the last one of the parts from which its own is predicted.
+EARLY: Final = "early"
 
 # Before every timestamp.
 NEVER: Final = -(2**63)
@@ -43,27 +43,28 @@ class Comparing:
     slice_bits: int
     ends: tuple[int | None, int | None]
 
-    def tested(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Parcel]:
-        """The parcels of tested rows: user, item, timestamp in microseconds, subset as its place in PARTS."""
-        parts = pa.array(PARTS)
-        tables = (
-            pa.table(
-                {
-                    USER: plain(batch[USER]),
-                    ITEM: plain(batch[ITEM]),
-                    TIMESTAMP: batch[TIMESTAMP].cast(pa.int64()),
-                    SUBSET: pc.index_in(batch[SUBSET], parts),
-                }
-            )
-            for batch in batches
-        )
-        yield from gathered(tables, Kind.TESTED, self.n_buckets)
+    def pairs(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Parcel]:
+        """The parcels of the hashes of tested pairs."""
+        for batch in batches:
+            users, items = Ids.of(batch[USER]).hash, Ids.of(batch[ITEM]).hash
+            hashes = pa.table({PAIR: pair_hash(users, items)})
+            yield from divided(hashes, bucket_of(users, self.n_buckets), Kind.PAIRS)
 
-    def distinct(self, parcels: Sequence[Parcel]) -> Distinct:
-        """The tested rows of a bucket, and its slice of a sieve of their pairs."""
-        rows = self.rows(parcels)
-        users, items = (Ids.of(rows[name].combine_chunks()) for name in (USER, ITEM))
-        return Distinct(Kind.TESTED, rows, [], slice_of(pair_hash(users.hash, items.hash), self.slice_bits))
+    def slice(self, parcels: Sequence[Parcel]) -> bytes:
+        """A bucket's slice of the sieve through which only the pairs of these parcels pass."""
+        hashes = of_kind(parcels, Kind.PAIRS, pa.schema({PAIR: pa.uint64()}))
+        return slice_of(numbers(hashes[PAIR].combine_chunks()), self.slice_bits)
+
+    def tested(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Parcel]:
+        """The parcels of tested rows: user, item, subset as its place in PARTS, and whether too early."""
+        yield from gathered(map(self.marked, batches), Kind.TESTED, self.n_buckets)
+
+    def marked(self, batch: pa.RecordBatch) -> pa.Table:
+        """Tested rows as they are sent."""
+        part = numbers(pc.index_in(batch[SUBSET], pa.array(PARTS)).cast(pa.int8()))
+        local_end, global_end = (NEVER if end is None else end for end in self.ends)
+        early = numbers(batch[TIMESTAMP].cast(pa.int64())) <= np.where(is_local(part), local_end, global_end)
+        return pa.table({USER: plain(batch[USER]), ITEM: plain(batch[ITEM]), SUBSET: part, EARLY: early})
 
     def learnt(self, batches: Iterable[pa.RecordBatch], sieve: Sieve) -> Iterator[Parcel]:
         """The parcels of those rows of local_train (user, item) that may be pairs of tested rows."""
@@ -71,46 +72,53 @@ class Comparing:
 
     def leaks(self, parcels: Sequence[Parcel]) -> dict[str, tuple[int, int]]:
         """How many rows of a bucket each check finds, and of how many users."""
-        rows = self.rows(parcels)
-        pairs = pairs_of(rows)
-        user = pairs.users.codes(Ids.of(rows[USER].combine_chunks()))
-        _, pair = pairs.hits(user, Ids.of(rows[ITEM].combine_chunks()))
-        time, part = (numbers(rows[name].combine_chunks()) for name in (TIMESTAMP, SUBSET))
-        is_local, users = part < PARTS.index(Subset.GLOBAL_TEST.value), np.arange(pairs.n_users)
-        in_both = np.logical_and(*(np.isin(users, user[part == place]) for place in range(2)))
-        in_train = self.met(parcels, pairs)
-        in_global_train = in_train | np.isin(np.arange(len(in_train)), pair[is_local])
-        local_end, global_end = (NEVER if end is None else end for end in self.ends)
+        rows, learnt = self.rows(parcels), of_kind(parcels, Kind.LEARNT, self.pair)
+        both = pa.concat_tables([rows.select(self.pair.names), learnt])
+        users, items = (codes_of(both[name]) for name in self.pair.names)
+        pairs = codes_of(pa.chunked_array([users * (items.max(initial=0) + 1) + items]))
+        user, pair = users[: rows.num_rows], pairs[: rows.num_rows]
+        part, early = (numbers(rows[name].combine_chunks()) for name in (SUBSET, EARLY))
+        local = is_local(part)
+        in_both = np.logical_and(*(among(user, user[part == place]) for place in range(2)))
+        in_train = among(pair, pairs[rows.num_rows :])
         found = {
-            RANKER_EARLY: is_local & (time <= local_end),
-            GLOBAL_TEST_EARLY: ~is_local & (time <= global_end),
-            BOTH_RANKER_PARTS: is_local & in_both[user],
-            RETURNED_TO_LOCAL_TEST: is_local & in_train[pair],
-            RETURNED_TO_GLOBAL_TEST: ~is_local & in_global_train[pair],
+            RANKER_EARLY: local & early,
+            GLOBAL_TEST_EARLY: ~local & early,
+            BOTH_RANKER_PARTS: local & in_both,
+            RETURNED_TO_LOCAL_TEST: local & in_train,
+            RETURNED_TO_GLOBAL_TEST: ~local & (in_train | among(pair, pair[local])),
         }
         return {
-            check: (int(np.count_nonzero(chosen)), len(np.unique(user[chosen])))
+            check: (int(np.count_nonzero(chosen)), int(np.count_nonzero(np.bincount(user[chosen]))))
             for check, chosen in found.items()
         }
 
+    @property
+    def pair(self) -> pa.Schema:
+        """Of the columns that make a pair."""
+        return pa.schema({USER: self.user, ITEM: self.item})
+
     def rows(self, parcels: Sequence[Parcel]) -> pa.Table:
         """The tested rows of a bucket."""
-        columns = {USER: self.user, ITEM: self.item, TIMESTAMP: pa.int64(), SUBSET: pa.int32()}
+        columns = {USER: self.user, ITEM: self.item, SUBSET: pa.int8(), EARLY: pa.bool_()}
         return of_kind(parcels, Kind.TESTED, pa.schema(columns))
 
-    def met(self, parcels: Sequence[Parcel], pairs: Truth) -> Booleans:
-        """Which of these pairs are in local_train."""
-        rows = of_kind(parcels, Kind.LEARNT, pa.schema({USER: self.user, ITEM: self.item}))
-        user = pairs.users.codes(Ids.of(rows[USER].combine_chunks()))
-        user[user < 0] = pairs.n_users
-        _, pair = pairs.hits(user, Ids.of(rows[ITEM].combine_chunks()))
-        return np.isin(np.arange(len(pairs.items)), pair)
+
+def is_local(parts: NDArray[np.int8]) -> Booleans:
+    """Which of these places in PARTS are of local_test."""
+    return parts < PARTS.index(Subset.GLOBAL_TEST.value)
 
 
-def pairs_of(rows: pa.Table) -> Truth:
-    """The distinct pairs of tested rows."""
-    relevance = pa.repeat(1.0, rows.num_rows)
-    return Truth.of(distinct_truth(rows.append_column(RELEVANCE, relevance), TruthDuplicates.MAX))
+def codes_of(column: pa.ChunkedArray) -> Ints:
+    """0, 1, ... for each distinct value of a column without nulls."""
+    return numbers(column.combine_chunks().dictionary_encode().indices).astype(np.int64)
+
+
+def among(codes: Ints, others: Ints) -> Booleans:
+    """Which of these codes are in others."""
+    there = np.zeros(max(codes.max(initial=-1), others.max(initial=-1)) + 1, dtype=bool)
+    there[others] = True
+    return there[codes]
 
 
 def passing(batch: pa.RecordBatch, sieve: Sieve) -> pa.Table:

@@ -17,7 +17,7 @@ ROWS_KEPT: Final = 1 << 18
 
 
 class Kind(StrEnum):
-    """What a parcel holds; all tables have a column ``user``."""
+    """What a parcel holds; tables have a column ``user`` unless it says otherwise."""
 
     RELEVANT = "relevant"  # items, with their relevance
     REJECTED = "rejected"  # other rows of the truth, counted by user and fault
@@ -26,6 +26,7 @@ class Kind(StrEnum):
     FRAGMENTS = "fragments"  # of lists, one per row
     ROWS = "rows"  # of lists that may go on elsewhere
     TESTED = "tested"  # rows of the tested parts of a split
+    PAIRS = "pairs"  # hashes of the pairs of these, without users
     LEARNT = "learnt"  # rows of local_train that may be pairs of these
 
 
@@ -40,7 +41,11 @@ class Parcel:
 
 def addressed(table: pa.Table, kind: Kind, n_buckets: int) -> Iterator[Parcel]:
     """A parcel for each bucket that has rows."""
-    buckets = user_buckets(table[USER].combine_chunks(), n_buckets)
+    yield from divided(table, user_buckets(table[USER].combine_chunks(), n_buckets), kind)
+
+
+def divided(table: pa.Table, buckets: Ints, kind: Kind) -> Iterator[Parcel]:
+    """A parcel for each of the buckets of its rows; shape (n,)."""
     order = np.argsort(buckets.astype(np.uint16), kind="stable")
     table, buckets = table.take(pa.array(order)), buckets[order]
     for start, end in pairwise(np.append(np.flatnonzero(changes(buckets)), len(buckets))):

@@ -5,9 +5,9 @@ holds the wanted row, divide it again. Counts are exact, so the cut depends neit
 the order of rows, and no more than a few thousand counts ever reach the driver.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from operator import or_
 from typing import Final
 
@@ -21,6 +21,8 @@ from spark_eval.splits.rules import GlobalLocalRanker, Timeline
 
 # A pass divides a bucket into at most 2 ** FANOUT_BITS + 1 smaller ones.
 FANOUT_BITS: Final = 12
+# ``counted`` for a given log.
+Count = Callable[[Sequence[tuple[int, int]], int | None], DataFrame]
 
 
 @dataclass(frozen=True)
@@ -44,16 +46,16 @@ class Bucket:
         return max(0, (self.newest - self.oldest).bit_length() - FANOUT_BITS)
 
 
-def resolve(interactions: DataFrame, rule: GlobalLocalRanker) -> Timeline:
+def resolve(interactions: DataFrame, rule: GlobalLocalRanker, count: Count | None = None) -> Timeline:
     """The instants at which ``rule`` cuts this log of timestamp (TIMESTAMP) and fault.
 
     Rows with a fault or without a timestamp do not count. One action finds the log's span; cuts given
-    as shares need two to four more, all shares together.
+    as shares need two to four more, all shares together. ``count`` counts the log's rows in another way.
 
     Raises DataError EMPTY_INPUT, or SPLIT_OUT_OF_RANGE with the log's span if a part must be empty.
     """
-    times = interactions.where(F.col(FAULT).isNull() & F.col(TIMESTAMP).isNotNull()).select(TIMESTAMP)
-    span = divide(times, F.lit(0))
+    count = count or partial(counted, interactions)
+    span = divide(count, [], None)
     if not span:
         raise DataError(
             "EMPTY_INPUT", "interactions: no sound row, with a user, an item and a timestamp, to split"
@@ -61,7 +63,7 @@ def resolve(interactions: DataFrame, rule: GlobalLocalRanker) -> Timeline:
     whole = span[0]
     cuts = (rule.local_cut, rule.global_cut)
     places = {cut: cut.index(whole.n_rows, rule.boundary) for cut in cuts if isinstance(cut, Share)}
-    times_at = times_of_rows(times, whole, places.values())
+    times_at = times_of_rows(count, whole, places.values())
 
     def at(cut: Cut) -> int:
         match cut:
@@ -75,14 +77,14 @@ def resolve(interactions: DataFrame, rule: GlobalLocalRanker) -> Timeline:
     return Timeline.of(rule, at(rule.local_cut), at(rule.global_cut), whole.oldest, whole.newest)
 
 
-def times_of_rows(times: DataFrame, whole: Bucket, indexes: Collection[int]) -> dict[int, int]:
+def times_of_rows(count: Count, whole: Bucket, indexes: Collection[int]) -> dict[int, int]:
     """The times of the rows at these places, from 0, of the log sorted by time; ``whole`` is all of it.
 
     Raises DataError INPUT_CHANGED_DURING_RUN if the log is another at each reading.
     """
     holders = dict.fromkeys(indexes, whole)
     while pending := {bucket for bucket in holders.values() if bucket.oldest < bucket.newest}:
-        smaller = refine(times, pending)
+        smaller = refine(count, pending)
         holders = {
             index: bucket if bucket not in pending else holder(smaller, index)
             for index, bucket in holders.items()
@@ -101,14 +103,11 @@ def holder(buckets: Iterable[Bucket], index: int) -> Bucket:
     )
 
 
-def refine(times: DataFrame, buckets: Collection[Bucket]) -> list[Bucket]:
+def refine(count: Count, buckets: Collection[Bucket]) -> list[Bucket]:
     """These disjoint buckets divided further, in one action that reads the rows of their times only."""
     # One shift serves all: it is smaller than the last one, whose blocks told these buckets apart.
     bits = max(bucket.bits for bucket in buckets)
-    inside = (
-        F.col(TIMESTAMP).between(_instant(bucket.oldest), _instant(bucket.newest)) for bucket in buckets
-    )
-    divided = divide(times.where(reduce(or_, inside)), F.shiftright(F.unix_micros(TIMESTAMP), bits))
+    divided = divide(count, [(bucket.oldest, bucket.newest) for bucket in buckets], bits)
     refined = []
     for parent in buckets:
         first = parent.first
@@ -119,17 +118,31 @@ def refine(times: DataFrame, buckets: Collection[Bucket]) -> list[Bucket]:
     return refined
 
 
-def divide(times: DataFrame, key: Column) -> list[Bucket]:
-    """A bucket for each value of ``key``, oldest first; places count from the oldest of these rows."""
-    at = F.unix_micros(TIMESTAMP)
-    counts = times.groupBy(key.alias("key")).agg(
-        F.min(at).alias("oldest"), F.max(at).alias("newest"), F.count(F.lit(1)).alias("n_rows")
+def divide(count: Count, spans: Sequence[tuple[int, int]], bits: int | None) -> list[Bucket]:
+    """A bucket for each time less its low ``bits``, oldest first; places count from the oldest of these."""
+    totals = count(spans, bits).groupBy("key")
+    counts = totals.agg(
+        F.min("oldest").alias("oldest"), F.max("newest").alias("newest"), F.sum("n_rows").alias("n_rows")
     )
     buckets, first = [], 0
     for row in sorted(counts.collect(), key=lambda row: row["oldest"]):
         buckets.append(Bucket(row["oldest"], row["newest"], first, row["n_rows"]))
         first += row["n_rows"]
     return buckets
+
+
+def counted(interactions: DataFrame, spans: Sequence[tuple[int, int]], bits: int | None) -> DataFrame:
+    """key, oldest, newest, n_rows: sound rows with a time within the spans (none: all), by that without its
+    low bits (None: all together); a key may come several times.
+    """
+    at = F.unix_micros(TIMESTAMP)
+    times = interactions.where(F.col(FAULT).isNull() & F.col(TIMESTAMP).isNotNull()).select(TIMESTAMP)
+    if spans:
+        times = times.where(
+            reduce(or_, (F.col(TIMESTAMP).between(_instant(a), _instant(b)) for a, b in spans))
+        )
+    key = F.lit(0) if bits is None else F.shiftright(at, bits)
+    return times.select(key.alias("key"), at.alias("oldest"), at.alias("newest"), F.lit(1).alias("n_rows"))
 
 
 def _instant(at: int) -> Column:

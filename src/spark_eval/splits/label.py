@@ -1,6 +1,5 @@
 """Every row of the log gets its subset, or the reason why it has none."""
 
-import math
 from typing import Final
 
 from pyspark.sql import Column, DataFrame
@@ -8,7 +7,7 @@ from pyspark.sql import functions as F
 
 from spark_eval.schema import FAULT, FOLD, ITEM, SUBSET, TIMESTAMP, USER, Fault, Reason, Subset
 from spark_eval.splits.moments import Boundary
-from spark_eval.splits.rules import GlobalLocalRanker, Policy, Timeline
+from spark_eval.splits.rules import HASH_STEPS, GlobalLocalRanker, Policy, Timeline
 from spark_eval.transforms.inputs import quoted
 
 # When a part lies: rows of an earlier stage are known to whoever predicts a later one.
@@ -18,8 +17,6 @@ STAGES: Final = {
     Subset.RANKER_TEST: 1,
     Subset.GLOBAL_TEST: 2,
 }
-# Hashes of users fall into this many steps, each a whole number below any share of them.
-HASH_STEPS: Final = 2**31
 # Columns of our own, between the first and the last select.
 PLACE: Final = "spark_eval_place"
 FIRST_STAGE: Final = "spark_eval_first_stage_"
@@ -80,7 +77,7 @@ def before(rule: GlobalLocalRanker, cut: int) -> Column:
 def is_ranker_test(rule: GlobalLocalRanker) -> Column:
     """A seeded draw per user, the same in every log and for every type that writes his id alike."""
     draw = F.pmod(F.xxhash64(F.lit(rule.seed).cast("long"), F.col(USER).cast("string")), F.lit(HASH_STEPS))
-    return draw < math.ceil(rule.ranker_test_share * HASH_STEPS)
+    return draw < rule.ranker_test_steps
 
 
 def stage() -> Column:

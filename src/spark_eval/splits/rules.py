@@ -1,5 +1,6 @@
 """What is held out, as values without Spark: where a log is cut in time, and who goes to which part."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
@@ -23,6 +24,8 @@ from spark_eval.splits.moments import (
 Choice = TypeVar("Choice", bound=StrEnum)
 LOCAL_CUT: Final[Cut] = Share(Fraction(8, 10))
 GLOBAL_CUT: Final[Cut] = Share(Fraction(9, 10))
+# Hashes of users fall into this many steps, each a whole number below any share of them.
+HASH_STEPS: Final = 2**31
 
 
 class Policy(StrEnum):
@@ -83,6 +86,16 @@ class GlobalLocalRanker:
         ):
             if not holds:
                 raise ConfigError("INVALID_SPLIT", f"{fault}, in split")
+
+    @property
+    def ranker_test_steps(self) -> int:
+        """A user whose draw, from 0 to HASH_STEPS - 1, is below this number is ranker_test."""
+        return math.ceil(self.ranker_test_share * HASH_STEPS)
+
+    @property
+    def drops(self) -> bool:
+        """Whether any policy drops rows for what other rows there are."""
+        return Policy.DROP in (self.cold_users, self.cold_items, self.seen)
 
     @classmethod
     def of(cls, options: Mapping[str, object]) -> "GlobalLocalRanker":

@@ -11,13 +11,12 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark import Broadcast
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from spark_eval.batches.files import read_parts
 from spark_eval.batches.judging import Judging
-from spark_eval.batches.leaks import Comparing
 from spark_eval.batches.measuring import Measured, Measuring
 from spark_eval.batches.parcels import Kind, Parcel, packed, unpacked
 from spark_eval.names import folder_name
@@ -44,7 +43,6 @@ TALLIES: Final = pa.schema(
         "file": pa.string(),
     }
 )
-LEAKS: Final = pa.schema({"leaks": pa.string()})
 BUCKETS_PER_TASK: Final = 4
 Batches = Iterable[pa.RecordBatch]
 
@@ -57,25 +55,38 @@ def send(
         return frame.mapInArrow(
             lambda batches: batches_of(PARCELS, map(parcel_row, made(batches))), spark_schema(PARCELS)
         )
-    spark, columns = frame.sparkSession, files.columns
-    tasks = files.tasks(spark.sparkContext.defaultParallelism)
+    return from_files(
+        frame.sparkSession,
+        files,
+        PARCELS,
+        lambda batches: batches_of(PARCELS, map(parcel_row, made(batches))),
+    )
+
+
+def from_files(
+    spark: SparkSession,
+    files: PlainFiles,
+    schema: pa.Schema,
+    made: Callable[[Batches], Iterator[pa.RecordBatch]],
+) -> DataFrame:
+    """Batches of this schema that are ``made`` of plain files, each task of some of them."""
+    tasks, columns = files.tasks(spark.sparkContext.defaultParallelism), files.columns
 
     def read(batches: Batches) -> Iterator[pa.RecordBatch]:
         numbers = [number for batch in batches for number in batch.column(0).to_pylist()]
-        rows = read_parts([part for number in numbers for part in tasks[number]], columns)
-        return batches_of(PARCELS, map(parcel_row, made(rows)))
+        return made(read_parts([part for number in numbers for part in tasks[number]], columns))
 
-    return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, spark_schema(PARCELS))
+    return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, spark_schema(schema))
 
 
-def leaks_in(parcels: DataFrame, comparing: "Broadcast[Comparing]") -> DataFrame:
-    """The leaks of each bucket, as JSON."""
-
-    def leaks(batches: Batches) -> Iterator[pa.RecordBatch]:
-        rows = ((json.dumps(comparing.value.leaks(found)),) for _, found in by_bucket(batches))
-        return batches_of(LEAKS, rows)
-
-    return parcels.mapInArrow(leaks, spark_schema(LEAKS))
+def in_each(
+    parcels: DataFrame, schema: pa.Schema, row: Callable[[int, list[Parcel]], tuple[Any, ...]]
+) -> DataFrame:
+    """A row of this schema for each bucket, of its number and its parcels."""
+    return parcels.mapInArrow(
+        lambda batches: batches_of(schema, (row(*found) for found in by_bucket(batches))),
+        spark_schema(schema),
+    )
 
 
 def parcel_row(parcel: Parcel) -> tuple[Any, ...]:
@@ -92,18 +103,15 @@ def in_buckets(parcels: Sequence[DataFrame], n_buckets: int) -> DataFrame:
     return united.repartition(min(n_buckets, max(2 * cores, n_buckets // BUCKETS_PER_TASK)), BUCKET)
 
 
-def distinct_parcels(parcels: DataFrame, judging: "Broadcast[Judging] | Broadcast[Comparing]") -> DataFrame:
-    """JUDGED: the rows of each bucket as a parcel, counts of what came for it, its slice of the sieve."""
-
-    def distinct(batches: Batches) -> Iterator[pa.RecordBatch]:
-        return batches_of(JUDGED, (row(bucket, found) for bucket, found in by_bucket(batches)))
+def distinct_parcels(parcels: DataFrame, judging: "Broadcast[Judging]") -> DataFrame:
+    """JUDGED: the truth of each bucket as a parcel, counts of what came for it, its slice of the sieve."""
 
     def row(bucket: int, parcels: Sequence[Parcel]) -> tuple[Any, ...]:
         found = judging.value.distinct(parcels)
         parcel = parcel_row(Parcel(bucket, found.kind, found.rows))
         return (*parcel, json.dumps(found.counts), found.slice)
 
-    return parcels.mapInArrow(distinct, spark_schema(JUDGED))
+    return in_each(parcels, JUDGED, row)
 
 
 def measure_parcels(

@@ -7,10 +7,9 @@ recommendations, of which only a fragment per list, with what passes the sieve, 
 import json
 import shutil
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -19,6 +18,7 @@ from pyspark import Broadcast
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
+from spark_eval.batches.files import keep_files
 from spark_eval.batches.judging import Judging
 from spark_eval.batches.lookup import Lookup
 from spark_eval.batches.measuring import Measuring
@@ -249,12 +249,3 @@ def sums_of_models(tallies: Sequence[Row], plan: Plan) -> list[dict[str, Any]]:
     for tally in tallies:
         parts.setdefault(tally[MODEL], []).append(unpacked(pa.py_buffer(tally["sums"])))
     return [{MODEL: model, **row} for model, tables in parts.items() for row in added(tables, names)]
-
-
-def keep_files(folder: str, written: Collection[str]) -> None:
-    """Remove what attempts of tasks have written that came to nothing."""
-    root = Path(folder)
-    root.mkdir(parents=True, exist_ok=True)
-    for file in root.rglob("*.parquet"):
-        if str(file.relative_to(root)) not in written:
-            file.unlink()

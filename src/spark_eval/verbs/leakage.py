@@ -2,13 +2,14 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from spark_eval.batches.leaks import (
@@ -24,16 +25,8 @@ from spark_eval.batches.parcels import Parcel
 from spark_eval.batches.sieve import Sieve, slice_bits_for
 from spark_eval.scan import PlainFiles
 from spark_eval.schema import ITEM, SUBSET, SUBSETS, TIMESTAMP, USER, Subset
-from spark_eval.transforms.workers import (
-    BUCKET,
-    PARCELS,
-    SLICE,
-    distinct_parcels,
-    id_type,
-    in_buckets,
-    leaks_in,
-    send,
-)
+from spark_eval.transforms.workers import id_type, in_buckets, in_each, send
+from spark_eval.verbs.facts import Facts
 
 # Each check, and whether its rows are leaks.
 CHECKS: Final = {
@@ -43,19 +36,18 @@ CHECKS: Final = {
     RETURNED_TO_LOCAL_TEST: False,
     RETURNED_TO_GLOBAL_TEST: False,
 }
+SLICES: Final = pa.schema({"bucket": pa.int32(), "slice": pa.binary()})
+LEAKS: Final = pa.schema({"leaks": pa.string()})
 LEAKAGE: Final = "check string, rows long, users long, leaked boolean"
 ROWS_PER_BUCKET: Final = 500_000
 LeakageRow = tuple[str, int, int, bool]
 
 
-def leakage_rows(
-    rows: DataFrame, facts: Mapping[str, Any] | None = None, folder: str | None = None
-) -> list[LeakageRow]:
+def leakage_rows(rows: DataFrame, facts: Facts, folder: str | None = None) -> list[LeakageRow]:
     """One row per check: check, rows, users, leaked.
 
     ``rows`` has user, item, timestamp and subset, in none of them null; where they are in ``folder``, as
-    Parquet by subset, the workers read them there. ``facts`` are those of ``leakage_facts``, if they are
-    known already.
+    Parquet by subset, the workers read them there.
 
     - ``ranker_at_or_before_local_train``: rows of local_test not after the last row of local_train.
     - ``global_test_at_or_before_global_train``: rows of global_test not after the last of global_train.
@@ -67,7 +59,6 @@ def leakage_rows(
     wherever people come back to an item; ``seen: drop`` makes them 0. Of the train rows only those
     that may be pairs of tested rows are shuffled.
     """
-    facts = facts or rows.agg(*leakage_facts()).collect()[0].asDict()
     found: dict[str, Counter[str]] = {check: Counter() for check in CHECKS}
     with ExitStack() as kept:
         for [leaks] in compared(rows, facts, folder, kept).collect():
@@ -79,50 +70,49 @@ def leakage_rows(
     ]
 
 
-def leakage_facts() -> list[Column]:
-    """What has to be known of a split first: the last moments of its train parts, and its tested rows."""
-    ends = (
-        F.max(F.when(within(name), F.unix_micros(TIMESTAMP))).alias(f"{name}_end")
-        for name in ("local_train", "global_train")
-    )
-    return [*ends, F.count_if(F.col(SUBSET).isin(list(PARTS))).alias("n_tested")]
-
-
-def compared(rows: DataFrame, facts: Mapping[str, Any], folder: str | None, kept: ExitStack) -> DataFrame:
+def compared(rows: DataFrame, facts: Facts, folder: str | None, kept: ExitStack) -> DataFrame:
     """The leaks of each bucket of users."""
     spark = rows.sparkSession
-    n_buckets = max(1, facts["n_tested"] // ROWS_PER_BUCKET)
+    n_tested = sum(facts.counts[part] for part in PARTS)
+    n_buckets = max(1, n_tested // ROWS_PER_BUCKET)
     comparing = Comparing(
         id_type(rows, USER),
         id_type(rows, ITEM),
         n_buckets,
-        slice_bits_for(facts["n_tested"], n_buckets),
-        (facts["local_train_end"], facts["global_train_end"]),
+        slice_bits_for(n_tested, n_buckets),
+        (facts.end(*SUBSETS["local_train"]), facts.end(*SUBSETS["global_train"])),
     )
     everywhere = spark.sparkContext.broadcast(comparing)
     kept.callback(everywhere.destroy)
-    tested_columns, learnt_columns = (USER, ITEM, TIMESTAMP, SUBSET), (USER, ITEM)
-    sent = send_parts(rows, PARTS, tested_columns, folder, lambda batches: everywhere.value.tested(batches))
-    tested = distinct_parcels(in_buckets(sent, n_buckets), everywhere).persist()
-    kept.callback(tested.unpersist)
-    slices = {row[BUCKET]: row[SLICE] for row in tested.select(BUCKET, SLICE).collect()}
-    sieve = spark.sparkContext.broadcast(Sieve.of(slices, n_buckets, comparing.slice_bits))
+    send_tested = partial(send_parts, rows, PARTS, folder)
+    pairs = send_tested((USER, ITEM), lambda batches: everywhere.value.pairs(batches))
+    slices = in_each(
+        in_buckets(pairs, n_buckets), SLICES, lambda bucket, found: (bucket, everywhere.value.slice(found))
+    )
+    sieve = spark.sparkContext.broadcast(
+        Sieve.of(dict(map(tuple, slices.collect())), n_buckets, comparing.slice_bits)
+    )
     kept.callback(sieve.destroy)
+    tested = send_tested((USER, ITEM, TIMESTAMP, SUBSET), lambda batches: everywhere.value.tested(batches))
     learnt = send_parts(
         rows,
         [Subset.LOCAL_TRAIN.value],
-        learnt_columns,
         folder,
+        (USER, ITEM),
         lambda batches: everywhere.value.learnt(batches, sieve.value),
     )
-    return leaks_in(in_buckets([tested.select(*PARCELS.names), *learnt], n_buckets), everywhere)
+    return in_each(
+        in_buckets([*tested, *learnt], n_buckets),
+        LEAKS,
+        lambda _, found: (json.dumps(everywhere.value.leaks(found)),),
+    )
 
 
 def send_parts(
     rows: DataFrame,
     parts: Sequence[str],
-    columns: Sequence[str],
     folder: str | None,
+    columns: Sequence[str],
     made: Callable[[Iterable[pa.RecordBatch]], Iterator[Parcel]],
 ) -> list[DataFrame]:
     """The parcels that are ``made`` of batches of these parts, with these columns."""
@@ -144,8 +134,3 @@ def made_of_part(
     return lambda batches: made(
         batch.append_column(SUBSET, pa.repeat(part, batch.num_rows)) for batch in batches
     )
-
-
-def within(name: str) -> Column:
-    """Whether a row is in the subset, or the subsets, of this name."""
-    return F.col(SUBSET).isin([subset.value for subset in SUBSETS[name]])

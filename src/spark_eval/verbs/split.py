@@ -1,50 +1,37 @@
 """``split``: label every interaction with the part it is held out for, and account for the others."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
-from spark_eval.errors import ConfigError, SparkEvalError
-from spark_eval.ledger import ACCOUNTING, AccountingRow
-from spark_eval.schema import (
-    FAULT,
-    FOLD,
-    ITEM,
-    RELEVANCE,
-    SUBSET,
-    SUBSETS,
-    TIMESTAMP,
-    USER,
-    Fault,
-    Outcome,
-    Reason,
-    Subset,
-)
+from spark_eval.errors import ConfigError
+from spark_eval.ledger import ACCOUNTING
+from spark_eval.scan import plain_log
+from spark_eval.schema import FAULT, FOLD, ITEM, RELEVANCE, SUBSET, SUBSETS, TIMESTAMP, USER
 from spark_eval.splits.cuts import resolve
 from spark_eval.splits.label import label
 from spark_eval.splits.rules import GlobalLocalRanker, Timeline
 from spark_eval.transforms.conform import conform_interactions
 from spark_eval.transforms.inputs import quoted
+from spark_eval.verbs.facts import Facts
 from spark_eval.verbs.leakage import LEAKAGE, leakage_rows
+from spark_eval.verbs.plain_log import PlainLog
 from spark_eval.verbs.small import small_table
-
-SOURCE: Final = "interactions"
-# The reasons for which the splits in this package drop a row.
-REASONS: Final = (Reason.GAP, Reason.AFTER_END, Reason.COLD_USER, Reason.COLD_ITEM, Reason.SEEN)
 
 
 @dataclass(frozen=True)
 class Split:
     """A labelled log. ``labelled`` holds every row: user, item, timestamp, relevance, the log's other
-    columns, fault, fold, subset; a row without a subset has in ``fault`` why.
+    columns, fault, fold, subset; a row without a subset has in ``fault`` why. ``plain`` is the log where
+    it is plain files, which then never become Spark's rows to be counted or written.
     """
 
     labelled: DataFrame
     rule: GlobalLocalRanker
     timeline: Timeline
+    plain: PlainLog | None = None
 
     @property
     def rows(self) -> DataFrame:
@@ -68,12 +55,24 @@ class Split:
 
         ``users`` is null throughout: counting distinct users would cost a shuffle of the log.
         """
-        counts = self.labelled.agg(*ledger_counts()).collect()[0].asDict()
-        return small_table(self.labelled.sparkSession, ledger_rows(counts), ACCOUNTING)
+        return small_table(self.labelled.sparkSession, self.facts().ledger(), ACCOUNTING)
 
     def leakage(self) -> DataFrame:
         """What of the test parts is in the train parts; see ``spark_eval.verbs.leakage``. Runs at once."""
-        return small_table(self.labelled.sparkSession, leakage_rows(self.rows), LEAKAGE)
+        return small_table(self.labelled.sparkSession, leakage_rows(self.rows, self.facts()), LEAKAGE)
+
+    def facts(self) -> Facts:
+        """What is counted of the rows, in a scan of its own."""
+        return Facts.of(self.labelled.agg(*Facts.columns()).collect()[0].asDict())
+
+    def write(self, folder: str) -> Facts:
+        """Write ``rows`` below a new folder, as Parquet by subset; they are counted on the way, once each."""
+        if self.plain is not None and not self.rule.drops:
+            return self.plain.write(self.rule, self.timeline, folder)
+        observed = Observation("split")
+        rows = replace(self, labelled=self.labelled.observe(observed, *Facts.columns())).rows
+        rows.write.mode("errorifexists").partitionBy(SUBSET).parquet(folder)
+        return Facts.of(observed.get)
 
 
 def split(
@@ -97,44 +96,7 @@ def split(
         raise ConfigError("INVALID_SPLIT", f"give a rule or its options, not both: {', '.join(options)}")
     rule = rule or GlobalLocalRanker.of(options)
     log = conform_interactions(interactions, columns, timestamp_unit, rule.timezone)
-    timeline = resolve(log, rule)
-    return Split(label(log, rule, timeline), rule, timeline)
-
-
-def ledger_counts() -> list[Column]:
-    """One count per line of the ledger, over labelled rows: a fixed list, named for ``ledger_rows``.
-
-    They may be observed on the very write of the rows, which then needs no second scan.
-    """
-    return [F.count_if(condition).alias(_name(*line)) for line, condition in _lines().items()]
-
-
-def ledger_rows(counts: Mapping[str, int]) -> list[AccountingRow]:
-    """The ledger out of its counts: the line ``in``, and every other line that counts a row.
-
-    Raises SparkEvalError LEDGER_OPEN unless ``in`` is the sum of all others.
-    """
-    rows = {line: counts[_name(*line)] for line in _lines()}
-    total = rows.pop((Outcome.IN, None))
-    if total != sum(rows.values()):
-        raise SparkEvalError(
-            "LEDGER_OPEN",
-            f"{SOURCE}: {total} rows in, but {sum(rows.values())} accounted for; report this",
-        )
-    lines = [((Outcome.IN, None), total), *((line, count) for line, count in rows.items() if count)]
-    return [(SOURCE, None, outcome.value, reason, count, None) for (outcome, reason), count in lines]
-
-
-def _lines() -> dict[tuple[Outcome, str | None], Column]:
-    """The ledger's lines (outcome, reason), each with the condition of a row that belongs to it."""
-    subset, fault = F.col(SUBSET), F.col(FAULT)
-    return {
-        (Outcome.IN, None): F.lit(True),
-        **{(Outcome.USED, name.value): subset == name.value for name in Subset},
-        **{(Outcome.DROPPED, reason.value): fault == reason.value for reason in REASONS},
-        **{(Outcome.QUARANTINED, code.value): fault == code.value for code in Fault},
-    }
-
-
-def _name(outcome: Outcome, reason: str | None) -> str:
-    return outcome.value if reason is None else f"{outcome.value}_{reason}"
+    files = plain_log(interactions, columns or {}, rule.timezone)
+    plain = None if files is None else PlainLog(interactions.sparkSession, files, timestamp_unit)
+    timeline = resolve(log, rule, None if plain is None else plain.counted)
+    return Split(label(log, rule, timeline), rule, timeline, plain)

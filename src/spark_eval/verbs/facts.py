@@ -1,0 +1,75 @@
+"""What is counted of a split's rows on their way: the lines of its ledger, and where its parts end."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Self
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from spark_eval.errors import SparkEvalError
+from spark_eval.ledger import AccountingRow
+from spark_eval.schema import FAULT, SUBSET, TIMESTAMP, Fault, Outcome, Reason, Subset
+
+SOURCE: Final = "interactions"
+# The reasons for which the splits in this package drop a row.
+REASONS: Final = (Reason.GAP, Reason.AFTER_END, Reason.COLD_USER, Reason.COLD_ITEM, Reason.SEEN)
+# The lines of the ledger but the first, in their order: what became of a row, by the code that it has.
+LINES: Final[Mapping[str, Outcome]] = {
+    **dict.fromkeys(Subset, Outcome.USED),
+    **dict.fromkeys(REASONS, Outcome.DROPPED),
+    **dict.fromkeys(Fault, Outcome.QUARANTINED),
+}
+
+
+@dataclass
+class Facts:
+    """All rows; rows by what became of them; the last moment of each part, in microseconds."""
+
+    n_rows: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    ends: dict[str, int] = field(default_factory=dict)
+
+    @staticmethod
+    def columns() -> list[Column]:
+        """What to aggregate, or to observe, of labelled rows; ``of`` reads it.
+
+        On the very write of the rows it needs no second scan.
+        """
+        code = F.coalesce(SUBSET, FAULT)
+        counts = [F.count_if(code == name).alias(f"n_{name}") for name in LINES]
+        times = F.unix_micros(TIMESTAMP)
+        ends = [F.max(F.when(F.col(SUBSET) == name, times)).alias(f"end_{name}") for name in Subset]
+        return [F.count(F.lit(1)).alias("n_rows"), *counts, *ends]
+
+    @classmethod
+    def of(cls, aggregates: Mapping[str, Any]) -> Self:
+        """The facts that ``columns`` have found."""
+        counts = Counter({name: aggregates[f"n_{name}"] for name in LINES})
+        ends = {name.value: end for name in Subset if (end := aggregates[f"end_{name}"]) is not None}
+        return cls(aggregates["n_rows"], counts, ends)
+
+    def add(self, counts: Mapping[str, int], ends: Mapping[str, int]) -> None:
+        """Take in what one task has counted."""
+        self.counts.update(counts)
+        for name, end in ends.items():
+            self.ends[name] = max(end, self.ends.get(name, end))
+
+    def end(self, *names: str) -> int | None:
+        """The last moment of several parts; None where they have no row."""
+        return max((self.ends[name] for name in names if name in self.ends), default=None)
+
+    def ledger(self) -> list[AccountingRow]:
+        """The line ``in``, and every other line that counts a row.
+
+        Raises SparkEvalError LEDGER_OPEN unless ``in`` is the sum of all others.
+        """
+        accounted = sum(self.counts[name] for name in LINES)
+        if self.n_rows != accounted:
+            raise SparkEvalError(
+                "LEDGER_OPEN", f"{SOURCE}: {self.n_rows} rows in, but {accounted} accounted for; report this"
+            )
+        lines = ((outcome, str(name), self.counts[name]) for name, outcome in LINES.items())
+        rows = [(Outcome.IN, None, self.n_rows), *(line for line in lines if line[2])]
+        return [(SOURCE, None, outcome.value, reason, count, None) for outcome, reason, count in rows]

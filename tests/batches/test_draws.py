@@ -1,0 +1,35 @@
+"""The hash that divides users: the reference's own values, whatever the length of an id."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from spark_eval.batches.draws import text_hashes, user_hashes
+
+# Of the reference implementation, with seed 0: short, a word, words and a rest, stripes and a rest.
+REFERENCE = {
+    "": 0xEF46DB3751D8E999,
+    "a": 0xD24EC4F1A98C6E5B,
+    "abc": 0x44BC2CF5AD770999,
+    "Nobody inspects the spammish repetition": 0xFBCEA83C8A378BF1,
+}
+
+
+@pytest.mark.parametrize(("text", "expected"), REFERENCE.items())
+def test_the_reference_gives_the_same(text: str, expected: int) -> None:
+    assert text_hashes(pa.array([text]), np.uint64(0)).tolist() == [expected]
+
+
+def test_a_hash_depends_on_the_id_and_the_seed_alone() -> None:
+    users = pa.array(["b", "a", "ccccccccc", "a", "ä", ""])
+    hashes = user_hashes(users, 7)
+    assert hashes[1] == hashes[3]
+    assert len(set(hashes.tolist())) == 5
+    assert user_hashes(users.slice(2, 2), 7).tolist() == hashes[2:4].tolist()
+    assert not set(user_hashes(users, 8).tolist()) & set(hashes.tolist())
+
+
+def test_integers_draw_as_their_text_does() -> None:
+    numbers = [0, -1, 7, 2**63 - 1, -(2**63)]
+    texts = user_hashes(pa.array([str(number) for number in numbers]), 3)
+    assert user_hashes(pa.array(numbers), 3).tolist() == texts.tolist()

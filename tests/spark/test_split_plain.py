@@ -1,0 +1,189 @@
+"""A log of plain files, split by the workers: row for row what Spark makes of it."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from chispa import assert_df_equality
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from spark_eval.batches import files
+from spark_eval.errors import ConfigError, DataError
+from spark_eval.faults import renamed
+from spark_eval.schema import SUBSET
+from spark_eval.splits.cuts import resolve
+from spark_eval.splits.label import label
+from spark_eval.transforms.conform import conform_interactions
+from spark_eval.verbs.split import Split, split
+
+START = datetime(1969, 12, 1, tzinfo=UTC)
+INSTANT = pa.timestamp("us", "UTC")
+
+
+def a_log(random: Random, n_rows: int, text: bool, when: pa.DataType) -> pa.Table:
+    """Rows within two months, some without an id or a time, in no order."""
+    users = [random.choice([None, *range(40)] if n % 9 == 0 else range(40)) for n in range(n_rows)]
+    items = [None if random.random() < 0.02 else random.randrange(30) for _ in users]
+    times = [
+        None
+        if random.random() < 0.02
+        else START + timedelta(days=random.randrange(60), seconds=random.randrange(3))
+        for _ in users
+    ]
+    as_ids = (lambda ids: [None if i is None else f"id-{i}" * (i % 5) for i in ids]) if text else list
+    return pa.table(
+        {
+            "who": pa.array(as_ids(users), pa.string() if text else pa.int32()),
+            "item": pa.array(as_ids(items), pa.string() if text else pa.int64()),
+            "at": seconds(times) if pa.types.is_integer(when) else pa.array(times, when),
+            "stars": pa.array([random.choice([None, 1, 5]) for _ in users], pa.int8()),
+            "shop": pa.array([random.choice(["a", "b"]) for _ in users]),
+            "day": pa.array([time and time.date() for time in times]),
+        }
+    )
+
+
+def seconds(times: list[datetime | None]) -> pa.Array:
+    """Whole seconds since 1970."""
+    return pa.array([time and int(time.timestamp()) for time in times], pa.int32())
+
+
+COLUMNS = {"user": "who", "timestamp": "at", "relevance": "stars"}
+RULES: list[dict[str, Any]] = [
+    {},
+    {"local_cut": "1970-01-01", "global_cut": "10d", "boundary": "inclusive_train"},
+    {
+        "gap_days": 2,
+        "test_days": 3,
+        "local_cut": 0.5,
+        "global_cut": 0.7,
+        "seed": -9,
+        "ranker_test_share": 0.3,
+    },
+]
+
+
+@pytest.mark.parametrize("options", RULES)
+@pytest.mark.parametrize(
+    ("text", "when"), [(False, INSTANT), (True, pa.timestamp("ms", "Europe/Berlin")), (False, pa.int32())]
+)
+def test_the_workers_split_as_spark_does(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: dict[str, Any],
+    text: bool,
+    when: pa.DataType,
+) -> None:
+    monkeypatch.setattr(files, "ROWS_PER_GROUP", 100)
+    (tmp_path / "log").mkdir()
+    for part in range(3):
+        log = a_log(Random(part), 400, text, when)
+        pq.write_table(log, tmp_path / "log" / f"{part}.parquet", row_group_size=150)
+    unit = "s" if pa.types.is_integer(when) else None
+    frame = spark.read.parquet(str(tmp_path / "log"))
+    done = split(frame, columns=COLUMNS, timestamp_unit=unit, **options)
+    assert done.plain is not None
+    conformed = conform_interactions(frame, COLUMNS, unit, "UTC")
+    timeline = resolve(conformed, done.rule)
+    by_spark = Split(label(conformed, done.rule, timeline), done.rule, timeline)
+    assert done.timeline == timeline
+    assert done.write(str(tmp_path / "ours")) == by_spark.write(str(tmp_path / "spark"))
+    assert_same_tables(spark, tmp_path / "ours", tmp_path / "spark")
+
+
+def assert_same_tables(spark: SparkSession, ours: Path, others: Path) -> None:
+    found, expected = (spark.read.parquet(str(folder)) for folder in (ours, others))
+    assert found.count() > 500
+    assert_df_equality(found, expected, ignore_row_order=True, ignore_nullable=True)
+
+
+def test_timestamps_as_spark_has_always_written_them(spark: SparkSession, tmp_path: Path) -> None:
+    raw = a_log(Random(4), 900, False, INSTANT)
+    pq.write_table(raw, tmp_path / "raw.parquet", use_deprecated_int96_timestamps=True)
+    assert pq.read_metadata(tmp_path / "raw.parquet").schema.column(2).physical_type == "INT96"
+    done = split(spark.read.parquet(str(tmp_path / "raw.parquet")), columns=COLUMNS)
+    assert done.plain is not None
+    facts = done.write(str(tmp_path / "ours"))
+    assert facts == done.facts()
+    replace(done, plain=None).write(str(tmp_path / "spark"))
+    assert_same_tables(spark, tmp_path / "ours", tmp_path / "spark")
+
+
+def test_other_libraries_files_are_plain_too(spark: SparkSession, tmp_path: Path) -> None:
+    log = a_log(Random(5), 900, True, INSTANT)
+    large = log.set_column(0, "who", log["who"].cast(pa.large_string()))
+    coded = large.set_column(1, "item", large["item"].dictionary_encode())
+    pq.write_table(coded, tmp_path / "log.parquet")
+    done = split(spark.read.parquet(str(tmp_path / "log.parquet")), columns=COLUMNS)
+    assert done.plain is not None
+    assert done.write(str(tmp_path / "ours")) == done.facts()
+    replace(done, plain=None).write(str(tmp_path / "spark"))
+    assert_same_tables(spark, tmp_path / "ours", tmp_path / "spark")
+
+
+def test_what_is_not_plain_is_left_to_spark(spark: SparkSession, tmp_path: Path) -> None:
+    pq.write_table(a_log(Random(6), 300, False, INSTANT), tmp_path / "log.parquet")
+    log = spark.read.parquet(str(tmp_path / "log.parquet"))
+    assert split(log, columns=COLUMNS).plain is not None
+    assert split(log.where("shop = 'a'"), columns=COLUMNS).plain is None
+    nested = log.withColumn("tags", F.array("shop"))
+    nested.write.parquet(str(tmp_path / "nested"))
+    assert split(spark.read.parquet(str(tmp_path / "nested")), columns=COLUMNS).plain is None
+    local = log.withColumn("at", F.col("at").cast("timestamp_ntz"))
+    local.write.parquet(str(tmp_path / "local"))
+    local = spark.read.parquet(str(tmp_path / "local"))
+    assert split(local, columns=COLUMNS).plain is not None
+    assert split(local, columns=COLUMNS, timezone="Europe/Berlin").plain is None
+
+
+def test_rows_that_others_decide_about_are_written_by_spark(spark: SparkSession, tmp_path: Path) -> None:
+    pq.write_table(a_log(Random(7), 600, False, INSTANT), tmp_path / "log.parquet")
+    done = split(
+        spark.read.parquet(str(tmp_path / "log.parquet")), columns=COLUMNS, seen="drop", local_cut=0.3
+    )
+    assert done.plain is not None
+    facts = done.write(str(tmp_path / "split"))
+    assert facts.counts["seen"] > 0
+    assert spark.read.parquet(str(tmp_path / "split")).count() == facts.n_rows - sum(
+        count
+        for name, count in facts.counts.items()
+        if name not in ("local_train", "ranker_train", "ranker_test", "global_test")
+    )
+
+
+def test_a_time_beyond_64_bits_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    pq.write_table(
+        pa.table({"user": [1, 2], "item": [1, 2], "timestamp": [1, 2**60]}), tmp_path / "log.parquet"
+    )
+    log = spark.read.parquet(str(tmp_path / "log.parquet"))
+    for frame in (log, log.where("true or user = 3")):
+        with pytest.raises(Exception, match=r"overflow|out of range") as refused:
+            split(frame, timestamp_unit="s")
+        error = renamed(refused.value)
+        assert isinstance(error, DataError)
+        assert error.code == "VALUE_TOO_LARGE"
+
+
+def test_files_of_attempts_that_failed_do_not_stay(spark: SparkSession, tmp_path: Path) -> None:
+    pq.write_table(a_log(Random(8), 300, False, INSTANT), tmp_path / "log.parquet")
+    stray = tmp_path / "split" / f"{SUBSET}=local_train" / "part-of-a-dead-task.parquet"
+    stray.parent.mkdir(parents=True)
+    stray.write_bytes(b"half written")
+    split(spark.read.parquet(str(tmp_path / "log.parquet")), columns=COLUMNS).write(str(tmp_path / "split"))
+    assert not stray.exists()
+
+
+def test_options_are_still_checked_first(spark: SparkSession, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"user": [1], "item": [1], "timestamp": [1]}), tmp_path / "log.parquet")
+    log = spark.read.parquet(str(tmp_path / "log.parquet"))
+    with pytest.raises(DataError, match="TIMESTAMP_UNIT_MISSING"):
+        split(log)
+    with pytest.raises(ConfigError):
+        split(log, timestamp_unit="s", local_cut="x")
