@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from spark_eval.batches.files import FilePart, form_of, parts_of
+from spark_eval.batches.files import FilePart, form_of, parts_of, statistics_of
 from spark_eval.conventions import Conventions, TruthDuplicates
 from spark_eval.schema import ITEM, MODEL, RANK, RELEVANCE, SCORE, TIMESTAMP, USER
 
@@ -32,9 +32,24 @@ class PlainFiles:
     columns: Mapping[str, str]
 
     @cached_property
+    def footers(self) -> Mapping[str, pq.FileMetaData]:
+        """Of each file."""
+        return {path: pq.read_metadata(path) for path in self.paths}
+
+    @property
     def n_rows(self) -> int:
         """As the footers say."""
-        return sum(pq.read_metadata(path).num_rows for path in self.paths)
+        return sum(footer.num_rows for footer in self.footers.values())
+
+    def statistics(self, name: str) -> list[pq.Statistics | None]:
+        """What the footers tell of one of our columns, row group by row group; None where they do not."""
+        theirs = self.columns[name]
+        return [found for footer in self.footers.values() for found in statistics_of(footer, theirs)]
+
+    def is_complete(self, name: str) -> bool:
+        """Whether the footers tell that one of our columns has no null."""
+        found = self.statistics(name)
+        return all(column is not None and column.has_null_count and not column.null_count for column in found)
 
     def tasks(self, parallelism: int) -> list[list[FilePart]]:
         """Parts of the files for each task: a few for every core, in the order of the files."""
@@ -42,7 +57,8 @@ class PlainFiles:
         most = min(MOST_BYTES, max(LEAST_BYTES, n_bytes // (2 * parallelism)))
         tasks: list[list[FilePart]] = []
         filled = most
-        for part in (part for path in self.paths for part in parts_of(path, most)):
+        parts = (part for path, footer in self.footers.items() for part in parts_of(path, footer, most))
+        for part in parts:
             if filled + part.n_bytes > most:
                 tasks.append([])
                 filled = 0

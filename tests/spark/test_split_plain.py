@@ -26,14 +26,14 @@ START = datetime(1969, 12, 1, tzinfo=UTC)
 INSTANT = pa.timestamp("us", "UTC")
 
 
-def a_log(random: Random, n_rows: int, text: bool, when: pa.DataType) -> pa.Table:
-    """Rows within two months, some without an id or a time, in no order."""
+def a_log(random: Random, n_rows: int, text: bool, when: pa.DataType, first_day: int = 0) -> pa.Table:
+    """Rows within a month, some without an id or a time, in no order."""
     users = [random.choice([None, *range(40)] if n % 9 == 0 else range(40)) for n in range(n_rows)]
     items = [None if random.random() < 0.02 else random.randrange(30) for _ in users]
     times = [
         None
         if random.random() < 0.02
-        else START + timedelta(days=random.randrange(60), seconds=random.randrange(3))
+        else START + timedelta(days=first_day + random.randrange(30), seconds=random.randrange(3))
         for _ in users
     ]
     as_ids = (lambda ids: [None if i is None else f"id-{i}" * (i % 5) for i in ids]) if text else list
@@ -84,7 +84,7 @@ def test_the_workers_split_as_spark_does(
     monkeypatch.setattr(files, "ROWS_PER_GROUP", 100)
     (tmp_path / "log").mkdir()
     for part in range(3):
-        log = a_log(Random(part), 400, text, when)
+        log = a_log(Random(part), 400, text, when, first_day=20 * part)
         pq.write_table(log, tmp_path / "log" / f"{part}.parquet", row_group_size=150)
     unit = "s" if pa.types.is_integer(when) else None
     frame = spark.read.parquet(str(tmp_path / "log"))
@@ -96,6 +96,28 @@ def test_the_workers_split_as_spark_does(
     assert done.timeline == timeline
     assert done.write(str(tmp_path / "ours")) == by_spark.write(str(tmp_path / "spark"))
     assert_same_tables(spark, tmp_path / "ours", tmp_path / "spark")
+
+
+@pytest.mark.parametrize("when", [INSTANT, pa.timestamp("ms", "UTC"), pa.int32()])
+def test_a_span_that_the_footers_tell_is_the_one_that_spark_finds(
+    spark: SparkSession, tmp_path: Path, when: pa.DataType
+) -> None:
+    unit = "s" if pa.types.is_integer(when) else None
+    whole = a_log(Random(9), 400, False, when)
+    (tmp_path / "log").mkdir()
+    for part in range(2):
+        sound = whole.drop_null().slice(200 * part, 150)
+        pq.write_table(sound, tmp_path / "log" / f"{part}.parquet", row_group_size=40)
+    frame = spark.read.parquet(str(tmp_path / "log"))
+    done = split(frame, columns=COLUMNS, timestamp_unit=unit)
+    assert done.plain is not None
+    assert done.plain.whole() == (0, *done.plain.counted([(-(2**62), 2**62)], None).collect()[0][1:])
+    assert done.timeline == resolve(conform_interactions(frame, COLUMNS, unit, "UTC"), done.rule)
+    # A single null, and the rows have to be looked at.
+    pq.write_table(whole, tmp_path / "log" / "2.parquet")
+    with_nulls = split(spark.read.parquet(str(tmp_path / "log")), columns=COLUMNS, timestamp_unit=unit).plain
+    assert with_nulls is not None
+    assert with_nulls.whole() is None
 
 
 def assert_same_tables(spark: SparkSession, ours: Path, others: Path) -> None:

@@ -24,13 +24,12 @@ class FilePart:
     n_bytes: int
 
 
-def parts_of(path: str, most_bytes: int) -> Iterator[FilePart]:
+def parts_of(path: str, footer: pq.FileMetaData, most_bytes: int) -> Iterator[FilePart]:
     """The file in parts of about so many bytes."""
-    metadata = pq.read_metadata(path)
     groups: list[int] = []
     n_bytes = 0
-    for number in range(metadata.num_row_groups):
-        size = metadata.row_group(number).total_byte_size
+    for number in range(footer.num_row_groups):
+        size = footer.row_group(number).total_byte_size
         if groups and n_bytes + size > most_bytes:
             yield FilePart(path, tuple(groups), n_bytes)
             groups, n_bytes = [], 0
@@ -38,6 +37,15 @@ def parts_of(path: str, most_bytes: int) -> Iterator[FilePart]:
         n_bytes += size
     if groups:
         yield FilePart(path, tuple(groups), n_bytes)
+
+
+def statistics_of(footer: pq.FileMetaData, column: str) -> Iterator[pq.Statistics | None]:
+    """What the footer tells of a column in each row group that has rows, if it tells anything."""
+    paths = [footer.schema.column(place).path for place in range(len(footer.schema))]
+    place = paths.index(column)
+    for number in range(footer.num_row_groups):
+        if footer.row_group(number).num_rows:
+            yield footer.row_group(number).column(place).statistics
 
 
 def read_parts(parts: Sequence[FilePart], columns: Mapping[str, str]) -> Iterator[pa.RecordBatch]:

@@ -50,7 +50,7 @@ class Counting:
 
     def stretches(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """STRETCHES of the rows; a key comes once."""
-        found = [part for batch in batches if (part := self.of_times(self.times(batch))).num_rows]
+        found = [self.of_times(times) for times in map(self.times, batches) if len(times)]
         if found:
             keys = pa.Table.from_batches(found).group_by("key", use_threads=False)
             totals = keys.aggregate([("oldest", "min"), ("newest", "max"), ("n_rows", "sum")])
@@ -158,8 +158,10 @@ def moments(column: pa.Array, unit: str | None) -> pa.Array:
 
 
 def known(batch: pa.RecordBatch) -> Booleans:
-    """Where both ids are there; shape (n,)."""
-    there: Booleans = numbers(pc.and_(batch[USER].is_valid(), batch[ITEM].is_valid()))
+    """Where both ids are there, as far as the batch has them; shape (n,)."""
+    there = np.ones(batch.num_rows, dtype=bool)
+    for name in {USER, ITEM} & set(batch.schema.names):
+        there &= numbers(batch[name].is_valid())
     return there
 
 
