@@ -1,4 +1,4 @@
-"""Made-up recommendations and truth, the same for the same seed: Zipf items, skewed users, no Spark."""
+"""Made-up recommendations, truth and logs, the same for the same seed: Zipf items, skewed users, no Spark."""
 
 import hashlib
 import json
@@ -18,7 +18,7 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
 DEFAULT_FOLDER: Final = Path(tempfile.gettempdir()) / "spark-eval-benchmarks"
-FORMAT: Final = 1  # part of the folder's name: raise it when the same spec gives other rows
+FORMAT: Final = 2  # part of the folder's name: raise it when the same spec gives other rows
 USERS_PER_FILE: Final = 50_000
 FEWEST_FILES: Final = 4
 # Share of users with a list who have no truth, and of users with truth but without a list.
@@ -32,15 +32,18 @@ MOST_RELEVANT: Final = 2_000
 GRADES: Final = np.arange(1.0, 6.0)
 GRADE_SHARES: Final = np.array([0.4, 0.25, 0.15, 0.12, 0.08])
 TIED_SCORES: Final = 20  # how many different scores there are where scores tie
+LOG_BEGINS: Final = 1_672_531_200  # 2023-01-01
+LOG_SECONDS: Final = 2 * 365 * 86_400
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """What the two tables hold.
+    """What the tables hold: recommendations and truth.
 
     ``ids`` are ``int`` or ``string``; lists have ranks, or with ``scored`` scores, of few different values
     with ``ties``; ``graded`` truth has a column relevance of 1 to 5; ``repeats`` is the share of rows, in
     both tables, that repeat another of the same user. With several ``models`` there is a column model.
+    With ``log`` there is one table only, ``interactions``: ``length`` rows a user in the mean, by time.
     """
 
     users: int
@@ -51,6 +54,7 @@ class Dataset:
     graded: bool = False
     models: int = 1
     repeats: float = 0.0
+    log: bool = False
     seed: int = 20231
 
     @property
@@ -74,7 +78,7 @@ SIZES: Final = {
 
 
 def ensure(dataset: Dataset, folder: Path) -> Path:
-    """The folder with ``recommendations`` and ``truth``, written now unless it is there already."""
+    """The folder with the tables, each a folder of files, written now unless it is there already."""
     place = folder / dataset.name
     if place.exists():
         return place
@@ -83,8 +87,9 @@ def ensure(dataset: Dataset, folder: Path) -> Path:
     n_files = max(FEWEST_FILES, -(-dataset.users // USERS_PER_FILE))
     # Users lie in no order, those of one list together, as a recommender writes them.
     users = np.random.default_rng(dataset.seed).permutation(dataset.users).astype(np.int64) + 1
+    made = log if dataset.log else tables
     for number, part in enumerate(np.array_split(users, n_files)):
-        for name, table in tables(dataset, part, np.random.default_rng([dataset.seed, number])):
+        for name, table in made(dataset, part, np.random.default_rng([dataset.seed, number])):
             (staged / name).mkdir(exist_ok=True)
             pq.write_table(table, staged / name / f"part-{number:04}.parquet", compression="snappy")
     try:
@@ -103,6 +108,20 @@ def tables(dataset: Dataset, users: Ints, random: np.random.Generator) -> Iterat
     ]
     yield "recommendations", pa.concat_tables(models)
     yield "truth", truth(dataset, users, lists[0], random)
+
+
+def log(dataset: Dataset, users: Ints, random: np.random.Generator) -> Iterator[tuple[str, pa.Table]]:
+    """Interactions of some users: few of most, many of some."""
+    activity = random.lognormal(0.0, 1.0, len(users))
+    n_rows = dataset.length * len(users)
+    rows = {
+        "user": as_ids(dataset, "user", random.choice(users, n_rows, p=activity / activity.sum())),
+        "item": as_ids(dataset, "item", zipf(dataset.items, (n_rows,), random)),
+    }
+    times = LOG_BEGINS + np.sort(random.integers(0, LOG_SECONDS, n_rows))
+    rows["timestamp"] = pa.array(times * 1_000_000, pa.timestamp("us", "UTC"))
+    rows["rating"] = pa.array(random.choice(GRADES, n_rows, p=GRADE_SHARES))
+    yield "interactions", pa.table(rows)
 
 
 def zipf(n_items: int, shape: tuple[int, ...], random: np.random.Generator) -> Ints:

@@ -173,6 +173,8 @@ def describe(work: Workload) -> str:
     """The workload in words."""
     dataset = work.dataset
     lists = f"{dataset.users:,} users x {dataset.length}, {dataset.models} model(s), {dataset.ids} ids"
+    if dataset.log:
+        return f"{dataset.users:,} users x {dataset.length} interactions, {dataset.ids} ids; local[2]"
     place = f"{work.place}s{' with ties' if dataset.ties else ''}"
     grades = "graded truth" if dataset.graded else "binary truth"
     repeats = f", {dataset.repeats:.0%} repeated rows" if dataset.repeats else ""

@@ -68,6 +68,11 @@ class Task:
         """Where the truth is."""
         return str(self.folder / "truth")
 
+    @property
+    def interactions(self) -> str:
+        """Where the log is."""
+        return str(self.folder / "interactions")
+
     def to_json(self) -> str:
         """One line of text, for the command line of a process."""
         return json.dumps({"folder": str(self.folder), **asdict(self.workload)})
@@ -81,13 +86,14 @@ class Task:
         return cls(Workload(**fields | {"dataset": Dataset(**fields["dataset"])}), folder)
 
 
-# Changes to the plain workload: lists with ranks, integer ids, binary truth, one model.
+# Changes to the plain workload: lists with ranks, integer ids, binary truth, one model; or a log to split.
 KINDS: Final[Mapping[str, Mapping[str, Any]]] = {
     "ranked": {},
     "graded": {"ids": "string", "graded": True},
     "scored": {"scored": True, "ties": True},
     "models": {"models": 4},
     "messy": {"scored": True, "ties": True, "repeats": 0.01},
+    "split": {"log": True},
 }
 
 

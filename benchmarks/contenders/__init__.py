@@ -49,7 +49,8 @@ class Contender:
         return prepared
 
 
-ALL_KINDS: Final = tuple(KINDS)
+SPLIT: Final = "split"
+ALL_KINDS: Final = tuple(kind for kind in KINDS if kind != SPLIT)
 CONTENDERS: Final = {
     contender.name: contender
     for contender in (
@@ -87,6 +88,10 @@ CONTENDERS: Final = {
         Contender("ranx", "ranx", "ranx_metrics", needs=("ranx",), per_user=True, ap="relevant"),
         Contender("duckdb", "DuckDB by hand", "duckdb_by_hand", needs=("duckdb",), per_user=True),
         Contender("polars", "Polars by hand", "polars_by_hand", needs=("polars",), per_user=True),
+        Contender("split", "the verb split, published", "splits", "published", kinds=(SPLIT,)),
+        Contender(
+            "constant-column", "the log written by a constant column", "splits", "constant", kinds=(SPLIT,)
+        ),
     )
 }
 PROFILE: Final = Contender("profile", "our path, cut off after each step", "steps", kinds=ALL_KINDS)
