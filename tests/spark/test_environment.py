@@ -1,11 +1,18 @@
-"""What must not be there."""
+"""What must not be there: a pandas that is too new, archives on the workers' path."""
 
 import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 import pandas
+import pyarrow as pa
+import pyspark
 import pytest
+from pyspark.sql import SparkSession
 
 import spark_eval.verbs
+from spark_eval import daemon
 from spark_eval.errors import EnvironmentFault
 
 
@@ -15,3 +22,29 @@ def test_pandas_3_is_refused_at_import(monkeypatch: pytest.MonkeyPatch) -> None:
         importlib.reload(spark_eval.verbs)
     monkeypatch.undo()
     importlib.reload(spark_eval.verbs)
+
+
+def test_archives_of_an_installed_pyspark_are_told_from_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "site-packages" / "pyspark"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    own = [str(package / "python" / "lib" / "pyspark.zip"), str(package / "jars" / "spark-core.jar")]
+    others = ["", "/opt/spark/python/lib/pyspark.zip", str(tmp_path / "mine.zip"), str(package.parent)]
+    monkeypatch.setattr(sys, "path", own + others)
+    assert daemon.archives() == own
+    # Without the files these archives are all there is.
+    (package / "__init__.py").unlink()
+    assert daemon.archives() == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the daemon of our own is for Linux")
+def test_workers_read_no_archives(spark: SparkSession) -> None:
+    def paths(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        list(batches)
+        yield pa.RecordBatch.from_pydict({"entry": [*sys.path, pyspark.__file__]})
+
+    found = [row.entry for row in spark.range(1).mapInArrow(paths, "entry string").collect()]
+    assert pyspark.__file__ in found
+    assert not [entry for entry in found if entry.endswith((".jar", "pyspark.zip"))]
