@@ -22,7 +22,7 @@ from benchmarks.workload import KINDS, Task, Workload, workload
 RESULTS: Final = Path(__file__).parent / "results"
 # What a scaling curve changes of the workload, and the points it has.
 CURVES: Final[Mapping[str, Sequence[int]]] = {
-    "users": (5_000, 20_000, 80_000, 320_000),
+    "users": (8_000, 40_000, 200_000, 1_000_000),
     "length": (10, 50, 200),
     "ks": (1, 5, 20),
     "models": (1, 4, 8),
