@@ -2,9 +2,11 @@
 
 Spark puts archives on their path: PySpark zipped, and a jar. Zipped modules are compiled whenever they are
 imported, and a new worker reads the directories of all archives again. Where that PySpark is installed as
-files, too, these do without.
+files, too, these do without. The daemon's workers search all their objects for garbage after every task; what
+was loaded before they were forked is not looked at again.
 """
 
+import gc
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -26,4 +28,5 @@ if __name__ == "__main__":
         sys.path_importer_cache.pop(archive, None)
     for name in LOADED:
         import_module(name)
+    gc.freeze()
     import_module("pyspark.daemon").manager()
