@@ -1,7 +1,7 @@
 """What all rings of tests share: one Spark session per process, and hypothesis for a shared machine."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
@@ -32,3 +32,17 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     )
     yield session
     session.stop()
+
+
+@pytest.fixture
+def persisted(spark: "SparkSession", monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Every frame and every RDD that the test persists."""
+    found: list[Any] = []
+    for kind in (type(spark.range(1)), type(spark.sparkContext.emptyRDD())):
+
+        def noted(rows: Any, *level: Any, persist: Any = kind.persist) -> Any:
+            found.append(rows)
+            return persist(rows, *level)
+
+        monkeypatch.setattr(kind, "persist", noted)
+    return found

@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from pyspark import Broadcast
-from pyspark.sql import DataFrame, SparkSession
+from pyspark import RDD, Broadcast
+from pyspark.sql import SparkSession
 
 from benchmarks.contenders import Means, Repetition
 from benchmarks.contenders.ours import MODEL, frames
@@ -27,7 +27,7 @@ from spark_eval.plan import make_plan
 from spark_eval.scan import plain_recommendations, plain_truth
 from spark_eval.schema import USER
 from spark_eval.transforms.conform import conform_recommendations, conform_truth
-from spark_eval.transforms.workers import tally_parcels
+from spark_eval.transforms.workers import Sent, tally_parcels
 from spark_eval.verbs.by_workers import judge_truth, judging_of, measuring_of, send_lists
 from spark_eval.verbs.evaluation import Tables
 from spark_eval.verbs.segments import Training
@@ -49,7 +49,7 @@ class Steps:
             truth_files=plain_truth(truth, {}, self.plan.conventions),
         )
 
-    def judged(self, kept: ExitStack) -> tuple[Judging, DataFrame, Sieve]:
+    def judged(self, kept: ExitStack) -> tuple[Judging, RDD[Sent], Sieve]:
         """The truth in its buckets."""
         judging = judging_of(self.tables, Training(), 0, self.plan)
         truth, _, sieve = judge_truth(self.tables, judging, kept)
@@ -62,7 +62,7 @@ class Steps:
 
     def parcels(
         self, n_metrics: int | None, kept: ExitStack
-    ) -> tuple[DataFrame, "Broadcast[Measuring]", list[str | None]]:
+    ) -> tuple[RDD[Sent], "Broadcast[Measuring]", list[str | None]]:
         """What came for the buckets, for the first so many metrics."""
         judging, truth, sieve = self.judged(kept)
         plan = replace(self.plan, metrics=self.plan.metrics[:n_metrics])
@@ -72,7 +72,7 @@ class Steps:
     def sent(self) -> None:
         """As far as the parcels of the recommendations."""
         with ExitStack() as kept:
-            finish(self.parcels(1, kept)[0])
+            self.parcels(1, kept)[0].count()
 
     def tallied(self, n_metrics: int | None, folder: Path | None) -> None:
         """Counts and sums of the first so many metrics; with ``folder`` also ``per_user``."""

@@ -3,7 +3,7 @@
 import gc
 import importlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import pandas
@@ -41,7 +41,7 @@ def test_archives_of_an_installed_pyspark_are_told_from_others(
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the daemon of our own is for Linux")
 def test_workers_read_no_archives_and_search_nothing_loaded_for_garbage(spark: SparkSession) -> None:
-    def told(_: Iterator[int]) -> list[tuple[list[str], str, int]]:
+    def told(_: Iterable[int]) -> list[tuple[list[str], str, int]]:
         return [(sys.path, pyspark.__file__, gc.get_freeze_count())]
 
     [(path, package, n_frozen)] = spark.sparkContext.parallelize([0], 1).mapPartitions(told).collect()

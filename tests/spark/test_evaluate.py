@@ -102,40 +102,21 @@ def test_rows_carry_the_stamp_and_the_model_of_their_rules(spark: SparkSession) 
     assert found == [("als", "mrr", 1, stamp), ("als", "mrr", 3, stamp)]
 
 
-@pytest.fixture
-def persisted(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> list[DataFrame]:
-    """Every frame that the test persists."""
-    frames: list[DataFrame] = []
-    kind = type(spark.range(1))
-    persist = kind.persist
-
-    def noted(frame: DataFrame) -> DataFrame:
-        frames.append(frame)
-        return persist(frame)
-
-    monkeypatch.setattr(kind, "persist", noted)
-    return frames
-
-
 @pytest.mark.parametrize(("plan", "n_kept"), [("workers", 2), ("shuffle", 2)])
-def test_what_is_kept_is_freed(
-    spark: SparkSession, persisted: list[DataFrame], plan: str, n_kept: int
-) -> None:
+def test_what_is_kept_is_freed(spark: SparkSession, persisted: list[Any], plan: str, n_kept: int) -> None:
     rows, truth = tiny(spark, [("als", 1, 1, 1)]), liked(spark, [(1, 1, 1.0)])
     evaluation = evaluate(rows, truth, metrics=["rr"], k=1, plan=plan)
-    assert [frame.is_cached for frame in persisted] == [True] * n_kept
+    assert [rows.is_cached for rows in persisted] == [True] * n_kept
     evaluation.unpersist()
-    assert [frame.is_cached for frame in persisted] == [False] * n_kept
+    assert [rows.is_cached for rows in persisted] == [False] * n_kept
 
 
 @pytest.mark.parametrize(("plan", "n_kept"), [("workers", 2), ("shuffle", 2)])
-def test_a_refusal_keeps_nothing(
-    spark: SparkSession, persisted: list[DataFrame], plan: str, n_kept: int
-) -> None:
+def test_a_refusal_keeps_nothing(spark: SparkSession, persisted: list[Any], plan: str, n_kept: int) -> None:
     rows, truth = tiny(spark, [("als", 2, 1, 1)]), liked(spark, [(1, 1, 1.0)])
     with pytest.raises(DataError, match="NO_ID_OVERLAP"):
         evaluate(rows, truth, metrics=["rr"], k=1, plan=plan)
-    assert [frame.is_cached for frame in persisted] == [False] * n_kept
+    assert [rows.is_cached for rows in persisted] == [False] * n_kept
 
 
 def test_ids_up_to_the_largest_come_out_as_they_went_in(spark: SparkSession) -> None:

@@ -6,9 +6,11 @@ import shutil
 from collections.abc import Callable
 from contextlib import redirect_stdout
 from pathlib import Path
+from typing import Any
 
 import pytest
 from frames import settings
+from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -17,6 +19,8 @@ from spark_eval.transforms.conform import align_ids, conform_recommendations, co
 from spark_eval.transforms.match import match
 from spark_eval.transforms.rank import rank
 from spark_eval.transforms.truth import distinct_truth, relevant
+from spark_eval.transforms.workers import Sent, in_buckets, send
+from spark_eval.verbs import by_workers
 from spark_eval.verbs.evaluate import evaluate
 
 INDENT = re.compile(r"^((?: {3}|: {2})*(?:[:+]- )?)(?:\*\(\d+\) )?(.*)$")
@@ -121,39 +125,63 @@ def test_nothing_is_gathered_in_one_partition(read: Callable[[str], DataFrame], 
     evaluation.unpersist()
 
 
-def as_it_ran(frame: DataFrame) -> str:
-    """The physical plan of what has run already; the truth, which is kept, lies in its middle."""
-    return "".join(explained(frame).split("== Initial Plan ==")[:2])
+@pytest.fixture
+def frames(monkeypatch: pytest.MonkeyPatch) -> list[DataFrame]:
+    """What the plan ``workers`` reads: the truth, then the recommendations."""
+    found: list[DataFrame] = []
+
+    def recorded(frame: DataFrame, *others: Any) -> RDD[Sent]:
+        found.append(frame)
+        return send(frame, *others)
+
+    monkeypatch.setattr(by_workers, "send", recorded)
+    return found
 
 
-WORK = re.compile(r"(Exchange|MapInArrow|\w*EvalPython|FileScan \w+|Range|InMemoryTableScan|Sort|Window)\b")
+@pytest.fixture
+def buckets(monkeypatch: pytest.MonkeyPatch) -> list[RDD[Sent]]:
+    """What it puts into buckets: the truth, then everything."""
+    found: list[RDD[Sent]] = []
+
+    def recorded(*arguments: Any) -> RDD[Sent]:
+        found.append(in_buckets(*arguments))
+        return found[-1]
+
+    monkeypatch.setattr(by_workers, "in_buckets", recorded)
+    return found
 
 
-# The truth in its buckets; Spark prints a part that is kept twice, as it ran and as it was meant to run.
-TRUTH = 2 * ["MapInArrow", "Exchange", "MapInArrow", "Range"]
+def work_of(parcels: RDD[Sent]) -> list[str]:
+    """What Spark does for parcels, from the last step to the first of each input."""
+    told = parcels.toDebugString()
+    assert told is not None
+    return re.findall(r"(Python|Shuffled|Union|FileScan|ParallelCollection)RDD\[", told.decode())
 
 
-def work_of(plan: str) -> list[str]:
-    """What a plan does, from the top."""
-    found = [match_[1] for match_ in map(WORK.search, plan.splitlines()) if match_]
-    return [name for name in found if name != "InMemoryTableScan"]
+# The truth in its buckets; numbers of files stand for what is in these.
+TRUTH = ["Shuffled", "Python", "ParallelCollection"]
 
 
-def test_the_workers_read_plain_files_themselves(read: Callable[[str], DataFrame]) -> None:
+def test_the_workers_read_plain_files_themselves(
+    read: Callable[[str], DataFrame], buckets: list[RDD[Sent]]
+) -> None:
     evaluation = evaluate(read("ranked"), read("truth"), plan="workers")
     assert evaluation.reason == "workers: recommendations are read as plain Parquet files"
-    # Ranges stand for files.
-    work = ["MapInArrow", "Exchange", *TRUTH, "MapInArrow", "Range"]
-    assert work_of(as_it_ran(evaluation.per_user)) == work
+    truth, everything = map(work_of, buckets)
+    assert truth == TRUTH
+    gathered = ["Shuffled", "Python", "Union"]
+    assert everything == [*gathered, "Python", "Python", *TRUTH, "Python", "ParallelCollection"]
     evaluation.unpersist()
 
 
-def test_what_goes_through_spark_to_the_workers_is_not_shuffled(read: Callable[[str], DataFrame]) -> None:
+def test_what_goes_through_spark_to_the_workers_is_not_shuffled(
+    read: Callable[[str], DataFrame], frames: list[DataFrame], buckets: list[RDD[Sent]]
+) -> None:
     evaluation = evaluate(read("ranked").where("rank > 0"), read("truth"), plan="workers")
     assert evaluation.reason == "workers: recommendations are read through Spark"
-    plan = as_it_ran(evaluation.per_user)
-    assert work_of(plan) == ["MapInArrow", "Exchange", *TRUTH, "MapInArrow", "FileScan parquet"]
-    [scan] = [line for line in plan.splitlines() if "FileScan" in line]
+    gathered = ["Shuffled", "Python", "Union"]
+    assert work_of(buckets[-1]) == [*gathered, "Python", "Python", *TRUTH, "Python", "FileScan"]
+    [scan] = [line for line in explained(frames[-1]).splitlines() if "FileScan" in line]
     assert scan.endswith("ReadSchema: struct<user:bigint,item:bigint,rank:int,model:string>")
     assert "PushedFilters: [IsNotNull(rank), GreaterThan(rank,0)]" in scan
     evaluation.unpersist()

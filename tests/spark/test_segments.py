@@ -174,21 +174,6 @@ def test_all_that_is_wrong_with_the_users_comes_in_one_error() -> None:
     check_users({"rows": 2, "with_id": 2, "users": 2, "values_0": 1000}, ["country"])
 
 
-@pytest.fixture
-def persisted(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> list[DataFrame]:
-    """Every frame that the test persists."""
-    frames: list[DataFrame] = []
-    kind = type(spark.range(1))
-    persist = kind.persist
-
-    def noted(frame: DataFrame) -> DataFrame:
-        frames.append(frame)
-        return persist(frame)
-
-    monkeypatch.setattr(kind, "persist", noted)
-    return frames
-
-
 @pytest.mark.parametrize(
     ("users", "train", "names", "code"),
     [
@@ -205,7 +190,7 @@ def persisted(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> list[Data
 )
 def test_an_evaluation_refuses_them_before_it_measures_and_keeps_nothing(
     spark: SparkSession,
-    persisted: list[DataFrame],
+    persisted: list[Any],
     users: str | None,
     train: Rows | None,
     names: list[str],
@@ -222,12 +207,12 @@ def test_an_evaluation_refuses_them_before_it_measures_and_keeps_nothing(
             segments=names,
         )
     assert raised.value.code == code
-    assert not any(frame.is_cached for frame in persisted)
+    assert not any(rows.is_cached for rows in persisted)
 
 
 @pytest.mark.parametrize(("plan", "n_kept"), [("workers", 4), ("shuffle", 4)])
 def test_users_and_train_are_read_once_and_freed(
-    spark: SparkSession, persisted: list[DataFrame], tmp_path: Path, plan: str, n_kept: int
+    spark: SparkSession, persisted: list[Any], tmp_path: Path, plan: str, n_kept: int
 ) -> None:
     lists = spark.createDataFrame(
         [("als", 1, 7, 1), ("als", 2, 8, 1)], "model string, user int, item int, rank int"
@@ -260,6 +245,6 @@ def test_users_and_train_are_read_once_and_freed(
         *((name, value, 1) for name, value in (("known", "known"), ("known", "no_train"))),
         *((name, value, 1) for name, value in (("activity", "10"), ("activity", "no_train"))),
     }
-    assert [frame.is_cached for frame in persisted] == [True] * n_kept
+    assert [rows.is_cached for rows in persisted] == [True] * n_kept
     evaluation.unpersist()
-    assert not any(frame.is_cached for frame in persisted)
+    assert not any(rows.is_cached for rows in persisted)

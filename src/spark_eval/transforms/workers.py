@@ -1,21 +1,24 @@
-"""The doors to the workers: tables go in as batches, come back as parcels for buckets, then as numbers."""
+"""The doors to the workers: tables go in as batches, come back as parcels for buckets, then as numbers.
 
-import json
+Parcels travel as bytes, in RDDs: of what Spark plans, compiles and adapts for frames they would use nothing.
+"""
+
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import reduce
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial, reduce
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark import Broadcast
+from pyspark import RDD, Broadcast
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
-from spark_eval.batches.files import read_parts
+from spark_eval.batches.files import FilePart, read_parts
 from spark_eval.batches.judging import Judging
 from spark_eval.batches.measuring import Measured, Measuring
 from spark_eval.batches.parcels import Kind, Parcel, packed, unpacked
@@ -23,103 +26,144 @@ from spark_eval.names import folder_name
 from spark_eval.scan import PlainFiles
 from spark_eval.schema import MODEL, N_RECOMMENDED, N_RELEVANT, USER
 
-BUCKET: Final = "bucket"
-KIND: Final = "kind"
-MODELS: Final = "models"
-PARCEL: Final = "parcel"
+# A parcel on its way: the bucket, and for it what the parcel holds, the models in there, the packed table.
+Sent = tuple[int, tuple[str, list[str | None], bytes]]
+# The same in a frame.
 PARCELS: Final = pa.schema(
-    {BUCKET: pa.int32(), KIND: pa.string(), MODELS: pa.list_(pa.string()), PARCEL: pa.binary()}
-)
-COUNTS: Final = "counts"
-SLICE: Final = "slice"
-JUDGED: Final = pa.schema([*PARCELS, pa.field(COUNTS, pa.string()), pa.field(SLICE, pa.binary())])
-# What is left of the lists of one model in one bucket, once they are measured.
-TALLIES: Final = pa.schema(
-    {
-        MODEL: pa.string(),
-        COUNTS: pa.string(),
-        "n_split": pa.int64(),
-        "sums": pa.binary(),
-        "file": pa.string(),
-    }
+    {"bucket": pa.int32(), "kind": pa.string(), "models": pa.list_(pa.string()), "parcel": pa.binary()}
 )
 BUCKETS_PER_TASK: Final = 4
 Batches = Iterable[pa.RecordBatch]
+Made = TypeVar("Made")
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The truth of a bucket: counts of what came for it, its slice of the sieve, what is sent on."""
+
+    bucket: int
+    counts: Sequence[Mapping[str, Any]]
+    slice: bytes
+    sent: Sent
+
+
+@dataclass(frozen=True)
+class Tally:
+    """What is left of the lists of one model in one bucket, once they are measured; ``sums`` are packed."""
+
+    model: str | None
+    counts: Mapping[str, int]
+    n_split: int
+    sums: bytes
+    file: str | None
 
 
 def send(
     frame: DataFrame, files: PlainFiles | None, made: Callable[[Batches], Iterator[Parcel]]
-) -> DataFrame:
-    """PARCELS that are ``made`` of a table; where it is nothing but plain files, the workers read these."""
-    if files is None:
-        return frame.mapInArrow(
-            lambda batches: batches_of(PARCELS, map(parcel_row, made(batches))), spark_schema(PARCELS)
-        )
-    return from_files(
-        frame.sparkSession,
-        files,
-        PARCELS,
-        lambda batches: batches_of(PARCELS, map(parcel_row, made(batches))),
+) -> RDD[Sent]:
+    """The parcels that are ``made`` of a table; if it is nothing but plain files, the workers read these."""
+    if files is not None:
+        return from_files(frame.sparkSession, files, lambda batches: map(sent, made(batches)))
+    rows = frame.mapInArrow(
+        lambda batches: batches_of(PARCELS, map(row_of, map(sent, made(batches)))), spark_schema(PARCELS)
     )
+    return rows.rdd.map(sent_of)
 
 
 def from_files(
+    spark: SparkSession, files: PlainFiles, made: Callable[[Batches], Iterable[Made]]
+) -> RDD[Made]:
+    """What is ``made`` of batches of plain files, each task of some of them."""
+    n_tasks, read = reading(spark, files)
+    return spark.sparkContext.parallelize(range(n_tasks), n_tasks).mapPartitions(
+        lambda numbers: made(read(numbers))
+    )
+
+
+def frame_from_files(
     spark: SparkSession,
     files: PlainFiles,
     schema: pa.Schema,
     made: Callable[[Batches], Iterator[pa.RecordBatch]],
 ) -> DataFrame:
-    """Batches of this schema that are ``made`` of plain files, each task of some of them."""
-    tasks, columns = files.tasks(spark.sparkContext.defaultParallelism), files.columns
+    """The same of batches with this schema."""
+    n_tasks, read = reading(spark, files)
 
-    def read(batches: Batches) -> Iterator[pa.RecordBatch]:
-        numbers = [number for batch in batches for number in batch.column(0).to_pylist()]
-        return made(read_parts([part for number in numbers for part in tasks[number]], columns))
+    def numbers(batches: Batches) -> Iterator[int]:
+        return (number for batch in batches for number in batch.column(0).to_pylist())
 
-    return spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, spark_schema(schema))
-
-
-def in_each(
-    parcels: DataFrame, schema: pa.Schema, row: Callable[[int, list[Parcel]], tuple[Any, ...]]
-) -> DataFrame:
-    """A row of this schema for each bucket, of its number and its parcels."""
-    return parcels.mapInArrow(
-        lambda batches: batches_of(schema, (row(*found) for found in by_bucket(batches))),
-        spark_schema(schema),
+    return spark.range(0, n_tasks, 1, n_tasks).mapInArrow(
+        lambda batches: made(read(numbers(batches))), spark_schema(schema)
     )
 
 
-def parcel_row(parcel: Parcel) -> tuple[Any, ...]:
-    """A row of PARCELS."""
+def reading(
+    spark: SparkSession, files: PlainFiles
+) -> tuple[int, Callable[[Iterable[int]], Iterator[pa.RecordBatch]]]:
+    """The number of tasks in which files are read, and how those of some numbers read theirs."""
+    tasks: list[list[FilePart]] = files.tasks(spark.sparkContext.defaultParallelism)
+    columns = files.columns
+    return len(tasks), lambda numbers: read_parts(
+        [part for number in numbers for part in tasks[number]], columns
+    )
+
+
+def in_each(parcels: RDD[Sent], made: Callable[[int, list[Parcel]], Made]) -> RDD[Made]:
+    """What is made of each bucket's number and parcels."""
+    return parcels.mapPartitions(lambda arrived: (made(*found) for found in by_bucket(arrived)))
+
+
+def sent(parcel: Parcel) -> Sent:
+    """A parcel ready for its way."""
     has_names = MODEL in parcel.table.column_names
     models = parcel.table[MODEL].unique().cast(pa.string()).to_pylist() if has_names else []
-    return (parcel.bucket, parcel.kind, models, packed(parcel.table))
+    return parcel.bucket, (parcel.kind.value, models, packed(parcel.table))
 
 
-def in_buckets(parcels: Sequence[DataFrame], n_buckets: int) -> DataFrame:
+def row_of(parcel: Sent) -> tuple[Any, ...]:
+    """A row of PARCELS."""
+    bucket, rest = parcel
+    return (bucket, *rest)
+
+
+def sent_of(row: Iterable[Any]) -> Sent:
+    """The parcel in the values of a row of PARCELS."""
+    bucket, kind, models, parcel = row
+    return bucket, (kind, models, bytes(parcel))
+
+
+def in_buckets(parcels: Sequence[RDD[Sent]], n_buckets: int) -> RDD[Sent]:
     """All parcels of a bucket in one task, which may have several."""
-    united = reduce(DataFrame.unionAll, parcels)
-    cores = united.sparkSession.sparkContext.defaultParallelism
-    return united.repartition(min(n_buckets, max(2 * cores, n_buckets // BUCKETS_PER_TASK)), BUCKET)
+    united = reduce(RDD.union, parcels)
+    n_tasks = min(n_buckets, max(united.context.defaultParallelism, n_buckets // BUCKETS_PER_TASK))
+    return united.partitionBy(n_tasks, partitionFunc=int)
 
 
-def distinct_parcels(parcels: DataFrame, judging: "Broadcast[Judging]") -> DataFrame:
-    """JUDGED: the truth of each bucket as a parcel, counts of what came for it, its slice of the sieve."""
+def distinct_parcels(parcels: RDD[Sent], judging: "Broadcast[Judging]") -> RDD[Judged]:
+    """The truth of each bucket, each relevant pair once."""
 
-    def row(bucket: int, parcels: Sequence[Parcel]) -> tuple[Any, ...]:
-        found = judging.value.distinct(parcels)
-        parcel = parcel_row(Parcel(bucket, found.kind, found.rows))
-        return (*parcel, json.dumps(found.counts), found.slice)
+    def judged(bucket: int, arrived: Sequence[Parcel]) -> Judged:
+        found = judging.value.distinct(arrived)
+        return Judged(bucket, found.counts, found.slice, sent(Parcel(bucket, found.kind, found.rows)))
 
-    return in_each(parcels, JUDGED, row)
+    return in_each(parcels, judged)
+
+
+def models_of(parcels: RDD[Sent]) -> set[str | None]:
+    """The models that any parcel names; None where a row names none."""
+    named = parcels.mapPartitions(
+        lambda arrived: {model for _, (_, models, _) in arrived for model in models}
+    )
+    return set(named.collect())
 
 
 def measure_parcels(
-    parcels: DataFrame,
+    parcels: RDD[Sent],
     measuring: "Broadcast[Measuring]",
     models: Sequence[str],
     user: T.DataType,
     segments: Sequence[str],
+    spark: SparkSession,
 ) -> DataFrame:
     """model, user, n_relevant, n_recommended, segments, a double per metric value; of parcels in buckets."""
     columns = [column for value in measuring.value.values for column in value.columns]
@@ -135,65 +179,56 @@ def measure_parcels(
     arrow_schema = to_arrow_schema(schema)
 
     def measure(batches: Batches) -> Iterator[pa.RecordBatch]:
-        for measured in measured_in(batches, measuring.value, models):
+        arrived = (sent_of(row.values()) for batch in batches for row in batch.to_pylist())
+        for measured in measured_in(arrived, measuring.value, models):
             table = measured.per_user
-            names = pa.array([measured.model], pa.string()).take(
-                pa.nulls(table.num_rows, pa.int64()).fill_null(0)
-            )
+            names = pa.repeat(measured.model, table.num_rows)
             yield from table.add_column(0, MODEL, names).cast(arrow_schema).to_batches()
 
-    return parcels.mapInArrow(measure, schema)
+    rows = spark.createDataFrame(parcels.map(row_of), spark_schema(PARCELS), verifySchema=False)
+    return rows.mapInArrow(measure, schema)
 
 
 def tally_parcels(
-    parcels: DataFrame,
+    parcels: RDD[Sent],
     measuring: "Broadcast[Measuring]",
     models: Sequence[str | None],
     user: T.DataType,
     folder: str | None = None,
-) -> DataFrame:
-    """TALLIES: a row per bucket and model; with ``folder``, the users' rows are written as files below it."""
+) -> RDD[Tally]:
+    """A tally per bucket and model; with ``folder``, the users' rows are written as files below it."""
     user_type = to_arrow_schema(T.StructType([T.StructField(USER, user)])).field(USER).type
-
-    def tally(batches: Batches) -> Iterator[pa.RecordBatch]:
-        return batches_of(
-            TALLIES,
-            (
-                tally_row(measured, folder, user_type)
-                for measured in measured_in(batches, measuring.value, models)
-            ),
-        )
-
-    return parcels.mapInArrow(tally, spark_schema(TALLIES))
+    tally = partial(tally_of, folder=folder, user_type=user_type)
+    return parcels.mapPartitions(lambda arrived: map(tally, measured_in(arrived, measuring.value, models)))
 
 
-def tally_row(measured: Measured, folder: str | None, user_type: pa.DataType) -> tuple[Any, ...]:
-    """A row of TALLIES; the file has a name that no other attempt gives to its own."""
+def tally_of(measured: Measured, folder: str | None, user_type: pa.DataType) -> Tally:
+    """What is left of it; the file has a name that no other attempt gives to its own."""
     file, table = None, measured.per_user
     if folder is not None and table.num_rows:
         file = f"{MODEL}={folder_name(measured.model or '')}/part-{uuid.uuid4().hex}.parquet"
         path = Path(folder, file)
         path.parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(table.set_column(0, USER, table[USER].cast(user_type)), path)
-    counts = json.dumps(measured.counts)
-    return (measured.model, counts, measured.n_split, packed(measured.sums), file)
+    return Tally(measured.model, measured.counts, measured.n_split, packed(measured.sums), file)
 
 
-def measured_in(batches: Batches, measuring: Measuring, models: Sequence[str | None]) -> Iterator[Measured]:
+def measured_in(
+    arrived: Iterable[Sent], measuring: Measuring, models: Sequence[str | None]
+) -> Iterator[Measured]:
     """The lists of all buckets of a task, a bucket after the other."""
-    for _, parcels in by_bucket(batches):
+    for _, parcels in by_bucket(arrived):
         yield from measuring.measured(parcels, models)
 
 
-def by_bucket(batches: Batches) -> Iterator[tuple[int, list[Parcel]]]:
+def by_bucket(arrived: Iterable[Sent]) -> Iterator[tuple[int, list[Parcel]]]:
     """The parcels of each bucket of a task."""
-    arrived: dict[int, list[tuple[str, pa.Buffer]]] = defaultdict(list)
-    for batch in batches:
-        for bucket, kind, parcel in zip(batch[BUCKET], batch[KIND], batch[PARCEL], strict=True):
-            arrived[bucket.as_py()].append((kind.as_py(), parcel.as_buffer()))
-    while arrived:
-        bucket, found = arrived.popitem()
-        yield bucket, [Parcel(bucket, Kind(kind), unpacked(data)) for kind, data in found]
+    kept: dict[int, list[tuple[str, bytes]]] = defaultdict(list)
+    for bucket, (kind, _, parcel) in arrived:
+        kept[bucket].append((kind, parcel))
+    while kept:
+        bucket, found = kept.popitem()
+        yield bucket, [Parcel(bucket, Kind(kind), unpacked(pa.py_buffer(data))) for kind, data in found]
 
 
 def batches_of(schema: pa.Schema, rows: Iterable[tuple[Any, ...]]) -> Iterator[pa.RecordBatch]:

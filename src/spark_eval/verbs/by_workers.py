@@ -4,7 +4,6 @@ First the truth, whole, in buckets of users, which give a sieve of all relevant 
 recommendations, of which only a fragment per list, with what passes the sieve, is shuffled.
 """
 
-import json
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,9 +13,8 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
-from pyspark import Broadcast
-from pyspark.sql import DataFrame, Row
-from pyspark.sql import functions as F
+from pyspark import RDD, Broadcast, StorageLevel
+from pyspark.sql import DataFrame
 
 from spark_eval.batches.files import keep_files
 from spark_eval.batches.judging import Judging
@@ -36,15 +34,13 @@ from spark_eval.names import check_models
 from spark_eval.plan import Plan
 from spark_eval.schema import ITEM, MODEL, RANK, SCORE, USER, Outcome
 from spark_eval.transforms.workers import (
-    BUCKET,
-    COUNTS,
-    MODELS,
-    PARCELS,
-    SLICE,
+    Sent,
+    Tally,
     distinct_parcels,
     id_type,
     in_buckets,
     measure_parcels,
+    models_of,
     send,
     tally_parcels,
 )
@@ -101,7 +97,7 @@ def evaluate_by_workers(tables: Tables, plan: Plan, reason: str, folder: str | N
         parcels, everywhere, models = send_lists(tables, measuring, sent, kept, is_read_again=folder is None)
         user = tables.truth.schema[USER].dataType
         tallies = tally_parcels(parcels, everywhere, models, user, folder).collect()
-        if any(tally["n_split"] for tally in tallies):
+        if any(tally.n_split for tally in tallies):
             if folder is not None:
                 shutil.rmtree(folder, ignore_errors=True)
             raise DoesNotFit("lists to be ranked or checked as a whole do not lie together")
@@ -111,10 +107,11 @@ def evaluate_by_workers(tables: Tables, plan: Plan, reason: str, folder: str | N
         check_lists(counts, plan.conventions.recommendation_duplicates)
 
         names = sorted(count[MODEL] for count in counts)
-        per_user = measure_parcels(parcels, everywhere, names, user, plan.segments)
+        spark = tables.truth.sparkSession
+        per_user = measure_parcels(parcels, everywhere, names, user, plan.segments, spark)
         if folder is not None:
-            keep_files(folder, {tally["file"] for tally in tallies})
-            per_user = per_user.sparkSession.read.schema(per_user.schema).parquet(folder)
+            keep_files(folder, {tally.file for tally in tallies if tally.file})
+            per_user = spark.read.schema(per_user.schema).parquet(folder)
         sums = sums_of_models(tallies, plan)
         return Evaluation(per_user, entries, names, plan, kept.pop_all(), reason, sums)
 
@@ -135,21 +132,21 @@ def judging_of(tables: Tables, training: Training, n_users: int, plan: Plan) -> 
 
 def judge_truth(
     tables: Tables, judging: Judging, kept: ExitStack
-) -> tuple[DataFrame, list[dict[str, Any]], Sieve]:
+) -> tuple[RDD[Sent], list[dict[str, Any]], Sieve]:
     """The parcels of the truth, each relevant pair once; counts of its rows; what lets these pairs pass."""
     everywhere = broadcast(tables, judging, kept)
-    sent = send(tables.truth, tables.truth_files, lambda rows: everywhere.value.parcels(rows))
-    judged = distinct_parcels(in_buckets([sent], judging.n_buckets), everywhere).persist()
-    kept.callback(judged.unpersist)
-    found = judged.select(BUCKET, COUNTS, SLICE).collect()
-    counts = added_counts(count for row in found for count in json.loads(row[COUNTS]))
-    slices = {row[BUCKET]: row[SLICE] for row in found}
-    return judged.select(*PARCELS.names), counts, Sieve.of(slices, judging.n_buckets, judging.slice_bits)
+    parcels = send(tables.truth, tables.truth_files, lambda rows: everywhere.value.parcels(rows))
+    judged = keep(distinct_parcels(in_buckets([parcels], judging.n_buckets), everywhere), kept)
+    found = judged.map(lambda bucket: (bucket.bucket, bucket.counts, bucket.slice)).collect()
+    counts = added_counts(count for _, counts, _ in found for count in counts)
+    slices = {bucket: slice for bucket, _, slice in found}
+    sieve = Sieve.of(slices, judging.n_buckets, judging.slice_bits)
+    return judged.map(lambda bucket: bucket.sent), counts, sieve
 
 
 def send_users(
     about_users: Mapping[Kind, DataFrame], segmenting: Segmenting, n_buckets: int
-) -> Iterator[DataFrame]:
+) -> Iterator[RDD[Sent]]:
     """The parcels of tables about users."""
     for kind, frame in about_users.items():
         yield send(frame, None, partial(segmenting.parcels, kind=kind, n_buckets=n_buckets))
@@ -206,25 +203,30 @@ def measuring_of(
 def send_lists(
     tables: Tables,
     measuring: Measuring,
-    others: Sequence[DataFrame],
+    others: Sequence[RDD[Sent]],
     kept: ExitStack,
     *,
     is_read_again: bool,
-) -> tuple[DataFrame, "Broadcast[Measuring]", list[str | None]]:
+) -> tuple[RDD[Sent], "Broadcast[Measuring]", list[str | None]]:
     """The parcels of recommendations and ``others`` in their buckets, what to do with them, the models."""
     everywhere = broadcast(tables, measuring, kept)
     names = [name for name in (USER, ITEM, RANK, SCORE) if name in tables.recommendations.columns]
     frame = tables.recommendations.select(*names, *([] if tables.model is not None else [MODEL]))
-    sent = send(frame, tables.files, lambda rows: everywhere.value.meeting.parcels(rows))
-    parcels = in_buckets([*others, sent], measuring.meeting.sieve.n_buckets)
+    lists = send(frame, tables.files, lambda rows: everywhere.value.meeting.parcels(rows))
+    parcels = in_buckets([*others, lists], measuring.meeting.sieve.n_buckets)
     if is_read_again or tables.model is None:
-        parcels = parcels.persist()
-        kept.callback(parcels.unpersist)
+        parcels = keep(parcels, kept)
     models: list[str | None] = [tables.model]
     if tables.model is None:
-        models = [row[0] for row in parcels.select(F.explode(MODELS)).distinct().collect()]
+        models = sorted(models_of(parcels), key=lambda name: name or "")
         check_models([model for model in models if model is not None])
     return parcels, everywhere, models
+
+
+def keep(rows: RDD[Value], kept: ExitStack) -> RDD[Value]:
+    """What is computed once, in memory or on disk, until the evaluation ends."""
+    kept.callback(rows.unpersist)
+    return rows.persist(StorageLevel.MEMORY_AND_DISK)
 
 
 def broadcast(tables: Tables, value: Value, kept: ExitStack) -> "Broadcast[Value]":
@@ -234,18 +236,18 @@ def broadcast(tables: Tables, value: Value, kept: ExitStack) -> "Broadcast[Value
     return everywhere
 
 
-def counts_of_models(tallies: Sequence[Row]) -> list[dict[str, Any]]:
+def counts_of_models(tallies: Sequence[Tally]) -> list[dict[str, Any]]:
     """The counts of each model that any row names, added up over the buckets."""
     totals: dict[str | None, Counter[str]] = {}
     for tally in tallies:
-        totals.setdefault(tally[MODEL], Counter()).update(json.loads(tally["counts"]))
+        totals.setdefault(tally.model, Counter()).update(tally.counts)
     return [{MODEL: model, **total} for model, total in totals.items() if total[f"{Outcome.IN}..rows"]]
 
 
-def sums_of_models(tallies: Sequence[Row], plan: Plan) -> list[dict[str, Any]]:
+def sums_of_models(tallies: Sequence[Tally], plan: Plan) -> list[dict[str, Any]]:
     """Exact sums over users, as ``transforms.aggregate.limb_sums`` gives them."""
     names = list(summed(plan.metrics))
-    parts: dict[str, list[pa.Table]] = {}
+    parts: dict[str | None, list[pa.Table]] = {}
     for tally in tallies:
-        parts.setdefault(tally[MODEL], []).append(unpacked(pa.py_buffer(tally["sums"])))
+        parts.setdefault(tally.model, []).append(unpacked(pa.py_buffer(tally.sums)))
     return [{MODEL: model, **row} for model, tables in parts.items() for row in added(tables, names)]

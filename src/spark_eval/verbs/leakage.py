@@ -1,14 +1,14 @@
 """What of the later parts of a split is already in the earlier ones, counted."""
 
-import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
+from pyspark import RDD
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -25,7 +25,7 @@ from spark_eval.batches.parcels import Parcel
 from spark_eval.batches.sieve import Sieve, slice_bits_for
 from spark_eval.scan import PlainFiles
 from spark_eval.schema import ITEM, SUBSET, SUBSETS, TIMESTAMP, USER, Subset
-from spark_eval.transforms.workers import id_type, in_buckets, in_each, send
+from spark_eval.transforms.workers import Sent, id_type, in_buckets, in_each, send
 from spark_eval.verbs.facts import Facts
 
 # Each check, and whether its rows are leaks.
@@ -36,8 +36,6 @@ CHECKS: Final = {
     RETURNED_TO_LOCAL_TEST: False,
     RETURNED_TO_GLOBAL_TEST: False,
 }
-SLICES: Final = pa.schema({"bucket": pa.int32(), "slice": pa.binary()})
-LEAKS: Final = pa.schema({"leaks": pa.string()})
 LEAKAGE: Final = "check string, rows long, users long, leaked boolean"
 ROWS_PER_BUCKET: Final = 500_000
 LeakageRow = tuple[str, int, int, bool]
@@ -61,8 +59,8 @@ def leakage_rows(rows: DataFrame, facts: Facts, folder: str | None = None) -> li
     """
     found: dict[str, Counter[str]] = {check: Counter() for check in CHECKS}
     with ExitStack() as kept:
-        for [leaks] in compared(rows, facts, folder, kept).collect():
-            for check, (n_rows, n_users) in json.loads(leaks).items():
+        for leaks in compared(rows, facts, folder, kept).collect():
+            for check, (n_rows, n_users) in leaks.items():
                 found[check].update(rows=n_rows, users=n_users)
     return [
         (check, found[check]["rows"], found[check]["users"], is_leak and found[check]["rows"] > 0)
@@ -70,7 +68,9 @@ def leakage_rows(rows: DataFrame, facts: Facts, folder: str | None = None) -> li
     ]
 
 
-def compared(rows: DataFrame, facts: Facts, folder: str | None, kept: ExitStack) -> DataFrame:
+def compared(
+    rows: DataFrame, facts: Facts, folder: str | None, kept: ExitStack
+) -> RDD[Mapping[str, tuple[int, int]]]:
     """The leaks of each bucket of users."""
     spark = rows.sparkSession
     n_tested = sum(facts.counts[part] for part in PARTS)
@@ -87,11 +87,9 @@ def compared(rows: DataFrame, facts: Facts, folder: str | None, kept: ExitStack)
     send_tested = partial(send_parts, rows, PARTS, folder)
     pairs = send_tested((USER, ITEM), lambda batches: everywhere.value.pairs(batches))
     slices = in_each(
-        in_buckets(pairs, n_buckets), SLICES, lambda bucket, found: (bucket, everywhere.value.slice(found))
+        in_buckets(pairs, n_buckets), lambda bucket, found: (bucket, everywhere.value.slice(found))
     )
-    sieve = spark.sparkContext.broadcast(
-        Sieve.of(dict(map(tuple, slices.collect())), n_buckets, comparing.slice_bits)
-    )
+    sieve = spark.sparkContext.broadcast(Sieve.of(dict(slices.collect()), n_buckets, comparing.slice_bits))
     kept.callback(sieve.destroy)
     tested = send_tested((USER, ITEM, TIMESTAMP, SUBSET), lambda batches: everywhere.value.tested(batches))
     learnt = send_parts(
@@ -101,11 +99,7 @@ def compared(rows: DataFrame, facts: Facts, folder: str | None, kept: ExitStack)
         (USER, ITEM),
         lambda batches: everywhere.value.learnt(batches, sieve.value),
     )
-    return in_each(
-        in_buckets([*tested, *learnt], n_buckets),
-        LEAKS,
-        lambda _, found: (json.dumps(everywhere.value.leaks(found)),),
-    )
+    return in_each(in_buckets([*tested, *learnt], n_buckets), lambda _, found: everywhere.value.leaks(found))
 
 
 def send_parts(
@@ -114,7 +108,7 @@ def send_parts(
     folder: str | None,
     columns: Sequence[str],
     made: Callable[[Iterable[pa.RecordBatch]], Iterator[Parcel]],
-) -> list[DataFrame]:
+) -> list[RDD[Sent]]:
     """The parcels that are ``made`` of batches of these parts, with these columns."""
     if folder is None:
         return [send(rows.where(F.col(SUBSET).isin(list(parts))).select(*columns), None, made)]

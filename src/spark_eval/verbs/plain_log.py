@@ -1,7 +1,6 @@
 """A log that is plain Parquet files: counted, labelled and written by the workers, without Spark's rows."""
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -9,16 +8,15 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_eval.batches.files import keep_files
-from spark_eval.batches.logs import STRETCHES, Counting, Labelling, moments
+from spark_eval.batches.logs import STRETCHES, Counting, Labelling, Written, moments
 from spark_eval.scan import PlainFiles
 from spark_eval.schema import ITEM, TIMESTAMP, USER
 from spark_eval.splits.rules import GlobalLocalRanker, Timeline
-from spark_eval.transforms.workers import Batches, batches_of, from_files
+from spark_eval.transforms.workers import Batches, frame_from_files, from_files
 from spark_eval.verbs.facts import Facts
 from spark_eval.verbs.small import small_table
 
 STRETCH: Final = ", ".join(f"{name} long" for name in STRETCHES.names)
-WRITTEN: Final = pa.schema(dict.fromkeys(("counts", "ends", "files"), pa.string()))
 
 
 @dataclass(frozen=True)
@@ -37,7 +35,9 @@ class PlainLog:
         doubtful = [name for name in (USER, ITEM) if not self.files.is_complete(name)]
         needed = {name: self.files.columns[name] for name in (*doubtful, TIMESTAMP)}
         counting = Counting(self.unit, spans, bits)
-        return from_files(self.spark, replace(self.files, columns=needed), STRETCHES, counting.stretches)
+        return frame_from_files(
+            self.spark, replace(self.files, columns=needed), STRETCHES, counting.stretches
+        )
 
     def whole(self) -> tuple[int, int, int, int] | None:
         """The one stretch of all rows; None if the footers do not tell, or not every row is sound."""
@@ -59,16 +59,12 @@ class PlainLog:
         """Write the rows of every part below the folder, as ``<folder>/subset=<name>/*.parquet``."""
         labelling = Labelling(rule, timeline, self.unit)
 
-        def write(batches: Batches) -> Iterator[pa.RecordBatch]:
-            written = labelling.write(batches, folder)
-            return batches_of(
-                WRITTEN, [tuple(map(json.dumps, (written.counts, written.ends, written.files)))]
-            )
+        def write(batches: Batches) -> list[Written]:
+            return [labelling.write(batches, folder)]
 
         facts, files = Facts(self.files.n_rows), set[str]()
-        for row in from_files(self.spark, self.files, WRITTEN, write).collect():
-            counts, ends, names = map(json.loads, row)
-            facts.add(counts, ends)
-            files.update(names)
+        for written in from_files(self.spark, self.files, write).collect():
+            facts.add(written.counts, written.ends)
+            files.update(written.files)
         keep_files(folder, files)
         return facts
