@@ -1,5 +1,6 @@
 """Rename what Spark raises: no JVM or worker trace reaches a user without ``--debug``."""
 
+import errno
 import re
 from typing import Final
 
@@ -27,6 +28,12 @@ KNOWN: Final[dict[str, tuple[type[SparkEvalError], str]]] = {
     "DATA_SOURCE_NOT_FOUND": (ConfigError, "UNKNOWN_FORMAT"),
     "FAILED_READ_FILE": (DataError, "CORRUPT_FILE"),
 }
+# What the operating system says of itself, and how Java and Spark quote it.
+REFUSALS: Final = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "DISK_FULL"),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "NO_PERMISSION"),
+}
+NO_SPACE: Final = ("No space left on device", "Disk quota exceeded")
 
 
 def renamed(error: Exception) -> SparkEvalError:
@@ -39,13 +46,15 @@ def renamed(error: Exception) -> SparkEvalError:
         return DataError(ours[1], ours[2])
     if isinstance(error, PySparkException | Py4JError):
         conditions = CONDITION.findall(text)
+        if any(said in text for said in NO_SPACE):
+            return EnvironmentFault("DISK_FULL", told(text, conditions[0] if conditions else ""))
         for beginning, (kind, code) in KNOWN.items():
             for condition in conditions:
                 if condition.startswith(beginning):
                     return kind(code, told(text, condition))
         return EnvironmentFault("SPARK_FAILED", told(text, conditions[0] if conditions else ""))
     if isinstance(error, OSError):
-        return EnvironmentFault("FILE_SYSTEM", text)
+        return EnvironmentFault(REFUSALS.get(error.errno or 0, "FILE_SYSTEM"), text)
     return EnvironmentFault("UNEXPECTED", f"{type(error).__name__}: {text.splitlines()[0] if text else ''}")
 
 

@@ -3,8 +3,9 @@
 import hashlib
 import json
 import platform
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import reduce
 from importlib import import_module
@@ -42,18 +43,22 @@ from spark_eval.verbs.small import small_table
 from spark_eval.verbs.split import split
 
 LIBRARIES: Final = ("pyspark", "pandas", "pyarrow", "numpy")
+# What each verb publishes at least.
+SPLIT_TABLES: Final = (Table.SPLITS, Table.LEAKAGE, Table.ACCOUNTING)
+EVALUATE_TABLES: Final = (Table.PER_USER, Table.METRICS, Table.ACCOUNTING)
 # What is relevant, unless the config says otherwise: the test part of this run's own split.
 DEFAULT_TRUTH: Final = Source(subset=Subset.GLOBAL_TEST)
 
 
 @dataclass(frozen=True)
 class Run:
-    """Where a verb's tables are, and whether this very call wrote them."""
+    """Where a verb's tables are, whether this very call wrote them, which dead attempts it cleared away."""
 
     root: Path
     run_id: str
     tables: Mapping[Table, Path]
     is_new: bool
+    recovered: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -98,9 +103,10 @@ class Job:
         """A fresh try at it."""
         return Attempt(self.root, self.run_id, self.verb)
 
-    def run(self, attempt: Attempt, tables: Sequence[Table], is_new: bool) -> Run:
+    def run(self, attempt: Attempt, tables: Iterable[Table], is_new: bool) -> Run:
         """What is told of it in the end."""
-        return Run(self.root, self.run_id, {table: attempt.place(table) for table in tables}, is_new)
+        places = {table: attempt.place(table) for table in tables}
+        return Run(self.root, self.run_id, places, is_new, attempt.recovered)
 
     def record(self, **facts: Any) -> dict[str, Any]:
         """The commit record: config, fingerprint, versions and what else is to be known."""
@@ -113,37 +119,55 @@ def run_split(session: Callable[[], SparkSession], config: Config, run_id: str |
     """Label the log and publish ``splits``, ``leakage`` and ``accounting``: one scan, one write."""
     source = needed(config.interactions, "interactions")
     job = Job.of("split", config, run_id)
-    attempt, tables = job.attempt(), [Table.SPLITS, Table.LEAKAGE, Table.ACCOUNTING]
-    if attempt.is_published(job.fingerprint, replace):
-        return job.run(attempt, tables, is_new=False)
-    spark = session()
-    rule = config.split.rule()
-    log = read_source(spark, source, "interactions", job.splits, rule.timezone)
-    parts = split(log, rule, columns=source.columns, timestamp_unit=source.timestamp_unit)
-    try:
+    with job.attempt() as attempt:
+        if attempt.is_published(job.fingerprint, SPLIT_TABLES, replace):
+            return job.run(attempt, SPLIT_TABLES, is_new=False)
+        spark, rule = session(), config.split.rule()
+        log = read_source(spark, source, "interactions", job.splits, rule.timezone)
+        parts = split(log, rule, columns=source.columns, timestamp_unit=source.timestamp_unit)
         facts = parts.write(attempt.staged(Table.SPLITS))
         ledger = facts.ledger()
         found = leakage_rows(parts.rows, facts, attempt.staged(Table.SPLITS))
         write(small_table(spark, found, LEAKAGE).coalesce(1), attempt, Table.LEAKAGE)
-        write_accounting(spark, ledger, attempt)
-        tables += write_quarantine({"interactions": parts.labelled}, ledger, attempt)
+        tables = {
+            Table.SPLITS: sum(facts.counts[part] for part in Subset),
+            Table.LEAKAGE: len(found),
+            Table.ACCOUNTING: write_accounting(spark, ledger, attempt),
+            **write_quarantine({"interactions": parts.labelled}, ledger, attempt),
+        }
         attempt.publish(tables, job.record(timeline=asdict(parts.timeline)))
-    finally:
-        attempt.discard()
-    return job.run(attempt, tables, is_new=True)
+        return job.run(attempt, tables, is_new=True)
 
 
 def run_evaluate(
     session: Callable[[], SparkSession], config: Config, run_id: str | None, replace: bool
 ) -> Run:
     """Measure the recommendations and publish ``per_user``, ``metrics`` and ``accounting``."""
-    source = needed(config.recommendations, "recommendations")
+    needed(config.recommendations, "recommendations")
     plan = config.evaluate.checked()
     job = Job.of("evaluate", config, run_id)
-    attempt, written = job.attempt(), [Table.PER_USER, Table.METRICS, Table.ACCOUNTING]
-    if attempt.is_published(job.fingerprint, replace):
-        return job.run(attempt, written, is_new=False)
-    spark = session()
+    with job.attempt() as attempt:
+        if attempt.is_published(job.fingerprint, EVALUATE_TABLES, replace):
+            return job.run(attempt, EVALUATE_TABLES, is_new=False)
+        tables = read_tables(session(), config, job, plan)
+        evaluation = measure_lists(tables, plan, attempt.staged(Table.PER_USER))
+        with closing(evaluation.kept):
+            write(evaluation.metrics.coalesce(1), attempt, Table.METRICS, MODEL)
+            ledger = [entry.row() for entry in evaluation.entries]
+            written = {
+                Table.PER_USER: evaluation.n_per_user,
+                Table.METRICS: len(evaluation.metric_rows),
+                Table.ACCOUNTING: write_accounting(evaluation.spark, ledger, attempt),
+                **write_quarantine(tables.given(), ledger, attempt),
+            }
+            facts = {"conventions": plan.stamp, "plan": evaluation.reason, "models": list(evaluation.models)}
+            attempt.publish(written, job.record(**facts))
+        return job.run(attempt, written, is_new=True)
+
+
+def read_tables(spark: SparkSession, config: Config, job: Job, plan: Plan) -> Tables:
+    """What an evaluation reads, conformed."""
+    source = needed(config.recommendations, "recommendations")
     sources = {
         "recommendations": source,
         "truth": config.truth or DEFAULT_TRUTH,
@@ -155,23 +179,12 @@ def run_evaluate(
         for name, table in sources.items()
         if table is not None
     }
-    conformed = {
-        name: conform(frame, name, sources[name], job.timezone, plan) for name, frame in frames.items()
-    }
-    files = plain_recommendations(frames["recommendations"], source.columns, source.model, source.layout)
-    truth_files = plain_truth(frames["truth"], sources["truth"].columns, plan.conventions)
-    with ExitStack() as stack:
-        stack.callback(attempt.discard)
-        tables = Tables(**conformed, model=source.model, files=files, truth_files=truth_files)
-        evaluation = measure_lists(tables, plan, attempt.staged(Table.PER_USER))
-        stack.callback(evaluation.unpersist)
-        write(evaluation.metrics.coalesce(1), attempt, Table.METRICS, MODEL)
-        ledger = [entry.row() for entry in evaluation.entries]
-        write_accounting(spark, ledger, attempt)
-        written += write_quarantine(conformed, ledger, attempt)
-        facts = {"conventions": plan.stamp, "plan": evaluation.reason, "models": list(evaluation.models)}
-        attempt.publish(written, job.record(**facts))
-    return job.run(attempt, written, is_new=True)
+    return Tables(
+        **{name: conform(frame, name, sources[name], job.timezone, plan) for name, frame in frames.items()},
+        model=source.model,
+        files=plain_recommendations(frames["recommendations"], source.columns, source.model, source.layout),
+        truth_files=plain_truth(frames["truth"], sources["truth"].columns, plan.conventions),
+    )
 
 
 def check_inputs(session: Callable[[], SparkSession], config: Config) -> list[str]:
@@ -215,18 +228,25 @@ def write(frame: DataFrame, attempt: Attempt, table: Table, *partitions: str) ->
     frame.write.mode("errorifexists").partitionBy(*partitions).parquet(attempt.staged(table))
 
 
-def write_accounting(spark: SparkSession, rows: Sequence[AccountingRow], attempt: Attempt) -> None:
-    """Stage the ledger."""
+def write_accounting(spark: SparkSession, rows: Sequence[AccountingRow], attempt: Attempt) -> int:
+    """Stage the ledger; the number of its rows."""
     write(small_table(spark, rows, ACCOUNTING).coalesce(1), attempt, Table.ACCOUNTING)
+    return len(rows)
 
 
 def write_quarantine(
     sources: Mapping[str, DataFrame], ledger: Sequence[AccountingRow], attempt: Attempt
-) -> list[Table]:
-    """Stage the rows that could not be used, if there are any: source, code, and the row as JSON."""
-    bad = {source for source, _, outcome, *_ in ledger if outcome == Outcome.QUARANTINED}
+) -> dict[Table, int]:
+    """Stage the rows that could not be used, if there are any: source, code, and the row as JSON.
+
+    Their number is that of the ledger.
+    """
+    bad = Counter[str]()
+    for source, _, outcome, _, n_rows, _ in ledger:
+        if outcome == Outcome.QUARANTINED:
+            bad[source] += n_rows
     if not bad:
-        return []
+        return {}
     codes = [fault.value for fault in Fault]
     frames = [
         sources[source]
@@ -237,7 +257,7 @@ def write_quarantine(
         for source in sorted(bad)
     ]
     write(reduce(DataFrame.unionAll, frames).coalesce(1), attempt, Table.QUARANTINE)
-    return [Table.QUARANTINE]
+    return {Table.QUARANTINE: bad.total()}
 
 
 def code_version() -> str:

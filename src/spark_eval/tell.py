@@ -14,7 +14,7 @@ from spark_eval.config import Config
 from spark_eval.io import output_root
 from spark_eval.metrics.values import UNCUT
 from spark_eval.presets import PRESETS, conventions_of
-from spark_eval.publish import read_commit
+from spark_eval.publish import read_commit, unfinished
 from spark_eval.runs import Run
 from spark_eval.schema import ALL, MODEL, Table
 
@@ -42,6 +42,8 @@ def written(run: Run) -> None:
     print(f"run {run.run_id} {state}")
     for table, path in run.tables.items():
         print(f"  {table:<11} {path}")
+    for attempt in run.recovered:
+        print(f"  cleared away: attempt {attempt}, which had died")
 
 
 def split(run: Run) -> None:
@@ -133,7 +135,8 @@ def status(config: Config) -> None:
         for verb, job in read_commit(root, run_id)["jobs"].items():
             sizes = ", ".join(f"{table} {size['rows']:,}" for table, size in job["tables"].items())
             print(f"  {run_id} {verb} {job['published_at']} rows: {sizes}")
-    attempts = sorted(path.name for path in (root / "_staging").glob("*"))
-    print(f"{len(attempts)} attempts unfinished (alive, or dead)")
+    attempts = unfinished(root)
+    print(f"{len(attempts)} attempts unfinished")
     for attempt in attempts:
-        print(f"  {attempt}")
+        state = "at work" if attempt.is_alive() else "dead; the next run clears it away"
+        print(f"  {attempt.folder.name} {state}")

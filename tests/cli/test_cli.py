@@ -15,6 +15,8 @@ from spark_eval.config import Source
 from spark_eval.conventions import FORKS
 from spark_eval.io import read_source
 from spark_eval.metrics import RANKING
+from spark_eval.publish import Attempt
+from spark_eval.schema import Table
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Desk
@@ -174,7 +176,7 @@ def test_metrics_prints_the_registry_and_the_conventions(capsys: pytest.CaptureF
 
 
 def test_status_of_an_empty_root(desk: "Desk") -> None:
-    nothing = [f"0 runs published under {desk.out}", "0 attempts unfinished (alive, or dead)"]
+    nothing = [f"0 runs published under {desk.out}", "0 attempts unfinished"]
     assert desk.done("status").out.splitlines() == nothing
     assert not desk.out.exists()
 
@@ -185,13 +187,26 @@ def test_status_lists_runs_and_unfinished_attempts(published: "Desk") -> None:
     assert [line.split()[:2] for line in lines[1:4]] == [["a", "evaluate"], ["a", "split"], ["b", "evaluate"]]
     assert "splits 40" in lines[2]
     assert "quarantine 1" in lines[2]
-    assert lines[4] == "0 attempts unfinished (alive, or dead)"
+    assert lines[4] == "0 attempts unfinished"
 
 
-def test_status_names_an_attempt_without_an_end(desk: "Desk") -> None:
-    (desk.out / "_staging" / "a-split-1234").mkdir(parents=True)
-    lines = desk.done("status").out.splitlines()
-    assert lines[-2:] == ["1 attempts unfinished (alive, or dead)", "  a-split-1234"]
+def test_status_names_attempts_without_an_end_and_the_next_run_clears_dead_ones_away(desk: "Desk") -> None:
+    dead = desk.out / "_staging" / f"b-split-{32 * '1'}"
+    with Attempt(desk.out, "c", "split") as alive:
+        dead.mkdir()
+        Path(alive.staged(Table.SPLITS)).mkdir(parents=True)
+        lines = desk.done("status").out.splitlines()
+        assert lines[-3:] == [
+            "2 attempts unfinished",
+            f"  {dead.name} dead; the next run clears it away",
+            f"  {alive.staging.folder.name} at work",
+        ]
+        code, name, line = desk.refused("split", "--run-id", "c")
+        assert (code, name) == (4, "RUN_BUSY")
+        assert "another attempt at split of run 'c' is at work" in line
+    lines = desk.done("split", "--run-id", "c").out.splitlines()
+    assert lines[-1] == f"  cleared away: attempt {dead.name}, which had died"
+    assert not (desk.out / "_staging").exists()
 
 
 @pytest.mark.parametrize(

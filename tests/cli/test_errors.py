@@ -1,10 +1,12 @@
 """Bad inputs through the program: exit 3, one line with the right name, and nothing published."""
 
+import errno
 import re
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pytest
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from spark_eval.errors import DataError
@@ -173,7 +175,11 @@ def test_allowed_model_names() -> None:
 @pytest.mark.parametrize(
     ("error", "code", "exit_code"),
     [
-        (OSError("disk full"), "FILE_SYSTEM", 1),
+        (OSError("odd"), "FILE_SYSTEM", 1),
+        (OSError(errno.EIO, "bad disk", "a.parquet"), "FILE_SYSTEM", 1),
+        (OSError(errno.ENOSPC, "full", "a.parquet"), "DISK_FULL", 1),
+        (OSError(errno.EROFS, "read only", "a.parquet"), "NO_PERMISSION", 1),
+        (Py4JError("java.io.IOException: No space left on device\n\tat x"), "DISK_FULL", 1),
         (ValueError("first line\nsecond line"), "UNEXPECTED", 1),
         (ValueError(), "UNEXPECTED", 1),
     ],

@@ -1,6 +1,9 @@
 """Whole or not at all: what is published, what repeating and replacing touch, what a failure leaves."""
 
+import errno
 import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,71 +12,124 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+import spark_eval.publish
 from spark_eval import runs
-from spark_eval.errors import BusyError, ConfigError
-from spark_eval.publish import Attempt, read_commit
+from spark_eval.errors import BusyError, ConfigError, EnvironmentFault, SparkEvalError
+from spark_eval.publish import Attempt, read_commit, unfinished
 from spark_eval.schema import Table
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Desk
 
 
-def staged(root: Path, *tables: Table, run_id: str = "a", rows: int = 1) -> Attempt:
-    """An attempt that has written these tables."""
-    attempt = Attempt(root, run_id, "evaluate")
-    for table in tables:
-        Path(attempt.staged(table)).mkdir(parents=True)
-        pq.write_table(pa.table({"row": list(range(rows))}), Path(attempt.staged(table)) / "part-0.parquet")
-    return attempt
+@contextmanager
+def staged(root: Path, tables: Mapping[Table, int], run_id: str = "a") -> Iterator[Attempt]:
+    """An attempt that has written these tables, each with so many rows."""
+    with Attempt(root, run_id, "evaluate") as attempt:
+        for table, n_rows in tables.items():
+            Path(attempt.staged(table)).mkdir(parents=True)
+            rows = pa.table({"row": list(range(n_rows))})
+            pq.write_table(rows, Path(attempt.staged(table)) / "part-0.parquet")
+        yield attempt
+
+
+def publish(root: Path, tables: Mapping[Table, int], fingerprint: str = "f", run_id: str = "a") -> None:
+    """All of it."""
+    with staged(root, tables, run_id) as attempt:
+        attempt.publish(tables, {"fingerprint": fingerprint})
 
 
 def test_published_tables_are_recorded_and_nothing_is_left(tmp_path: Path) -> None:
-    attempt = staged(tmp_path, Table.METRICS, Table.ACCOUNTING, rows=3)
-    attempt.publish([Table.METRICS, Table.ACCOUNTING], {"fingerprint": "f"})
+    publish(tmp_path, {Table.METRICS: 3, Table.ACCOUNTING: 3})
     job = read_commit(tmp_path, "a")["jobs"]["evaluate"]
     assert job["fingerprint"] == "f"
     assert job["tables"] == {"metrics": {"files": 1, "rows": 3}, "accounting": {"files": 1, "rows": 3}}
     assert pq.read_table(tmp_path / "metrics").num_rows == 3
     assert (tmp_path / "accounting" / "run_id=a" / "evaluate.parquet").is_file()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["_commits", "accounting", "metrics"]
+    manifest = json.loads((tmp_path / "metrics" / "run_id=a" / "_manifest.json").read_text())
+    assert manifest["files"] == {"part-0.parquet": 3}
 
 
 def test_the_same_content_is_published_already_and_another_needs_replace(tmp_path: Path) -> None:
-    staged(tmp_path, Table.METRICS).publish([Table.METRICS], {"fingerprint": "f"})
-    again = Attempt(tmp_path, "a", "evaluate")
-    assert again.is_published("f", replace=False)
-    assert again.is_published("f", replace=True)
-    assert not again.is_published("g", replace=True)
-    assert not Attempt(tmp_path, "a", "split").is_published("g", replace=False)
-    with pytest.raises(ConfigError, match="RUN_EXISTS"):
-        again.is_published("g", replace=False)
+    publish(tmp_path, {Table.METRICS: 1})
+    with Attempt(tmp_path, "a", "evaluate") as again:
+        assert again.is_published("f", [Table.METRICS], replace=False)
+        assert again.is_published("f", [Table.METRICS], replace=True)
+        assert not again.is_published("g", [Table.METRICS], replace=True)
+        with pytest.raises(ConfigError, match=r"RUN_EXISTS.*of other content"):
+            again.is_published("g", [Table.METRICS], replace=False)
+        # A table that somebody has removed is made again.
+        (tmp_path / "metrics" / "run_id=a").rename(tmp_path / "gone")
+        assert not again.is_published("f", [Table.METRICS], replace=False)
+    with Attempt(tmp_path, "a", "split") as other:
+        assert not other.is_published("g", [Table.SPLITS], replace=False)
 
 
-def test_a_table_that_appears_meanwhile_is_anothers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    attempt = staged(tmp_path, Table.METRICS)
-    other = tmp_path / "metrics" / "run_id=a"
-    other.mkdir(parents=True)
-    (other / "theirs.parquet").touch()
-    # The other attempt comes between the look at the place and the rename to it.
-    monkeypatch.setattr(Path, "exists", lambda path: path != other and path.is_dir())
-    with pytest.raises(BusyError, match="RUN_BUSY") as raised:
-        attempt.publish([Table.METRICS], {"fingerprint": "f"})
-    assert raised.value.exit_code == 4
-    assert [path.name for path in other.iterdir()] == ["theirs.parquet"]
+def test_a_table_of_unknown_origin_is_replaced_only_where_asked_for(tmp_path: Path) -> None:
+    (tmp_path / "metrics" / "run_id=a").mkdir(parents=True)
+    with staged(tmp_path, {Table.METRICS: 1}) as attempt:
+        with pytest.raises(ConfigError, match=r"RUN_EXISTS.*of unknown origin \(metrics\)"):
+            attempt.is_published("f", [Table.METRICS], replace=False)
+        assert not attempt.is_published("f", [Table.METRICS], replace=True)
+        attempt.publish({Table.METRICS: 1}, {"fingerprint": "f"})
+    assert pq.read_table(tmp_path / "metrics").num_rows == 1
+
+
+def test_two_attempts_at_one_run_do_not_go_on_at_once(tmp_path: Path) -> None:
+    with Attempt(tmp_path, "a", "evaluate"):
+        with pytest.raises(BusyError, match="RUN_BUSY") as raised, Attempt(tmp_path, "a", "evaluate"):
+            pass
+        assert raised.value.exit_code == 4
+        with Attempt(tmp_path, "a", "split"), Attempt(tmp_path, "b", "evaluate"):
+            pass
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("table", [Table.METRICS, Table.ACCOUNTING])
+def test_what_is_not_what_was_counted_is_not_published(tmp_path: Path, table: Table) -> None:
+    with (
+        pytest.raises(SparkEvalError, match="STAGED_OTHERWISE"),
+        staged(tmp_path, {table: 2}) as attempt,
+    ):
+        attempt.publish({table: 3}, {"fingerprint": "f"})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_shared_table_is_one_file(tmp_path: Path) -> None:
+    with staged(tmp_path, {Table.ACCOUNTING: 2}) as attempt:
+        pq.write_table(pa.table({"row": [1]}), Path(attempt.staged(Table.ACCOUNTING)) / "part-1.parquet")
+        with pytest.raises(SparkEvalError, match="STAGED_OTHERWISE"):
+            attempt.publish({Table.ACCOUNTING: 3}, {"fingerprint": "f"})
 
 
 def test_replaced_content_takes_its_quarantine_along(tmp_path: Path) -> None:
-    both = [Table.ACCOUNTING, Table.QUARANTINE]
-    staged(tmp_path, *both).publish(both, {"fingerprint": "f"})
-    staged(tmp_path, Table.ACCOUNTING).publish([Table.ACCOUNTING], {"fingerprint": "g"})
+    publish(tmp_path, {Table.ACCOUNTING: 1, Table.QUARANTINE: 1})
+    publish(tmp_path, {Table.ACCOUNTING: 1}, "g")
     assert list((tmp_path / "quarantine").rglob("*.parquet")) == []
 
 
+def test_nothing_is_replaced_where_that_takes_more_than_one_step(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(tmp_path, {Table.METRICS: 1})
+
+    def refuse(*_: Path) -> None:
+        raise OSError(errno.EINVAL, "invalid argument")
+
+    monkeypatch.setattr(spark_eval.publish, "swap", refuse)
+    with pytest.raises(EnvironmentFault, match="CANNOT_SWAP"):
+        publish(tmp_path, {Table.METRICS: 2}, "g")
+    assert pq.read_table(tmp_path / "metrics").num_rows == 1
+    publish(tmp_path, {Table.METRICS: 2}, "g", run_id="b")
+
+
 def test_readers_see_published_runs_only(tmp_path: Path, spark: SparkSession) -> None:
-    staged(tmp_path, Table.METRICS, rows=2).publish([Table.METRICS], {"fingerprint": "f"})
-    staged(tmp_path, Table.METRICS, run_id="b", rows=40)
-    assert spark.read.parquet(str(tmp_path / "metrics")).count() == 2
-    assert [path.name[:11] for path in (tmp_path / "_staging").iterdir()] == ["b-evaluate-"]
+    publish(tmp_path, {Table.METRICS: 2})
+    with staged(tmp_path, {Table.METRICS: 40}, run_id="b") as attempt:
+        assert spark.read.parquet(str(tmp_path / "metrics")).count() == 2
+        assert [staging.folder for staging in unfinished(tmp_path)] == [attempt.staging.folder]
+        assert unfinished(tmp_path)[0].is_alive()
 
 
 def test_the_commit_record(published: "Desk") -> None:

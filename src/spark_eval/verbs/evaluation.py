@@ -13,7 +13,7 @@ from spark_eval.plan import Plan
 from spark_eval.scan import PlainFiles
 from spark_eval.transforms.aggregate import limb_sums
 from spark_eval.verbs.small import small_table
-from spark_eval.verbs.summary import METRICS, metric_rows, summed_columns
+from spark_eval.verbs.summary import METRICS, metric_rows, population, summed_columns
 
 
 @dataclass(frozen=True)
@@ -62,14 +62,23 @@ class Evaluation:
     sums: Sequence[Mapping[str, Any]] | None = None
 
     @cached_property
-    def metrics(self) -> DataFrame:
-        """The table ``metrics``: value, standard error and interval per model, metric and k."""
+    def metric_rows(self) -> list[tuple[Any, ...]]:
+        """The rows of ``metrics``."""
         sums = self.sums
         if sums is None:
             found = limb_sums(self.per_user, summed_columns(self.plan.metrics), self.plan.segments)
             sums = list(map(Row.asDict, found.collect()))
-        rows = metric_rows(sums, self.models, self.plan.metrics, self.plan.stamp)
-        return small_table(self.spark, rows, METRICS)
+        return metric_rows(sums, self.models, self.plan.metrics, self.plan.stamp)
+
+    @cached_property
+    def metrics(self) -> DataFrame:
+        """The table ``metrics``: value, standard error and interval per model, metric and k."""
+        return small_table(self.spark, self.metric_rows, METRICS)
+
+    @property
+    def n_per_user(self) -> int:
+        """The rows that ``per_user`` must have."""
+        return sum(population(self.metric_rows).values())
 
     @cached_property
     def accounting(self) -> DataFrame:

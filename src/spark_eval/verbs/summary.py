@@ -59,6 +59,13 @@ def metric_rows(
     return rows
 
 
+def population(rows: Iterable[Sequence[Any]]) -> dict[str, int]:
+    """The users of each model, by rows of METRICS."""
+    names = [field.split()[0] for field in METRICS.split(", ")]
+    found = (dict(zip(names, row, strict=True)) for row in rows)
+    return {row[MODEL]: row["n_users"] + row["n_undefined"] for row in found if row[SEGMENT] == ALL}
+
+
 def everybody_first(cell: tuple[str, str, str]) -> tuple[str, bool, str, str]:
     """Order of the rows: by model, everybody before the segments."""
     model, segment, segment_value = cell

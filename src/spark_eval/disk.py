@@ -1,0 +1,123 @@
+"""What publication asks of a local file system: durable writes, swaps in one step, locks that die with us."""
+
+import ctypes
+import fcntl
+import os
+import sys
+from pathlib import Path
+from typing import Final
+
+# Of renameat2 on Linux and renamex_np on macOS: swap two names; both use the same number.
+SWAP: Final = 2
+# To find a folder that others make and remove.
+MOST_TRIES: Final = 100
+WORKING_FOLDER: Final = -100  # AT_FDCWD
+
+
+def sync(path: Path) -> None:
+    """Bring a file's bytes, or a folder's names, to the disk."""
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+def sync_below(folder: Path) -> None:
+    """The same for a folder and all that is in it."""
+    for name, _, files in os.walk(folder, onerror=refuse):
+        for file in files:
+            sync(Path(name, file))
+        sync(Path(name))
+
+
+def refuse(error: OSError) -> None:
+    """Pass over nothing."""
+    raise error
+
+
+def is_there(path: Path) -> bool:
+    """Whether it exists; unlike ``Path.exists`` never no because the question failed."""
+    try:
+        path.stat()
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it; their names are on the disk then."""
+    if not folder.is_dir():
+        make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        sync(folder.parent)
+
+
+def write_whole(path: Path, text: str, draft: Path) -> None:
+    """A file with this text, or else what was there before, whatever happens; it is drafted elsewhere."""
+    draft.write_text(text)
+    sync(draft)
+    draft.replace(path)
+    sync(path.parent)
+
+
+def swap(one: Path, other: Path) -> None:
+    """Each of two folders under the other's name, in one step; OSError where the system has no such step."""
+    system = ctypes.CDLL(None, use_errno=True)
+    names = os.fsencode(one), os.fsencode(other)
+    if sys.platform == "darwin":
+        failed = system.renamex_np(*names, SWAP)
+    else:
+        failed = system.renameat2(WORKING_FOLDER, names[0], WORKING_FOLDER, names[1], SWAP)
+    if failed:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code), str(one), None, str(other))
+
+
+class Lock:
+    """An exclusive lock under a name. The system takes it from a holder that dies, however that happens."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.file: int | None = None
+
+    def acquire(self, *, wait: bool = False) -> bool:
+        """Whether it is ours now; with ``wait`` always, in the end."""
+        while self.file is None:
+            file = self.open()
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+                if self.is_at(file):
+                    self.file, file = file, -1
+            except BlockingIOError:
+                return False
+            finally:
+                if file >= 0:
+                    os.close(file)
+        return True
+
+    def open(self) -> int:
+        """The file of that name, new or not. Whoever held a lock last removes also the folder around it."""
+        n_tries = 0
+        while True:
+            try:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                return os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
+            except (FileNotFoundError, FileExistsError):
+                n_tries += 1
+                if n_tries > MOST_TRIES:
+                    raise
+
+    def is_at(self, file: int) -> bool:
+        """Whether an open file is still the one of that name: its holder before us may have removed it."""
+        try:
+            return os.path.samestat(os.fstat(file), self.path.stat())
+        except FileNotFoundError:
+            return False
+
+    def release(self) -> None:
+        """Give it back; nothing is left of it."""
+        if self.file is not None:
+            self.path.unlink(missing_ok=True)
+            os.close(self.file)
+            self.file = None
