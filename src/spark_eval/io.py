@@ -7,16 +7,23 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlparse
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from spark_eval.batches.files import is_consistent
 from spark_eval.config import Scalar, Source
 from spark_eval.errors import ConfigError, DataError, nearest
+from spark_eval.scan import CHECKSUMS
 from spark_eval.schema import ITEM, SUBSET, SUBSETS, USER
 from spark_eval.transforms.inputs import quoted
 
 TEXT_FORMATS = ("csv", "json")
+PARQUET: Final = "parquet"
+# Spark reads damaged pages without a word unless it is told to look at their checksums.
+VERIFIED: Final[dict[str, Scalar]] = {CHECKSUMS: True}
 # Typed filters, which Spark can push into the scan.
 COMPARISONS: Final[dict[str, Callable[[Column, Any], Column]]] = {
     "==": lambda column, value: column == value,
@@ -44,9 +51,12 @@ def read_source(spark: SparkSession, source: Source, name: str, splits: Path, ti
     elif source.path is None:
         if not splits.is_dir():
             raise DataError("MISSING_SPLIT", f"{name}: no split at {splits}; run `spark-eval split` first")
-        frame = spark.read.parquet(str(splits))
+        check_footers(str(splits), name)
+        frame = spark.read.options(**VERIFIED).parquet(str(splits))
     else:
         check_files(source.path, name)
+        if source.format == PARQUET:
+            check_footers(source.path, name)
         frame = (
             read_text(spark, source, timezone) if source.format in TEXT_FORMATS else read_files(spark, source)
         )
@@ -61,7 +71,8 @@ def read_source(spark: SparkSession, source: Source, name: str, splits: Path, ti
 
 def read_files(spark: SparkSession, source: Source) -> DataFrame:
     """Parquet, ORC or any format on Spark's classpath."""
-    return spark.read.format(source.format).options(**source.options).load(source.path)
+    options = (VERIFIED if source.format == PARQUET else {}) | source.options
+    return spark.read.format(source.format).options(**options).load(source.path)
 
 
 def read_text(spark: SparkSession, source: Source, timezone: str) -> DataFrame:
@@ -151,6 +162,23 @@ def check_files(path: str, name: str) -> None:
     empty = [str(file) for _, file in files if file.stat().st_size == 0]
     if empty:
         raise DataError("EMPTY_FILE", f"{name}: {len(empty)} files without a byte, such as {empty[0]!r}")
+
+
+def check_footers(path: str, name: str) -> None:
+    """Raise DataError CORRUPT_FILE for local Parquet files without a footer, or with one that is at odds."""
+    local = local_path(path)
+    bad = [fault for _, file in ([] if local is None else data_files(str(local))) if (fault := damage(file))]
+    if bad:
+        raise DataError("CORRUPT_FILE", f"{name}: {len(bad)} files are damaged, such as {bad[0]}")
+
+
+def damage(file: Path) -> str | None:
+    """What is wrong with a Parquet file's footer, if anything is."""
+    try:
+        is_sound = is_consistent(pq.read_metadata(file))
+    except (OSError, ValueError, pa.ArrowException) as error:
+        return f"{str(file)!r}: {error}"
+    return None if is_sound else f"{str(file)!r}: its footer's numbers of rows do not agree"
 
 
 def fingerprint(source: Source, splits: Path) -> list[object]:

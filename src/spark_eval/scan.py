@@ -21,6 +21,8 @@ LEAST_BYTES: Final = 4 << 20
 MOST_BYTES: Final = 128 << 20
 TYPES: Final = (T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.StringType, T.FloatType, T.DoubleType)
 LOG_TYPES: Final = (*TYPES, T.BooleanType, T.DateType, T.TimestampType, T.TimestampNTZType)
+# The one option of Spark's reader under which a file is as plain: Arrow looks at checksums, too.
+CHECKSUMS: Final = "parquet.page.verify-checksum.enabled"
 INSTANT: Final = pa.timestamp("us", "UTC")
 
 
@@ -135,7 +137,7 @@ def local_files(frame: DataFrame) -> list[str]:
     relation = plan.relation()
     if relation.getClass().getSimpleName() != "HadoopFsRelation":
         return []
-    options = set(relation.options().keys().mkString("\n").split("\n")) - {"", "path", "paths"}
+    options = set(relation.options().keys().mkString("\n").split("\n")) - {"", "path", "paths", CHECKSUMS}
     is_plain = relation.fileFormat().getClass().getSimpleName() == "ParquetFileFormat"
     if options or not is_plain or not relation.partitionSchema().isEmpty():
         return []

@@ -12,10 +12,12 @@ from spark_eval.errors import ConfigError, DataError
 from spark_eval.splits import moments
 from spark_eval.splits.moments import (
     MICROSECONDS_PER_DAY,
+    UNITS,
     Boundary,
     DaysBack,
     Instant,
     Share,
+    check_unit,
     parse_cut,
     plus_days,
     readable,
@@ -172,3 +174,26 @@ def test_days_beyond_the_calendar_are_refused(at: int) -> None:
 def test_times_are_readable_even_beyond_the_calendar() -> None:
     assert readable(micros("2023-02-14 00:00"), BERLIN) == "2023-02-14 00:00:00+01:00"
     assert readable(2**62, BERLIN) == f"{2**62} microseconds since 1970"
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "other"),
+    [
+        (1_700_000_000, "ms", "s"),
+        (1_700_000_000, "us", "s"),
+        (1_700_000_000_000, "s", "ms"),
+        (1_700_000_000_000, "us", "ms"),
+        (1_700_000_000_000_000, "ms", "us"),
+        (631_152_000, "ms", "s"),
+    ],
+)
+def test_a_unit_that_puts_the_log_out_of_our_days(value: int, unit: str, other: str) -> None:
+    with pytest.raises(DataError, match=f"TIMESTAMP_UNIT_SUSPECT.*{value}.*set timestamp_unit: {other},"):
+        check_unit(value * UNITS[unit], unit)
+    check_unit(value * UNITS[other], other)
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize("value", [0, 1, 100, 86_400 * 30, -5])
+def test_small_numbers_are_counted_from_1970_in_any_unit(value: int, unit: str) -> None:
+    check_unit(value * UNITS[unit], unit)

@@ -1,7 +1,7 @@
 """Plain Parquet files, read and written by Arrow itself: no conversion to rows and back."""
 
 import uuid
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +9,8 @@ from typing import Final, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from spark_eval.errors import DataError
 
 BATCH_ROWS: Final = 1 << 17
 # Of a file that is written: what readers can skip, and what a writer keeps in memory.
@@ -49,14 +51,36 @@ def statistics_of(footer: pq.FileMetaData, column: str) -> Iterator[pq.Statistic
 
 
 def read_parts(parts: Sequence[FilePart], columns: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
-    """Batches with these columns (ours: theirs), each of one type whatever wrote the files."""
+    """Batches with these columns (ours: theirs), each of one type whatever wrote the files.
+
+    Raises DataError CORRUPT_FILE, or INPUT_CHANGED_DURING_RUN where a file is gone.
+    """
     for part in parts:
-        with pq.ParquetFile(part.path, coerce_int96_timestamp_unit="us") as file:
-            for batch in file.iter_batches(
-                BATCH_ROWS, row_groups=list(part.groups), columns=list(columns.values()), use_threads=False
-            ):
+        try:
+            for batch in read_part(part, columns.values()):
                 arrays = [in_one_form(batch[theirs]) for theirs in columns.values()]
                 yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
+        except FileNotFoundError as error:
+            raise DataError("INPUT_CHANGED_DURING_RUN", f"{part.path!r} is gone") from error
+        except (OSError, pa.ArrowException) as error:
+            raise DataError("CORRUPT_FILE", f"{part.path!r}: {error}") from error
+
+
+def read_part(part: FilePart, columns: Iterable[str]) -> Iterator[pa.RecordBatch]:
+    """Batches as they are stored; damaged pages are refused."""
+    with pq.ParquetFile(part.path, coerce_int96_timestamp_unit="us", page_checksum_verification=True) as file:
+        yield from file.iter_batches(
+            BATCH_ROWS, row_groups=list(part.groups), columns=list(columns), use_threads=False
+        )
+
+
+def is_consistent(footer: pq.FileMetaData) -> bool:
+    """Whether all numbers of rows in a footer agree: those of the file, its row groups and their columns."""
+    flat = [n for n in range(footer.num_columns) if not footer.schema.column(n).max_repetition_level]
+    groups = [footer.row_group(n) for n in range(footer.num_row_groups)]
+    return footer.num_rows == sum(group.num_rows for group in groups) and all(
+        group.column(n).num_values == group.num_rows for group in groups for n in flat
+    )
 
 
 def in_one_form(column: pa.Array) -> pa.Array:
@@ -125,6 +149,7 @@ def parquet_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
         schema,
         use_dictionary=[name for name in schema.names if name not in moments],
         column_encoding=dict.fromkeys(moments, "DELTA_BINARY_PACKED"),
+        write_page_checksum=True,
     )
 
 

@@ -16,7 +16,16 @@ from pyspark.sql import functions as F
 
 from spark_eval.errors import DataError
 from spark_eval.schema import FAULT, TIMESTAMP
-from spark_eval.splits.moments import Cut, DaysBack, Instant, Share, plus_days, to_microseconds, zone
+from spark_eval.splits.moments import (
+    Cut,
+    DaysBack,
+    Instant,
+    Share,
+    check_unit,
+    plus_days,
+    to_microseconds,
+    zone,
+)
 from spark_eval.splits.rules import GlobalLocalRanker, Timeline
 
 # A pass divides a bucket into at most 2 ** FANOUT_BITS + 1 smaller ones.
@@ -46,13 +55,17 @@ class Bucket:
         return max(0, (self.newest - self.oldest).bit_length() - FANOUT_BITS)
 
 
-def resolve(interactions: DataFrame, rule: GlobalLocalRanker, count: Count | None = None) -> Timeline:
+def resolve(
+    interactions: DataFrame, rule: GlobalLocalRanker, count: Count | None = None, unit: str | None = None
+) -> Timeline:
     """The instants at which ``rule`` cuts this log of timestamp (TIMESTAMP) and fault.
 
     Rows with a fault or without a timestamp do not count. One action finds the log's span; cuts given
-    as shares need two to four more, all shares together. ``count`` counts the log's rows in another way.
+    as shares need two to four more, all shares together. ``count`` counts the log's rows in another way;
+    ``unit`` is that of its integer timestamps.
 
-    Raises DataError EMPTY_INPUT, or SPLIT_OUT_OF_RANGE with the log's span if a part must be empty.
+    Raises DataError EMPTY_INPUT, TIMESTAMP_UNIT_SUSPECT, or SPLIT_OUT_OF_RANGE with the log's span if a part
+    must be empty.
     """
     count = count or partial(counted, interactions)
     span = divide(count, [], None)
@@ -61,6 +74,8 @@ def resolve(interactions: DataFrame, rule: GlobalLocalRanker, count: Count | Non
             "EMPTY_INPUT", "interactions: no sound row, with a user, an item and a timestamp, to split"
         )
     whole = span[0]
+    if unit is not None:
+        check_unit(whole.newest, unit)
     cuts = (rule.local_cut, rule.global_cut)
     places = {cut: cut.index(whole.n_rows, rule.boundary) for cut in cuts if isinstance(cut, Share)}
     times_at = times_of_rows(count, whole, places.values())

@@ -19,6 +19,12 @@ from spark_eval.errors import ConfigError, DataError
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND: Final = timedelta(microseconds=1)
 MICROSECONDS_PER_DAY: Final = 86_400_000_000
+YEAR: Final = 3_652_425 * MICROSECONDS_PER_DAY // 10_000
+# Integer timestamps, in microseconds each.
+UNITS: Final = {"s": 1_000_000, "ms": 1_000, "us": 1}
+# Between these years a log that somebody evaluates was written.
+FIRST_YEAR: Final = datetime(1990, 1, 1, tzinfo=UTC)
+LAST_YEAR: Final = datetime(2100, 1, 1, tzinfo=UTC)
 MAX_DAYS: Final = date.max.toordinal()
 DAYS_BACK: Final = re.compile(r"\d+(\.\d+)?d")
 ALLOWED_CUTS: Final = (
@@ -155,6 +161,30 @@ def zone(timezone: str) -> ZoneInfo:
 def to_microseconds(at: datetime) -> int:
     """Microseconds since the epoch of an aware datetime, exactly."""
     return (at - EPOCH) // MICROSECOND
+
+
+def check_unit(newest: int, unit: str) -> None:
+    """Raise DataError TIMESTAMP_UNIT_SUSPECT if a log's newest moment makes sense in another unit only.
+
+    Read in ``unit`` (s, ms, us) it lies beyond the years 1990 to 2099, in the other one within. Counting from
+    1 or from a day in 1970 makes sense in none, and is taken as it is.
+    """
+    if is_likely(newest):
+        return
+    for other, size in UNITS.items():
+        elsewhere = newest // UNITS[unit] * size
+        if is_likely(elsewhere):
+            raise DataError(
+                "TIMESTAMP_UNIT_SUSPECT",
+                f"interactions: the newest timestamp, {newest // UNITS[unit]}, is in the year "
+                f"{1970 + newest // YEAR} in {unit}, and in {1970 + elsewhere // YEAR} in {other}; "
+                f"set timestamp_unit: {other}, or mend the row",
+            )
+
+
+def is_likely(at: int) -> bool:
+    """Whether a moment, in microseconds, is one of our days."""
+    return to_microseconds(FIRST_YEAR) <= at < to_microseconds(LAST_YEAR)
 
 
 def plus_days(at: int, days: float, zone: ZoneInfo) -> int:

@@ -209,7 +209,8 @@ def tally_of(measured: Measured, folder: str | None, user_type: pa.DataType) -> 
         file = f"{MODEL}={folder_name(measured.model or '')}/part-{uuid.uuid4().hex}.parquet"
         path = Path(folder, file)
         path.parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(table.set_column(0, USER, table[USER].cast(user_type)), path)
+        table = table.set_column(0, USER, table[USER].cast(user_type))
+        pq.write_table(table, path, write_page_checksum=True)
     return Tally(measured.model, measured.counts, measured.n_split, packed(measured.sums), file)
 
 

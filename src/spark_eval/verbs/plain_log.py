@@ -2,21 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_eval.batches.files import keep_files
-from spark_eval.batches.logs import STRETCHES, Counting, Labelling, Written, moments
+from spark_eval.batches.logs import STRETCHES, Counting, Labelling, Written
 from spark_eval.scan import PlainFiles
 from spark_eval.schema import ITEM, TIMESTAMP, USER
 from spark_eval.splits.rules import GlobalLocalRanker, Timeline
 from spark_eval.transforms.workers import Batches, frame_from_files, from_files
 from spark_eval.verbs.facts import Facts
-from spark_eval.verbs.small import small_table
-
-STRETCH: Final = ", ".join(f"{name} long" for name in STRETCHES.names)
 
 
 @dataclass(frozen=True)
@@ -28,9 +23,7 @@ class PlainLog:
     unit: str | None
 
     def counted(self, spans: Sequence[tuple[int, int]], bits: int | None) -> DataFrame:
-        """As ``splits.cuts.counted``; the whole span of a log is read off its footers, if they tell it."""
-        if bits is None and not spans and (whole := self.whole()) is not None:
-            return small_table(self.spark, [whole], STRETCH)
+        """As ``splits.cuts.counted``."""
         # Ids are read only to see whether they are there.
         doubtful = [name for name in (USER, ITEM) if not self.files.is_complete(name)]
         needed = {name: self.files.columns[name] for name in (*doubtful, TIMESTAMP)}
@@ -38,22 +31,6 @@ class PlainLog:
         return frame_from_files(
             self.spark, replace(self.files, columns=needed), STRETCHES, counting.stretches
         )
-
-    def whole(self) -> tuple[int, int, int, int] | None:
-        """The one stretch of all rows; None if the footers do not tell, or not every row is sound."""
-        found = self.files.statistics(TIMESTAMP)
-        if not found or not all(map(self.files.is_complete, (USER, ITEM, TIMESTAMP))):
-            return None
-        ends = [
-            end
-            for column in found
-            if column is not None and column.has_min_max
-            for end in (column.min, column.max)
-        ]
-        if len(ends) < 2 * len(found):
-            return None
-        oldest, newest = moments(pa.array([min(ends), max(ends)]), self.unit).to_pylist()
-        return 0, oldest, newest, self.files.n_rows
 
     def write(self, rule: GlobalLocalRanker, timeline: Timeline, folder: str) -> Facts:
         """Write the rows of every part below the folder, as ``<folder>/subset=<name>/*.parquet``."""

@@ -98,5 +98,5 @@ def split(
     log = conform_interactions(interactions, columns, timestamp_unit, rule.timezone)
     files = plain_log(interactions, columns or {}, rule.timezone)
     plain = None if files is None else PlainLog(interactions.sparkSession, files, timestamp_unit)
-    timeline = resolve(log, rule, None if plain is None else plain.counted)
+    timeline = resolve(log, rule, None if plain is None else plain.counted, timestamp_unit)
     return Split(label(log, rule, timeline), rule, timeline, plain)
