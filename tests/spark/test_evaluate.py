@@ -7,6 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_eval.errors import ConfigError, DataError
+from spark_eval.verbs import by_workers
 from spark_eval.verbs.evaluate import evaluate
 
 
@@ -131,3 +132,18 @@ def test_ids_up_to_the_largest_come_out_as_they_went_in(spark: SparkSession) -> 
     evaluation = evaluate(recommendations, truth, metrics=["rr"], k=9)
     found = {row["user"]: row["rr_at_9"] for row in evaluation.per_user.collect()}
     assert found == {user: 1 / rank for rank, user in enumerate(users, 1)}
+
+
+def test_a_bucket_of_very_many_rows_of_truth_is_left_to_spark(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, persisted: list[Any]
+) -> None:
+    rows = tiny(spark, [("als", 1, 1, 1), ("als", 2, 3, 1)])
+    truth = liked(spark, [(1, item, 1.0) for item in range(6)])
+    monkeypatch.setattr(by_workers, "MOST_ROWS", 5)
+    evaluation = evaluate(rows, truth, metrics=["rr"], k=1)
+    assert evaluation.reason == "shuffle: 6 rows of the truth go to one bucket of users, more than 5"
+    assert evaluation.metrics.collect()[0]["value"] == 1.0
+    evaluation.unpersist()
+    assert not any(rows.is_cached for rows in persisted)
+    with pytest.raises(ConfigError, match=r"PLAN_IMPOSSIBLE.*6 rows of the truth"):
+        evaluate(rows, truth, metrics=["rr"], k=1, plan="workers")

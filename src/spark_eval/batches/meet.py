@@ -28,6 +28,8 @@ from spark_eval.batches.sieve import Sieve
 from spark_eval.conventions import Ties
 from spark_eval.schema import FAULT, ITEM, MODEL, N_ROWS, RANK, SCORE, USER
 
+# What is ranked at once, at some 240 bytes a row.
+MOST_LIST_ROWS: Final = 500_000
 # Columns of fragments, beside model, user and fault.
 N_REPEATED: Final = "n_repeated"
 N_BEYOND: Final = "n_beyond"
@@ -190,7 +192,8 @@ def ranks_of(batch: pa.RecordBatch) -> Ints:
 def whole_lists(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, bool]]:
     """The same rows in batches that end where lists end.
 
-    The first and the last list of all are marked; they may go on in another task.
+    The first and the last list of all are marked; they may go on in another task. A list of more than
+    MOST_LIST_ROWS comes in pieces, so that it is found not to be whole.
     """
     rest: list[pa.RecordBatch] = []
     is_first = True
@@ -205,6 +208,9 @@ def whole_lists(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBa
                 is_first = False
             if begin < end:
                 yield batch.slice(begin, end - begin), False
-        rest = [batch.slice(end)]
+        elif batch.num_rows > MOST_LIST_ROWS:
+            yield batch, False
+            end = batch.num_rows
+        rest = [batch.slice(end)] if end < batch.num_rows else []
     for batch in rest:
         yield batch, True

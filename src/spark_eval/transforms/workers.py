@@ -26,11 +26,17 @@ from spark_eval.names import folder_name
 from spark_eval.scan import PlainFiles
 from spark_eval.schema import MODEL, N_RECOMMENDED, N_RELEVANT, USER
 
-# A parcel on its way: the bucket, and for it what the parcel holds, the models in there, the packed table.
-Sent = tuple[int, tuple[str, list[str | None], bytes]]
+# A parcel on its way: the bucket, and what goes there.
+Sent = tuple[int, "Packed"]
 # The same in a frame.
 PARCELS: Final = pa.schema(
-    {"bucket": pa.int32(), "kind": pa.string(), "models": pa.list_(pa.string()), "parcel": pa.binary()}
+    {
+        "bucket": pa.int32(),
+        "kind": pa.string(),
+        "models": pa.list_(pa.string()),
+        "n_rows": pa.int64(),
+        "table": pa.binary(),
+    }
 )
 BUCKETS_PER_TASK: Final = 4
 Batches = Iterable[pa.RecordBatch]
@@ -38,13 +44,31 @@ Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
+class Packed:
+    """What a parcel holds, the models in there, its table as bytes."""
+
+    kind: str
+    models: Sequence[str | None]
+    n_rows: int
+    table: bytes
+
+    def opened(self, bucket: int) -> Parcel:
+        """The parcel."""
+        return Parcel(bucket, Kind(self.kind), unpacked(pa.py_buffer(self.table)))
+
+
+@dataclass(frozen=True)
 class Judged:
-    """The truth of a bucket: counts of what came for it, its slice of the sieve, what is sent on."""
+    """The truth of a bucket: counts of what came for it, its slice of the sieve, what is sent on.
+
+    Nothing but the number of rows where these are too many.
+    """
 
     bucket: int
-    counts: Sequence[Mapping[str, Any]]
-    slice: bytes
-    sent: Sent
+    n_rows: int
+    counts: Sequence[Mapping[str, Any]] = ()
+    slice: bytes = b""
+    sent: Sequence[Sent] = ()
 
 
 @dataclass(frozen=True)
@@ -117,19 +141,19 @@ def sent(parcel: Parcel) -> Sent:
     """A parcel ready for its way."""
     has_names = MODEL in parcel.table.column_names
     models = parcel.table[MODEL].unique().cast(pa.string()).to_pylist() if has_names else []
-    return parcel.bucket, (parcel.kind.value, models, packed(parcel.table))
+    return parcel.bucket, Packed(parcel.kind.value, models, parcel.table.num_rows, packed(parcel.table))
 
 
 def row_of(parcel: Sent) -> tuple[Any, ...]:
     """A row of PARCELS."""
-    bucket, rest = parcel
-    return (bucket, *rest)
+    bucket, what = parcel
+    return (bucket, what.kind, what.models, what.n_rows, what.table)
 
 
 def sent_of(row: Iterable[Any]) -> Sent:
     """The parcel in the values of a row of PARCELS."""
-    bucket, kind, models, parcel = row
-    return bucket, (kind, models, bytes(parcel))
+    bucket, kind, models, n_rows, table = row
+    return bucket, Packed(kind, models, n_rows, bytes(table))
 
 
 def in_buckets(parcels: Sequence[RDD[Sent]], n_buckets: int) -> RDD[Sent]:
@@ -139,21 +163,23 @@ def in_buckets(parcels: Sequence[RDD[Sent]], n_buckets: int) -> RDD[Sent]:
     return united.partitionBy(n_tasks, partitionFunc=int)
 
 
-def distinct_parcels(parcels: RDD[Sent], judging: "Broadcast[Judging]") -> RDD[Judged]:
-    """The truth of each bucket, each relevant pair once."""
+def distinct_parcels(parcels: RDD[Sent], judging: "Broadcast[Judging]", most_rows: int) -> RDD[Judged]:
+    """The truth of each bucket, each relevant pair once; buckets of more rows are only counted."""
 
-    def judged(bucket: int, arrived: Sequence[Parcel]) -> Judged:
-        found = judging.value.distinct(arrived)
-        return Judged(bucket, found.counts, found.slice, sent(Parcel(bucket, found.kind, found.rows)))
+    def judged(bucket: int, arrived: Sequence[Packed]) -> Judged:
+        n_rows = sum(parcel.n_rows for parcel in arrived)
+        if n_rows > most_rows:
+            return Judged(bucket, n_rows)
+        found = judging.value.distinct([parcel.opened(bucket) for parcel in arrived])
+        parcel = Parcel(bucket, found.kind, found.rows)
+        return Judged(bucket, n_rows, found.counts, found.slice, [sent(parcel)])
 
-    return in_each(parcels, judged)
+    return parcels.mapPartitions(lambda arrived: (judged(*found) for found in arrived_in(arrived)))
 
 
 def models_of(parcels: RDD[Sent]) -> set[str | None]:
     """The models that any parcel names; None where a row names none."""
-    named = parcels.mapPartitions(
-        lambda arrived: {model for _, (_, models, _) in arrived for model in models}
-    )
+    named = parcels.mapPartitions(lambda arrived: {model for _, parcel in arrived for model in parcel.models})
     return set(named.collect())
 
 
@@ -224,12 +250,17 @@ def measured_in(
 
 def by_bucket(arrived: Iterable[Sent]) -> Iterator[tuple[int, list[Parcel]]]:
     """The parcels of each bucket of a task."""
-    kept: dict[int, list[tuple[str, bytes]]] = defaultdict(list)
-    for bucket, (kind, _, parcel) in arrived:
-        kept[bucket].append((kind, parcel))
+    for bucket, parcels in arrived_in(arrived):
+        yield bucket, [parcel.opened(bucket) for parcel in parcels]
+
+
+def arrived_in(arrived: Iterable[Sent]) -> Iterator[tuple[int, list[Packed]]]:
+    """The same, not opened yet."""
+    kept: dict[int, list[Packed]] = defaultdict(list)
+    for bucket, parcel in arrived:
+        kept[bucket].append(parcel)
     while kept:
-        bucket, found = kept.popitem()
-        yield bucket, [Parcel(bucket, Kind(kind), unpacked(pa.py_buffer(data))) for kind, data in found]
+        yield kept.popitem()
 
 
 def batches_of(schema: pa.Schema, rows: Iterable[tuple[Any, ...]]) -> Iterator[pa.RecordBatch]:

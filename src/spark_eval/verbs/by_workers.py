@@ -8,6 +8,7 @@ import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -54,6 +55,8 @@ MOST_ITEMS: Final = 2_000_000
 ROWS_PER_BUCKET: Final = 500_000
 VALUES_PER_BUCKET: Final = 4_000_000
 LIST_ROWS_PER_BUCKET: Final = 20_000_000
+# What a bucket may have of the truth, at some 160 bytes a row: a single user may have more.
+MOST_ROWS: Final = 1_000_000
 # Less is not worth a task of its own.
 LEAST_ROWS: Final = 10_000
 MOST_BUCKETS: Final = 2_000
@@ -136,12 +139,16 @@ def judge_truth(
     """The parcels of the truth, each relevant pair once; counts of its rows; what lets these pairs pass."""
     everywhere = broadcast(tables, judging, kept)
     parcels = send(tables.truth, tables.truth_files, lambda rows: everywhere.value.parcels(rows))
-    judged = keep(distinct_parcels(in_buckets([parcels], judging.n_buckets), everywhere), kept)
-    found = judged.map(lambda bucket: (bucket.bucket, bucket.counts, bucket.slice)).collect()
-    counts = added_counts(count for _, counts, _ in found for count in counts)
-    slices = {bucket: slice for bucket, _, slice in found}
+    buckets = in_buckets([parcels], judging.n_buckets)
+    judged = keep(distinct_parcels(buckets, everywhere, MOST_ROWS), kept)
+    found = judged.map(lambda bucket: replace(bucket, sent=())).collect()
+    largest = max((bucket.n_rows for bucket in found), default=0)
+    if largest > MOST_ROWS:
+        raise DoesNotFit(f"{largest} rows of the truth go to one bucket of users, more than {MOST_ROWS}")
+    counts = added_counts(count for bucket in found for count in bucket.counts)
+    slices = {bucket.bucket: bucket.slice for bucket in found}
     sieve = Sieve.of(slices, judging.n_buckets, judging.slice_bits)
-    return judged.map(lambda bucket: bucket.sent), counts, sieve
+    return judged.flatMap(lambda bucket: bucket.sent), counts, sieve
 
 
 def send_users(
