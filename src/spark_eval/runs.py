@@ -91,7 +91,7 @@ class Job:
         if verb == "evaluate" and config.truth is None:
             sources.append(DEFAULT_TRUTH)
         content = {
-            "config": settings,
+            "config": {name: without_plan(section) for name, section in settings.items()},
             "inputs": [fingerprint(source, splits) for source in sources],
             "code": code_version(),
         }
@@ -258,6 +258,11 @@ def write_quarantine(
     ]
     write(reduce(DataFrame.unionAll, frames).coalesce(1), attempt, Table.QUARANTINE)
     return {Table.QUARANTINE: bad.total()}
+
+
+def without_plan(section: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """A section of the config less the physical plan, under all of which the numbers are the same."""
+    return section and {key: value for key, value in section.items() if key != "plan"}
 
 
 def code_version() -> str:
