@@ -54,7 +54,8 @@ def renamed(error: Exception) -> SparkEvalError:
                     return kind(code, told(text, condition))
         return EnvironmentFault("SPARK_FAILED", told(text, conditions[0] if conditions else ""))
     if isinstance(error, OSError):
-        return EnvironmentFault(REFUSALS.get(error.errno or 0, "FILE_SYSTEM"), text)
+        code = REFUSALS.get(error.errno or 0, "FILE_SYSTEM")
+        return EnvironmentFault(code, text)
     return EnvironmentFault("UNEXPECTED", f"{type(error).__name__}: {text.splitlines()[0] if text else ''}")
 
 
