@@ -1,5 +1,6 @@
 """What all rings of tests share: one Spark session per process, and hypothesis for a shared machine."""
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,14 @@ if TYPE_CHECKING:
 # No example fails for being slow, and fewer than the usual number run.
 settings.register_profile("shared", deadline=None, max_examples=40)
 settings.load_profile("shared")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_wait_for_the_disk() -> Iterator[None]:
+    """Publication syncs what it writes: it takes long, and only a machine without power could tell."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
 
 
 @pytest.fixture(scope="session")

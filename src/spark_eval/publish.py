@@ -150,6 +150,7 @@ class Attempt:
         self.staging = Staging.new(root, run_id, verb)
         self.place = self.staging.place
         self.lock = self.staging.lock()
+        self.has_root = is_there(root)
         self.recovered: list[str] = []
 
     def __enter__(self) -> Self:
@@ -172,6 +173,8 @@ class Attempt:
         self.lock.release()
         with suppress(OSError):
             self.staging.folder.parent.rmdir()
+            if not self.has_root:
+                self.staging.root.rmdir()  # nothing was published
 
     def staged(self, table: Table) -> str:
         """Where to write a table of this attempt."""

@@ -84,6 +84,9 @@ def test_two_attempts_at_one_run_do_not_go_on_at_once(tmp_path: Path) -> None:
         with Attempt(tmp_path, "a", "split"), Attempt(tmp_path, "b", "evaluate"):
             pass
     assert list(tmp_path.iterdir()) == []
+    with Attempt(tmp_path / "new", "a", "split"):
+        pass
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("table", [Table.METRICS, Table.ACCOUNTING])
@@ -184,4 +187,4 @@ def test_a_failed_write_publishes_nothing(desk: "Desk", monkeypatch: pytest.Monk
     code, name, line = desk.refused(verb)
     assert (code, name) == (1, "FILE_SYSTEM")
     assert "no space left" in line
-    assert list(desk.out.iterdir()) == []
+    assert not desk.out.exists()

@@ -14,11 +14,16 @@ from pathlib import Path
 import pyarrow.dataset as ds
 import pytest
 from publishing import ALREADY, BUSY, FAILED, WON, contents, die_at, ended, fail_at, forked, publish
+from pyspark.sql import SparkSession
 
 from spark_eval.publish import read_commit, unfinished
 from spark_eval.schema import Table
 
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+pytestmark = [
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork"),
+    # Newer Pythons warn of threads that are not there in the child; it uses none.
+    pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning"),
+]
 TABLES = {Table.PER_USER: 60, Table.METRICS: 3, Table.ACCOUNTING: 5, Table.QUARANTINE: 2}
 # What was there before, of the same run or of another.
 BEFORE = {Table.PER_USER: 40, Table.METRICS: 2, Table.ACCOUNTING: 4}
@@ -213,3 +218,23 @@ def test_a_reader_of_replaced_content_finds_old_or_new(tmp_path: Path) -> None:
         n_seen += 1
     print(f"{n_seen} looks")
     assert n_seen > 200
+
+
+def test_spark_reads_during_publications(tmp_path: Path, spark: SparkSession) -> None:
+    """The same with Spark, which lists the files, reads a footer and scans in separate steps."""
+
+    def publish_all() -> bool:
+        for n in range(200):
+            publish(tmp_path, f"r-{n}", {Table.METRICS: 1_000}, NEW)
+            time.sleep(0.04)
+        return True
+
+    publish(tmp_path, "r-first", {Table.METRICS: 1_000}, NEW)
+    writer = forked(publish_all)
+    counts = []
+    while os.waitpid(writer, os.WNOHANG)[0] == 0:
+        counts.append(spark.read.parquet(str(tmp_path / "metrics")).count())
+    print(f"{len(counts)} reads")
+    assert len(set(counts)) > 2
+    assert counts == sorted(counts)
+    assert all(count % 1_000 == 0 for count in counts)
