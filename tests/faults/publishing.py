@@ -6,7 +6,7 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -76,11 +76,11 @@ def watch(step: Step) -> None:
 
     fsync = os.fsync
 
-    def watched(file: int) -> None:
+    def watched(fd: Any) -> None:
         hook("fsync")
-        fsync(file)
+        fsync(fd)
 
-    os.fsync = watched  # type: ignore[assignment]
+    os.fsync = watched
     sys.addaudithook(hook)
 
 

@@ -177,10 +177,9 @@ def distinct_parcels(parcels: RDD[Sent], judging: "Broadcast[Judging]", most_row
     return parcels.mapPartitions(lambda arrived: (judged(*found) for found in arrived_in(arrived)))
 
 
-def models_of(parcels: RDD[Sent]) -> set[str | None]:
-    """The models that any parcel names; None where a row names none."""
-    named = parcels.mapPartitions(lambda arrived: {model for _, parcel in arrived for model in parcel.models})
-    return set(named.collect())
+def models_of(parcels: RDD[Sent]) -> RDD[str | None]:
+    """The models that any parcel names, once per task; None where a row names none."""
+    return parcels.mapPartitions(lambda arrived: {model for _, parcel in arrived for model in parcel.models})
 
 
 def measure_parcels(

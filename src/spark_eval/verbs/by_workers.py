@@ -225,7 +225,7 @@ def send_lists(
         parcels = keep(parcels, kept)
     models: list[str | None] = [tables.model]
     if tables.model is None:
-        models = sorted(models_of(parcels), key=lambda name: name or "")
+        models = sorted(set(models_of(parcels).collect()), key=lambda name: name or "")
         check_models([model for model in models if model is not None])
     return parcels, everywhere, models
 
