@@ -1,26 +1,28 @@
 """spark-eval: distributed offline evaluation of recommender systems on Spark.
 
 ``from spark_eval import evaluate, split`` work on DataFrames; the command line and the jobs read and
-publish files. Names are imported when first asked for, so that executors and the metric kernels load
-neither Spark nor the config layer.
+publish files, which ``read_published`` reads. Names are imported when first asked for, so that executors and
+the metric kernels load neither Spark nor the config layer.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from spark_eval.published import read_published
     from spark_eval.session import get_session
     from spark_eval.verbs.evaluate import evaluate
     from spark_eval.verbs.evaluation import Evaluation
     from spark_eval.verbs.split import Split, split
 
 __version__: Final = "0.1.0"
-__all__ = ["Evaluation", "Split", "__version__", "evaluate", "get_session", "split"]
+__all__ = ["Evaluation", "Split", "__version__", "evaluate", "get_session", "read_published", "split"]
 
 _HOMES: Final = {
     "Evaluation": "spark_eval.verbs.evaluation",
     "evaluate": "spark_eval.verbs.evaluate",
     "get_session": "spark_eval.session",
+    "read_published": "spark_eval.published",
     "Split": "spark_eval.verbs.split",
     "split": "spark_eval.verbs.split",
 }

@@ -122,7 +122,8 @@ def status(file: Path) -> None:
     """List the runs published under the output root, and attempts that died."""
     from spark_eval import tell
 
-    tell.status(open_config(file, (), None))
+    config = open_config(file, (), None)
+    tell.status(config, lambda: open_session(config, "status"))
 
 
 def open_config(file: Path, settings: Sequence[str], run_id: str | None) -> Config:

@@ -26,9 +26,10 @@ class Section(BaseModel):
 
 
 class Output(Section):
-    """Where everything is written."""
+    """Where everything is written; by ``manifest``, tables are published without a rename."""
 
     path: str = Field(min_length=1)
+    manifest: bool = False
 
 
 class SparkSection(Section):

@@ -14,8 +14,10 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_eval.batches.files import is_consistent
-from spark_eval.config import Scalar, Source
+from spark_eval.config import Output, Scalar, Source
 from spark_eval.errors import ConfigError, DataError, nearest
+from spark_eval.hadoop import HadoopFiles
+from spark_eval.remote import RENAMES_WHOLE
 from spark_eval.scan import CHECKSUMS
 from spark_eval.schema import ITEM, SUBSET, SUBSETS, USER
 from spark_eval.transforms.inputs import quoted
@@ -40,7 +42,7 @@ COMPARISONS: Final[dict[str, Callable[[Column, Any], Column]]] = {
 CANONICAL_INTEGER = r"^(0|-?[1-9][0-9]{0,18})$"
 
 
-def read_source(spark: SparkSession, source: Source, name: str, splits: Path, timezone: str) -> DataFrame:
+def read_source(spark: SparkSession, source: Source, name: str, splits: str, timezone: str) -> DataFrame:
     """The rows of a source: typed, filtered by ``where`` and ``subset``.
 
     ``splits`` is where this run's split lies, for sources that are a subset of it. Raises DataError
@@ -49,10 +51,11 @@ def read_source(spark: SparkSession, source: Source, name: str, splits: Path, ti
     if source.table is not None:
         frame = spark.read.table(source.table)
     elif source.path is None:
-        if not splits.is_dir():
+        local = local_path(splits)
+        if not (HadoopFiles(spark, splits).is_there(splits) if local is None else local.is_dir()):
             raise DataError("MISSING_SPLIT", f"{name}: no split at {splits}; run `spark-eval split` first")
-        check_footers(str(splits), name)
-        frame = spark.read.options(**VERIFIED).parquet(str(splits))
+        check_footers(splits, name)
+        frame = spark.read.options(**VERIFIED).parquet(splits)
     else:
         check_files(source.path, name)
         if source.format == PARQUET:
@@ -181,21 +184,50 @@ def damage(file: Path) -> str | None:
     return None if is_sound else f"{str(file)!r}: its footer's numbers of rows do not agree"
 
 
-def fingerprint(source: Source, splits: Path) -> list[object]:
-    """What tells one content of a source from another: its files' names, sizes and times, or its name."""
-    path = str(splits) if source.path is None and source.table is None else source.path
-    local = None if path is None else local_path(path)
-    if local is None:
-        return [source.table or path]
-    states = [(name, file.stat()) for name, file in data_files(str(local))]
-    return [[name, state.st_size, state.st_mtime_ns] for name, state in states]
+def fingerprint(source: Source, splits: str, session: Callable[[], SparkSession]) -> list[object]:
+    """What tells one content of a source from another: its files' names, sizes and times.
 
-
-def output_root(path: str) -> Path:
-    """The local folder that everything is written under; ConfigError UNSUPPORTED_OUTPUT for other schemes."""
+    Of a table of the catalog the names of its files, as far as it has any. ``session`` is asked for only
+    where the source is not local.
+    """
+    if source.table is not None:
+        return [source.table, *sorted(session().read.table(source.table).inputFiles())]
+    path = source.path or splits
     local = local_path(path)
-    if local is None:
-        raise ConfigError(
-            "UNSUPPORTED_OUTPUT", f"output.path {path!r}: only local and mounted paths are supported"
-        )
-    return local.absolute()
+    if local is not None:
+        states = [(name, file.stat()) for name, file in data_files(str(local))]
+        return [[name, state.st_size, state.st_mtime_ns] for name, state in states]
+    files = HadoopFiles(session(), path)
+    return [
+        [file.removeprefix(top), n_bytes, moment]
+        for top in files.matching(path)
+        for file, n_bytes, moment in sorted(files.files_below(top))
+        if not any(map(is_hidden, file.removeprefix(top).split("/")))
+    ]
+
+
+def store_of(output: Output, session: Callable[[], SparkSession]) -> HadoopFiles | None:
+    """The store that everything is written to; None where it is a folder of this machine or a mounted one.
+
+    Raises ConfigError UNSUPPORTED_OUTPUT where tables would not appear in one step.
+    """
+    local = local_path(output.path)
+    scheme = urlparse(output.path).scheme
+    if not output.manifest and local is not None:
+        return None
+    if not output.manifest and scheme not in RENAMES_WHOLE:
+        message = f"output.path {output.path!r}: {scheme} does not rename a folder in one step; "
+        message += "set output.manifest: true, and read with spark_eval.read_published"
+        raise ConfigError("UNSUPPORTED_OUTPUT", message)
+    return HadoopFiles(session(), uri_of(output.path))
+
+
+def local_root(output: Output) -> Path:
+    """The folder of this machine that everything is written under, where ``store_of`` names no other."""
+    return (local_path(output.path) or Path(output.path)).absolute()
+
+
+def uri_of(path: str) -> str:
+    """The path as Hadoop needs it to find the store."""
+    local = local_path(path)
+    return path if local is None else f"file://{local.absolute()}"

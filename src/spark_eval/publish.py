@@ -50,6 +50,13 @@ def read_commit(root: Path, run_id: str) -> dict[str, Any]:
     return record
 
 
+def published_jobs(root: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Run, verb and record of everything that is published."""
+    for path in sorted((root / "_commits").glob("*.json")):
+        for verb, job in read_commit(root, path.stem)["jobs"].items():
+            yield path.stem, verb, job
+
+
 @dataclass(frozen=True)
 class Staging:
     """The folder of one attempt: at one verb of one run."""

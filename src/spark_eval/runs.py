@@ -1,29 +1,23 @@
 """One run of one verb: read the sources, call the data path, write and publish the tables."""
 
-import hashlib
-import json
-import platform
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import reduce
-from importlib import import_module
-from importlib.resources import files
-from importlib.resources.abc import Traversable
-from pathlib import Path
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-import spark_eval
-from spark_eval.config import Config, Source
+from spark_eval.config import Config
 from spark_eval.errors import ConfigError
-from spark_eval.io import fingerprint, output_root, read_source
+from spark_eval.io import read_source
+from spark_eval.job import DEFAULT_TRUTH, Job, Run
 from spark_eval.ledger import ACCOUNTING, AccountingRow
 from spark_eval.plan import Plan
 from spark_eval.publish import Attempt
+from spark_eval.remote import RemoteAttempt
 from spark_eval.scan import plain_recommendations, plain_truth
 from spark_eval.schema import FAULT, MODEL, Fault, Outcome, Subset, Table
 from spark_eval.segments import user_columns
@@ -42,92 +36,25 @@ from spark_eval.verbs.leakage import LEAKAGE, leakage_rows
 from spark_eval.verbs.small import small_table
 from spark_eval.verbs.split import split
 
-LIBRARIES: Final = ("pyspark", "pandas", "pyarrow", "numpy")
 # What each verb publishes at least.
 SPLIT_TABLES: Final = (Table.SPLITS, Table.LEAKAGE, Table.ACCOUNTING)
 EVALUATE_TABLES: Final = (Table.PER_USER, Table.METRICS, Table.ACCOUNTING)
-# What is relevant, unless the config says otherwise: the test part of this run's own split.
-DEFAULT_TRUTH: Final = Source(subset=Subset.GLOBAL_TEST)
-
-
-@dataclass(frozen=True)
-class Run:
-    """Where a verb's tables are, whether this very call wrote them, which dead attempts it cleared away."""
-
-    root: Path
-    run_id: str
-    tables: Mapping[Table, Path]
-    is_new: bool
-    recovered: Sequence[str]
-
-
-@dataclass(frozen=True)
-class Job:
-    """One verb of one config: what it reads, and so which run it is."""
-
-    verb: str
-    root: Path
-    run_id: str
-    fingerprint: str
-    config: Mapping[str, Any]
-    splits: Path
-    timezone: str
-
-    @classmethod
-    def of(cls, verb: str, config: Config, run_id: str | None) -> "Job":
-        """The job; without a given id, the run's is that of its content: same work, same id.
-
-        A split that other verbs read lies under the same given id, or under the split's own one.
-        """
-        root = output_root(config.output.path)
-        splits_id = run_id or (None if verb == "split" else cls.of("split", config, None).run_id)
-        splits = root / Table.SPLITS / f"run_id={splits_id}"
-        sections = {
-            "split": ("interactions", "split"),
-            "evaluate": ("recommendations", "truth", "train", "users", "items", "evaluate"),
-        }[verb]
-        settings = {name: config.model_dump(mode="json")[name] for name in sections}
-        sources = [source for name in sections if isinstance(source := getattr(config, name), Source)]
-        if verb == "evaluate" and config.truth is None:
-            sources.append(DEFAULT_TRUTH)
-        content = {
-            "config": {name: without_plan(section) for name, section in settings.items()},
-            "inputs": [fingerprint(source, splits) for source in sources],
-            "code": code_version(),
-        }
-        digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-        timezone = config.split.rule().timezone
-        return cls(verb, root, run_id or f"{verb[0]}-{digest[:16]}", digest, settings, splits, timezone)
-
-    def attempt(self) -> Attempt:
-        """A fresh try at it."""
-        return Attempt(self.root, self.run_id, self.verb)
-
-    def run(self, attempt: Attempt, tables: Iterable[Table], is_new: bool) -> Run:
-        """What is told of it in the end."""
-        places = {table: attempt.place(table) for table in tables}
-        return Run(self.root, self.run_id, places, is_new, attempt.recovered)
-
-    def record(self, **facts: Any) -> dict[str, Any]:
-        """The commit record: config, fingerprint, versions and what else is to be known."""
-        versions = {name: import_module(name).__version__ for name in LIBRARIES}
-        versions |= {"python": platform.python_version(), "spark_eval": spark_eval.__version__}
-        return {"config": self.config, "fingerprint": self.fingerprint, "versions": versions, **facts}
 
 
 def run_split(session: Callable[[], SparkSession], config: Config, run_id: str | None, replace: bool) -> Run:
     """Label the log and publish ``splits``, ``leakage`` and ``accounting``: one scan, one write."""
     source = needed(config.interactions, "interactions")
-    job = Job.of("split", config, run_id)
+    job = Job.of("split", config, run_id, session)
     with job.attempt() as attempt:
         if attempt.is_published(job.fingerprint, SPLIT_TABLES, replace):
             return job.run(attempt, SPLIT_TABLES, is_new=False)
         spark, rule = session(), config.split.rule()
         log = read_source(spark, source, "interactions", job.splits, rule.timezone)
         parts = split(log, rule, columns=source.columns, timestamp_unit=source.timestamp_unit)
-        facts = parts.write(attempt.staged(Table.SPLITS))
+        folder = attempt.staged(Table.SPLITS)
+        facts = parts.write(folder)
         ledger = facts.ledger()
-        found = leakage_rows(parts.rows, facts, attempt.staged(Table.SPLITS))
+        found = leakage_rows(parts.rows, facts, folder)
         write(small_table(spark, found, LEAKAGE).coalesce(1), attempt, Table.LEAKAGE)
         tables = {
             Table.SPLITS: sum(facts.counts[part] for part in Subset),
@@ -145,7 +72,7 @@ def run_evaluate(
     """Measure the recommendations and publish ``per_user``, ``metrics`` and ``accounting``."""
     needed(config.recommendations, "recommendations")
     plan = config.evaluate.checked()
-    job = Job.of("evaluate", config, run_id)
+    job = Job.of("evaluate", config, run_id, session)
     with job.attempt() as attempt:
         if attempt.is_published(job.fingerprint, EVALUATE_TABLES, replace):
             return job.run(attempt, EVALUATE_TABLES, is_new=False)
@@ -190,7 +117,7 @@ def read_tables(spark: SparkSession, config: Config, job: Job, plan: Plan) -> Ta
 def check_inputs(session: Callable[[], SparkSession], config: Config) -> list[str]:
     """Check columns and types of every source that exists already; returns their names."""
     rule, spark, frames = config.split.rule(), session(), {}
-    plan, splits = config.evaluate.checked(), Job.of("evaluate", config, None).splits
+    plan, splits = config.evaluate.checked(), Job.of("evaluate", config, None, session).splits
     for name in ("interactions", "recommendations", "truth", "train", "users", "items"):
         source = getattr(config, name)
         if source is not None:
@@ -223,19 +150,21 @@ def needed(section: Any, name: str) -> Any:
     return section
 
 
-def write(frame: DataFrame, attempt: Attempt, table: Table, *partitions: str) -> None:
+def write(frame: DataFrame, attempt: Attempt | RemoteAttempt, table: Table, *partitions: str) -> None:
     """Stage a table; nothing can be there yet."""
     frame.write.mode("errorifexists").partitionBy(*partitions).parquet(attempt.staged(table))
 
 
-def write_accounting(spark: SparkSession, rows: Sequence[AccountingRow], attempt: Attempt) -> int:
+def write_accounting(
+    spark: SparkSession, rows: Sequence[AccountingRow], attempt: Attempt | RemoteAttempt
+) -> int:
     """Stage the ledger; the number of its rows."""
     write(small_table(spark, rows, ACCOUNTING).coalesce(1), attempt, Table.ACCOUNTING)
     return len(rows)
 
 
 def write_quarantine(
-    sources: Mapping[str, DataFrame], ledger: Sequence[AccountingRow], attempt: Attempt
+    sources: Mapping[str, DataFrame], ledger: Sequence[AccountingRow], attempt: Attempt | RemoteAttempt
 ) -> dict[Table, int]:
     """Stage the rows that could not be used, if there are any: source, code, and the row as JSON.
 
@@ -258,25 +187,3 @@ def write_quarantine(
     ]
     write(reduce(DataFrame.unionAll, frames).coalesce(1), attempt, Table.QUARANTINE)
     return {Table.QUARANTINE: bad.total()}
-
-
-def without_plan(section: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """A section of the config less the physical plan, under all of which the numbers are the same."""
-    return section and {key: value for key, value in section.items() if key != "plan"}
-
-
-def code_version() -> str:
-    """A hash of the package's code, the same from a folder and from a zip of it."""
-    digest = hashlib.sha256()
-    for source in sources_below(files(spark_eval)):
-        digest.update(source)
-    return digest.hexdigest()
-
-
-def sources_below(folder: Traversable) -> Iterator[bytes]:
-    """The Python files of a package, in one order everywhere."""
-    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
-        if entry.is_dir():
-            yield from sources_below(entry)
-        elif entry.name.endswith(".py"):
-            yield entry.read_bytes()

@@ -121,6 +121,11 @@ def plain_files(
     return PlainFiles(paths, columns) if all(holds(path, wanted) for path in paths) else None
 
 
+def takes_files(folder: str) -> bool:
+    """Whether workers can write into a folder by its name: it is on this machine or on a mounted disk."""
+    return "://" not in folder
+
+
 def arrow_type(kind: T.DataType) -> pa.DataType:
     """Spark's type for Arrow; instants as Parquet has them."""
     if isinstance(kind, T.TimestampType):

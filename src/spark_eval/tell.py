@@ -1,21 +1,23 @@
 """What the commands print: headline numbers as a table, then what was written and where."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.dataset as ds
+from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as Grid
 
-from spark_eval import describe
+from spark_eval import describe, publish, remote
 from spark_eval.config import Config
-from spark_eval.io import output_root
+from spark_eval.io import local_root, store_of
+from spark_eval.job import Run
 from spark_eval.metrics.values import UNCUT
 from spark_eval.presets import PRESETS, conventions_of
-from spark_eval.publish import read_commit, unfinished
-from spark_eval.runs import Run
+from spark_eval.published import read_places
+from spark_eval.remote import MOST_HOURS
 from spark_eval.schema import ALL, MODEL, Table
 
 HEADLINE = ("map", "mar", "mrr", "ndcg", "recall")
@@ -27,11 +29,14 @@ def console() -> Console:
     return plain if plain.is_terminal else Console(highlight=False, width=140)
 
 
-def rows(path: Path) -> list[dict[str, object]]:
-    """A small table, with its partition column as text."""
+def rows(run: Run, table: Table) -> list[dict[str, object]]:
+    """A small table of a run, with its model as text."""
+    place = run.tables[table]
+    if run.files is not None:
+        return [row.asDict() for row in read_places(run.files.spark, [place]).collect()]
     by_model = ds.partitioning(pa.schema([(MODEL, pa.string())]), flavor="hive")
     found: list[dict[str, object]] = (
-        ds.dataset(path, partitioning=by_model, format="parquet").to_table().to_pylist()
+        ds.dataset(place, partitioning=by_model, format="parquet").to_table().to_pylist()
     )
     return found
 
@@ -49,10 +54,10 @@ def written(run: Run) -> None:
 def split(run: Run) -> None:
     """The parts and the leakage report of a split."""
     grid = Grid("outcome", "reason", "rows", title=f"split of run {escape(run.run_id)}", title_justify="left")
-    for row in rows(run.tables[Table.ACCOUNTING]):
+    for row in rows(run, Table.ACCOUNTING):
         grid.add_row(str(row["outcome"]), str(row["reason"] or ""), f"{row['rows']:,}")
     console().print(grid)
-    leaks = rows(run.tables[Table.LEAKAGE])
+    leaks = rows(run, Table.LEAKAGE)
     grid = Grid("leakage check", "rows", "users", "leaked")
     for row in leaks:
         grid.add_row(
@@ -65,13 +70,13 @@ def split(run: Run) -> None:
 
 def evaluation(run: Run) -> None:
     """The leaderboard of an evaluation."""
-    leaderboard(run.tables[Table.METRICS], f"metrics of run {run.run_id}")
+    leaderboard(rows(run, Table.METRICS), f"metrics of run {run.run_id}")
     written(run)
 
 
-def leaderboard(path: Path, title: str) -> None:
+def leaderboard(metrics: Sequence[Mapping[str, object]], title: str) -> None:
     """One line per model and k; the headline metrics with their variants, or all if there are none."""
-    values = [row for row in rows(path) if row["segment"] == ALL]
+    values = [row for row in metrics if row["segment"] == ALL]
     measured = list(dict.fromkeys(str(row["metric"]) for row in values))
     shown = [name for head in HEADLINE for name in measured if name.partition("(")[0] == head] or measured
     cells = {(row["model"], row["k"], row["metric"]): row for row in values if row["metric"] in shown}
@@ -126,17 +131,26 @@ def checked(file: Path, sources: Sequence[str]) -> None:
     print(f"{file}: config is valid; inputs checked: {', '.join(sources) or 'none'}")
 
 
-def status(config: Config) -> None:
+def status(config: Config, session: Callable[[], SparkSession]) -> None:
     """Published runs and attempts without an end."""
-    root = output_root(config.output.path)
-    commits = sorted(path.stem for path in (root / "_commits").glob("*.json"))
-    print(f"{len(commits)} runs published under {root}")
-    for run_id in commits:
-        for verb, job in read_commit(root, run_id)["jobs"].items():
-            sizes = ", ".join(f"{table} {size['rows']:,}" for table, size in job["tables"].items())
-            print(f"  {run_id} {verb} {job['published_at']} rows: {sizes}")
-    attempts = unfinished(root)
+    files = store_of(config.output, session)
+    if files is None:
+        root: Path | str = local_root(config.output)
+        jobs = list(publish.published_jobs(Path(root)))
+        attempts = {
+            attempt.folder.name: "at work" if attempt.is_alive() else "dead; the next run clears it away"
+            for attempt in publish.unfinished(Path(root))
+        }
+    else:
+        root, jobs = files.root, list(remote.published_jobs(files))
+        attempts = {
+            folder.rpartition("/")[2]: f"not used for {hours:.1f} hours; cleared away after {MOST_HOURS}"
+            for folder, hours in remote.unpublished(files)
+        }
+    print(f"{len({run_id for run_id, _, _ in jobs})} runs published under {root}")
+    for run_id, verb, job in jobs:
+        sizes = ", ".join(f"{table} {size['rows']:,}" for table, size in job["tables"].items())
+        print(f"  {run_id} {verb} {job['published_at']} rows: {sizes}")
     print(f"{len(attempts)} attempts unfinished")
-    for attempt in attempts:
-        state = "at work" if attempt.is_alive() else "dead; the next run clears it away"
-        print(f"  {attempt.folder.name} {state}")
+    for name, state in attempts.items():
+        print(f"  {name} {state}")

@@ -135,7 +135,7 @@ def test_where(published: "Desk", spark: SparkSession, condition: dict[str, obje
     source = Source.model_validate(
         {"path": str(log), "where": [condition, {"column": "user", "op": "is_not_null"}]}
     )
-    assert read_source(spark, source, "interactions", log, "UTC").count() == rows
+    assert read_source(spark, source, "interactions", str(log), "UTC").count() == rows
 
 
 def test_where_is_applied_after_ids_of_text_files_are_numbers(desk: "Desk") -> None:

@@ -42,7 +42,7 @@ def run_demo(ratings: Path | None, scale: float, output: Path) -> None:
         split = run_split(lambda: spark, config, RUN_ID, replace=True)
     tell.split(split)
     with step("trained three models on global_train and recommended"):
-        log = spark.read.parquet(str(split.tables[Table.SPLITS]))
+        log = spark.read.parquet(split.tables[Table.SPLITS])
         train = log.where(log[SUBSET].isin([subset.value for subset in SUBSETS["global_train"]]))
         users = log.where(log[SUBSET] == Subset.GLOBAL_TEST.value).select(USER).distinct()
         lists = recommend_all(train, users, LIST_LENGTH, SEED)

@@ -3,11 +3,8 @@
 from contextlib import ExitStack
 from typing import Final
 
-from pyspark.sql import DataFrame
-
 from spark_eval.ledger import check, list_entries, truth_entries
 from spark_eval.plan import Plan
-from spark_eval.schema import MODEL
 from spark_eval.transforms.account import count_lists, count_truth
 from spark_eval.transforms.inputs import quoted
 from spark_eval.transforms.match import match
@@ -17,7 +14,7 @@ from spark_eval.transforms.rank import rank
 from spark_eval.transforms.segments import add_segments
 from spark_eval.transforms.truth import distinct_truth, per_user_truth, relevant
 from spark_eval.verbs.checks import check_lists, check_truth
-from spark_eval.verbs.evaluation import Evaluation, Tables
+from spark_eval.verbs.evaluation import Evaluation, Tables, written
 from spark_eval.verbs.segments import read_train, read_users, spread
 
 # Truth of up to so many rows goes whole to every executor, at some 100 bytes a row; Spark sorts more.
@@ -58,10 +55,3 @@ def evaluate_by_shuffle(tables: Tables, plan: Plan, reason: str, folder: str | N
         if folder is not None:
             per_user = written(per_user, folder)
         return Evaluation(per_user, entries, models, plan, kept.pop_all(), reason)
-
-
-def written(per_user: DataFrame, folder: str) -> DataFrame:
-    """The same rows, from files that lie below the folder now."""
-    per_user.write.mode("errorifexists").partitionBy(MODEL).parquet(folder)
-    # Read with its schema: Spark would take models named 1 and 01 for one number.
-    return per_user.sparkSession.read.schema(per_user.schema).parquet(folder)

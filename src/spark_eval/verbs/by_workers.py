@@ -33,6 +33,7 @@ from spark_eval.ledger import check, list_entries, truth_entries
 from spark_eval.metrics.values import summed
 from spark_eval.names import check_models
 from spark_eval.plan import Plan
+from spark_eval.scan import takes_files
 from spark_eval.schema import ITEM, MODEL, RANK, SCORE, USER, Outcome
 from spark_eval.transforms.workers import (
     Sent,
@@ -46,7 +47,7 @@ from spark_eval.transforms.workers import (
     tally_parcels,
 )
 from spark_eval.verbs.checks import check_lists, check_truth
-from spark_eval.verbs.evaluation import Evaluation, Tables
+from spark_eval.verbs.evaluation import Evaluation, Tables, written
 from spark_eval.verbs.segments import Training, read_train, read_users
 
 # Items with training interactions, of which every worker has the list, at some 25 bytes, beside ids of text.
@@ -97,12 +98,15 @@ def evaluate_by_workers(tables: Tables, plan: Plan, reason: str, folder: str | N
 
         measuring = measuring_of(tables, judging, sieve, Segmenting(plan.segments, training.bounds), plan)
         sent = [truth, *send_users(about_users, measuring.segmenting, judging.n_buckets)]
-        parcels, everywhere, models = send_lists(tables, measuring, sent, kept, is_read_again=folder is None)
+        files_in = folder if folder is not None and takes_files(folder) else None
+        parcels, everywhere, models = send_lists(
+            tables, measuring, sent, kept, is_read_again=files_in is None
+        )
         user = tables.truth.schema[USER].dataType
-        tallies = tally_parcels(parcels, everywhere, models, user, folder).collect()
+        tallies = tally_parcels(parcels, everywhere, models, user, files_in).collect()
         if any(tally.n_split for tally in tallies):
-            if folder is not None:
-                shutil.rmtree(folder, ignore_errors=True)
+            if files_in is not None:
+                shutil.rmtree(files_in, ignore_errors=True)
             raise DoesNotFit("lists to be ranked or checked as a whole do not lie together")
         counts = counts_of_models(tallies)
         entries += list_entries(counts, n_users, plan.conventions)
@@ -112,9 +116,11 @@ def evaluate_by_workers(tables: Tables, plan: Plan, reason: str, folder: str | N
         names = sorted(count[MODEL] for count in counts)
         spark = tables.truth.sparkSession
         per_user = measure_parcels(parcels, everywhere, names, user, plan.segments, spark)
-        if folder is not None:
-            keep_files(folder, {tally.file for tally in tallies if tally.file})
-            per_user = spark.read.schema(per_user.schema).parquet(folder)
+        if files_in is not None:
+            keep_files(files_in, {tally.file for tally in tallies if tally.file})
+            per_user = spark.read.schema(per_user.schema).parquet(files_in)
+        elif folder is not None:
+            per_user = written(per_user, folder)
         sums = sums_of_models(tallies, plan)
         return Evaluation(per_user, entries, names, plan, kept.pop_all(), reason, sums)
 

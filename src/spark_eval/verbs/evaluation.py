@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from spark_eval.ledger import ACCOUNTING, Entry
 from spark_eval.plan import Plan
 from spark_eval.scan import PlainFiles
+from spark_eval.schema import MODEL
 from spark_eval.transforms.aggregate import limb_sums
 from spark_eval.verbs.small import small_table
 from spark_eval.verbs.summary import METRICS, metric_rows, population, summed_columns
@@ -93,3 +94,10 @@ class Evaluation:
     def spark(self) -> SparkSession:
         """The session of the inputs."""
         return self.per_user.sparkSession
+
+
+def written(per_user: DataFrame, folder: str) -> DataFrame:
+    """The same rows, from files that lie below the folder now."""
+    per_user.write.mode("errorifexists").partitionBy(MODEL).parquet(folder)
+    # Read with its schema: Spark would take models named 1 and 01 for one number.
+    return per_user.sparkSession.read.schema(per_user.schema).parquet(folder)

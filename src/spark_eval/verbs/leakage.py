@@ -23,7 +23,7 @@ from spark_eval.batches.leaks import (
 )
 from spark_eval.batches.parcels import Parcel
 from spark_eval.batches.sieve import Sieve, slice_bits_for
-from spark_eval.scan import PlainFiles
+from spark_eval.scan import PlainFiles, takes_files
 from spark_eval.schema import ITEM, SUBSET, SUBSETS, TIMESTAMP, USER, Subset
 from spark_eval.transforms.workers import Sent, id_type, in_buckets, in_each, send
 from spark_eval.verbs.facts import Facts
@@ -45,7 +45,7 @@ def leakage_rows(rows: DataFrame, facts: Facts, folder: str | None = None) -> li
     """One row per check: check, rows, users, leaked.
 
     ``rows`` has user, item, timestamp and subset, in none of them null; where they are in ``folder``, as
-    Parquet by subset, the workers read them there.
+    Parquet by subset, they are read there.
 
     - ``ranker_at_or_before_local_train``: rows of local_test not after the last row of local_train.
     - ``global_test_at_or_before_global_train``: rows of global_test not after the last of global_train.
@@ -57,6 +57,8 @@ def leakage_rows(rows: DataFrame, facts: Facts, folder: str | None = None) -> li
     wherever people come back to an item; ``seen: drop`` makes them 0. Of the train rows only those
     that may be pairs of tested rows are shuffled.
     """
+    if folder is not None and not takes_files(folder):
+        rows, folder = rows.sparkSession.read.schema(rows.schema).parquet(folder), None
     found: dict[str, Counter[str]] = {check: Counter() for check in CHECKS}
     with ExitStack() as kept:
         for leaks in compared(rows, facts, folder, kept).collect():

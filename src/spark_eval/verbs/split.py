@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 
 from spark_eval.errors import ConfigError
 from spark_eval.ledger import ACCOUNTING
-from spark_eval.scan import plain_log
+from spark_eval.scan import plain_log, takes_files
 from spark_eval.schema import FAULT, FOLD, ITEM, RELEVANCE, SUBSET, SUBSETS, TIMESTAMP, USER
 from spark_eval.splits.cuts import resolve
 from spark_eval.splits.label import label
@@ -67,7 +67,7 @@ class Split:
 
     def write(self, folder: str) -> Facts:
         """Write ``rows`` below a new folder, as Parquet by subset; they are counted on the way, once each."""
-        if self.plain is not None and not self.rule.drops:
+        if self.plain is not None and not self.rule.drops and takes_files(folder):
             return self.plain.write(self.rule, self.timeline, folder)
         observed = Observation("split")
         rows = replace(self, labelled=self.labelled.observe(observed, *Facts.columns())).rows

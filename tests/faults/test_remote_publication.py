@@ -1,0 +1,244 @@
+"""Publication through Hadoop, on a store that is not this machine's as far as Spark can tell (viewfs)."""
+
+import time
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlparse
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_eval import read_published, remote
+from spark_eval.config import Output, Source
+from spark_eval.errors import BusyError, ConfigError, EnvironmentFault, SparkEvalError
+from spark_eval.hadoop import HadoopFiles
+from spark_eval.io import fingerprint, store_of
+from spark_eval.published import places_of
+from spark_eval.remote import RemoteAttempt, published_jobs, unpublished
+from spark_eval.schema import Table
+
+TABLES: Final = {Table.METRICS: 3, Table.ACCOUNTING: 2}
+# What publication asks of a store.
+CALLS: Final = ("rename", "write_new", "remove", "make_folder_of", "is_there", "names", "read", "files_below")
+BOTH: Final = pytest.mark.parametrize("manifest", [False, True], ids=["renames", "manifest"])
+
+
+class Killed(BaseException):
+    """What a process feels of kill -9: nothing of ours handles it."""
+
+
+@pytest.fixture
+def store(spark: SparkSession, tmp_path: Path) -> HadoopFiles:
+    """A folder behind another scheme, under a name of its own."""
+    (tmp_path / "store").mkdir()
+    name = f"t{time.monotonic_ns()}"
+    java: Any = spark
+    mounts = java._jsc.hadoopConfiguration()
+    mounts.set(f"fs.viewfs.mounttable.{name}.link./out", (tmp_path / "store").as_uri())
+    return HadoopFiles(spark, f"viewfs://{name}/out")
+
+
+def begun(files: HadoopFiles, manifest: bool, run_id: str = "a", verb: str = "evaluate") -> RemoteAttempt:
+    """An attempt that has written its tables."""
+    attempt = RemoteAttempt(files, run_id, verb, manifest=manifest)
+    attempt.__enter__()
+    there = urlparse(files.context.resolvePath(files.fs.Path(files.root)).toString()).path
+    for table, n_rows in TABLES.items():
+        folder = Path(there + attempt.staged(table).removeprefix(files.root))
+        file = folder / ("model=01/0.parquet" if table is Table.METRICS else "0.parquet")
+        file.parent.mkdir(parents=True)
+        pq.write_table(pa.table({"row": list(range(n_rows))}), file)
+    return attempt
+
+
+def publish(files: HadoopFiles, manifest: bool, run_id: str = "a", fingerprint: str = "f") -> RemoteAttempt:
+    """All of it."""
+    attempt = begun(files, manifest, run_id)
+    attempt.publish(TABLES, {"fingerprint": fingerprint})
+    attempt.__exit__()
+    return attempt
+
+
+def found(files: HadoopFiles, *run_ids: str) -> Mapping[tuple[str, Table], int]:
+    """The rows that are published, by run and table; of all runs, or of these."""
+    counts = Counter[tuple[str, Table]]()
+    for table in TABLES:
+        if any(run_id in run_ids or not run_ids for run_id, _ in places_of(files, table)):
+            rows = read_published(files.spark, files.root, table, run_ids or None)
+            counts.update((row["run_id"], table) for row in rows.collect())
+    return counts
+
+
+def whole(*run_ids: str) -> Mapping[tuple[str, Table], int]:
+    """The same of runs that are whole, once."""
+    return {(run_id, table): n_rows for run_id in run_ids for table, n_rows in TABLES.items()}
+
+
+@BOTH
+def test_runs_are_read_whole_with_their_names(store: HadoopFiles, manifest: bool) -> None:
+    for run_id in ("2024-01-01", "7"):
+        publish(store, manifest, run_id)
+    hidden = begun(store, manifest, "hidden")
+    assert found(store) == whole("2024-01-01", "7")
+    rows = read_published(store.spark, store.root, "metrics", ["7"])
+    assert {(row["run_id"], row["model"]) for row in rows.collect()} == {("7", "01")}
+    assert [(run_id, verb) for run_id, verb, _ in published_jobs(store)] == [
+        ("2024-01-01", "evaluate"),
+        ("7", "evaluate"),
+    ]
+    assert [folder for folder, _ in unpublished(store)] == [hidden.folder]
+    if not manifest:
+        plain = store.spark.read.parquet(f"{store.root}/metrics")
+        assert plain.count() == 2 * TABLES[Table.METRICS]
+    hidden.__exit__()
+    assert list(unpublished(store)) == []
+
+
+@BOTH
+def test_of_two_attempts_one_wins(store: HadoopFiles, manifest: bool) -> None:
+    attempts = [begun(store, manifest) for _ in range(3)]
+    attempts[1].publish(TABLES, {"fingerprint": "f"})
+    for late in (attempts[0], attempts[2]):
+        with pytest.raises(BusyError, match=r"RUN_BUSY.*was faster") as raised:
+            late.publish(TABLES, {"fingerprint": "f"})
+        assert raised.value.exit_code == 4
+        late.__exit__()
+    [(_, _, job)] = published_jobs(store)
+    assert job["attempt"] == attempts[1].name
+    assert found(store) == whole("a")
+    with RemoteAttempt(store, "a", "evaluate", manifest=manifest) as again:
+        assert again.is_published("f", TABLES, replace=False)
+
+
+@pytest.mark.slow
+@BOTH
+def test_death_before_every_call(store: HadoopFiles, manifest: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever is next, at the same run or another, leaves each table there once."""
+    published = 0
+    for point in range(100):
+        run_id = f"r{point:02}"
+        victim = begun(store, manifest, run_id)
+        with monkeypatch.context() as patch:
+            calls = counted_down(patch, point)
+            try:
+                victim.publish(TABLES, {"fingerprint": "f"})
+            except Killed:
+                assert calls == []
+            else:
+                victim.__exit__()
+                break
+        before = found(store, run_id)
+        assert before in ({}, whole(run_id))
+        published += bool(before)
+        with RemoteAttempt(store, run_id, "evaluate", manifest=manifest) as retry:
+            is_done = retry.is_published("f", TABLES, replace=False)
+        if not is_done:
+            publish(store, manifest, run_id)
+        assert found(store, run_id) == whole(run_id)
+    assert found(store) == whole(*(f"r{number:02}" for number in range(point + 1)))
+    print(f"{point} points, at {published} of them published already; 0 bad")
+    assert point >= (8 if manifest else 17)
+
+
+def counted_down(patch: pytest.MonkeyPatch, n_calls: int) -> list[str]:
+    """Let so many calls to the store pass, then die before every one; empty once that has happened."""
+    left = ["alive"] * (n_calls + 1)
+
+    def dying(name: str) -> Any:
+        original = getattr(HadoopFiles, name)
+
+        def call(*arguments: Any) -> Any:
+            if left:
+                left.pop()
+            if not left:
+                raise Killed(name)
+            return original(*arguments)
+
+        return call
+
+    for name in CALLS:
+        patch.setattr(HadoopFiles, name, dying(name))
+    return left
+
+
+def test_a_manifest_replaces_in_one_step_and_a_rename_does_not(store: HadoopFiles) -> None:
+    first = publish(store, True, fingerprint="f")
+    with RemoteAttempt(store, "a", "evaluate", manifest=True) as attempt:
+        with pytest.raises(ConfigError, match=r"RUN_EXISTS.*other content"):
+            attempt.is_published("g", TABLES, replace=False)
+        assert not attempt.is_published("g", TABLES, replace=True)
+    second = publish(store, True, fingerprint="g")
+    assert found(store) == whole("a")
+    [(_, _, job)] = published_jobs(store)
+    assert (job["attempt"], job["fingerprint"]) == (second.name, "g")
+    # Whoever had begun to read goes on.
+    assert store.spark.read.parquet(first.staged(Table.METRICS)).count() == TABLES[Table.METRICS]
+    publish(store, False, "b", "f")
+    with (
+        RemoteAttempt(store, "b", "evaluate", manifest=False) as attempt,
+        pytest.raises(EnvironmentFault, match="CANNOT_SWAP"),
+    ):
+        attempt.is_published("g", TABLES, replace=True)
+
+
+@BOTH
+def test_what_is_out_of_use_is_cleared_away_in_the_end(
+    store: HadoopFiles, manifest: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead = begun(store, manifest)
+    publish(store, manifest)
+    assert [folder for folder, _ in unpublished(store)] == [dead.folder]
+    monkeypatch.setattr(remote, "MOST_HOURS", -1)
+    with RemoteAttempt(store, "a", "evaluate", manifest=manifest) as attempt:
+        assert attempt.recovered == [dead.name]
+    assert list(unpublished(store)) == []
+    assert found(store) == whole("a")
+
+
+def test_a_table_of_unknown_origin_is_not_published_over(store: HadoopFiles) -> None:
+    attempt = begun(store, False)
+    store.spark.range(7).write.parquet(f"{store.root}/metrics/run_id=a")
+    with pytest.raises(EnvironmentFault, match=r"FILE_SYSTEM.*cannot be renamed"):
+        attempt.publish(TABLES, {"fingerprint": "f"})
+    with pytest.raises(ConfigError, match=r"RUN_EXISTS.*unknown origin \(metrics\)"):
+        attempt.is_published("f", TABLES, replace=False)
+
+
+@BOTH
+def test_what_is_not_what_was_counted_is_not_published(store: HadoopFiles, manifest: bool) -> None:
+    attempt = begun(store, manifest)
+    for n_rows in (2, 4):
+        with pytest.raises(SparkEvalError, match=r"STAGED_OTHERWISE.*found are 3"):
+            attempt.publish({**TABLES, Table.METRICS: n_rows}, {"fingerprint": "f"})
+    assert found(store) == {}
+
+
+def test_stores_without_renames_need_the_manifest(spark: SparkSession, tmp_path: Path) -> None:
+    assert store_of(Output(path=str(tmp_path)), lambda: spark) is None
+    by_manifest = store_of(Output(path=str(tmp_path), manifest=True), lambda: spark)
+    assert by_manifest is not None
+    assert by_manifest.root == f"file://{tmp_path}"
+    with pytest.raises(ConfigError, match=r"UNSUPPORTED_OUTPUT.*output.manifest: true"):
+        store_of(Output(path="s3a://bucket/out"), lambda: spark)
+    with pytest.raises(ConfigError, match=r"UNREACHABLE_STORE.*S3A"):
+        store_of(Output(path="s3a://bucket/out", manifest=True), lambda: spark)
+
+
+def test_the_content_of_files_elsewhere_is_known_by_their_names_sizes_and_times(store: HadoopFiles) -> None:
+    path = f"{store.root}/lists"
+
+    def content() -> list[object]:
+        return fingerprint(Source(path=path), "", lambda: store.spark)
+
+    assert content() == []
+    store.spark.range(3, numPartitions=2).write.parquet(path)
+    before = content()
+    assert len(before) == 2
+    store.write_new(f"{path}/_hidden", "x", f"{store.root}/drafts/one")
+    assert content() == before
+    store.spark.range(1).coalesce(1).write.mode("append").parquet(path)
+    assert len(content()) == 3
