@@ -20,6 +20,7 @@ from typing import Any, Final, Self
 
 import pyarrow.parquet as pq
 
+from spark_eval.bounds import check_statistics
 from spark_eval.disk import Lock, is_there, make_folder, swap, sync, sync_below, write_whole
 from spark_eval.errors import BusyError, ConfigError, EnvironmentFault, SparkEvalError
 from spark_eval.names import check_run_id
@@ -203,13 +204,18 @@ class Attempt:
             raise ConfigError("RUN_EXISTS", message)
         return False
 
-    def publish(self, tables: Mapping[Table, int], record: Mapping[str, Any]) -> None:
+    def publish(
+        self, tables: Mapping[Table, int], record: Mapping[str, Any], most: Mapping[str, float] | None = None
+    ) -> None:
         """Rename every table to its place, then write the commit record.
 
-        ``tables`` have so many rows. Raises SparkEvalError STAGED_OTHERWISE if what lies in the staging has
-        not, EnvironmentFault CANNOT_SWAP if something is to be replaced where that takes more than one step.
+        ``tables`` have so many rows; values of these columns of ``per_user`` lie between 0 and ``most``.
+        Raises SparkEvalError STAGED_OTHERWISE if it is otherwise in the staging, EnvironmentFault CANNOT_SWAP
+        if something is to be replaced where that takes more than one step.
         """
         written = {table: self.checked(table, n_rows) for table, n_rows in tables.items()}
+        if most and Table.PER_USER in tables:
+            check_statistics(self.staging.folder / Table.PER_USER, most)
         if any(is_there(self.place(table)) for table in set(tables) - set(SHARED)):
             self.try_to_swap()
         sync_below(self.staging.folder)

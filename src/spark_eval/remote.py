@@ -19,14 +19,17 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, Self
 
+from pyspark.sql import functions as F
+
+from spark_eval.bounds import check_bounds
 from spark_eval.errors import BusyError, ConfigError, EnvironmentFault, SparkEvalError
 from spark_eval.hadoop import HadoopFiles
 from spark_eval.names import check_run_id
-from spark_eval.publish import ATTEMPT, SHARED
+from spark_eval.publish import ATTEMPT, SHARED, STAGING
 from spark_eval.schema import Table
+from spark_eval.transforms.inputs import quoted
 
 RUNS: Final = "_runs"
-STAGING: Final = "_staging"
 # Whose rename of a folder is one step.
 RENAMES_WHOLE: Final = ("hdfs", "viewfs")
 RECORD: Final = re.compile(r"(?P<verb>[a-z]+)\.(?P<number>[0-9]+)\.json")
@@ -96,16 +99,19 @@ class RemoteAttempt:
             raise EnvironmentFault("CANNOT_SWAP", message)
         return False
 
-    def publish(self, tables: Mapping[Table, int], record: Mapping[str, Any]) -> None:
+    def publish(
+        self, tables: Mapping[Table, int], record: Mapping[str, Any], most: Mapping[str, float] | None = None
+    ) -> None:
         """Give the record the next number; by renames, first as an intent, which is carried out.
 
-        ``tables`` have so many rows. Raises SparkEvalError STAGED_OTHERWISE if what was written has not,
-        and BusyError RUN_BUSY where another attempt was faster.
+        ``tables`` have so many rows; values of these columns of ``per_user`` lie between 0 and ``most``.
+        Raises SparkEvalError STAGED_OTHERWISE if what was written is otherwise, and BusyError RUN_BUSY where
+        another attempt was faster.
         """
         moves = []
         written = {}
         for table, n_rows in tables.items():
-            parts = self.checked(table, n_rows)
+            parts = self.checked(table, n_rows, (most or {}) if table is Table.PER_USER else {})
             goal = self.place_to_be(table)
             written[table] = {"files": len(parts), "rows": n_rows, "path": goal}
             moves.append((parts[0] if table in SHARED else self.staged(table), goal))
@@ -135,11 +141,16 @@ class RemoteAttempt:
         """Under which name this attempt writes down what it is about to do."""
         return f"{self.files.root}/{STAGING}/{self.run_id}.{name}"
 
-    def checked(self, table: Table, n_rows: int) -> list[str]:
-        """The files of a written table, which has so many rows."""
+    def checked(self, table: Table, n_rows: int, most: Mapping[str, float]) -> list[str]:
+        """The files of a written table, which has so many rows, with values between 0 and ``most``."""
         folder = self.staged(table)
         parts = [path for path, *_ in self.files.files_below(folder) if path.endswith(".parquet")]
-        found = self.files.spark.read.parquet(folder).count() if parts else 0
+        found = 0
+        if parts:
+            ends = [end(quoted(name)) for name in most for end in (F.min, F.max)]
+            found, *values = self.files.spark.read.parquet(folder).agg(F.count("*"), *ends).collect()[0]
+            for name, low, high in zip(most, values[::2], values[1::2], strict=True):
+                check_bounds(name, low, high, most[name])
         if found != n_rows or (table in SHARED and len(parts) != 1):
             message = f"{table}: {n_rows} rows were to be published, "
             message += f"found are {found} in {len(parts)} files; try again"

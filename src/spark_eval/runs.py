@@ -1,5 +1,6 @@
 """One run of one verb: read the sources, call the data path, write and publish the tables."""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -88,7 +89,8 @@ def run_evaluate(
                 **write_quarantine(tables.given(), ledger, attempt),
             }
             facts = {"conventions": plan.stamp, "plan": evaluation.reason, "models": list(evaluation.models)}
-            attempt.publish(written, job.record(**facts))
+            most = {value.column: value.metric.upper or math.inf for value in plan.metrics}
+            attempt.publish(written, job.record(**facts), most)
         return job.run(attempt, written, is_new=True)
 
 

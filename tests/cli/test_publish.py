@@ -99,6 +99,15 @@ def test_what_is_not_what_was_counted_is_not_published(tmp_path: Path, table: Ta
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("row", [-1.0, 1.5])
+def test_values_out_of_bounds_are_not_published(tmp_path: Path, row: float) -> None:
+    with staged(tmp_path, {Table.PER_USER: 1}) as attempt:
+        values = pa.table({"ap_at_1": [0.0, row, None], "undefined": [None, None, None]})
+        pq.write_table(values, Path(attempt.staged(Table.PER_USER)) / "part-0.parquet")
+        with pytest.raises(SparkEvalError, match=r"STAGED_OTHERWISE.*ap_at_1 goes from .*0 to 1.0"):
+            attempt.publish({Table.PER_USER: 3}, {"fingerprint": "f"}, {"ap_at_1": 1.0, "undefined": 1.0})
+
+
 def test_a_shared_table_is_one_file(tmp_path: Path) -> None:
     with staged(tmp_path, {Table.ACCOUNTING: 2}) as attempt:
         pq.write_table(pa.table({"row": [1]}), Path(attempt.staged(Table.ACCOUNTING)) / "part-1.parquet")

@@ -214,6 +214,11 @@ def test_what_is_not_what_was_counted_is_not_published(store: HadoopFiles, manif
     for n_rows in (2, 4):
         with pytest.raises(SparkEvalError, match=r"STAGED_OTHERWISE.*found are 3"):
             attempt.publish({**TABLES, Table.METRICS: n_rows}, {"fingerprint": "f"})
+    attempt = begun(store, manifest, "b")
+    store.spark.createDataFrame([(0.5,), (1.5,)], "ap double").write.parquet(attempt.staged(Table.PER_USER))
+    tables = {**TABLES, Table.PER_USER: 2}
+    with pytest.raises(SparkEvalError, match=r"STAGED_OTHERWISE.*ap goes from 0.5 to 1.5"):
+        attempt.publish(tables, {"fingerprint": "f"}, {"ap": 1.0})
     assert found(store) == {}
 
 
