@@ -2,6 +2,7 @@
 #   make demo    everything end to end on embedded data
 #   make test    the default tests, in two processes; ARGS="-k name" goes to pytest
 #   make test-parity  the numbers of nine libraries against those of our presets
+#   make test-airflow the DAG of dags/ in a real Airflow
 #   make benchmarks  us and our peers side by side; ARGS="--size M"
 #   make check   style, types, import rules
 #   make package dist/spark_eval.zip, for spark-submit --py-files
@@ -9,7 +10,7 @@
 # PYTHON=/path/to/python3 chooses the interpreter.
 
 .DELETE_ON_ERROR:
-.PHONY: demo test test-slow test-parity benchmarks check package lock clean
+.PHONY: demo test test-slow test-parity test-airflow benchmarks check package lock clean
 unexport PYTHONPATH PYTHONHOME SPARK_HOME
 
 in_venv := .venv/bin/python -m
@@ -21,13 +22,16 @@ demo: .venv/.run
 	@.venv/bin/spark-eval demo
 
 test: .venv/.dev
-	@$(in_venv) pytest -n 2 --dist loadfile -m "not slow and not cluster and not setup and not parity" $(ARGS)
+	@$(in_venv) pytest -n 2 --dist loadfile -m "not slow and not cluster and not setup and not parity and not airflow" $(ARGS)
 
 test-slow: .venv/.dev
 	@$(in_venv) pytest -m "slow or cluster or setup" $(ARGS)
 
 test-parity: .venv/.dev .venv-parity/.installed
 	@$(in_venv) pytest -m parity tests/parity $(ARGS)
+
+test-airflow: .venv/.dev .venv-airflow/.installed
+	@$(in_venv) pytest -m airflow tests/airflow $(ARGS)
 
 benchmarks: .venv-bench/.installed
 	@.venv-bench/bin/python -m benchmarks.run $(ARGS)
@@ -51,11 +55,12 @@ lock: .venv/.python
 	@$(lock_with) $(ARGS) pyproject.toml --extra dev -c requirements/run.txt -o requirements/dev.txt
 	@$(lock_with) $(ARGS) requirements/parity.in --overrides requirements/parity-overrides.in \
 		--excludes requirements/parity-unused.in -o requirements/parity.txt
+	@$(lock_with) $(ARGS) requirements/airflow.in --excludes requirements/airflow-unused.in -o requirements/airflow.txt
 
 clean:
-	@rm -rf .venv .venv-lock .venv-parity .venv-bench .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf .venv .venv-lock .venv-parity .venv-airflow .venv-bench .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	@rm -rf artifacts build dist derby.log metastore_db spark-warehouse
-	@find src jobs tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	@find src jobs dags tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/.run: .venv/.python requirements/build.txt requirements/run.txt pyproject.toml
 	@echo "Installing what requirements/run.txt pins; the first time takes a minute or two."
@@ -76,6 +81,14 @@ clean:
 	@.venv/bin/python -m venv --clear .venv-parity
 	@.venv-parity/bin/python -m pip install -qq --no-input --no-compile --no-deps --only-binary :all: \
 		--require-hashes -r requirements/parity.txt
+	@touch $@
+
+# Without dependencies: the lock leaves out what the provider asks for and does not import.
+.venv-airflow/.installed: .venv/.python requirements/airflow.txt
+	@echo "Installing the Airflow that requirements/airflow.txt pins; this takes a minute."
+	@.venv/bin/python -m venv --clear .venv-airflow
+	@.venv-airflow/bin/python -m pip install -qq --no-input --no-deps --only-binary :all: \
+		--require-hashes -r requirements/airflow.txt
 	@touch $@
 
 .venv-bench/.installed: .venv/.python requirements/build.txt requirements/bench.txt

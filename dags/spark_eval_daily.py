@@ -1,0 +1,62 @@
+"""Every day: split the log at the day under test, evaluate what the models recommended for it.
+
+The day is the run's data interval, so a backfill of last month gives what last month would have given. It is
+set up by environment variables where Airflow runs; see docs/airflow.md.
+"""
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from airflow.sdk import DAG, Asset, CronDataIntervalTimetable, Param
+
+from spark_eval_operator import SparkEvalOperator
+
+HOME: Final = os.environ.get("SPARK_EVAL_HOME", str(Path(__file__).resolve().parents[1]))
+CONFIG: Final = os.environ.get("SPARK_EVAL_CONFIG", f"{HOME}/conf/example.yaml")
+# Where whatever recommends leaves one folder per run id.
+RECOMMENDATIONS: Final = os.environ.get("SPARK_EVAL_RECOMMENDATIONS", f"{HOME}/recs")
+
+# Runs started by hand or by an asset may have no logical date; theirs is the day that they may run after.
+DATE: Final = "(dag_run.logical_date or dag_run.run_after) | ds"
+DAY: Final = f"{{{{ {DATE} }}}}"
+LOCAL_CUT: Final = f"{{{{ macros.ds_add({DATE}, -params.local_test_days) }}}}"
+
+with DAG(
+    "spark_eval_daily",
+    description=__doc__,
+    # The interval of a run is the day before it; "@daily" alone has an empty one.
+    schedule=CronDataIntervalTimetable("@daily", timezone="UTC"),
+    start_date=datetime(2023, 1, 1, tzinfo=UTC),
+    catchup=False,
+    default_args={"retries": 3, "retry_exponential_backoff": True},
+    params={
+        "local_test_days": Param(
+            28, type="integer", minimum=1, description="days of local_test before the day"
+        ),
+        "replace": Param(False, type="boolean", description="replace a published run that has other content"),
+    },
+    tags=["spark-eval"],
+):
+    common = {"home": HOME, "config": CONFIG, "run_id": DAY}
+    split = SparkEvalOperator(
+        task_id="split",
+        verb="split",
+        settings={
+            "split.local_cut": f"{{instant: '{LOCAL_CUT}'}}",
+            "split.global_cut": f"{{instant: '{DAY}'}}",
+            "split.test_days": "1",
+        },
+        outlets=[Asset("spark_eval_splits")],
+        **common,
+    )
+    evaluate = SparkEvalOperator(
+        task_id="evaluate",
+        verb="evaluate",
+        settings={"recommendations.path": f"{RECOMMENDATIONS}/{DAY}"},
+        outlets=[Asset("spark_eval_metrics")],
+        **common,
+    )
+    # What trains on this run's global_train and recommends for its global_test goes between the two.
+    split >> evaluate
