@@ -183,12 +183,21 @@ class Attempt:
     def is_published(self, fingerprint: str, tables: Iterable[Table], replace: bool) -> bool:
         """Whether this very content is published already, as these tables.
 
-        Raises ConfigError RUN_EXISTS where another content is, unless it may be replaced.
+        Raises ConfigError RUN_EXISTS where another content is, unless it may be replaced; that of another
+        verb may not.
         """
         run_id, verb = self.staging.run_id, self.staging.verb
-        job = read_commit(self.staging.root, run_id)["jobs"].get(verb)
+        jobs = read_commit(self.staging.root, run_id)["jobs"]
+        job = jobs.get(verb)
         if job is not None and job["fingerprint"] == fingerprint:
             return all(self.place(Table(name)).exists() for name in job["tables"])
+        for other in jobs.keys() - {verb}:
+            taken = set(tables) & set(jobs[other]["tables"]) - set(SHARED)
+            if taken:
+                message = (
+                    f"run {run_id!r} has {', '.join(sorted(taken))} of its verb {other}; use another --run-id"
+                )
+                raise ConfigError("RUN_EXISTS", message)
         there = [table for table in tables if self.place(table).exists()]
         if (job is not None or there) and not replace:
             what = "other content" if job is not None else f"unknown origin ({', '.join(there)})"
