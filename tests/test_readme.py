@@ -48,10 +48,11 @@ def test_its_python_runs(spark: SparkSession) -> None:
     ("header", "rows"),
     [
         (describe.METRICS, describe.metric_rows()),
+        (describe.POINTWISE_METRICS, describe.pointwise_rows()),
         (describe.CONVENTIONS, describe.convention_rows()),
         (describe.PRESET_TABLE, describe.short_preset_rows()),
     ],
-    ids=["metrics", "conventions", "presets"],
+    ids=["metrics", "predictions", "conventions", "presets"],
 )
 def test_its_tables_of_numbers_are_the_code(header: Sequence[str], rows: describe.Rows) -> None:
     assert describe.markdown(header, rows) in README
@@ -59,6 +60,11 @@ def test_its_tables_of_numbers_are_the_code(header: Sequence[str], rows: describ
 
 def test_the_document_of_conventions_is_the_code() -> None:
     assert (REPOSITORY / "docs" / "conventions.md").read_text(encoding="utf-8") == describe.document()
+
+
+def test_the_metrics_of_predictions_are_the_code() -> None:
+    table = describe.markdown(describe.POINTWISE_METRICS, describe.pointwise_rows())
+    assert table in (REPOSITORY / "docs" / "predictions.md").read_text(encoding="utf-8")
 
 
 def test_its_tables_name_every_verb_and_table() -> None:

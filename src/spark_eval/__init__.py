@@ -13,15 +13,28 @@ if TYPE_CHECKING:
     from spark_eval.session import get_session
     from spark_eval.verbs.evaluate import evaluate
     from spark_eval.verbs.evaluation import Evaluation
+    from spark_eval.verbs.predictions import PredictionMetrics, evaluate_predictions
     from spark_eval.verbs.split import Split, split
 
 __version__: Final = "0.1.0"
-__all__ = ["Evaluation", "Split", "__version__", "evaluate", "get_session", "read_published", "split"]
+__all__ = [
+    "Evaluation",
+    "PredictionMetrics",
+    "Split",
+    "__version__",
+    "evaluate",
+    "evaluate_predictions",
+    "get_session",
+    "read_published",
+    "split",
+]
 
 _HOMES: Final = {
     "Evaluation": "spark_eval.verbs.evaluation",
     "evaluate": "spark_eval.verbs.evaluate",
     "get_session": "spark_eval.session",
+    "PredictionMetrics": "spark_eval.verbs.predictions",
+    "evaluate_predictions": "spark_eval.verbs.predictions",
     "read_published": "spark_eval.published",
     "Split": "spark_eval.verbs.split",
     "split": "spark_eval.verbs.split",

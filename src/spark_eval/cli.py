@@ -79,6 +79,19 @@ def evaluate(file: Path, run_id: str | None, settings: Sequence[str], replace: b
 
 
 @program.command()
+@run_options
+def predictions(file: Path, run_id: str | None, settings: Sequence[str], replace: bool) -> None:
+    """Measure predictions against their labels; publish metrics, curves, thresholds and accounting."""
+    from spark_eval import tell
+    from spark_eval.prediction_runs import run_predictions
+
+    config = open_config(file, settings, run_id)
+    with working("measuring predictions"):
+        run = run_predictions(lambda: open_session(config, "predictions"), config, run_id, replace)
+    tell.predictions(run)
+
+
+@program.command()
 @click.option(
     "--ratings", type=click.Path(path_type=Path), help="A MovieLens-style CSV instead of a made-up log."
 )

@@ -11,6 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_serial
 
 from spark_eval.errors import ConfigError, nearest
 from spark_eval.plan import DEFAULT_K, DEFAULT_METRICS, Plan, make_plan
+from spark_eval.pointwise.plan import make_plan as make_pointwise_plan
+from spark_eval.pointwise.task import DEFAULT_BINS, DEFAULT_CURVE_POINTS
+from spark_eval.pointwise.task import Plan as PointwisePlan
 from spark_eval.schema import SUBSETS
 from spark_eval.segments import check_segments
 from spark_eval.splits.rules import GlobalLocalRanker
@@ -138,6 +141,46 @@ class EvaluateSection(Section):
         return make_plan(**options, threshold=self.relevance.threshold)
 
 
+class Costs(Section):
+    """What one error of each kind costs."""
+
+    false_positive: float = 1.0
+    false_negative: float = 1.0
+
+
+class Choose(Section):
+    """What thresholds are chosen for."""
+
+    flags: list[float] = []
+    recall: list[float] = []
+    cost: list[Costs] = []
+
+
+class PredictionsSection(Source):
+    """Rows of a label and a score, and what to measure of them."""
+
+    model: str | None = None
+    task: str
+    scores: str | None = None
+    positive: Scalar = 1
+    negative: Scalar = 0
+    classes: list[Scalar] = []
+    probabilities: list[str] = []
+    metrics: list[str] | None = None
+    thresholds: list[float] | None = None
+    choose: Choose = Choose()
+    segments: list[str] = []
+    sampling_rate: float | None = None
+    bins: int = DEFAULT_BINS
+    curves: bool = False
+    curve_points: int = DEFAULT_CURVE_POINTS
+    conventions: str = "default"
+
+    def checked(self) -> PointwisePlan:
+        """The checked plan; raises ConfigError with the nearest allowed choice."""
+        return make_pointwise_plan(**self.model_dump(exclude={*Source.model_fields, "model"}))
+
+
 class Config(Section):
     """The whole file. Each verb asks for the sections it needs."""
 
@@ -151,11 +194,14 @@ class Config(Section):
     items: Source | None = None
     users: Source | None = None
     evaluate: EvaluateSection = EvaluateSection()
+    predictions: PredictionsSection | None = None
 
     @model_validator(mode="after")
     def choices_fit(self) -> "Config":
         """Rules and plans check themselves, whichever verb the config is read for."""
         self.split.rule()
+        if self.predictions is not None:
+            self.predictions.checked()
         plan = self.evaluate.checked()
         check_segments(plan.segments, plan.columns, self.train is not None, self.users is not None)
         return self

@@ -9,10 +9,12 @@ from collections.abc import Sequence
 from spark_eval.conventions import FORKS, TieOrder
 from spark_eval.metrics import RANKING, RankingMetric
 from spark_eval.metrics.values import SHARES_PLACES, metric_named, short
+from spark_eval.pointwise.metrics import POINTWISE
 from spark_eval.presets import PRESETS, changed_forks, conventions_of
 
 Rows = list[list[str]]
 METRICS = ("metric", "mean over users", "formula", "options", "meaning")
+POINTWISE_METRICS = ("metric of predictions", "tasks", "formula", "meaning")
 CONVENTIONS = ("convention", "default", "other choices")
 CHOICES = ("convention", "choice", "meaning")
 PRESET_TABLE = ("preset", "numbers of", "changes")
@@ -31,6 +33,14 @@ def metric_rows() -> Rows:
             metric.summary.replace("``", "`"),
         ]
         for metric in RANKING.values()
+    ]
+
+
+def pointwise_rows() -> Rows:
+    """One row per metric of predictions."""
+    return [
+        [metric.name, ", ".join(metric.tasks), metric.formula.replace("|", "\\|"), metric.summary]
+        for metric in POINTWISE.values()
     ]
 
 
@@ -83,7 +93,24 @@ def changes(name: str) -> list[str]:
 
 
 def metric_text(name: str) -> str:
-    """All of one metric: formula, options with their choices, and the notes of its kernel."""
+    """All of one metric, of rankings and of predictions: formula, options, the notes of its kernel."""
+    of_predictions = pointwise_text(name) if name in POINTWISE else ""
+    if of_predictions and name not in {
+        known for one in RANKING.values() for known in (one.name, one.run_name)
+    }:
+        return of_predictions
+    return "\n\n".join(filter(None, [ranking_text(name), of_predictions]))
+
+
+def pointwise_text(name: str) -> str:
+    """All of one metric of predictions."""
+    metric = POINTWISE[name]
+    lines = [f"{metric.name}, of predictions ({', '.join(metric.tasks)})", f"formula: {metric.formula}"]
+    return "\n".join([*lines, "", inspect.cleandoc(metric.kernel.__doc__ or "")])
+
+
+def ranking_text(name: str) -> str:
+    """All of one metric of rankings."""
     metric = metric_named(name)
     lines = [f"{metric.name}, mean over users: {', '.join([metric.run_name, *metric.weights])}"]
     lines += [f"formula: {metric.formula}", *options_of(metric), "", inspect.cleandoc(metric.notes)]
@@ -122,7 +149,7 @@ def document() -> str:
         "several variants; without `@` it is measured at every `evaluate.k`; `all` is no cutoff. Its column "
         "in `per_user` is `ndcg_gain_exp2_at_10`. `tie_order=best` and `tie_order=worst` give the best and "
         "the worst that an order of equal scores could give.",
-        *(f"### {metric.name}\n\n```text\n{metric_text(metric.name)}\n```" for metric in RANKING.values()),
+        *(f"### {metric.name}\n\n```text\n{ranking_text(metric.name)}\n```" for metric in RANKING.values()),
         "## Conventions",
         markdown(CONVENTIONS, convention_rows()),
         "## Presets",

@@ -66,6 +66,7 @@ class Job:
         sections = {
             "split": ("interactions", "split"),
             "evaluate": ("recommendations", "truth", "train", "users", "items", "evaluate"),
+            "predictions": ("predictions",),
         }[verb]
         settings = {name: config.model_dump(mode="json")[name] for name in sections}
         sources = [source for name in sections if isinstance(source := getattr(config, name), Source)]

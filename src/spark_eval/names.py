@@ -23,14 +23,14 @@ def check_run_id(run_id: str) -> str:
     return run_id
 
 
-def check_models(names: Sequence[str]) -> None:
+def check_models(names: Sequence[str], source: str = "recommendations") -> None:
     """Raise DataError for a model that could not have a folder of its own: it would be null, or fail late."""
     for name in names:
         length = len(name.encode()) + 2 * len(WRITTEN_AS_THREE.findall(name))
         if name in ("", NO_NAME) or length > MAX_MODEL_BYTES or CONTROL_CHARACTER.search(name):
             raise DataError(
                 "INVALID_MODEL_NAME",
-                f"recommendations: model {name[:MAX_MODEL_BYTES]!r}; allowed: 1 to {MAX_MODEL_BYTES} bytes, "
+                f"{source}: model {name[:MAX_MODEL_BYTES]!r}; allowed: 1 to {MAX_MODEL_BYTES} bytes, "
                 f"of which '/', '=', '%' and their like take three, no control character, not {NO_NAME}",
             )
 

@@ -21,13 +21,12 @@ from typing import Any, Final, Self
 import pyarrow.parquet as pq
 
 from spark_eval.bounds import check_statistics
+from spark_eval.commits import SHARED, check_verbs, commit_path, read_commit
 from spark_eval.disk import Lock, is_there, make_folder, swap, sync, sync_below, write_whole
 from spark_eval.errors import BusyError, ConfigError, EnvironmentFault, SparkEvalError
 from spark_eval.names import check_run_id
 from spark_eval.schema import Table
 
-# Tables that several verbs of one run add to: each verb publishes one file of its own.
-SHARED: Final = (Table.ACCOUNTING, Table.QUARANTINE)
 STAGING: Final = "_staging"
 ATTEMPT: Final = re.compile(r"(?P<run_id>.+)-(?P<verb>[a-z]+)-(?P<id>[0-9a-f]{32})")
 INTENT: Final = "intent.json"
@@ -37,25 +36,6 @@ WHOLE: Final = "whole.parquet"
 MANIFEST: Final = "_manifest.json"
 # Somebody who only looks whether an attempt lives holds its lock for a moment.
 SECONDS_TO_WAIT: Final = 1.0
-
-
-def commit_path(root: Path, run_id: str) -> Path:
-    """Where a run's commit record lies."""
-    return root / "_commits" / f"{run_id}.json"
-
-
-def read_commit(root: Path, run_id: str) -> dict[str, Any]:
-    """A run's commit record, empty if nothing is published."""
-    path = commit_path(root, run_id)
-    record: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {"run_id": run_id, "jobs": {}}
-    return record
-
-
-def published_jobs(root: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Run, verb and record of everything that is published."""
-    for path in sorted((root / "_commits").glob("*.json")):
-        for verb, job in read_commit(root, path.stem)["jobs"].items():
-            yield path.stem, verb, job
 
 
 @dataclass(frozen=True)
@@ -191,12 +171,15 @@ class Attempt:
     def is_published(self, fingerprint: str, tables: Iterable[Table], replace: bool) -> bool:
         """Whether this very content is published already, as these tables.
 
-        Raises ConfigError RUN_EXISTS where another content is, unless it may be replaced.
+        Raises ConfigError RUN_EXISTS where another content is, unless it may be replaced; that of another
+        verb may not.
         """
         run_id, verb = self.staging.run_id, self.staging.verb
-        job = read_commit(self.staging.root, run_id)["jobs"].get(verb)
+        jobs = read_commit(self.staging.root, run_id)["jobs"]
+        job = jobs.get(verb)
         if job is not None and job["fingerprint"] == fingerprint:
             return all(self.place(Table(name)).exists() for name in job["tables"])
+        check_verbs(run_id, verb, tables, jobs)
         there = [table for table in tables if self.place(table).exists()]
         if (job is not None or there) and not replace:
             what = "other content" if job is not None else f"unknown origin ({', '.join(there)})"

@@ -8,10 +8,10 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
+from spark_eval.commits import SHARED
 from spark_eval.errors import DataError
 from spark_eval.hadoop import HadoopFiles
 from spark_eval.io import uri_of
-from spark_eval.publish import SHARED
 from spark_eval.remote import published_jobs
 from spark_eval.schema import MODEL, Table
 

@@ -22,10 +22,11 @@ from typing import Any, Final, Self
 from pyspark.sql import functions as F
 
 from spark_eval.bounds import check_bounds
+from spark_eval.commits import SHARED, check_verbs
 from spark_eval.errors import BusyError, ConfigError, EnvironmentFault, SparkEvalError
 from spark_eval.hadoop import HadoopFiles
 from spark_eval.names import check_run_id
-from spark_eval.publish import ATTEMPT, SHARED, STAGING
+from spark_eval.publish import ATTEMPT, STAGING
 from spark_eval.schema import Table
 from spark_eval.transforms.inputs import quoted
 
@@ -86,6 +87,7 @@ class RemoteAttempt:
         job = None if self.newest is None else self.newest.job
         if job is not None and job["fingerprint"] == fingerprint:
             return all(self.files.is_there(table["path"]) for table in job["tables"].values())
+        check_verbs(self.run_id, self.verb, tables, jobs_of(self.files, self.run_id))
         there = [] if self.manifest else [t for t in tables if self.files.is_there(self.place_to_be(t))]
         if job is None and not there:
             return False
@@ -186,14 +188,19 @@ def newest_record(files: HadoopFiles, run_id: str, verb: str) -> Record | None:
     return Record(max(numbers), json.loads(text or ""))
 
 
+def jobs_of(files: HadoopFiles, run_id: str) -> dict[str, dict[str, Any]]:
+    """The newest record of each verb of a run."""
+    names = files.names(f"{files.root}/_commits/{run_id}")
+    verbs = sorted({found["verb"] for name in names if (found := RECORD.fullmatch(name))})
+    records = {verb: newest_record(files, run_id, verb) for verb in verbs}
+    return {verb: record.job for verb, record in records.items() if record is not None}
+
+
 def published_jobs(files: HadoopFiles) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Run, verb and newest record of everything that is published."""
     for run_id in files.names(f"{files.root}/_commits"):
-        names = files.names(f"{files.root}/_commits/{run_id}")
-        for verb in sorted({match["verb"] for name in names if (match := RECORD.fullmatch(name))}):
-            record = newest_record(files, run_id, verb)
-            if record is not None:
-                yield run_id, verb, record.job
+        for verb, job in jobs_of(files, run_id).items():
+            yield run_id, verb, job
 
 
 def carry_out(files: HadoopFiles, intent: str) -> None:

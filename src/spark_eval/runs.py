@@ -31,6 +31,7 @@ from spark_eval.transforms.conform import (
     conform_truth,
     conform_users,
 )
+from spark_eval.transforms.predictions import conform_predictions
 from spark_eval.verbs.evaluate import measure_lists
 from spark_eval.verbs.evaluation import Tables
 from spark_eval.verbs.leakage import LEAKAGE, leakage_rows
@@ -120,12 +121,13 @@ def check_inputs(session: Callable[[], SparkSession], config: Config) -> list[st
     """Check columns and types of every source that exists already; returns their names."""
     rule, spark, frames = config.split.rule(), session(), {}
     plan, splits = config.evaluate.checked(), Job.of("evaluate", config, None, session).splits
-    for name in ("interactions", "recommendations", "truth", "train", "users", "items"):
+    for name in ("interactions", "recommendations", "truth", "train", "users", "items", "predictions"):
         source = getattr(config, name)
         if source is not None:
             frame = read_source(spark, source, name, splits, rule.timezone)
             frames[name] = conform(frame, name, source, rule.timezone, plan)
-    check_id_types({name: frame for name, frame in frames.items() if name != "interactions"})
+    alone = ("interactions", "predictions")
+    check_id_types({name: frame for name, frame in frames.items() if name not in alone})
     return list(frames)
 
 
@@ -142,6 +144,8 @@ def conform(frame: DataFrame, name: str, source: Any, timezone: str, plan: Plan)
             return conform_users(frame, source.columns, plan.segments)
         case "items":
             return conform_items(frame, source.columns)
+        case "predictions":
+            return conform_predictions(frame, source.columns, source.model, source.checked()).given
     return conform_interactions(frame, source.columns, source.timestamp_unit, timezone)
 
 

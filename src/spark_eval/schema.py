@@ -10,6 +10,8 @@ SCORE: Final = "score"
 RANK: Final = "rank"
 RELEVANCE: Final = "relevance"
 TIMESTAMP: Final = "timestamp"
+LABEL: Final = "label"
+WEIGHT: Final = "weight"
 SUBSET: Final = "subset"
 FOLD: Final = "fold"
 N_RELEVANT: Final = "n_relevant"
@@ -62,6 +64,8 @@ class Table(StrEnum):
     ACCOUNTING = "accounting"
     QUARANTINE = "quarantine"
     LEAKAGE = "leakage"
+    CURVES = "curves"
+    THRESHOLDS = "thresholds"
 
 
 class Outcome(StrEnum):
@@ -88,6 +92,13 @@ class Fault(StrEnum):
     NULL_RELEVANCE = "NULL_RELEVANCE"
     RELEVANCE_NOT_FINITE = "RELEVANCE_NOT_FINITE"
     NULL_TIMESTAMP = "NULL_TIMESTAMP"
+    NULL_LABEL = "NULL_LABEL"
+    LABEL_NOT_FINITE = "LABEL_NOT_FINITE"
+    UNKNOWN_CLASS = "UNKNOWN_CLASS"
+    NOT_A_PROBABILITY = "NOT_A_PROBABILITY"
+    NO_DISTRIBUTION = "NO_DISTRIBUTION"
+    NULL_WEIGHT = "NULL_WEIGHT"
+    WEIGHT_OUT_OF_RANGE = "WEIGHT_OUT_OF_RANGE"
     # A single row of these refuses the whole table.
     NULL_MODEL = "NULL_MODEL"
     RANK_BASE = "RANK_BASE"
@@ -104,6 +115,17 @@ ROW_FAULTS: Final = (
     Fault.NULL_SCORE,
     Fault.SCORE_NOT_FINITE,
     Fault.DUPLICATE_RANK,
+)
+
+# What only a row of predictions can have.
+PREDICTION_FAULTS: Final = (
+    Fault.NULL_LABEL,
+    Fault.LABEL_NOT_FINITE,
+    Fault.UNKNOWN_CLASS,
+    Fault.NOT_A_PROBABILITY,
+    Fault.NO_DISTRIBUTION,
+    Fault.NULL_WEIGHT,
+    Fault.WEIGHT_OUT_OF_RANGE,
 )
 
 # What to say of the faults that refuse a table.

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as Grid
 
-from spark_eval import describe, publish, remote
+from spark_eval import commits, describe, publish, remote
 from spark_eval.config import Config
 from spark_eval.io import local_root, store_of
 from spark_eval.job import Run
@@ -92,6 +92,33 @@ def leaderboard(metrics: Sequence[Mapping[str, object]], title: str) -> None:
     console().print(grid)
 
 
+def predictions(run: Run) -> None:
+    """One line per metric of all rows, one column per model; then what was chosen as thresholds."""
+    values = [row for row in rows(run, Table.METRICS) if row["segment"] == ALL]
+    models = list(dict.fromkeys(str(row["model"]) for row in values))
+    cells = {(row["metric"], str(row["model"])): row["value"] for row in values}
+    grid = Grid(
+        "metric", *map(escape, models), title=escape(f"metrics of run {run.run_id}"), title_justify="left"
+    )
+    for metric in dict.fromkeys(str(row["metric"]) for row in values):
+        grid.add_row(escape(metric), *(number(cells.get((metric, model))) for model in models))
+    console().print(grid)
+    if Table.THRESHOLDS in run.tables:
+        shown = ("threshold", "precision", "recall", "flags", "cost")
+        grid = Grid("model", "chosen for", *shown)
+        for row in rows(run, Table.THRESHOLDS):
+            if row["segment"] == ALL:
+                told = (escape(str(row["model"])), escape(str(row["rule"])))
+                grid.add_row(*told, *(number(row[name]) for name in shown))
+        console().print(grid)
+    written(run)
+
+
+def number(value: object) -> str:
+    """A number of a metric, short; a dash where there is none."""
+    return "-" if value is None else f"{float(str(value)):.6g}"
+
+
 def smaller_k_first(line: tuple[object, object]) -> tuple[bool, int, str]:
     """Order of the leaderboard: by k, no cutoff last, then by model."""
     model, k = line
@@ -120,6 +147,7 @@ def metrics(name: str | None, preset: str | None, markdown: bool) -> None:
         print(describe.metric_text(name))
     else:
         table(describe.METRICS, describe.metric_rows())
+        table(describe.POINTWISE_METRICS, describe.pointwise_rows())
         table(describe.CHOICES, describe.choice_rows())
         table(describe.PRESET_TABLE, describe.short_preset_rows())
         print("a variant: map(denominator=relevant)@5, options in brackets, after @ its own k or all")
@@ -136,7 +164,7 @@ def status(config: Config, session: Callable[[], SparkSession]) -> None:
     files = store_of(config.output, session)
     if files is None:
         root: Path | str = local_root(config.output)
-        jobs = list(publish.published_jobs(Path(root)))
+        jobs = list(commits.published_jobs(Path(root)))
         attempts = {
             attempt.folder.name: "at work" if attempt.is_alive() else "dead; the next run clears it away"
             for attempt in publish.unfinished(Path(root))

@@ -14,8 +14,9 @@ from pyspark.sql import SparkSession
 
 import spark_eval.publish
 from spark_eval import runs
+from spark_eval.commits import read_commit
 from spark_eval.errors import BusyError, ConfigError, EnvironmentFault, SparkEvalError
-from spark_eval.publish import Attempt, read_commit, unfinished
+from spark_eval.publish import Attempt, unfinished
 from spark_eval.schema import Table
 
 if TYPE_CHECKING:

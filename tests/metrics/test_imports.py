@@ -5,6 +5,8 @@ import sys
 
 LIGHT = (
     "spark_eval.metrics",
+    "spark_eval.pointwise.plan",
+    "spark_eval.stats.exact",
     "spark_eval.stats.intervals",
     "spark_eval.conventions",
     "spark_eval.presets",

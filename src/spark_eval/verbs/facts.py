@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from spark_eval.errors import SparkEvalError
 from spark_eval.ledger import AccountingRow
-from spark_eval.schema import FAULT, SUBSET, TIMESTAMP, Fault, Outcome, Reason, Subset
+from spark_eval.schema import FAULT, PREDICTION_FAULTS, SUBSET, TIMESTAMP, Fault, Outcome, Reason, Subset
 
 SOURCE: Final = "interactions"
 # The reasons for which the splits in this package drop a row.
@@ -19,7 +19,7 @@ REASONS: Final = (Reason.GAP, Reason.AFTER_END, Reason.COLD_USER, Reason.COLD_IT
 LINES: Final[Mapping[str, Outcome]] = {
     **dict.fromkeys(Subset, Outcome.USED),
     **dict.fromkeys(REASONS, Outcome.DROPPED),
-    **dict.fromkeys(Fault, Outcome.QUARANTINED),
+    **{fault: Outcome.QUARANTINED for fault in Fault if fault not in PREDICTION_FAULTS},
 }
 
 

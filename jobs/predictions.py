@@ -1,0 +1,8 @@
+"""spark-submit jobs/predictions.py --config FILE ...: the same as ``spark-eval predictions``."""
+
+import sys
+
+from spark_eval.cli import main
+
+if __name__ == "__main__":
+    main(["predictions", *sys.argv[1:]])

@@ -1,0 +1,65 @@
+"""Weights as integers that add up in any order: how much of each label there is at each score.
+
+An amount is a row of limbs, 1 for counts; of weights 3, in units of 1, 2^-30 and 2^-60, the last rounded.
+"""
+
+from typing import Final
+
+import numpy as np
+
+from spark_eval.stats.exact import Floats, Ints
+
+LIMB_BITS: Final = 30
+N_LIMBS: Final = 3
+# Beyond it 2^33 rows could outgrow their sums.
+LARGEST_WEIGHT: Final = 2.0**30
+
+
+def amounts_of(weights: Floats) -> Ints:
+    """The limbs of weights, shape (n, 3)."""
+    found = np.empty((len(weights), N_LIMBS), dtype=np.int64)
+    rest = weights
+    for place in range(N_LIMBS - 1):
+        limb = np.floor(rest)
+        found[:, place] = limb
+        rest = (rest - limb) * 2.0**LIMB_BITS
+    found[:, -1] = np.rint(rest)
+    return found
+
+
+def in_doubles(amounts: Ints) -> Floats:
+    """Amounts (n, limbs) as doubles; equal amounts have equal limbs here, whatever their summands."""
+    found = amounts.copy()
+    for place in range(found.shape[1] - 1, 0, -1):
+        found[:, place - 1] += found[:, place] >> LIMB_BITS
+        found[:, place] &= (1 << LIMB_BITS) - 1
+    total = np.zeros(len(found))
+    for place in range(found.shape[1] - 1, -1, -1):
+        total = total * 2.0**-LIMB_BITS + found[:, place]
+    return total
+
+
+def at_distinct(scores: Floats, amounts: Ints | None) -> tuple[Floats, Ints]:
+    """Ascending distinct scores, and the amounts there; None: 1 each.
+
+    >>> scores, amounts = at_distinct(np.array([0.5, 0.1, 0.5]), None)
+    >>> scores.tolist(), amounts.tolist()
+    ([0.1, 0.5], [[1], [2]])
+    """
+    if amounts is None:
+        ascending = np.sort(scores)
+        starts = np.flatnonzero(changed(ascending))
+        return ascending[starts], np.diff(starts, append=len(ascending))[:, np.newaxis]
+    order = np.argsort(scores, kind="stable")
+    ascending = scores[order]
+    starts = np.flatnonzero(changed(ascending))
+    if not len(starts):
+        return ascending, amounts
+    return ascending[starts], np.add.reduceat(amounts[order], starts, axis=0)
+
+
+def changed(values: Floats | Ints) -> np.ndarray:
+    """Where a value differs from the one before, and at the first."""
+    found = np.ones(len(values), dtype=bool)
+    np.not_equal(values[1:], values[:-1], out=found[1:])
+    return found

@@ -1,0 +1,104 @@
+"""Where to cut the scores of a cell into ranges that fit into memory, by samples of its runs."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from spark_eval.pointwise.ordered import Range, Run, Standing, grid_of
+from spark_eval.pointwise.totals import Cell
+from spark_eval.stats.exact import Floats, Ints
+
+# Of a run so many scores apart are in its sample.
+STEP: Final = 1 << 12
+# So many distinct scores of a label a range has, about.
+SCORES_PER_RANGE: Final = 1 << 20
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Scores of a run, ascending, one in STEP, and how many it has."""
+
+    cell: Cell
+    scores: Floats
+    n_scores: int
+
+    @classmethod
+    def of(cls, run: Run) -> "Sample":
+        """The sample of a run: from the middle of the first STEP."""
+        n_scores = len(run.scores)
+        return cls(run.cell, run.scores[min(STEP, n_scores) // 2 :: STEP].copy(), n_scores)
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The ranges of a cell: numbered from ``first``, best scores first; ``edges`` between them ascend, and
+    belong to the better range."""
+
+    first: int
+    edges: Floats
+
+    @property
+    def n_ranges(self) -> int:
+        """How many there are."""
+        return len(self.edges) + 1
+
+    def parts(self, run: Run) -> Iterator[tuple[int, Run]]:
+        """A run's part of each range."""
+        places = [0, *np.searchsorted(run.scores, self.edges).tolist(), len(run.scores)]
+        for number in range(self.n_ranges):
+            start, end = places[number : number + 2]
+            if start < end:
+                yield self.first + self.n_ranges - 1 - number, run.part(start, end)
+
+
+@dataclass(frozen=True)
+class Extent:
+    """How much there is in a range: distinct scores, and the amounts (limbs) of both labels."""
+
+    cell: Cell
+    number: int
+    n_scores: int
+    negatives: Ints
+    positives: Ints
+
+    @classmethod
+    def of(cls, part: Range) -> "Extent":
+        """What a range has."""
+        amounts = (part.negatives.sum(axis=0), part.positives.sum(axis=0))
+        return cls(part.cell, part.number, len(part.scores), *amounts)
+
+
+def cuts_of(samples: Iterable[Sample], most: int = SCORES_PER_RANGE) -> dict[Cell, Cut]:
+    """The ranges of every cell."""
+    by_cell: dict[Cell, list[Sample]] = defaultdict(list)
+    for sample in samples:
+        by_cell[sample.cell].append(sample)
+    cuts, first = {}, 0
+    for cell in sorted(by_cell, key=str):
+        known = np.sort(np.concatenate([sample.scores for sample in by_cell[cell]]))
+        n_ranges = -(-sum(sample.n_scores for sample in by_cell[cell]) // most)
+        edges = np.unique(known[np.arange(1, n_ranges) * len(known) // n_ranges])
+        cuts[cell] = Cut(first, edges)
+        first += cuts[cell].n_ranges
+    return cuts
+
+
+def standings(extents: Iterable[Extent], curve_points: int) -> Mapping[int, Standing]:
+    """Where each range stands in its cell, by its number."""
+    by_cell: dict[Cell, list[Extent]] = defaultdict(list)
+    for extent in sorted(extents, key=lambda extent: extent.number):
+        by_cell[extent.cell].append(extent)
+    found = {}
+    for ranges in by_cell.values():
+        negatives, positives = (
+            np.sum([getattr(one, name) for one in ranges], axis=0) for name in ("negatives", "positives")
+        )
+        grid = grid_of(sum(one.n_scores for one in ranges), curve_points)
+        better = (np.zeros_like(negatives), np.zeros_like(positives))
+        for one in ranges:
+            found[one.number] = Standing(negatives, positives, *better, one is ranges[-1], grid)
+            better = (better[0] + one.negatives, better[1] + one.positives)
+    return found

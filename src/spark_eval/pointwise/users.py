@@ -1,0 +1,44 @@
+"""AUC of each user's rows, and their sums over users: all users of a batch at once."""
+
+import numpy as np
+
+from spark_eval.pointwise.amounts import changed, in_doubles
+from spark_eval.pointwise.totals import Addend, Grouping, Totals
+from spark_eval.stats.exact import Floats, Ints
+
+
+def add_users(
+    totals: Totals, grouping: Grouping, users: Ints, scores: Floats, labels: Ints, amounts: Ints
+) -> None:
+    """Add the users' AUC of every cell to its sums; rows (n,) with their amounts (n, limbs)."""
+    order = np.lexsort((scores, users, grouping.codes))
+    codes, users, scores = grouping.codes[order], users[order], scores[order]
+    of_label = amounts[order] * (labels[order] == np.array([[0], [1]]))[..., np.newaxis]
+    new_user = changed(users) | changed(codes)
+    new_score = new_user | changed(scores)
+    firsts = np.flatnonzero(new_score)
+    if not len(firsts):
+        return
+    negatives, positives = (np.add.reduceat(part, firsts, axis=0) for part in of_label)
+    starts = np.flatnonzero(new_user[firsts])
+    user = np.cumsum(new_user[firsts]) - 1
+    running = np.vstack([np.zeros_like(negatives[:1]), np.cumsum(negatives, axis=0)])
+    below = in_doubles(running[:-1] - running[:-1][starts][user])
+    pairs = in_doubles(positives) * (below + in_doubles(negatives) / 2)
+    n, p = (in_doubles(np.add.reduceat(part, starts, axis=0)) for part in (negatives, positives))
+    # In one order, whatever the others are: by score.
+    found = np.bincount(user, pairs, minlength=len(starts))
+    of_user = Grouping(codes[firsts][starts], grouping.cells)
+    is_defined = (n > 0) & (p > 0)
+    totals.add([of_user], [Addend("users")])
+    auc = np.divide(found, n * p, out=np.zeros(len(n)), where=is_defined)
+    values = {
+        "users_defined": is_defined.astype(np.float64),
+        "users_auc": auc,
+        "users_squares": auc * auc,
+        "users_impressions": np.where(is_defined, n + p, 0.0),
+        "users_positives": np.where(is_defined, p, 0.0),
+        "users_auc_by_impressions": auc * (n + p),
+        "users_auc_by_positives": auc * p,
+    }
+    totals.add([of_user], [Addend(name, values) for name, values in values.items()])

@@ -1,0 +1,47 @@
+"""One run of the verb ``predictions``: as ``runs``, for rows of a label and a score."""
+
+from collections.abc import Callable
+from typing import Final
+
+from pyspark.sql import SparkSession
+
+from spark_eval.config import Config
+from spark_eval.io import read_source
+from spark_eval.job import Job, Run
+from spark_eval.runs import needed, write, write_accounting, write_quarantine
+from spark_eval.schema import MODEL, Table
+from spark_eval.transforms.predictions import SOURCE, conform_predictions
+from spark_eval.verbs.predictions import measure_predictions
+
+# What is published at least; with ``curves`` and ``choose`` also the tables of these names.
+PREDICTION_TABLES: Final = (Table.METRICS, Table.ACCOUNTING)
+
+
+def run_predictions(
+    session: Callable[[], SparkSession], config: Config, run_id: str | None, replace: bool
+) -> Run:
+    """Measure the predictions and publish ``metrics``, ``accounting``, and what else is asked for."""
+    source = needed(config.predictions, SOURCE)
+    plan = source.checked()
+    job = Job.of(SOURCE, config, run_id, session)
+    asked = {Table.CURVES: plan.curves, Table.THRESHOLDS: bool(plan.rules)}
+    tables = (*PREDICTION_TABLES, *(table for table, is_asked in asked.items() if is_asked))
+    with job.attempt() as attempt:
+        if attempt.is_published(job.fingerprint, tables, replace):
+            return job.run(attempt, tables, is_new=False)
+        frame = read_source(session(), source, SOURCE, job.splits, job.timezone)
+        found = conform_predictions(frame, source.columns, source.model, plan)
+        measured = measure_predictions(found, plan)
+        write(measured.metrics.coalesce(1), attempt, Table.METRICS, MODEL)
+        written = {Table.METRICS: len(measured.metric_rows)}
+        if plan.curves:
+            write(measured.curves.coalesce(1), attempt, Table.CURVES, MODEL)
+            written[Table.CURVES] = len(measured.curve_rows)
+        if plan.rules:
+            write(measured.thresholds.coalesce(1), attempt, Table.THRESHOLDS, MODEL)
+            written[Table.THRESHOLDS] = len(measured.threshold_rows)
+        ledger = [entry.row() for entry in measured.entries]
+        written[Table.ACCOUNTING] = write_accounting(measured.spark, ledger, attempt)
+        written |= write_quarantine({SOURCE: found.given}, ledger, attempt)
+        attempt.publish(written, job.record(conventions=plan.stamp, models=measured.models))
+        return job.run(attempt, written, is_new=True)

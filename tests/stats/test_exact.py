@@ -1,0 +1,55 @@
+"""Sums of doubles are exact, whatever their order and size."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from spark_eval.stats import exact
+from spark_eval.stats.exact import counts, exact_sums, in_full, two_product
+
+RANDOM = np.random.default_rng(2)
+SIZES = {
+    "unit": RANDOM.random(500),
+    "signs": RANDOM.standard_normal(500),
+    "all sizes": RANDOM.standard_normal(500) * 2.0 ** RANDOM.integers(-1000, 1000, 500),
+    "least": np.array([5e-324, -5e-324, 5e-324, 2.0**-1022]),
+    "largest": np.array([1.7976931348623157e308] * 4),
+    "zeros": np.zeros(3),
+    "none": np.empty(0),
+}
+
+
+@pytest.mark.parametrize("name", [name for name in SIZES if name != "none"])
+def test_sums_are_those_of_fractions(name: str) -> None:
+    values = SIZES[name]
+    places = RANDOM.integers(0, 3, len(values))
+    for found in (exact_sums(values, places, 3), exact_sums(values[::-1], places[::-1], 3)):
+        for place in range(3):
+            assert in_full(found[place]) == sum(map(Fraction, values[places == place].tolist()), Fraction(0))
+
+
+def test_many_values_are_added_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exact, "MOST_VALUES", 7)
+    [total] = exact_sums(SIZES["signs"])
+    assert in_full(total) == sum(map(Fraction, SIZES["signs"].tolist()))
+
+
+def test_nothing_is_zero_and_counts_are_sums_of_ones() -> None:
+    assert exact_sums(SIZES["none"]) == [0]
+    places = np.array([0, 2, 2])
+    assert counts(places, 3) == exact_sums(np.ones(3), places, 3)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_what_is_no_number_is_refused(value: float) -> None:
+    with pytest.raises(ValueError, match="too large"):
+        exact_sums(np.array([1.0, value]))
+
+
+def test_products_have_no_rest_that_is_lost() -> None:
+    one, other = RANDOM.standard_normal((2, 300)) * 1e9
+    product, rest = two_product(one, other)
+    for values in zip(one.tolist(), other.tolist(), product.tolist(), rest.tolist(), strict=True):
+        a, b, found, lost = map(Fraction, values)
+        assert a * b == found + lost
