@@ -2,7 +2,7 @@
 
 import glob
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlparse
@@ -199,3 +199,11 @@ def output_root(path: str) -> Path:
             "UNSUPPORTED_OUTPUT", f"output.path {path!r}: only local and mounted paths are supported"
         )
     return local.absolute()
+
+
+def check_inside(root: Path, folders: Iterable[Path]) -> None:
+    """Raise ConfigError OUTSIDE_OUTPUT for a folder that a link leads out of the root."""
+    for folder in folders:
+        if not folder.resolve().is_relative_to(root.resolve()):
+            message = f"{folder} leads to {folder.resolve()}, out of output.path; remove the link"
+            raise ConfigError("OUTSIDE_OUTPUT", message)

@@ -2,28 +2,25 @@
 
 import hashlib
 import json
-import platform
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from functools import reduce
-from importlib import import_module
-from importlib.resources import files
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-import spark_eval
+from spark_eval import journal
 from spark_eval.config import Config, Source
 from spark_eval.errors import ConfigError
-from spark_eval.io import fingerprint, output_root, read_source
-from spark_eval.ledger import ACCOUNTING, AccountingRow
+from spark_eval.io import check_inside, fingerprint, output_root, read_source
+from spark_eval.ledger import ACCOUNTING, AccountingRow, totals
 from spark_eval.plan import Plan
-from spark_eval.publish import Attempt
+from spark_eval.publish import STAGING, Attempt, commit_path
+from spark_eval.redact import without_secrets
 from spark_eval.scan import plain_recommendations, plain_truth
 from spark_eval.schema import FAULT, MODEL, Fault, Outcome, Subset, Table
 from spark_eval.segments import user_columns
@@ -41,8 +38,8 @@ from spark_eval.verbs.evaluation import Tables
 from spark_eval.verbs.leakage import LEAKAGE, leakage_rows
 from spark_eval.verbs.small import small_table
 from spark_eval.verbs.split import split
+from spark_eval.versions import code_version, versions
 
-LIBRARIES: Final = ("pyspark", "pandas", "pyarrow", "numpy")
 # What each verb publishes at least.
 SPLIT_TABLES: Final = (Table.SPLITS, Table.LEAKAGE, Table.ACCOUNTING)
 EVALUATE_TABLES: Final = (Table.PER_USER, Table.METRICS, Table.ACCOUNTING)
@@ -52,13 +49,12 @@ DEFAULT_TRUTH: Final = Source(subset=Subset.GLOBAL_TEST)
 
 @dataclass(frozen=True)
 class Run:
-    """Where a verb's tables are, whether this very call wrote them, which dead attempts it cleared away."""
+    """Where a verb's tables are, and whether this very call wrote them."""
 
     root: Path
     run_id: str
     tables: Mapping[Table, Path]
     is_new: bool
-    recovered: Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -99,20 +95,38 @@ class Job:
         timezone = config.split.rule().timezone
         return cls(verb, root, run_id or f"{verb[0]}-{digest[:16]}", digest, settings, splits, timezone)
 
-    def attempt(self) -> Attempt:
-        """A fresh try at it."""
-        return Attempt(self.root, self.run_id, self.verb)
+    @contextmanager
+    def attempt(self) -> Iterator[Attempt]:
+        """A fresh try at it, which says when it begins and what it finds."""
+        journal.begin(self.verb, self.run_id)
+        folders = [self.root / table / f"run_id={self.run_id}" for table in Table]
+        check_inside(self.root, [*folders, self.root / STAGING, commit_path(self.root, self.run_id)])
+        with Attempt(self.root, self.run_id, self.verb) as attempt:
+            for dead in attempt.recovered:
+                journal.say("recovered", f"cleared away: attempt {dead}, which had died", attempt=dead)
+            yield attempt
+
+    def publish(
+        self, attempt: Attempt, tables: Mapping[Table, int], ledger: Sequence[AccountingRow], **facts: Any
+    ) -> Run:
+        """Publish what is staged, of so many rows, with the commit record: what is to be known of the run."""
+        summary = totals(ledger)
+        record = {"config": without_secrets(self.config), "fingerprint": self.fingerprint, **facts}
+        record |= {"versions": versions(), "summary": {**summary, "seconds": journal.seconds()}}
+        attempt.publish(tables, record)
+        journal.stage("publish")
+        journal.end("published", **summary)
+        return self.run(attempt, tables, is_new=True)
+
+    def already(self, attempt: Attempt, tables: Iterable[Table]) -> Run:
+        """What is told of it where nothing is to be done."""
+        journal.end("already_published")
+        return self.run(attempt, tables, is_new=False)
 
     def run(self, attempt: Attempt, tables: Iterable[Table], is_new: bool) -> Run:
-        """What is told of it in the end."""
+        """Where its tables are."""
         places = {table: attempt.place(table) for table in tables}
-        return Run(self.root, self.run_id, places, is_new, attempt.recovered)
-
-    def record(self, **facts: Any) -> dict[str, Any]:
-        """The commit record: config, fingerprint, versions and what else is to be known."""
-        versions = {name: import_module(name).__version__ for name in LIBRARIES}
-        versions |= {"python": platform.python_version(), "spark_eval": spark_eval.__version__}
-        return {"config": self.config, "fingerprint": self.fingerprint, "versions": versions, **facts}
+        return Run(self.root, self.run_id, places, is_new)
 
 
 def run_split(session: Callable[[], SparkSession], config: Config, run_id: str | None, replace: bool) -> Run:
@@ -121,22 +135,26 @@ def run_split(session: Callable[[], SparkSession], config: Config, run_id: str |
     job = Job.of("split", config, run_id)
     with job.attempt() as attempt:
         if attempt.is_published(job.fingerprint, SPLIT_TABLES, replace):
-            return job.run(attempt, SPLIT_TABLES, is_new=False)
+            return job.already(attempt, SPLIT_TABLES)
         spark, rule = session(), config.split.rule()
+        journal.stage("start")
         log = read_source(spark, source, "interactions", job.splits, rule.timezone)
+        journal.stage("read")
         parts = split(log, rule, columns=source.columns, timestamp_unit=source.timestamp_unit)
+        journal.stage("cuts")
         facts = parts.write(attempt.staged(Table.SPLITS))
         ledger = facts.ledger()
+        journal.stage("splits", facts.n_rows)
         found = leakage_rows(parts.rows, facts, attempt.staged(Table.SPLITS))
         write(small_table(spark, found, LEAKAGE).coalesce(1), attempt, Table.LEAKAGE)
+        journal.stage("leakage")
         tables = {
             Table.SPLITS: sum(facts.counts[part] for part in Subset),
             Table.LEAKAGE: len(found),
             Table.ACCOUNTING: write_accounting(spark, ledger, attempt),
             **write_quarantine({"interactions": parts.labelled}, ledger, attempt),
         }
-        attempt.publish(tables, job.record(timeline=asdict(parts.timeline)))
-        return job.run(attempt, tables, is_new=True)
+        return job.publish(attempt, tables, ledger, timeline=asdict(parts.timeline))
 
 
 def run_evaluate(
@@ -148,11 +166,15 @@ def run_evaluate(
     job = Job.of("evaluate", config, run_id)
     with job.attempt() as attempt:
         if attempt.is_published(job.fingerprint, EVALUATE_TABLES, replace):
-            return job.run(attempt, EVALUATE_TABLES, is_new=False)
-        tables = read_tables(session(), config, job, plan)
+            return job.already(attempt, EVALUATE_TABLES)
+        spark = session()
+        journal.stage("start")
+        tables = read_tables(spark, config, job, plan)
+        journal.stage("read")
         evaluation = measure_lists(tables, plan, attempt.staged(Table.PER_USER))
         with closing(evaluation.kept):
             write(evaluation.metrics.coalesce(1), attempt, Table.METRICS, MODEL)
+            journal.stage("metrics", len(evaluation.metric_rows))
             ledger = [entry.row() for entry in evaluation.entries]
             written = {
                 Table.PER_USER: evaluation.n_per_user,
@@ -161,8 +183,7 @@ def run_evaluate(
                 **write_quarantine(tables.given(), ledger, attempt),
             }
             facts = {"conventions": plan.stamp, "plan": evaluation.reason, "models": list(evaluation.models)}
-            attempt.publish(written, job.record(**facts))
-        return job.run(attempt, written, is_new=True)
+            return job.publish(attempt, written, ledger, **facts)
 
 
 def read_tables(spark: SparkSession, config: Config, job: Job, plan: Plan) -> Tables:
@@ -263,20 +284,3 @@ def write_quarantine(
 def without_plan(section: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     """A section of the config less the physical plan, under all of which the numbers are the same."""
     return section and {key: value for key, value in section.items() if key != "plan"}
-
-
-def code_version() -> str:
-    """A hash of the package's code, the same from a folder and from a zip of it."""
-    digest = hashlib.sha256()
-    for source in sources_below(files(spark_eval)):
-        digest.update(source)
-    return digest.hexdigest()
-
-
-def sources_below(folder: Traversable) -> Iterator[bytes]:
-    """The Python files of a package, in one order everywhere."""
-    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
-        if entry.is_dir():
-            yield from sources_below(entry)
-        elif entry.name.endswith(".py"):
-            yield entry.read_bytes()

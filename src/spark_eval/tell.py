@@ -1,7 +1,10 @@
 """What the commands print: headline numbers as a table, then what was written and where."""
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -14,7 +17,7 @@ from spark_eval.config import Config
 from spark_eval.io import output_root
 from spark_eval.metrics.values import UNCUT
 from spark_eval.presets import PRESETS, conventions_of
-from spark_eval.publish import read_commit, unfinished
+from spark_eval.publish import Staging, read_commit, unfinished
 from spark_eval.runs import Run
 from spark_eval.schema import ALL, MODEL, Table
 
@@ -42,8 +45,6 @@ def written(run: Run) -> None:
     print(f"run {run.run_id} {state}")
     for table, path in run.tables.items():
         print(f"  {table:<11} {path}")
-    for attempt in run.recovered:
-        print(f"  cleared away: attempt {attempt}, which had died")
 
 
 def split(run: Run) -> None:
@@ -126,17 +127,35 @@ def checked(file: Path, sources: Sequence[str]) -> None:
     print(f"{file}: config is valid; inputs checked: {', '.join(sources) or 'none'}")
 
 
-def status(config: Config) -> None:
+def status(config: Config, as_json: bool) -> None:
     """Published runs and attempts without an end."""
     root = output_root(config.output.path)
-    commits = sorted(path.stem for path in (root / "_commits").glob("*.json"))
-    print(f"{len(commits)} runs published under {root}")
-    for run_id in commits:
-        for verb, job in read_commit(root, run_id)["jobs"].items():
-            sizes = ", ".join(f"{table} {size['rows']:,}" for table, size in job["tables"].items())
-            print(f"  {run_id} {verb} {job['published_at']} rows: {sizes}")
-    attempts = unfinished(root)
+    runs = [run for path in sorted((root / "_commits").glob("*.json")) for run in jobs(root, path.stem)]
+    attempts = [about(attempt) for attempt in unfinished(root)]
+    if as_json:
+        print(json.dumps({"root": str(root), "runs": runs, "attempts": attempts}, indent=2))
+        return
+    print(f"{len({run['run_id'] for run in runs})} runs published under {root}")
+    for run in runs:
+        sizes = ", ".join(f"{table} {n_rows:,}" for table, n_rows in run["rows"].items())
+        took = "" if run["seconds"] is None else f" in {run['seconds']:.1f} s"
+        print(f"  {run['run_id']} {run['verb']} {run['published_at']}{took} rows: {sizes}")
     print(f"{len(attempts)} attempts unfinished")
     for attempt in attempts:
-        state = "at work" if attempt.is_alive() else "dead; the next run clears it away"
-        print(f"  {attempt.folder.name} {state}")
+        state = "at work" if attempt["is_alive"] else "dead; the next run clears it away"
+        print(f"  {attempt['attempt']} {state}; last change {attempt['changed_at']}")
+
+
+def jobs(root: Path, run_id: str) -> Iterator[dict[str, Any]]:
+    """What a commit record says of each verb of a run."""
+    for verb, job in read_commit(root, run_id)["jobs"].items():
+        rows = {table: size["rows"] for table, size in job["tables"].items()}
+        known = {"run_id": run_id, "verb": verb, "published_at": job["published_at"], "rows": rows}
+        yield {"seconds": None, **job.get("summary", {}), **known}
+
+
+def about(attempt: Staging) -> dict[str, Any]:
+    """An attempt that has not ended, and when anything last happened to its folder."""
+    known = {"attempt": attempt.folder.name, "run_id": attempt.run_id, "verb": attempt.verb}
+    moment = datetime.fromtimestamp(attempt.folder.stat().st_mtime, UTC)
+    return {**known, "is_alive": attempt.is_alive(), "changed_at": moment.isoformat(timespec="seconds")}
