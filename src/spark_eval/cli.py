@@ -4,18 +4,23 @@ Spark and the tables' libraries are imported by the verbs that need them, so tha
 are answered at once.
 """
 
+import logging
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn
 
 import click
 
 import spark_eval
+from spark_eval import journal
 from spark_eval.config import Config, read_config
 from spark_eval.errors import ConfigError, SparkEvalError
 from spark_eval.names import check_run_id
+from spark_eval.redact import redacted
 
 config_option = click.option(
     "--config", "file", required=True, type=click.Path(path_type=Path), help="YAML config file."
@@ -26,12 +31,20 @@ settings_option = click.option(
 
 
 def run_options(verb: Callable[..., None]) -> Callable[..., None]:
-    """What every verb takes that makes a run. ``main`` takes --debug itself, for all verbs."""
+    """What every verb takes that makes a run. ``main`` sees to --debug and --log-format itself."""
     options = [
         config_option,
         click.option("--run-id", help="Name of the run; by default derived from config, inputs and code."),
         settings_option,
         click.option("--replace", is_flag=True, help="Replace a run of this id that has other content."),
+        click.option(
+            "--log-format",
+            type=click.Choice(["text", "json"]),
+            default="text",
+            show_default=True,
+            expose_value=False,
+            help="Progress as text on stdout, or as one JSON object a line on stderr.",
+        ),
         click.option("--debug", is_flag=True, expose_value=False, help="Show the whole trace of a failure."),
     ]
     for option in reversed(options):
@@ -101,6 +114,7 @@ def demo(ratings: Path | None, scale: float, output: Path) -> None:
     """Everything end to end: make a log, split it, train three models, evaluate them."""
     from spark_eval.demo.run import run_demo
 
+    journal.log.setLevel(logging.WARNING)  # it tells its steps itself
     run_demo(ratings, scale, output)
 
 
@@ -131,12 +145,13 @@ def metrics(name: str | None, preset: str | None, markdown: bool) -> None:
 
 @program.command()
 @config_option
-def status(file: Path) -> None:
-    """List the runs published under the output root, and attempts that died."""
+@click.option("--json", "as_json", is_flag=True, help="Print it as one JSON object.")
+def status(file: Path, as_json: bool) -> None:
+    """List the runs published under the output root, and attempts that have not ended or died."""
     from spark_eval import tell
 
     config = open_config(file, (), None)
-    tell.status(config, lambda: open_session(config, "status"))
+    tell.status(config, lambda: open_session(config, "status"), as_json)
 
 
 def open_config(file: Path, settings: Sequence[str], run_id: str | None) -> Config:
@@ -160,10 +175,10 @@ def spark_text(value: object) -> str:
 
 
 def working(what: str) -> Any:
-    """A sign of life on a terminal; nothing elsewhere, so that stderr holds errors only."""
+    """A sign of life on a terminal; nothing elsewhere, so that stderr holds errors or JSON only."""
     from rich.console import Console
 
-    return Console(stderr=True).status(what)
+    return nullcontext() if journal.is_json() else Console(stderr=True).status(what)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -171,6 +186,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
     given = [argument for argument in given if argument != "--debug"]
+    journal.listen(as_json="--log-format=json" in given or ("--log-format", "json") in pairwise(given))
     try:
         code = program.main(given, prog_name="spark-eval", standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
@@ -188,7 +204,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def fail(error: SparkEvalError, debug: bool) -> NoReturn:
     """Say what went wrong, last, and leave."""
-    if debug:
-        traceback.print_exc()
-    click.echo(str(error), err=True)
+    trace = redacted(traceback.format_exc()) if debug else None
+    if journal.is_json():
+        facts = {"code": error.code, "exit_code": error.exit_code, "seconds": journal.seconds()}
+        journal.say("error", error.message, logging.ERROR, **facts, **({"trace": trace} if trace else {}))
+    else:
+        click.echo(f"{trace}{error}" if trace else str(error), err=True)
     sys.exit(error.exit_code)

@@ -5,9 +5,17 @@ Config is untrusted data: no tags, no aliases, no repeated or unknown keys, no S
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_serializer, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
 
 from spark_eval.errors import ConfigError, nearest
 from spark_eval.plan import DEFAULT_K, DEFAULT_METRICS, Plan, make_plan
@@ -17,9 +25,11 @@ from spark_eval.pointwise.task import Plan as PointwisePlan
 from spark_eval.schema import SUBSETS
 from spark_eval.segments import check_segments
 from spark_eval.splits.rules import GlobalLocalRanker
-from spark_eval.strict_yaml import load_yaml
+from spark_eval.strict_yaml import MAX_CHARACTERS, load_yaml
+from spark_eval.untrusted import TABLE, check_reading, check_secrets, one_line
 
 Scalar = bool | int | float | str
+Place = Annotated[str, Field(min_length=1), AfterValidator(one_line)]
 
 
 class Section(BaseModel):
@@ -31,7 +41,7 @@ class Section(BaseModel):
 class Output(Section):
     """Where everything is written; by ``manifest``, tables are published without a rename."""
 
-    path: str = Field(min_length=1)
+    path: Place
     manifest: bool = False
 
 
@@ -70,7 +80,7 @@ class Source(Section):
     With ``subset`` alone it is that part of this run's own split.
     """
 
-    path: str | None = None
+    path: Place | None = None
     table: str | None = None
     format: str = "parquet"
     options: dict[str, Scalar] = {}
@@ -86,6 +96,16 @@ class Source(Section):
             raise ValueError("give either a path or a table, or else a subset of this run's split")
         if self.subset is not None and self.subset not in SUBSETS:
             raise ValueError(f"unknown subset {self.subset!r}; {nearest(self.subset, SUBSETS)}")
+        if self.table is not None and not TABLE.fullmatch(self.table):
+            raise ValueError(f"table {self.table!r} is no name, such as table, db.table or catalog.db.table")
+        return self
+
+    @model_validator(mode="after")
+    def only_reads(self) -> "Source":
+        """Nothing is run or asked for on the way."""
+        check_reading(self.path, self.format)
+        if {"path", "paths"} & {name.lower() for name in self.options}:
+            raise ValueError("options: the path stands beside the options, not among them")
         return self
 
 
@@ -213,14 +233,15 @@ def read_config(path: Path, settings: Sequence[str] = ()) -> Config:
     Raises ConfigError: NO_CONFIG, INVALID_YAML, INVALID_SETTING, or what ``parse_config`` finds.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        with path.open(encoding="utf-8") as file:
+            text = file.read(MAX_CHARACTERS + 1)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError("NO_CONFIG", f"cannot read {str(path)!r}: {error}") from error
     tree = load_yaml(text, str(path))
     for setting in settings:
         name, equals, value = setting.partition("=")
         if not (equals and name):
-            raise ConfigError("INVALID_SETTING", f"--set {setting!r} is not dotted.key=value")
+            raise ConfigError("INVALID_SETTING", f"--set {name!r} is not dotted.key=value")
         overlay(tree, name.split("."), load_yaml(value, f"--set {name}"))
     return parse_config(tree)
 
@@ -237,7 +258,8 @@ def overlay(tree: Any, keys: list[str], value: Any) -> None:
 
 
 def parse_config(tree: Any) -> Config:
-    """The checked config; all that is wrong with it in one ConfigError."""
+    """The checked config; all that is wrong with it in one ConfigError, a secret before all else."""
+    check_secrets(tree)
     try:
         return Config.model_validate(tree)
     except ValidationError as error:

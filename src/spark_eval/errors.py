@@ -5,17 +5,22 @@ The class says what a scheduler should do (its ``exit_code``); the code says wha
 
 import difflib
 from collections.abc import Iterable
-from typing import ClassVar
+from typing import ClassVar, Final
+
+from spark_eval.redact import redacted
+
+# Messages quote what is wrong, of whatever size that is.
+LONGEST: Final = 4_000
 
 
 class SparkEvalError(Exception):
-    """Base of all named errors. ``code`` is UPPER_SNAKE and stable; ``message`` is one line."""
+    """Base of all named errors. ``code`` is UPPER_SNAKE and stable; ``message`` one line without secrets."""
 
     exit_code: ClassVar[int] = 1
 
     def __init__(self, code: str, message: str) -> None:
         self.code = code
-        self.message = " ".join(message.split())
+        self.message = printable(redacted(" ".join(message.split())[:LONGEST]))
         super().__init__(code, message)
 
     def __str__(self) -> str:
@@ -64,3 +69,8 @@ def nearest(name: str, known: Iterable[str]) -> str:
     allowed = sorted(map(str, known))  # also those of an enumeration
     close = difflib.get_close_matches(name, allowed, n=1)
     return f"did you mean {close[0]!r}?" if close else f"allowed: {', '.join(allowed)}"
+
+
+def printable(text: str) -> str:
+    """The text with what could move a cursor or turn the writing round spelt out."""
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)

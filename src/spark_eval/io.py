@@ -2,7 +2,7 @@
 
 import glob
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlparse
@@ -231,3 +231,11 @@ def uri_of(path: str) -> str:
     """The path as Hadoop needs it to find the store."""
     local = local_path(path)
     return path if local is None else f"file://{local.absolute()}"
+
+
+def check_inside(root: Path, folders: Iterable[Path]) -> None:
+    """Raise ConfigError OUTSIDE_OUTPUT for a folder that a link leads out of the root."""
+    for folder in folders:
+        if not folder.resolve().is_relative_to(root.resolve()):
+            message = f"{folder} leads to {folder.resolve()}, out of output.path; remove the link"
+            raise ConfigError("OUTSIDE_OUTPUT", message)

@@ -2,32 +2,32 @@
 
 import hashlib
 import json
-import platform
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import import_module
-from importlib.resources import files
-from importlib.resources.abc import Traversable
 from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-import spark_eval
+from spark_eval import journal
+from spark_eval.commits import commit_path
 from spark_eval.config import Config, Output, Source
 from spark_eval.hadoop import HadoopFiles
-from spark_eval.io import fingerprint, local_root, store_of
-from spark_eval.publish import Attempt
+from spark_eval.io import check_inside, fingerprint, local_root, store_of
+from spark_eval.ledger import AccountingRow, totals
+from spark_eval.publish import STAGING, Attempt
+from spark_eval.redact import without_secrets
 from spark_eval.remote import RemoteAttempt, newest_record
 from spark_eval.schema import Subset, Table
+from spark_eval.versions import code_version, versions
 
-LIBRARIES: Final = ("pyspark", "pandas", "pyarrow", "numpy")
 # What is relevant, unless the config says otherwise: the test part of this run's own split.
 DEFAULT_TRUTH: Final = Source(subset=Subset.GLOBAL_TEST)
 
 
 @dataclass(frozen=True)
 class Run:
-    """Where a verb's tables are, whether this very call wrote them, which dead attempts it cleared away.
+    """Where a verb's tables are, and whether this very call wrote them.
 
     ``files`` is the store that they are in, None for this machine.
     """
@@ -35,7 +35,6 @@ class Run:
     run_id: str
     tables: Mapping[Table, str]
     is_new: bool
-    recovered: Sequence[str]
     files: HadoopFiles | None
 
 
@@ -82,22 +81,49 @@ class Job:
         timezone = config.split.rule().timezone
         return cls(verb, run_id, digest, settings, config.output, files, splits, timezone)
 
-    def attempt(self) -> Attempt | RemoteAttempt:
-        """A fresh try at it."""
-        if self.files is None:
-            return Attempt(local_root(self.output), self.run_id, self.verb)
-        return RemoteAttempt(self.files, self.run_id, self.verb, manifest=self.output.manifest)
+    @contextmanager
+    def attempt(self) -> Iterator[Attempt | RemoteAttempt]:
+        """A fresh try at it, which says when it begins and what it finds."""
+        journal.begin(self.verb, self.run_id)
+        with self.new_attempt() as attempt:
+            for dead in attempt.recovered:
+                journal.say("recovered", f"cleared away: attempt {dead}, which had died", attempt=dead)
+            yield attempt
+
+    def new_attempt(self) -> Attempt | RemoteAttempt:
+        """The try itself, not begun."""
+        if self.files is not None:
+            return RemoteAttempt(self.files, self.run_id, self.verb, manifest=self.output.manifest)
+        root = local_root(self.output)
+        folders = [root / table / f"run_id={self.run_id}" for table in Table]
+        check_inside(root, [*folders, root / STAGING, commit_path(root, self.run_id)])
+        return Attempt(root, self.run_id, self.verb)
+
+    def publish(
+        self,
+        attempt: Attempt | RemoteAttempt,
+        tables: Mapping[Table, int],
+        ledger: Sequence[AccountingRow],
+        most: Mapping[str, float] | None = None,
+        **facts: Any,
+    ) -> Run:
+        """Publish what is staged, of so many rows, with the commit record: what is to be known of the run."""
+        summary = totals(ledger)
+        record = {"config": without_secrets(self.config), "fingerprint": self.fingerprint, **facts}
+        record |= {"versions": versions(), "summary": {**summary, "seconds": journal.seconds()}}
+        attempt.publish(tables, record, most)
+        journal.stage("publish")
+        journal.end("published", **summary)
+        return self.run(attempt, tables, is_new=True)
+
+    def already(self, attempt: Attempt | RemoteAttempt, tables: Iterable[Table]) -> Run:
+        """What is told of it where nothing is to be done."""
+        journal.end("already_published")
+        return self.run(attempt, tables, is_new=False)
 
     def run(self, attempt: Attempt | RemoteAttempt, tables: Iterable[Table], is_new: bool) -> Run:
-        """What is told of it in the end."""
-        places = {table: str(attempt.place(table)) for table in tables}
-        return Run(self.run_id, places, is_new, attempt.recovered, self.files)
-
-    def record(self, **facts: Any) -> dict[str, Any]:
-        """The commit record: config, fingerprint, versions and what else is to be known."""
-        versions = {name: import_module(name).__version__ for name in LIBRARIES}
-        versions |= {"python": platform.python_version(), "spark_eval": spark_eval.__version__}
-        return {"config": self.config, "fingerprint": self.fingerprint, "versions": versions, **facts}
+        """Where its tables are."""
+        return Run(self.run_id, {table: str(attempt.place(table)) for table in tables}, is_new, self.files)
 
 
 def place_of_split(output: Output, files: HadoopFiles | None, run_id: str) -> str:
@@ -110,20 +136,3 @@ def place_of_split(output: Output, files: HadoopFiles | None, run_id: str) -> st
 def without_plan(section: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     """A section of the config less the physical plan, under all of which the numbers are the same."""
     return section and {key: value for key, value in section.items() if key != "plan"}
-
-
-def code_version() -> str:
-    """A hash of the package's code, the same from a folder and from a zip of it."""
-    digest = hashlib.sha256()
-    for source in sources_below(files(spark_eval)):
-        digest.update(source)
-    return digest.hexdigest()
-
-
-def sources_below(folder: Traversable) -> Iterator[bytes]:
-    """The Python files of a package, in one order everywhere."""
-    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
-        if entry.is_dir():
-            yield from sources_below(entry)
-        elif entry.name.endswith(".py"):
-            yield entry.read_bytes()

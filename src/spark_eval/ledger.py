@@ -1,5 +1,6 @@
 """The ledger: every input row is used, filtered, combined, dropped or quarantined, and the sum closes."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -156,6 +157,26 @@ def check(entries: Sequence[Entry]) -> None:
                 "LEDGER_OPEN",
                 f"{where(total)}: {total.rows} rows in, {others} accounted for; please report this",
             )
+
+
+def rows_in(entries: Iterable[Entry], source: str) -> int:
+    """The rows that a source had."""
+    return sum(entry.rows for entry in entries if (entry.source, entry.outcome) == (source, Outcome.IN))
+
+
+def totals(ledger: Iterable[AccountingRow]) -> dict[str, int | None]:
+    """What an operator looks for: rows in, used and quarantined, users of the largest mean, models."""
+    rows, users = Counter[str](), Counter[str | None]()
+    for source, model, outcome, _, n_rows, _ in ledger:
+        if source != "users":
+            rows[outcome] += n_rows
+        elif outcome == Outcome.USED:
+            users[model] += n_rows
+    outcomes = (Outcome.IN, Outcome.USED, Outcome.QUARANTINED)
+    return {f"rows_{outcome}": rows[outcome] for outcome in outcomes} | {
+        "users": max(users.values(), default=None),
+        "models": len(users) or None,
+    }
 
 
 def where(entry: Entry) -> str:

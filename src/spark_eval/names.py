@@ -1,6 +1,7 @@
 """Names that become folders: untrusted data until checked."""
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from typing import Final
 
@@ -11,6 +12,14 @@ RUN_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 MAX_MODEL_BYTES: Final = 200
 WRITTEN_AS_THREE: Final = re.compile(r"""["#%'*/:=?\\{\[\]^]""")
 CONTROL_CHARACTER: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+# What readers of a folder may take for something else than text: Java knows 1d, 0x1p3, digits of all scripts.
+TAKEN_FOR_A_VALUE: Final = re.compile(
+    r"\s*[-+]?(NaN|Infinity|((\d+\.?\d*|\.\d+)(e[-+]?\d+)?|0x[0-9a-f]*\.?[0-9a-f]*p[-+]?\d+)[df]?)\s*"
+    r"|(\d+-\d+-\d+[ T])?\d+:\d+:\d+(\.\d+)?",
+    re.IGNORECASE,
+)
+# Numbers that come back as they were written.
+INTEGER: Final = re.compile(r"0|-?[1-9][0-9]{0,17}")
 # What Spark calls the folder of null and of the empty name.
 NO_NAME: Final = "__HIVE_DEFAULT_PARTITION__"
 
@@ -24,7 +33,8 @@ def check_run_id(run_id: str) -> str:
 
 
 def check_models(names: Sequence[str], source: str = "recommendations") -> None:
-    """Raise DataError for a model that could not have a folder of its own: it would be null, or fail late."""
+    """Raise DataError for models that cannot have a folder of their own, or be read under their names."""
+    alike: dict[str, str] = {}
     for name in names:
         length = len(name.encode()) + 2 * len(WRITTEN_AS_THREE.findall(name))
         if name in ("", NO_NAME) or length > MAX_MODEL_BYTES or CONTROL_CHARACTER.search(name):
@@ -32,6 +42,19 @@ def check_models(names: Sequence[str], source: str = "recommendations") -> None:
                 "INVALID_MODEL_NAME",
                 f"{source}: model {name[:MAX_MODEL_BYTES]!r}; allowed: 1 to {MAX_MODEL_BYTES} bytes, "
                 f"of which '/', '=', '%' and their like take three, no control character, not {NO_NAME}",
+            )
+        if TAKEN_FOR_A_VALUE.fullmatch(name) and not INTEGER.fullmatch(name):
+            raise DataError(
+                "INVALID_MODEL_NAME",
+                f"{source}: model {name!r}; readers of its folder may take it for a number or a time, "
+                "such as 01 for 1 and 1.10 for 1.1; begin it with a letter",
+            )
+        other = alike.setdefault(unicodedata.normalize("NFC", name).casefold(), name)
+        if other != name:
+            raise DataError(
+                "MODELS_ALIKE",
+                f"{source}: models {other!a} and {name!a} differ by case or by the form of an accent "
+                "only, which not every file system tells apart; rename one",
             )
 
 

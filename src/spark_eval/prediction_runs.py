@@ -5,6 +5,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
+from spark_eval import journal
 from spark_eval.config import Config
 from spark_eval.io import read_source
 from spark_eval.job import Job, Run
@@ -28,10 +29,13 @@ def run_predictions(
     tables = (*PREDICTION_TABLES, *(table for table, is_asked in asked.items() if is_asked))
     with job.attempt() as attempt:
         if attempt.is_published(job.fingerprint, tables, replace):
-            return job.run(attempt, tables, is_new=False)
-        frame = read_source(session(), source, SOURCE, job.splits, job.timezone)
+            return job.already(attempt, tables)
+        spark = session()
+        journal.stage("start")
+        frame = read_source(spark, source, SOURCE, job.splits, job.timezone)
         found = conform_predictions(frame, source.columns, source.model, plan)
         measured = measure_predictions(found, plan)
+        journal.stage("metrics", len(measured.metric_rows))
         write(measured.metrics.coalesce(1), attempt, Table.METRICS, MODEL)
         written = {Table.METRICS: len(measured.metric_rows)}
         if plan.curves:
@@ -43,5 +47,4 @@ def run_predictions(
         ledger = [entry.row() for entry in measured.entries]
         written[Table.ACCOUNTING] = write_accounting(measured.spark, ledger, attempt)
         written |= write_quarantine({SOURCE: found.given}, ledger, attempt)
-        attempt.publish(written, job.record(conventions=plan.stamp, models=measured.models))
-        return job.run(attempt, written, is_new=True)
+        return job.publish(attempt, written, ledger, conventions=plan.stamp, models=measured.models)

@@ -11,6 +11,7 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from spark_eval import journal
 from spark_eval.config import Config
 from spark_eval.errors import ConfigError
 from spark_eval.io import read_source
@@ -49,23 +50,27 @@ def run_split(session: Callable[[], SparkSession], config: Config, run_id: str |
     job = Job.of("split", config, run_id, session)
     with job.attempt() as attempt:
         if attempt.is_published(job.fingerprint, SPLIT_TABLES, replace):
-            return job.run(attempt, SPLIT_TABLES, is_new=False)
+            return job.already(attempt, SPLIT_TABLES)
         spark, rule = session(), config.split.rule()
+        journal.stage("start")
         log = read_source(spark, source, "interactions", job.splits, rule.timezone)
+        journal.stage("read")
         parts = split(log, rule, columns=source.columns, timestamp_unit=source.timestamp_unit)
+        journal.stage("cuts")
         folder = attempt.staged(Table.SPLITS)
         facts = parts.write(folder)
         ledger = facts.ledger()
+        journal.stage("splits", facts.n_rows)
         found = leakage_rows(parts.rows, facts, folder)
         write(small_table(spark, found, LEAKAGE).coalesce(1), attempt, Table.LEAKAGE)
+        journal.stage("leakage")
         tables = {
             Table.SPLITS: sum(facts.counts[part] for part in Subset),
             Table.LEAKAGE: len(found),
             Table.ACCOUNTING: write_accounting(spark, ledger, attempt),
             **write_quarantine({"interactions": parts.labelled}, ledger, attempt),
         }
-        attempt.publish(tables, job.record(timeline=asdict(parts.timeline)))
-        return job.run(attempt, tables, is_new=True)
+        return job.publish(attempt, tables, ledger, timeline=asdict(parts.timeline))
 
 
 def run_evaluate(
@@ -77,11 +82,15 @@ def run_evaluate(
     job = Job.of("evaluate", config, run_id, session)
     with job.attempt() as attempt:
         if attempt.is_published(job.fingerprint, EVALUATE_TABLES, replace):
-            return job.run(attempt, EVALUATE_TABLES, is_new=False)
-        tables = read_tables(session(), config, job, plan)
+            return job.already(attempt, EVALUATE_TABLES)
+        spark = session()
+        journal.stage("start")
+        tables = read_tables(spark, config, job, plan)
+        journal.stage("read")
         evaluation = measure_lists(tables, plan, attempt.staged(Table.PER_USER))
         with closing(evaluation.kept):
             write(evaluation.metrics.coalesce(1), attempt, Table.METRICS, MODEL)
+            journal.stage("metrics", len(evaluation.metric_rows))
             ledger = [entry.row() for entry in evaluation.entries]
             written = {
                 Table.PER_USER: evaluation.n_per_user,
@@ -91,8 +100,7 @@ def run_evaluate(
             }
             facts = {"conventions": plan.stamp, "plan": evaluation.reason, "models": list(evaluation.models)}
             most = {value.column: value.metric.upper or math.inf for value in plan.metrics}
-            attempt.publish(written, job.record(**facts), most)
-        return job.run(attempt, written, is_new=True)
+            return job.publish(attempt, written, ledger, most, **facts)
 
 
 def read_tables(spark: SparkSession, config: Config, job: Job, plan: Plan) -> Tables:

@@ -147,6 +147,10 @@ def _default_conf() -> dict[str, str]:
         "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        # No SQL text is ever made of a config. Should one slip through, it reads no file and calls no method.
+        "spark.sql.runSQLOnFiles": "false",
+        "spark.sql.restrictedMode.enabled": "true",
+        "spark.sql.reflect.allowList": "none",
     }
 
 

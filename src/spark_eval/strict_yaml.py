@@ -1,19 +1,21 @@
 """YAML without its traps: the types of YAML 1.2, no tags, no aliases, no repeated keys, no dates."""
 
+import math
 import re
 from typing import Any, Final
 
 import yaml
-from yaml.nodes import MappingNode, Node
+from yaml.nodes import MappingNode, Node, ScalarNode
 
 from spark_eval.errors import ConfigError
 
-MAX_CHARACTERS: Final = 1_000_000
-INTEGER: Final = r"[-+]?(0|[1-9][0-9]{0,18})"
+MAX_CHARACTERS: Final = 250_000
+MAX_NODES: Final = 10_000
+MAX_DEPTH: Final = 20
 TYPES: Final = {
     "null": r"null|~|",
     "bool": r"true|false|True|False",
-    "int": INTEGER,
+    "int": r"[-+]?(0|[1-9][0-9]*)",
     "float": r"[-+]?((0|[1-9][0-9]*)?\.[0-9]+|(0|[1-9][0-9]*)\.?)([eE][-+]?[0-9]+)?",
 }
 
@@ -21,33 +23,64 @@ TYPES: Final = {
 class StrictLoader(yaml.SafeLoader):
     """Text stays text unless it is clearly a number, a truth value or null; so do ``no``, 0123 and dates."""
 
+    n_nodes = depth = 0
+
     def compose_node(self, parent: Node | None, index: int) -> Node | None:
-        """Refuse aliases, a few lines of which can stand for millions of nodes, and tags."""
+        """Refuse aliases, a few lines of which can stand for millions of nodes, tags, and endless trees."""
         place = parent.start_mark if parent else None
         if self.check_event(yaml.AliasEvent):
             raise yaml.composer.ComposerError(None, None, "aliases are not allowed", place)
         if getattr(self.current_event, "tag", None) is not None:
             raise yaml.composer.ComposerError(None, None, "tags are not allowed", place)
-        return super().compose_node(parent, index)
+        self.n_nodes += 1
+        if self.n_nodes > MAX_NODES:
+            raise yaml.composer.ComposerError(None, None, f"more than {MAX_NODES} values", place)
+        if self.depth > MAX_DEPTH:
+            raise yaml.composer.ComposerError(None, None, "nested too deeply", place)
+        self.depth += 1
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
 
     def construct_mapping(self, node: MappingNode, deep: bool = False) -> dict[Any, Any]:
         """Refuse a key that comes twice."""
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]
-        for key, (key_node, _) in zip(keys, node.value, strict=True):
+        seen = set[str]()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
             if not isinstance(key, str):
                 raise yaml.constructor.ConstructorError(
                     None, None, f"key {key!r} is no text", key_node.start_mark
                 )
-            if keys.count(key) > 1:
+            if key in seen:
                 raise yaml.constructor.ConstructorError(
                     None, None, f"key {key!r} comes twice", key_node.start_mark
                 )
+            seen.add(key)
         return super().construct_mapping(node, deep)
+
+    def construct_text(self, node: ScalarNode) -> str:
+        """Refuse halves of characters, which no file and no table can hold."""
+        text = self.construct_scalar(node)
+        if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
+            raise yaml.constructor.ConstructorError(None, None, "half a character", node.start_mark)
+        return text
+
+    def construct_number(self, node: ScalarNode) -> int | float:
+        """Refuse what would become another number: beyond 64 bits, or beyond a double."""
+        text = self.construct_scalar(node)
+        value, is_whole = float(text), node.tag.endswith(":int")
+        if math.isinf(value) or (is_whole and not -(2**63) <= int(text) < 2**63):
+            message = f"number {text[:20]!r} is too large; quote it if it is text"
+            raise yaml.constructor.ConstructorError(None, None, message, node.start_mark)
+        return int(text) if is_whole else value
 
 
 StrictLoader.yaml_implicit_resolvers = {}
 for name, pattern in TYPES.items():
-    StrictLoader.add_implicit_resolver(f"tag:yaml.org,2002:{name}", re.compile(f"^(?:{pattern})$"), None)
+    StrictLoader.add_implicit_resolver(f"tag:yaml.org,2002:{name}", re.compile(rf"(?:{pattern})\Z"), None)
+StrictLoader.add_constructor("tag:yaml.org,2002:str", StrictLoader.construct_text)
+for name in ("int", "float"):
+    StrictLoader.add_constructor(f"tag:yaml.org,2002:{name}", StrictLoader.construct_number)
 
 
 def load_yaml(text: str, where: str) -> Any:
@@ -56,6 +89,10 @@ def load_yaml(text: str, where: str) -> Any:
         raise ConfigError("INVALID_YAML", f"{where}: longer than {MAX_CHARACTERS} characters")
     try:
         return StrictLoader(text).get_single_data()
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        reason = str(error) if not isinstance(error, RecursionError) else "nested too deeply"
-        raise ConfigError("INVALID_YAML", f"{where}: {reason}") from error
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = "" if mark is None else f" at line {mark.line + 1}, column {mark.column + 1}"
+        told = ", ".join(part for part in (error.context, error.problem) if part)
+        raise ConfigError("INVALID_YAML", f"{where}: {told}{place}") from None  # its own trace shows the text
+    except yaml.YAMLError as error:
+        raise ConfigError("INVALID_YAML", f"{where}: {error}") from None

@@ -1,7 +1,10 @@
 """What the commands print: headline numbers as a table, then what was written and where."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -47,8 +50,6 @@ def written(run: Run) -> None:
     print(f"run {run.run_id} {state}")
     for table, path in run.tables.items():
         print(f"  {table:<11} {path}")
-    for attempt in run.recovered:
-        print(f"  cleared away: attempt {attempt}, which had died")
 
 
 def split(run: Run) -> None:
@@ -159,26 +160,50 @@ def checked(file: Path, sources: Sequence[str]) -> None:
     print(f"{file}: config is valid; inputs checked: {', '.join(sources) or 'none'}")
 
 
-def status(config: Config, session: Callable[[], SparkSession]) -> None:
+def status(config: Config, session: Callable[[], SparkSession], as_json: bool) -> None:
     """Published runs and attempts without an end."""
     files = store_of(config.output, session)
     if files is None:
         root: Path | str = local_root(config.output)
         jobs = list(commits.published_jobs(Path(root)))
-        attempts = {
-            attempt.folder.name: "at work" if attempt.is_alive() else "dead; the next run clears it away"
-            for attempt in publish.unfinished(Path(root))
-        }
+        attempts = [about(attempt) for attempt in publish.unfinished(Path(root))]
     else:
         root, jobs = files.root, list(remote.published_jobs(files))
-        attempts = {
-            folder.rpartition("/")[2]: f"not used for {hours:.1f} hours; cleared away after {MOST_HOURS}"
+        attempts = [
+            {"attempt": folder.rpartition("/")[2], "hours_out_of_use": round(hours, 1)}
             for folder, hours in remote.unpublished(files)
-        }
-    print(f"{len({run_id for run_id, _, _ in jobs})} runs published under {root}")
-    for run_id, verb, job in jobs:
-        sizes = ", ".join(f"{table} {size['rows']:,}" for table, size in job["tables"].items())
-        print(f"  {run_id} {verb} {job['published_at']} rows: {sizes}")
+        ]
+    runs = [published(*job) for job in jobs]
+    if as_json:
+        print(json.dumps({"root": str(root), "runs": runs, "attempts": attempts}, indent=2))
+        return
+    print(f"{len({run['run_id'] for run in runs})} runs published under {root}")
+    for run in runs:
+        sizes = ", ".join(f"{table} {n_rows:,}" for table, n_rows in run["rows"].items())
+        took = "" if run["seconds"] is None else f" in {run['seconds']:.1f} s"
+        print(f"  {run['run_id']} {run['verb']} {run['published_at']}{took} rows: {sizes}")
     print(f"{len(attempts)} attempts unfinished")
-    for name, state in attempts.items():
-        print(f"  {name} {state}")
+    for attempt in attempts:
+        print(f"  {attempt['attempt']} {state(attempt)}")
+
+
+def published(run_id: str, verb: str, job: Mapping[str, Any]) -> dict[str, Any]:
+    """What a commit record says of a verb of a run."""
+    rows = {table: size["rows"] for table, size in job["tables"].items()}
+    known = {"run_id": run_id, "verb": verb, "published_at": job["published_at"], "rows": rows}
+    return {"seconds": None, **job.get("summary", {}), **known}
+
+
+def about(attempt: publish.Staging) -> dict[str, Any]:
+    """An attempt that has not ended, and when anything last happened to its folder."""
+    known = {"attempt": attempt.folder.name, "run_id": attempt.run_id, "verb": attempt.verb}
+    moment = datetime.fromtimestamp(attempt.folder.stat().st_mtime, UTC)
+    return {**known, "is_alive": attempt.is_alive(), "changed_at": moment.isoformat(timespec="seconds")}
+
+
+def state(attempt: Mapping[str, Any]) -> str:
+    """Whether it lives; on a store without locks nobody knows."""
+    if "hours_out_of_use" in attempt:
+        return f"not used for {attempt['hours_out_of_use']} hours; cleared away after {MOST_HOURS}"
+    alive = "at work" if attempt["is_alive"] else "dead; the next run clears it away"
+    return f"{alive}; last change {attempt['changed_at']}"

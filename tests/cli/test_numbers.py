@@ -17,7 +17,7 @@ SEED_004 = [
 ]
 # Each case is a model with users of its own.
 CASES: Mapping[str, Sequence[User]] = {
-    "000": [graded([0, 5, 1, 4, 2])],
+    "a 000": [graded([0, 5, 1, 4, 2])],
     "000, a click at rank 3": [hits([3], length=5, n_relevant=1)],
     "000, hits 1 and 4": [hits([1, 4], length=4, n_relevant=2)],
     "001": [hits([1, 4, 5, 6], length=6, n_relevant=4)],
@@ -35,9 +35,9 @@ CASES: Mapping[str, Sequence[User]] = {
     "Spark, graded": [User([1, 2, 3], {3: 1, 2: 2, 1: 3})],
 }
 NUMBERS = [
-    ("000", "dcg", 5, 6.151061),
-    ("000", "ndcg", 5, 0.686932),
-    ("000", "ndcg(ideal=list)", 5, 0.686932),
+    ("a 000", "dcg", 5, 6.151061),
+    ("a 000", "ndcg", 5, 0.686932),
+    ("a 000", "ndcg(ideal=list)", 5, 0.686932),
     ("000, a click at rank 3", "arhr", 5, 1 / 3),
     ("000, hits 1 and 4", "map", 5, 0.75),  # its first formula gives 1.1667
     ("000, hits 1 and 4", "mar", 5, 0.75),  # 1.25

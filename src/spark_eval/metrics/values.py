@@ -23,6 +23,7 @@ WHERE: Final = "evaluate.metrics"
 MAX_K: Final = 100_000
 # The cutoff of a metric over the whole list.
 UNCUT: Final = "all"
+WHOLE: Final = re.compile(r"[0-9]{1,10}")
 FORM: Final = re.compile(r"(?P<name>\w+)(\((?P<options>[^()]*)\))?(@(?P<k>\w+))?")
 # Tied items share their places in these only, as in scikit-learn.
 SHARES_PLACES: Final = ("dcg", "ndcg", "ap")
@@ -190,7 +191,7 @@ def parse_k(k: object) -> int | None:
     """A cutoff, None for ``all``; ConfigError INVALID_K."""
     if k == UNCUT:
         return None
-    number = int(k) if isinstance(k, str) and k.isdecimal() else k
+    number = int(k) if isinstance(k, str) and WHOLE.fullmatch(k) else k
     if type(number) is int and 1 <= number <= MAX_K:
         return number
     raise ConfigError("INVALID_K", f"k is {k!r}; give whole numbers from 1 to {MAX_K}, or {UNCUT!r}")

@@ -3,7 +3,8 @@
 from contextlib import ExitStack
 from typing import Final
 
-from spark_eval.ledger import check, list_entries, truth_entries
+from spark_eval import journal
+from spark_eval.ledger import check, list_entries, rows_in, truth_entries
 from spark_eval.plan import Plan
 from spark_eval.transforms.account import count_lists, count_truth
 from spark_eval.transforms.inputs import quoted
@@ -33,6 +34,7 @@ def evaluate_by_shuffle(tables: Tables, plan: Plan, reason: str, folder: str | N
         entries = [*training.entries, *truth_entries(truth_counts)]
         check(entries)
         used = check_truth(truth_counts, plan)
+        journal.stage("truth", rows_in(entries, "truth"))
 
         known = spread(relevant(distinct), used["distinct"], BROADCAST_ROWS)
         ranked = rank(tables.recommendations, conventions.ties, plan.checks, plan.sees_ties)
@@ -43,6 +45,7 @@ def evaluate_by_shuffle(tables: Tables, plan: Plan, reason: str, folder: str | N
         entries += list_entries(counts, used["users"], conventions)
         check(entries)
         check_lists(counts, conventions.recommendation_duplicates)
+        journal.stage("lists", rows_in(entries, "recommendations"))
 
         models = sorted(count["model"] for count in counts)
         population = populate(lists, by_user, models, conventions)
@@ -54,4 +57,5 @@ def evaluate_by_shuffle(tables: Tables, plan: Plan, reason: str, folder: str | N
         per_user = measure(population, plan.metrics, conventions, plan.truth_depth, kept_columns)
         if folder is not None:
             per_user = written(per_user, folder)
+            journal.stage("per_user")
         return Evaluation(per_user, entries, models, plan, kept.pop_all(), reason)

@@ -17,6 +17,7 @@ import pyarrow as pa
 from pyspark import RDD, Broadcast, StorageLevel
 from pyspark.sql import DataFrame
 
+from spark_eval import journal
 from spark_eval.batches.files import keep_files
 from spark_eval.batches.judging import Judging
 from spark_eval.batches.lookup import Lookup
@@ -29,7 +30,7 @@ from spark_eval.batches.sieve import Sieve, slice_bits_for
 from spark_eval.batches.sums import added
 from spark_eval.batches.truth import added_counts
 from spark_eval.conventions import Checks, Ties
-from spark_eval.ledger import check, list_entries, truth_entries
+from spark_eval.ledger import check, list_entries, rows_in, truth_entries
 from spark_eval.metrics.values import summed
 from spark_eval.names import check_models
 from spark_eval.plan import Plan
@@ -95,6 +96,7 @@ def evaluate_by_workers(tables: Tables, plan: Plan, reason: str, folder: str | N
         entries = [*training.entries, *truth_entries(counts)]
         check(entries)
         n_users = check_truth(counts, plan)["users"]
+        journal.stage("truth", rows_in(entries, "truth"))
 
         measuring = measuring_of(tables, judging, sieve, Segmenting(plan.segments, training.bounds), plan)
         sent = [truth, *send_users(about_users, measuring.segmenting, judging.n_buckets)]
@@ -112,6 +114,7 @@ def evaluate_by_workers(tables: Tables, plan: Plan, reason: str, folder: str | N
         entries += list_entries(counts, n_users, plan.conventions)
         check(entries)
         check_lists(counts, plan.conventions.recommendation_duplicates)
+        journal.stage("lists", rows_in(entries, "recommendations"))
 
         names = sorted(count[MODEL] for count in counts)
         spark = tables.truth.sparkSession

@@ -1,12 +1,12 @@
 """Ranking evaluation: recommendations and truth in, metrics and the ledger out, by one of two plans."""
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import DataFrame
 
+from spark_eval import journal
 from spark_eval.conventions import Conventions, PhysicalPlan
 from spark_eval.errors import ConfigError
 from spark_eval.plan import DEFAULT_K, DEFAULT_METRICS, Plan, make_plan
@@ -23,8 +23,6 @@ from spark_eval.transforms.conform import (
 from spark_eval.verbs.by_shuffle import evaluate_by_shuffle
 from spark_eval.verbs.by_workers import DoesNotFit, evaluate_by_workers, obstacle
 from spark_eval.verbs.evaluation import Evaluation, Tables
-
-log = logging.getLogger(__name__)
 
 
 def evaluate(
@@ -107,5 +105,5 @@ def measure_lists(tables: Tables, plan: Plan, folder: str | None = None) -> Eval
 
 def told(physical: PhysicalPlan, why: str) -> str:
     """The choice with its reason, as it is logged and kept in the commit record."""
-    log.info("plan %s: %s", physical, why)
+    journal.say("plan", f"plan {physical}: {why}", plan=physical.value)
     return f"{physical}: {why}"

@@ -1,0 +1,120 @@
+"""What a run says of itself while it works: events with stable keys, told as text or as JSON.
+
+``begin`` names the run; from then on each ``stage`` begins where the one before it ended, so that their
+seconds add up to those of the run. Nothing is counted for it. Who only uses the library hears nothing, unless
+the logger ``spark_eval`` is given a handler.
+"""
+
+import json
+import logging
+import sys
+import time
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from spark_eval.redact import redacted
+
+log: Final = logging.getLogger("spark_eval")
+
+
+@dataclass
+class Clock:
+    """The run under way: since when, and since when its stage."""
+
+    verb: str
+    run_id: str
+    start: float = field(default_factory=time.monotonic)
+    stage: float = field(default_factory=time.monotonic)
+
+
+clock: Final[ContextVar[Clock | None]] = ContextVar("clock", default=None)
+
+
+def begin(verb: str, run_id: str) -> None:
+    """A run begins; what is told from now on is of it."""
+    clock.set(Clock(verb, run_id))
+    say("run_started", f"{verb} of run {run_id}")
+
+
+def stage(name: str, rows: int | None = None) -> None:
+    """A stage of the run has ended, in which so many rows were read or written."""
+    if (run := clock.get()) is not None:
+        now = time.monotonic()
+        seconds, run.stage = round(now - run.stage, 3), now
+        counted = "" if rows is None else f", {rows:,} rows"
+        say("stage", f"{name}{counted}", stage=name, rows=rows, seconds=seconds)
+
+
+def end(outcome: str, **facts: Any) -> None:
+    """The run has ended well; what it read and measured, in one line."""
+    if (run := clock.get()) is not None:
+        told = [f"{value:,} {name.replace('_', ' ')}" for name, value in facts.items() if value is not None]
+        message = ", ".join([f"{run.verb} of run {run.run_id} {outcome.replace('_', ' ')}", *told])
+        say("run_ended", message, outcome=outcome, **facts, seconds=seconds())
+
+
+def seconds() -> float:
+    """How long the run has taken so far."""
+    run = clock.get()
+    return 0.0 if run is None else round(time.monotonic() - run.start, 3)
+
+
+def say(event: str, message: str, level: int = logging.INFO, **facts: Any) -> None:
+    """Log an event with its facts."""
+    log.log(level, "%s", message, extra={"facts": {"event": event, **facts}})
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Time, level, event and run first, then the facts, then the message; none of them holds a secret."""
+        run = clock.get()
+        told = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "event": "log",
+            "run_id": run and run.run_id,
+            "verb": run and run.verb,
+            **getattr(record, "facts", {}),
+            "message": record.getMessage(),
+        }
+        return json.dumps({key: redacted(v) if isinstance(v, str) else v for key, v in told.items()})
+
+
+class Lines(logging.Formatter):
+    """Text for people: how long it took, and what."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The seconds of a stage in front, as far as it is one."""
+        took = getattr(record, "facts", {}).get("seconds")
+        mark = " " * 10 if took is None else f"[{took:6.1f} s]"
+        return f"{mark} {redacted(record.getMessage())}"
+
+
+class ToPrint(logging.Handler):
+    """Prints, to whatever stdout or stderr are at that moment."""
+
+    def __init__(self, as_json: bool) -> None:
+        super().__init__()
+        self.as_json = as_json
+        self.setFormatter(JsonLines() if as_json else Lines())
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """JSON goes to stderr, apart from the tables; text stands above them on stdout."""
+        print(self.format(record), file=sys.stderr if self.as_json else sys.stdout, flush=True)
+
+
+def is_json() -> bool:
+    """Whether the events are told as JSON."""
+    return any(isinstance(handler, ToPrint) and handler.as_json for handler in log.handlers)
+
+
+def listen(*, as_json: bool) -> None:
+    """Tell the events from now on."""
+    clock.set(None)
+    log.handlers = [ToPrint(as_json)]
+    log.setLevel(logging.INFO)
+    log.propagate = False  # or a root logger would say it again

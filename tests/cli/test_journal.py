@@ -1,0 +1,107 @@
+"""What an operator reads: stages, a summary, JSON on request, and what status knows."""
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pandas as pd
+import pytest
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Desk
+
+SPLIT = ["start", "read", "cuts", "splits", "leakage", "publish"]
+WORKERS = ["start", "read", "truth", "lists", "metrics", "publish"]
+SHUFFLE = ["start", "read", "truth", "lists", "per_user", "metrics", "publish"]
+
+
+def events(err: str) -> list[dict[str, Any]]:
+    """The objects on stderr, every line of which is one."""
+    return [json.loads(line) for line in err.splitlines()]
+
+
+def stages(told: list[dict[str, Any]]) -> dict[str, int | None]:
+    """Rows of the stages, in their order."""
+    return {event["stage"]: event["rows"] for event in told if event["event"] == "stage"}
+
+
+def test_a_run_in_json(desk: "Desk") -> None:
+    lists = pd.read_parquet(desk.home / "lists")
+    desk.write("lists", lists.sort_values(["model", "user"]))  # or the workers would leave them to Spark
+    told = events(desk.run("split", "--run-id", "a", "--log-format", "json").err)
+    assert stages(told) == dict.fromkeys(SPLIT) | {"splits": 40}
+    for plan, names in (("workers", WORKERS), ("shuffle", SHUFFLE)):
+        given = ["--set", f"evaluate.plan={plan}", "--set", f"evaluate.k=[{len(names)}]"]
+        answer = desk.run("evaluate", "--run-id", "a", "--replace", "--log-format=json", *given)
+        told = events(answer.err)
+        assert stages(told) == dict.fromkeys(names) | {"truth": 4, "lists": 18, "metrics": 6}
+        assert all(event["run_id"] == "a" and event["verb"] == "evaluate" for event in told)
+        assert all(event["level"] == "info" and event["time"].endswith("+00:00") for event in told)
+        assert [event["event"] for event in told if event["event"] != "stage"] == [
+            *("run_started", "plan", "run_ended"),
+        ]
+        assert [event["plan"] for event in told if event["event"] == "plan"] == [plan]
+        end = told[-1]
+        del end["message"], end["time"]
+        took = end.pop("seconds")
+        assert end == {
+            "level": "info",
+            "event": "run_ended",
+            "run_id": "a",
+            "verb": "evaluate",
+            "outcome": "published",
+            "rows_in": 22,
+            "rows_used": 22,
+            "rows_quarantined": 0,
+            "users": 4,
+            "models": 3,
+        }
+        assert took == pytest.approx(sum(e["seconds"] for e in told if e["event"] == "stage"), abs=0.1)
+        assert "run a published" in answer.out
+        assert "{" not in answer.out
+    again = events(desk.run("split", "--run-id", "a", "--log-format=json").err)
+    assert [event.get("outcome") for event in again] == [None, "already_published"]
+
+
+def test_a_run_in_text(desk: "Desk") -> None:
+    bad = pd.read_parquet(desk.home / "log").astype({"user": "Int64"})
+    bad.loc[0, "user"] = None
+    desk.write("log", bad)
+    lines = desk.done("split", "--run-id", "a").out.splitlines()
+    assert lines[0].strip() == "split of run a"
+    told = [line.partition("s] ")[2] for line in lines[1:7]]
+    assert told == [name + (", 40 rows" if name == "splits" else "") for name in SPLIT]
+    assert (
+        lines[7].partition("s] ")[2]
+        == "split of run a published, 40 rows in, 39 rows used, 1 rows quarantined"
+    )
+
+
+def test_errors_in_json(desk: "Desk") -> None:
+    desk.change("interactions", path="no/such/log")
+    answer = desk.run("split", "--run-id", "a", "--log-format=json")
+    *_, error = events(answer.err)
+    assert answer.code == 3
+    assert (error["event"], error["level"], error["code"], error["exit_code"]) == (
+        *("error", "error", "MISSING_INPUT", 3),
+    )
+    assert (error["run_id"], error["verb"]) == ("a", "split")
+    assert "'no/such/log' does not exist" in error["message"]
+    assert "trace" not in error
+    assert "Traceback" in events(desk.run("split", "--debug", "--log-format=json").err)[-1]["trace"]
+    [error] = events(desk.run("split", "--log-format=json", "--set", "evaluate.k=[0]").err)
+    assert (error["code"], error["run_id"]) == ("INVALID_K", None)
+    [error] = events(desk.run("split", "--no-such", "--log-format=json").err)
+    assert error["code"] == "USAGE"
+
+
+def test_status_in_json(published: "Desk") -> None:
+    state = json.loads(published.done("status", "--json").out)
+    assert state["root"] == str(published.out)
+    assert state["attempts"] == []
+    runs = {(run["run_id"], run["verb"]): run for run in state["runs"]}
+    assert list(runs) == [("a", "evaluate"), ("a", "split"), ("b", "evaluate")]
+    split = runs["a", "split"]
+    assert split["rows"]["splits"] == 40
+    assert (split["rows_in"], split["rows_used"], split["rows_quarantined"]) == (41, 40, 1)
+    assert (split["users"], split["models"], runs["a", "evaluate"]["models"]) == (None, None, 3)
+    assert all(run["seconds"] > 0 and run["published_at"].endswith("+00:00") for run in runs.values())

@@ -1,0 +1,108 @@
+"""One evaluation, one hash, over the whole grid of what must not matter: G15 of the goals."""
+
+import hashlib
+from collections.abc import Mapping
+from itertools import product
+
+import numpy as np
+import pandas as pd
+import pytest
+from frames import settings
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_eval import evaluate
+
+PARTITIONS, SHUFFLES, ADAPTIVE, SEEDS = (1, 2, 3, 7, 16), (1, 4), ("true", "false"), (None, 1)
+PLANS = ("workers", "shuffle")
+N_USERS, N_ITEMS, LIST_LENGTH = 24, 40, 12
+
+
+def inputs() -> dict[str, pd.DataFrame]:
+    """Tables in which an order could show: ties, repeats, relevances whose sums depend on their order."""
+    draw = np.random.default_rng(11)
+    lists = [
+        pd.DataFrame(
+            {
+                "model": model,
+                "user": user,
+                "item": draw.integers(0, N_ITEMS, LIST_LENGTH),
+                "score": draw.integers(0, 4, LIST_LENGTH) / 3,
+            }
+        )
+        for model in ("als", "knn", "популярное")
+        for user in draw.permutation(N_USERS)[: N_USERS - 3]
+    ]
+    n_rows = 8 * N_USERS
+    truth = {"user": draw.integers(2, N_USERS + 2, n_rows), "item": draw.integers(0, N_ITEMS, n_rows)}
+    # 0.1 + 1e16 - 1e16 is one of many sums here that depend on the order.
+    relevance = draw.random(n_rows) * 10.0 ** draw.integers(-8, 9, n_rows)
+    learnt = {"user": draw.integers(0, N_USERS, n_rows), "item": draw.integers(0, N_ITEMS - 5, n_rows)}
+    users = {"user": np.arange(N_USERS), "country": draw.choice(["at", "be", "cz"], N_USERS)}
+    return {
+        "lists": pd.concat(lists, ignore_index=True),
+        "truth": pd.DataFrame({**truth, "relevance": relevance}),
+        "train": pd.DataFrame(learnt),
+        "users": pd.DataFrame(users),
+    }
+
+
+def laid_out(spark: SparkSession, rows: pd.DataFrame, keys: list[str], n: int, seed: int | None) -> DataFrame:
+    """The rows in ``n`` partitions, in their order or in one of chance; those of one list lie together.
+
+    Scored lists that lie apart would be the plan ``shuffle`` whatever is asked for.
+    """
+    if seed is not None:
+        rows = rows.sample(frac=1.0, random_state=seed)
+    group = rows.groupby(keys, sort=False).ngroup() if keys else pd.Series(range(len(rows)), rows.index)
+    order = group.argsort(kind="stable")
+    placed = rows.assign(place=group % n).iloc[order].assign(line=range(len(rows)))
+    frame = spark.createDataFrame(placed).repartitionByRange(n, "place").sortWithinPartitions("line")
+    return frame.drop("place", "line").persist()
+
+
+def digest(frame: DataFrame) -> str:
+    """A hash of the rows in one order, doubles by their bits."""
+    rows = [
+        "|".join(value.hex() if isinstance(value, float) else repr(value) for value in row)
+        for row in frame.select(sorted(frame.columns)).collect()
+    ]
+    return hashlib.sha256("\n".join(sorted(rows)).encode()).hexdigest()
+
+
+def hashes(frames: Mapping[str, DataFrame], plan: str) -> tuple[str, ...]:
+    """Of what an evaluation by this plan gives."""
+    result = evaluate(
+        frames["lists"],
+        frames["truth"],
+        train=frames["train"],
+        users=frames["users"],
+        segments=["country", "known", "activity"],
+        metrics=["map", "ndcg", "dcg", "gauc", "ndcg(tie_order=worst)", "arhr@all"],
+        k=[1, 5],
+        conventions={"truth_duplicates": "sum"},
+        plan=plan,
+    )
+    try:
+        return digest(result.per_user), digest(result.metrics), digest(result.accounting)
+    finally:
+        result.unpersist()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_one_hash_over_the_grid(spark: SparkSession) -> None:
+    tables, seen, n_runs = inputs(), set[tuple[str, ...]](), 0
+    keys = {"lists": ["model", "user"]}
+    for n, shuffles, adaptive, seed in product(PARTITIONS, SHUFFLES, ADAPTIVE, SEEDS):
+        conf = {"spark.sql.shuffle.partitions": str(shuffles), "spark.sql.adaptive.enabled": adaptive}
+        with settings(spark, conf):
+            frames = {
+                name: laid_out(spark, rows, keys.get(name, []), n, seed) for name, rows in tables.items()
+            }
+            for plan in PLANS:
+                seen.add(hashes(frames, plan))
+                n_runs += 1
+            for frame in frames.values():
+                frame.unpersist()
+    print(f"{n_runs} evaluations, {len(seen)} hash: {', '.join(part[:16] for part in min(seen))}")
+    assert len(seen) == 1
