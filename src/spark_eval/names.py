@@ -23,16 +23,18 @@ def check_run_id(run_id: str) -> str:
     return run_id
 
 
-def check_models(names: Sequence[str]) -> None:
-    """Raise DataError for a model that could not have a folder of its own: it would be null, or fail late."""
+def model_faults(names: Sequence[str]) -> list[DataError]:
+    """Faults of models that could not have a folder of their own: it would be null, or fail late."""
+    faults = []
     for name in names:
         length = len(name.encode()) + 2 * len(WRITTEN_AS_THREE.findall(name))
         if name in ("", NO_NAME) or length > MAX_MODEL_BYTES or CONTROL_CHARACTER.search(name):
-            raise DataError(
-                "INVALID_MODEL_NAME",
+            message = (
                 f"recommendations: model {name[:MAX_MODEL_BYTES]!r}; allowed: 1 to {MAX_MODEL_BYTES} bytes, "
-                f"of which '/', '=', '%' and their like take three, no control character, not {NO_NAME}",
+                f"of which '/', '=', '%' and their like take three, no control character, not {NO_NAME}"
             )
+            faults.append(DataError("INVALID_MODEL_NAME", message))
+    return faults
 
 
 def folder_name(model: str) -> str:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
-from functools import reduce
+from functools import partial, reduce
 from importlib import import_module
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -15,17 +15,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 import spark_eval
 from spark_eval.config import Config, Source
-from spark_eval.errors import ConfigError
+from spark_eval.errors import ConfigError, DataError, each
 from spark_eval.io import fingerprint, output_root, read_source
 from spark_eval.ledger import ACCOUNTING, AccountingRow
 from spark_eval.plan import Plan
 from spark_eval.publish import Attempt
 from spark_eval.scan import plain_recommendations, plain_truth
-from spark_eval.schema import FAULT, MODEL, Fault, Outcome, Subset, Table
+from spark_eval.schema import MODEL, Outcome, Subset, Table
 from spark_eval.segments import user_columns
 from spark_eval.transforms.conform import (
     check_id_types,
@@ -39,10 +38,13 @@ from spark_eval.transforms.conform import (
 from spark_eval.verbs.evaluate import measure_lists
 from spark_eval.verbs.evaluation import Tables
 from spark_eval.verbs.leakage import LEAKAGE, leakage_rows
+from spark_eval.verbs.quarantine import check_shares, quarantined
 from spark_eval.verbs.small import small_table
 from spark_eval.verbs.split import split
 
 LIBRARIES: Final = ("pyspark", "pandas", "pyarrow", "numpy")
+# They decide how numbers are computed, or whether they are published, and not which.
+NEUTRAL_KEYS: Final = ("plan", "max_quarantined")
 # What each verb publishes at least.
 SPLIT_TABLES: Final = (Table.SPLITS, Table.LEAKAGE, Table.ACCOUNTING)
 EVALUATE_TABLES: Final = (Table.PER_USER, Table.METRICS, Table.ACCOUNTING)
@@ -70,6 +72,8 @@ class Job:
     run_id: str
     fingerprint: str
     config: Mapping[str, Any]
+    sources: Mapping[str, Source]
+    inputs: Sequence[Sequence[tuple[Any, ...]]]
     splits: Path
     timezone: str
 
@@ -87,17 +91,19 @@ class Job:
             "evaluate": ("recommendations", "truth", "train", "users", "items", "evaluate"),
         }[verb]
         settings = {name: config.model_dump(mode="json")[name] for name in sections}
-        sources = [source for name in sections if isinstance(source := getattr(config, name), Source)]
-        if verb == "evaluate" and config.truth is None:
-            sources.append(DEFAULT_TRUTH)
+        sources = {name: source for name in sections if isinstance(source := getattr(config, name), Source)}
+        if verb == "evaluate":
+            sources.setdefault("truth", DEFAULT_TRUTH)
+        inputs = [fingerprint(source, splits) for source in sources.values()]
         content = {
-            "config": {name: without_plan(section) for name, section in settings.items()},
-            "inputs": [fingerprint(source, splits) for source in sources],
+            "config": {name: content_of(section) for name, section in settings.items()},
+            "inputs": inputs,
             "code": code_version(),
         }
         digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+        run_id = run_id or f"{verb[0]}-{digest[:16]}"
         timezone = config.split.rule().timezone
-        return cls(verb, root, run_id or f"{verb[0]}-{digest[:16]}", digest, settings, splits, timezone)
+        return cls(verb, root, run_id, digest, settings, sources, inputs, splits, timezone)
 
     def attempt(self) -> Attempt:
         """A fresh try at it."""
@@ -107,6 +113,23 @@ class Job:
         """What is told of it in the end."""
         places = {table: attempt.place(table) for table in tables}
         return Run(self.root, self.run_id, places, is_new, attempt.recovered)
+
+    def check_rest(self) -> None:
+        """Raise DataError INPUT_CHANGED_DURING_RUN for files that are not what they were; more may come."""
+        faults = []
+        for (name, source), before in zip(self.sources.items(), self.inputs, strict=True):
+            gone = set(before) - set(fingerprint(source, self.splits))
+            if gone:
+                message = (
+                    f"{name}: {len(gone)} files changed, such as {min(gone)[0]!r}; start again once they rest"
+                )
+                faults.append(DataError("INPUT_CHANGED_DURING_RUN", message))
+        DataError.raise_all(faults)
+
+    @property
+    def most_quarantined(self) -> dict[str, float]:
+        """The share of each source that may be quarantined."""
+        return {name: source.max_quarantined for name, source in self.sources.items()}
 
     def record(self, **facts: Any) -> dict[str, Any]:
         """The commit record: config, fingerprint, versions and what else is to be known."""
@@ -127,6 +150,7 @@ def run_split(session: Callable[[], SparkSession], config: Config, run_id: str |
         parts = split(log, rule, columns=source.columns, timestamp_unit=source.timestamp_unit)
         facts = parts.write(attempt.staged(Table.SPLITS))
         ledger = facts.ledger()
+        check_shares(ledger, {"interactions": parts.labelled}, job.most_quarantined)
         found = leakage_rows(parts.rows, facts, attempt.staged(Table.SPLITS))
         write(small_table(spark, found, LEAKAGE).coalesce(1), attempt, Table.LEAKAGE)
         tables = {
@@ -135,6 +159,7 @@ def run_split(session: Callable[[], SparkSession], config: Config, run_id: str |
             Table.ACCOUNTING: write_accounting(spark, ledger, attempt),
             **write_quarantine({"interactions": parts.labelled}, ledger, attempt),
         }
+        job.check_rest()
         attempt.publish(tables, job.record(timeline=asdict(parts.timeline)))
         return job.run(attempt, tables, is_new=True)
 
@@ -149,11 +174,12 @@ def run_evaluate(
     with job.attempt() as attempt:
         if attempt.is_published(job.fingerprint, EVALUATE_TABLES, replace):
             return job.run(attempt, EVALUATE_TABLES, is_new=False)
-        tables = read_tables(session(), config, job, plan)
+        tables = read_tables(session(), job, plan)
         evaluation = measure_lists(tables, plan, attempt.staged(Table.PER_USER))
         with closing(evaluation.kept):
             write(evaluation.metrics.coalesce(1), attempt, Table.METRICS, MODEL)
             ledger = [entry.row() for entry in evaluation.entries]
+            check_shares(ledger, tables.given(), job.most_quarantined)
             written = {
                 Table.PER_USER: evaluation.n_per_user,
                 Table.METRICS: len(evaluation.metric_rows),
@@ -161,43 +187,45 @@ def run_evaluate(
                 **write_quarantine(tables.given(), ledger, attempt),
             }
             facts = {"conventions": plan.stamp, "plan": evaluation.reason, "models": list(evaluation.models)}
+            job.check_rest()
             attempt.publish(written, job.record(**facts))
         return job.run(attempt, written, is_new=True)
 
 
-def read_tables(spark: SparkSession, config: Config, job: Job, plan: Plan) -> Tables:
+def read_tables(spark: SparkSession, job: Job, plan: Plan) -> Tables:
     """What an evaluation reads, conformed."""
-    source = needed(config.recommendations, "recommendations")
-    sources = {
-        "recommendations": source,
-        "truth": config.truth or DEFAULT_TRUTH,
-        "train": config.train,
-        "users": config.users if user_columns(plan.segments) else None,
-    }
-    frames = {
-        name: read_source(spark, table, name, job.splits, job.timezone)
-        for name, table in sources.items()
-        if table is not None
-    }
+    unread = {"items"} if user_columns(plan.segments) else {"items", "users"}
+    sources: dict[str, Any] = {name: job.sources[name] for name in job.sources if name not in unread}
+    found = read_each(spark, sources, job.splits, job.timezone, plan)
+    lists, truth = sources["recommendations"], sources["truth"]
     return Tables(
-        **{name: conform(frame, name, sources[name], job.timezone, plan) for name, frame in frames.items()},
-        model=source.model,
-        files=plain_recommendations(frames["recommendations"], source.columns, source.model, source.layout),
-        truth_files=plain_truth(frames["truth"], sources["truth"].columns, plan.conventions),
+        **{name: conformed for name, (_, conformed) in found.items()},
+        model=lists.model,
+        files=plain_recommendations(found["recommendations"][0], lists.columns, lists.model, lists.layout),
+        truth_files=plain_truth(found["truth"][0], truth.columns, plan.conventions),
     )
 
 
 def check_inputs(session: Callable[[], SparkSession], config: Config) -> list[str]:
     """Check columns and types of every source that exists already; returns their names."""
-    rule, spark, frames = config.split.rule(), session(), {}
-    plan, splits = config.evaluate.checked(), Job.of("evaluate", config, None).splits
-    for name in ("interactions", "recommendations", "truth", "train", "users", "items"):
-        source = getattr(config, name)
-        if source is not None:
-            frame = read_source(spark, source, name, splits, rule.timezone)
-            frames[name] = conform(frame, name, source, rule.timezone, plan)
-    check_id_types({name: frame for name, frame in frames.items() if name != "interactions"})
-    return list(frames)
+    plan, job = config.evaluate.checked(), Job.of("evaluate", config, None)
+    names = ("interactions", "recommendations", "truth", "train", "users", "items")
+    sources = {name: source for name in names if (source := getattr(config, name)) is not None}
+    found = read_each(session(), sources, job.splits, job.timezone, plan)
+    check_id_types({name: conformed for name, (_, conformed) in found.items() if name != "interactions"})
+    return list(found)
+
+
+def read_each(
+    spark: SparkSession, sources: Mapping[str, Any], splits: Path, timezone: str, plan: Plan
+) -> dict[str, tuple[DataFrame, DataFrame]]:
+    """Each source as it is, and conformed; what is wrong with any of them comes in one DataError."""
+
+    def read(name: str) -> tuple[DataFrame, DataFrame]:
+        frame = read_source(spark, sources[name], name, splits, timezone)
+        return frame, conform(frame, name, sources[name], timezone, plan)
+
+    return each({name: partial(read, name) for name in sources})
 
 
 def conform(frame: DataFrame, name: str, source: Any, timezone: str, plan: Plan) -> DataFrame:
@@ -247,22 +275,14 @@ def write_quarantine(
             bad[source] += n_rows
     if not bad:
         return {}
-    codes = [fault.value for fault in Fault]
-    frames = [
-        sources[source]
-        .where(F.col(FAULT).isin(codes))
-        .select(
-            F.lit(source).alias("source"), F.col(FAULT).alias("code"), F.to_json(F.struct("*")).alias("row")
-        )
-        for source in sorted(bad)
-    ]
+    frames = [quarantined(source, sources[source]) for source in sorted(bad)]
     write(reduce(DataFrame.unionAll, frames).coalesce(1), attempt, Table.QUARANTINE)
     return {Table.QUARANTINE: bad.total()}
 
 
-def without_plan(section: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """A section of the config less the physical plan, under all of which the numbers are the same."""
-    return section and {key: value for key, value in section.items() if key != "plan"}
+def content_of(section: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """A section of the config less the keys under all values of which the numbers are the same."""
+    return section and {key: value for key, value in section.items() if key not in NEUTRAL_KEYS}
 
 
 def code_version() -> str:

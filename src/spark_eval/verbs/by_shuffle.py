@@ -5,7 +5,7 @@ from typing import Final
 
 from pyspark.sql import DataFrame
 
-from spark_eval.ledger import check, list_entries, truth_entries
+from spark_eval.ledger import list_entries, truth_entries
 from spark_eval.plan import Plan
 from spark_eval.schema import MODEL
 from spark_eval.transforms.account import count_lists, count_truth
@@ -34,8 +34,7 @@ def evaluate_by_shuffle(tables: Tables, plan: Plan, reason: str, folder: str | N
         kept.callback(distinct.unpersist)
         truth_counts = [row.asDict() for row in count_truth(distinct, training.items).collect()]
         entries = [*training.entries, *truth_entries(truth_counts)]
-        check(entries)
-        used = check_truth(truth_counts, plan)
+        used = check_truth(entries, truth_counts, plan)
 
         known = spread(relevant(distinct), used["distinct"], BROADCAST_ROWS)
         ranked = rank(tables.recommendations, conventions.ties, plan.checks, plan.sees_ties)
@@ -44,8 +43,7 @@ def evaluate_by_shuffle(tables: Tables, plan: Plan, reason: str, folder: str | N
         by_user = per_user_truth(distinct, plan.truth_depth)
         counts = [row.asDict() for row in count_lists(lists, by_user, plan.cuts).collect()]
         entries += list_entries(counts, used["users"], conventions)
-        check(entries)
-        check_lists(counts, conventions.recommendation_duplicates)
+        check_lists(entries, counts, conventions.recommendation_duplicates)
 
         models = sorted(count["model"] for count in counts)
         population = populate(lists, by_user, models, conventions)
