@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
-from functools import partial, reduce
+from functools import reduce
 from importlib import import_module
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import spark_eval
 from spark_eval.config import Config, Source
-from spark_eval.errors import ConfigError, DataError, each
+from spark_eval.errors import ConfigError, DataError
 from spark_eval.io import fingerprint, output_root, read_source
 from spark_eval.ledger import ACCOUNTING, AccountingRow
 from spark_eval.plan import Plan
@@ -26,15 +26,8 @@ from spark_eval.publish import Attempt
 from spark_eval.scan import plain_recommendations, plain_truth
 from spark_eval.schema import MODEL, Outcome, Subset, Table
 from spark_eval.segments import user_columns
-from spark_eval.transforms.conform import (
-    check_id_types,
-    conform_interactions,
-    conform_items,
-    conform_recommendations,
-    conform_train,
-    conform_truth,
-    conform_users,
-)
+from spark_eval.sources import read_each
+from spark_eval.transforms.conform import check_id_types
 from spark_eval.verbs.evaluate import measure_lists
 from spark_eval.verbs.evaluation import Tables
 from spark_eval.verbs.leakage import LEAKAGE, leakage_rows
@@ -120,10 +113,8 @@ class Job:
         for (name, source), before in zip(self.sources.items(), self.inputs, strict=True):
             gone = set(before) - set(fingerprint(source, self.splits))
             if gone:
-                message = (
-                    f"{name}: {len(gone)} files changed, such as {min(gone)[0]!r}; start again once they rest"
-                )
-                faults.append(DataError("INPUT_CHANGED_DURING_RUN", message))
+                what = f"{name}: {len(gone)} files changed, such as {min(gone)[0]!r}"
+                faults.append(DataError("INPUT_CHANGED_DURING_RUN", f"{what}; start again once they rest"))
         DataError.raise_all(faults)
 
     @property
@@ -214,34 +205,6 @@ def check_inputs(session: Callable[[], SparkSession], config: Config) -> list[st
     found = read_each(session(), sources, job.splits, job.timezone, plan)
     check_id_types({name: conformed for name, (_, conformed) in found.items() if name != "interactions"})
     return list(found)
-
-
-def read_each(
-    spark: SparkSession, sources: Mapping[str, Any], splits: Path, timezone: str, plan: Plan
-) -> dict[str, tuple[DataFrame, DataFrame]]:
-    """Each source as it is, and conformed; what is wrong with any of them comes in one DataError."""
-
-    def read(name: str) -> tuple[DataFrame, DataFrame]:
-        frame = read_source(spark, sources[name], name, splits, timezone)
-        return frame, conform(frame, name, sources[name], timezone, plan)
-
-    return each({name: partial(read, name) for name in sources})
-
-
-def conform(frame: DataFrame, name: str, source: Any, timezone: str, plan: Plan) -> DataFrame:
-    """A source with our columns, each unusable row with its fault."""
-    match name:
-        case "recommendations":
-            return conform_recommendations(frame, source.columns, source.model, source.layout)
-        case "truth":
-            return conform_truth(frame, source.columns, source.timestamp_unit, timezone, plan.conventions)
-        case "train":
-            return conform_train(frame, source.columns)
-        case "users":
-            return conform_users(frame, source.columns, plan.segments)
-        case "items":
-            return conform_items(frame, source.columns)
-    return conform_interactions(frame, source.columns, source.timestamp_unit, timezone)
 
 
 def needed(section: Any, name: str) -> Any:

@@ -100,7 +100,7 @@ CONFIGS: list[tuple[str, Spoiler, str]] = [
     ("a tag in YAML", config("output: !!python/object/apply:os.system [ls]\n"), "INVALID_YAML ... tags"),
     ("a key twice in YAML", config("output: {path: out, path: in}\n"), "INVALID_YAML ... twice"),
     ("an unknown key", keys("interactions", formt="csv"), "UNKNOWN_CONFIG_KEY ... did you mean 'format'?"),
-    ("k of 0", keys("evaluate", k=[0]), "INVALID_K ... k 0"),
+    ("k of 0", keys("evaluate", k=[0]), "INVALID_K ... 0"),
     ("k of 1.5", keys("evaluate", k=1.5), "INVALID_CONFIG ... evaluate.k"),
     ("k of 2^40", keys("evaluate", k=[2**40]), "INVALID_K ... 1099511627776"),
     ("a share above 1", keys("interactions", max_quarantined=1.5), "INVALID_CONFIG ... max_quarantined"),
@@ -538,7 +538,7 @@ def refusals() -> Iterator[Any]:
                 yield pytest.param(verb, plan, spoil, says, id=f"{name}, {verb}, {plan}")
 
 
-@pytest.mark.parametrize(("verb", "plan", "spoil", "says"), refusals())
+@pytest.mark.parametrize(("verb", "plan", "spoil", "says"), list(refusals()))
 def test_it_is_refused_by_name(inputs: Inputs, verb: str, plan: str, spoil: Spoiler, says: str) -> None:
     inputs.spoil(keys("evaluate", plan=plan), spoil)
     code, line = refused(inputs, verb)
@@ -574,7 +574,7 @@ def kept() -> Iterator[Any]:
                 yield pytest.param("evaluate", spoilt, lines, id=f"{name}, evaluate, {plan}", marks=slow)
 
 
-@pytest.mark.parametrize(("verb", "spoil", "lines"), kept())
+@pytest.mark.parametrize(("verb", "spoil", "lines"), list(kept()))
 def test_every_row_is_accounted_for(inputs: Inputs, verb: str, spoil: Spoiler, lines: Sequence[str]) -> None:
     inputs.spoil(spoil)
     answer = call(verb, "--config", inputs.config(), "--run-id", "a")
@@ -648,19 +648,14 @@ def test_frames_come_with_all_faults_of_all_tables(spark: SparkSession) -> None:
     ]
 
 
-def dies(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """A worker that the operating system kills."""
-    os.kill(os.getpid(), signal.SIGKILL)
-    return rows
-
-
-def fails(error: BaseException) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """A worker that raises this."""
+def fails(error: Exception | None) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """A worker that raises this; without it, one that the operating system kills."""
 
     def work(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        if rows:
+        if error is not None:
             raise error
-        yield from rows
+        os.kill(os.getpid(), signal.SIGKILL)
+        return rows
 
     return work
 
@@ -675,7 +670,7 @@ def fails(error: BaseException) -> Callable[[Iterator[pa.RecordBatch]], Iterator
             "error[DISK_FULL] No space left on device; make room",
         ),
         (fails(DataError("CORRUPT_FILE", "x is bad; mend it")), "error[CORRUPT_FILE] x is bad; mend it"),
-        (dies, "error[WORKER_CRASHED] Python worker exited unexpectedly"),
+        (fails(None), "error[WORKER_CRASHED] Python worker exited unexpectedly"),
     ],
 )
 def test_what_workers_raise_has_a_name(spark: SparkSession, work: Any, says: str) -> None:
