@@ -88,6 +88,7 @@ class Source(Section):
     timestamp_unit: Literal["s", "ms", "us"] | None = None
     where: list[Filter] = []
     subset: str | None = None
+    max_quarantined: float = Field(default=1.0, ge=0, le=1)
 
     @model_validator(mode="after")
     def one_place(self) -> "Source":

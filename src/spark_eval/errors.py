@@ -4,13 +4,14 @@ The class says what a scheduler should do (its ``exit_code``); the code says wha
 """
 
 import difflib
-from collections.abc import Iterable
-from typing import ClassVar, Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import ClassVar, Final, TypeVar
 
 from spark_eval.redact import redacted
 
 # Messages quote what is wrong, of whatever size that is.
 LONGEST: Final = 4_000
+Made = TypeVar("Made")
 
 
 class SparkEvalError(Exception):
@@ -45,23 +46,36 @@ class ConfigError(SparkEvalError):
 class DataError(SparkEvalError):
     """The data breaks the contract: exit 3, nothing was published.
 
-    All faults of a table come in one error: the first names the code, the message lists every one.
+    All faults that are found together come in one error: the first names the code, the message lists
+    every one.
     """
 
     exit_code = 3
 
     @classmethod
-    def of_faults(cls, faults: "list[DataError]") -> "DataError":
-        """One error out of all that were found."""
-        first, *others = faults
-        more = "".join(f"; also [{fault.code}] {fault.message}" for fault in others)
-        return cls(first.code, first.message + more)
+    def raise_all(cls, faults: "Sequence[DataError]") -> None:
+        """Raise one error out of all that were found, if there are any."""
+        if faults:
+            more = "".join(f"; also [{fault.code}] {fault.message}" for fault in faults[1:])
+            raise cls(faults[0].code, faults[0].message + more)
 
 
 class BusyError(SparkEvalError):
     """Another live attempt holds this run: exit 4, retry later."""
 
     exit_code = 4
+
+
+def each(makers: Mapping[str, Callable[[], Made]]) -> dict[str, Made]:
+    """What each of these makes; the DataErrors of all of them in one."""
+    made, faults = {}, []
+    for name, make in makers.items():
+        try:
+            made[name] = make()
+        except DataError as fault:
+            faults.append(fault)
+    DataError.raise_all(faults)
+    return made
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -11,6 +11,12 @@ from spark_eval.errors import ConfigError, DataError, EnvironmentFault, SparkEva
 
 OURS: Final = re.compile(r"error\[([A-Z_]+)\] ([^\n]*?)(?: SQLSTATE|\n|$)")
 CONDITION: Final = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\]")
+# Where a sentence of Spark's ends; the file it was reading; a line of a trace with its message; packages.
+END: Final = re.compile(r"SQLSTATE|\n\s*at |\nJVM|\nTraceback|\n== SQL|;\n'")
+FILE: Final = re.compile(r"reading (?:the )?file:? (?:file:/+)?(/\S+?)\.?(?:\s|$)")
+CAUSE: Final = re.compile(r"^(?:Caused by)?:? ?((?:[\w$]+\.)*\w*(?:Exception|Error): .+)$", re.MULTILINE)
+CLASS: Final = re.compile(r"(?:[\w$]+\.)+(?=\w*(?:Exception|Error)\b)")
+MOST_CHARACTERS: Final = 500
 # Spark's conditions, by their beginnings, and ours. The first of these counts: what wraps others is last.
 KNOWN: Final[dict[str, tuple[type[SparkEvalError], str]]] = {
     "FAILED_READ_FILE.PARQUET_COLUMN": (DataError, "SCHEMA_DRIFT"),
@@ -26,18 +32,48 @@ KNOWN: Final[dict[str, tuple[type[SparkEvalError], str]]] = {
     "CAST_OVERFLOW": (DataError, "VALUE_TOO_LARGE"),
     "DATETIME_OVERFLOW": (DataError, "VALUE_TOO_LARGE"),
     "DATA_SOURCE_NOT_FOUND": (ConfigError, "UNKNOWN_FORMAT"),
+    "FAILED_READ_FILE.FILE_NOT_EXIST": (DataError, "INPUT_CHANGED_DURING_RUN"),
     "FAILED_READ_FILE": (DataError, "CORRUPT_FILE"),
+}
+# What to do about each of our codes that Spark's text may mean.
+MENDS: Final = {
+    "SCHEMA_DRIFT": "write all files with one schema",
+    "AMBIGUOUS_COLUMN": "rename one of the columns",
+    "MISSING_INPUT": "mend the config, or run what writes it",
+    "EMPTY_INPUT": "run what writes it",
+    "INPUT_CHANGED_DURING_RUN": "start again once it rests",
+    "MALFORMED_RECORD": "mend the record, or the reader's options",
+    "UNSUPPORTED_TYPE": "write the column with another type, times in microseconds",
+    "TYPE_MISMATCH": "compare with a value of the column's own type, or cast where it is written",
+    "VALUE_TOO_LARGE": "look at the value, and at its unit",
+    "UNKNOWN_FORMAT": "mend the name, or put the source on Spark's classpath",
+    "CORRUPT_FILE": "write the file again",
+    "DISK_FULL": "make room",
+    "NO_PERMISSION": "look at permissions and mounts",
+    "OUT_OF_MEMORY": "give more by spark.driver.memory or spark.executor.memory, or start fewer cores",
+    "WORKER_CRASHED": "look for a memory limit that killed it; give workers more, or start fewer cores",
+    "SPARK_FAILED": "try again",
 }
 # What the operating system says of itself, and how Java and Spark quote it.
 REFUSALS: Final = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "DISK_FULL"),
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "NO_PERMISSION"),
 }
-NO_SPACE: Final = ("No space left on device", "Disk quota exceeded")
+# What the JVM and the workers say where Spark has no condition for it.
+SAID: Final[dict[str, tuple[type[SparkEvalError], str]]] = {
+    "No space left on device": (EnvironmentFault, "DISK_FULL"),
+    "Disk quota exceeded": (EnvironmentFault, "DISK_FULL"),
+    "Permission denied": (EnvironmentFault, "NO_PERMISSION"),
+    "Read-only file system": (EnvironmentFault, "NO_PERMISSION"),
+    "OutOfMemoryError": (EnvironmentFault, "OUT_OF_MEMORY"),
+    "MemoryError": (EnvironmentFault, "OUT_OF_MEMORY"),
+    "Python worker exited unexpectedly": (EnvironmentFault, "WORKER_CRASHED"),
+    "CSV header does not conform": (DataError, "SCHEMA_DRIFT"),
+}
 
 
-def renamed(error: Exception) -> SparkEvalError:
-    """The named error for anything that was raised."""
+def renamed(error: Exception, where: str = "") -> SparkEvalError:
+    """The named error for anything that was raised, at ``where`` if that is known."""
     if isinstance(error, SparkEvalError):
         return error
     text = str(error)
@@ -45,22 +81,29 @@ def renamed(error: Exception) -> SparkEvalError:
     if ours:
         return DataError(ours[1], ours[2])
     if isinstance(error, PySparkException | Py4JError):
-        conditions = CONDITION.findall(text)
-        if any(said in text for said in NO_SPACE):
-            return EnvironmentFault("DISK_FULL", told(text, conditions[0] if conditions else ""))
-        for beginning, (kind, code) in KNOWN.items():
-            for condition in conditions:
-                if condition.startswith(beginning):
-                    return kind(code, told(text, condition))
-        return EnvironmentFault("SPARK_FAILED", told(text, conditions[0] if conditions else ""))
+        kind, code, sentence = known(text)
+        what = ": ".join(part for part in (where, *FILE.findall(text)[:1], sentence) if part)
+        return kind(code, f"{what}; {MENDS[code]} (--debug shows all)")
     if isinstance(error, OSError):
         code = REFUSALS.get(error.errno or 0, "FILE_SYSTEM")
         return EnvironmentFault(code, text)
     return EnvironmentFault("UNEXPECTED", f"{type(error).__name__}: {text.splitlines()[0] if text else ''}")
 
 
-def told(text: str, condition: str) -> str:
-    """Spark's own sentence for a condition, without the trace around it."""
-    _, _, after = text.partition(f"[{condition}]")
-    sentence = re.split(r"SQLSTATE|\n\s*at |\nJVM|\n== SQL|;\n'", after or text)[0]
-    return f"{condition}: {sentence.strip()[:500]} (--debug shows all)"
+def known(text: str) -> tuple[type[SparkEvalError], str, str]:
+    """What Spark's text is to us: the kind of error, our code, and the sentence that says it."""
+    for said, (kind, code) in SAID.items():
+        if said in text:
+            return kind, code, told(text[text.index(said) :])
+    conditions = CONDITION.findall(text)
+    for beginning, (kind, code) in KNOWN.items():
+        for condition in conditions:
+            if condition.startswith(beginning):
+                return kind, code, f"{condition}: {told(text.partition(f'[{condition}]')[2])}"
+    causes = CAUSE.findall(text)
+    return EnvironmentFault, "SPARK_FAILED", told(causes[-1] if causes and not conditions else text)
+
+
+def told(text: str) -> str:
+    """A sentence of Spark's in one line, without the trace that follows and the classes it came in."""
+    return CLASS.sub("", " ".join(END.split(text.strip())[0].split())).rstrip(". ")[:MOST_CHARACTERS]

@@ -2,28 +2,35 @@
 
 import glob
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlparse
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_eval.batches.files import is_consistent
-from spark_eval.config import Output, Scalar, Source
+from spark_eval.config import Scalar, Source
 from spark_eval.errors import ConfigError, DataError, nearest
+from spark_eval.faults import renamed
 from spark_eval.hadoop import HadoopFiles
-from spark_eval.remote import RENAMES_WHOLE
+from spark_eval.places import local_path
 from spark_eval.scan import CHECKSUMS
-from spark_eval.schema import ITEM, SUBSET, SUBSETS, USER
+from spark_eval.schema import ITEM, MODEL, RANK, RELEVANCE, SCORE, SUBSET, SUBSETS, TIMESTAMP, USER
 from spark_eval.transforms.inputs import quoted
 
 TEXT_FORMATS = ("csv", "json")
 PARQUET: Final = "parquet"
+ORC: Final = "orc"
+# Options of readers, and settings of the session, under which Spark loses files or rows without a word.
+LOSSY: Final = {"ignoreCorruptFiles": "true", "ignoreMissingFiles": "true", "mode": "dropmalformed"}
+LIST_COLUMNS: Final = (USER, ITEM, MODEL, RANK, SCORE)
+LOG_COLUMNS: Final = (USER, ITEM, TIMESTAMP, RELEVANCE)
 # Spark reads damaged pages without a word unless it is told to look at their checksums.
 VERIFIED: Final[dict[str, Scalar]] = {CHECKSUMS: True}
 # Typed filters, which Spark can push into the scan.
@@ -45,24 +52,15 @@ CANONICAL_INTEGER = r"^(0|-?[1-9][0-9]{0,18})$"
 def read_source(spark: SparkSession, source: Source, name: str, splits: str, timezone: str) -> DataFrame:
     """The rows of a source: typed, filtered by ``where`` and ``subset``.
 
-    ``splits`` is where this run's split lies, for sources that are a subset of it. Raises DataError
-    MISSING_INPUT, EMPTY_INPUT, EMPTY_FILE, MISSING_SPLIT or MISSING_COLUMN, before any job runs.
+    ``splits`` is where this run's split lies, for sources that are a subset of it. Raises ConfigError
+    LOSSY_OPTION, and DataError MISSING_INPUT, EMPTY_INPUT, EMPTY_FILE, CORRUPT_FILE, SCHEMA_DRIFT,
+    MISSING_SPLIT, MISSING_COLUMN or what Spark finds, before a table is read.
     """
-    if source.table is not None:
-        frame = spark.read.table(source.table)
-    elif source.path is None:
-        local = local_path(splits)
-        if not (HadoopFiles(spark, splits).is_there(splits) if local is None else local.is_dir()):
-            raise DataError("MISSING_SPLIT", f"{name}: no split at {splits}; run `spark-eval split` first")
-        check_footers(splits, name)
-        frame = spark.read.options(**VERIFIED).parquet(splits)
-    else:
-        check_files(source.path, name)
-        if source.format == PARQUET:
-            check_footers(source.path, name)
-        frame = (
-            read_text(spark, source, timezone) if source.format in TEXT_FORMATS else read_files(spark, source)
-        )
+    check_lossless(spark, source, name)
+    try:
+        frame = read_place(spark, source, name, splits, timezone)
+    except (PySparkException, Py4JError) as error:
+        raise renamed(error, name) from error
     if source.subset is not None:
         labels = [subset.value for subset in SUBSETS[source.subset]]
         frame = frame.where(named(frame, SUBSET, name).isin(labels))
@@ -70,6 +68,38 @@ def read_source(spark: SparkSession, source: Source, name: str, splits: str, tim
         column = named(frame, condition.column, f"{name}.where")
         frame = frame.where(COMPARISONS[condition.op](column, condition.value))
     return frame
+
+
+def read_place(spark: SparkSession, source: Source, name: str, splits: str, timezone: str) -> DataFrame:
+    """All rows of a table, of this run's split, or of files, which are looked at first."""
+    if source.table is not None:
+        return spark.read.table(source.table)
+    if source.path is None:
+        local = local_path(splits)
+        if not (HadoopFiles(spark, splits).is_there(splits) if local is None else local.is_dir()):
+            raise DataError("MISSING_SPLIT", f"{name}: no split at {splits}; run `spark-eval split` first")
+        check_footers(splits, source, name)
+        return spark.read.options(**VERIFIED).parquet(splits)
+    check_files(source.path, name)
+    if source.format in (PARQUET, ORC):
+        check_footers(source.path, source, name)
+    is_text = source.format in TEXT_FORMATS
+    return read_text(spark, source, timezone) if is_text else read_files(spark, source)
+
+
+def check_lossless(spark: SparkSession, source: Source, name: str) -> None:
+    """Raise ConfigError LOSSY_OPTION where Spark is told to leave out what it cannot read."""
+    given = {option.lower(): value for option, value in source.options.items()}
+    for option, lossy in LOSSY.items():
+        in_session = f"spark.sql.files.{option}"
+        places = {
+            f"{name}.options.{option}": given.get(option.lower()),
+            in_session: spark.conf.get(in_session, "false"),
+        }
+        for place, value in places.items():
+            if str(value).lower() == lossy:
+                message = f"{place}: {value} leaves out what cannot be read, without a word; remove it"
+                raise ConfigError("LOSSY_OPTION", message)
 
 
 def read_files(spark: SparkSession, source: Source) -> DataFrame:
@@ -123,14 +153,6 @@ def named(frame: DataFrame, name: str, where: str) -> Column:
     return F.col(quoted(name))
 
 
-def local_path(path: str) -> Path | None:
-    """The path on this machine's file system, or None for another scheme."""
-    parts = urlparse(path)
-    if parts.scheme == "file":
-        return Path(parts.path)
-    return None if "://" in path else Path(path)
-
-
 def data_files(path: str) -> list[tuple[str, Path]]:
     """The files that Spark reads for a local path or pattern, each by its name below it.
 
@@ -158,84 +180,81 @@ def check_files(path: str, name: str) -> None:
     if local is None:
         return
     if not local.exists() and not glob.has_magic(path):
-        raise DataError("MISSING_INPUT", f"{name}: {path!r} does not exist")
+        message = f"{name}: {path!r} does not exist; mend {name}.path, or run what writes it"
+        raise DataError("MISSING_INPUT", message)
     files = data_files(str(local))
     if not files:
-        raise DataError("EMPTY_INPUT", f"{name}: no data file at {path!r}")
+        raise DataError("EMPTY_INPUT", f"{name}: no data file at {path!r}; run what writes it")
     empty = [str(file) for _, file in files if file.stat().st_size == 0]
     if empty:
-        raise DataError("EMPTY_FILE", f"{name}: {len(empty)} files without a byte, such as {empty[0]!r}")
+        message = f"{name}: {len(empty)} files without a byte, such as {empty[0]!r}; write or remove them"
+        raise DataError("EMPTY_FILE", message)
 
 
-def check_footers(path: str, name: str) -> None:
-    """Raise DataError CORRUPT_FILE for local Parquet files without a footer, or with one that is at odds."""
+def check_footers(path: str, source: Source, name: str) -> None:
+    """Raise DataError for local Parquet and ORC files that are damaged, or lack a column that others have.
+
+    CORRUPT_FILE: without a footer, or with one that is at odds. SCHEMA_DRIFT: Spark would fill the column
+    with nulls, or leave it out where it is. Columns of no concern may come and go.
+    """
     local = local_path(path)
-    bad = [fault for _, file in ([] if local is None else data_files(str(local))) if (fault := damage(file))]
-    if bad:
-        raise DataError("CORRUPT_FILE", f"{name}: {len(bad)} files are damaged, such as {bad[0]}")
+    held, damaged = dict[str, set[str]](), []
+    for _, file in [] if local is None else data_files(str(local)):
+        try:
+            held[str(file)] = {column.lower() for column in columns_in(file, source.format)}
+        except (OSError, ValueError, pa.ArrowException) as error:
+            damaged.append(f"{str(file)!r}: {error}")
+    faults = []
+    if damaged:
+        message = f"{name}: {len(damaged)} files are damaged, such as {damaged[0]}; write them again"
+        faults.append(DataError("CORRUPT_FILE", message))
+    for column in [] if "mergeSchema" in source.options else columns_of(source, name):
+        without = [file for file, columns in held.items() if column.lower() not in columns]
+        if 0 < len(without) < len(held):
+            message = f"{name}: {len(without)} of {len(held)} files have no column {column!r}, such as "
+            message += f"{without[0]!r}; write all with one schema, or take nulls with options.mergeSchema"
+            faults.append(DataError("SCHEMA_DRIFT", message))
+    DataError.raise_all(faults)
 
 
-def damage(file: Path) -> str | None:
-    """What is wrong with a Parquet file's footer, if anything is."""
-    try:
-        is_sound = is_consistent(pq.read_metadata(file))
-    except (OSError, ValueError, pa.ArrowException) as error:
-        return f"{str(file)!r}: {error}"
-    return None if is_sound else f"{str(file)!r}: its footer's numbers of rows do not agree"
+def columns_in(file: Path, file_format: str) -> list[str]:
+    """The columns that a file's footer names; raises where the footer is damaged."""
+    if file_format == ORC:
+        import pyarrow.orc
+
+        return list(pyarrow.orc.ORCFile(file).schema.names)
+    footer = pq.read_metadata(file)
+    if not is_consistent(footer):
+        raise ValueError("its footer's numbers of rows do not agree")
+    return list(footer.schema.to_arrow_schema().names)
 
 
-def fingerprint(source: Source, splits: str, session: Callable[[], SparkSession]) -> list[object]:
+def columns_of(source: Source, name: str) -> list[str]:
+    """The columns of a source that matter to us, by their own names."""
+    ours = LIST_COLUMNS if name == "recommendations" else LOG_COLUMNS
+    return [source.columns.get(column, column) for column in {*ours, *source.columns}]
+
+
+def fingerprint(source: Source, splits: str, session: Callable[[], SparkSession]) -> list[tuple[Any, ...]]:
     """What tells one content of a source from another: its files' names, sizes and times.
 
     Of a table of the catalog the names of its files, as far as it has any. ``session`` is asked for only
     where the source is not local.
     """
     if source.table is not None:
-        return [source.table, *sorted(session().read.table(source.table).inputFiles())]
+        return [
+            (source.table,),
+            *((file,) for file in sorted(session().read.table(source.table).inputFiles())),
+        ]
     path = source.path or splits
     local = local_path(path)
     if local is not None:
         states = [(name, file.stat()) for name, file in data_files(str(local))]
-        return [[name, state.st_size, state.st_mtime_ns] for name, state in states]
+        return [(name, state.st_size, state.st_mtime_ns) for name, state in states]
     files = HadoopFiles(session(), path)
     return [
-        [file.removeprefix(top), n_bytes, moment]
+        (file.removeprefix(top), n_bytes, moment)
         for top in files.matching(path)
         for file, n_bytes, moment in sorted(files.files_below(top))
         if not any(map(is_hidden, file.removeprefix(top).split("/")))
     ]
-
-
-def store_of(output: Output, session: Callable[[], SparkSession]) -> HadoopFiles | None:
-    """The store that everything is written to; None where it is a folder of this machine or a mounted one.
-
-    Raises ConfigError UNSUPPORTED_OUTPUT where tables would not appear in one step.
-    """
-    local = local_path(output.path)
-    scheme = urlparse(output.path).scheme
-    if not output.manifest and local is not None:
-        return None
-    if not output.manifest and scheme not in RENAMES_WHOLE:
-        message = f"output.path {output.path!r}: {scheme} does not rename a folder in one step; "
-        message += "set output.manifest: true, and read with spark_eval.read_published"
-        raise ConfigError("UNSUPPORTED_OUTPUT", message)
-    return HadoopFiles(session(), uri_of(output.path))
-
-
-def local_root(output: Output) -> Path:
-    """The folder of this machine that everything is written under, where ``store_of`` names no other."""
-    return (local_path(output.path) or Path(output.path)).absolute()
-
-
-def uri_of(path: str) -> str:
-    """The path as Hadoop needs it to find the store."""
-    local = local_path(path)
-    return path if local is None else f"file://{local.absolute()}"
-
-
-def check_inside(root: Path, folders: Iterable[Path]) -> None:
-    """Raise ConfigError OUTSIDE_OUTPUT for a folder that a link leads out of the root."""
-    for folder in folders:
-        if not folder.resolve().is_relative_to(root.resolve()):
-            message = f"{folder} leads to {folder.resolve()}, out of output.path; remove the link"
-            raise ConfigError("OUTSIDE_OUTPUT", message)

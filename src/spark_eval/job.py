@@ -12,15 +12,19 @@ from pyspark.sql import SparkSession
 from spark_eval import journal
 from spark_eval.commits import commit_path
 from spark_eval.config import Config, Output, Source
+from spark_eval.errors import DataError
 from spark_eval.hadoop import HadoopFiles
-from spark_eval.io import check_inside, fingerprint, local_root, store_of
+from spark_eval.io import fingerprint
 from spark_eval.ledger import AccountingRow, totals
+from spark_eval.places import check_inside, local_root, store_of
 from spark_eval.publish import STAGING, Attempt
 from spark_eval.redact import without_secrets
 from spark_eval.remote import RemoteAttempt, newest_record
 from spark_eval.schema import Subset, Table
 from spark_eval.versions import code_version, versions
 
+# They decide how numbers are computed, or whether they are published, and not which.
+NEUTRAL_KEYS: Final = ("plan", "max_quarantined")
 # What is relevant, unless the config says otherwise: the test part of this run's own split.
 DEFAULT_TRUTH: Final = Source(subset=Subset.GLOBAL_TEST)
 
@@ -46,6 +50,8 @@ class Job:
     run_id: str
     fingerprint: str
     config: Mapping[str, Any]
+    sources: Mapping[str, Source]
+    inputs: Sequence[Sequence[tuple[Any, ...]]]
     output: Output
     files: HadoopFiles | None
     splits: str
@@ -68,18 +74,19 @@ class Job:
             "predictions": ("predictions",),
         }[verb]
         settings = {name: config.model_dump(mode="json")[name] for name in sections}
-        sources = [source for name in sections if isinstance(source := getattr(config, name), Source)]
-        if verb == "evaluate" and config.truth is None:
-            sources.append(DEFAULT_TRUTH)
+        sources = {name: source for name in sections if isinstance(source := getattr(config, name), Source)}
+        if verb == "evaluate":
+            sources.setdefault("truth", DEFAULT_TRUTH)
+        inputs = [fingerprint(source, splits, session) for source in sources.values()]
         content = {
-            "config": {name: without_plan(section) for name, section in settings.items()},
-            "inputs": [fingerprint(source, splits, session) for source in sources],
+            "config": {name: content_of(section) for name, section in settings.items()},
+            "inputs": inputs,
             "code": code_version(),
         }
         digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
         run_id = run_id or f"{verb[0]}-{digest[:16]}"
         timezone = config.split.rule().timezone
-        return cls(verb, run_id, digest, settings, config.output, files, splits, timezone)
+        return cls(verb, run_id, digest, settings, sources, inputs, config.output, files, splits, timezone)
 
     @contextmanager
     def attempt(self) -> Iterator[Attempt | RemoteAttempt]:
@@ -98,6 +105,21 @@ class Job:
         folders = [root / table / f"run_id={self.run_id}" for table in Table]
         check_inside(root, [*folders, root / STAGING, commit_path(root, self.run_id)])
         return Attempt(root, self.run_id, self.verb)
+
+    def check_rest(self, session: Callable[[], SparkSession]) -> None:
+        """Raise DataError INPUT_CHANGED_DURING_RUN for files that are not what they were; more may come."""
+        faults = []
+        for (name, source), before in zip(self.sources.items(), self.inputs, strict=True):
+            gone = set(before) - set(fingerprint(source, self.splits, session))
+            if gone:
+                what = f"{name}: {len(gone)} files changed, such as {min(gone)[0]!r}"
+                faults.append(DataError("INPUT_CHANGED_DURING_RUN", f"{what}; start again once they rest"))
+        DataError.raise_all(faults)
+
+    @property
+    def most_quarantined(self) -> dict[str, float]:
+        """The share of each source that may be quarantined."""
+        return {name: source.max_quarantined for name, source in self.sources.items()}
 
     def publish(
         self,
@@ -133,6 +155,6 @@ def place_of_split(output: Output, files: HadoopFiles | None, run_id: str) -> st
     return (record and record.place(Table.SPLITS)) or f"{root}/{Table.SPLITS}/run_id={run_id}"
 
 
-def without_plan(section: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """A section of the config less the physical plan, under all of which the numbers are the same."""
-    return section and {key: value for key, value in section.items() if key != "plan"}
+def content_of(section: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """A section of the config less the keys under all values of which the numbers are the same."""
+    return section and {key: value for key, value in section.items() if key not in NEUTRAL_KEYS}

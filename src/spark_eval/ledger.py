@@ -137,15 +137,14 @@ def user_entries(count: Mapping[str, Any], n_truth_users: int, conventions: Conv
     return entries
 
 
-def check(entries: Sequence[Entry]) -> None:
-    """Raise DataError for faults that refuse a table, all of them in one, and close the ledger."""
+def check(entries: Sequence[Entry], beside: Sequence[DataError] = ()) -> None:
+    """Raise DataError for faults that refuse a table, with those ``beside`` in one; then close the ledger."""
     faults = [
         DataError(entry.reason, f"{where(entry)}: {entry.rows} {FATAL[Fault(entry.reason)]}")
         for entry in entries
         if entry.reason is not None and entry.reason in set(FATAL)
     ]
-    if faults:
-        raise DataError.of_faults(faults)
+    DataError.raise_all([*faults, *beside])
     for total in (entry for entry in entries if entry.outcome == Outcome.IN):
         others = sum(
             entry.rows

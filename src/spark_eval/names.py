@@ -32,30 +32,29 @@ def check_run_id(run_id: str) -> str:
     return run_id
 
 
-def check_models(names: Sequence[str], source: str = "recommendations") -> None:
-    """Raise DataError for models that cannot have a folder of their own, or be read under their names."""
-    alike: dict[str, str] = {}
+def model_faults(names: Sequence[str], source: str = "recommendations") -> list[DataError]:
+    """Faults of models that cannot have a folder of their own, or be read under their names."""
+    faults, alike = [], dict[str, str]()
     for name in names:
         length = len(name.encode()) + 2 * len(WRITTEN_AS_THREE.findall(name))
         if name in ("", NO_NAME) or length > MAX_MODEL_BYTES or CONTROL_CHARACTER.search(name):
-            raise DataError(
-                "INVALID_MODEL_NAME",
-                f"{source}: model {name[:MAX_MODEL_BYTES]!r}; allowed: 1 to {MAX_MODEL_BYTES} bytes, "
-                f"of which '/', '=', '%' and their like take three, no control character, not {NO_NAME}",
+            message = f"{source}: model {name[:MAX_MODEL_BYTES]!r}; allowed: 1 to {MAX_MODEL_BYTES} bytes, "
+            message += (
+                f"of which '/', '=', '%' and their like take three, no control character, not {NO_NAME}"
             )
-        if TAKEN_FOR_A_VALUE.fullmatch(name) and not INTEGER.fullmatch(name):
-            raise DataError(
-                "INVALID_MODEL_NAME",
-                f"{source}: model {name!r}; readers of its folder may take it for a number or a time, "
-                "such as 01 for 1 and 1.10 for 1.1; begin it with a letter",
-            )
+            faults.append(DataError("INVALID_MODEL_NAME", message))
+        elif TAKEN_FOR_A_VALUE.fullmatch(name) and not INTEGER.fullmatch(name):
+            message = f"{source}: model {name!r}; readers of its folder may take it for a number or a time, "
+            message += "such as 01 for 1 and 1.10 for 1.1; begin it with a letter"
+            faults.append(DataError("INVALID_MODEL_NAME", message))
         other = alike.setdefault(unicodedata.normalize("NFC", name).casefold(), name)
         if other != name:
-            raise DataError(
-                "MODELS_ALIKE",
-                f"{source}: models {other!a} and {name!a} differ by case or by the form of an accent "
-                "only, which not every file system tells apart; rename one",
+            message = (
+                f"{source}: models {other!a} and {name!a} differ by case or by the form of an accent only, "
             )
+            message += "which not every file system tells apart; rename one"
+            faults.append(DataError("MODELS_ALIKE", message))
+    return faults
 
 
 def folder_name(model: str) -> str:

@@ -11,7 +11,7 @@ from pyspark.sql import types as T
 from spark_eval.commits import SHARED
 from spark_eval.errors import DataError
 from spark_eval.hadoop import HadoopFiles
-from spark_eval.io import uri_of
+from spark_eval.places import uri_of
 from spark_eval.remote import published_jobs
 from spark_eval.schema import MODEL, Table
 

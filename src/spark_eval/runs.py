@@ -9,33 +9,25 @@ from functools import reduce
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from spark_eval import journal
 from spark_eval.config import Config
 from spark_eval.errors import ConfigError
 from spark_eval.io import read_source
-from spark_eval.job import DEFAULT_TRUTH, Job, Run
+from spark_eval.job import Job, Run
 from spark_eval.ledger import ACCOUNTING, AccountingRow
 from spark_eval.plan import Plan
 from spark_eval.publish import Attempt
 from spark_eval.remote import RemoteAttempt
 from spark_eval.scan import plain_recommendations, plain_truth
-from spark_eval.schema import FAULT, MODEL, Fault, Outcome, Subset, Table
+from spark_eval.schema import MODEL, Outcome, Subset, Table
 from spark_eval.segments import user_columns
-from spark_eval.transforms.conform import (
-    check_id_types,
-    conform_interactions,
-    conform_items,
-    conform_recommendations,
-    conform_train,
-    conform_truth,
-    conform_users,
-)
-from spark_eval.transforms.predictions import conform_predictions
+from spark_eval.sources import read_each
+from spark_eval.transforms.conform import check_id_types
 from spark_eval.verbs.evaluate import measure_lists
 from spark_eval.verbs.evaluation import Tables
 from spark_eval.verbs.leakage import LEAKAGE, leakage_rows
+from spark_eval.verbs.quarantine import check_shares, quarantined
 from spark_eval.verbs.small import small_table
 from spark_eval.verbs.split import split
 
@@ -61,6 +53,7 @@ def run_split(session: Callable[[], SparkSession], config: Config, run_id: str |
         facts = parts.write(folder)
         ledger = facts.ledger()
         journal.stage("splits", facts.n_rows)
+        check_shares(ledger, {"interactions": parts.labelled}, job.most_quarantined)
         found = leakage_rows(parts.rows, facts, folder)
         write(small_table(spark, found, LEAKAGE).coalesce(1), attempt, Table.LEAKAGE)
         journal.stage("leakage")
@@ -70,6 +63,7 @@ def run_split(session: Callable[[], SparkSession], config: Config, run_id: str |
             Table.ACCOUNTING: write_accounting(spark, ledger, attempt),
             **write_quarantine({"interactions": parts.labelled}, ledger, attempt),
         }
+        job.check_rest(session)
         return job.publish(attempt, tables, ledger, timeline=asdict(parts.timeline))
 
 
@@ -85,13 +79,14 @@ def run_evaluate(
             return job.already(attempt, EVALUATE_TABLES)
         spark = session()
         journal.stage("start")
-        tables = read_tables(spark, config, job, plan)
+        tables = read_tables(spark, job, plan)
         journal.stage("read")
         evaluation = measure_lists(tables, plan, attempt.staged(Table.PER_USER))
         with closing(evaluation.kept):
             write(evaluation.metrics.coalesce(1), attempt, Table.METRICS, MODEL)
             journal.stage("metrics", len(evaluation.metric_rows))
             ledger = [entry.row() for entry in evaluation.entries]
+            check_shares(ledger, tables.given(), job.most_quarantined)
             written = {
                 Table.PER_USER: evaluation.n_per_user,
                 Table.METRICS: len(evaluation.metric_rows),
@@ -99,62 +94,34 @@ def run_evaluate(
                 **write_quarantine(tables.given(), ledger, attempt),
             }
             facts = {"conventions": plan.stamp, "plan": evaluation.reason, "models": list(evaluation.models)}
+            job.check_rest(session)
             most = {value.column: value.metric.upper or math.inf for value in plan.metrics}
             return job.publish(attempt, written, ledger, most, **facts)
 
 
-def read_tables(spark: SparkSession, config: Config, job: Job, plan: Plan) -> Tables:
+def read_tables(spark: SparkSession, job: Job, plan: Plan) -> Tables:
     """What an evaluation reads, conformed."""
-    source = needed(config.recommendations, "recommendations")
-    sources = {
-        "recommendations": source,
-        "truth": config.truth or DEFAULT_TRUTH,
-        "train": config.train,
-        "users": config.users if user_columns(plan.segments) else None,
-    }
-    frames = {
-        name: read_source(spark, table, name, job.splits, job.timezone)
-        for name, table in sources.items()
-        if table is not None
-    }
+    unread = {"items"} if user_columns(plan.segments) else {"items", "users"}
+    sources: dict[str, Any] = {name: job.sources[name] for name in job.sources if name not in unread}
+    found = read_each(spark, sources, job.splits, job.timezone, plan)
+    lists, truth = sources["recommendations"], sources["truth"]
     return Tables(
-        **{name: conform(frame, name, sources[name], job.timezone, plan) for name, frame in frames.items()},
-        model=source.model,
-        files=plain_recommendations(frames["recommendations"], source.columns, source.model, source.layout),
-        truth_files=plain_truth(frames["truth"], sources["truth"].columns, plan.conventions),
+        **{name: conformed for name, (_, conformed) in found.items()},
+        model=lists.model,
+        files=plain_recommendations(found["recommendations"][0], lists.columns, lists.model, lists.layout),
+        truth_files=plain_truth(found["truth"][0], truth.columns, plan.conventions),
     )
 
 
 def check_inputs(session: Callable[[], SparkSession], config: Config) -> list[str]:
     """Check columns and types of every source that exists already; returns their names."""
-    rule, spark, frames = config.split.rule(), session(), {}
-    plan, splits = config.evaluate.checked(), Job.of("evaluate", config, None, session).splits
-    for name in ("interactions", "recommendations", "truth", "train", "users", "items", "predictions"):
-        source = getattr(config, name)
-        if source is not None:
-            frame = read_source(spark, source, name, splits, rule.timezone)
-            frames[name] = conform(frame, name, source, rule.timezone, plan)
+    plan, job = config.evaluate.checked(), Job.of("evaluate", config, None, session)
+    names = ("interactions", "recommendations", "truth", "train", "users", "items", "predictions")
+    sources = {name: source for name in names if (source := getattr(config, name)) is not None}
+    found = read_each(session(), sources, job.splits, job.timezone, plan)
     alone = ("interactions", "predictions")
-    check_id_types({name: frame for name, frame in frames.items() if name not in alone})
-    return list(frames)
-
-
-def conform(frame: DataFrame, name: str, source: Any, timezone: str, plan: Plan) -> DataFrame:
-    """A source with our columns, each unusable row with its fault."""
-    match name:
-        case "recommendations":
-            return conform_recommendations(frame, source.columns, source.model, source.layout)
-        case "truth":
-            return conform_truth(frame, source.columns, source.timestamp_unit, timezone, plan.conventions)
-        case "train":
-            return conform_train(frame, source.columns)
-        case "users":
-            return conform_users(frame, source.columns, plan.segments)
-        case "items":
-            return conform_items(frame, source.columns)
-        case "predictions":
-            return conform_predictions(frame, source.columns, source.model, source.checked()).given
-    return conform_interactions(frame, source.columns, source.timestamp_unit, timezone)
+    check_id_types({name: conformed for name, (_, conformed) in found.items() if name not in alone})
+    return list(found)
 
 
 def needed(section: Any, name: str) -> Any:
@@ -190,14 +157,6 @@ def write_quarantine(
             bad[source] += n_rows
     if not bad:
         return {}
-    codes = [fault.value for fault in Fault]
-    frames = [
-        sources[source]
-        .where(F.col(FAULT).isin(codes))
-        .select(
-            F.lit(source).alias("source"), F.col(FAULT).alias("code"), F.to_json(F.struct("*")).alias("row")
-        )
-        for source in sorted(bad)
-    ]
+    frames = [quarantined(source, sources[source]) for source in sorted(bad)]
     write(reduce(DataFrame.unionAll, frames).coalesce(1), attempt, Table.QUARANTINE)
     return {Table.QUARANTINE: bad.total()}

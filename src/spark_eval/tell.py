@@ -15,9 +15,9 @@ from rich.table import Table as Grid
 
 from spark_eval import commits, describe, publish, remote
 from spark_eval.config import Config
-from spark_eval.io import local_root, store_of
 from spark_eval.job import Run
 from spark_eval.metrics.values import UNCUT
+from spark_eval.places import local_root, store_of
 from spark_eval.presets import PRESETS, conventions_of
 from spark_eval.published import read_places
 from spark_eval.remote import MOST_HOURS

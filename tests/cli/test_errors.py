@@ -9,9 +9,8 @@ import pytest
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from spark_eval.errors import DataError
 from spark_eval.faults import renamed
-from spark_eval.names import check_models
+from spark_eval.names import model_faults
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Desk
@@ -163,9 +162,8 @@ def test_a_null_model(desk: "Desk") -> None:
     "name", ["", "__HIVE_DEFAULT_PARTITION__", "a\nb", "a\0", "\x7f", "x" * 201, "é" * 101, "/" * 67]
 )
 def test_refused_model_names(name: str) -> None:
-    with pytest.raises(DataError, match="INVALID_MODEL_NAME") as raised:
-        check_models(["als", name])
-    assert re.fullmatch(r"error\[INVALID_MODEL_NAME\] [ -~é]+", str(raised.value))
+    [fault] = model_faults(["als", name])
+    assert re.fullmatch(r"error\[INVALID_MODEL_NAME\] [ -~é]+", str(fault))
 
 
 # What spark.read.parquet gives for a folder of this name, where it is no text: read in Spark 4.3.
@@ -189,20 +187,20 @@ def test_refused_model_names(name: str) -> None:
     ],
 )
 def test_model_names_that_readers_take_for_a_value(name: str, read: str) -> None:
-    with pytest.raises(DataError, match="INVALID_MODEL_NAME") as raised:
-        check_models(["als", name])
-    assert "begin it with a letter" in raised.value.message, read
+    [fault] = model_faults(["als", name])
+    assert fault.code == "INVALID_MODEL_NAME"
+    assert "begin it with a letter" in fault.message, read
 
 
 @pytest.mark.parametrize("names", [["ALS", "als"], ["é", "e\u0301"], ["Straße", "STRASSE"]])
 def test_model_names_that_a_file_system_may_take_for_one(names: list[str]) -> None:
-    with pytest.raises(DataError, match="MODELS_ALIKE") as raised:
-        check_models(names)
-    assert ascii(names[1]) in raised.value.message
+    [fault] = model_faults(names)
+    assert fault.code == "MODELS_ALIKE"
+    assert ascii(names[1]) in fault.message
 
 
 def test_allowed_model_names() -> None:
-    check_models(
+    assert not model_faults(
         [
             "1",
             "-1",

@@ -16,7 +16,8 @@ from spark_eval import read_published, remote
 from spark_eval.config import Output, Source
 from spark_eval.errors import BusyError, ConfigError, EnvironmentFault, SparkEvalError
 from spark_eval.hadoop import HadoopFiles
-from spark_eval.io import fingerprint, store_of
+from spark_eval.io import fingerprint
+from spark_eval.places import store_of
 from spark_eval.published import places_of
 from spark_eval.remote import RemoteAttempt, published_jobs, unpublished
 from spark_eval.schema import Table
@@ -236,7 +237,7 @@ def test_stores_without_renames_need_the_manifest(spark: SparkSession, tmp_path:
 def test_the_content_of_files_elsewhere_is_known_by_their_names_sizes_and_times(store: HadoopFiles) -> None:
     path = f"{store.root}/lists"
 
-    def content() -> list[object]:
+    def content() -> list[tuple[Any, ...]]:
         return fingerprint(Source(path=path), "", lambda: store.spark)
 
     assert content() == []

@@ -61,9 +61,10 @@ def read_parts(parts: Sequence[FilePart], columns: Mapping[str, str]) -> Iterato
                 arrays = [in_one_form(batch[theirs]) for theirs in columns.values()]
                 yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
         except FileNotFoundError as error:
-            raise DataError("INPUT_CHANGED_DURING_RUN", f"{part.path!r} is gone") from error
+            message = f"{part.path!r} is gone; start again once it rests"
+            raise DataError("INPUT_CHANGED_DURING_RUN", message) from error
         except (OSError, pa.ArrowException) as error:
-            raise DataError("CORRUPT_FILE", f"{part.path!r}: {error}") from error
+            raise DataError("CORRUPT_FILE", f"{part.path!r}: {error}; write the file again") from error
 
 
 def read_part(part: FilePart, columns: Iterable[str]) -> Iterator[pa.RecordBatch]:

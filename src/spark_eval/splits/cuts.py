@@ -70,9 +70,8 @@ def resolve(
     count = count or partial(counted, interactions)
     span = divide(count, [], None)
     if not span:
-        raise DataError(
-            "EMPTY_INPUT", "interactions: no sound row, with a user, an item and a timestamp, to split"
-        )
+        message = "interactions: no sound row, with a user, an item and a timestamp, to split; "
+        raise DataError("EMPTY_INPUT", f"{message}see columns and where, and how timestamps are written")
     whole = span[0]
     if unit is not None:
         check_unit(whole.newest, unit)

@@ -103,13 +103,13 @@ def conform_recommendations(
     score as ``ALS.recommendForAllUsers`` gives; where no score is mapped, the position is the rank.
     """
     table = open_input(frame, "recommendations", names, (USER, ITEM, SCORE, RANK, MODEL))
-    if model is None and not table.has(MODEL):
+    has_name = model is None and table.has(MODEL)
+    if model is None and not has_name:
         table.fault("MISSING_MODEL", "no column holds the model's name; map columns.model or set model: NAME")
-        table.check()
     if layout == "array":
         table = unfold(table)
     user, item = table.id(USER), table.id(ITEM)
-    name = F.lit(model) if model is not None else table.column(MODEL).cast("string")
+    name = table.column(MODEL).cast("string") if has_name else F.lit(model)
     faults = {Fault.NULL_MODEL: name.isNull(), Fault.NULL_ID: user.isNull() | item.isNull()}
     if RANK in table.names or (SCORE not in table.names and RANK in table.frame.columns):
         order = table.typed(RANK, (T.IntegralType,), "RANK_NOT_INTEGER", "ranks are integers from 1")
@@ -130,7 +130,8 @@ def unfold(table: Input) -> Input:
     items = F.col(unmapped[0]) if unmapped else table.column(ITEM)
     kind = table.frame.select(items).schema[0].dataType
     if not isinstance(kind, T.ArrayType):
-        table.fault("NOT_AN_ARRAY", f"layout: array, but the item column is {kind.simpleString()}")
+        what = f"layout: array, but the item column is {kind.simpleString()}"
+        table.fault("NOT_AN_ARRAY", f"{what}; use layout: long, or map columns.item")
     elif isinstance(kind.elementType, T.StructType):
         ids = [entry.name for entry in kind.elementType if isinstance(entry.dataType, ID_TYPES)]
         if len(ids) != 1:
@@ -138,6 +139,7 @@ def unfold(table: Input) -> Input:
                 "AMBIGUOUS_COLUMN", f"{len(ids)} fields of the array may be the item; map columns.item"
             )
         items = items.getField(ids[0] if ids else "")
+    table.id(USER)
     keys = [name for name in (USER, MODEL) if table.has(name)]
     arrays = {ITEM: items} | ({SCORE: table.column(SCORE)} if SCORE in table.names else {})
     table.check()
@@ -207,8 +209,7 @@ def check_id_types(tables: Mapping[str, DataFrame]) -> None:
             found = " and ".join(f"{kind.simpleString()} in {table}" for table, kind in kinds.items())
             message = f"{name} is {found}; write all with one type"
             faults.append(DataError("ID_TYPE_MISMATCH", message))
-    if faults:
-        raise DataError.of_faults(faults)
+    DataError.raise_all(faults)
 
 
 def align_ids(recommendations: DataFrame, truth: DataFrame) -> tuple[DataFrame, DataFrame]:

@@ -70,8 +70,7 @@ class Input:
 
     def check(self) -> None:
         """Raise DataError with all faults of the table, if there are any."""
-        if self.faults:
-            raise DataError.of_faults(self.faults)
+        DataError.raise_all(self.faults)
 
 
 def has_path(kind: T.DataType, fields: Sequence[str]) -> bool:

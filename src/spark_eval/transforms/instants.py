@@ -35,7 +35,8 @@ def instant(table: Input, unit: str | None, timezone: str) -> Column:
                 "TIMESTAMP_UNIT_MISSING", "the timestamp is a number; set timestamp_unit to s, ms or us"
             )
         case _:
-            table.fault("TIMESTAMP_TYPE", f"the timestamp column is {kind.simpleString()}")
+            what = f"the timestamp column is {kind.simpleString()}"
+            table.fault("TIMESTAMP_TYPE", f"{what}; map columns.timestamp to one that tells a time")
     return F.lit(None).cast("timestamp")
 
 

@@ -4,7 +4,7 @@ from contextlib import ExitStack
 from typing import Final
 
 from spark_eval import journal
-from spark_eval.ledger import check, list_entries, rows_in, truth_entries
+from spark_eval.ledger import list_entries, rows_in, truth_entries
 from spark_eval.plan import Plan
 from spark_eval.transforms.account import count_lists, count_truth
 from spark_eval.transforms.inputs import quoted
@@ -32,8 +32,7 @@ def evaluate_by_shuffle(tables: Tables, plan: Plan, reason: str, folder: str | N
         kept.callback(distinct.unpersist)
         truth_counts = [row.asDict() for row in count_truth(distinct, training.items).collect()]
         entries = [*training.entries, *truth_entries(truth_counts)]
-        check(entries)
-        used = check_truth(truth_counts, plan)
+        used = check_truth(entries, truth_counts, plan)
         journal.stage("truth", rows_in(entries, "truth"))
 
         known = spread(relevant(distinct), used["distinct"], BROADCAST_ROWS)
@@ -43,8 +42,7 @@ def evaluate_by_shuffle(tables: Tables, plan: Plan, reason: str, folder: str | N
         by_user = per_user_truth(distinct, plan.truth_depth)
         counts = [row.asDict() for row in count_lists(lists, by_user, plan.cuts).collect()]
         entries += list_entries(counts, used["users"], conventions)
-        check(entries)
-        check_lists(counts, conventions.recommendation_duplicates)
+        check_lists(entries, counts, conventions.recommendation_duplicates)
         journal.stage("lists", rows_in(entries, "recommendations"))
 
         models = sorted(count["model"] for count in counts)

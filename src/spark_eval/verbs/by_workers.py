@@ -30,9 +30,10 @@ from spark_eval.batches.sieve import Sieve, slice_bits_for
 from spark_eval.batches.sums import added
 from spark_eval.batches.truth import added_counts
 from spark_eval.conventions import Checks, Ties
-from spark_eval.ledger import check, list_entries, rows_in, truth_entries
+from spark_eval.errors import DataError
+from spark_eval.ledger import list_entries, rows_in, truth_entries
 from spark_eval.metrics.values import summed
-from spark_eval.names import check_models
+from spark_eval.names import model_faults
 from spark_eval.plan import Plan
 from spark_eval.scan import takes_files
 from spark_eval.schema import ITEM, MODEL, RANK, SCORE, USER, Outcome
@@ -94,8 +95,7 @@ def evaluate_by_workers(tables: Tables, plan: Plan, reason: str, folder: str | N
         judging = judging_of(tables, training, sum(frame.count() for frame in about_users.values()), plan)
         truth, counts, sieve = judge_truth(tables, judging, kept)
         entries = [*training.entries, *truth_entries(counts)]
-        check(entries)
-        n_users = check_truth(counts, plan)["users"]
+        n_users = check_truth(entries, counts, plan)["users"]
         journal.stage("truth", rows_in(entries, "truth"))
 
         measuring = measuring_of(tables, judging, sieve, Segmenting(plan.segments, training.bounds), plan)
@@ -112,8 +112,7 @@ def evaluate_by_workers(tables: Tables, plan: Plan, reason: str, folder: str | N
             raise DoesNotFit("lists to be ranked or checked as a whole do not lie together")
         counts = counts_of_models(tallies)
         entries += list_entries(counts, n_users, plan.conventions)
-        check(entries)
-        check_lists(counts, plan.conventions.recommendation_duplicates)
+        check_lists(entries, counts, plan.conventions.recommendation_duplicates)
         journal.stage("lists", rows_in(entries, "recommendations"))
 
         names = sorted(count[MODEL] for count in counts)
@@ -235,7 +234,7 @@ def send_lists(
     models: list[str | None] = [tables.model]
     if tables.model is None:
         models = sorted(set(models_of(parcels).collect()), key=lambda name: name or "")
-        check_models([model for model in models if model is not None])
+        DataError.raise_all(model_faults([model for model in models if model is not None]))
     return parcels, everywhere, models
 
 

@@ -5,7 +5,8 @@ from typing import Any, Final
 
 from spark_eval.conventions import Gain, RecommendationDuplicates
 from spark_eval.errors import DataError
-from spark_eval.names import check_models
+from spark_eval.ledger import Entry, check
+from spark_eval.names import model_faults
 from spark_eval.plan import Plan
 from spark_eval.schema import Outcome, Reason
 
@@ -15,43 +16,59 @@ MAX_EXP2_RELEVANCE: Final = 511
 MAX_SEGMENT_VALUES: Final = 1_000
 
 
-def check_truth(counts: Sequence[Mapping[str, Any]], plan: Plan) -> Mapping[str, Any]:
-    """The counts of the relevant rows; DataError where there are none, or their gains outgrow a double."""
+def check_truth(
+    entries: Sequence[Entry], counts: Sequence[Mapping[str, Any]], plan: Plan
+) -> Mapping[str, Any]:
+    """The counts of the relevant rows; DataError for what is wrong with the truth, and the ledger closes.
+
+    Wrong are rows that refuse it, no relevant row at all, and gains that outgrow a double.
+    """
     used = [count for count in counts if count["fault"] is None and not count["everything"]]
-    if not used:
-        raise empty_truth()
     grows = any(value.conventions(plan.conventions).gain is Gain.EXP2 for value in plan.metrics)
-    if grows and used[0]["max_relevance"] > MAX_EXP2_RELEVANCE:
+    faults = []
+    if not used:
+        left = unused(entries, "truth")
+        message = f"truth: no relevant row is left{left}; see relevance.threshold, where and subset"
+        faults.append(DataError("EMPTY_TRUTH", message))
+    elif grows and used[0]["max_relevance"] > MAX_EXP2_RELEVANCE:
         largest = used[0]["max_relevance"]
         message = f"truth: relevance {largest} is too large for gain=exp2; at most {MAX_EXP2_RELEVANCE}"
-        raise DataError("RELEVANCE_TOO_LARGE", message)
+        faults.append(DataError("RELEVANCE_TOO_LARGE", message))
+    check(entries, faults)
     return used[0]
 
 
-def empty_truth() -> DataError:
-    """Nothing is relevant to anybody."""
-    return DataError("EMPTY_TRUTH", "truth: no relevant row is left; see relevance.threshold and subset")
+def check_lists(
+    entries: Sequence[Entry], counts: Sequence[Mapping[str, Any]], duplicates: RecommendationDuplicates
+) -> None:
+    """Raise DataError for what is wrong with the recommendations, and close the ledger.
 
-
-def check_lists(counts: Sequence[Mapping[str, Any]], duplicates: RecommendationDuplicates) -> None:
-    """Raise DataError for a model without a proper name, for nothing to compare, for refused repeats."""
-    check_models([count["model"] for count in counts])
+    Wrong are rows that refuse them, models without a proper name, nothing to compare, refused repeats.
+    """
+    named = [count for count in counts if count["model"] is not None]
+    faults = model_faults([count["model"] for count in named])
     if not counts:
-        raise DataError("EMPTY_RECOMMENDATIONS", "recommendations: not a single row")
-    for count in counts:
+        message = "recommendations: not a single row; see their path, where and subset"
+        faults.append(DataError("EMPTY_RECOMMENDATIONS", message))
+    for count in named:
+        lists = f"recommendations of model {count['model']!r}"
         if not count["with_truth"]:
-            message = (
-                f"no user of model {count['model']!r} is among the users of the truth; are the ids the same?"
-            )
-            raise DataError("NO_ID_OVERLAP", message)
+            left = unused(entries, "recommendations", count["model"])
+            message = f"{lists}: no sound row has a user of the truth{left}; write ids alike in both tables"
+            faults.append(DataError("NO_ID_OVERLAP", message))
         repeats = count[f"{Outcome.DEDUPLICATED}.{Reason.REPEATED_ITEM}.rows"]
         if repeats and duplicates is RecommendationDuplicates.REFUSE:
-            message = (
-                f"recommendations of model {count['model']!r}: {repeats} rows repeat an item of their list"
-            )
-            raise DataError(
-                "REPEATED_ITEM", f"{message}; remove them, or use recommendation_duplicates=best_rank"
-            )
+            message = f"{lists}: {repeats} rows repeat an item of their list; remove them, or use "
+            faults.append(DataError("REPEATED_ITEM", f"{message}recommendation_duplicates=best_rank"))
+    check(entries, faults)
+
+
+def unused(entries: Sequence[Entry], source: str, model: str | None = None) -> str:
+    """Why rows of a table, or of a model's lists, are not used, in brackets; nothing where all are."""
+    outcomes = (Outcome.QUARANTINED, Outcome.FILTERED, Outcome.DROPPED)
+    lines = [entry for entry in entries if (entry.source, entry.model) == (source, model)]
+    reasons = [f"{line.rows} {line.reason}" for line in lines if line.outcome in outcomes]
+    return f" ({', '.join(reasons)})" if reasons else ""
 
 
 def check_train(counts: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
@@ -79,5 +96,4 @@ def check_users(count: Mapping[str, Any], segments: Sequence[str]) -> None:
         if values > MAX_SEGMENT_VALUES:
             message = f"users: segment {name!r} has {values} values, at most {MAX_SEGMENT_VALUES}; group them"
             faults.append(DataError("TOO_MANY_SEGMENTS", message))
-    if faults:
-        raise DataError.of_faults(faults)
+    DataError.raise_all(faults)

@@ -1,6 +1,6 @@
 """Ranking evaluation: recommendations and truth in, metrics and the ledger out, by one of two plans."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 
 from spark_eval import journal
 from spark_eval.conventions import Conventions, PhysicalPlan
-from spark_eval.errors import ConfigError
+from spark_eval.errors import ConfigError, each
 from spark_eval.plan import DEFAULT_K, DEFAULT_METRICS, Plan, make_plan
 from spark_eval.scan import plain_recommendations, plain_truth
 from spark_eval.segments import check_segments, user_columns
@@ -68,16 +68,19 @@ def evaluate(
         metrics, k, conventions, threshold, no_recommendations, no_truth, checks, segments, plan
     )
     check_segments(segments, chosen.columns, train is not None, users is not None)
+    conforming: dict[str, Callable[[], DataFrame]] = {
+        "recommendations": lambda: conform_recommendations(recommendations, columns, model, layout),
+        "truth": lambda: conform_truth(truth, truth_columns, timestamp_unit, timezone, chosen.conventions),
+    }
+    if train is not None:
+        conforming["train"] = lambda: conform_train(train, train_columns)
+    if users is not None and user_columns(segments):
+        conforming["users"] = lambda: conform_users(users, users_columns, segments)
     tables = Tables(
-        conform_recommendations(recommendations, columns, model, layout),
-        conform_truth(truth, truth_columns, timestamp_unit, timezone, chosen.conventions),
-        None if train is None else conform_train(train, train_columns),
-        conform_users(users, users_columns, segments)
-        if users is not None and user_columns(segments)
-        else None,
-        model,
-        plain_recommendations(recommendations, columns or {}, model, layout),
-        plain_truth(truth, truth_columns or {}, chosen.conventions),
+        **each(conforming),
+        model=model,
+        files=plain_recommendations(recommendations, columns or {}, model, layout),
+        truth_files=plain_truth(truth, truth_columns or {}, chosen.conventions),
     )
     return measure_lists(tables, chosen, folder)
 

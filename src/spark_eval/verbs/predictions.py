@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_eval.batches.predictions import Counted, Part, Reading, outline
 from spark_eval.errors import DataError
 from spark_eval.ledger import ACCOUNTING, Entry, check
-from spark_eval.names import check_models
+from spark_eval.names import model_faults
 from spark_eval.pointwise.amounts import N_LIMBS
 from spark_eval.pointwise.cuts import Extent, Sample, cuts_of, standings
 from spark_eval.pointwise.ordered import Candidate, Points
@@ -190,7 +190,7 @@ def entries_of(rows: Mapping[tuple[str | None, str | None], int]) -> list[Entry]
 def check_sound(rows: Mapping[tuple[str | None, str | None], int]) -> None:
     """Raise DataError for models without a proper name, or without a single row that can be used."""
     models = sorted({str(model) for model, _ in rows})
-    check_models(models, SOURCE)
+    DataError.raise_all(model_faults(models, SOURCE))
     if not models:
         raise DataError("EMPTY_PREDICTIONS", f"{SOURCE}: not a single row")
     for model in models:

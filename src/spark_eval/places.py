@@ -1,0 +1,55 @@
+"""Where files are: on this machine or a mounted disk, or on a store that Spark reaches."""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from urllib.parse import urlparse
+
+from pyspark.sql import SparkSession
+
+from spark_eval.config import Output
+from spark_eval.errors import ConfigError
+from spark_eval.hadoop import HadoopFiles
+from spark_eval.remote import RENAMES_WHOLE
+
+
+def local_path(path: str) -> Path | None:
+    """The path on this machine's file system, or None for another scheme."""
+    parts = urlparse(path)
+    if parts.scheme == "file":
+        return Path(parts.path)
+    return None if "://" in path else Path(path)
+
+
+def store_of(output: Output, session: Callable[[], SparkSession]) -> HadoopFiles | None:
+    """The store that everything is written to; None where it is a folder of this machine or a mounted one.
+
+    Raises ConfigError UNSUPPORTED_OUTPUT where tables would not appear in one step.
+    """
+    local = local_path(output.path)
+    scheme = urlparse(output.path).scheme
+    if not output.manifest and local is not None:
+        return None
+    if not output.manifest and scheme not in RENAMES_WHOLE:
+        message = f"output.path {output.path!r}: {scheme} does not rename a folder in one step; "
+        message += "set output.manifest: true, and read with spark_eval.read_published"
+        raise ConfigError("UNSUPPORTED_OUTPUT", message)
+    return HadoopFiles(session(), uri_of(output.path))
+
+
+def local_root(output: Output) -> Path:
+    """The folder of this machine that everything is written under, where ``store_of`` names no other."""
+    return (local_path(output.path) or Path(output.path)).absolute()
+
+
+def uri_of(path: str) -> str:
+    """The path as Hadoop needs it to find the store."""
+    local = local_path(path)
+    return path if local is None else f"file://{local.absolute()}"
+
+
+def check_inside(root: Path, folders: Iterable[Path]) -> None:
+    """Raise ConfigError OUTSIDE_OUTPUT for a folder that a link leads out of the root."""
+    for folder in folders:
+        if not folder.resolve().is_relative_to(root.resolve()):
+            message = f"{folder} leads to {folder.resolve()}, out of output.path; remove the link"
+            raise ConfigError("OUTSIDE_OUTPUT", message)
