@@ -15,7 +15,7 @@ from spark_eval.pointwise.cuts import Sample
 from spark_eval.pointwise.ordered import Run
 from spark_eval.pointwise.rows import Rows, addends
 from spark_eval.pointwise.task import Plan
-from spark_eval.pointwise.totals import Cell, Grouping, Totals
+from spark_eval.pointwise.totals import Cell, Grouping, Totals, check_segments
 from spark_eval.pointwise.users import add_users
 from spark_eval.schema import ALL, FAULT, LABEL, MODEL, USER, WEIGHT
 from spark_eval.stats.exact import Floats, Ints
@@ -103,6 +103,9 @@ class Reading:
 
     def count(self, table: pa.Table, counted: Counted) -> pa.Table:
         """The sound rows, once all are counted."""
+        if self.model is not None and table[FAULT].null_count == len(table):
+            counted.rows[self.model, None] += len(table)
+            return table
         named = table if self.model is None else table.append_column(MODEL, pa.repeat(self.model, len(table)))
         for row in named.group_by([MODEL, FAULT]).aggregate([([], "count_all")]).to_pylist():
             counted.rows[row[MODEL], row[FAULT]] += row["count_all"]
@@ -120,6 +123,7 @@ class Reading:
             values, of_value = coded(table[SEGMENT_COLUMN.format(place)])
             pairs, codes = np.unique(of_model * len(values) + of_value, return_inverse=True)
             cells = [(models[pair // len(values)], segment, values[pair % len(values)]) for pair in pairs]
+            check_segments(cells)
             found.append(Grouping(codes, cells))
         return found
 
