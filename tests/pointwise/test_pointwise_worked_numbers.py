@@ -189,6 +189,17 @@ def test_users_are_told_apart_by_text() -> None:
     assert (row["value"], row["n_users"], row["std_error"]) == (0.5, 2, 0.5)
 
 
+def test_a_user_of_several_segments_is_one_in_each() -> None:
+    rows = {
+        "label": [1, 0, 1, 0],
+        "score": [0.9, 0.1, 0.1, 0.9],
+        "user": [7, 7, 7, 7],
+        "segment_0": ["de", "de", "fr", "fr"],
+    }
+    found = measure(rows, metrics=["gauc"], segments=["country"]).metrics
+    assert {row["segment_value"]: row["value"] for row in found} == {"all": 0.5, "de": 1.0, "fr": 0.0}
+
+
 def test_a_reduced_curve_is_within_its_bound_and_keeps_the_areas() -> None:
     random = np.random.default_rng(5)
     score = random.random(40_000)

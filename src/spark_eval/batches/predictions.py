@@ -99,7 +99,9 @@ class Reading:
             for grouping in groupings:
                 yield from runs(grouping, labels, rows.score, amounts)
         if self.plan.by_user:
-            yield UserRows(groupings, sound[USER].combine_chunks(), rows.score, labels, amounts)
+            users = sound[USER].combine_chunks()
+            small = [replace(one, codes=smallest(one.codes, len(one.cells))) for one in groupings]
+            yield UserRows(small, users, rows.score, labels.astype(np.int8), amounts)
 
     def count(self, table: pa.Table, counted: Counted) -> pa.Table:
         """The sound rows, once all are counted."""
@@ -152,8 +154,12 @@ def runs(grouping: Grouping, labels: Ints, scores: Floats, amounts: Ints | None)
     for kind in np.unique(kinds).tolist():
         rows = np.flatnonzero(kinds == kind)
         found, there = at_distinct(scores[rows], None if amounts is None else amounts[rows])
-        small = np.result_type(np.min_scalar_type(there.max(initial=0)), np.uint8)
-        yield Run(grouping.cells[kind // 2], kind % 2, found, there.astype(small))
+        yield Run(grouping.cells[kind // 2], kind % 2, found, smallest(there, there.max(initial=0)))
+
+
+def smallest(numbers: Ints, largest: int) -> np.ndarray:
+    """Whole numbers from 0 to the largest, in as few bytes as they travel well in."""
+    return numbers.astype(np.min_scalar_type(largest))
 
 
 def outline(part: Part) -> Counted | Sample | int:
