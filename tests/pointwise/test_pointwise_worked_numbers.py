@@ -132,6 +132,22 @@ def test_r2_of_labels_far_from_zero_and_of_equal_labels() -> None:
     assert measure(equal, "regression", metrics=["r2"]).values == {"r2": None}
 
 
+def test_of_equal_precisions_the_lowest_threshold_is_chosen() -> None:
+    rows = {"label": [1, 1, 0, 1], "score": [0.9, 0.8, 0.7, 0.6]}
+    [row] = measure(rows, metrics=["auc"], choose={"recall": [0.3]}).thresholds
+    assert (row["threshold"], row["precision"], row["flags"], row["cost"]) == (0.8, 1.0, 2.0, 1.0)
+
+
+def test_of_equal_costs_the_highest_threshold_is_chosen() -> None:
+    costs = [{"false_positive": 1.0, "false_negative": 1.0}]
+    for labels, threshold in (([0, 1, 0], math.inf), ([1, 0, 1], 0.9)):
+        for scores_per_range in (1, 9):
+            rows = {"label": labels, "score": [0.9, 0.8, 0.7]}
+            found = measure(rows, metrics=["auc"], choose={"cost": costs}, scores_per_range=scores_per_range)
+            [row] = found.thresholds
+            assert (row["threshold"], row["cost"]) == (threshold, 1.0)
+
+
 def test_the_gap_of_each_bin_counts_by_its_weight() -> None:
     # Bins [0, .5) and [.5, 1]: means .3 and .75, rates 1/2 and 1.
     rows = {"label": [0, 1, 1], "score": [0.2, 0.4, 0.75]}
@@ -171,6 +187,17 @@ def test_users_are_told_apart_by_text() -> None:
     rows = {"label": [1, 0, 1, 0], "score": [0.9, 0.1, 0.1, 0.9], "user": ["a", "a", "b", "b"]}
     [row] = measure(rows, metrics=["gauc"]).metrics
     assert (row["value"], row["n_users"], row["std_error"]) == (0.5, 2, 0.5)
+
+
+def test_a_user_of_several_segments_is_one_in_each() -> None:
+    rows = {
+        "label": [1, 0, 1, 0],
+        "score": [0.9, 0.1, 0.1, 0.9],
+        "user": [7, 7, 7, 7],
+        "segment_0": ["de", "de", "fr", "fr"],
+    }
+    found = measure(rows, metrics=["gauc"], segments=["country"]).metrics
+    assert {row["segment_value"]: row["value"] for row in found} == {"all": 0.5, "de": 1.0, "fr": 0.0}
 
 
 def test_a_reduced_curve_is_within_its_bound_and_keeps_the_areas() -> None:

@@ -15,7 +15,7 @@ from spark_eval.pointwise.cuts import Sample
 from spark_eval.pointwise.ordered import Run
 from spark_eval.pointwise.rows import Rows, addends
 from spark_eval.pointwise.task import Plan
-from spark_eval.pointwise.totals import Cell, Grouping, Totals
+from spark_eval.pointwise.totals import Cell, Grouping, Totals, check_segments
 from spark_eval.pointwise.users import add_users
 from spark_eval.schema import ALL, FAULT, LABEL, MODEL, USER, WEIGHT
 from spark_eval.stats.exact import Floats, Ints
@@ -99,10 +99,15 @@ class Reading:
             for grouping in groupings:
                 yield from runs(grouping, labels, rows.score, amounts)
         if self.plan.by_user:
-            yield UserRows(groupings, sound[USER].combine_chunks(), rows.score, labels, amounts)
+            users = sound[USER].combine_chunks()
+            small = [replace(one, codes=smallest(one.codes, len(one.cells))) for one in groupings]
+            yield UserRows(small, users, rows.score, labels.astype(np.int8), amounts)
 
     def count(self, table: pa.Table, counted: Counted) -> pa.Table:
         """The sound rows, once all are counted."""
+        if self.model is not None and table[FAULT].null_count == len(table):
+            counted.rows[self.model, None] += len(table)
+            return table
         named = table if self.model is None else table.append_column(MODEL, pa.repeat(self.model, len(table)))
         for row in named.group_by([MODEL, FAULT]).aggregate([([], "count_all")]).to_pylist():
             counted.rows[row[MODEL], row[FAULT]] += row["count_all"]
@@ -120,6 +125,7 @@ class Reading:
             values, of_value = coded(table[SEGMENT_COLUMN.format(place)])
             pairs, codes = np.unique(of_model * len(values) + of_value, return_inverse=True)
             cells = [(models[pair // len(values)], segment, values[pair % len(values)]) for pair in pairs]
+            check_segments(cells)
             found.append(Grouping(codes, cells))
         return found
 
@@ -148,8 +154,12 @@ def runs(grouping: Grouping, labels: Ints, scores: Floats, amounts: Ints | None)
     for kind in np.unique(kinds).tolist():
         rows = np.flatnonzero(kinds == kind)
         found, there = at_distinct(scores[rows], None if amounts is None else amounts[rows])
-        small = np.result_type(np.min_scalar_type(there.max(initial=0)), np.uint8)
-        yield Run(grouping.cells[kind // 2], kind % 2, found, there.astype(small))
+        yield Run(grouping.cells[kind // 2], kind % 2, found, smallest(there, there.max(initial=0)))
+
+
+def smallest(numbers: Ints, largest: int) -> np.ndarray:
+    """Whole numbers from 0 to the largest, in as few bytes as they travel well in."""
+    return numbers.astype(np.min_scalar_type(largest))
 
 
 def outline(part: Part) -> Counted | Sample | int:

@@ -13,8 +13,6 @@ from spark_eval.stats.exact import Floats, Ints
 
 # Of a run so many scores apart are in its sample.
 STEP: Final = 1 << 12
-# So many distinct scores of a label a range has, about.
-SCORES_PER_RANGE: Final = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -71,8 +69,8 @@ class Extent:
         return cls(part.cell, part.number, len(part.scores), *amounts)
 
 
-def cuts_of(samples: Iterable[Sample], most: int = SCORES_PER_RANGE) -> dict[Cell, Cut]:
-    """The ranges of every cell."""
+def cuts_of(samples: Iterable[Sample], most: int) -> dict[Cell, Cut]:
+    """The ranges of every cell, of about ``most`` scores, counted in every run."""
     by_cell: dict[Cell, list[Sample]] = defaultdict(list)
     for sample in samples:
         by_cell[sample.cell].append(sample)

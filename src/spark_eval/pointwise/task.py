@@ -12,6 +12,8 @@ Class = bool | int | float | str
 DEFAULT_EPS: Final = 2.0**-52
 DEFAULT_BINS: Final = 10
 DEFAULT_CURVE_POINTS: Final = 100_000
+# Of one segment: more are ids or measurements, and would be as many rows of every metric.
+MOST_SEGMENT_VALUES: Final = 1_000
 
 
 class Task(Choice):

@@ -1,9 +1,12 @@
 """Exact sums by cell: a model, a segment of its rows and a value of it. They add, in any order."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from spark_eval.errors import DataError
+from spark_eval.pointwise.task import MOST_SEGMENT_VALUES
 from spark_eval.stats.exact import Floats, Ints, counts, exact_sums, in_full
 
 # model, segment, segment_value
@@ -56,6 +59,16 @@ class Totals:
     def of(self, cell: Cell) -> Mapping[str, list[Fraction]]:
         """The sums of a cell as numbers."""
         return {name: list(map(in_full, sums)) for name, sums in self.sums[cell].items()}
+
+
+def check_segments(cells: Iterable[Cell]) -> None:
+    """Raise DataError for segments of too many values in one model."""
+    for (model, segment), n_values in Counter((model, segment) for model, segment, _ in cells).items():
+        if n_values > MOST_SEGMENT_VALUES:
+            message = (
+                f"predictions of model {model!r}: segment {segment!r} has more than {MOST_SEGMENT_VALUES}"
+            )
+            raise DataError("TOO_MANY_SEGMENTS", f"{message} values; group them")
 
 
 def sums_of(addend: Addend, grouping: Grouping) -> Iterator[tuple[Cell, list[int]]]:

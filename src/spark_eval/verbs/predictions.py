@@ -19,7 +19,7 @@ from spark_eval.pointwise.cuts import Extent, Sample, cuts_of, standings
 from spark_eval.pointwise.ordered import Candidate, Points
 from spark_eval.pointwise.plan import make_plan
 from spark_eval.pointwise.task import Plan
-from spark_eval.pointwise.totals import Cell, Totals
+from spark_eval.pointwise.totals import Cell, Totals, check_segments
 from spark_eval.schema import Outcome
 from spark_eval.transforms.predictions import SOURCE, Predictions, conform_predictions
 from spark_eval.transforms.scored import in_order, in_ranges, of_users, parts_of
@@ -33,6 +33,8 @@ from spark_eval.verbs.pointwise_tables import (
 )
 from spark_eval.verbs.small import small_table
 
+# What a task sorts together, about: distinct scores of both labels, rows of users.
+SCORES_PER_RANGE: Final = 1_000_000
 ROWS_PER_BUCKET: Final = 1_000_000
 
 
@@ -122,6 +124,7 @@ def measure_predictions(predictions: Predictions, plan: Plan) -> PredictionMetri
         entries = entries_of(counted.rows)
         check(entries)
         check_sound(counted.rows)
+        check_segments(counted.totals.sums)
         spark, totals = predictions.rows.sparkSession, counted.totals
         if n_user_rows:
             for found in of_users(parts, 1 + n_user_rows // ROWS_PER_BUCKET).collect():
@@ -137,7 +140,7 @@ def add_order(
 ) -> None:
     """Add what follows from the order of scores: each range sees what stands above it."""
     plan = measured.plan
-    ranges = keep(in_ranges(parts, cuts_of(samples), n_limbs), kept)
+    ranges = keep(in_ranges(parts, cuts_of(samples, SCORES_PER_RANGE), n_limbs), kept)
     extents = ranges.map(Extent.of).collect()
     standing = standings(extents, plan.curve_points)
     found = in_order(ranges, standing, plan.rules, plan.curves).collect()

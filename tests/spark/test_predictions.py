@@ -1,0 +1,167 @@
+"""Predictions through Spark: columns and faults, and the numbers of the path without it."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from frames import settings
+from local import crowd, measure
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_eval import evaluate_predictions
+from spark_eval.errors import DataError
+from spark_eval.faults import renamed
+from spark_eval.pointwise.plan import make_plan
+from spark_eval.transforms.predictions import conform_predictions
+
+NAN, INFINITE = float("nan"), float("inf")
+OPTIONS: dict[str, Any] = {
+    "metrics": ["auc", "auprc", "gauc", "log_loss", "f1", "ece"],
+    "segments": ["country"],
+    "curves": True,
+    "choose": {"flags": [40], "recall": [0.9]},
+}
+
+
+def faults_of(frame: DataFrame, task: str, **options: Any) -> list[str | None]:
+    plan = make_plan(task, **options)
+    found = conform_predictions(frame, None, "m", plan)
+    rows, given = (rows.select("fault").collect() for rows in (found.rows, found.given))
+    assert rows == given
+    return [row["fault"] for row in rows]
+
+
+def test_faults_of_binary_rows(spark: SparkSession) -> None:
+    rows = [
+        (1, 0.5, 1.0),
+        (None, 0.5, 1.0),
+        (2, 0.5, 1.0),
+        (1, None, 1.0),
+        (1, NAN, 1.0),
+        (1, -0.1, 1.0),
+        (1, 1.0, None),
+        (0, 0.0, -1.0),
+        (0, 0.0, NAN),
+        (0, 0.0, 2.0**30),
+    ]
+    frame = spark.createDataFrame(rows, "label int, score double, weight double").coalesce(1)
+    codes = [None, "NULL_LABEL", "UNKNOWN_CLASS", "NULL_SCORE", "SCORE_NOT_FINITE", "NOT_A_PROBABILITY"]
+    codes += ["NULL_WEIGHT", "WEIGHT_OUT_OF_RANGE", "WEIGHT_OUT_OF_RANGE", None]
+    assert faults_of(frame, "binary") == codes
+    raw = [None if code == "NOT_A_PROBABILITY" else code for code in codes]
+    assert faults_of(frame, "binary", scores="raw", metrics=["auc"]) == raw
+
+
+def test_faults_of_a_regression(spark: SparkSession) -> None:
+    rows = [(1.0, 2.0), (None, 1.0), (INFINITE, 1.0), (1.0, NAN), (1.0, None)]
+    frame = spark.createDataFrame(rows, "label double, score float").coalesce(1)
+    codes = [None, "NULL_LABEL", "LABEL_NOT_FINITE", "SCORE_NOT_FINITE", "NULL_SCORE"]
+    assert faults_of(frame, "regression") == codes
+
+
+def test_faults_of_arrays_of_probabilities(spark: SparkSession) -> None:
+    rows = [
+        ("a", [0.5, 0.5]),
+        ("c", [0.5, 0.5]),
+        ("a", None),
+        ("a", [0.5, None]),
+        ("a", [1.0]),
+        ("a", [0.5, 0.5, 0.0]),
+        ("a", [0.5, 0.49]),
+        ("a", [1.5, -0.5]),
+    ]
+    frame = spark.createDataFrame(rows, "label string, score array<double>").coalesce(1)
+    expected = [
+        None,
+        "UNKNOWN_CLASS",
+        "NULL_SCORE",
+        "NULL_SCORE",
+        *["NO_DISTRIBUTION"] * 3,
+        "NOT_A_PROBABILITY",
+    ]
+    assert faults_of(frame, "multiclass", classes=["a", "b"]) == expected
+
+
+def test_faults_of_predicted_classes(spark: SparkSession) -> None:
+    rows = [("a", "b"), ("a", None), ("a", "c"), (None, "a")]
+    frame = spark.createDataFrame(rows, "label string, score string").coalesce(1)
+    expected = [None, "NULL_SCORE", "UNKNOWN_CLASS", "NULL_LABEL"]
+    assert faults_of(frame, "multiclass", scores="class", classes=["a", "b"]) == expected
+
+
+@pytest.mark.parametrize(
+    ("query", "options", "code"),
+    [
+        ("SELECT 'x' AS label, 0.5D AS score", {}, "CLASS_TYPE_MISMATCH"),
+        ("SELECT 1 AS label, 0.5D AS score", {"positive": "yes", "negative": "no"}, "CLASS_TYPE_MISMATCH"),
+        ("SELECT array(1) AS label, 0.5D AS score", {}, "CLASS_TYPE_MISMATCH"),
+        ("SELECT 1 AS label, 'x' AS score", {}, "SCORE_NOT_NUMERIC"),
+        ("SELECT 1 AS label", {}, "MISSING_COLUMN"),
+        ("SELECT 1 AS label, 0.5D AS score, 'x' AS weight", {}, "WEIGHT_NOT_NUMERIC"),
+        ("SELECT 1 AS label, 0.5D AS score, 1.5D AS user", {"metrics": ["gauc"]}, "ID_IS_FLOAT"),
+        ("SELECT 1 AS label, 0.5D AS score", {"task": "multiclass", "classes": [0, 1]}, "NOT_AN_ARRAY"),
+        ("SELECT 'x' AS label, 0.5D AS score", {"task": "regression"}, "LABEL_NOT_NUMERIC"),
+    ],
+)
+def test_columns_of_the_wrong_type_are_refused(
+    spark: SparkSession, query: str, options: dict[str, Any], code: str
+) -> None:
+    with pytest.raises(DataError) as raised:
+        evaluate_predictions(spark.sql(query), **{"task": "binary", "model": "m", **options})
+    assert raised.value.code == code
+
+
+def test_booleans_are_the_classes_1_and_0(spark: SparkSession) -> None:
+    frame = spark.sql("SELECT true AS label, 0.9D AS score UNION ALL SELECT false, 0.1D")
+    [row] = evaluate_predictions(frame, "binary", model="m", metrics=["auc"]).metrics.collect()
+    assert row["value"] == 1.0
+
+
+def test_squares_beyond_doubles_are_refused(spark: SparkSession) -> None:
+    frame = spark.sql("SELECT 1e200D AS label, -1e200D AS score")
+    with pytest.raises(Exception, match="METRIC_OVERFLOW") as raised:
+        evaluate_predictions(frame, "regression", model="m")
+    assert renamed(raised.value).code == "METRIC_OVERFLOW"
+
+
+@pytest.mark.parametrize("partitions", [1, 4])
+def test_segments_of_too_many_values_are_refused(spark: SparkSession, partitions: int) -> None:
+    frame = spark.range(0, 1_001, 1, partitions).selectExpr(
+        "int(id % 2) AS label", "0.5D AS score", "id AS city"
+    )
+    with pytest.raises(Exception, match="TOO_MANY_SEGMENTS") as raised:
+        evaluate_predictions(frame, "binary", model="m", metrics=["log_loss"], segments=["city"])
+    assert renamed(raised.value).code == "TOO_MANY_SEGMENTS"
+
+
+def test_a_single_pass_over_the_rows(spark: SparkSession, persisted: list[Any]) -> None:
+    frame = spark.createDataFrame([(1, 0.5), (0, 0.2)], "label int, score double")
+    evaluate_predictions(frame, "binary", model="m", metrics=["log_loss"])
+    assert persisted == []
+    evaluate_predictions(frame, "binary", model="m", metrics=["auc"])
+    assert len(persisted) == 2
+    assert not any(rows.is_cached for rows in persisted)
+
+
+@pytest.mark.parametrize(("partitions", "adaptive"), [(1, "true"), (5, "false")])
+def test_the_numbers_are_those_without_spark_to_the_last_bit(
+    spark: SparkSession, partitions: int, adaptive: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = crowd(3)
+    expected = measure(rows, **OPTIONS)
+    # Also the ranges are many.
+    monkeypatch.setattr("spark_eval.verbs.predictions.SCORES_PER_RANGE", 6)
+    monkeypatch.setattr("spark_eval.verbs.predictions.ROWS_PER_BUCKET", 100)
+    table = pd.DataFrame({name.replace("segment_0", "country"): values for name, values in rows.items()})
+    shuffled = table.sample(frac=1, random_state=np.random.RandomState(partitions))
+    conf = {"spark.sql.adaptive.enabled": adaptive, "spark.sql.execution.arrow.maxRecordsPerBatch": "64"}
+    with settings(spark, conf):
+        frame = spark.createDataFrame(shuffled).repartition(partitions)
+        found = evaluate_predictions(frame, "binary", model="m", **OPTIONS)
+    for ours, theirs in (
+        (found.metrics, expected.metrics),
+        (found.thresholds, expected.thresholds),
+        (found.curves, expected.curves),
+    ):
+        assert [row.asDict() for row in ours.collect()] == theirs
