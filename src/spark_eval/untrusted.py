@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from spark_eval.errors import ConfigError
 from spark_eval.names import CONTROL_CHARACTER
-from spark_eval.redact import HIDDEN, is_secret, redacted
+from spark_eval.redact import is_secret, redacted
 
 # File systems to read from. Not among them: what asks a server that a config names (http, ftp, jdbc).
 SCHEMES: Final = (
@@ -39,7 +39,7 @@ def check_reading(path: str | None, kind: str) -> None:
 def check_secrets(tree: Any) -> None:
     """Raise ConfigError SECRET_IN_CONFIG for a value that is a credential, or holds one."""
     for keys, value in leaves(tree, ()):
-        is_said = value not in (None, "", HIDDEN) and not isinstance(value, bool)
+        is_said = value not in (None, "") and not isinstance(value, bool)
         # The keys of ``columns`` are names of columns.
         by_key = "columns" not in keys and any(map(is_secret, keys))
         if is_said and (by_key or redacted(str(value)) != str(value)):
@@ -52,7 +52,7 @@ def leaves(tree: Any, keys: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], 
     """Every value of a tree that is no mapping or list, with the keys that lead to it."""
     if isinstance(tree, Mapping):
         for key, value in tree.items():
-            yield from leaves(value, (*keys, key))
+            yield from leaves(value, (*keys, str(key)))
     elif isinstance(tree, list):
         for value in tree:
             yield from leaves(value, keys)
