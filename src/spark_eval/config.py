@@ -104,7 +104,7 @@ class Source(Section):
     @model_validator(mode="after")
     def only_reads(self) -> "Source":
         """Nothing is run or asked for on the way."""
-        check_reading(self.path, self.format)
+        check_reading(self.path, self.format, self.options)
         if {"path", "paths"} & {name.lower() for name in self.options}:
             raise ValueError("options: the path stands beside the options, not among them")
         return self

@@ -9,6 +9,7 @@ import json
 import logging
 import sys
 import time
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -104,7 +105,8 @@ class ToPrint(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """JSON goes to stderr, apart from the tables; text stands above them on stdout."""
-        print(self.format(record), file=sys.stderr if self.as_json else sys.stdout, flush=True)
+        with suppress(OSError):  # nobody listens any more: no reason to stop
+            print(self.format(record), file=sys.stderr if self.as_json else sys.stdout, flush=True)
 
 
 def is_json() -> bool:

@@ -8,8 +8,8 @@ HIDDEN: Final = "***"
 NAMES: Final = r"pass(?:word|wd|phrase)|secret|token|(?:access|account|api|private|encryption)[._-]?key"
 # Keys such as fs.s3a.secret.key, sfPassword, fs.azure.account.key.ACCOUNT, fs.azure.sas.CONTAINER.
 SECRET_KEY: Final = re.compile(rf"(?i){NAMES}|credentials?$|(^|[._-])(sas|pwd)($|[._-])")
-# What the like of them hold where that is no secret: the place of one, or who knows it.
-POINTER: Final = re.compile(r"(?i)(file|path|provider|class|type|url|enabled)$")
+# What such a key ends with where its value is none: the place of a secret, who knows it, how long it is.
+POINTER: Final = re.compile(r"(?i)(file|path|name|provider|class|type|url|enabled|length|timeout)$")
 # Each takes time in proportion to the text, whatever stands in it.
 SECRETS: Final = (
     re.compile(r"(?P<kept>://[^\s/:@]*:)[^\s/@]+(?=@)"),  # user:password@host
@@ -43,7 +43,9 @@ def without_secrets(tree: Any) -> Any:
             return [without_secrets(value) for value in tree]
         case Mapping():
             return {
-                key: HIDDEN if is_secret(key) and isinstance(value, str) else without_secrets(value)
+                key: HIDDEN
+                if is_secret(key) and isinstance(value, str | int | float)
+                else without_secrets(value)
                 for key, value in tree.items()
             }
     return tree

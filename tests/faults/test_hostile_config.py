@@ -106,6 +106,8 @@ CODE: Final = [
         )
     ],
     (f"{LOG}, options: {{path: PRIVATE}}}}\n", "INVALID_CONFIG"),
+    (f"{LOG}, options: {{parquet.crypto.factory.class: java.lang.Runtime}}}}\n", "UNSUPPORTED_INPUT"),
+    (f"{LOG}, options: {{fs.file.impl: java.lang.Runtime}}}}\n", "UNSUPPORTED_INPUT"),
     ("output: {path: 's3a://bucket/out'}\ninteractions: {path: LOG}\n", "UNSUPPORTED_OUTPUT"),
     ("output: {path: 'http://127.0.0.1:1/out'}\ninteractions: {path: LOG}\n", "UNSUPPORTED_OUTPUT"),
 ]
@@ -245,7 +247,7 @@ def test_hostile_configs(home: Home) -> None:
         assert home.files() == before, case
         slowest = max(slowest, answer.seconds)
     print(f"{len(CASES)} hostile configs: all refused by name, none with an effect, {slowest:.2f} s at most")
-    assert len(CASES) >= 90
+    assert len(CASES) >= 100
 
 
 @pytest.mark.usefixtures("no_spark")
@@ -307,6 +309,25 @@ def test_what_others_say_is_told_without_secrets(home: Home, monkeypatch: pytest
 )
 def test_what_is_no_secret_stays(plain: str) -> None:
     assert redacted(plain) == plain
+
+
+def test_keys_that_only_sound_like_secrets(home: Home) -> None:
+    conf = [
+        *("spark.hadoop.hadoop.security.credential.provider.path", "spark.kerberos.keytab"),
+        *(
+            "spark.network.crypto.keyLength",
+            "spark.sql.ansi.enforceReservedKeywords",
+            "spark.authenticate.enabled",
+        ),
+    ]
+    options = ["fs.s3a.aws.credentials.provider.path", "credentialsFile", "header", "primitivesAsString"]
+    tree = {
+        "output": {"path": "OUT"},
+        "spark": {"conf": dict.fromkeys(conf, "x")},
+        "truth": {"path": "LOG", "options": dict.fromkeys(options, "x"), "columns": {"user": "user_token"}},
+        "users": {"path": "LOG", "columns": {"token": "a"}},
+    }
+    assert home.call("status", json.dumps(tree)).code == 0
 
 
 @pytest.mark.usefixtures("no_spark")
