@@ -286,13 +286,6 @@ EVALUATE: list[tuple[str, Spoiler, str]] = [
 # Seen only when rows are counted: under either plan.
 BY_BOTH_PLANS: list[tuple[str, Spoiler, str]] = [
     (
-        "ids of nobody in the truth",
-        column(RECS, user=lambda ids: pa.array([v.as_py() + 50 for v in ids])),
-        "NO_ID_OVERLAP ... model 'a' ... model 'b' ... no_truth",
-    ),
-    ("a model of which no user has truth", row(RECS, model="c", user=99), "NO_ID_OVERLAP ... model 'c'"),
-    ("all scores are NaN", column(RECS, score=float("nan")), "NO_ID_OVERLAP ... 4 SCORE_NOT_FINITE"),
-    (
         "two items at one rank",
         then(ranked, column(RECS, rank=1), row("truth", item=201)),
         "DUPLICATE_RANK ... model 'a' ... relevant items that share their rank",
@@ -313,6 +306,33 @@ BY_BOTH_PLANS: list[tuple[str, Spoiler, str]] = [
         "REPEATED_ITEM ... model 'a': 1 rows repeat",
     ),
     ("a null model", row(RECS, model=None), "NULL_MODEL ... 1 rows without a model name"),
+    ("negative relevance", row("truth", relevance=-1.0), "NEGATIVE_RELEVANCE ... truth: 1 rows"),
+    ("a flipped bit", files(RECS, flipped), "CORRUPT_FILE ... 0.parquet"),
+    (
+        "too many bad rows of a model",
+        then(row(RECS, score=None), keys(RECS, max_quarantined=0.1)),
+        "QUARANTINE_SHARE ... recommendations of model 'a': 1 of 5 rows ... 1 NULL_SCORE",
+    ),
+    (
+        "several faults of rows",
+        then(
+            ranked,
+            row(RECS, rank=0),
+            row(RECS, model=None),
+            row(RECS, model="c", user=99),
+        ),
+        "NULL_MODEL ... [RANK_BASE] recommendations of model 'a' ... [NO_ID_OVERLAP]",
+    ),
+]
+# The same; the plan hardly matters.
+COUNTED: list[tuple[str, Spoiler, str]] = [
+    (
+        "ids of nobody in the truth",
+        column(RECS, user=lambda ids: pa.array([v.as_py() + 50 for v in ids])),
+        "NO_ID_OVERLAP ... model 'a' ... model 'b' ... no_truth",
+    ),
+    ("a model of which no user has truth", row(RECS, model="c", user=99), "NO_ID_OVERLAP ... model 'c'"),
+    ("all scores are NaN", column(RECS, score=float("nan")), "NO_ID_OVERLAP ... 4 SCORE_NOT_FINITE"),
     ("a model without a name", row(RECS, model=""), "INVALID_MODEL_NAME ... model ''"),
     ("a model with a null character", row(RECS, model="a\0b"), "INVALID_MODEL_NAME ... 'a\\x00b'"),
     (
@@ -320,7 +340,6 @@ BY_BOTH_PLANS: list[tuple[str, Spoiler, str]] = [
         given(RECS, LISTS.slice(0, 0)),
         "EMPTY_RECOMMENDATIONS ... recommendations",
     ),
-    ("negative relevance", row("truth", relevance=-1.0), "NEGATIVE_RELEVANCE ... truth: 1 rows"),
     (
         "relevance too large for exp2",
         then(row("truth", relevance=1e6), keys("evaluate", metrics=["ndcg(gain=exp2)"])),
@@ -343,31 +362,15 @@ BY_BOTH_PLANS: list[tuple[str, Spoiler, str]] = [
         then(given("users", USERS), row("users"), keys("evaluate", segments=["country"])),
         "DUPLICATE_USER ... users: 1 rows",
     ),
-    ("a flipped bit", files(RECS, flipped), "CORRUPT_FILE ... 0.parquet"),
     (
         "files of other types",
         files(RECS, add(LISTS.set_column(1, "user", LISTS["user"].cast(pa.string())))),
         "SCHEMA_DRIFT ... parquet",
     ),
     (
-        "too many bad rows of a model",
-        then(row(RECS, score=None), keys(RECS, max_quarantined=0.1)),
-        "QUARANTINE_SHARE ... recommendations of model 'a': 1 of 5 rows ... 1 NULL_SCORE",
-    ),
-    (
         "any bad row of the truth",
         then(row("truth", item=None), keys("truth", max_quarantined=0)),
         "QUARANTINE_SHARE ... truth: 1 of 4 rows ... NULL_ID {",
-    ),
-    (
-        "several faults of rows",
-        then(
-            ranked,
-            row(RECS, rank=0),
-            row(RECS, model=None),
-            row(RECS, model="c", user=99),
-        ),
-        "NULL_MODEL ... [RANK_BASE] recommendations of model 'a' ... [NO_ID_OVERLAP]",
     ),
 ]
 # What is done to them, and lines of the ledger that tell of it: source, model, outcome, reason, rows.
@@ -395,7 +398,40 @@ SPLIT_KEPT: list[tuple[Any, ...]] = [
         "interactions - used global_test 9",
     ),
 ]
-ROWS_KEPT: list[tuple[Any, ...]] = [
+ALL_KEPT: list[tuple[Any, ...]] = [
+    (
+        "rows of many kinds",
+        then(
+            row(RECS),
+            row(RECS, user=None),
+            row(RECS, user=77),
+            row(RECS, score=None),
+            row(RECS, score=float("nan")),
+            row(RECS, model="b", score=float("-inf")),
+            row("truth"),
+            row("truth", item=None),
+            row("truth", relevance=None),
+            row("truth", relevance=float("nan")),
+            row("truth", relevance=0.0),
+            given("train", TRAIN),
+            row("train", user=None),
+        ),
+        "recommendations a deduplicated repeated_item 1",
+        "recommendations a quarantined NULL_ID 1",
+        "recommendations a quarantined NULL_SCORE 1",
+        "recommendations a quarantined SCORE_NOT_FINITE 1",
+        "recommendations b quarantined SCORE_NOT_FINITE 1",
+        "recommendations a dropped no_truth 1",
+        "truth - deduplicated repeated_item 1",
+        "truth - quarantined NULL_ID 1",
+        "truth - quarantined NULL_RELEVANCE 1",
+        "truth - quarantined RELEVANCE_NOT_FINITE 1",
+        "truth - filtered not_relevant 1",
+        "train - quarantined NULL_ID 1",
+        "users a used no_recommendations 1",
+    ),
+]
+EVALUATE_KEPT: list[tuple[Any, ...]] = [
     (
         "null ids",
         then(row(RECS, user=None), row("truth", n=2, item=None)),
@@ -424,8 +460,6 @@ ROWS_KEPT: list[tuple[Any, ...]] = [
     ("repeated items", row(RECS, n=2), "recommendations a deduplicated repeated_item 2"),
     ("repeated truth", row("truth", n=2), "truth - deduplicated repeated_item 2"),
     ("ties at the cut", column(RECS, score=1.0), "recommendations a ties_at_cut k=1 0"),
-]
-EVALUATE_KEPT: list[tuple[Any, ...]] = [
     ("relevance 0", row("truth", relevance=0.0), "truth - filtered not_relevant 1"),
     (
         "ranks with gaps, beyond k",
@@ -532,10 +566,12 @@ def refusals() -> Iterator[Any]:
         ("split", ["auto"], SPLIT),
         ("evaluate", ["auto"], EVALUATE),
         ("evaluate", ["workers", "shuffle"], BY_BOTH_PLANS),
+        ("evaluate", ["workers", "shuffle"], COUNTED),
     ):
         for name, spoil, says in cases:
             for plan in plans:
-                yield pytest.param(verb, plan, spoil, says, id=f"{name}, {verb}, {plan}")
+                slow = [pytest.mark.slow] if cases is COUNTED and plan == "shuffle" else []
+                yield pytest.param(verb, plan, spoil, says, id=f"{name}, {verb}, {plan}", marks=slow)
 
 
 @pytest.mark.parametrize(("verb", "plan", "spoil", "says"), list(refusals()))
@@ -566,11 +602,11 @@ def kept() -> Iterator[Any]:
     for name, spoil, *lines in SPLIT_KEPT:
         yield pytest.param("split", spoil, lines, id=f"{name}, split")
         yield pytest.param("split", then(spoil, through_spark), lines, id=f"{name}, split through Spark")
-    for cases, marks in ((ROWS_KEPT, ()), (EVALUATE_KEPT, pytest.mark.slow)):
+    for cases in (ALL_KEPT, EVALUATE_KEPT):
         for name, spoil, *lines in cases:
             for plan in ("workers", "shuffle"):
                 spoilt = then(spoil, keys("evaluate", plan=plan))
-                slow = marks if plan == "shuffle" else ()
+                slow = [pytest.mark.slow] if cases is EVALUATE_KEPT and plan == "shuffle" else []
                 yield pytest.param("evaluate", spoilt, lines, id=f"{name}, evaluate, {plan}", marks=slow)
 
 
