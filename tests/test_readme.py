@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from spark_eval import describe
 from spark_eval.cli import program
 from spark_eval.config import Config, read_config
-from spark_eval.faults import KNOWN, REFUSALS
+from spark_eval.faults import KNOWN, REFUSALS, SAID
 from spark_eval.schema import Fault, Table
 
 REPOSITORY = Path(__file__).parents[1]
@@ -94,7 +94,7 @@ def codes_in(tree: ast.AST) -> Iterator[str]:
 
 
 def test_every_named_error_is_in_the_tables_of_operations() -> None:
-    raised = {code for _, code in KNOWN.values()} | set(REFUSALS.values()) | set(Fault)
+    raised = {code for _, code in KNOWN.values()} | {*REFUSALS.values(), *SAID.values(), *Fault}
     for file in (REPOSITORY / "src" / "spark_eval").rglob("*.py"):
         raised |= set(codes_in(ast.parse(file.read_text(encoding="utf-8"))))
     raised -= {"NAMED_CODE"}

@@ -26,6 +26,7 @@ KNOWN: Final[dict[str, tuple[type[SparkEvalError], str]]] = {
     "CAST_OVERFLOW": (DataError, "VALUE_TOO_LARGE"),
     "DATETIME_OVERFLOW": (DataError, "VALUE_TOO_LARGE"),
     "DATA_SOURCE_NOT_FOUND": (ConfigError, "UNKNOWN_FORMAT"),
+    "PYTHON_VERSION_MISMATCH": (EnvironmentFault, "WORKER_ENV_MISMATCH"),
     "FAILED_READ_FILE": (DataError, "CORRUPT_FILE"),
 }
 # What the operating system says of itself, and how Java and Spark quote it.
@@ -33,7 +34,14 @@ REFUSALS: Final = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "DISK_FULL"),
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "NO_PERMISSION"),
 }
-NO_SPACE: Final = ("No space left on device", "Disk quota exceeded")
+# What Spark says without a condition of its own.
+SAID: Final = {
+    **dict.fromkeys(("No space left on device", "Disk quota exceeded"), "DISK_FULL"),
+    **dict.fromkeys(("Python worker exited", "Python worker failed to connect"), "WORKER_CRASHED"),
+    **dict.fromkeys(("Cannot run program", "Error from python worker"), "WORKER_ENV_MISMATCH"),
+}
+# How it quotes a Python that could not start: the last line counts, the trace before it does not.
+LAST_OF_WORKER: Final = re.compile(r"Error from python worker:.*?(\S[^\n]*)\s+PYTHONPATH was:", re.DOTALL)
 
 
 def renamed(error: Exception) -> SparkEvalError:
@@ -46,8 +54,9 @@ def renamed(error: Exception) -> SparkEvalError:
         return DataError(ours[1], ours[2])
     if isinstance(error, PySparkException | Py4JError):
         conditions = CONDITION.findall(text)
-        if any(said in text for said in NO_SPACE):
-            return EnvironmentFault("DISK_FULL", told(text, conditions[0] if conditions else ""))
+        for words, code in SAID.items():
+            if words in text:
+                return EnvironmentFault(code, told(text, conditions[0] if conditions else ""))
         for beginning, (kind, code) in KNOWN.items():
             for condition in conditions:
                 if condition.startswith(beginning):
@@ -61,6 +70,8 @@ def renamed(error: Exception) -> SparkEvalError:
 
 def told(text: str, condition: str) -> str:
     """Spark's own sentence for a condition, without the trace around it."""
+    if last := LAST_OF_WORKER.search(text):
+        return f"a Python worker could not start: {last[1]} (--debug shows all)"
     _, _, after = text.partition(f"[{condition}]")
     sentence = re.split(r"SQLSTATE|\n\s*at |\nJVM|\n== SQL|;\n'", after or text)[0]
     return f"{condition}: {sentence.strip()[:500]} (--debug shows all)"

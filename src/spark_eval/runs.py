@@ -2,15 +2,11 @@
 
 import hashlib
 import json
-import platform
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import reduce
-from importlib import import_module
-from importlib.resources import files
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, Final
 
@@ -41,8 +37,8 @@ from spark_eval.verbs.evaluation import Tables
 from spark_eval.verbs.leakage import LEAKAGE, leakage_rows
 from spark_eval.verbs.small import small_table
 from spark_eval.verbs.split import split
+from spark_eval.versions import code_version, versions
 
-LIBRARIES: Final = ("pyspark", "pandas", "pyarrow", "numpy")
 # What each verb publishes at least.
 SPLIT_TABLES: Final = (Table.SPLITS, Table.LEAKAGE, Table.ACCOUNTING)
 EVALUATE_TABLES: Final = (Table.PER_USER, Table.METRICS, Table.ACCOUNTING)
@@ -110,9 +106,8 @@ class Job:
 
     def record(self, **facts: Any) -> dict[str, Any]:
         """The commit record: config, fingerprint, versions and what else is to be known."""
-        versions = {name: import_module(name).__version__ for name in LIBRARIES}
-        versions |= {"python": platform.python_version(), "spark_eval": spark_eval.__version__}
-        return {"config": self.config, "fingerprint": self.fingerprint, "versions": versions, **facts}
+        all_versions = versions() | {"spark_eval": spark_eval.__version__}
+        return {"config": self.config, "fingerprint": self.fingerprint, "versions": all_versions, **facts}
 
 
 def run_split(session: Callable[[], SparkSession], config: Config, run_id: str | None, replace: bool) -> Run:
@@ -263,20 +258,3 @@ def write_quarantine(
 def without_plan(section: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     """A section of the config less the physical plan, under all of which the numbers are the same."""
     return section and {key: value for key, value in section.items() if key != "plan"}
-
-
-def code_version() -> str:
-    """A hash of the package's code, the same from a folder and from a zip of it."""
-    digest = hashlib.sha256()
-    for source in sources_below(files(spark_eval)):
-        digest.update(source)
-    return digest.hexdigest()
-
-
-def sources_below(folder: Traversable) -> Iterator[bytes]:
-    """The Python files of a package, in one order everywhere."""
-    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
-        if entry.is_dir():
-            yield from sources_below(entry)
-        elif entry.name.endswith(".py"):
-            yield entry.read_bytes()

@@ -146,10 +146,14 @@ class Airflow:
     def end_what_is_left(self) -> None:
         """Kill tasks, and what they started, that have outlived their service: all that know this folder."""
         mark = f"AIRFLOW_HOME={self.home}\0".encode()
-        for folder in Path("/proc").glob("[0-9]*"):
-            with suppress(OSError):
-                if mark in (folder / "environ").read_bytes():
-                    os.kill(int(folder.name), signal.SIGKILL)
+        is_clear = False
+        while not is_clear:
+            is_clear = True
+            for folder in Path("/proc").glob("[0-9]*"):
+                with suppress(OSError):
+                    if mark in (folder / "environ").read_bytes():
+                        os.kill(int(folder.name), signal.SIGKILL)
+                        is_clear = False
 
     def ask(self, path: str, body: dict[str, Any] | None = None, method: str | None = None) -> Any:
         """The answer of the server's interface."""
@@ -161,7 +165,7 @@ class Airflow:
         )
         if path.startswith("/api/v2/") and not path.startswith("/api/v2/monitor"):
             request.add_header("Authorization", f"Bearer {self.ask('/auth/token')['access_token']}")
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=120) as answer:
             return json.load(answer)
 
     def is_healthy(self) -> bool:
@@ -245,7 +249,8 @@ def airflow(desk: Desk, tmp_path_factory: pytest.TempPathFactory) -> Airflow:
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
         "AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "1",
         "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2",
-        "PYTHONDONTWRITEBYTECODE": "1",
+        # On a busy machine the server takes longer than five seconds for its first answer to a task.
+        "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "60",
         "SPARK_EVAL_HOME": str(desk.home),
         "SPARK_EVAL_CONFIG": str(desk.config()),
         "SPARK_EVAL_RECOMMENDATIONS": str(desk.home / "recommendations"),
