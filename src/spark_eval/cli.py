@@ -162,11 +162,14 @@ def open_config(file: Path, settings: Sequence[str], run_id: str | None) -> Conf
 
 
 def open_session(config: Config, verb: str) -> Any:
-    """The submitted session, or a local one as the config has it."""
+    """The submitted session, or a local one as the config has it, with workers that fit."""
+    from spark_eval.preflight import check_workers
     from spark_eval.session import get_session
 
     conf = {name: spark_text(value) for name, value in config.spark.conf.items()}
-    return get_session(f"spark-eval {verb}", config.spark.master, conf)
+    session = get_session(f"spark-eval {verb}", config.spark.master, conf)
+    check_workers(session)
+    return session
 
 
 def spark_text(value: object) -> str:

@@ -33,6 +33,7 @@ KNOWN: Final[dict[str, tuple[type[SparkEvalError], str]]] = {
     "DATETIME_OVERFLOW": (DataError, "VALUE_TOO_LARGE"),
     "DATA_SOURCE_NOT_FOUND": (ConfigError, "UNKNOWN_FORMAT"),
     "FAILED_READ_FILE.FILE_NOT_EXIST": (DataError, "INPUT_CHANGED_DURING_RUN"),
+    "PYTHON_VERSION_MISMATCH": (EnvironmentFault, "WORKER_ENV_MISMATCH"),
     "FAILED_READ_FILE": (DataError, "CORRUPT_FILE"),
 }
 # What to do about each of our codes that Spark's text may mean.
@@ -52,6 +53,7 @@ MENDS: Final = {
     "NO_PERMISSION": "look at permissions and mounts",
     "OUT_OF_MEMORY": "give more by spark.driver.memory or spark.executor.memory, or start fewer cores",
     "WORKER_CRASHED": "look for a memory limit that killed it; give workers more, or start fewer cores",
+    "WORKER_ENV_MISMATCH": "give workers the driver's environment by PYSPARK_PYTHON or --archives",
     "SPARK_FAILED": "try again",
 }
 # What the operating system says of itself, and how Java and Spark quote it.
@@ -68,8 +70,12 @@ SAID: Final[dict[str, tuple[type[SparkEvalError], str]]] = {
     "OutOfMemoryError": (EnvironmentFault, "OUT_OF_MEMORY"),
     "MemoryError": (EnvironmentFault, "OUT_OF_MEMORY"),
     "Python worker exited unexpectedly": (EnvironmentFault, "WORKER_CRASHED"),
+    "Python worker failed to connect": (EnvironmentFault, "WORKER_CRASHED"),
+    "Cannot run program": (EnvironmentFault, "WORKER_ENV_MISMATCH"),
     "CSV header does not conform": (DataError, "SCHEMA_DRIFT"),
 }
+# How Spark quotes a Python that could not start: the last line counts, the trace before it does not.
+LAST_OF_WORKER: Final = re.compile(r"Error from python worker:.*?(\S[^\n]*)\s+PYTHONPATH was:", re.DOTALL)
 
 
 def renamed(error: Exception, where: str = "") -> SparkEvalError:
@@ -92,6 +98,8 @@ def renamed(error: Exception, where: str = "") -> SparkEvalError:
 
 def known(text: str) -> tuple[type[SparkEvalError], str, str]:
     """What Spark's text is to us: the kind of error, our code, and the sentence that says it."""
+    if last := LAST_OF_WORKER.search(text):
+        return EnvironmentFault, "WORKER_ENV_MISMATCH", f"a Python worker could not start: {last[1]}"
     for said, (kind, code) in SAID.items():
         if said in text:
             return kind, code, told(text[text.index(said) :])

@@ -1,4 +1,4 @@
-"""What computed a run: this package's code, and the libraries under it."""
+"""What runs here: Python, the libraries that compute or carry numbers, and this package's code."""
 
 import hashlib
 import platform
@@ -22,7 +22,7 @@ def versions() -> dict[str, str]:
 def code_version() -> str:
     """A hash of the package's code, the same from a folder and from a zip of it."""
     digest = hashlib.sha256()
-    for source in sources_below(files(spark_eval)):
+    for source in sources_below(files("spark_eval")):
         digest.update(source)
     return digest.hexdigest()
 

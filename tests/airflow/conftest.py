@@ -26,6 +26,7 @@ AIRFLOW = REPOSITORY / ".venv-airflow" / "bin"
 DAG = "spark_eval_daily"
 DAYS = [f"2024-05-{day:02}" for day in range(10, 20)]
 LIST_LENGTH = 20
+TABLES = ("splits", "leakage", "per_user", "metrics", "accounting")
 
 Found = TypeVar("Found")
 
@@ -69,13 +70,16 @@ class Desk:
         path.write_text(yaml.safe_dump(tree))
         return path
 
-    def values(self, day: str) -> dict[str, bytes]:
-        """What a day's run published, as it is in the files: every value of every table in a fixed order."""
+    def values(self, day: str) -> dict[str, tuple[str, ...]]:
+        """The rows of every table of a day's run, in a fixed order, doubles by their bits."""
         found = {}
-        for table in ("splits", "leakage", "per_user", "metrics", "accounting"):
+        for table in TABLES:
             rows = pd.read_parquet(self.out / table / f"run_id={day}")
-            rows = rows.sort_values(sorted(rows.columns), ignore_index=True)[sorted(rows.columns)]
-            found[table] = rows.to_json(double_precision=15).encode()
+            lines = (
+                "|".join(value.hex() if isinstance(value, float) else str(value) for value in row)
+                for row in rows[sorted(rows.columns)].itertuples(index=False)
+            )
+            found[table] = tuple(sorted(lines))
         return found
 
     def record(self, day: str) -> dict[str, Any]:
@@ -124,7 +128,7 @@ class Airflow:
 
     @contextmanager
     def service(self, *arguments: str) -> Iterator[None]:
-        """One of Airflow's services, ended by its own id."""
+        """One of Airflow's services, ended by its own id, and what it leaves by that of its group."""
         with (self.home / f"{arguments[0]}.log").open("w") as log:
             process = subprocess.Popen(
                 [AIRFLOW / "airflow", *arguments],
@@ -132,24 +136,29 @@ class Airflow:
                 cwd=self.home,
                 stdout=log,
                 stderr=subprocess.STDOUT,
+                start_new_session=True,
             )
             try:
                 yield
             finally:
                 process.terminate()
-                try:
+                with suppress(subprocess.TimeoutExpired):
                     process.wait(30)
-                except subprocess.TimeoutExpired:
-                    process.kill()
-                    process.wait(30)
+                with suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait(30)
 
     def end_what_is_left(self) -> None:
         """Kill tasks, and what they started, that have outlived their service: all that know this folder."""
         mark = f"AIRFLOW_HOME={self.home}\0".encode()
-        for folder in Path("/proc").glob("[0-9]*"):
-            with suppress(OSError):
-                if mark in (folder / "environ").read_bytes():
-                    os.kill(int(folder.name), signal.SIGKILL)
+        is_clear = False
+        while not is_clear:
+            is_clear = True
+            for folder in Path("/proc").glob("[0-9]*"):
+                with suppress(OSError):
+                    if mark in (folder / "environ").read_bytes():
+                        os.kill(int(folder.name), signal.SIGKILL)
+                        is_clear = False
 
     def ask(self, path: str, body: dict[str, Any] | None = None, method: str | None = None) -> Any:
         """The answer of the server's interface."""
@@ -161,7 +170,7 @@ class Airflow:
         )
         if path.startswith("/api/v2/") and not path.startswith("/api/v2/monitor"):
             request.add_header("Authorization", f"Bearer {self.ask('/auth/token')['access_token']}")
-        with urllib.request.urlopen(request, timeout=30) as answer:
+        with urllib.request.urlopen(request, timeout=120) as answer:
             return json.load(answer)
 
     def is_healthy(self) -> bool:
@@ -178,7 +187,7 @@ class Airflow:
         body = {"logical_date": f"{day}T00:00:00Z"}
         return str(self.ask(f"/api/v2/dags/{DAG}/dagRuns", body)["dag_run_id"])
 
-    def ended(self, run: str, seconds: float = 500) -> str:
+    def ended(self, run: str, seconds: float = 900) -> str:
         """The state of a run, once it is at its end."""
 
         def state() -> str | None:
@@ -245,7 +254,8 @@ def airflow(desk: Desk, tmp_path_factory: pytest.TempPathFactory) -> Airflow:
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
         "AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "1",
         "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2",
-        "PYTHONDONTWRITEBYTECODE": "1",
+        # On a busy machine the server takes longer than five seconds for its first answer to a task.
+        "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "60",
         "SPARK_EVAL_HOME": str(desk.home),
         "SPARK_EVAL_CONFIG": str(desk.config()),
         "SPARK_EVAL_RECOMMENDATIONS": str(desk.home / "recommendations"),
@@ -265,6 +275,6 @@ def scheduled(airflow: Airflow) -> Iterator[Airflow]:
         services.enter_context(airflow.service("api-server", *ports))
         services.enter_context(airflow.service("scheduler", "--skip-serve-logs"))
         services.enter_context(airflow.service("dag-processor"))
-        until(airflow.is_healthy, 180, f"healthy Airflow; logs are in {airflow.home}")
+        until(airflow.is_healthy, 300, f"healthy Airflow; logs are in {airflow.home}")
         airflow.ask(f"/api/v2/dags/{DAG}", {"is_paused": False}, "PATCH")
         yield airflow

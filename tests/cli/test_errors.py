@@ -230,6 +230,8 @@ def test_allowed_model_names() -> None:
         (OSError(errno.ENOSPC, "full", "a.parquet"), "DISK_FULL", 1),
         (OSError(errno.EROFS, "read only", "a.parquet"), "NO_PERMISSION", 1),
         (Py4JError("java.io.IOException: No space left on device\n\tat x"), "DISK_FULL", 1),
+        (Py4JError("SparkException: Python worker exited unexpectedly (crashed)"), "WORKER_CRASHED", 1),
+        (Py4JError('IOException: Cannot run program "/no/python": error=2'), "WORKER_ENV_MISMATCH", 1),
         (ValueError("first line\nsecond line"), "UNEXPECTED", 1),
         (ValueError(), "UNEXPECTED", 1),
     ],
@@ -238,6 +240,17 @@ def test_anything_else_is_for_a_retry(error: Exception, code: str, exit_code: in
     named = renamed(error)
     assert (named.code, named.exit_code) == (code, exit_code)
     assert "\n" not in str(named)
+
+
+def test_of_a_worker_that_cannot_start_the_last_word_is_told() -> None:
+    trace = (
+        "\n  Traceback (most recent call last):\n    File 'x'\n  ImportError: no y\nPYTHONPATH was:\n  /z\n"
+    )
+    named = renamed(Py4JError(f"SparkException: \nError from python worker:{trace}EOFException\n\tat x"))
+    assert str(named) == (
+        "error[WORKER_ENV_MISMATCH] a Python worker could not start: ImportError: no y; give workers the "
+        "driver's environment by PYSPARK_PYTHON or --archives (--debug shows all)"
+    )
 
 
 def test_spark_speaks_in_one_line_without_a_trace(spark: SparkSession) -> None:

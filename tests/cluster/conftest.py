@@ -88,8 +88,9 @@ def alive_workers(web_port: int) -> int:
 
 @dataclass(frozen=True)
 class Cluster:
-    """Where to submit, with which package, and the Python of its executors."""
+    """Where to submit, with which package, the Python of its executors, the folder that holds theirs."""
 
+    home: Path
     master: str
     package: Path
     executor_python: Path
@@ -166,4 +167,4 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
                 logs = "\n".join(path.read_text() for path in sorted(home.glob("*.log")))
                 pytest.fail(f"no two workers after {SECONDS_TO_START} seconds:\n{logs}")
             time.sleep(0.5)
-        yield Cluster(master, build_package(home / "spark_eval.zip"), bare_python(home))
+        yield Cluster(home, master, build_package(home / "spark_eval.zip"), bare_python(home))
