@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from local import measure
 
+from spark_eval.pointwise.rows import bins_of
+
 TRUE = [0, 0, 1, 1, 0, 1, 0, 1, 1, 1]
 PREDICTED = [0, 1, 0, 1, 0, 1, 1, 1, 1, 0]
 NEW_LINES: dict[str, Any] = {
@@ -152,6 +154,14 @@ def test_the_gap_of_each_bin_counts_by_its_weight() -> None:
     # Bins [0, .5) and [.5, 1]: means .3 and .75, rates 1/2 and 1.
     rows = {"label": [0, 1, 1], "score": [0.2, 0.4, 0.75]}
     assert measure(rows, metrics=["ece"], bins=2).values["ece"] == pytest.approx((0.2 * 2 + 0.25) / 3)
+
+
+@pytest.mark.parametrize("n_bins", [1, 3, 10, 49, 1000])
+def test_edges_of_bins_belong_to_the_bin_above(n_bins: int) -> None:
+    edges = np.arange(n_bins + 1) / n_bins
+    below, above = np.nextafter(edges[1:], 0), np.nextafter(edges[:-1], 1)
+    assert bins_of(edges, n_bins).tolist() == [*range(n_bins), n_bins - 1]
+    assert bins_of(below, n_bins).tolist() == bins_of(above, n_bins).tolist() == [*range(n_bins)]
 
 
 def test_sampled_negatives_are_put_back() -> None:
