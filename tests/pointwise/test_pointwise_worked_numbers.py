@@ -188,9 +188,11 @@ def test_what_is_undefined_has_no_value() -> None:
 
 
 def test_a_minus_before_zero_makes_no_other_score() -> None:
-    found = measure({"label": [1, 0], "score": [0.0, -0.0]}, metrics=["auc"], curves=True)
-    assert found.values == {"auc": 0.5}
-    assert [row["threshold"] for row in found.curves if row["curve"] == "roc"] == [0.0]
+    for scores in ([0.0, -0.0], [-0.0, 0.0]):
+        found = measure({"label": [1, 0], "score": scores}, metrics=["auc"], curves=True)
+        assert found.values == {"auc": 0.5}
+        [threshold] = [row["threshold"] for row in found.curves if row["curve"] == "roc"]
+        assert math.copysign(1.0, threshold) == 1.0
 
 
 def test_users_are_told_apart_by_text() -> None:
