@@ -39,7 +39,7 @@ def metric_rows() -> Rows:
 def pointwise_rows() -> Rows:
     """One row per metric of predictions."""
     return [
-        [metric.name, ", ".join(metric.tasks), metric.formula.replace("|", "\\|"), metric.summary]
+        [metric.name, ", ".join(metric.tasks), metric.formula, metric.summary]
         for metric in POINTWISE.values()
     ]
 
@@ -130,7 +130,9 @@ def options_of(metric: RankingMetric) -> list[str]:
 def markdown(header: Sequence[str], rows: Rows) -> str:
     """A table as documents hold it; the first column in code."""
     lines = [f"| {' | '.join(header)} |", "|" + "---|" * len(header)]
-    lines += [f"| `{row[0]}` | {' | '.join(row[1:])} |" for row in rows]
+    for first, *others in rows:
+        cells = [cell.replace("|", r"\|") for cell in others]
+        lines.append(f"| `{first}` | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 

@@ -23,6 +23,8 @@ from spark_eval.published import read_places
 from spark_eval.remote import MOST_HOURS
 from spark_eval.schema import ALL, MODEL, Table
 
+# Of several classes there are many more numbers than a terminal shows.
+MOST_LINES = 50
 HEADLINE = ("map", "mar", "mrr", "ndcg", "recall")
 
 
@@ -101,9 +103,12 @@ def predictions(run: Run) -> None:
     grid = Grid(
         "metric", *map(escape, models), title=escape(f"metrics of run {run.run_id}"), title_justify="left"
     )
-    for metric in dict.fromkeys(str(row["metric"]) for row in values):
+    found = list(dict.fromkeys(str(row["metric"]) for row in values))
+    for metric in found[:MOST_LINES]:
         grid.add_row(escape(metric), *(number(cells.get((metric, model))) for model in models))
     console().print(grid)
+    if found[MOST_LINES:]:
+        print(f"and {len(found) - MOST_LINES} more in the table metrics")
     if Table.THRESHOLDS in run.tables:
         shown = ("threshold", "precision", "recall", "flags", "cost")
         grid = Grid("model", "chosen for", *shown)

@@ -151,6 +151,15 @@ def test_a_regression_without_models_users_or_curves(desk: "Desk") -> None:
     assert not (desk.out / "curves").exists()
 
 
+def test_of_many_classes_only_the_first_numbers_are_told(desk: "Desk") -> None:
+    rows = pd.DataFrame({"label": [0, 1, 7], "score": [0, 7, 7]})
+    options = {"task": "multiclass", "scores": "class", "classes": list(range(8)), "model": "m"}
+    desk.change("predictions", path=str(desk.write("classes", rows)), **options)
+    answer = desk.done("predictions")
+    assert "and 40 more in the table metrics" in answer.out
+    assert len(desk.table("metrics")) == 2 + 3 * 8 + 64
+
+
 def test_validate_checks_the_predictions(desk: "Desk") -> None:
     with_predictions(desk)
     assert "predictions" in desk.done("validate").out

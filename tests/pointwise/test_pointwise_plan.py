@@ -66,6 +66,7 @@ def test_refused(options: dict[str, Any], code: str, says: str) -> None:
 def test_by_default_all_is_measured_that_needs_no_users() -> None:
     assert "gauc" not in make_plan("binary").metrics
     assert set(make_plan("regression").metrics) == {"mae", "mse", "rmse", "mape", "r2"}
+    assert make_plan("binary", scores="raw").metrics == ("auc", "auprc")
     assert set(make_plan("binary", scores="raw", thresholds=[1.0]).metrics).isdisjoint({"log_loss", "ece"})
     assert (
         make_plan("binary", scores="class").metrics

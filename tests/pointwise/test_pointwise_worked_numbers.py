@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from local import measure
 
+from spark_eval.pointwise.rows import bins_of
+
 TRUE = [0, 0, 1, 1, 0, 1, 0, 1, 1, 1]
 PREDICTED = [0, 1, 0, 1, 0, 1, 1, 1, 1, 0]
 NEW_LINES: dict[str, Any] = {
@@ -154,6 +156,14 @@ def test_the_gap_of_each_bin_counts_by_its_weight() -> None:
     assert measure(rows, metrics=["ece"], bins=2).values["ece"] == pytest.approx((0.2 * 2 + 0.25) / 3)
 
 
+@pytest.mark.parametrize("n_bins", [1, 3, 10, 49, 1000])
+def test_edges_of_bins_belong_to_the_bin_above(n_bins: int) -> None:
+    edges = np.arange(n_bins + 1) / n_bins
+    below, above = np.nextafter(edges[1:], 0), np.nextafter(edges[:-1], 1)
+    assert bins_of(edges, n_bins).tolist() == [*range(n_bins), n_bins - 1]
+    assert bins_of(below, n_bins).tolist() == bins_of(above, n_bins).tolist() == [*range(n_bins)]
+
+
 def test_sampled_negatives_are_put_back() -> None:
     # A rate of 1/2 makes a third of what should be a fifth: the model says so, and is calibrated again.
     rows = {"label": [1, 0, 0, 0, 0], "score": [1 / 3] * 5}
@@ -178,9 +188,11 @@ def test_what_is_undefined_has_no_value() -> None:
 
 
 def test_a_minus_before_zero_makes_no_other_score() -> None:
-    found = measure({"label": [1, 0], "score": [0.0, -0.0]}, metrics=["auc"], curves=True)
-    assert found.values == {"auc": 0.5}
-    assert [row["threshold"] for row in found.curves if row["curve"] == "roc"] == [0.0]
+    for scores in ([0.0, -0.0], [-0.0, 0.0]):
+        found = measure({"label": [1, 0], "score": scores}, metrics=["auc"], curves=True)
+        assert found.values == {"auc": 0.5}
+        [threshold] = [row["threshold"] for row in found.curves if row["curve"] == "roc"]
+        assert math.copysign(1.0, threshold) == 1.0
 
 
 def test_users_are_told_apart_by_text() -> None:

@@ -93,6 +93,11 @@ class Reading:
         )
         groupings = self.groupings(sound)
         counted.totals.add(groupings, addends(rows, self.plan))
+        if self.plan.by_score or self.plan.by_user:
+            yield from self.in_order(rows, groupings, sound)
+
+    def in_order(self, rows: Rows, groupings: Sequence[Grouping], sound: pa.Table) -> Iterator[Part]:
+        """What has to be sorted by score."""
         amounts = None if rows.weight is None else amounts_of(rows.weight)
         labels = rows.label.astype(np.int64)
         if self.plan.by_score:

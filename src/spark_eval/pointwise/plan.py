@@ -52,7 +52,8 @@ def make_plan(
         raise ConfigError.unknown("UNKNOWN_PRESET", "preset", conventions, PRESETS, f"{WHERE}.conventions")
     if not kind_fits(chosen, kind):
         raise invalid(f"scores: {kind} does not fit task: {chosen}")
-    names = metrics_of(chosen, kind, metrics)
+    cuts = thresholds_of(chosen, kind, thresholds)
+    names = metrics_of(chosen, kind, metrics, bool(cuts))
     needs = {name for metric in names for name in POINTWISE[metric].needs}
     if curves and kind is Scores.PROBABILITY:
         needs.add("bins")
@@ -62,7 +63,7 @@ def make_plan(
         metrics=names,
         classes=classes_of(chosen, classes, negative, positive),
         probabilities=tuple(probabilities),
-        thresholds=thresholds_of(chosen, kind, thresholds),
+        thresholds=cuts,
         rules=tuple(rules_of(choose or {})),
         segments=tuple(segments),
         sampling_rate=sampling_rate,
@@ -95,8 +96,7 @@ def check(plan: Plan) -> None:
         raise invalid(f"bins: {plan.bins}; allowed: 1 to {MOST_BINS}")
     if plan.curve_points < LEAST_CURVE_POINTS:
         raise invalid(f"curve_points: {plan.curve_points}; at least {LEAST_CURVE_POINTS}")
-    flags = {"flags", "confusion"} & plan.needs
-    if flags and plan.task is Task.BINARY and not plan.thresholds:
+    if "flags" in plan.needs and plan.task is Task.BINARY and not plan.thresholds:
         raise invalid("metrics at thresholds need thresholds, such as [0.5]")
     lowered = [name.lower() for name in plan.segments]
     if len(set(lowered)) < len(lowered) or {"all", ""} & set(lowered):
@@ -118,11 +118,14 @@ def default_scores(task: Task) -> Scores:
     return Scores.RAW if task is Task.REGRESSION else Scores.PROBABILITY
 
 
-def metrics_of(task: Task, scores: Scores, names: Sequence[str] | None) -> tuple[str, ...]:
-    """The metrics asked for, or all that the task and its scores have but per-user ones."""
+def metrics_of(
+    task: Task, scores: Scores, names: Sequence[str] | None, has_thresholds: bool
+) -> tuple[str, ...]:
+    """The metrics asked for; or all that the task, its scores and thresholds have, but for those of users."""
     fitting = [name for name, metric in POINTWISE.items() if metric.fits(task, scores)]
     if names is None:
-        return tuple(name for name in fitting if "users" not in POINTWISE[name].needs)
+        unwanted = {"users"} if has_thresholds or task is not Task.BINARY else {"users", "flags"}
+        return tuple(name for name in fitting if not unwanted & set(POINTWISE[name].needs))
     if not names:
         raise ConfigError("NO_METRICS", f"{WHERE}.metrics is empty; `spark-eval metrics` lists them")
     for name in names:
