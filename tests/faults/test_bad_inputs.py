@@ -402,9 +402,9 @@ ALL_KEPT: list[tuple[Any, ...]] = [
     (
         "rows of many kinds",
         then(
-            row(RECS),
             row(RECS, user=None),
             row(RECS, user=77),
+            row(RECS),
             row(RECS, score=None),
             row(RECS, score=float("nan")),
             row(RECS, model="b", score=float("-inf")),
