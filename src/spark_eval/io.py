@@ -28,7 +28,8 @@ TEXT_FORMATS = ("csv", "json")
 PARQUET: Final = "parquet"
 ORC: Final = "orc"
 # Options of readers, and settings of the session, under which Spark loses files or rows without a word.
-LOSSY: Final = {"ignoreCorruptFiles": "true", "ignoreMissingFiles": "true", "mode": "dropmalformed"}
+LOSSY_OPTIONS: Final = {"ignorecorruptfiles": "true", "ignoremissingfiles": "true", "mode": "dropmalformed"}
+LOSSY_SETTINGS: Final = ("spark.sql.files.ignoreCorruptFiles", "spark.sql.files.ignoreMissingFiles")
 LIST_COLUMNS: Final = (USER, ITEM, MODEL, RANK, SCORE)
 LOG_COLUMNS: Final = (USER, ITEM, TIMESTAMP, RELEVANCE)
 # Spark reads damaged pages without a word unless it is told to look at their checksums.
@@ -89,17 +90,15 @@ def read_place(spark: SparkSession, source: Source, name: str, splits: str, time
 
 def check_lossless(spark: SparkSession, source: Source, name: str) -> None:
     """Raise ConfigError LOSSY_OPTION where Spark is told to leave out what it cannot read."""
-    given = {option.lower(): value for option, value in source.options.items()}
-    for option, lossy in LOSSY.items():
-        in_session = f"spark.sql.files.{option}"
-        places = {
-            f"{name}.options.{option}": given.get(option.lower()),
-            in_session: spark.conf.get(in_session, "false"),
-        }
-        for place, value in places.items():
-            if str(value).lower() == lossy:
-                message = f"{place}: {value} leaves out what cannot be read, without a word; remove it"
-                raise ConfigError("LOSSY_OPTION", message)
+    found = [
+        f"{name}.options.{option}: {value}"
+        for option, value in source.options.items()
+        if LOSSY_OPTIONS.get(option.lower()) == str(value).lower()
+    ]
+    found += [f"{key}: true" for key in LOSSY_SETTINGS if str(spark.conf.get(key, "false")).lower() == "true"]
+    if found:
+        message = f"{', '.join(found)}: what cannot be read would be left out without a word; remove it"
+        raise ConfigError("LOSSY_OPTION", message)
 
 
 def read_files(spark: SparkSession, source: Source) -> DataFrame:
@@ -208,7 +207,8 @@ def check_footers(path: str, source: Source, name: str) -> None:
     if damaged:
         message = f"{name}: {len(damaged)} files are damaged, such as {damaged[0]}; write them again"
         faults.append(DataError("CORRUPT_FILE", message))
-    for column in [] if "mergeSchema" in source.options else columns_of(source, name):
+    options = {option.lower(): value for option, value in source.options.items()}
+    for column in [] if options.get("mergeschema") else columns_of(source, name):
         without = [file for file, columns in held.items() if column.lower() not in columns]
         if 0 < len(without) < len(held):
             message = f"{name}: {len(without)} of {len(held)} files have no column {column!r}, such as "

@@ -81,10 +81,9 @@ class Inputs:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a call of the program left."""
+    """What a call of the program left: exit code and stderr."""
 
     code: int
-    out: str
     err: str
 
 
@@ -93,11 +92,11 @@ Spoiler = Callable[[Inputs], None]
 
 def call(*arguments: str) -> Answer:
     """The program in this process."""
-    out, err = io.StringIO(), io.StringIO()
-    with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as left:
+    err = io.StringIO()
+    with redirect_stdout(io.StringIO()), redirect_stderr(err), pytest.raises(SystemExit) as left:
         main(arguments)
     assert isinstance(left.value.code, int)
-    return Answer(left.value.code, out.getvalue(), err.getvalue())
+    return Answer(left.value.code, err.getvalue())
 
 
 def then(*spoilers: Spoiler) -> Spoiler:
