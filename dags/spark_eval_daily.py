@@ -30,7 +30,7 @@ with DAG(
     schedule=CronDataIntervalTimetable("@daily", timezone="UTC"),
     start_date=datetime(2023, 1, 1, tzinfo=UTC),
     catchup=False,
-    default_args={"retries": 3, "retry_exponential_backoff": True},
+    default_args={"retries": 3, "retry_exponential_backoff": 2},
     params={
         "local_test_days": Param(
             28, type="integer", minimum=1, description="days of local_test before the day"

@@ -109,7 +109,8 @@ def test_the_scheduler_runs_it(scheduled: "Airflow", desk: "Desk") -> None:
 
 def test_a_run_that_cannot_succeed_is_not_retried_and_says_why(scheduled: "Airflow", desk: "Desk") -> None:
     """As soon as the DAG is switched on, the scheduler starts yesterday's run, for which there is no log."""
-    [run] = scheduled.ask(f"/api/v2/dags/{DAG}/dagRuns?run_type=scheduled")["dag_runs"]
+    runs = f"/api/v2/dags/{DAG}/dagRuns?run_type=scheduled"
+    [run] = until(lambda: scheduled.ask(runs)["dag_runs"], 120, "run of yesterday")
     assert scheduled.ended(run["dag_run_id"]) == "failed"
     tasks = scheduled.tasks(run["dag_run_id"])
     assert tasks["split"] == ("failed", 1)
@@ -145,9 +146,9 @@ def test_a_run_whose_driver_is_killed_publishes_once(scheduled: "Airflow", desk:
     assert all(desk.values(day).values())
 
 
-def test_a_backfill_gives_the_same_tables_again(scheduled: "Airflow", desk: "Desk") -> None:
+def test_a_backfill_gives_the_same_tables_again(served: "Airflow", desk: "Desk") -> None:
     days = DAYS[-5:]
-    assert scheduled.backfill(days[0], days[-1]) == {"success"}
+    assert served.backfill(days[0], days[-1]) == {"success"}
     before = {day: desk.values(day) for day in days}
     assert len({values["splits"] for values in before.values()}) == len(days)
     times = {path: path.stat().st_mtime_ns for path in desk.out.glob(f"*/run_id={days[0]}")}
@@ -156,6 +157,6 @@ def test_a_backfill_gives_the_same_tables_again(scheduled: "Airflow", desk: "Des
         for folder in desk.out.glob(f"*/run_id={day}"):
             shutil.rmtree(folder)
     again = ("--reprocess-behavior", "completed", "--run-backwards")
-    assert scheduled.backfill(days[0], days[-1], *again) == {"success"}
+    assert served.backfill(days[0], days[-1], *again) == {"success"}
     assert {day: desk.values(day) for day in days} == before
     assert {path: path.stat().st_mtime_ns for path in times} == times
