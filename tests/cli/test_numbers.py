@@ -17,16 +17,16 @@ SEED_004 = [
 ]
 # Each case is a model with users of its own.
 CASES: Mapping[str, Sequence[User]] = {
-    "a 000": [graded([0, 5, 1, 4, 2])],
-    "000, a click at rank 3": [hits([3], length=5, n_relevant=1)],
-    "000, hits 1 and 4": [hits([1, 4], length=4, n_relevant=2)],
-    "001": [hits([1, 4, 5, 6], length=6, n_relevant=4)],
-    "002, first hits": [hits(ranks, length=3, n_relevant=1) for ranks in ([1], [3], [])],
-    "002, hits 1 and 4": [hits([1, 4], length=6, n_relevant=2)],
-    "002": [graded([3, 2, 3, 0, 1, 2])],
-    "002, six labels": [hits([1, 2], length=6, n_relevant=2)],
-    "002, one without positives": [user([1, 2, 3], []), user([1, 2, 3], [1, 2])],
-    "004": SEED_004,
+    "seed 000": [graded([0, 5, 1, 4, 2])],
+    "seed 000, a click at rank 3": [hits([3], length=5, n_relevant=1)],
+    "seed 000, hits 1 and 4": [hits([1, 4], length=4, n_relevant=2)],
+    "seed 001": [hits([1, 4, 5, 6], length=6, n_relevant=4)],
+    "seed 002, first hits": [hits(ranks, length=3, n_relevant=1) for ranks in ([1], [3], [])],
+    "seed 002, hits 1 and 4": [hits([1, 4], length=6, n_relevant=2)],
+    "seed 002": [graded([3, 2, 3, 0, 1, 2])],
+    "seed 002, six labels": [hits([1, 2], length=6, n_relevant=2)],
+    "seed 002, one without positives": [user([1, 2, 3], []), user([1, 2, 3], [1, 2])],
+    "seed 004": SEED_004,
     "Spark": [
         user([1, 6, 2, 7, 8, 3, 9, 10, 4, 5], [1, 2, 3, 4, 5]),
         user([4, 1, 5, 6, 2, 7, 3, 8, 9, 10], [1, 2, 3]),
@@ -35,33 +35,33 @@ CASES: Mapping[str, Sequence[User]] = {
     "Spark, graded": [User([1, 2, 3], {3: 1, 2: 2, 1: 3})],
 }
 NUMBERS = [
-    ("a 000", "dcg", 5, 6.151061),
-    ("a 000", "ndcg", 5, 0.686932),
-    ("a 000", "ndcg(ideal=list)", 5, 0.686932),
-    ("000, a click at rank 3", "arhr", 5, 1 / 3),
-    ("000, hits 1 and 4", "map", 5, 0.75),  # its first formula gives 1.1667
-    ("000, hits 1 and 4", "mar", 5, 0.75),  # 1.25
-    ("001", "map(denominator=hits)", 6, 0.691667),
-    ("002, first hits", "mrr", 3, 0.444444),
-    ("002, hits 1 and 4", "map", 6, 0.75),
-    ("002, hits 1 and 4", "map", 3, 0.5),
-    ("002, hits 1 and 4", "precision", 6, 0.333333),
-    ("002", "dcg(gain=exp2)", 6, 13.848264),
-    ("002", "ndcg(gain=exp2)", 6, 0.9488107485678985),
-    ("002", "ndcg", 6, 0.960808),
-    ("002", "ndcg(gain=exp2)", 3, 0.959454),
-    ("002", "ndcg", 3, 0.977781),
-    ("002, six labels", "precision", 2, 1.0),  # its code sorts ascending and gives 0
-    ("002, one without positives", "precision", 2, 0.5),  # its code gives -1 for the one
-    *(("004", "recall_capped", k, value) for k, value in ((1, 0.666667), (5, 0.805556), (10, 0.916667))),
-    *(("004", "mrr", k, value) for k, value in ((1, 0.666667), (5, 0.833333), (10, 0.833333))),
-    *(("004", "precision", k, value) for k, value in ((1, 0.666667), (5, 0.666667), (10, 0.366667))),
+    ("seed 000", "dcg", 5, 6.151061),
+    ("seed 000", "ndcg", 5, 0.686932),
+    ("seed 000", "ndcg(ideal=list)", 5, 0.686932),
+    ("seed 000, a click at rank 3", "arhr", 5, 1 / 3),
+    ("seed 000, hits 1 and 4", "map", 5, 0.75),  # its first formula gives 1.1667
+    ("seed 000, hits 1 and 4", "mar", 5, 0.75),  # 1.25
+    ("seed 001", "map(denominator=hits)", 6, 0.691667),
+    ("seed 002, first hits", "mrr", 3, 0.444444),
+    ("seed 002, hits 1 and 4", "map", 6, 0.75),
+    ("seed 002, hits 1 and 4", "map", 3, 0.5),
+    ("seed 002, hits 1 and 4", "precision", 6, 0.333333),
+    ("seed 002", "dcg(gain=exp2)", 6, 13.848264),
+    ("seed 002", "ndcg(gain=exp2)", 6, 0.9488107485678985),
+    ("seed 002", "ndcg", 6, 0.960808),
+    ("seed 002", "ndcg(gain=exp2)", 3, 0.959454),
+    ("seed 002", "ndcg", 3, 0.977781),
+    ("seed 002, six labels", "precision", 2, 1.0),  # its code sorts ascending and gives 0
+    ("seed 002, one without positives", "precision", 2, 0.5),  # its code gives -1 for the one
+    *(("seed 004", "recall_capped", k, value) for k, value in ((1, 0.666667), (5, 0.805556), (10, 0.916667))),
+    *(("seed 004", "mrr", k, value) for k, value in ((1, 0.666667), (5, 0.833333), (10, 0.833333))),
+    *(("seed 004", "precision", k, value) for k, value in ((1, 0.666667), (5, 0.666667), (10, 0.366667))),
     *(
-        ("004", "map(denominator=hits)", k, value)
+        ("seed 004", "map(denominator=hits)", k, value)
         for k, value in ((1, 0.666667), (5, 0.862963), (10, 0.807407))
     ),
-    *(("004", "map", k, value) for k, value in ((1, 0.666667), (5, 0.702778), (10, 0.758333))),
-    *(("004", "ndcg(gain=binary)", k, v) for k, v in ((1, 0.666667), (5, 0.785958), (10, 0.841678))),
+    *(("seed 004", "map", k, value) for k, value in ((1, 0.666667), (5, 0.702778), (10, 0.758333))),
+    *(("seed 004", "ndcg(gain=binary)", k, v) for k, v in ((1, 0.666667), (5, 0.785958), (10, 0.841678))),
     ("Spark", "precision", 1, 1 / 3),
     ("Spark", "precision", 5, 0.8 / 3),
     ("Spark", "recall", 5, 16 / 45),
@@ -116,7 +116,7 @@ def test_numbers_of_the_sources(values: pd.Series, case: str, metric: str, k: in
 
 def test_seed_004_prints_an_ndcg_of_document_ids(values: pd.Series) -> None:
     for k, printed in ((1, 0.0), (5, 0.3298), (10, 0.5956)):
-        assert values["004", "ndcg", k] > printed + 0.2
+        assert values["seed 004", "ndcg", k] > printed + 0.2
 
 
 # Hits at ranks 1 and 3 of each list: 5 items of 8 relevant ones, 5 of 3, and a list of only 3, of 8.

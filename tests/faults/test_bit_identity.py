@@ -92,7 +92,7 @@ def hashes(frames: Mapping[str, DataFrame], plan: str, folder: Path) -> tuple[st
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(3600)  # three minutes, if nobody else is at work
+@pytest.mark.timeout(3600)  # minutes alone, half an hour beside ten other sessions
 def test_one_hash_over_the_grid(spark: SparkSession, tmp_path: Path) -> None:
     tables, seen, n_runs = inputs(), set[tuple[str, ...]](), 0
     keys = {"lists": ["model", "user"]}
