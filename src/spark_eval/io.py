@@ -242,10 +242,10 @@ def fingerprint(source: Source, splits: str, session: Callable[[], SparkSession]
     where the source is not local.
     """
     if source.table is not None:
-        return [
-            (source.table,),
-            *((file,) for file in sorted(session().read.table(source.table).inputFiles())),
-        ]
+        spark = session()
+        is_there = spark.catalog.tableExists(source.table)  # where it is not, reading it says so
+        names = spark.read.table(source.table).inputFiles() if is_there else []
+        return [(source.table,), *((name,) for name in sorted(names))]
     path = source.path or splits
     local = local_path(path)
     if local is not None:
