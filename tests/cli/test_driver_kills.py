@@ -43,12 +43,14 @@ def n_rows(desk: "Desk", table: Table, run_id: str) -> int:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("n_kills", [5])
 def test_kill_minus_nine_of_drivers(desk: "Desk", n_kills: int) -> None:
     desk.change("truth", path=str(desk.home / "log"), columns={"relevance": "stars"})
     started = time.monotonic()
     first = driver(desk, "first")
-    assert first.wait() == 0, first.communicate()
+    _, complaint = first.communicate()
+    assert (first.returncode, complaint) == (0, "")
     duration = time.monotonic() - started
     expected = {table: n_rows(desk, table, "first") for table in TABLES}
     assert all(expected.values())
@@ -58,9 +60,9 @@ def test_kill_minus_nine_of_drivers(desk: "Desk", n_kills: int) -> None:
         victim = driver(desk, run_id)
         time.sleep(chance.uniform(0.3, 1) * duration)
         victim.kill()
-        code = victim.wait()
         with suppress(ProcessLookupError):  # the JVM, which outlives its driver by a moment
             os.killpg(victim.pid, signal.SIGKILL)
+        victim.communicate()
         for table in TABLES:
             assert n_rows(desk, table, run_id) in (0, expected[table])
         dead = [staging.folder.name for staging in unfinished(desk.out)]
@@ -70,7 +72,7 @@ def test_kill_minus_nine_of_drivers(desk: "Desk", n_kills: int) -> None:
         assert (retry.returncode, complaint) == (0, ""), complaint
         assert [line.split()[-4].rstrip(",") for line in said.splitlines() if "cleared away" in line] == dead
         assert {table: n_rows(desk, table, run_id) for table in TABLES} == expected
-        assert code == -signal.SIGKILL or not dead
+        assert victim.returncode == -signal.SIGKILL or not dead
         after = desk.files()
         assert {name: after[name] for name in before} == before
         before = after
