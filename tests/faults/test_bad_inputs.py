@@ -570,7 +570,7 @@ def refusals() -> Iterator[Any]:
     ):
         for name, spoil, says in cases:
             for plan in plans:
-                slow = [pytest.mark.slow] if cases is COUNTED and plan == "shuffle" else []
+                slow = [pytest.mark.slow] if plan == "shuffle" else []
                 yield pytest.param(verb, plan, spoil, says, id=f"{name}, {verb}, {plan}", marks=slow)
 
 
@@ -601,12 +601,13 @@ def kept() -> Iterator[Any]:
     """verb, what is done, lines of the ledger."""
     for name, spoil, *lines in SPLIT_KEPT:
         yield pytest.param("split", spoil, lines, id=f"{name}, split")
-        yield pytest.param("split", then(spoil, through_spark), lines, id=f"{name}, split through Spark")
+        by_spark = then(spoil, through_spark)
+        yield pytest.param("split", by_spark, lines, id=f"{name}, split by Spark", marks=pytest.mark.slow)
     for cases in (ALL_KEPT, EVALUATE_KEPT):
         for name, spoil, *lines in cases:
             for plan in ("workers", "shuffle"):
                 spoilt = then(spoil, keys("evaluate", plan=plan))
-                slow = [pytest.mark.slow] if cases is EVALUATE_KEPT and plan == "shuffle" else []
+                slow = [pytest.mark.slow] if cases is EVALUATE_KEPT or plan == "shuffle" else []
                 yield pytest.param("evaluate", spoilt, lines, id=f"{name}, evaluate, {plan}", marks=slow)
 
 
