@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
-from pyspark import RDD, Broadcast, StorageLevel
+from pyspark import RDD, Broadcast
 from pyspark.sql import DataFrame
 
 from spark_eval import journal
@@ -50,6 +50,7 @@ from spark_eval.transforms.workers import (
 )
 from spark_eval.verbs.checks import check_lists, check_truth
 from spark_eval.verbs.evaluation import Evaluation, Tables, written
+from spark_eval.verbs.kept import keep
 from spark_eval.verbs.segments import Training, read_train, read_users
 
 # Items with training interactions, of which every worker has the list, at some 25 bytes, beside ids of text.
@@ -236,12 +237,6 @@ def send_lists(
         models = sorted(set(models_of(parcels).collect()), key=lambda name: name or "")
         DataError.raise_all(model_faults([model for model in models if model is not None]))
     return parcels, everywhere, models
-
-
-def keep(rows: RDD[Value], kept: ExitStack) -> RDD[Value]:
-    """What is computed once, in memory or on disk, until the evaluation ends."""
-    kept.callback(rows.unpersist)
-    return rows.persist(StorageLevel.MEMORY_AND_DISK)
 
 
 def broadcast(tables: Tables, value: Value, kept: ExitStack) -> "Broadcast[Value]":

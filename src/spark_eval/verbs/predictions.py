@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
-from pyspark import RDD, StorageLevel
+from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_eval.batches.predictions import Counted, Part, Reading, outline
@@ -23,6 +23,7 @@ from spark_eval.pointwise.totals import Cell, Totals, check_segments
 from spark_eval.schema import Outcome
 from spark_eval.transforms.predictions import SOURCE, Predictions, conform_predictions
 from spark_eval.transforms.scored import in_order, in_ranges, of_users, parts_of
+from spark_eval.verbs.kept import keep
 from spark_eval.verbs.pointwise_tables import (
     CURVES,
     METRICS,
@@ -155,12 +156,6 @@ def add_order(
     for extent in extents:
         n_scores[extent.cell] += extent.n_scores
     measured.candidates, measured.points, measured.n_scores = candidates, points, n_scores
-
-
-def keep(rows: RDD[Any], kept: ExitStack) -> RDD[Any]:
-    """What is computed once, in memory or on disk, until all is measured."""
-    kept.callback(rows.unpersist)
-    return rows.persist(StorageLevel.MEMORY_AND_DISK)
 
 
 def told(outlines: Iterable[Counted | Sample | int]) -> tuple[Counted, list[Sample], int]:
