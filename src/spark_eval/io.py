@@ -21,7 +21,7 @@ from spark_eval.faults import renamed
 from spark_eval.hadoop import HadoopFiles
 from spark_eval.places import local_path
 from spark_eval.scan import CHECKSUMS
-from spark_eval.schema import ITEM, MODEL, RANK, RELEVANCE, SCORE, SUBSET, SUBSETS, TIMESTAMP, USER
+from spark_eval.schema import FOLD, ITEM, MODEL, RANK, RELEVANCE, SCORE, SUBSET, SUBSETS, TIMESTAMP, USER
 from spark_eval.transforms.inputs import quoted
 
 TEXT_FORMATS = ("csv", "json")
@@ -30,8 +30,8 @@ ORC: Final = "orc"
 # Options of readers, and settings of the session, under which Spark loses files or rows without a word.
 LOSSY_OPTIONS: Final = {"ignorecorruptfiles": "true", "ignoremissingfiles": "true", "mode": "dropmalformed"}
 LOSSY_SETTINGS: Final = ("spark.sql.files.ignoreCorruptFiles", "spark.sql.files.ignoreMissingFiles")
-LIST_COLUMNS: Final = (USER, ITEM, MODEL, RANK, SCORE)
-LOG_COLUMNS: Final = (USER, ITEM, TIMESTAMP, RELEVANCE)
+LIST_COLUMNS: Final = (USER, ITEM, MODEL, RANK, SCORE, FOLD)
+LOG_COLUMNS: Final = (USER, ITEM, TIMESTAMP, RELEVANCE, FOLD)
 # Spark reads damaged pages without a word unless it is told to look at their checksums.
 VERIFIED: Final[dict[str, Scalar]] = {CHECKSUMS: True}
 # Typed filters, which Spark can push into the scan.

@@ -10,6 +10,7 @@ from spark_eval.errors import ConfigError
 from spark_eval.metrics import MetricValue, metric_values
 from spark_eval.metrics.values import parse_k
 from spark_eval.presets import parse_choice, parse_conventions, parse_fork, stamp
+from spark_eval.schema import FOLD
 
 DEFAULT_METRICS: Final = ("precision", "recall", "f1", "hit_rate", "map", "mar", "mrr", "arhr", "ndcg")
 DEFAULT_K: Final = (1, 5, 10)
@@ -51,6 +52,11 @@ class Plan:
     def sees_ties(self) -> bool:
         """Whether a metric must know which items have equal scores."""
         return any(value.sees_ties(self.conventions) for value in self.metrics)
+
+    @property
+    def by_fold(self) -> bool:
+        """Whether ids carry their fold; it is the first segment then."""
+        return FOLD in self.segments
 
     @property
     def drops_users_without_hits(self) -> bool:

@@ -35,7 +35,7 @@ def run_predictions(
         journal.stage("start")
         frame = read_source(spark, source, SOURCE, job.splits, job.timezone)
         found = conform_predictions(frame, source.columns, source.model, plan)
-        measured = measure_predictions(found, plan)
+        measured = measure_predictions(found)
         journal.stage("metrics", len(measured.metric_rows))
         write(measured.metrics.coalesce(1), attempt, Table.METRICS, MODEL)
         written = {Table.METRICS: len(measured.metric_rows)}

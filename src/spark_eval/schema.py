@@ -155,6 +155,8 @@ class Reason(StrEnum):
 
 
 SEGMENT: Final = "segment"
+# The segment of the mean and the deviation over folds; the folds themselves are the segment ``fold``.
+FOLDS: Final = "folds"
 SEGMENT_VALUE: Final = "segment_value"
 # The segment that holds everybody, and the value of users of whom nothing is known.
 ALL: Final = "all"

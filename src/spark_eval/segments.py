@@ -6,6 +6,8 @@ from typing import Final
 from spark_eval.errors import ConfigError, nearest
 from spark_eval.schema import (
     ALL,
+    FOLD,
+    FOLDS,
     GRADE_COUNTS,
     GRADES,
     HIT_RANKS,
@@ -24,6 +26,7 @@ DECILES: Final = 10
 # What a segment cannot be called: it stands beside these columns, in ``per_user`` or on the way to it.
 RESERVED: Final = frozenset(
     {
+        *(FOLD, FOLDS),
         *(MODEL, USER, N_RELEVANT, N_RECOMMENDED, GRADES, GRADE_COUNTS, N_INTERACTIONS),
         *(HIT_RANKS, HIT_RELEVANCES, HIT_TIE_FIRSTS, HIT_TIE_LASTS),
         *(ALL, "measured", "run_id", ""),
@@ -33,7 +36,7 @@ RESERVED: Final = frozenset(
 
 def user_columns(segments: Sequence[str]) -> list[str]:
     """The segments that are columns of ``users``."""
-    return [name for name in segments if name not in set(BuiltIn)]
+    return [name for name in segments if name not in {*BuiltIn, FOLD}]
 
 
 def check_segments(segments: Sequence[str], metrics: Iterable[str], has_train: bool, has_users: bool) -> None:

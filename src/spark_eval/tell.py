@@ -21,7 +21,7 @@ from spark_eval.places import local_root, store_of
 from spark_eval.presets import PRESETS, conventions_of
 from spark_eval.published import read_places
 from spark_eval.remote import MOST_HOURS
-from spark_eval.schema import ALL, MODEL, Table
+from spark_eval.schema import ALL, FOLDS, MODEL, Table
 
 # Of several classes there are many more numbers than a terminal shows.
 MOST_LINES = 50
@@ -78,7 +78,15 @@ def evaluation(run: Run) -> None:
 
 
 def leaderboard(metrics: Sequence[Mapping[str, object]], title: str) -> None:
-    """One line per model and k; the headline metrics with their variants, or all if there are none."""
+    """One line per model and k; the headline metrics with their variants, or all if there are none.
+
+    Over folds, the mean of their values and the standard deviation between them.
+    """
+    over_folds = {
+        (row["segment_value"], row["model"], row["k"], row["metric"]): row["value"]
+        for row in metrics
+        if row["segment"] == FOLDS
+    }
     values = [row for row in metrics if row["segment"] == ALL]
     measured = list(dict.fromkeys(str(row["metric"]) for row in values))
     shown = [name for head in HEADLINE for name in measured if name.partition("(")[0] == head] or measured
@@ -88,7 +96,10 @@ def leaderboard(metrics: Sequence[Mapping[str, object]], title: str) -> None:
         # A metric may be measured at a cutoff of its own.
         found = [cells.get((model, k, name)) for name in shown]
         numbers = [
-            "-" if row is None or row["value"] is None else f"{float(str(row['value'])):.4f}" for row in found
+            " ± ".join(short(over_folds[name, model, k, metric]) for name in ("mean", "sd"))
+            if ("mean", model, k, metric) in over_folds
+            else short(None if row is None else row["value"])
+            for metric, row in zip(shown, found, strict=True)
         ]
         users = max(int(str(row["n_users"])) for row in found if row is not None)
         grid.add_row(escape(str(model)), UNCUT if k is None else str(k), *numbers, f"{users:,}")
@@ -118,6 +129,11 @@ def predictions(run: Run) -> None:
                 grid.add_row(*told, *(number(row[name]) for name in shown))
         console().print(grid)
     written(run)
+
+
+def short(value: object) -> str:
+    """A number of the leaderboard; a dash where there is none."""
+    return "-" if value is None else f"{float(str(value)):.4f}"
 
 
 def number(value: object) -> str:

@@ -19,12 +19,15 @@ from spark_eval.pointwise.task import (
     Task,
 )
 from spark_eval.presets import parse_choice
+from spark_eval.schema import ALL, FOLD, FOLDS
 
 WHERE: Final = "predictions"
 LEAST_CURVE_POINTS: Final = 1_000
 MOST_CLASSES: Final = 1_000
 MOST_BINS: Final = 10_000
 MOST_THRESHOLDS: Final = 1_000
+# No names of segments: a column fold is one by itself.
+RESERVED: Final = frozenset({"", ALL, FOLD, FOLDS})
 
 
 def make_plan(
@@ -99,8 +102,11 @@ def check(plan: Plan) -> None:
     if "flags" in plan.needs and plan.task is Task.BINARY and not plan.thresholds:
         raise invalid("metrics at thresholds need thresholds, such as [0.5]")
     lowered = [name.lower() for name in plan.segments]
-    if len(set(lowered)) < len(lowered) or {"all", ""} & set(lowered):
-        raise ConfigError("INVALID_SEGMENT", f"{WHERE}.segments: a name comes twice, or is all or empty")
+    if len(set(lowered)) < len(lowered) or RESERVED & set(lowered):
+        raise ConfigError(
+            "INVALID_SEGMENT",
+            f"{WHERE}.segments: a name comes twice, is empty, or one of ours: all, fold, folds",
+        )
 
 
 def kind_fits(task: Task, scores: Scores) -> bool:

@@ -5,6 +5,8 @@ until the ledger has counted it. Faults of a whole table are raised together, be
 """
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import or_
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -26,6 +28,7 @@ from spark_eval.schema import (
     BuiltIn,
     Fault,
 )
+from spark_eval.transforms.folds import fold_of
 from spark_eval.transforms.inputs import ID_TYPES, Input, open_input, quoted
 from spark_eval.transforms.instants import instant
 
@@ -35,6 +38,11 @@ ARRAY_COLUMNS = ("recommendations", "items", ITEM)
 def first_fault(faults: Mapping[Fault, Column]) -> Column:
     """The code of the first condition that holds, or null."""
     return F.coalesce(*(F.when(condition, code.value) for code, condition in faults.items()))
+
+
+def any_null(*keys: Column) -> Column:
+    """Whether one of them is null."""
+    return reduce(or_, (key.isNull() for key in keys))
 
 
 def conform_interactions(
@@ -58,9 +66,7 @@ def conform_interactions(
         when.alias(TIMESTAMP),
         relevance.alias(RELEVANCE),
         *(F.col(quoted(name)) for name in others),
-        first_fault(
-            {Fault.NULL_ID: user.isNull() | item.isNull(), Fault.NULL_TIMESTAMP: when.isNull()}
-        ).alias(FAULT),
+        first_fault({Fault.NULL_ID: any_null(user, item), Fault.NULL_TIMESTAMP: when.isNull()}).alias(FAULT),
     )
 
 
@@ -71,15 +77,18 @@ def conform_truth(
     timezone: str,
     conventions: Conventions,
 ) -> DataFrame:
-    """Truth: user, item, relevance (1 if it has none), fault; with timestamp if the latest row counts."""
-    table = open_input(frame, "truth", names, (USER, ITEM, TIMESTAMP, RELEVANCE))
+    """Truth: user, item, relevance (1 if it has none), fault; with timestamp if the latest row counts, and
+    with fold if it has one.
+    """
+    table = open_input(frame, "truth", names, (USER, ITEM, TIMESTAMP, RELEVANCE, FOLD))
     user, item = table.id(USER), table.id(ITEM)
     relevance = table.number(RELEVANCE, "RELEVANCE_NOT_NUMERIC") if table.has(RELEVANCE) else F.lit(1.0)
     ordered = conventions.truth_duplicates is TruthDuplicates.LAST
-    when = [instant(table, timestamp_unit, timezone).alias(TIMESTAMP)] if ordered else []
+    when = {TIMESTAMP: instant(table, timestamp_unit, timezone)} if ordered else {}
+    fold = fold_of(table)
     table.check()
     faults = {
-        Fault.NULL_ID: user.isNull() | item.isNull(),
+        Fault.NULL_ID: any_null(user, item, *fold.values()),
         Fault.NULL_RELEVANCE: relevance.isNull(),
         Fault.RELEVANCE_NOT_FINITE: ~is_finite(relevance),
     }
@@ -89,7 +98,7 @@ def conform_truth(
         user.alias(USER),
         item.alias(ITEM),
         relevance.alias(RELEVANCE),
-        *when,
+        *(column.alias(name) for name, column in (when | fold).items()),
         first_fault(faults).alias(FAULT),
     )
 
@@ -97,12 +106,12 @@ def conform_truth(
 def conform_recommendations(
     frame: DataFrame, names: Mapping[str, str] | None, model: str | None, layout: str = "long"
 ) -> DataFrame:
-    """Recommendations as model, user, item, rank or score, fault: one row per recommended item.
+    """Recommendations as model, user, item, rank or score, fold if any, fault: a row per recommended item.
 
     ``layout="array"`` takes one row per user with an array of items, or of structs of an item and its
     score as ``ALS.recommendForAllUsers`` gives; where no score is mapped, the position is the rank.
     """
-    table = open_input(frame, "recommendations", names, (USER, ITEM, SCORE, RANK, MODEL))
+    table = open_input(frame, "recommendations", names, (USER, ITEM, SCORE, RANK, MODEL, FOLD))
     has_name = model is None and table.has(MODEL)
     if model is None and not has_name:
         table.fault("MISSING_MODEL", "no column holds the model's name; map columns.model or set model: NAME")
@@ -110,7 +119,8 @@ def conform_recommendations(
         table = unfold(table)
     user, item = table.id(USER), table.id(ITEM)
     name = table.column(MODEL).cast("string") if has_name else F.lit(model)
-    faults = {Fault.NULL_MODEL: name.isNull(), Fault.NULL_ID: user.isNull() | item.isNull()}
+    fold = fold_of(table)
+    faults = {Fault.NULL_MODEL: name.isNull(), Fault.NULL_ID: any_null(user, item, *fold.values())}
     if RANK in table.names or (SCORE not in table.names and RANK in table.frame.columns):
         order = table.typed(RANK, (T.IntegralType,), "RANK_NOT_INTEGER", "ranks are integers from 1")
         order = order.cast("long").alias(RANK)
@@ -119,9 +129,9 @@ def conform_recommendations(
         order = table.number(SCORE, "SCORE_NOT_NUMERIC").alias(SCORE)
         faults |= {Fault.NULL_SCORE: order.isNull(), Fault.SCORE_NOT_FINITE: ~is_finite(order)}
     table.check()
-    return table.frame.select(
-        name.alias(MODEL), user.alias(USER), item.alias(ITEM), order, first_fault(faults).alias(FAULT)
-    )
+    ours = {MODEL: name, USER: user, ITEM: item} | fold
+    columns = [column.alias(key) for key, column in ours.items()]
+    return table.frame.select(*columns, order, first_fault(faults).alias(FAULT))
 
 
 def unfold(table: Input) -> Input:
@@ -140,7 +150,7 @@ def unfold(table: Input) -> Input:
             )
         items = items.getField(ids[0] if ids else "")
     table.id(USER)
-    keys = [name for name in (USER, MODEL) if table.has(name)]
+    keys = [name for name in (USER, MODEL, FOLD) if table.has(name)]
     arrays = {ITEM: items} | ({SCORE: table.column(SCORE)} if SCORE in table.names else {})
     table.check()
     columns = [table.column(name).alias(name) for name in keys] + [
@@ -152,12 +162,12 @@ def unfold(table: Input) -> Input:
 
 
 def conform_train(frame: DataFrame, names: Mapping[str, str] | None) -> DataFrame:
-    """Training interactions: user, item, fault."""
-    table = open_input(frame, "train", names, (USER, ITEM, TIMESTAMP, RELEVANCE))
-    user, item = table.id(USER), table.id(ITEM)
+    """Training interactions: user, item, fold if any, fault."""
+    table = open_input(frame, "train", names, (USER, ITEM, TIMESTAMP, RELEVANCE, FOLD))
+    keys = {USER: table.id(USER), ITEM: table.id(ITEM)} | fold_of(table)
     table.check()
-    fault = first_fault({Fault.NULL_ID: user.isNull() | item.isNull()})
-    return frame.select(user.alias(USER), item.alias(ITEM), fault.alias(FAULT))
+    fault = first_fault({Fault.NULL_ID: any_null(*keys.values())})
+    return frame.select(*(key.alias(name) for name, key in keys.items()), fault.alias(FAULT))
 
 
 def conform_users(frame: DataFrame, names: Mapping[str, str] | None, segments: Sequence[str]) -> DataFrame:

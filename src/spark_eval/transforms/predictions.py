@@ -1,7 +1,7 @@
 """Predictions as they come: columns found and typed, every unusable row with the code of its fault."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add, or_
 from typing import Final
@@ -13,12 +13,13 @@ from pyspark.sql import types as T
 from spark_eval.batches.predictions import SCORE_COLUMN, SEGMENT_COLUMN
 from spark_eval.pointwise.amounts import LARGEST_WEIGHT
 from spark_eval.pointwise.task import Class, Plan, Scores, Task
-from spark_eval.schema import FAULT, ITEM, LABEL, MISSING, MODEL, SCORE, USER, WEIGHT, Fault
-from spark_eval.transforms.conform import first_fault, is_finite
+from spark_eval.schema import FAULT, FOLD, ITEM, LABEL, MISSING, MODEL, SCORE, USER, WEIGHT, Fault
+from spark_eval.transforms.conform import any_null, first_fault, is_finite
+from spark_eval.transforms.folds import fold_of
 from spark_eval.transforms.inputs import Input, open_input
 
 SOURCE: Final = "predictions"
-COLUMNS: Final = (LABEL, SCORE, USER, ITEM, MODEL, WEIGHT)
+COLUMNS: Final = (LABEL, SCORE, USER, ITEM, MODEL, WEIGHT, FOLD)
 # How far from 1 the probabilities of a row may add up: those of 32 bits do.
 DISTRIBUTION_TOLERANCE: Final = 1e-3
 
@@ -29,13 +30,15 @@ class Predictions:
 
     ``rows`` are what is measured: label as a number or the place of its class, a score column each,
     model, user, weight and segments where there are any, fault. ``given`` are the same rows as they came,
-    with their faults. ``model`` names the only model, if no column does.
+    with their faults. ``model`` names the only model, if no column does. ``plan`` is theirs: where there is a
+    column ``fold``, that is a segment, too.
     """
 
     rows: DataFrame
     given: DataFrame
     model: str | None
     n_scores: int
+    plan: Plan
 
     @property
     def has_weight(self) -> bool:
@@ -48,6 +51,8 @@ def conform_predictions(
 ) -> Predictions:
     """The predictions; DataError with all that is wrong with the table's columns."""
     table = open_input(frame, SOURCE, names, COLUMNS)
+    fold = fold_of(table)
+    plan = replace(plan, segments=(*plan.segments, *fold))
     faults: dict[Fault, Column] = {}
     columns: dict[str, Column] = {}
     if model is None:
@@ -58,7 +63,9 @@ def conform_predictions(
         faults[Fault.NULL_MODEL] = columns[MODEL].isNull()
     if plan.by_user:
         columns[USER] = table.id(USER)
-        faults[Fault.NULL_ID] = columns[USER].isNull()
+    keys = [*fold.values(), *(columns[name] for name in columns if name == USER)]
+    if keys:
+        faults[Fault.NULL_ID] = any_null(*keys)
     columns[LABEL] = label_of(table, plan, faults)
     scores = scores_of(table, plan, faults)
     columns |= {SCORE_COLUMN.format(place): score for place, score in enumerate(scores)}
@@ -78,6 +85,7 @@ def conform_predictions(
         frame.select(*given, fault),
         model,
         len(scores),
+        plan,
     )
 
 

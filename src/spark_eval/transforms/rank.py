@@ -17,6 +17,7 @@ from spark_eval.schema import (
     USER,
     Fault,
 )
+from spark_eval.transforms.folds import bare
 
 TIES_SEED = 20231
 
@@ -44,7 +45,7 @@ def rank_by_score(recommendations: DataFrame, ties: Ties, sees_ties: bool) -> Da
         .agg(F.max(SCORE).alias(SCORE), F.count("*").alias(N_ROWS))
     )
     by_score = [F.asc_nulls_first(FAULT), F.desc(SCORE)]
-    best_first = by_list.orderBy(*by_score, *tie_order(ties))
+    best_first = by_list.orderBy(*by_score, *tie_order(ties, bare(recommendations, ITEM)))
     is_tied = (F.lead(SCORE).over(best_first) == F.col(SCORE)) & F.lead(FAULT).over(best_first).isNull()
     places = {TIED_NEXT: F.coalesce(is_tied, F.lit(False))}
     if sees_ties:
@@ -68,12 +69,12 @@ def check_ranks(recommendations: DataFrame) -> DataFrame:
     return distinct.select(MODEL, USER, ITEM, RANK, F.coalesce(FAULT, clash).alias(FAULT), N_ROWS)
 
 
-def tie_order(ties: Ties) -> list[Column]:
+def tie_order(ties: Ties, item: Column) -> list[Column]:
     """What decides between equal scores; the item comes last, so that the order is total."""
     match ties:
         case Ties.ITEM_DESC:
-            return [F.desc(ITEM)]
+            return [item.desc()]
         case Ties.ITEM_ASC:
-            return [F.asc(ITEM)]
+            return [item.asc()]
         case Ties.HASH:
-            return [F.xxhash64(F.lit(TIES_SEED), F.col(ITEM).cast("string")), F.desc(ITEM)]
+            return [F.xxhash64(F.lit(TIES_SEED), item.cast("string")), item.desc()]

@@ -7,6 +7,7 @@ from spark_eval import journal
 from spark_eval.ledger import list_entries, rows_in, truth_entries
 from spark_eval.plan import Plan
 from spark_eval.transforms.account import count_lists, count_truth
+from spark_eval.transforms.folds import set_down
 from spark_eval.transforms.inputs import quoted
 from spark_eval.transforms.match import match
 from spark_eval.transforms.measure import measure
@@ -16,6 +17,7 @@ from spark_eval.transforms.segments import add_segments
 from spark_eval.transforms.truth import distinct_truth, per_user_truth, relevant
 from spark_eval.verbs.checks import check_lists, check_truth
 from spark_eval.verbs.evaluation import Evaluation, Tables, written
+from spark_eval.verbs.folds import check_models
 from spark_eval.verbs.segments import read_train, read_users, spread
 
 # Truth of up to so many rows goes whole to every executor, at some 100 bytes a row; Spark sorts more.
@@ -45,12 +47,17 @@ def evaluate_by_shuffle(tables: Tables, plan: Plan, reason: str, folder: str | N
         check_lists(entries, counts, conventions.recommendation_duplicates)
         journal.stage("lists", rows_in(entries, "recommendations"))
 
+        if plan.by_fold:
+            check_models(lists, by_user)
+
         models = sorted(count["model"] for count in counts)
         population = populate(lists, by_user, models, conventions)
         if plan.segments:
             population = add_segments(
                 population, plan.segments, segment_values, training.users, training.bounds
             )
+        if plan.by_fold:
+            population = set_down(population)
         kept_columns = [quoted(name) for name in plan.segments]
         per_user = measure(population, plan.metrics, conventions, plan.truth_depth, kept_columns)
         if folder is not None:

@@ -75,6 +75,8 @@ class DoesNotFit(Exception):
 
 def obstacle(tables: Tables, plan: Plan) -> str | None:
     """Why this plan cannot be taken; None where it can."""
+    if plan.by_fold:
+        return "ids carry their folds"
     has_scores = RANK not in tables.recommendations.columns
     if has_scores and plan.conventions.ties is Ties.HASH:
         return "ties=hash is computed by Spark"

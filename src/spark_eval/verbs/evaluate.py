@@ -23,6 +23,7 @@ from spark_eval.transforms.conform import (
 from spark_eval.verbs.by_shuffle import evaluate_by_shuffle
 from spark_eval.verbs.by_workers import DoesNotFit, evaluate_by_workers, obstacle
 from spark_eval.verbs.evaluation import Evaluation, Tables
+from spark_eval.verbs.folds import over_folds
 
 
 def evaluate(
@@ -59,8 +60,13 @@ def evaluate(
 
     ``segments`` are columns of ``users`` (one row per user), or ``known`` and ``activity``, which follow from
     the training interactions ``train``; the means of their users stand beside those of all. With ``train``,
-    the ledger tells the cold items apart, which have none. ``plan`` chooses how Spark goes about it; the
-    numbers are the same. With ``folder``, a new one, ``per_user`` is written there as Parquet on the way.
+    the ledger tells the cold items apart, which have none.
+
+    Where ``recommendations`` have a column ``fold``, ``truth`` and ``train`` must have one: all folds are
+    measured in one pass, each by itself, and their mean and standard deviation stand beside them.
+
+    ``plan`` chooses how Spark goes about it; the numbers are the same. With
+    ``folder``, a new one, ``per_user`` is written there as Parquet on the way.
 
     Raises ConfigError or DataError; the ledger is closed before any number is given out.
     """
@@ -92,7 +98,7 @@ def measure_lists(tables: Tables, plan: Plan, folder: str | None = None) -> Eval
     """
     check_id_types(tables.given())
     recommendations, truth = align_ids(tables.recommendations, tables.truth)
-    tables = replace(tables, recommendations=recommendations, truth=truth)
+    tables, plan = over_folds(replace(tables, recommendations=recommendations, truth=truth), plan)
     why_not = "plan=shuffle is asked for" if plan.physical is PhysicalPlan.SHUFFLE else obstacle(tables, plan)
     if why_not is None:
         how = "through Spark" if tables.files is None else "as plain Parquet files"

@@ -14,7 +14,7 @@ from spark_eval.scan import PlainFiles
 from spark_eval.schema import MODEL
 from spark_eval.transforms.aggregate import limb_sums
 from spark_eval.verbs.small import small_table
-from spark_eval.verbs.summary import METRICS, metric_rows, population, summed_columns
+from spark_eval.verbs.summary import METRICS, fold_rows, metric_rows, population, summed_columns
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,8 @@ class Evaluation:
         if sums is None:
             found = limb_sums(self.per_user, summed_columns(self.plan.metrics), self.plan.segments)
             sums = list(map(Row.asDict, found.collect()))
-        return metric_rows(sums, self.models, self.plan.metrics, self.plan.stamp)
+        rows = metric_rows(sums, self.models, self.plan.metrics, self.plan.stamp)
+        return rows + fold_rows(rows)
 
     @cached_property
     def metrics(self) -> DataFrame:

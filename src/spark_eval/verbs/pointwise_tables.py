@@ -35,7 +35,7 @@ def metric_rows(totals: Totals, plan: Plan) -> list[tuple[Any, ...]]:
     ``n_users`` counts the users in a mean over users, and is null for metrics of rows; ``n_undefined`` counts
     the rows, users or classes that are left out; ``n_rows`` those of the cell.
     """
-    rows = []
+    rows: list[tuple[Any, ...]] = []
     for cell in cells_of(totals):
         sums = Sums(totals.of(cell), plan)
         for name in plan.metrics:
@@ -43,7 +43,7 @@ def metric_rows(totals: Totals, plan: Plan) -> list[tuple[Any, ...]]:
                 rows.append(
                     (cell[0], value.name(name), None, *cell[1:], *numbers(value), plan.stamp, sums.n_rows)
                 )
-    return rows
+    return rows + summary.fold_rows(rows)
 
 
 def numbers(value: Value) -> tuple[Any, ...]:

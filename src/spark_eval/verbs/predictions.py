@@ -103,7 +103,7 @@ def evaluate_predictions(
     """Metrics of predictions, of one or many models, in one pass over the rows.
 
     ``predictions`` hold label and score, and perhaps model (or name the one model by ``model``), user, item,
-    weight; ``columns`` maps our names to yours. ``task`` is binary, multiclass or regression. The other
+    weight, fold; ``columns`` maps our names to yours. ``task`` is binary, multiclass or regression. The other
     options are those of the section ``predictions`` of the config: scores, positive, negative, classes,
     probabilities, metrics, thresholds, choose, segments, sampling_rate, bins, curves, curve_points,
     conventions.
@@ -111,11 +111,12 @@ def evaluate_predictions(
     Raises ConfigError or DataError; the ledger is closed before any number is given out.
     """
     plan = make_plan(task, **options)
-    return measure_predictions(conform_predictions(predictions, columns, model, plan), plan)
+    return measure_predictions(conform_predictions(predictions, columns, model, plan))
 
 
-def measure_predictions(predictions: Predictions, plan: Plan) -> PredictionMetrics:
+def measure_predictions(predictions: Predictions) -> PredictionMetrics:
     """The data path: sums of all rows in one pass; with what follows from order, one shuffle by score."""
+    plan = predictions.plan
     reading = Reading(plan, predictions.model, predictions.n_scores, predictions.has_weight)
     with ExitStack() as kept:
         parts = parts_of(predictions.rows, reading)

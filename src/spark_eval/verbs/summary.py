@@ -6,6 +6,7 @@ from fractions import Fraction
 from functools import reduce
 from itertools import product
 from operator import mul
+from statistics import mean, stdev
 from typing import Any, Final
 
 from pyspark.sql import Column
@@ -14,13 +15,15 @@ from pyspark.sql import functions as F
 from spark_eval.errors import DataError
 from spark_eval.metrics import MetricValue
 from spark_eval.metrics.values import summed, weighted
-from spark_eval.schema import ALL, MODEL, SEGMENT, SEGMENT_VALUE
+from spark_eval.schema import ALL, FOLD, FOLDS, MODEL, SEGMENT, SEGMENT_VALUE
 from spark_eval.stats.intervals import LARGEST, from_limbs, summarise
 
 METRICS: Final = (
     "model string, metric string, k int, segment string, segment_value string, value double, "
     "std_error double, ci_low double, ci_high double, n_users long, n_undefined long, conventions string"
 )
+# Of a row of ``metrics``: before it lie model, metric and k.
+SEGMENT_PLACE: Final = 3
 Sums = Mapping[str, Any]
 # The sums of a model without users.
 NOBODY: Final[Sums] = {"n_users": 0, "n_defined": 0}
@@ -57,6 +60,36 @@ def metric_rows(
             weighted_mean = float(product_sum / sum_of_weights) if sum_of_weights else None
             rows.append((model, name, value.k, *segment, weighted_mean, None, None, None, *users, stamp))
     return rows
+
+
+def fold_rows(rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Of rows of ``metrics`` by fold: two more per model, metric and k, the mean and deviation over folds.
+
+    The mean of the folds' values, each fold counting the same, and their standard deviation with the divisor
+    n - 1, over the folds where the metric is defined; null where these are none, or for the deviation one.
+    Counts are the sums of the folds'.
+    """
+    groups: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}
+    for row in rows:
+        if row[SEGMENT_PLACE] == FOLD:
+            groups.setdefault(row[:SEGMENT_PLACE], []).append(row)
+    found: list[tuple[Any, ...]] = []
+    for key, of_folds in groups.items():
+        _, _, values, _, _, _, n_users, n_undefined, stamps, *n_rows = zip(
+            *(row[SEGMENT_PLACE:] for row in of_folds), strict=True
+        )
+        defined = [value for value in values if value is not None]
+        counts, more = map(total, (n_users, n_undefined)), map(total, n_rows)
+        numbers = {"mean": mean(defined) if defined else None, "sd": stdev(defined) if defined[1:] else None}
+        rest = (None, None, None, *counts, stamps[0], *more)
+        found += [(*key, FOLDS, name, number, *rest) for name, number in numbers.items()]
+    return found
+
+
+def total(counts: Sequence[int | None]) -> int | None:
+    """The sum of counts; None where one is not known."""
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None
 
 
 def population(rows: Iterable[Sequence[Any]]) -> dict[str, int]:
