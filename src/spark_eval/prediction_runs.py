@@ -11,8 +11,8 @@ from spark_eval.io import read_source
 from spark_eval.job import Job, Run
 from spark_eval.runs import needed, write, write_accounting, write_quarantine
 from spark_eval.schema import MODEL, Table
-from spark_eval.transforms.predictions import SOURCE, conform_predictions
-from spark_eval.verbs.predictions import measure_predictions
+from spark_eval.transforms.predictions import SOURCE
+from spark_eval.verbs.predictions import measure_predictions, read_predictions
 from spark_eval.verbs.quarantine import check_shares
 
 # What is published at least; with ``curves`` and ``choose`` also the tables of these names.
@@ -34,7 +34,7 @@ def run_predictions(
         spark = session()
         journal.stage("start")
         frame = read_source(spark, source, SOURCE, job.splits, job.timezone)
-        found = conform_predictions(frame, source.columns, source.model, plan)
+        found = read_predictions(frame, source.columns, source.model, plan)
         measured = measure_predictions(found)
         journal.stage("metrics", len(measured.metric_rows))
         write(measured.metrics.coalesce(1), attempt, Table.METRICS, MODEL)

@@ -14,8 +14,10 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from spark_eval.batches.files import FilePart, form_of, parts_of, statistics_of
+from spark_eval.batches.predictions import SEGMENT_COLUMN
 from spark_eval.conventions import Conventions, TruthDuplicates
-from spark_eval.schema import ITEM, MODEL, RANK, RELEVANCE, SCORE, TIMESTAMP, USER
+from spark_eval.pointwise.task import Plan, Scores, Task
+from spark_eval.schema import FOLD, ITEM, LABEL, MODEL, RANK, RELEVANCE, SCORE, TIMESTAMP, USER, WEIGHT
 
 LEAST_BYTES: Final = 4 << 20
 MOST_BYTES: Final = 128 << 20
@@ -87,6 +89,27 @@ def plain_truth(frame: DataFrame, names: Mapping[str, str], conventions: Convent
     has_relevance = RELEVANCE in names or RELEVANCE in frame.columns
     ours = [USER, ITEM, RELEVANCE] if has_relevance else [USER, ITEM]
     return plain_files(frame, {name: names.get(name, name) for name in ours})
+
+
+def plain_predictions(
+    frame: DataFrame, names: Mapping[str, str], model: str | None, plan: Plan
+) -> PlainFiles | None:
+    """The files of predictions, if they are plain, and a row has one score; segments as ``segment_0``, ..."""
+    if plan.task is Task.MULTICLASS or plan.scores is Scores.CLASS:
+        return None
+    ours = [LABEL, SCORE] + ([MODEL] if model is None else []) + ([USER] if plan.by_user else [])
+    ours += [name for name in (WEIGHT, FOLD) if name in names or name in frame.columns]
+    as_text = {SEGMENT_COLUMN.format(place): name for place, name in enumerate(plan.segments)}
+    columns = {
+        name: names.get(theirs, theirs)
+        for name, theirs in (dict(zip(ours, ours, strict=True)) | as_text).items()
+    }
+    files = plain_files(frame, columns)
+    if files is None:
+        return None
+    # Arrow writes these as Spark does.
+    kinds = [frame.schema[columns[name]].dataType for name in columns if name in (MODEL, *as_text)]
+    return files if all(isinstance(kind, T.StringType | T.IntegralType) for kind in kinds) else None
 
 
 def plain_log(frame: DataFrame, names: Mapping[str, str], timezone: str) -> PlainFiles | None:

@@ -21,7 +21,7 @@ REPOSITORY = Path(__file__).parents[2]
         ({"scores": "prob"}, "INVALID_CHOICE", "predictions.scores"),
         ({"task": "multiclass", "scores": "raw", "classes": [0, 1]}, "INVALID_CONFIG", "does not fit"),
         ({"metrics": ["acuracy"]}, "UNKNOWN_METRIC", "did you mean 'accuracy'?"),
-        ({"metrics": ["rmse"]}, "INVALID_CONFIG", "rmse is not defined for task: binary"),
+        ({"metrics": ["r2"]}, "INVALID_CONFIG", "r2 is not defined for task: binary"),
         ({"metrics": ["log_loss"], "scores": "raw"}, "INVALID_CONFIG", "log_loss is not defined"),
         ({"metrics": []}, "NO_METRICS", "is empty"),
         ({"conventions": "sprak"}, "UNKNOWN_PRESET", "did you mean 'spark'?"),

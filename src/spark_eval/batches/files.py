@@ -71,7 +71,7 @@ def read_part(part: FilePart, columns: Iterable[str]) -> Iterator[pa.RecordBatch
     """Batches as they are stored; damaged pages are refused."""
     with pq.ParquetFile(part.path, coerce_int96_timestamp_unit="us", page_checksum_verification=True) as file:
         yield from file.iter_batches(
-            BATCH_ROWS, row_groups=list(part.groups), columns=list(columns), use_threads=False
+            BATCH_ROWS, row_groups=list(part.groups), columns=list(dict.fromkeys(columns)), use_threads=False
         )
 
 

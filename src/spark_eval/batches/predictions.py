@@ -28,10 +28,14 @@ ROWS_TOGETHER: Final = 1 << 19
 
 @dataclass
 class Counted:
-    """What a task has counted: its sums, and rows by model and fault (None: used)."""
+    """What a task has counted: its sums, and rows by model and fault (None: used).
+
+    Not ``is_sound`` where it found a row that only Spark can tell the fault of.
+    """
 
     totals: Totals = field(default_factory=Totals)
     rows: Counter[tuple[str | None, str | None]] = field(default_factory=Counter)
+    is_sound: bool = True
 
 
 @dataclass(frozen=True)

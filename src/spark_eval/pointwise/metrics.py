@@ -22,6 +22,8 @@ __all__ = ["POINTWISE"]
 
 BINARY: Final = (Task.BINARY,)
 REGRESSION: Final = (Task.REGRESSION,)
+# A probability is off by as much as an estimate of a label that is 0 or 1.
+NUMBERS: Final = (Task.BINARY, Task.REGRESSION)
 
 
 @pointwise_metric("accuracy", formula="(TP + TN) / all; hits / all", tasks=BOTH, needs=["flags"])
@@ -206,23 +208,25 @@ def ece(sums: Sums) -> Iterator[Value]:
         yield Value(ratio(total(gaps), sums.weight), options)
 
 
-@pointwise_metric("mae", formula="mean of |y - p|", tasks=REGRESSION)
+@pointwise_metric("mae", formula="mean of |y - p|", tasks=NUMBERS, needs=["errors"])
 def mae(sums: Sums) -> Iterator[Value]:
     """Mean absolute error."""
-    yield Value(ratio(sums.one("error"), sums.weight))
+    for mark, options in sums.variants():
+        yield Value(ratio(sums.one(f"error{mark}"), sums.weight), options)
 
 
-@pointwise_metric("mse", formula="mean of (y - p)^2", tasks=REGRESSION)
+@pointwise_metric("mse", formula="mean of (y - p)^2", tasks=NUMBERS, needs=["errors"])
 def mse(sums: Sums) -> Iterator[Value]:
-    """Mean squared error; a few rows that are far off may make most of it."""
-    yield Value(ratio(sums.one("squares"), sums.weight))
+    """Mean squared error, of probabilities the Brier score; a few rows far off may make most of it."""
+    for mark, options in sums.variants():
+        yield Value(ratio(sums.one(f"squares{mark}"), sums.weight), options)
 
 
-@pointwise_metric("rmse", formula="square root of MSE", tasks=REGRESSION)
+@pointwise_metric("rmse", formula="square root of MSE", tasks=NUMBERS, needs=["errors"])
 def rmse(sums: Sums) -> Iterator[Value]:
     """Root of the mean squared error, in the unit of the label."""
-    mean = ratio(sums.one("squares"), sums.weight)
-    yield Value(None if mean is None else math.sqrt(mean))
+    for one in mse(sums):
+        yield Value(None if one.value is None else math.sqrt(one.value), one.options)
 
 
 @pointwise_metric(

@@ -109,7 +109,8 @@ class PointwiseMetric:
         """Whether it is defined for such labels and scores."""
         if task not in self.tasks:
             return False
-        if {"loss", "bins"} & set(self.needs):
+        of_probabilities = {"loss", "bins"} | ({"errors"} if task is Task.BINARY else set())
+        if of_probabilities & set(self.needs):
             return scores is Scores.PROBABILITY
         return scores is not Scores.CLASS or not {"order", "users"} & set(self.needs)
 

@@ -71,6 +71,10 @@ def binary_addends(rows: Rows, plan: Plan, rate: float | None) -> Iterator[Adden
         positive = label == 1
         loss[positive] = -np.log(clipped[positive])
         yield Addend(f"loss{mark}", rows.weighted(loss))
+    if "errors" in plan.needs:
+        error = np.abs(rows.label - score)
+        yield Addend(f"error{mark}", rows.weighted(error))
+        yield Addend(f"squares{mark}", rows.weighted(error * error))
     if "bins" in plan.needs:
         places = bins_of(score, plan.bins)
         yield Addend(f"bins{mark}", rows.weight, label * plan.bins + places, 2 * plan.bins)

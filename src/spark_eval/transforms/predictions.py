@@ -13,6 +13,7 @@ from pyspark.sql import types as T
 from spark_eval.batches.predictions import SCORE_COLUMN, SEGMENT_COLUMN
 from spark_eval.pointwise.amounts import LARGEST_WEIGHT
 from spark_eval.pointwise.task import Class, Plan, Scores, Task
+from spark_eval.scan import PlainFiles
 from spark_eval.schema import FAULT, FOLD, ITEM, LABEL, MISSING, MODEL, SCORE, USER, WEIGHT, Fault
 from spark_eval.transforms.conform import any_null, first_fault, is_finite
 from spark_eval.transforms.folds import fold_of
@@ -31,7 +32,7 @@ class Predictions:
     ``rows`` are what is measured: label as a number or the place of its class, a score column each,
     model, user, weight and segments where there are any, fault. ``given`` are the same rows as they came,
     with their faults. ``model`` names the only model, if no column does. ``plan`` is theirs: where there is a
-    column ``fold``, that is a segment, too.
+    column ``fold``, that is a segment, too. ``files`` hold the rows, where these are plain Parquet.
     """
 
     rows: DataFrame
@@ -39,6 +40,7 @@ class Predictions:
     model: str | None
     n_scores: int
     plan: Plan
+    files: PlainFiles | None = None
 
     @property
     def has_weight(self) -> bool:

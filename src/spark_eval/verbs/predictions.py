@@ -3,14 +3,15 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import Any, Final
 
 from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_eval.batches.predictions import Counted, Part, Reading, outline
+from spark_eval.batches.sound import SoundReading
 from spark_eval.errors import DataError
 from spark_eval.ledger import ACCOUNTING, Entry, check
 from spark_eval.names import model_faults
@@ -20,9 +21,11 @@ from spark_eval.pointwise.ordered import Candidate, Points
 from spark_eval.pointwise.plan import make_plan
 from spark_eval.pointwise.task import Plan
 from spark_eval.pointwise.totals import Cell, Totals, check_segments
+from spark_eval.scan import plain_predictions
 from spark_eval.schema import Outcome
 from spark_eval.transforms.predictions import SOURCE, Predictions, conform_predictions
 from spark_eval.transforms.scored import in_order, in_ranges, of_users, parts_of
+from spark_eval.transforms.workers import from_files
 from spark_eval.verbs.kept import keep
 from spark_eval.verbs.pointwise_tables import (
     CURVES,
@@ -111,7 +114,15 @@ def evaluate_predictions(
     Raises ConfigError or DataError; the ledger is closed before any number is given out.
     """
     plan = make_plan(task, **options)
-    return measure_predictions(conform_predictions(predictions, columns, model, plan))
+    return measure_predictions(read_predictions(predictions, columns, model, plan))
+
+
+def read_predictions(
+    frame: DataFrame, columns: Mapping[str, str] | None, model: str | None, plan: Plan
+) -> Predictions:
+    """The conformed predictions, and their files if the workers can read these."""
+    found = conform_predictions(frame, columns, model, plan)
+    return replace(found, files=plain_predictions(frame, columns or {}, model, found.plan))
 
 
 def measure_predictions(predictions: Predictions) -> PredictionMetrics:
@@ -119,10 +130,7 @@ def measure_predictions(predictions: Predictions) -> PredictionMetrics:
     plan = predictions.plan
     reading = Reading(plan, predictions.model, predictions.n_scores, predictions.has_weight)
     with ExitStack() as kept:
-        parts = parts_of(predictions.rows, reading)
-        if plan.by_score or plan.by_user:
-            parts = keep(parts, kept)
-        counted, samples, n_user_rows = told(parts.map(outline).collect())
+        parts, counted, samples, n_user_rows = read_once(predictions, reading, kept)
         entries = entries_of(counted.rows)
         check(entries)
         check_sound(counted.rows)
@@ -135,6 +143,25 @@ def measure_predictions(predictions: Predictions) -> PredictionMetrics:
         if plan.by_score:
             add_order(measured, parts, samples, N_LIMBS if predictions.has_weight else 1, kept)
         return measured
+
+
+def read_once(
+    predictions: Predictions, reading: Reading, kept: ExitStack
+) -> tuple[RDD[Part], Counted, list[Sample], int]:
+    """The parts of all rows, and what the driver sees of them.
+
+    Plain files are read once more, by Spark, where a row has a fault.
+    """
+    spark, plan, files = predictions.rows.sparkSession, reading.plan, predictions.files
+    ways = [partial(parts_of, predictions.rows, reading)]
+    if files is not None:
+        ways.insert(0, partial(from_files, spark, files, SoundReading(reading).parts))
+    for way in ways:
+        parts = keep(way(), kept) if plan.by_score or plan.by_user else way()
+        counted, samples, n_user_rows = told(parts.map(outline).collect())
+        if counted.is_sound:
+            break
+    return parts, counted, samples, n_user_rows
 
 
 def add_order(
@@ -167,6 +194,7 @@ def told(outlines: Iterable[Counted | Sample | int]) -> tuple[Counted, list[Samp
             case Counted():
                 counted.totals.merge(one.totals)
                 counted.rows.update(one.rows)
+                counted.is_sound &= one.is_sound
             case Sample():
                 samples.append(one)
             case _:
