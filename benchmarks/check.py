@@ -41,6 +41,11 @@ def expected(reference: pd.DataFrame, contender: Contender, workload: Workload) 
     return table
 
 
+def of_means(means: Mapping[str, float], ours: Mapping[str, float]) -> float | None:
+    """The largest difference of the numbers that both give; None where there are none."""
+    return max((abs(means[name] - ours[name]) for name in means.keys() & ours.keys()), default=None)
+
+
 def difference(
     output: Path,
     means: Mapping[str, float] | None,

@@ -1,4 +1,4 @@
-"""Made-up recommendations, truth and logs, the same for the same seed: Zipf items, skewed users, no Spark."""
+"""Made-up lists, truth, logs and predictions, the same for the same seed: Zipf items, skewed users."""
 
 import hashlib
 import json
@@ -43,7 +43,8 @@ class Dataset:
     ``ids`` are ``int`` or ``string``; lists have ranks, or with ``scored`` scores, of few different values
     with ``ties``; ``graded`` truth has a column relevance of 1 to 5; ``repeats`` is the share of rows, in
     both tables, that repeat another of the same user. With several ``models`` there is a column model.
-    With ``log`` there is one table only, ``interactions``: ``length`` rows a user in the mean, by time.
+    Where it ``holds`` no lists, there is one table only: a log is ``interactions``, ``length`` rows a user in
+    the mean, by time; ``predictions`` are as many labels, one in nine positive, with their probabilities.
     """
 
     users: int
@@ -54,7 +55,7 @@ class Dataset:
     graded: bool = False
     models: int = 1
     repeats: float = 0.0
-    log: bool = False
+    holds: str = "lists"
     seed: int = 20231
 
     @property
@@ -87,7 +88,7 @@ def ensure(dataset: Dataset, folder: Path) -> Path:
     n_files = max(FEWEST_FILES, -(-dataset.users // USERS_PER_FILE))
     # Users lie in no order, those of one list together, as a recommender writes them.
     users = np.random.default_rng(dataset.seed).permutation(dataset.users).astype(np.int64) + 1
-    made = log if dataset.log else tables
+    made = {"lists": tables, "log": log, "predictions": predictions}[dataset.holds]
     for number, part in enumerate(np.array_split(users, n_files)):
         for name, table in made(dataset, part, np.random.default_rng([dataset.seed, number])):
             (staged / name).mkdir(exist_ok=True)
@@ -122,6 +123,15 @@ def log(dataset: Dataset, users: Ints, random: np.random.Generator) -> Iterator[
     rows["timestamp"] = pa.array(times * 1_000_000, pa.timestamp("us", "UTC"))
     rows["rating"] = pa.array(random.choice(GRADES, n_rows, p=GRADE_SHARES))
     yield "interactions", pa.table(rows)
+
+
+def predictions(dataset: Dataset, users: Ints, random: np.random.Generator) -> Iterator[tuple[str, pa.Table]]:
+    """Labels and what a model that is about right says of them, as precise as its 32 bits."""
+    rate = random.beta(1, 8, dataset.length * len(users))
+    noise = np.exp(random.normal(0.0, 0.3, len(rate)))
+    score = np.clip(rate * noise, 0.0, 1.0).astype(np.float32).astype(np.float64)
+    label = (random.random(len(rate)) < rate).astype(np.int32)
+    yield "predictions", pa.table({"label": pa.array(label), "score": pa.array(score)})
 
 
 def zipf(n_items: int, shape: tuple[int, ...], random: np.random.Generator) -> Ints:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import click
 
 from benchmarks import table
-from benchmarks.check import TOLERANCE, difference, read_per_user
+from benchmarks.check import TOLERANCE, difference, of_means, read_per_user
 from benchmarks.contenders import CONTENDERS, PROFILE, Contender
 from benchmarks.data import DEFAULT_FOLDER, SIZES, ensure
 from benchmarks.race import Entrant, race
@@ -143,16 +143,17 @@ def at(plain: Workload, what: str, size: int) -> Workload:
 
 def compare(entrants: Sequence[Entrant]) -> dict[str, float | None]:
     """How far each contender's last numbers are from ours; nothing where ours did not run."""
-    ours = [entrant for entrant in entrants if entrant.label == table.OURS and entrant.fault is None]
-    if not ours:
+    running = {entrant.label: entrant for entrant in entrants if entrant.fault is None}
+    if table.PREDICTIONS[0] in running:
+        known = running[table.PREDICTIONS[0]].means or {}
+        return {name: of_means(entrant.means or {}, known) for name, entrant in running.items()}
+    if table.OURS not in running:
         return {}
-    reference = read_per_user(ours[0].output, ours[0].task.workload)
+    ours = running[table.OURS]
+    reference = read_per_user(ours.output, ours.task.workload)
     return {
-        entrant.label: difference(
-            entrant.output, entrant.means, reference, entrant.contender, entrant.task.workload
-        )
-        for entrant in entrants
-        if entrant.fault is None
+        name: difference(entrant.output, entrant.means, reference, entrant.contender, entrant.task.workload)
+        for name, entrant in running.items()
     }
 
 
@@ -173,8 +174,10 @@ def describe(work: Workload) -> str:
     """The workload in words."""
     dataset = work.dataset
     lists = f"{dataset.users:,} users x {dataset.length}, {dataset.models} model(s), {dataset.ids} ids"
-    if dataset.log:
+    if dataset.holds == "log":
         return f"{dataset.users:,} users x {dataset.length} interactions, {dataset.ids} ids; local[2]"
+    if dataset.holds == "predictions":
+        return f"{dataset.users * dataset.length:,} rows of a label and a probability; 6 metrics; local[2]"
     place = f"{work.place}s{' with ties' if dataset.ties else ''}"
     grades = "graded truth" if dataset.graded else "binary truth"
     repeats = f", {dataset.repeats:.0%} repeated rows" if dataset.repeats else ""

@@ -22,12 +22,15 @@ LIBRARIES: Final = (
     "ranx",
     "rectools",
     "recommenders",
+    "scikit-learn",
     "replay-rec",
 )
 FLOOR: Final = "floor-shuffle"
 OURS: Final = "ours"
 # Ours and the floor where a log is split.
 SPLIT: Final = ("split", "constant-column")
+# And where predictions are measured.
+PREDICTIONS: Final = ("predictions", "scores-shuffled")
 MEBIBYTE: Final = 1024**2
 LISTED: Final = ("machine", "versions")
 # What ours may take at most, as a multiple of the contender's warm CPU seconds; see README.md.
@@ -38,6 +41,7 @@ AIMS: Final[Mapping[tuple[str, str, str], float]] = {
     ("M", "ranked", "duckdb"): 4.0,
     ("M", "ranked", "rectools"): 0.9,
     ("M", "split", "constant-column"): 1.2,
+    ("M", "predictions", "evaluators"): 1 / 5,
     ("L", "ranked", "floor-shuffle"): 1.0,
     ("M", "ranked", "apply-in-pandas"): 1 / 80,
     ("M", "ranked", "replay-spark"): 1 / 30,
@@ -100,7 +104,7 @@ def comparison(
     rows: Sequence[Mapping[str, Any]], differences: Mapping[str, float | None], size: str, kind: str
 ) -> str:
     """The table of a race: one line per contender."""
-    ours, floor = SPLIT if kind == SPLIT[0] else (OURS, FLOOR)
+    ours, floor = {pair[0]: pair for pair in (SPLIT, PREDICTIONS)}.get(kind, (OURS, FLOOR))
     cpu = {row["contender"]: row["cpu"] for row in rows}
     lines = [
         "| contender | warm CPU s | spread | wall s | whole process, CPU s | peak MiB | / floor "

@@ -73,6 +73,11 @@ class Task:
         """Where the log is."""
         return str(self.folder / "interactions")
 
+    @property
+    def predictions(self) -> str:
+        """Where the predictions are."""
+        return str(self.folder / "predictions")
+
     def to_json(self) -> str:
         """One line of text, for the command line of a process."""
         return json.dumps({"folder": str(self.folder), **asdict(self.workload)})
@@ -86,14 +91,15 @@ class Task:
         return cls(Workload(**fields | {"dataset": Dataset(**fields["dataset"])}), folder)
 
 
-# Changes to the plain workload: lists with ranks, integer ids, binary truth, one model; or a log to split.
+# Changes to the plain workload: lists with ranks, integer ids, binary truth, one model; or another table.
 KINDS: Final[Mapping[str, Mapping[str, Any]]] = {
     "ranked": {},
     "graded": {"ids": "string", "graded": True},
     "scored": {"scored": True, "ties": True},
     "models": {"models": 4},
     "messy": {"scored": True, "ties": True, "repeats": 0.01},
-    "split": {"log": True},
+    "split": {"holds": "log"},
+    "predictions": {"holds": "predictions"},
 }
 
 

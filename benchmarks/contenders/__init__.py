@@ -50,7 +50,8 @@ class Contender:
 
 
 SPLIT: Final = "split"
-ALL_KINDS: Final = tuple(kind for kind in KINDS if kind != SPLIT)
+PREDICTIONS: Final = "predictions"
+ALL_KINDS: Final = tuple(kind for kind in KINDS if kind not in (SPLIT, PREDICTIONS))
 CONTENDERS: Final = {
     contender.name: contender
     for contender in (
@@ -91,6 +92,16 @@ CONTENDERS: Final = {
         Contender("split", "the verb split, published", "splits", "published", kinds=(SPLIT,)),
         Contender(
             "constant-column", "the log written by a constant column", "splits", "constant", kinds=(SPLIT,)
+        ),
+        *(
+            Contender(name, does, "predictions", function, needs=needs, kinds=(PREDICTIONS,))
+            for name, does, function, needs in (
+                ("predictions", "evaluate_predictions", "ours", ()),
+                ("scores-shuffled", "the rows shuffled by score", "floor", ()),
+                ("evaluators", "Spark's evaluators, a call per number", "evaluators", ()),
+                ("scikit-learn", "scikit-learn on one node", "scikit_learn", ("sklearn",)),
+                ("duckdb-predictions", "DuckDB by hand", "duckdb_by_hand", ("duckdb",)),
+            )
         ),
     )
 }
