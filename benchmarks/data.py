@@ -129,7 +129,8 @@ def predictions(dataset: Dataset, users: Ints, random: np.random.Generator) -> I
     """Labels and what a model that is about right says of them, as precise as its 32 bits."""
     rate = random.beta(1, 8, dataset.length * len(users))
     noise = np.exp(random.normal(0.0, 0.3, len(rate)))
-    score = np.clip(rate * noise, 0.0, 1.0).astype(np.float32).astype(np.float64)
+    # Where the label is certain, libraries clip at different probabilities.
+    score = np.clip(rate * noise, 1e-6, 1 - 1e-6).astype(np.float32).astype(np.float64)
     label = (random.random(len(rate)) < rate).astype(np.int32)
     yield "predictions", pa.table({"label": pa.array(label), "score": pa.array(score)})
 
