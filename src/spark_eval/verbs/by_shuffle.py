@@ -15,9 +15,9 @@ from spark_eval.transforms.populate import populate
 from spark_eval.transforms.rank import rank
 from spark_eval.transforms.segments import add_segments
 from spark_eval.transforms.truth import distinct_truth, per_user_truth, relevant
+from spark_eval.verbs.by_fold import check_models
 from spark_eval.verbs.checks import check_lists, check_truth
 from spark_eval.verbs.evaluation import Evaluation, Tables, written
-from spark_eval.verbs.folds import check_models
 from spark_eval.verbs.segments import read_train, read_users, spread
 
 # Truth of up to so many rows goes whole to every executor, at some 100 bytes a row; Spark sorts more.

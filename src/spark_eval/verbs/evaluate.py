@@ -20,10 +20,10 @@ from spark_eval.transforms.conform import (
     conform_truth,
     conform_users,
 )
+from spark_eval.verbs.by_fold import over_folds
 from spark_eval.verbs.by_shuffle import evaluate_by_shuffle
 from spark_eval.verbs.by_workers import DoesNotFit, evaluate_by_workers, obstacle
 from spark_eval.verbs.evaluation import Evaluation, Tables
-from spark_eval.verbs.folds import over_folds
 
 
 def evaluate(
