@@ -93,7 +93,7 @@ class Cluster:
     home: Path
     master: str
     package: Path
-    executor_python: Path
+    executor_python: Path | str
 
     def submit(
         self, master: str, verb: str, *arguments: str, cwd: Path, conf: dict[str, str] | None = None
