@@ -6,13 +6,15 @@
 #   make benchmarks  us and our peers side by side; ARGS="--size M"
 #   make check   style, types, import rules
 #   make package dist/spark_eval.zip, for spark-submit --py-files
+#   make archive dist/environment.tar.gz, the executors' Python, for spark-submit --archives
 #   make lock    write requirements/*.txt anew; ARGS=--upgrade takes newer releases
-# PYTHON=/path/to/python3 chooses the interpreter.
+# PYTHON=/path/to/python3 chooses the interpreter, dist=/a/folder where package and archive go.
 
 .DELETE_ON_ERROR:
-.PHONY: demo test test-slow test-parity test-airflow benchmarks check package lock clean
+.PHONY: demo test test-slow test-parity test-airflow benchmarks check package archive lock clean
 unexport PYTHONPATH PYTHONHOME SPARK_HOME
 
+dist := dist
 in_venv := .venv/bin/python -m
 pip_install := $(in_venv) pip install -qq --no-input --no-build-isolation
 lock_with := .venv-lock/bin/uv pip compile --quiet --universal --python-version 3.11 --fork-strategy fewest \
@@ -43,15 +45,27 @@ check: .venv/.dev
 	@.venv/bin/lint-imports
 
 package: .venv/.python
-	@mkdir -p dist
+	@mkdir -p $(dist)
 	@find src -name __pycache__ -type d -prune -exec rm -rf {} +
-	@cd src && ../.venv/bin/python -m zipfile -c ../dist/spark_eval.zip spark_eval
-	@echo dist/spark_eval.zip
+	@.venv/bin/python -m zipfile -c $(dist)/spark_eval.zip src/spark_eval
+	@echo $(dist)/spark_eval.zip
+
+# A venv needs no changes to be moved: its Python finds what lies beside it, and the standard library where
+# pyvenv.cfg says, on every node alike.
+archive: .venv/.python
+	@echo "Packing what requirements/executors.txt pins."
+	@.venv/bin/python -m venv --clear --without-pip $(dist)/environment
+	@$(in_venv) pip --python $(dist)/environment/bin/python install -qq --no-input --only-binary :all: \
+		--require-hashes -r requirements/executors.txt
+	@tar -czf $(dist)/environment.tar.gz -C $(dist)/environment .
+	@rm -rf $(dist)/environment
+	@echo $(dist)/environment.tar.gz
 
 lock: .venv/.python
 	@[ -x .venv-lock/bin/uv ] || { .venv/bin/python -m venv .venv-lock && .venv-lock/bin/python -m pip install -qq uv; }
 	@$(lock_with) $(ARGS) requirements/build.in -o requirements/build.txt
 	@$(lock_with) $(ARGS) pyproject.toml -o requirements/run.txt
+	@$(lock_with) $(ARGS) requirements/executors.in -c requirements/run.txt -o requirements/executors.txt
 	@$(lock_with) $(ARGS) pyproject.toml --extra dev -c requirements/run.txt -o requirements/dev.txt
 	@$(lock_with) $(ARGS) requirements/parity.in --overrides requirements/parity-overrides.in \
 		--excludes requirements/parity-unused.in -o requirements/parity.txt

@@ -7,8 +7,9 @@ are answered at once.
 import logging
 import sys
 import traceback
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn
@@ -73,8 +74,8 @@ def split(file: Path, run_id: str | None, settings: Sequence[str], replace: bool
     from spark_eval.runs import run_split
 
     config = open_config(file, settings, run_id)
-    with working("splitting the log"):
-        run = run_split(lambda: open_session(config, "split"), config, run_id, replace)
+    with working(config, "split") as session:
+        run = run_split(session, config, run_id, replace)
     tell.split(run)
 
 
@@ -86,8 +87,8 @@ def evaluate(file: Path, run_id: str | None, settings: Sequence[str], replace: b
     from spark_eval.runs import run_evaluate
 
     config = open_config(file, settings, run_id)
-    with working("evaluating"):
-        run = run_evaluate(lambda: open_session(config, "evaluate"), config, run_id, replace)
+    with working(config, "evaluate") as session:
+        run = run_evaluate(session, config, run_id, replace)
     tell.evaluation(run)
 
 
@@ -99,8 +100,8 @@ def predictions(file: Path, run_id: str | None, settings: Sequence[str], replace
     from spark_eval.prediction_runs import run_predictions
 
     config = open_config(file, settings, run_id)
-    with working("measuring predictions"):
-        run = run_predictions(lambda: open_session(config, "predictions"), config, run_id, replace)
+    with working(config, "predictions") as session:
+        run = run_predictions(session, config, run_id, replace)
     tell.predictions(run)
 
 
@@ -127,8 +128,8 @@ def validate(file: Path, settings: Sequence[str]) -> None:
     from spark_eval.runs import check_inputs
 
     config = open_config(file, settings, None)
-    with working("checking"):
-        checked = check_inputs(lambda: open_session(config, "validate"), config)
+    with working(config, "validate") as session:
+        checked = check_inputs(session, config)
     tell.checked(file, checked)
 
 
@@ -162,12 +163,18 @@ def open_config(file: Path, settings: Sequence[str], run_id: str | None) -> Conf
 
 
 def open_session(config: Config, verb: str) -> Any:
-    """The submitted session, or a local one as the config has it, with workers that fit."""
+    """The submitted session, or a local one as the config has it, with workers that fit.
+
+    From now on its jobs are called by what the run is doing, in Spark's pages and event logs.
+    """
     from spark_eval.preflight import check_workers
     from spark_eval.session import get_session
 
     conf = {name: spark_text(value) for name, value in config.spark.conf.items()}
     session = get_session(f"spark-eval {verb}", config.spark.master, conf)
+    label = session.sparkContext.setJobGroup
+    journal.followers.append(lambda run: label(f"{run.verb} of run {run.run_id}", f"{run.verb}: {run.doing}"))
+    journal.tell_followers()
     check_workers(session)
     return session
 
@@ -177,11 +184,25 @@ def spark_text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def working(what: str) -> Any:
-    """A sign of life on a terminal; nothing elsewhere, so that stderr holds errors or JSON only."""
-    from rich.console import Console
+@contextmanager
+def working(config: Config, verb: str) -> Iterator[Callable[[], Any]]:
+    """Opens the verb's session when it is first asked for; until the end a terminal shows how far it is.
 
-    return nullcontext() if journal.is_json() else Console(stderr=True).status(what)
+    Nothing is shown elsewhere, so that stderr holds errors or JSON only.
+    """
+    from spark_eval.progress import Display
+
+    @cache
+    def session() -> Any:
+        found = open_session(config, verb)
+        display.watch(found.sparkContext.statusTracker())
+        return found
+
+    with Display(verb, is_wanted=not journal.is_json()) as display:
+        try:
+            yield session
+        finally:
+            journal.followers.clear()
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

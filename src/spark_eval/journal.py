@@ -2,13 +2,14 @@
 
 ``begin`` names the run; from then on each ``stage`` begins where the one before it ended, so that their
 seconds add up to those of the run. Nothing is counted for it. Who only uses the library hears nothing, unless
-the logger ``spark_eval`` is given a handler.
+the logger ``spark_eval`` is given a handler. ``followers`` are told of stages that begin.
 """
 
 import json
 import logging
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -22,30 +23,43 @@ log: Final = logging.getLogger("spark_eval")
 
 @dataclass
 class Clock:
-    """The run under way: since when, and since when its stage."""
+    """The run under way: since when, its stage, and since when that."""
 
     verb: str
     run_id: str
+    doing: str = "start"
     start: float = field(default_factory=time.monotonic)
     stage: float = field(default_factory=time.monotonic)
 
 
 clock: Final[ContextVar[Clock | None]] = ContextVar("clock", default=None)
+# Called in the thread that works, when a stage begins.
+followers: Final[list[Callable[[Clock], None]]] = []
 
 
 def begin(verb: str, run_id: str) -> None:
     """A run begins; what is told from now on is of it."""
     clock.set(Clock(verb, run_id))
     say("run_started", f"{verb} of run {run_id}")
+    tell_followers()
 
 
-def stage(name: str, rows: int | None = None) -> None:
-    """A stage of the run has ended, in which so many rows were read or written."""
+def stage(name: str, rows: int | None = None, *, then: str = "end") -> None:
+    """A stage of the run has ended, in which so many rows were read or written, and another begins."""
     if (run := clock.get()) is not None:
         now = time.monotonic()
         seconds, run.stage = round(now - run.stage, 3), now
         counted = "" if rows is None else f", {rows:,} rows"
         say("stage", f"{name}{counted}", stage=name, rows=rows, seconds=seconds)
+        run.doing = then
+        tell_followers()
+
+
+def tell_followers() -> None:
+    """What is being done, if a run is under way."""
+    if (run := clock.get()) is not None:
+        for follow in followers:
+            follow(run)
 
 
 def end(outcome: str, **facts: Any) -> None:

@@ -32,11 +32,11 @@ def run_predictions(
         if attempt.is_published(job.fingerprint, tables, replace):
             return job.already(attempt, tables)
         spark = session()
-        journal.stage("start")
+        journal.stage("start", then="metrics")
         frame = read_source(spark, source, SOURCE, job.splits, job.timezone)
         found = read_predictions(frame, source.columns, source.model, plan)
         measured = measure_predictions(found)
-        journal.stage("metrics", len(measured.metric_rows))
+        journal.stage("metrics", len(measured.metric_rows), then="publish")
         write(measured.metrics.coalesce(1), attempt, Table.METRICS, MODEL)
         written = {Table.METRICS: len(measured.metric_rows)}
         if plan.curves:

@@ -10,6 +10,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
+from spark_eval import journal
 from spark_eval.errors import EnvironmentFault
 from spark_eval.versions import LIBRARIES, code_version, versions
 
@@ -21,7 +22,7 @@ MOST_TOLD: Final = 5
 
 
 def check_workers(spark: SparkSession) -> None:
-    """Ask a task per slot what it runs on; in local mode the workers have the driver's own Python.
+    """Ask a task per slot what it runs on, and tell; in local mode the workers have the driver's own Python.
 
     Raises
     ------
@@ -46,6 +47,9 @@ def check_workers(spark: SparkSession) -> None:
             f"workers differ from the driver: {'; '.join(faults[:MOST_TOLD])}{more}; give them the driver's "
             "environment (PYSPARK_PYTHON, --archives) and the same --py-files dist/spark_eval.zip",
         )
+    hosts = sorted({host for host, *_ in told})
+    found = sorted({f"{name} {version}" for _, name, version in told if name != CODE})
+    journal.say("workers", f"workers on {', '.join(hosts[:MOST_TOLD])}: {', '.join(found)}", hosts=hosts)
 
 
 def reporter() -> Callable[[Iterable[int]], Iterator[tuple[str, str, str]]]:
@@ -55,7 +59,9 @@ def reporter() -> Callable[[Iterable[int]], Iterator[tuple[str, str, str]]]:
     """
 
     def report(_: Iterable[int]) -> Iterator[tuple[str, str, str]]:
+        import platform
         import socket
+        import sys
         from importlib import import_module
 
         for name in (*LIBRARIES, CODE):
@@ -65,6 +71,7 @@ def reporter() -> Callable[[Iterable[int]], Iterator[tuple[str, str, str]]]:
             except Exception as error:
                 version = f"none ({error})"
             yield socket.gethostname(), name, version
+        yield socket.gethostname(), "python", f"{platform.python_version()} at {sys.executable}"
 
     return report
 

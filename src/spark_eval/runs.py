@@ -44,19 +44,19 @@ def run_split(session: Callable[[], SparkSession], config: Config, run_id: str |
         if attempt.is_published(job.fingerprint, SPLIT_TABLES, replace):
             return job.already(attempt, SPLIT_TABLES)
         spark, rule = session(), config.split.rule()
-        journal.stage("start")
+        journal.stage("start", then="read")
         log = read_source(spark, source, "interactions", job.splits, rule.timezone)
-        journal.stage("read")
+        journal.stage("read", then="cuts")
         parts = split(log, rule, columns=source.columns, timestamp_unit=source.timestamp_unit)
-        journal.stage("cuts")
+        journal.stage("cuts", then="splits")
         folder = attempt.staged(Table.SPLITS)
         facts = parts.write(folder)
         ledger = facts.ledger()
-        journal.stage("splits", facts.n_rows)
+        journal.stage("splits", facts.n_rows, then="leakage")
         check_shares(ledger, {"interactions": parts.labelled}, job.most_quarantined)
         found = leakage_rows(parts.rows, facts, folder)
         write(small_table(spark, found, LEAKAGE).coalesce(1), attempt, Table.LEAKAGE)
-        journal.stage("leakage")
+        journal.stage("leakage", then="publish")
         tables = {
             Table.SPLITS: sum(facts.counts[part] for part in Subset),
             Table.LEAKAGE: len(found),
@@ -78,13 +78,13 @@ def run_evaluate(
         if attempt.is_published(job.fingerprint, EVALUATE_TABLES, replace):
             return job.already(attempt, EVALUATE_TABLES)
         spark = session()
-        journal.stage("start")
+        journal.stage("start", then="read")
         tables = read_tables(spark, job, plan)
-        journal.stage("read")
+        journal.stage("read", then="truth")
         evaluation = measure_lists(tables, plan, attempt.staged(Table.PER_USER))
         with closing(evaluation.kept):
             write(evaluation.metrics.coalesce(1), attempt, Table.METRICS, MODEL)
-            journal.stage("metrics", len(evaluation.metric_rows))
+            journal.stage("metrics", len(evaluation.metric_rows), then="publish")
             ledger = [entry.row() for entry in evaluation.entries]
             check_shares(ledger, tables.given(), job.most_quarantined)
             written = {

@@ -5,18 +5,17 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pandas as pd
 import pytest
 import yaml
-from tests.cluster.conftest import build_package, free_port
+from tests.cluster.conftest import build_package, free_port, until
 
 from spark_eval.demo.simulate import simulate
 from spark_eval.session import LAUNCHER_HOME, find_java
@@ -27,19 +26,6 @@ DAG = "spark_eval_daily"
 DAYS = [f"2024-05-{day:02}" for day in range(10, 20)]
 LIST_LENGTH = 20
 TABLES = ("splits", "leakage", "per_user", "metrics", "accounting")
-
-Found = TypeVar("Found")
-
-
-def until(find: Callable[[], Found | None], seconds: float, what: str) -> Found:
-    """What is found at last; the test fails if that takes too long."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        found = find()
-        if found:
-            return found
-        time.sleep(0.2)
-    pytest.fail(f"after {seconds} seconds no {what}")
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.airflow.conftest import AIRFLOW, DAG, DAYS, REPOSITORY, until
+from tests.airflow.conftest import AIRFLOW, DAG, DAYS, REPOSITORY
+from tests.cluster.conftest import until
 
 if TYPE_CHECKING:
     from tests.airflow.conftest import Airflow, Desk

@@ -8,16 +8,18 @@ import sys
 import time
 import urllib.request
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 
 from spark_eval.session import LAUNCHER_HOME, find_java
 
+Found = TypeVar("Found")
 REPOSITORY = Path(__file__).parents[2]
 SECONDS_TO_START = 120
 # All that executors may import besides Spark's own zips: three libraries, and what these need.
@@ -75,15 +77,30 @@ def daemon(log: Path, *arguments: str) -> Iterator[None]:
                 process.wait(30)
 
 
-def alive_workers(web_port: int) -> int:
-    """How many workers the master knows."""
-    # Until it is ready the master refuses, or answers with an empty page.
+def asked(web_port: int, path: str) -> Any:
+    """What one of the daemons answers as JSON; None until it is ready: it refuses, or has an empty page."""
     with (
         suppress(OSError, ValueError),
-        urllib.request.urlopen(f"http://127.0.0.1:{web_port}/json/", timeout=5) as page,
+        urllib.request.urlopen(f"http://127.0.0.1:{web_port}{path}", timeout=30) as page,
     ):
-        return int(json.load(page)["aliveworkers"])
-    return 0
+        return json.load(page)
+    return None
+
+
+def until(find: Callable[[], Found | None], seconds: float, what: str) -> Found:
+    """What is found at last; the test fails if that takes too long."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        found = find()
+        if found:
+            return found
+        time.sleep(0.2)
+    pytest.fail(f"after {seconds} seconds no {what}")
+
+
+def has_two_workers(web_port: int) -> bool:
+    """Whether a master knows them."""
+    return (asked(web_port, "/json/") or {}).get("aliveworkers") == 2
 
 
 @dataclass(frozen=True)
@@ -93,7 +110,7 @@ class Cluster:
     home: Path
     master: str
     package: Path
-    executor_python: Path
+    executor_python: Path | str
 
     def submit(
         self, master: str, verb: str, *arguments: str, cwd: Path, conf: dict[str, str] | None = None
@@ -161,10 +178,5 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
             web = ("--webui-port", str(free_port()))
             worker = "org.apache.spark.deploy.worker.Worker"
             daemons.enter_context(daemon(home / f"{name}.log", worker, *here, *own, *web, master))
-        deadline = time.monotonic() + SECONDS_TO_START
-        while alive_workers(web_port) < 2:
-            if time.monotonic() > deadline:
-                logs = "\n".join(path.read_text() for path in sorted(home.glob("*.log")))
-                pytest.fail(f"no two workers after {SECONDS_TO_START} seconds:\n{logs}")
-            time.sleep(0.5)
+        until(lambda: has_two_workers(web_port), SECONDS_TO_START, f"two workers; logs are in {home}")
         yield Cluster(home, master, build_package(home / "spark_eval.zip"), bare_python(home))

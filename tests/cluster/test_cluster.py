@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from tests.cluster.conftest import SECONDS_TO_START, asked, daemon, free_port, until
 
 if TYPE_CHECKING:
     from tests.cluster.conftest import Cluster
@@ -75,7 +76,10 @@ def digests(home: Path) -> dict[str, str]:
 def local_run(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The command line's split and evaluation, on two threads of one process."""
     home = tmp_path_factory.mktemp("local")
-    spark = {"master": "local[2]", "conf": {"spark.driver.memory": "1g"}}
+    events = home / "events"
+    events.mkdir()
+    log = {"spark.eventLog.enabled": True, "spark.eventLog.dir": events.as_uri()}
+    spark = {"master": "local[2]", "conf": {"spark.driver.memory": "1g", **log}}
     config = write_config(inputs, home, spark=spark)
     for verb in ("split", "evaluate"):
         program = Path(sys.executable).parent / "spark-eval"
@@ -128,6 +132,22 @@ def test_a_cluster_gives_the_same_bits_and_keeps_its_settings(
     assert all("spark.sql.ansi.enabled" not in query["modifiedConfigs"] for query in queries)
     hosts = {event["Executor ID"] for event in logged(events, "SparkListenerExecutorAdded")}
     assert hosts == {"0", "1"}
+
+
+def test_the_history_server_reads_a_run_back(local_run: Path, tmp_path: Path) -> None:
+    port, settings = free_port(), tmp_path / "history.conf"
+    folder = (local_run / "events").as_uri()
+    settings.write_text(f"spark.history.fs.logDirectory {folder}\nspark.history.ui.port {port}\n")
+    server = "org.apache.spark.deploy.history.HistoryServer"
+    with daemon(tmp_path / "history.log", server, "--properties-file", str(settings)):
+        known = until(lambda: asked(port, "/api/v1/applications"), SECONDS_TO_START, "runs")
+        applications = {found["name"]: found["id"] for found in known}
+        assert applications.keys() == {"spark-eval split", "spark-eval evaluate"}
+        jobs = asked(port, f"/api/v1/applications/{applications['spark-eval evaluate']}/jobs")
+    assert {(job["status"], job["jobGroup"]) for job in jobs} == {("SUCCEEDED", "evaluate of run a")}
+    stages = ("read", "truth", "lists", "per_user", "metrics", "publish")
+    assert {job["description"] for job in jobs} <= {f"evaluate: {stage}" for stage in stages}
+    assert {job["description"] for job in jobs} >= {"evaluate: truth", "evaluate: lists", "evaluate: publish"}
 
 
 def test_spark_submit_on_one_machine(

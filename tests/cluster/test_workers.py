@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +16,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import yaml
+from tests.cluster.conftest import REPOSITORY
 
 if TYPE_CHECKING:
     from tests.cluster.conftest import Cluster
@@ -28,6 +30,17 @@ sys.version_info = (3, 99, 0, "final", 0)
 del sys.argv[:2]
 runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 """
+
+
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The executors' environment as ``make archive`` packs it."""
+    folder = tmp_path_factory.mktemp("dist")
+    made = subprocess.run(
+        ["make", "archive", f"dist={folder}"], cwd=REPOSITORY, capture_output=True, text=True, check=False
+    )
+    assert made.returncode == 0, made.stderr
+    return folder / "environment.tar.gz"
 
 
 @pytest.fixture
@@ -68,6 +81,20 @@ def cluster_with(cluster: "Cluster", tmp_path: Path) -> MakeCluster:
         return replace(cluster, executor_python=program)
 
     return make
+
+
+def test_executors_live_in_the_archive(
+    cluster: "Cluster", archive: Path, config: str, tmp_path: Path
+) -> None:
+    inside = replace(cluster, executor_python="./environment/bin/python")
+    conf = {"spark.archives": f"{archive}#environment"}
+    arguments = ("--config", config, "--run-id", "a")
+    done = inside.submit(cluster.master, "evaluate", *arguments, cwd=tmp_path, conf=conf)
+    assert done.returncode == 0, done.stdout
+    [told] = [line for line in done.stdout.splitlines() if "workers on " in line]
+    assert f" at {cluster.home}/" in told
+    assert "/environment/bin/python" in told
+    assert "run a published" in done.stdout
 
 
 def refusal(cluster: "Cluster", config: str, home: Path) -> tuple[int, str]:

@@ -35,7 +35,7 @@ def evaluate_by_shuffle(tables: Tables, plan: Plan, reason: str, folder: str | N
         truth_counts = [row.asDict() for row in count_truth(distinct, training.items).collect()]
         entries = [*training.entries, *truth_entries(truth_counts)]
         used = check_truth(entries, truth_counts, plan)
-        journal.stage("truth", rows_in(entries, "truth"))
+        journal.stage("truth", rows_in(entries, "truth"), then="lists")
 
         known = spread(relevant(distinct), used["distinct"], BROADCAST_ROWS)
         ranked = rank(tables.recommendations, conventions.ties, plan.checks, plan.sees_ties)
@@ -45,7 +45,7 @@ def evaluate_by_shuffle(tables: Tables, plan: Plan, reason: str, folder: str | N
         counts = [row.asDict() for row in count_lists(lists, by_user, plan.cuts).collect()]
         entries += list_entries(counts, used["users"], conventions)
         check_lists(entries, counts, conventions.recommendation_duplicates)
-        journal.stage("lists", rows_in(entries, "recommendations"))
+        journal.stage("lists", rows_in(entries, "recommendations"), then="per_user")
 
         if plan.by_fold:
             check_models(lists, by_user)
@@ -62,5 +62,5 @@ def evaluate_by_shuffle(tables: Tables, plan: Plan, reason: str, folder: str | N
         per_user = measure(population, plan.metrics, conventions, plan.truth_depth, kept_columns)
         if folder is not None:
             per_user = written(per_user, folder)
-            journal.stage("per_user")
+            journal.stage("per_user", then="metrics")
         return Evaluation(per_user, entries, models, plan, kept.pop_all(), reason)

@@ -99,7 +99,7 @@ def evaluate_by_workers(tables: Tables, plan: Plan, reason: str, folder: str | N
         truth, counts, sieve = judge_truth(tables, judging, kept)
         entries = [*training.entries, *truth_entries(counts)]
         n_users = check_truth(entries, counts, plan)["users"]
-        journal.stage("truth", rows_in(entries, "truth"))
+        journal.stage("truth", rows_in(entries, "truth"), then="lists")
 
         measuring = measuring_of(tables, judging, sieve, Segmenting(plan.segments, training.bounds), plan)
         sent = [truth, *send_users(about_users, measuring.segmenting, judging.n_buckets)]
@@ -116,7 +116,7 @@ def evaluate_by_workers(tables: Tables, plan: Plan, reason: str, folder: str | N
         counts = counts_of_models(tallies)
         entries += list_entries(counts, n_users, plan.conventions)
         check_lists(entries, counts, plan.conventions.recommendation_duplicates)
-        journal.stage("lists", rows_in(entries, "recommendations"))
+        journal.stage("lists", rows_in(entries, "recommendations"), then="metrics")
 
         names = sorted(count[MODEL] for count in counts)
         spark = tables.truth.sparkSession
