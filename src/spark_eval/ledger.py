@@ -11,13 +11,14 @@ from spark_eval.schema import FATAL, Fault, Outcome, Reason
 
 # Column names with the types of the table ``accounting``.
 ACCOUNTING: Final = "source string, model string, outcome string, reason string, rows long, users long"
-# What is counted of each model's lists beside its rows.
 # Users of each model who have a list and truth, those of them without a hit, and those without truth.
 WITH_TRUTH = "with_truth"
 WITHOUT_HITS = "without_hits"
 WITHOUT_TRUTH = "without_truth"
 # Hits that share a rank.
 CLASHES = "clashes"
+# What is counted of lists or users beside rows: each a count of such users.
+BESIDE: Final = (Outcome.TIES_AT_CUT, Outcome.RANK_GAPS, Outcome.ODD_IDS)
 AccountingRow = tuple[str, str | None, str, str | None, int, int | None]
 
 
@@ -47,17 +48,19 @@ def truth_entries(counts: Iterable[Mapping[str, Any]]) -> list[Entry]:
         elif reason is None:
             cold = count.get("cold", 0)
             warm_users = count["warm_users"] if cold else users
-            entries.append(Entry("truth", None, Outcome.USED, None, distinct - cold, warm_users))
+            if distinct > cold:
+                entries.append(Entry("truth", None, Outcome.USED, None, distinct - cold, warm_users))
             if cold:
                 reason, users = Reason.COLD_ITEM, count["cold_users"]
                 entries.append(Entry("truth", None, Outcome.USED, reason, cold, users))
-            entries.append(
-                Entry("truth", None, Outcome.DEDUPLICATED, Reason.REPEATED_ITEM, rows - distinct, None)
-            )
+            if rows > distinct:
+                repeated = (Outcome.DEDUPLICATED, Reason.REPEATED_ITEM)
+                entries.append(Entry("truth", None, *repeated, rows - distinct, None))
+            entries += beside("truth", None, count)
         else:
             outcome = Outcome.QUARANTINED if reason in set(Fault) else Outcome.FILTERED
             entries.append(Entry("truth", None, outcome, reason, rows, users))
-    return [entry for entry in entries if entry.rows or entry.outcome == Outcome.IN]
+    return entries
 
 
 def train_entries(counts: Iterable[Mapping[str, Any]]) -> list[Entry]:
@@ -70,6 +73,19 @@ def train_entries(counts: Iterable[Mapping[str, Any]]) -> list[Entry]:
         else:
             outcome = Outcome.USED if reason is None else Outcome.QUARANTINED
             entries.append(Entry("train", None, outcome, reason, rows, users))
+            entries += [] if reason else beside("train", None, count)
+    return entries
+
+
+def beside(source: str, model: str | None, count: Mapping[str, Any]) -> list[Entry]:
+    """What is worth knowing of a table: users of whom something holds, and how much one of them has."""
+    entries = []
+    for name, users in count.items():
+        outcome, _, reason = name.partition(".")
+        if outcome in BESIDE and users:
+            entries.append(Entry(source, model, outcome, reason or None, 0, users))
+    if largest := count.get(Outcome.LARGEST):
+        entries.append(Entry(source, model, Outcome.LARGEST, f"rows={largest}", 0, 1))
     return entries
 
 
@@ -117,18 +133,7 @@ def user_entries(count: Mapping[str, Any], n_truth_users: int, conventions: Conv
             "recommendations", model, Outcome.NO_RECOMMENDATIONS, conventions.no_recommendations, 0, without
         )
     ]
-    entries += [
-        Entry(
-            "recommendations",
-            model,
-            Outcome.TIES_AT_CUT,
-            name.removeprefix(f"{Outcome.TIES_AT_CUT}."),
-            0,
-            lists,
-        )
-        for name, lists in count.items()
-        if name.startswith(Outcome.TIES_AT_CUT) and lists
-    ]
+    entries += beside("recommendations", model, count)
     entries.append(Entry("users", model, Outcome.IN, None, sum(users.values()), sum(users.values())))
     for reason, number in users.items():
         outcome = Outcome.DROPPED if reason and is_dropped[reason] else Outcome.USED

@@ -21,6 +21,15 @@ N_RECOMMENDED: Final = "n_recommended"
 FAULT: Final = "fault"
 # How many input rows a row stands for, once equal ones are combined.
 N_ROWS: Final = "n_rows"
+# In microseconds: before 1900 Spark and Hive may have shifted what they wrote, and hardly anybody logged.
+EPOCH_1900: Final = -2_208_988_800_000_000
+# Ids of text that look like others: a control character, a blank at an end, an accent apart from its letter,
+# a letter that has another code in the form NFC. Java and RE2 take it alike.
+ODD_ID: Final = (
+    r"[\x00-\x1F\x7F]|\A[\x20\x{A0}\x{FEFF}\x{3000}]|[\x20\x{A0}\x{FEFF}\x{3000}]\z|[\x{300}-\x{36F}"
+    r"\x{1100}-\x{11FF}\x{1AB0}-\x{1AFF}\x{1DC0}-\x{1DFF}\x{20D0}-\x{20FF}\x{2126}\x{212A}\x{212B}"
+    r"\x{3099}\x{309A}\x{F900}-\x{FAFF}\x{FE20}-\x{FE2F}]"
+)
 # The hits of one list and the relevances of one user's truth, as arrays in rank order.
 HIT_RANKS: Final = "hit_ranks"
 HIT_RELEVANCES: Final = "hit_relevances"
@@ -77,9 +86,13 @@ class Outcome(StrEnum):
     DEDUPLICATED = "deduplicated"
     QUARANTINED = "quarantined"
     DROPPED = "dropped"
-    # Counts of users or lists, not of rows: their ``rows`` is 0.
+    # What is worth knowing beside: their ``rows`` is 0.
     NO_RECOMMENDATIONS = "no_recommendations"
     TIES_AT_CUT = "ties_at_cut"
+    RANK_GAPS = "rank_gaps"
+    ODD_IDS = "odd_ids"
+    LARGEST = "largest"
+    BEFORE_1900 = "before_1900"
 
 
 class Fault(StrEnum):

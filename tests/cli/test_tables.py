@@ -118,6 +118,7 @@ def test_every_row_of_the_best_model_is_accounted_for(published: "Desk") -> None
         ("recommendations", "deduplicated", "repeated_item"): 1,
         ("recommendations", "quarantined", "NULL_ID"): 1,
         ("recommendations", "no_recommendations", "zero"): 0,
+        ("recommendations", "largest", "rows=3"): 0,
         ("users", "in", None): 4,
         ("users", "used", None): 4,
     }

@@ -396,6 +396,7 @@ SPLIT_KEPT: list[tuple[Any, ...]] = [
         ),
         "interactions - used local_train 21",
         "interactions - used global_test 9",
+        "interactions - before_1900 rows=1 0",
     ),
 ]
 ALL_KEPT: list[tuple[Any, ...]] = [
@@ -465,6 +466,7 @@ EVALUATE_KEPT: list[tuple[Any, ...]] = [
         "ranks with gaps, beyond k",
         then(ranked, column(RECS, rank=[1, 7] * 4)),
         "recommendations a filtered beyond_k 2",
+        "recommendations a rank_gaps - 0",
     ),
     (
         "users on one side only",
@@ -496,6 +498,7 @@ EVALUATE_KEPT: list[tuple[Any, ...]] = [
             column("truth", user=["e\u0301", "é", "é"], item=["7", "07", "7"]),
         ),
         "truth - used - 3",
+        "truth - odd_ids user 0",
         "users a used no_recommendations 1",
     ),
     (
@@ -503,6 +506,8 @@ EVALUATE_KEPT: list[tuple[Any, ...]] = [
         then(column(RECS, user="a\0", item="i\0"), column("truth", user=["a\0", "a", "a\0b"], item="i\0")),
         "users a used - 1",
         "users a used no_recommendations 2",
+        "recommendations a odd_ids user 0",
+        "truth - odd_ids item 0",
     ),
     (
         "large ids beside nulls",

@@ -53,6 +53,7 @@ IN_TRUTH = [
     ("truth", None, "quarantined", "NULL_ID", 1, 0),
     ("truth", None, "quarantined", "NULL_RELEVANCE", 1, 1),
     ("truth", None, "quarantined", "RELEVANCE_NOT_FINITE", 1, 1),
+    ("truth", None, "largest", "rows=2", 0, 1),
 ]
 IN_LISTS = [
     ("recommendations", "als", "in", None, 13, 4),
@@ -64,9 +65,11 @@ IN_LISTS = [
     ("recommendations", "als", "quarantined", "NULL_SCORE", 1, 1),
     ("recommendations", "als", "quarantined", "SCORE_NOT_FINITE", 2, 2),
     ("recommendations", "als", "no_recommendations", "zero", 0, 1),
+    ("recommendations", "als", "largest", "rows=7", 0, 1),
     ("recommendations", "bpr", "in", None, 1, 1),
     ("recommendations", "bpr", "used", None, 1, 1),
     ("recommendations", "bpr", "no_recommendations", "zero", 0, 2),
+    ("recommendations", "bpr", "largest", "rows=1", 0, 1),
 ]
 IN_USERS = [
     ("users", "als", "in", None, 4, 4),
@@ -84,6 +87,7 @@ IN_TRAIN = [
     ("train", None, "in", None, 6, 2),
     ("train", None, "used", None, 4, 2),
     ("train", None, "quarantined", "NULL_ID", 2, 1),
+    ("train", None, "largest", "rows=3", 0, 1),
 ]
 # One list of 20 rows, of which 9 are used.
 LIST: dict[str, Any] = {
@@ -147,8 +151,40 @@ def test_with_training_interactions_used_rows_of_cold_items_have_a_line_of_their
 
 
 def test_what_came_in_is_the_sum_of_the_others() -> None:
-    for lines in (IN_TRUTH, IN_LISTS[:9], IN_LISTS[9:], IN_USERS[:5], IN_USERS[5:], IN_TRAIN):
+    for lines in (IN_TRUTH, IN_LISTS[:10], IN_LISTS[10:], IN_USERS[:5], IN_USERS[5:], IN_TRAIN):
         assert lines[0][4] == sum(line[4] for line in lines[1:])
+
+
+@pytest.mark.parametrize("checks", ["hits", "full"])
+@pytest.mark.parametrize("plan", ["workers", "shuffle"])
+def test_gaps_odd_ids_and_the_largest_user_are_told(spark: SparkSession, plan: str, checks: str) -> None:
+    ranks = [(1, "x"), (2, "y"), (5, "z")]
+    lists: list[tuple[Any, ...]] = [
+        ("a", user, item, rank) for user in ("é", "e\u0301", " p", "p") for rank, item in ranks
+    ]
+    lists += [("b", "p", "y", 1), ("b", "p", None, 2), ("b", None, "x", 7), ("b", None, "x", 8)]
+    truth = [("é", "x"), ("e\u0301", "x"), ("p", "x\n"), ("p", "\u00a0x"), ("p", "y"), ("q\u212b", "\u1100")]
+    evaluation = evaluate(
+        spark.createDataFrame(lists, "model string, user string, item string, rank int").coalesce(1),
+        spark.createDataFrame(truth, "user string, item string"),
+        metrics=["map"],
+        k=2,
+        plan=plan,
+        checks=checks,
+    )
+    told = ("rank_gaps", "odd_ids", "largest")
+    assert [
+        (*tuple(row)[:4], row.users) for row in evaluation.accounting.collect() if row.outcome in told
+    ] == [
+        ("truth", None, "odd_ids", "user", 2),
+        ("truth", None, "odd_ids", "item", 2),
+        ("truth", None, "largest", "rows=3", 1),
+        ("recommendations", "a", "rank_gaps", None, 4),
+        ("recommendations", "a", "odd_ids", "user", 2),
+        ("recommendations", "a", "largest", "rows=3", 1),
+        ("recommendations", "b", "largest", "rows=2", 1),
+    ]
+    evaluation.unpersist()
 
 
 def test_users_without_truth_are_used_where_they_count(spark: SparkSession) -> None:
@@ -214,7 +250,10 @@ DISTINCT = [
     (2, 10, None, 1.0, 1),
     (2, None, "not_relevant", 0.0, 4),
 ]
-COUNTS = "fault string, everything boolean, rows long, distinct long, users long, max_relevance double"
+COUNTS = (
+    "fault string, everything boolean, rows long, distinct long, users long, max_relevance double, "
+    "largest long, odd_users long, odd_items long"
+)
 
 
 def distinct_of(spark: SparkSession) -> DataFrame:
@@ -222,8 +261,13 @@ def distinct_of(spark: SparkSession) -> DataFrame:
 
 
 def test_truth_is_counted_by_reason_and_as_a_whole(spark: SparkSession) -> None:
-    rows = [(None, False, 5, 3, 2, 5.0), ("not_relevant", False, 4, 1, 1, 0.0), (None, True, 9, 4, 2, 5.0)]
-    assert_rows(count_truth(distinct_of(spark)), COUNTS, rows)
+    rows = [
+        (None, False, 5, 3, 2, 5.0, 2, 0, 0),
+        ("not_relevant", False, 4, 1, 1, 0.0, 1, 0, 0),
+        (None, True, 9, 4, 2, 5.0, 2, 0, 0),
+    ]
+    names = [column.split()[0] for column in COUNTS.split(", ")]
+    assert_rows(count_truth(distinct_of(spark)).toDF(*names), COUNTS, rows)
 
 
 def test_relevant_items_that_no_model_could_learn_are_counted(spark: SparkSession) -> None:

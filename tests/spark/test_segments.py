@@ -113,8 +113,8 @@ def test_one_pass_counts_users_items_and_rows_that_are_neither(spark: SparkSessi
     )
     assert_rows(
         count_train(by_id),
-        "fault string, everything boolean, rows long, users long, items long",
-        [(None, False, 4, 2, 2), ("NULL_ID", False, 4, 1, 1), (None, True, 8, 3, 3)],
+        "fault string, everything boolean, rows long, users long, items long, largest long",
+        [(None, False, 4, 2, 2, 3), ("NULL_ID", False, 4, 1, 1, 2), (None, True, 8, 3, 3, 3)],
     )
     by_id.unpersist()
 

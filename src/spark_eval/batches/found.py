@@ -6,10 +6,11 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from spark_eval.batches.ids import Booleans, Ids, Ints, changes, numbers
+from spark_eval.batches.ids import Booleans, Ids, Ints, changes, is_odd, numbers
 from spark_eval.batches.lookup import Lookup
 from spark_eval.batches.meet import (
     ITEMS,
+    LAST_RANK,
     N_BEYOND,
     N_COLD,
     N_REPEATED,
@@ -57,6 +58,7 @@ class Found:
     n_beyond: Ints
     n_cold: Ints | None
     tied_cuts: Ints
+    last_rank: Ints
     n_fragments: Ints
     n_clashes: Ints
     hits: Hits
@@ -88,6 +90,8 @@ class Found:
         clashes = hits.of_list[~(changes(hits.of_list) | changes(hits.rank))]
         tied_cuts = np.zeros(n, dtype=np.int64)
         np.bitwise_or.at(tied_cuts, place, numbers(columns[TIED_CUTS]))
+        last_rank = np.zeros(n, dtype=np.int64)
+        np.maximum.at(last_rank, place, numbers(columns[LAST_RANK]))
         return cls(
             truth=truth,
             users=others,
@@ -97,6 +101,7 @@ class Found:
             n_beyond=total(N_BEYOND, is_sound),
             n_cold=n_cold,
             tied_cuts=tied_cuts,
+            last_rank=last_rank,
             n_fragments=counted(place[is_sound], n),
             n_clashes=counted(clashes, n),
             hits=hits,
@@ -146,6 +151,11 @@ class Found:
         if has_scores:
             for bit, k in enumerate(cuts):
                 counts[f"{Outcome.TIES_AT_CUT}.k={k}"] = (self.tied_cuts >> bit & 1).sum()
+        else:
+            counts[f"{Outcome.RANK_GAPS}."] = (self.last_rank > self.n_rows).sum()
+        is_odd_user = np.concatenate([is_odd(self.truth.users.ids), is_odd(self.users)])
+        counts[f"{Outcome.ODD_IDS}.{USER}"] = (is_odd_user & (self.n_rows > 0)).sum()
+        counts[Outcome.LARGEST] = self.n_rows[is_user].max(initial=0)
         counts[CLASHES] = self.n_clashes.sum()
         return {name: int(number) for name, number in counts.items()}
 

@@ -14,6 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from spark_eval.schema import ODD_ID
+
 Ints = NDArray[np.int64]
 Hashes = NDArray[np.uint64]
 Booleans = NDArray[np.bool_]
@@ -72,6 +74,13 @@ class Ids:
 def plain(column: pa.Array) -> pa.Array:
     """A column of integers or text as int64 or text."""
     return column.cast(pa.int64() if pa.types.is_integer(column.type) else pa.string())
+
+
+def is_odd(ids: pa.Array) -> Booleans:
+    """Which ids of text look like others; none, of integers or nulls; shape (n,)."""
+    if not pa.types.is_string(ids.type):
+        return np.zeros(len(ids), dtype=bool)
+    return numbers(pc.match_substring_regex(ids, ODD_ID).fill_null(False))
 
 
 def mixed(numbers: Hashes) -> Hashes:

@@ -14,7 +14,19 @@ from spark_eval.batches.draws import user_hashes
 from spark_eval.batches.files import PartWriter
 from spark_eval.batches.ids import Booleans, Ints, changes, numbers
 from spark_eval.errors import DataError
-from spark_eval.schema import FOLD, ITEM, RELEVANCE, SUBSET, TIMESTAMP, USER, Fault, Reason, Subset
+from spark_eval.schema import (
+    EPOCH_1900,
+    FOLD,
+    ITEM,
+    RELEVANCE,
+    SUBSET,
+    TIMESTAMP,
+    USER,
+    Fault,
+    Outcome,
+    Reason,
+    Subset,
+)
 from spark_eval.splits.moments import Boundary
 from spark_eval.splits.rules import HASH_STEPS, GlobalLocalRanker, Timeline
 
@@ -76,7 +88,7 @@ class Counting:
 
 @dataclass
 class Written:
-    """Rows by what became of them; the last moment in each part; the files of the parts."""
+    """Rows by what became of them, and before 1900; the last moment in each part; the files of the parts."""
 
     counts: Counter[str] = field(default_factory=Counter)
     ends: dict[str, int] = field(default_factory=dict)
@@ -99,6 +111,7 @@ class Labelling:
                 times = moments(batch[TIMESTAMP], self.unit)
                 outcomes = self.outcomes(batch, times)
                 rows, filled = conformed(batch, times), numbers(times.fill_null(0))
+                written.counts[Outcome.BEFORE_1900] += int(np.count_nonzero(filled < EPOCH_1900))
                 for code in np.unique(outcomes):
                     name, places = OUTCOMES[code], np.flatnonzero(outcomes == code)
                     written.counts[name] += len(places)

@@ -36,6 +36,8 @@ N_BEYOND: Final = "n_beyond"
 # Cold items up to the depth that are no candidates.
 N_COLD: Final = "n_cold"
 TIED_CUTS: Final = "tied_cuts"
+# The largest rank.
+LAST_RANK: Final = "last_rank"
 # Lists of the candidates: their items and ranks, and between which ranks equal scores lie.
 ITEMS: Final = "items"
 RANKS: Final = "ranks"
@@ -135,6 +137,7 @@ class Meeting:
                 N_BEYOND: np.add.reduceat(beyond, starts, dtype=np.int64),
                 N_COLD: np.add.reduceat(cold, starts, dtype=np.int64),
                 TIED_CUTS: places.tied_cuts,
+                LAST_RANK: np.maximum.reduceat(np.where(counted, places.rank, 0), starts, dtype=np.int64),
                 **{name: pa.ListArray.from_arrays(offsets, values) for name, values in facts.items()},
             }
         )
@@ -164,7 +167,7 @@ class Meeting:
                 USER: plain(batch[USER]),
                 FAULT: codes[bad],
                 N_ROWS: zeros + 1,
-                **dict.fromkeys((N_REPEATED, N_BEYOND, N_COLD, TIED_CUTS), zeros),
+                **dict.fromkeys((N_REPEATED, N_BEYOND, N_COLD, TIED_CUTS, LAST_RANK), zeros),
                 ITEMS: none.cast(pa.list_(plain(batch[ITEM]).type)),
                 **dict.fromkeys((RANKS, TIE_FIRST, TIE_LAST), none),
             }

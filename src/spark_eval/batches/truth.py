@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_eval.batches.ids import Booleans, Hashes, Ids, Ints, changes, numbers, pair_hash
+from spark_eval.batches.ids import Booleans, Hashes, Ids, Ints, changes, is_odd, numbers, pair_hash
 from spark_eval.batches.lookup import Lookup, search
 from spark_eval.batches.sieve import slice_of
 from spark_eval.conventions import TruthDuplicates
 from spark_eval.metrics.lists import Floats
-from spark_eval.schema import FAULT, ITEM, N_ROWS, RELEVANCE, TIMESTAMP, USER
+from spark_eval.schema import FAULT, ITEM, N_ROWS, RELEVANCE, TIMESTAMP, USER, Outcome
 
 
 @dataclass(frozen=True)
@@ -158,6 +158,9 @@ def count_relevant(truth: Truth, n_rows: int, is_cold: Booleans | None) -> dict[
         "distinct": len(truth.items),
         "users": truth.n_users,
         "max_relevance": float(relevance.max(initial=0)),
+        Outcome.LARGEST: int(np.diff(truth.offsets).max(initial=0)),
+        f"{Outcome.ODD_IDS}.{USER}": int(np.count_nonzero(is_odd(truth.users.ids))),
+        f"{Outcome.ODD_IDS}.{ITEM}": len(np.unique(truth.user[is_odd(truth.items)])),
     }
 
 
@@ -188,7 +191,7 @@ def merged(name: str, one: Any, other: Any) -> Any:
     """A fact of two counts together; None is a fact of none."""
     if one is None or other is None or name in (FAULT, "everything"):
         return other if one is None else one
-    return max(one, other) if name == "max_relevance" else one + other
+    return max(one, other) if name in ("max_relevance", Outcome.LARGEST) else one + other
 
 
 def combined(columns: dict[str, pa.Array], order: Ints, starts: Ints, duplicates: TruthDuplicates) -> Floats:

@@ -35,6 +35,8 @@ N_BEYOND_K = "n_beyond_k"
 N_COLD = "n_cold"
 N_REPEATED = "n_repeated"
 N_CLASHES = "n_clashes"
+# The largest of the ranks that were given.
+LAST_RANK = "last_rank"
 # Cutoffs at which a list has a tie, as bits of longs.
 BITS: Final = 60
 HIT_COLUMNS: Final = {
@@ -58,6 +60,7 @@ def match(
     hit_tie_lasts; n_recommended (distinct items, as far as repeats were looked for), n_rows and its parts
     n_beyond_k, n_repeated and one count per fault; n_clashes counts hits that share their rank with
     another item's; tied_cuts_<i> has a bit for each of ``cuts`` (ascending) where equal scores straddle it.
+    last_rank is the largest rank of the sound rows, where ranks were given.
     With ``trained``, the items that have training interactions, n_cold counts those of the distinct items up
     to ``depth`` that have none.
     """
@@ -65,7 +68,7 @@ def match(
     is_sound = F.col(FAULT).isNull()
     within = F.lit(True) if depth is None else F.col(RANK) <= depth
     is_hit = is_sound & F.col(RELEVANCE).isNotNull() & within
-    tied = tied_cuts(cuts) if TIED_NEXT in ranked.columns else {}
+    tied, last = (tied_cuts(cuts), {}) if TIED_NEXT in ranked.columns else ({}, {LAST_RANK: F.col(RANK)})
     joined = ranked.join(relevant, [USER, ITEM], "left")
     cold: dict[str, Column] = {}
     if trained is not None:
@@ -79,12 +82,14 @@ def match(
         F.when(is_sound & ~within, 1).otherwise(0).alias(N_BEYOND_K),
         F.col(N_ROWS).cast("long").alias(N_ROWS),
         *(count.alias(name) for name, count in (tied | cold).items()),
+        *(F.when(is_sound, rank).alias(name) for name, rank in last.items()),
     )
     compact = joined.groupBy(MODEL, USER, FAULT, ITEM, *facts).agg(
         F.sum(N_ROWS).alias(N_ROWS),
         F.count("*").alias(N_RECOMMENDED),
         F.sum(N_BEYOND_K).alias(N_BEYOND_K),
         *(F.sum(name).alias(name) for name in (*tied, *cold)),
+        *(F.max(name).alias(name) for name in last),
     )
     hit = F.col(RANK).isNotNull()
     others = [name for name in facts if name != RANK] + list(cold)
@@ -97,9 +102,10 @@ def match(
         F.sum(N_ROWS).alias(N_ROWS),
         *(total(F.col(FAULT) == fault.value, F.col(N_ROWS)).alias(fault) for fault in ROW_FAULTS),
         *(F.sum(name).alias(name) for name in tied),
+        *(F.max(name).alias(name) for name in last),
         *(total(~hit, F.col(name)).alias(name) for name in cold),
     )
-    return keep_first_hits(lists, facts, list(tied))
+    return keep_first_hits(lists, facts, [*tied, *last])
 
 
 def tied_cuts(cuts: Sequence[int]) -> dict[str, Column]:

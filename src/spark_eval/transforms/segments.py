@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from spark_eval.schema import FAULT, ITEM, N_INTERACTIONS, N_ROWS, NO_TRAIN, USER, BuiltIn
+from spark_eval.schema import FAULT, ITEM, N_INTERACTIONS, N_ROWS, NO_TRAIN, USER, BuiltIn, Outcome
 from spark_eval.transforms.inputs import quoted
 
 # Whether a row of ``count_by_id`` counts a user's rows, not an item's.
@@ -35,12 +35,13 @@ def trained_items(by_id: DataFrame) -> DataFrame:
 
 
 def count_train(by_id: DataFrame) -> DataFrame:
-    """One row per reason (null: used), and one for everything: rows, users, items."""
+    """One row per reason (null: used), and one for everything: rows, users, items, a user's most rows."""
     return by_id.rollup(FAULT).agg(
         (F.grouping(FAULT) == 1).alias("everything"),
         F.sum(F.when(F.col(OF_USER), F.col(N_ROWS))).alias("rows"),
         F.count_distinct(USER).alias("users"),
         F.count_distinct(ITEM).alias("items"),
+        F.max(F.when(F.col(USER).isNotNull(), F.col(N_ROWS))).alias(Outcome.LARGEST),
     )
 
 

@@ -249,10 +249,13 @@ def broadcast(tables: Tables, value: Value, kept: ExitStack) -> "Broadcast[Value
 
 
 def counts_of_models(tallies: Sequence[Tally]) -> list[dict[str, Any]]:
-    """The counts of each model that any row names, added up over the buckets."""
+    """The counts of each model that any row names, added up over the buckets; of ``largest`` the largest."""
     totals: dict[str | None, Counter[str]] = {}
     for tally in tallies:
-        totals.setdefault(tally.model, Counter()).update(tally.counts)
+        total = totals.setdefault(tally.model, Counter())
+        largest = max(total[Outcome.LARGEST], tally.counts[Outcome.LARGEST])
+        total.update(tally.counts)
+        total[Outcome.LARGEST] = largest
     return [{MODEL: model, **total} for model, total in totals.items() if total[f"{Outcome.IN}..rows"]]
 
 

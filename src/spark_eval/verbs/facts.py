@@ -10,7 +10,17 @@ from pyspark.sql import functions as F
 
 from spark_eval.errors import SparkEvalError
 from spark_eval.ledger import AccountingRow
-from spark_eval.schema import FAULT, PREDICTION_FAULTS, SUBSET, TIMESTAMP, Fault, Outcome, Reason, Subset
+from spark_eval.schema import (
+    EPOCH_1900,
+    FAULT,
+    PREDICTION_FAULTS,
+    SUBSET,
+    TIMESTAMP,
+    Fault,
+    Outcome,
+    Reason,
+    Subset,
+)
 
 SOURCE: Final = "interactions"
 # The reasons for which the splits in this package drop a row.
@@ -41,12 +51,13 @@ class Facts:
         counts = [F.count_if(code == name).alias(f"n_{name}") for name in LINES]
         times = F.unix_micros(TIMESTAMP)
         ends = [F.max(F.when(F.col(SUBSET) == name, times)).alias(f"end_{name}") for name in Subset]
-        return [F.count(F.lit(1)).alias("n_rows"), *counts, *ends]
+        early = F.count_if(times < EPOCH_1900).alias(f"n_{Outcome.BEFORE_1900}")
+        return [F.count(F.lit(1)).alias("n_rows"), *counts, early, *ends]
 
     @classmethod
     def of(cls, aggregates: Mapping[str, Any]) -> Self:
         """The facts that ``columns`` have found."""
-        counts = Counter({name: aggregates[f"n_{name}"] for name in LINES})
+        counts = Counter({name: aggregates[f"n_{name}"] for name in (*LINES, Outcome.BEFORE_1900)})
         ends = {name.value: end for name in Subset if (end := aggregates[f"end_{name}"]) is not None}
         return cls(aggregates["n_rows"], counts, ends)
 
@@ -61,7 +72,7 @@ class Facts:
         return max((self.ends[name] for name in names if name in self.ends), default=None)
 
     def ledger(self) -> list[AccountingRow]:
-        """The line ``in``, and every other line that counts a row.
+        """The line ``in``, every other line that counts a row, and how many happened before 1900.
 
         Raises SparkEvalError LEDGER_OPEN unless ``in`` is the sum of all others.
         """
@@ -72,4 +83,6 @@ class Facts:
             )
         lines = ((outcome, str(name), self.counts[name]) for name, outcome in LINES.items())
         rows = [(Outcome.IN, None, self.n_rows), *(line for line in lines if line[2])]
+        if n_early := self.counts[Outcome.BEFORE_1900]:
+            rows.append((Outcome.BEFORE_1900, f"rows={n_early}", 0))
         return [(SOURCE, None, outcome.value, reason, count, None) for outcome, reason, count in rows]
