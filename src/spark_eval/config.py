@@ -24,7 +24,7 @@ from spark_eval.pointwise.task import DEFAULT_BINS, DEFAULT_CURVE_POINTS
 from spark_eval.pointwise.task import Plan as PointwisePlan
 from spark_eval.schema import SUBSETS
 from spark_eval.segments import check_segments
-from spark_eval.splits.rules import GlobalLocalRanker
+from spark_eval.splits.methods import GLOBAL_LOCAL_RANKER, Rule, known_method, rule_of
 from spark_eval.strict_yaml import MAX_CHARACTERS, load_yaml
 from spark_eval.untrusted import TABLE, check_reading, check_secrets, one_line
 
@@ -77,7 +77,7 @@ class Filter(Section):
 class Source(Section):
     """One input table: a path or a catalog table, its columns (ours: theirs), filters and subset.
 
-    With ``subset`` alone it is that part of this run's own split.
+    With ``subset`` alone it is that part of this run's own split; with ``fold`` of this fold only.
     """
 
     path: Place | None = None
@@ -88,6 +88,7 @@ class Source(Section):
     timestamp_unit: Literal["s", "ms", "us"] | None = None
     where: list[Filter] = []
     subset: str | None = None
+    fold: int | None = Field(default=None, ge=0)
     max_quarantined: float = Field(default=1.0, ge=0, le=1)
 
     @model_validator(mode="after")
@@ -128,18 +129,19 @@ class SplitSection(Section):
 
     model_config = ConfigDict(extra="allow")
 
-    method: Literal["global_local_ranker"] = "global_local_ranker"
+    method: Annotated[str, AfterValidator(known_method)] = GLOBAL_LOCAL_RANKER
 
-    def rule(self) -> GlobalLocalRanker:
+    def rule(self) -> Rule:
         """The checked rule; raises ConfigError with the nearest allowed option."""
-        return GlobalLocalRanker.of(self.model_extra or {})
+        return rule_of(self.method, self.model_extra or {})
 
     @model_serializer
-    def whole(self) -> dict[str, Scalar | None]:
+    def whole(self) -> dict[str, Any]:
         """The rule with its defaults, cuts in words: what a commit record keeps."""
         options = vars(self.rule()).items()
         return {"method": self.method} | {
-            name: value if isinstance(value, int | float | None) else str(value) for name, value in options
+            name: value if isinstance(value, int | float | tuple | None) else str(value)
+            for name, value in options
         }
 
 

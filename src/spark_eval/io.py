@@ -51,7 +51,7 @@ CANONICAL_INTEGER = r"^(0|-?[1-9][0-9]{0,18})$"
 
 
 def read_source(spark: SparkSession, source: Source, name: str, splits: str, timezone: str) -> DataFrame:
-    """The rows of a source: typed, filtered by ``where`` and ``subset``.
+    """The rows of a source: typed, filtered by ``where``, ``subset`` and ``fold``.
 
     ``splits`` is where this run's split lies, for sources that are a subset of it. Raises ConfigError
     LOSSY_OPTION, and DataError MISSING_INPUT, EMPTY_INPUT, EMPTY_FILE, CORRUPT_FILE, SCHEMA_DRIFT,
@@ -65,6 +65,8 @@ def read_source(spark: SparkSession, source: Source, name: str, splits: str, tim
     if source.subset is not None:
         labels = [subset.value for subset in SUBSETS[source.subset]]
         frame = frame.where(named(frame, SUBSET, name).isin(labels))
+    if source.fold is not None:
+        frame = frame.where(named(frame, FOLD, name) == source.fold)
     for condition in source.where:
         column = named(frame, condition.column, f"{name}.where")
         frame = frame.where(COMPARISONS[condition.op](column, condition.value))

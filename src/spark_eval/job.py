@@ -21,12 +21,16 @@ from spark_eval.publish import STAGING, Attempt
 from spark_eval.redact import without_secrets
 from spark_eval.remote import RemoteAttempt, newest_record
 from spark_eval.schema import Subset, Table
+from spark_eval.splits.methods import GLOBAL_LOCAL_RANKER, METHODS
 from spark_eval.versions import code_version, versions
 
 # They decide how numbers are computed, or whether they are published, and not which.
 NEUTRAL_KEYS: Final = ("plan", "max_quarantined")
 # What is relevant, unless the config says otherwise: the test part of this run's own split.
-DEFAULT_TRUTH: Final = Source(subset=Subset.GLOBAL_TEST)
+DEFAULT_TRUTH: Final = {
+    method: Source(subset=Subset.GLOBAL_TEST if method == GLOBAL_LOCAL_RANKER else Subset.TEST)
+    for method in METHODS
+}
 
 
 @dataclass(frozen=True)
@@ -76,7 +80,7 @@ class Job:
         settings = {name: config.model_dump(mode="json")[name] for name in sections}
         sources = {name: source for name in sections if isinstance(source := getattr(config, name), Source)}
         if verb == "evaluate":
-            sources.setdefault("truth", DEFAULT_TRUTH)
+            sources.setdefault("truth", DEFAULT_TRUTH[config.split.method])
         inputs = [fingerprint(source, splits, session) for source in sources.values()]
         content = {
             "config": {name: content_of(section) for name, section in settings.items()},

@@ -172,9 +172,9 @@ def totals(ledger: Iterable[AccountingRow]) -> dict[str, int | None]:
     """What an operator looks for: rows in, used and quarantined, users of the largest mean, models."""
     rows, users = Counter[str](), Counter[str | None]()
     for source, model, outcome, _, n_rows, _ in ledger:
-        if source != "users":
+        if source not in ("users", FOLDS):
             rows[outcome] += n_rows
-        elif outcome == Outcome.USED:
+        elif source == "users" and outcome == Outcome.USED:
             users[model] += n_rows
     outcomes = (Outcome.IN, Outcome.USED, Outcome.QUARANTINED)
     return {f"rows_{outcome}": rows[outcome] for outcome in outcomes} | {

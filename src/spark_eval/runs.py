@@ -20,13 +20,13 @@ from spark_eval.plan import Plan
 from spark_eval.publish import Attempt
 from spark_eval.remote import RemoteAttempt
 from spark_eval.scan import plain_recommendations, plain_truth
-from spark_eval.schema import MODEL, Outcome, Subset, Table
+from spark_eval.schema import MODEL, Outcome, Table
 from spark_eval.segments import user_columns
 from spark_eval.sources import read_each
 from spark_eval.transforms.conform import check_id_types
 from spark_eval.verbs.evaluate import measure_lists
 from spark_eval.verbs.evaluation import Tables
-from spark_eval.verbs.leakage import LEAKAGE, leakage_rows
+from spark_eval.verbs.leakage import LEAKAGE
 from spark_eval.verbs.quarantine import check_shares, quarantined
 from spark_eval.verbs.small import small_table
 from spark_eval.verbs.split import split
@@ -37,7 +37,7 @@ EVALUATE_TABLES: Final = (Table.PER_USER, Table.METRICS, Table.ACCOUNTING)
 
 
 def run_split(session: Callable[[], SparkSession], config: Config, run_id: str | None, replace: bool) -> Run:
-    """Label the log and publish ``splits``, ``leakage`` and ``accounting``: one scan, one write."""
+    """Label the log and publish ``splits``, ``leakage`` and ``accounting``: one write, counted on the way."""
     source = needed(config.interactions, "interactions")
     job = Job.of("split", config, run_id, session)
     with job.attempt() as attempt:
@@ -54,17 +54,18 @@ def run_split(session: Callable[[], SparkSession], config: Config, run_id: str |
         ledger = facts.ledger()
         journal.stage("splits", facts.n_rows, then="leakage")
         check_shares(ledger, {"interactions": parts.labelled}, job.most_quarantined)
-        found = leakage_rows(parts.rows, facts, folder)
+        found, of_folds = parts.compared(facts, folder)
+        ledger += of_folds
         write(small_table(spark, found, LEAKAGE).coalesce(1), attempt, Table.LEAKAGE)
         journal.stage("leakage", then="publish")
         tables = {
-            Table.SPLITS: sum(facts.counts[part] for part in Subset),
+            Table.SPLITS: facts.n_written,
             Table.LEAKAGE: len(found),
             Table.ACCOUNTING: write_accounting(spark, ledger, attempt),
             **write_quarantine({"interactions": parts.labelled}, ledger, attempt),
         }
         job.check_rest(session)
-        return job.publish(attempt, tables, ledger, timeline=asdict(parts.timeline))
+        return job.publish(attempt, tables, ledger, timeline=parts.timeline and asdict(parts.timeline))
 
 
 def run_evaluate(
@@ -118,7 +119,8 @@ def check_inputs(session: Callable[[], SparkSession], config: Config) -> list[st
     plan, job = config.evaluate.checked(), Job.of("evaluate", config, None, session)
     names = ("interactions", "recommendations", "truth", "train", "users", "items", "predictions")
     sources = {name: source for name in names if (source := getattr(config, name)) is not None}
-    found = read_each(session(), sources, job.splits, job.timezone, plan)
+    timed = config.split.rule().timed
+    found = read_each(session(), sources, job.splits, job.timezone, plan, timed)
     alone = ("interactions", "predictions")
     check_id_types({name: conformed for name, (_, conformed) in found.items() if name not in alone})
     return list(found)

@@ -48,15 +48,20 @@ IN_TRAIN: Final = "in_train"
 
 
 class Subset(StrEnum):
-    """Labels of the split ``global_local_ranker``; global_train is the first three together."""
+    """Labels of rows: four of ``global_local_ranker``, whose global_train is the first three of them, and
+    three of all other methods, in each of their folds.
+    """
 
     LOCAL_TRAIN = "local_train"
     RANKER_TRAIN = "ranker_train"
     RANKER_TEST = "ranker_test"
     GLOBAL_TEST = "global_test"
+    TRAIN = "train"
+    VALIDATION = "validation"
+    TEST = "test"
 
 
-# Names for several labels at once, as a source's ``subset`` takes them.
+# Labels, and names for several of them at once, as a source's ``subset`` takes them.
 SUBSETS: Final[dict[str, tuple[Subset, ...]]] = {
     **{subset.value: (subset,) for subset in Subset},
     "local_test": (Subset.RANKER_TRAIN, Subset.RANKER_TEST),
@@ -161,6 +166,7 @@ class Reason(StrEnum):
     NO_HITS = "no_hits"
     NO_RECOMMENDATIONS = "no_recommendations"
     GAP = "gap"
+    BEFORE_START = "before_start"
     AFTER_END = "after_end"
     COLD_USER = "cold_user"
     COLD_ITEM = "cold_item"
@@ -168,7 +174,8 @@ class Reason(StrEnum):
 
 
 SEGMENT: Final = "segment"
-# The segment of the mean and the deviation over folds; the folds themselves are the segment ``fold``.
+# The segment of the mean and the deviation over folds; the folds themselves are the segment ``fold``. And the
+# source of a ledger whose rows are those of a log, once for each fold that a split has a place in for them.
 FOLDS: Final = "folds"
 SEGMENT_VALUE: Final = "segment_value"
 # The segment that holds everybody, and the value of users of whom nothing is known.

@@ -21,18 +21,26 @@ from spark_eval.transforms.predictions import conform_predictions
 
 
 def read_each(
-    spark: SparkSession, sources: Mapping[str, Any], splits: str, timezone: str, plan: Plan
+    spark: SparkSession,
+    sources: Mapping[str, Any],
+    splits: str,
+    timezone: str,
+    plan: Plan,
+    timed: bool = True,
 ) -> dict[str, tuple[DataFrame, DataFrame]]:
-    """Each source as it is, and conformed; what is wrong with any of them comes in one DataError."""
+    """Each source as it is, and conformed; what is wrong with any of them comes in one DataError.
+
+    ``timed``: whether rows of ``interactions`` need a timestamp.
+    """
 
     def read(name: str) -> tuple[DataFrame, DataFrame]:
         frame = read_source(spark, sources[name], name, splits, timezone)
-        return frame, conform(frame, name, sources[name], timezone, plan)
+        return frame, conform(frame, name, sources[name], timezone, plan, timed)
 
     return each({name: partial(read, name) for name in sources})
 
 
-def conform(frame: DataFrame, name: str, source: Any, timezone: str, plan: Plan) -> DataFrame:
+def conform(frame: DataFrame, name: str, source: Any, timezone: str, plan: Plan, timed: bool) -> DataFrame:
     """A source with our columns, each unusable row with its fault."""
     match name:
         case "recommendations":
@@ -47,4 +55,4 @@ def conform(frame: DataFrame, name: str, source: Any, timezone: str, plan: Plan)
             return conform_items(frame, source.columns)
         case "predictions":
             return conform_predictions(frame, source.columns, source.model, source.checked()).given
-    return conform_interactions(frame, source.columns, source.timestamp_unit, timezone)
+    return conform_interactions(frame, source.columns, source.timestamp_unit, timezone, timed)

@@ -21,7 +21,7 @@ from spark_eval.places import local_root, store_of
 from spark_eval.presets import PRESETS, conventions_of
 from spark_eval.published import read_places
 from spark_eval.remote import MOST_HOURS
-from spark_eval.schema import ALL, FOLDS, MODEL, Table
+from spark_eval.schema import ALL, FOLDS, MODEL, Outcome, Table
 
 # Of several classes there are many more numbers than a terminal shows.
 MOST_LINES = 50
@@ -57,18 +57,37 @@ def written(run: Run) -> None:
 def split(run: Run) -> None:
     """The parts and the leakage report of a split."""
     grid = Grid("outcome", "reason", "rows", title=f"split of run {escape(run.run_id)}", title_justify="left")
-    for row in rows(run, Table.ACCOUNTING):
+    lines = rows(run, Table.ACCOUNTING)
+    for row in (line for line in lines if line["source"] != FOLDS):
         grid.add_row(str(row["outcome"]), str(row["reason"] or ""), f"{row['rows']:,}")
     console().print(grid)
+    several = [
+        (str(row["reason"]), f"{row['rows']:,}", number(row["users"]))
+        for row in lines
+        if row["source"] == FOLDS and row["outcome"] != Outcome.IN
+    ]
+    if several:
+        first_lines(("in folds", "rows", "users"), several, Table.ACCOUNTING)
     leaks = rows(run, Table.LEAKAGE)
-    grid = Grid("leakage check", "rows", "users", "leaked")
-    for row in leaks:
-        grid.add_row(
-            str(row["check"]), f"{row['rows']:,}", f"{row['users']:,}", "LEAK" if row["leaked"] else "no"
+    checks = [
+        (
+            f"fold {row['fold']} {row['check']}" if several else str(row["check"]),
+            f"{row['rows']:,}",
+            f"{row['users']:,}",
+            "LEAK" if row["leaked"] else "no",
         )
-    console().print(grid)
+        for row in leaks
+    ]
+    first_lines(("leakage check", "rows", "users", "leaked"), checks, Table.LEAKAGE)
     print(f"leaked rows: {sum(int(str(row['rows'])) for row in leaks if row['leaked'])}")
     written(run)
+
+
+def first_lines(header: Sequence[str], cells: Sequence[Sequence[str]], name: Table) -> None:
+    """Rows of text as a table, as many as a terminal shows."""
+    table(header, cells[:MOST_LINES])
+    if cells[MOST_LINES:]:
+        print(f"and {len(cells) - MOST_LINES} more in the table {name}")
 
 
 def evaluation(run: Run) -> None:

@@ -45,7 +45,11 @@ SPLITS = {
 }
 TABLES = [
     ("splits", SPLITS, ["run_id", "subset"]),
-    ("leakage", {"check": "string", "rows": "bigint", "users": "bigint", "leaked": "boolean"}, ["run_id"]),
+    (
+        "leakage",
+        {"fold": "int", "check": "string", "rows": "bigint", "users": "bigint", "leaked": "boolean"},
+        ["run_id"],
+    ),
     ("per_user", PER_USER, ["run_id", "model"]),
     ("metrics", METRICS, ["run_id", "model"]),
     ("accounting", ACCOUNTING, ["run_id"]),

@@ -90,6 +90,7 @@ def plan_of(frame: DataFrame, capsys: pytest.CaptureFixture[str]) -> str:
 def leaks(frame: DataFrame) -> dict[str, tuple[int, int, bool]]:
     """Of each check: rows, users, leaked."""
     assert frame.dtypes == [
+        ("fold", "int"),
         ("check", "string"),
         ("rows", "bigint"),
         ("users", "bigint"),

@@ -78,12 +78,12 @@ def test_what_is_found_is_found_one_by_one(
     split_rows.write.partitionBy("subset").parquet(str(tmp_path / "split"))
     # The frame has no rows: what is found comes from the folder.
     in_folder = leakage_rows(split_rows.limit(0), facts_of(split_rows), str(tmp_path / "split"))
-    assert {check: tuple(rest) for check, *rest in in_folder} == expected
+    assert {check: tuple(rest) for _, check, *rest in in_folder} == expected
 
 
 def found(split_rows: DataFrame) -> Found:
     rows = leakage_rows(split_rows, facts_of(split_rows))
-    return {check: (n_rows, users, leaked) for check, n_rows, users, leaked in rows}
+    return {check: (n_rows, users, leaked) for _, check, n_rows, users, leaked in rows}
 
 
 def facts_of(split_rows: DataFrame) -> Facts:

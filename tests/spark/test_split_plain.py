@@ -19,6 +19,7 @@ from spark_eval.faults import renamed
 from spark_eval.schema import SUBSET
 from spark_eval.splits.cuts import resolve
 from spark_eval.splits.label import label
+from spark_eval.splits.rules import GlobalLocalRanker
 from spark_eval.transforms.conform import conform_interactions
 from spark_eval.verbs.split import Split, split
 
@@ -90,6 +91,7 @@ def test_the_workers_split_as_spark_does(
     frame = spark.read.parquet(str(tmp_path / "log"))
     done = split(frame, columns=COLUMNS, timestamp_unit=unit, **options)
     assert done.plain is not None
+    assert isinstance(done.rule, GlobalLocalRanker)
     conformed = conform_interactions(frame, COLUMNS, unit, "UTC")
     timeline = resolve(conformed, done.rule)
     by_spark = Split(label(conformed, done.rule, timeline), done.rule, timeline)
@@ -111,6 +113,7 @@ def test_the_workers_find_the_span_that_spark_finds(
     frame = spark.read.parquet(str(tmp_path / "log"))
     done = split(frame, columns=COLUMNS, timestamp_unit=unit)
     assert done.plain is not None
+    assert isinstance(done.rule, GlobalLocalRanker)
     assert done.timeline == resolve(conform_interactions(frame, COLUMNS, unit, "UTC"), done.rule)
 
 

@@ -27,6 +27,7 @@ from spark_eval.splits.moments import (
     zone,
 )
 from spark_eval.splits.rules import GlobalLocalRanker, Timeline
+from spark_eval.splits.windows import Backtest, Windows
 
 # A pass divides a bucket into at most 2 ** FANOUT_BITS + 1 smaller ones.
 FANOUT_BITS: Final = 12
@@ -68,13 +69,7 @@ def resolve(
     must be empty.
     """
     count = count or partial(counted, interactions)
-    span = divide(count, [], None)
-    if not span:
-        message = "interactions: no sound row, with a user, an item and a timestamp, to split; "
-        raise DataError("EMPTY_INPUT", f"{message}see columns and where, and how timestamps are written")
-    whole = span[0]
-    if unit is not None:
-        check_unit(whole.newest, unit)
+    whole = span(count, unit)
     cuts = (rule.local_cut, rule.global_cut)
     places = {cut: cut.index(whole.n_rows, rule.boundary) for cut in cuts if isinstance(cut, Share)}
     times_at = times_of_rows(count, whole, places.values())
@@ -89,6 +84,23 @@ def resolve(
                 return times_at[places[cut]]
 
     return Timeline.of(rule, at(rule.local_cut), at(rule.global_cut), whole.oldest, whole.newest)
+
+
+def backtest(interactions: DataFrame, rule: Windows, unit: str | None = None) -> Backtest:
+    """The windows of ``rule`` in this log, as ``resolve`` finds cuts: one action, the same errors."""
+    whole = span(partial(counted, interactions), unit)
+    return Backtest.of(rule, whole.oldest, whole.newest)
+
+
+def span(count: Count, unit: str | None) -> Bucket:
+    """All sound rows of the log; raises DataError EMPTY_INPUT or TIMESTAMP_UNIT_SUSPECT."""
+    found = divide(count, [], None)
+    if not found:
+        message = "interactions: no sound row, with a user, an item and a timestamp, to split; "
+        raise DataError("EMPTY_INPUT", f"{message}see columns and where, and how timestamps are written")
+    if unit is not None:
+        check_unit(found[0].newest, unit)
+    return found[0]
 
 
 def times_of_rows(count: Count, whole: Bucket, indexes: Collection[int]) -> dict[int, int]:

@@ -8,6 +8,7 @@ from pyspark.sql import functions as F
 from spark_eval.schema import FAULT, FOLD, ITEM, SUBSET, TIMESTAMP, USER, Fault, Reason, Subset
 from spark_eval.splits.moments import Boundary
 from spark_eval.splits.rules import HASH_STEPS, GlobalLocalRanker, Policy, Timeline
+from spark_eval.splits.windows import Windows
 from spark_eval.transforms.inputs import quoted
 
 # When a part lies: rows of an earlier stage are known to whoever predicts a later one.
@@ -46,7 +47,7 @@ def label(interactions: DataFrame, rule: GlobalLocalRanker, timeline: Timeline) 
             cold, seen = (F.col(first) > 0) & (stage() > 0), F.col(first) < stage()
             drops.append(F.when(seen if reason is Reason.SEEN else cold, reason.value))
     outcome = F.coalesce(*drops, PLACE)
-    used = outcome.isin([subset.value for subset in Subset])
+    used = outcome.isin([subset.value for subset in rule.subsets])
     fault, subset = F.when(~used, outcome).alias(FAULT), F.when(used, outcome).alias(SUBSET)
     own = (fault if name == FAULT else F.col(quoted(name)) for name in interactions.columns)
     return placed.select(*own, F.lit(0).alias(FOLD), subset)
@@ -68,7 +69,7 @@ def place(rule: GlobalLocalRanker, timeline: Timeline) -> Column:
     )
 
 
-def before(rule: GlobalLocalRanker, cut: int) -> Column:
+def before(rule: GlobalLocalRanker | Windows, cut: int) -> Column:
     """Whether a row is on the train side of a cut."""
     at, instant = F.col(TIMESTAMP), F.timestamp_micros(F.lit(cut))
     return at < instant if rule.boundary is Boundary.EXCLUSIVE else at <= instant

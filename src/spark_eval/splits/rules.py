@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
-from typing import Final, TypeVar
+from typing import ClassVar, Final
 
-from spark_eval.errors import ConfigError, DataError
+from spark_eval.errors import DataError
+from spark_eval.schema import Subset
 from spark_eval.splits.moments import (
     MAX_DAYS,
     Boundary,
@@ -15,13 +16,12 @@ from spark_eval.splits.moments import (
     DaysBack,
     Instant,
     Share,
-    parse_cut,
     plus_days,
     readable,
     zone,
 )
+from spark_eval.splits.options import check, from_options, seed_fits
 
-Choice = TypeVar("Choice", bound=StrEnum)
 LOCAL_CUT: Final[Cut] = Share(Fraction(8, 10))
 GLOBAL_CUT: Final[Cut] = Share(Fraction(9, 10))
 # Hashes of users fall into this many steps, each a whole number below any share of them.
@@ -60,6 +60,10 @@ class GlobalLocalRanker:
     Raises ConfigError INVALID_SPLIT or INVALID_TIMEZONE.
     """
 
+    subsets: ClassVar = (Subset.LOCAL_TRAIN, Subset.RANKER_TRAIN, Subset.RANKER_TEST, Subset.GLOBAL_TEST)
+    # Every row needs a timestamp.
+    timed: ClassVar = True
+
     local_cut: Cut = LOCAL_CUT
     global_cut: Cut = GLOBAL_CUT
     test_days: float | None = None
@@ -74,18 +78,16 @@ class GlobalLocalRanker:
 
     def __post_init__(self) -> None:
         zone(self.timezone)
-        for holds, fault in (
+        check(
             (
                 self.test_days is None or 0 < self.test_days <= MAX_DAYS,
                 f"test_days {self.test_days} is not above 0",
             ),
             (0 <= self.gap_days <= MAX_DAYS, f"gap_days {self.gap_days} is below 0 or too large"),
             (0 < self.ranker_test_share < 1, f"ranker_test_share {self.ranker_test_share} is not in (0, 1)"),
-            (-(2**63) <= self.seed < 2**63, f"seed {self.seed} does not fit 64 bits"),
+            seed_fits(self.seed),
             (_in_order(self.local_cut, self.global_cut), f"{self.local_cut} is not before {self.global_cut}"),
-        ):
-            if not holds:
-                raise ConfigError("INVALID_SPLIT", f"{fault}, in split")
+        )
 
     @property
     def ranker_test_steps(self) -> int:
@@ -103,25 +105,7 @@ class GlobalLocalRanker:
 
         Raises ConfigError UNKNOWN_CONFIG_KEY, INVALID_CUT, INVALID_SPLIT or INVALID_TIMEZONE.
         """
-        given: dict[str, object] = {field.name: field.default for field in fields(cls)}
-        for name in options:
-            if name not in given:
-                raise ConfigError.unknown("UNKNOWN_CONFIG_KEY", "option", name, given, "split")
-        given |= options
-        timezone = str(given["timezone"])
-        return cls(
-            local_cut=parse_cut(given["local_cut"], timezone),
-            global_cut=parse_cut(given["global_cut"], timezone),
-            test_days=None if given["test_days"] is None else _number("test_days", given["test_days"]),
-            gap_days=_number("gap_days", given["gap_days"]),
-            boundary=_choice(Boundary, "boundary", given["boundary"]),
-            timezone=timezone,
-            ranker_test_share=_number("ranker_test_share", given["ranker_test_share"]),
-            seed=_whole("seed", given["seed"]),
-            cold_users=_choice(Policy, "cold_users", given["cold_users"]),
-            cold_items=_choice(Policy, "cold_items", given["cold_items"]),
-            seen=_choice(Policy, "seen", given["seen"]),
-        )
+        return from_options(cls, options)
 
 
 def _in_order(local: Cut, later: Cut) -> bool:
@@ -134,25 +118,6 @@ def _in_order(local: Cut, later: Cut) -> bool:
         case Share(), Share():
             return local.share < later.share
     return True
-
-
-def _number(name: str, value: object) -> float:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return value
-    raise ConfigError("INVALID_SPLIT", f"{name} {value!r} is not a number, in split")
-
-
-def _whole(name: str, value: object) -> int:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    raise ConfigError("INVALID_SPLIT", f"{name} {value!r} is not a whole number, in split")
-
-
-def _choice(choices: type[Choice], name: str, value: object) -> Choice:
-    if isinstance(value, str) and value in list(choices):
-        return choices(value)
-    known = [choice.value for choice in choices]
-    raise ConfigError.unknown("INVALID_SPLIT", name, str(value), known, "split")
 
 
 @dataclass(frozen=True)

@@ -46,12 +46,20 @@ def any_null(*keys: Column) -> Column:
 
 
 def conform_interactions(
-    frame: DataFrame, names: Mapping[str, str] | None, timestamp_unit: str | None, timezone: str
+    frame: DataFrame,
+    names: Mapping[str, str] | None,
+    timestamp_unit: str | None,
+    timezone: str,
+    timed: bool = True,
 ) -> DataFrame:
-    """The log: user, item, timestamp (an instant), relevance (1 if it has none), its other columns, fault."""
+    """The log: user, item, timestamp (an instant), relevance (1 if it has none), its other columns, fault.
+
+    Unless it is ``timed``, rows need no timestamp, and the log no such column.
+    """
     table = open_input(frame, "interactions", names, (USER, ITEM, TIMESTAMP, RELEVANCE))
     user, item = table.id(USER), table.id(ITEM)
-    when = instant(table, timestamp_unit, timezone)
+    has_time = timed or table.has(TIMESTAMP)
+    when = instant(table, timestamp_unit, timezone) if has_time else F.lit(None).cast("timestamp")
     relevance = table.number(RELEVANCE, "RELEVANCE_NOT_NUMERIC") if table.has(RELEVANCE) else F.lit(1.0)
     ours = (USER, ITEM, TIMESTAMP, RELEVANCE)
     mapped = {table.names.get(name, name) for name in ours}
@@ -60,13 +68,16 @@ def conform_interactions(
         if name.lower() in {*ours, FOLD, SUBSET, FAULT, "run_id"}:
             table.fault("RESERVED_COLUMN", f"column {name!r} would clash with ours; rename it or map it")
     table.check()
+    faults = {Fault.NULL_ID: any_null(user, item)}
+    if timed:
+        faults[Fault.NULL_TIMESTAMP] = when.isNull()
     return frame.select(
         user.alias(USER),
         item.alias(ITEM),
         when.alias(TIMESTAMP),
         relevance.alias(RELEVANCE),
         *(F.col(quoted(name)) for name in others),
-        first_fault({Fault.NULL_ID: any_null(user, item), Fault.NULL_TIMESTAMP: when.isNull()}).alias(FAULT),
+        first_fault(faults).alias(FAULT),
     )
 
 

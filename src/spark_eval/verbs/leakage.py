@@ -36,13 +36,13 @@ CHECKS: Final = {
     RETURNED_TO_LOCAL_TEST: False,
     RETURNED_TO_GLOBAL_TEST: False,
 }
-LEAKAGE: Final = "check string, rows long, users long, leaked boolean"
+LEAKAGE: Final = "fold int, check string, rows long, users long, leaked boolean"
 ROWS_PER_BUCKET: Final = 500_000
-LeakageRow = tuple[str, int, int, bool]
+LeakageRow = tuple[int, str, int, int, bool]
 
 
 def leakage_rows(rows: DataFrame, facts: Facts, folder: str | None = None) -> list[LeakageRow]:
-    """One row per check: check, rows, users, leaked.
+    """One row per check of ``global_local_ranker``: fold (0), check, rows, users, leaked.
 
     ``rows`` has user, item, timestamp and subset, in none of them null; where they are in ``folder``, as
     Parquet by subset, they are read there.
@@ -65,7 +65,7 @@ def leakage_rows(rows: DataFrame, facts: Facts, folder: str | None = None) -> li
             for check, (n_rows, n_users) in leaks.items():
                 found[check].update(rows=n_rows, users=n_users)
     return [
-        (check, found[check]["rows"], found[check]["users"], is_leak and found[check]["rows"] > 0)
+        (0, check, found[check]["rows"], found[check]["users"], is_leak and found[check]["rows"] > 0)
         for check, is_leak in CHECKS.items()
     ]
 

@@ -1,0 +1,148 @@
+"""Rules that hold out a few rows of every user, or every choice of a few rows of the log."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from fractions import Fraction
+
+from spark_eval.errors import DataError
+from spark_eval.splits.folds import MOST_FOLDS, PAIRS_IN_BOTH, TEST_EARLY, USERS_EARLY, FoldRule
+from spark_eval.splits.options import check, seed_fits
+
+
+class Choose(StrEnum):
+    """Which rows of a user are held out: his last ones, or those of the lowest draws."""
+
+    LAST = "last"
+    HASH = "hash"
+
+
+class Ties(StrEnum):
+    """What becomes of a user's rows at the moment of his first row of test."""
+
+    BREAK = "break"
+    TOGETHER = "together"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeaveOut(FoldRule):
+    """What rules have in common that hold out a number of each user's rows, ``choose: last`` by time.
+
+    Where several rows share the moment of the cut, ``ties: break`` takes as many as are to be held out, by
+    a seeded draw; train then holds rows of the very moment of a row of test. ``ties: together`` tests
+    all of them, so that train is before test for each user; his rows of test may then be more. A user of
+    whom no row would be left to learn from has all his rows in train.
+    """
+
+    choose: Choose = Choose.LAST
+    ties: Ties = Ties.BREAK
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check(seed_fits(self.seed))
+
+    @property
+    def timed(self) -> bool:
+        """Unless rows are drawn."""
+        return self.choose is Choose.LAST
+
+    @property
+    def checks(self) -> Mapping[str, bool]:
+        """Other users' rows of train come after a user's test, whatever the rule; one's own must not."""
+        early = {USERS_EARLY: self.ties is Ties.TOGETHER, TEST_EARLY: False} if self.timed else {}
+        return {**early, PAIRS_IN_BOTH: False}
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeavePOut(LeaveOut):
+    """p rows of each user are held out: the last ones, or (``choose: hash``) any by a seeded draw.
+
+    ::
+
+        user 1   --o---o------o-----o---[o]     p = 1: his last row is test, the others are train
+        user 2   ------o-[o]
+        user 3   ---o                           p rows or fewer: all of them are train
+
+    With ``exhaustive`` there is a fold for every choice of p rows of the whole log, in the order of their
+    draws: n! / (p! (n - p)!) folds of n rows, at most MOST_FOLDS. ``choose`` and ``ties`` then say nothing.
+    """
+
+    p: int = 1
+    exhaustive: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check((self.p >= 1, f"p {self.p} is below 1"))
+
+    @property
+    def timed(self) -> bool:
+        """Unless rows are drawn, or all choices of them taken."""
+        return super().timed and not self.exhaustive
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeaveOneOut(LeavePOut):
+    """Leave p out, with p = 1: the usual test of next-item recommenders."""
+
+    p: int = field(default=1, init=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LastFraction(LeaveOut):
+    """The last rows of each user are held out, a share of them, rounded down.
+
+    ::
+
+        user 1   --o---o------o--o--o---o----o--o-[-o---o]     test_share 0.2 of 10 rows: the last 2
+        user 2   ------o-o------o--[o]                         of 5: the last one
+        user 3   ---o-----o                                    of fewer than 5: none, all are train
+
+    ``choose: hash`` holds out as many rows of the lowest draws instead.
+    """
+
+    test_share: float = 0.2
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check((0 < self.test_share < 1, f"test_share {self.test_share} is not in (0, 1)"))
+
+    @property
+    def share(self) -> Fraction:
+        """The share as it is written."""
+        return Fraction(str(self.test_share))
+
+
+@dataclass(frozen=True)
+class Choices:
+    """All choices of p of n rows, a fold each."""
+
+    n_rows: int
+    p: int
+
+    @classmethod
+    def of(cls, rule: LeavePOut, n_rows: int) -> "Choices":
+        """Of a log of so many sound rows.
+
+        Raises DataError TOO_MANY_FOLDS, with their number, or SPLIT_OUT_OF_RANGE where no row is left to
+        learn from.
+        """
+        if n_rows <= rule.p:
+            message = f"p {rule.p} of {n_rows} rows leaves no train, in split; give a smaller p"
+            raise DataError("SPLIT_OUT_OF_RANGE", message)
+        # The whole number would have a million digits where p is large.
+        many = math.lgamma(n_rows + 1) - math.lgamma(rule.p + 1) - math.lgamma(n_rows - rule.p + 1)
+        n_folds = math.comb(n_rows, rule.p) if many < 100 else math.inf
+        if n_folds > MOST_FOLDS:
+            count = f"{n_folds:,}" if many < 100 else f"about 10^{many / math.log(10):.0f}"
+            message = (
+                f"all choices of p {rule.p} of {n_rows:,} rows are {count} folds, more than {MOST_FOLDS:,}"
+            )
+            raise DataError("TOO_MANY_FOLDS", f"{message}; leave out p rows per user, without exhaustive")
+        return cls(n_rows, rule.p)
+
+    @property
+    def n_folds(self) -> int:
+        """How many choices there are."""
+        return math.comb(self.n_rows, self.p)

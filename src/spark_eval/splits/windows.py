@@ -1,0 +1,175 @@
+"""Back-tests: windows of time that end one after the other, each predicted from what lies before it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from zoneinfo import ZoneInfo
+
+from spark_eval.errors import DataError
+from spark_eval.splits.folds import MOST_FOLDS, PAIRS_IN_BOTH, TEST_EARLY, FoldRule
+from spark_eval.splits.moments import (
+    MAX_DAYS,
+    MICROSECONDS_PER_DAY,
+    Boundary,
+    Cut,
+    Instant,
+    plus_days,
+    readable,
+    to_microseconds,
+    zone,
+)
+from spark_eval.splits.options import check
+
+
+@dataclass(frozen=True, kw_only=True)
+class Windows(FoldRule):
+    """What both kinds of back-test have in common: n_folds windows of test_days, the last ending at ``end``.
+
+    Each test window begins ``step_days`` (by default test_days, and never fewer) after the one before, so no
+    two overlap. ``end`` is an instant; without it the last window ends with the newest row. Days are counted
+    back from there, as calendar days of ``timezone`` where they are whole. With ``boundary: exclusive``
+    every window is [start, end), with ``inclusive_train`` (start, end]; so equal timestamps are never on two
+    sides. ``gap_days`` before each test window are left out of its train.
+    """
+
+    n_folds: int = 3
+    test_days: float = 7
+    step_days: float | None = None
+    gap_days: float = 0
+    end: Cut | None = None
+    boundary: Boundary = Boundary.EXCLUSIVE
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check(
+            (1 <= self.n_folds <= MOST_FOLDS, f"n_folds {self.n_folds} is not from 1 to {MOST_FOLDS}"),
+            (0 < self.test_days <= MAX_DAYS, f"test_days {self.test_days} is not above 0"),
+            (0 < self.step <= MAX_DAYS, f"step_days {self.step} is not above 0"),
+            (self.test_days <= self.step, f"step_days {self.step} below test_days: test windows overlap"),
+            (0 <= self.gap_days <= MAX_DAYS, f"gap_days {self.gap_days} is below 0 or too large"),
+            (self.end is None or isinstance(self.end, Instant), f"end {self.end} is no instant"),
+        )
+
+    @property
+    def step(self) -> float:
+        """Days from the start of a test window to that of the next one."""
+        return self.test_days if self.step_days is None else self.step_days
+
+    @property
+    def timed(self) -> bool:
+        """Always."""
+        return True
+
+    @property
+    def checks(self) -> Mapping[str, bool]:
+        """Test comes after train."""
+        return {TEST_EARLY: True, PAIRS_IN_BOTH: False}
+
+    def train_start(self, _train_end: int, _clock: ZoneInfo) -> int | None:
+        """When train begins, in microseconds; None: with the log."""
+        return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expanding(Windows):
+    """Each window is predicted from all that lies before it.
+
+    ::
+
+        oldest                                                        end
+          |------------ train ------------|-gap-|- test -|              |     fold 0
+          |------------------ train ---------------|-gap-|- test -|     |     fold 1
+          |------------------------ train ---------------|-gap-|- test -|     fold 2
+                                                |- step -|
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rolling(Windows):
+    """Each window is predicted from the ``train_days`` before it.
+
+    ::
+
+        oldest                                                        end
+          |   |-------- train --------|-gap-|- test -|                  |     fold 0
+          |            |-------- train --------|-gap-|- test -|         |     fold 1
+          |                     |-------- train --------|-gap-|- test --|     fold 2
+    """
+
+    train_days: float = 28
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check((0 < self.train_days <= MAX_DAYS, f"train_days {self.train_days} is not above 0"))
+
+    def train_start(self, train_end: int, clock: ZoneInfo) -> int | None:
+        """train_days before its end."""
+        return plus_days(train_end, -self.train_days, clock)
+
+
+@dataclass(frozen=True)
+class Window:
+    """The edges of one fold in microseconds since the epoch; ``train_start`` None: the log's beginning."""
+
+    train_start: int | None
+    train_end: int
+    test_start: int
+    test_end: int
+
+
+@dataclass(frozen=True)
+class Backtest:
+    """The windows of one log, oldest first."""
+
+    windows: tuple[Window, ...]
+
+    @classmethod
+    def of(cls, rule: Windows, oldest: int, newest: int) -> "Backtest":
+        """The windows of a log whose events lie in [oldest, newest].
+
+        Raises DataError SPLIT_OUT_OF_RANGE, with all that is wrong, where windows lie outside the log.
+        """
+        clock = zone(rule.timezone)
+        anchor = to_microseconds(rule.end.at) if isinstance(rule.end, Instant) else newest
+        # The newest row is in the last window, whose end is not, unless train takes the moment of a cut.
+        last = anchor + (rule.end is None and rule.boundary is Boundary.EXCLUSIVE)
+        windows = []
+        for before in reversed(range(rule.n_folds)):
+            end, start = (
+                plus_days(anchor, -float(days), clock)
+                for days in (before * exact(rule.step), before * exact(rule.step) + exact(rule.test_days))
+            )
+            train_end = plus_days(start, -rule.gap_days, clock)
+            window = Window(rule.train_start(train_end, clock), train_end, start, end if before else last)
+            windows.append(window)
+        backtest = cls(tuple(windows))
+        backtest.check(rule, oldest, newest)
+        return backtest
+
+    def check(self, rule: Windows, oldest: int, newest: int) -> None:
+        """Raise DataError SPLIT_OUT_OF_RANGE unless all windows lie in the log.
+
+        Of the first window of rolling train less than a day may lie before the oldest row.
+        """
+        before, clock = rule.boundary.before, zone(rule.timezone)
+        first, last = self.windows[0], self.windows[-1]
+        faults = []
+        if not before(oldest, first.train_end):
+            fault = f"no event is left for train of fold 0 before {readable(first.train_end, clock)}"
+            faults.append(fault)
+        if first.train_start is not None and oldest - first.train_start >= MICROSECONDS_PER_DAY:
+            faults.append(f"train of fold 0 should begin at {readable(first.train_start, clock)}")
+        if before(newest, last.test_start):
+            faults.append(
+                f"no event is left for test of fold {rule.n_folds - 1} from "
+                f"{readable(last.test_start, clock)} on"
+            )
+        if faults:
+            span = f"the log runs from {readable(oldest, clock)} to {readable(newest, clock)}"
+            message = f"{'; '.join(faults)}; {span}; take fewer or shorter windows"
+            raise DataError("SPLIT_OUT_OF_RANGE", message)
+
+
+def exact(days: float) -> Fraction:
+    """Days as they are written, so that sums of them are the same in any order."""
+    return Fraction(str(days))

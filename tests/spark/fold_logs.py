@@ -1,0 +1,71 @@
+"""Logs for the splits in folds, and what is read off them."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from random import Random
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_eval.verbs.split import Split, split
+
+LOG = "user string, item int, timestamp timestamp, genre string, row int"
+SECONDS_PER_DAY = 86_400
+# Of each row of the log its subset in each fold.
+Places = Mapping[int, Mapping[int, str]]
+
+
+def random_rows(n_rows: int, n_users: int = 7, n_days: int = 40, seed: int = 3) -> list[tuple[Any, ...]]:
+    """user, item, moment (many are shared), genre (or null), number of the row."""
+    random = Random(seed)
+    return [
+        (
+            f"u{random.randrange(n_users)}",
+            random.randrange(12),
+            random.randrange(n_days) * SECONDS_PER_DAY,
+            random.choice(("a", "a", "b", None)),
+            row,
+        )
+        for row in range(n_rows)
+    ]
+
+
+def log_of(spark: SparkSession, rows: list[tuple[Any, ...]], n_parts: int = 1) -> DataFrame:
+    """A log whose rows lie in so many partitions."""
+    frame = spark.createDataFrame(rows, LOG.replace("timestamp timestamp", "timestamp long"))
+    return frame.repartition(n_parts) if n_parts > 1 else frame.coalesce(1)
+
+
+def split_rows(spark: SparkSession, rows: list[tuple[Any, ...]], method: str, **options: Any) -> Split:
+    """These rows split."""
+    return split(log_of(spark, rows), method=method, timestamp_unit="s", **options)
+
+
+def places(done: Split) -> Places:
+    """Where every row is; it is nowhere twice."""
+    found: dict[int, dict[int, str]] = defaultdict(dict)
+    for row in done.rows.select("row", "fold", "subset").collect():
+        assert row.fold not in found[row.row], f"row {row.row} is twice in fold {row.fold}"
+        found[row.row][row.fold] = row.subset
+    return dict(found)
+
+
+def in_part(found: Places, fold: int, subset: str) -> set[int]:
+    """The rows of a part."""
+    return {row for row, parts in found.items() if parts.get(fold) == subset}
+
+
+def ledger(done: Split) -> dict[tuple[str, str, str | None], tuple[int, int | None]]:
+    """Of each source, outcome and reason the rows and users; every source closes."""
+    lines = {
+        (row.source, row.outcome, row.reason): (row.rows, row.users) for row in done.accounting().collect()
+    }
+    for source in {source for source, _, _ in lines}:
+        others = sum(rows for key, (rows, _) in lines.items() if key[0] == source and key[1] != "in")
+        assert lines[source, "in", None][0] == others
+    return lines
+
+
+def leaks(done: Split) -> dict[tuple[int, str], tuple[int, int, bool]]:
+    """Of each fold and check: rows, users, leaked."""
+    return {(row.fold, row.check): (row.rows, row.users, row.leaked) for row in done.leakage().collect()}
