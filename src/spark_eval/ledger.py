@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from spark_eval.conventions import Conventions, NoHits, NoRecommendations, NoTruth
 from spark_eval.errors import DataError, SparkEvalError
-from spark_eval.schema import FATAL, Fault, Outcome, Reason
+from spark_eval.schema import FATAL, FOLDS, Fault, Outcome, Reason
 
 # Column names with the types of the table ``accounting``.
 ACCOUNTING: Final = "source string, model string, outcome string, reason string, rows long, users long"
