@@ -96,8 +96,10 @@ def test_windows_follow_each_other_and_nothing_is_in_two(data: st.DataObject) ->
         "timezone": data.draw(st.sampled_from(["UTC", "Europe/Berlin"])),
     }
     newest = data.draw(st.integers(19_000 * DAY, 20_000 * DAY))
-    rolling = Backtest.of(Rolling(train_days=train, **options), newest - 60 * DAY, newest)
-    expanding = Backtest.of(Expanding(**options), newest - 60 * DAY, newest)
+    # The longest of these takes 77 days.
+    oldest = newest - 80 * DAY
+    rolling = Backtest.of(Rolling(train_days=train, **options), oldest, newest)
+    expanding = Backtest.of(Expanding(**options), oldest, newest)
     assert len(rolling.windows) == options["n_folds"]
     for window, other in zip(rolling.windows, expanding.windows, strict=True):
         assert window.train_start is not None
