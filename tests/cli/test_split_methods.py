@@ -54,8 +54,9 @@ def test_the_test_of_a_single_fold_is_the_truth_by_default(desk: "Desk") -> None
     chosen(desk, "leave_one_out")
     desk.done("split", "--run-id", "a")
     desk.done("evaluate", "--run-id", "a")
-    # The last day, as the global_test of the other tests.
+    # One row of the last day per user, as the global_test of the other tests.
     assert desk.metric() == {"best": 1.0, "late": 0.5, "half": 0.5}
+    assert desk.metric("recall") == {"best": 1.0, "late": 1.0, "half": 0.5}
 
 
 @pytest.mark.slow

@@ -60,7 +60,7 @@ def test_the_last_share_of_each_users_rows_is_rounded_down(spark: SparkSession) 
 def test_the_same_rows_are_left_out_whatever_the_partitions(
     spark: SparkSession, method: str, options: dict[str, Any]
 ) -> None:
-    rows = random_rows(80)
+    rows = random_rows(80, n_days=5)
     found = places(split_rows(spark, rows, method, **options))
     assert set(found) == set(range(80))
     spread = split(log_of(spark, rows[::-1], 5), method=method, timestamp_unit="s", **options)
