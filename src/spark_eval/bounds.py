@@ -1,22 +1,58 @@
-"""Whether what was written lies within the bounds of the metrics."""
+"""Whether what was written of ``per_user`` is what was measured: its keys, and the bounds of the metrics."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import unquote
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spark_eval.batches.files import statistics_of
+from spark_eval.batches.files import BATCH_ROWS, statistics_of
+from spark_eval.batches.keys import KEYS, key_sum
 from spark_eval.errors import SparkEvalError
+from spark_eval.schema import MODEL, USER
 
 
-def check_statistics(folder: Path, most: Mapping[str, float]) -> None:
-    """Look at the least and the greatest value of each of these columns, as far as footers tell them."""
-    for file in folder.rglob("*.parquet"):
-        footer = pq.read_metadata(file)
-        for column, largest in most.items():
-            for found in statistics_of(footer, column):
-                if found is not None and found.has_min_max:
-                    check_bounds(column, found.min, found.max, largest)
+@dataclass(frozen=True)
+class Expected:
+    """What must be found: values of these columns between 0 and ``most``, keys that add up to ``keys``."""
+
+    most: Mapping[str, float] = field(default_factory=dict)
+    keys: int | None = None
+
+    def check_files(self, folder: Path) -> None:
+        """Raise SparkEvalError STAGED_OTHERWISE unless the files are as expected.
+
+        Of values, footers tell the least and the greatest; the columns of the keys are read.
+        """
+        found = 0
+        for path in folder.rglob("*.parquet"):
+            with pq.ParquetFile(path, page_checksum_verification=True) as file:
+                for column, largest in self.most.items():
+                    for told in statistics_of(file.metadata, column):
+                        if told is not None and told.has_min_max:
+                            check_bounds(column, told.min, told.max, largest)
+                if self.keys is not None:
+                    for told in statistics_of(file.metadata, USER):
+                        check_nulls(told.null_count if told is not None and told.has_null_count else 0)
+                    model = unquote(path.parent.name.removeprefix(f"{MODEL}="))
+                    batches = file.iter_batches(BATCH_ROWS, columns=list(KEYS), use_threads=False)
+                    found += sum(key_sum(model, pa.Table.from_batches([batch])) for batch in batches)
+        if self.keys is not None:
+            self.check_keys(found)
+
+    def check_keys(self, found: int) -> None:
+        """Raise SparkEvalError STAGED_OTHERWISE where the keys add up to something else."""
+        if found != self.keys:
+            message = "per_user: models and users in the files are not those that were measured; try again"
+            raise SparkEvalError("STAGED_OTHERWISE", message)
+
+
+def check_nulls(n_rows: int) -> None:
+    """Raise SparkEvalError STAGED_OTHERWISE where rows have no user."""
+    if n_rows:
+        raise SparkEvalError("STAGED_OTHERWISE", f"per_user: {n_rows} rows have no user; report it")
 
 
 def check_bounds(column: str, low: float | None, high: float | None, largest: float) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 
 from spark_eval import journal
+from spark_eval.bounds import Expected
 from spark_eval.commits import commit_path
 from spark_eval.config import Config, Output, Source
 from spark_eval.errors import DataError
@@ -130,14 +131,14 @@ class Job:
         attempt: Attempt | RemoteAttempt,
         tables: Mapping[Table, int],
         ledger: Sequence[AccountingRow],
-        most: Mapping[str, float] | None = None,
+        expected: Expected | None = None,
         **facts: Any,
     ) -> Run:
         """Publish what is staged, of so many rows, with the commit record: what is to be known of the run."""
         summary = totals(ledger)
         record = {"config": without_secrets(self.config), "fingerprint": self.fingerprint, **facts}
         record |= {"versions": versions(), "summary": {**summary, "seconds": journal.seconds()}}
-        attempt.publish(tables, record, most)
+        attempt.publish(tables, record, expected)
         journal.stage("publish")
         journal.end("published", **summary)
         return self.run(attempt, tables, is_new=True)

@@ -13,7 +13,6 @@ from spark_eval.runs import needed, write, write_accounting, write_quarantine
 from spark_eval.schema import MODEL, Table
 from spark_eval.transforms.predictions import SOURCE
 from spark_eval.verbs.predictions import measure_predictions, read_predictions
-from spark_eval.verbs.quarantine import check_shares
 
 # What is published at least; with ``curves`` and ``choose`` also the tables of these names.
 PREDICTION_TABLES: Final = (Table.METRICS, Table.ACCOUNTING)
@@ -35,7 +34,7 @@ def run_predictions(
         journal.stage("start", then="metrics")
         frame = read_source(spark, source, SOURCE, job.splits, job.timezone)
         found = read_predictions(frame, source.columns, source.model, plan)
-        measured = measure_predictions(found)
+        measured = measure_predictions(found, job.most_quarantined)
         journal.stage("metrics", len(measured.metric_rows), then="publish")
         write(measured.metrics.coalesce(1), attempt, Table.METRICS, MODEL)
         written = {Table.METRICS: len(measured.metric_rows)}
@@ -46,7 +45,6 @@ def run_predictions(
             write(measured.thresholds.coalesce(1), attempt, Table.THRESHOLDS, MODEL)
             written[Table.THRESHOLDS] = len(measured.threshold_rows)
         ledger = [entry.row() for entry in measured.entries]
-        check_shares(ledger, {SOURCE: found.given}, job.most_quarantined)
         written[Table.ACCOUNTING] = write_accounting(measured.spark, ledger, attempt)
         written |= write_quarantine({SOURCE: found.given}, ledger, attempt)
         job.check_rest(session)

@@ -20,7 +20,7 @@ from typing import Any, Final, Self
 
 import pyarrow.parquet as pq
 
-from spark_eval.bounds import check_statistics
+from spark_eval.bounds import Expected
 from spark_eval.commits import SHARED, check_verbs, commit_path, read_commit
 from spark_eval.disk import Lock, is_there, make_folder, swap, sync, sync_below, write_whole
 from spark_eval.errors import BusyError, ConfigError, EnvironmentFault, SparkEvalError
@@ -188,17 +188,17 @@ class Attempt:
         return False
 
     def publish(
-        self, tables: Mapping[Table, int], record: Mapping[str, Any], most: Mapping[str, float] | None = None
+        self, tables: Mapping[Table, int], record: Mapping[str, Any], expected: Expected | None = None
     ) -> None:
         """Rename every table to its place, then write the commit record.
 
-        ``tables`` have so many rows; values of these columns of ``per_user`` lie between 0 and ``most``.
+        ``tables`` have so many rows, and ``per_user`` is as ``expected``.
         Raises SparkEvalError STAGED_OTHERWISE if it is otherwise in the staging, EnvironmentFault CANNOT_SWAP
         if something is to be replaced where that takes more than one step.
         """
         written = {table: self.checked(table, n_rows) for table, n_rows in tables.items()}
-        if most and Table.PER_USER in tables:
-            check_statistics(self.staging.folder / Table.PER_USER, most)
+        if expected is not None:
+            expected.check_files(self.staging.folder / Table.PER_USER)
         if any(is_there(self.place(table)) for table in set(tables) - set(SHARED)):
             self.try_to_swap()
         sync_below(self.staging.folder)

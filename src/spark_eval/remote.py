@@ -21,13 +21,14 @@ from typing import Any, Final, Self
 
 from pyspark.sql import functions as F
 
-from spark_eval.bounds import check_bounds
+from spark_eval.bounds import Expected, check_bounds
 from spark_eval.commits import SHARED, check_verbs
 from spark_eval.errors import BusyError, ConfigError, EnvironmentFault, SparkEvalError
 from spark_eval.hadoop import HadoopFiles
 from spark_eval.names import check_run_id
 from spark_eval.publish import ATTEMPT, STAGING
 from spark_eval.schema import Table
+from spark_eval.transforms.aggregate import sum_of_keys
 from spark_eval.transforms.inputs import quoted
 
 RUNS: Final = "_runs"
@@ -102,18 +103,18 @@ class RemoteAttempt:
         return False
 
     def publish(
-        self, tables: Mapping[Table, int], record: Mapping[str, Any], most: Mapping[str, float] | None = None
+        self, tables: Mapping[Table, int], record: Mapping[str, Any], expected: Expected | None = None
     ) -> None:
         """Give the record the next number; by renames, first as an intent, which is carried out.
 
-        ``tables`` have so many rows; values of these columns of ``per_user`` lie between 0 and ``most``.
+        ``tables`` have so many rows, and ``per_user`` is as ``expected``.
         Raises SparkEvalError STAGED_OTHERWISE if what was written is otherwise, and BusyError RUN_BUSY where
         another attempt was faster.
         """
         moves = []
         written = {}
         for table, n_rows in tables.items():
-            parts = self.checked(table, n_rows, (most or {}) if table is Table.PER_USER else {})
+            parts = self.checked(table, n_rows, expected if table is Table.PER_USER else None)
             goal = self.place_to_be(table)
             written[table] = {"files": len(parts), "rows": n_rows, "path": goal}
             moves.append((parts[0] if table in SHARED else self.staged(table), goal))
@@ -143,20 +144,26 @@ class RemoteAttempt:
         """Under which name this attempt writes down what it is about to do."""
         return f"{self.files.root}/{STAGING}/{self.run_id}.{name}"
 
-    def checked(self, table: Table, n_rows: int, most: Mapping[str, float]) -> list[str]:
-        """The files of a written table, which has so many rows, with values between 0 and ``most``."""
+    def checked(self, table: Table, n_rows: int, expected: Expected | None) -> list[str]:
+        """The files of a written table, which has so many rows, as ``expected``."""
+        expected = expected or Expected()
         folder = self.staged(table)
         parts = [path for path, *_ in self.files.files_below(folder) if path.endswith(".parquet")]
         found = 0
         if parts:
+            most = expected.most
+            facts = [F.count("*"), F.lit(None) if expected.keys is None else sum_of_keys()]
             ends = [end(quoted(name)) for name in most for end in (F.min, F.max)]
-            found, *values = self.files.spark.read.parquet(folder).agg(F.count("*"), *ends).collect()[0]
+            rows = self.files.spark.read.parquet(folder)
+            found, keys, *values = rows.agg(*facts, *ends).collect()[0]
             for name, low, high in zip(most, values[::2], values[1::2], strict=True):
                 check_bounds(name, low, high, most[name])
         if found != n_rows or (table in SHARED and len(parts) != 1):
             message = f"{table}: {n_rows} rows were to be published, "
             message += f"found are {found} in {len(parts)} files; try again"
             raise SparkEvalError("STAGED_OTHERWISE", message)
+        if expected.keys is not None:
+            expected.check_keys(int(keys or 0))
         return parts
 
 

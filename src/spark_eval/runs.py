@@ -11,8 +11,9 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_eval import journal
+from spark_eval.bounds import Expected
 from spark_eval.config import Config
-from spark_eval.errors import ConfigError
+from spark_eval.errors import ConfigError, DataError
 from spark_eval.io import read_source
 from spark_eval.job import Job, Run
 from spark_eval.ledger import ACCOUNTING, AccountingRow
@@ -27,7 +28,7 @@ from spark_eval.transforms.conform import check_id_types
 from spark_eval.verbs.evaluate import measure_lists
 from spark_eval.verbs.evaluation import Tables
 from spark_eval.verbs.leakage import LEAKAGE
-from spark_eval.verbs.quarantine import check_shares, quarantined
+from spark_eval.verbs.quarantine import quarantined, share_faults
 from spark_eval.verbs.small import small_table
 from spark_eval.verbs.split import split
 
@@ -53,7 +54,8 @@ def run_split(session: Callable[[], SparkSession], config: Config, run_id: str |
         facts = parts.write(folder)
         ledger = facts.ledger()
         journal.stage("splits", facts.n_rows, then="leakage")
-        check_shares(ledger, {"interactions": parts.labelled}, job.most_quarantined)
+        shares = share_faults(ledger, {"interactions": parts.labelled}, job.most_quarantined)
+        DataError.raise_all(shares)
         found, of_folds = parts.compared(facts, folder)
         ledger += of_folds
         write(small_table(spark, found, LEAKAGE).coalesce(1), attempt, Table.LEAKAGE)
@@ -87,7 +89,6 @@ def run_evaluate(
             write(evaluation.metrics.coalesce(1), attempt, Table.METRICS, MODEL)
             journal.stage("metrics", len(evaluation.metric_rows), then="publish")
             ledger = [entry.row() for entry in evaluation.entries]
-            check_shares(ledger, tables.given(), job.most_quarantined)
             written = {
                 Table.PER_USER: evaluation.n_per_user,
                 Table.METRICS: len(evaluation.metric_rows),
@@ -97,7 +98,7 @@ def run_evaluate(
             facts = {"conventions": plan.stamp, "plan": evaluation.reason, "models": list(evaluation.models)}
             job.check_rest(session)
             most = {value.column: value.metric.upper or math.inf for value in plan.metrics}
-            return job.publish(attempt, written, ledger, most, **facts)
+            return job.publish(attempt, written, ledger, Expected(most, evaluation.keys), **facts)
 
 
 def read_tables(spark: SparkSession, job: Job, plan: Plan) -> Tables:
@@ -111,6 +112,7 @@ def read_tables(spark: SparkSession, job: Job, plan: Plan) -> Tables:
         model=lists.model,
         files=plain_recommendations(found["recommendations"][0], lists.columns, lists.model, lists.layout),
         truth_files=plain_truth(found["truth"][0], truth.columns, plan.conventions),
+        most_quarantined=job.most_quarantined,
     )
 
 

@@ -6,12 +6,14 @@ import pytest
 
 from spark_eval.batches.draws import text_hashes, user_hashes
 
-# Of the reference implementation, with seed 0: short, a word, words and a rest, stripes and a rest.
+# Of the reference implementation, with seed 0: bytes, half a word, stripes, words and what is left of them.
 REFERENCE = {
     "": 0xEF46DB3751D8E999,
     "a": 0xD24EC4F1A98C6E5B,
     "abc": 0x44BC2CF5AD770999,
+    "asdf": 0x415872F599CEA71E,
     "Nobody inspects the spammish repetition": 0xFBCEA83C8A378BF1,
+    "Call me Ishmael. Some years ago--never mind how long precisely-": 0x02A2E85470D6FD96,
 }
 
 
@@ -33,3 +35,8 @@ def test_integers_draw_as_their_text_does() -> None:
     numbers = [0, -1, 7, 2**63 - 1, -(2**63)]
     texts = user_hashes(pa.array([str(number) for number in numbers]), 3)
     assert user_hashes(pa.array(numbers), 3).tolist() == texts.tolist()
+
+
+def test_the_seed_comes_before_the_id() -> None:
+    """As Spark's ``xxhash64(7L, 'a')`` has it."""
+    assert user_hashes(pa.array(["a"]), 7).view("i8").tolist() == [2701516948731497016]

@@ -25,6 +25,7 @@ LOG = pd.DataFrame(
     columns=["user", "item", "when", "stars"],
 )
 # The item of the last day comes first, second, and first for users 1 and 2, who alone have a list.
+# Those of a list together, or the workers would leave them to Spark.
 LISTS = pd.DataFrame(
     [
         *(("best", user, 100 + user, 2.0) for user in range(1, 5)),
@@ -34,7 +35,7 @@ LISTS = pd.DataFrame(
         *(("half", user, 100 + user, 0.5) for user in range(1, 3)),
     ],
     columns=["model", "user", "item", "score"],
-)
+).sort_values(["model", "user"], ignore_index=True)
 
 
 @dataclass(frozen=True)
@@ -177,7 +178,8 @@ def published(tmp_path_factory: pytest.TempPathFactory, program: Callable[..., A
     bad = pd.DataFrame({"user": [None], "item": [1], "when": [DAY], "stars": [1.0]})
     shared.write("log", pd.concat([LOG, bad]).astype({"user": "Int64"}))
     more = pd.DataFrame({"model": ["best", "best"], "user": [None, 1], "item": [1, 7], "score": [1.0, 0.5]})
-    shared.write("lists", pd.concat([LISTS, more]).astype({"user": "Int64"}))
+    lists = pd.concat([LISTS, more]).astype({"user": "Int64"})
+    shared.write("lists", lists.sort_values(["model", "user"], ignore_index=True))
     shared.done("split", "--run-id", "a")
     shared.done("evaluate", "--run-id", "a")
     shared.change("truth", path=str(shared.out / "splits" / "run_id=a"), subset="global_test")

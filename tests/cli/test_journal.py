@@ -25,8 +25,6 @@ def stages(told: list[dict[str, Any]]) -> dict[str, int | None]:
 
 
 def test_a_run_in_json(desk: "Desk") -> None:
-    lists = pd.read_parquet(desk.home / "lists")
-    desk.write("lists", lists.sort_values(["model", "user"]))  # or the workers would leave them to Spark
     told = events(desk.run("split", "--run-id", "a", "--log-format", "json").err)
     assert stages(told) == dict.fromkeys(SPLIT) | {"splits": 40}
     for plan, names in (("workers", WORKERS), ("shuffle", SHUFFLE)):

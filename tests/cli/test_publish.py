@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 import spark_eval.publish
 from spark_eval import runs
+from spark_eval.bounds import Expected
 from spark_eval.commits import read_commit
 from spark_eval.errors import BusyError, ConfigError, EnvironmentFault, SparkEvalError
 from spark_eval.publish import Attempt, unfinished
@@ -106,7 +107,9 @@ def test_values_out_of_bounds_are_not_published(tmp_path: Path, row: float) -> N
         values = pa.table({"ap_at_1": [0.0, row, None], "undefined": [None, None, None]})
         pq.write_table(values, Path(attempt.staged(Table.PER_USER)) / "part-0.parquet")
         with pytest.raises(SparkEvalError, match=r"STAGED_OTHERWISE.*ap_at_1 goes from .*0 to 1.0"):
-            attempt.publish({Table.PER_USER: 3}, {"fingerprint": "f"}, {"ap_at_1": 1.0, "undefined": 1.0})
+            attempt.publish(
+                {Table.PER_USER: 3}, {"fingerprint": "f"}, Expected({"ap_at_1": 1.0, "undefined": 1.0})
+            )
 
 
 def test_a_shared_table_is_one_file(tmp_path: Path) -> None:

@@ -323,13 +323,33 @@ BY_BOTH_PLANS: list[tuple[str, Spoiler, str]] = [
         ),
         "NULL_MODEL ... [RANK_BASE] recommendations of model 'a' ... [NO_ID_OVERLAP]",
     ),
+    (
+        "faults of rows of all tables",
+        then(
+            ranked,
+            row(RECS, rank=0),
+            row(RECS, model="01"),
+            row(RECS, rank=None),
+            row("truth", relevance=-1.0),
+            row("truth", item=None),
+            given("users", USERS),
+            row("users"),
+            given("train", TRAIN.slice(0, 0)),
+            keys("truth", max_quarantined=0),
+            keys(RECS, max_quarantined=0),
+            keys("evaluate", segments=["country", "known"]),
+        ),
+        "NEGATIVE_RELEVANCE ... [RANK_BASE] ... [DUPLICATE_USER] ... [EMPTY_TRAIN] ... "
+        "[INVALID_MODEL_NAME] ... [QUARANTINE_SHARE] truth: 1 of 5 rows ... "
+        "[QUARANTINE_SHARE] recommendations of model 'a': 1 of 6",
+    ),
 ]
 # The same; the plan hardly matters.
 COUNTED: list[tuple[str, Spoiler, str]] = [
     (
         "ids of nobody in the truth",
         column(RECS, user=lambda ids: pa.array([v.as_py() + 50 for v in ids])),
-        "NO_ID_OVERLAP ... model 'a' ... model 'b' ... no_truth",
+        "NO_ID_OVERLAP ... model 'a' ... no_truth); here users are 51, 52, there 1, 2, 3; ... model 'b'",
     ),
     ("a model of which no user has truth", row(RECS, model="c", user=99), "NO_ID_OVERLAP ... model 'c'"),
     ("all scores are NaN", column(RECS, score=float("nan")), "NO_ID_OVERLAP ... 4 SCORE_NOT_FINITE"),

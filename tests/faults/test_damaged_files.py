@@ -90,7 +90,7 @@ def damage(file: Path, chance: random.Random) -> str:
     return what
 
 
-@pytest.mark.parametrize("plan", ["workers", "shuffle"])
+@pytest.mark.parametrize("plan", ["workers", pytest.param("shuffle", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("write", [write_by_spark, write_by_arrow])
 @pytest.mark.parametrize("n_trials", [5, pytest.param(25, marks=pytest.mark.slow)])
 def test_no_damage_gives_a_wrong_number(

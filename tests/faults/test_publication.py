@@ -59,7 +59,7 @@ def check_done(root: Path) -> None:
     assert sorted(path.name for path in root.iterdir()) == sorted(["_commits", *TABLES])
 
 
-@pytest.fixture(params=[False, True], ids=["new", "replaced"])
+@pytest.fixture(params=[False, pytest.param(True, marks=pytest.mark.slow)], ids=["new", "replaced"])
 def is_replaced(request: pytest.FixtureRequest) -> bool:
     """Whether the run has other content already."""
     return bool(request.param)
@@ -221,11 +221,12 @@ def test_a_reader_of_replaced_content_finds_old_or_new(tmp_path: Path) -> None:
     assert n_seen > 200
 
 
-def test_spark_reads_during_publications(tmp_path: Path, spark: SparkSession) -> None:
+@pytest.mark.parametrize("n_runs", [40, pytest.param(200, marks=pytest.mark.slow)])
+def test_spark_reads_during_publications(tmp_path: Path, spark: SparkSession, n_runs: int) -> None:
     """The same with Spark, which lists the files, reads a footer and scans in separate steps."""
 
     def publish_all() -> bool:
-        for n in range(200):
+        for n in range(n_runs):
             publish(tmp_path, f"r-{n}", {Table.METRICS: 1_000}, NEW)
             time.sleep(0.04)
         return True

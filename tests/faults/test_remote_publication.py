@@ -13,6 +13,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_eval import read_published, remote
+from spark_eval.batches.keys import key_sum
+from spark_eval.bounds import Expected
 from spark_eval.config import Output, Source
 from spark_eval.errors import BusyError, ConfigError, EnvironmentFault, SparkEvalError
 from spark_eval.hadoop import HadoopFiles
@@ -219,8 +221,16 @@ def test_what_is_not_what_was_counted_is_not_published(store: HadoopFiles, manif
     store.spark.createDataFrame([(0.5,), (1.5,)], "ap double").write.parquet(attempt.staged(Table.PER_USER))
     tables = {**TABLES, Table.PER_USER: 2}
     with pytest.raises(SparkEvalError, match=r"STAGED_OTHERWISE.*ap goes from 0.5 to 1.5"):
-        attempt.publish(tables, {"fingerprint": "f"}, {"ap": 1.0})
+        attempt.publish(tables, {"fingerprint": "f"}, Expected({"ap": 1.0}))
+    attempt = begun(store, manifest, "c")
+    columns = "model string, user long, n_relevant long, n_recommended long"
+    rows = store.spark.createDataFrame([("10", 1, 2, 3), ("a", 1, 2, 3)], columns)
+    rows.write.partitionBy("model").parquet(attempt.staged(Table.PER_USER))
+    table = rows.drop("model").limit(1).toArrow()
+    with pytest.raises(SparkEvalError, match=r"STAGED_OTHERWISE.*not those that were measured"):
+        attempt.publish(tables, {"fingerprint": "f"}, Expected(keys=2 * key_sum("a", table)))
     assert found(store) == {}
+    attempt.publish(tables, {"fingerprint": "f"}, Expected(keys=key_sum("10", table) + key_sum("a", table)))
 
 
 def test_stores_without_renames_need_the_manifest(spark: SparkSession, tmp_path: Path) -> None:

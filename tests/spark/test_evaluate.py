@@ -1,5 +1,6 @@
 """The whole evaluation on a handful of rows: what it refuses, what it stamps, what it keeps."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -118,6 +119,17 @@ def test_a_refusal_keeps_nothing(spark: SparkSession, persisted: list[Any], plan
     with pytest.raises(DataError, match="NO_ID_OVERLAP"):
         evaluate(rows, truth, metrics=["rr"], k=1, plan=plan)
     assert [rows.is_cached for rows in persisted] == [False] * n_kept
+
+
+def test_scored_lists_that_lie_apart_are_left_to_spark(spark: SparkSession, tmp_path: Path) -> None:
+    rows = [("als", user, item, 1.0 / item) for item in (1, 2) for user in (1, 2, 3)]
+    lists = spark.createDataFrame(rows, "model string, user int, item int, score double").coalesce(1)
+    evaluation = evaluate(
+        lists, liked(spark, [(1, 2, 1.0)]), metrics=["rr"], k=2, folder=str(tmp_path / "out")
+    )
+    assert evaluation.reason == "shuffle: lists to be ranked or checked as a whole do not lie together"
+    assert [row["rr_at_2"] for row in evaluation.per_user.collect()] == [0.5]
+    evaluation.unpersist()
 
 
 def test_ids_up_to_the_largest_come_out_as_they_went_in(spark: SparkSession) -> None:

@@ -151,6 +151,7 @@ def test_a_rule_given_whole_is_the_same_as_its_options(spark: SparkSession) -> N
 
 
 @pytest.mark.skipif(not RATINGS.exists(), reason="MovieLens ml-latest-small is not beside the repository")
+@pytest.mark.slow
 def test_movielens_by_shares(spark: SparkSession) -> None:
     ratings = spark.read.csv(str(RATINGS), header=True, inferSchema=True)
     done = split(

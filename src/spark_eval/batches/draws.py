@@ -48,8 +48,8 @@ def text_hashes(texts: pa.Array, seed: np.uint64) -> Hashes:
     return hashes
 
 
-def xxh64(data: Bytes, seed: np.uint64) -> Hashes:
-    """The hash of each row of shape (n, length), all of one length in bytes."""
+def xxh64(data: Bytes, seed: np.uint64 | Hashes) -> Hashes:
+    """The hash of each row of shape (n, length), all of one length in bytes; ``seed`` of all, or of each."""
     n_rows, length = data.shape
     n_words, n_stripes = length // 8, length // 32
     words = np.ascontiguousarray(data[:, : 8 * n_words]).view("<u8")

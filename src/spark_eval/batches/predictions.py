@@ -10,12 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_eval.batches.ids import Ids, bucket_of, numbers
+from spark_eval.errors import DataError
 from spark_eval.pointwise.amounts import amounts_of, at_distinct
 from spark_eval.pointwise.cuts import Sample
 from spark_eval.pointwise.ordered import Run
 from spark_eval.pointwise.rows import Rows, addends
 from spark_eval.pointwise.task import Plan
-from spark_eval.pointwise.totals import Cell, Grouping, Totals, check_segments
+from spark_eval.pointwise.totals import Cell, Grouping, Totals, segment_faults
 from spark_eval.pointwise.users import add_users
 from spark_eval.schema import ALL, FAULT, LABEL, MODEL, USER, WEIGHT
 from spark_eval.stats.exact import Floats, Ints
@@ -134,7 +135,7 @@ class Reading:
             values, of_value = coded(table[SEGMENT_COLUMN.format(place)])
             pairs, codes = np.unique(of_model * len(values) + of_value, return_inverse=True)
             cells = [(models[pair // len(values)], segment, values[pair % len(values)]) for pair in pairs]
-            check_segments(cells)
+            DataError.raise_all(segment_faults(cells))
             found.append(Grouping(codes, cells))
         return found
 

@@ -61,14 +61,16 @@ class Totals:
         return {name: list(map(in_full, sums)) for name, sums in self.sums[cell].items()}
 
 
-def check_segments(cells: Iterable[Cell]) -> None:
-    """Raise DataError for segments of too many values in one model."""
+def segment_faults(cells: Iterable[Cell]) -> list[DataError]:
+    """Segments of too many values in one model."""
+    faults = []
     for (model, segment), n_values in Counter((model, segment) for model, segment, _ in cells).items():
         if n_values > MOST_SEGMENT_VALUES:
             message = (
                 f"predictions of model {model!r}: segment {segment!r} has more than {MOST_SEGMENT_VALUES}"
             )
-            raise DataError("TOO_MANY_SEGMENTS", f"{message} values; group them")
+            faults.append(DataError("TOO_MANY_SEGMENTS", f"{message} values; group them"))
+    return faults
 
 
 def sums_of(addend: Addend, grouping: Grouping) -> Iterator[tuple[Cell, list[int]]]:

@@ -10,11 +10,17 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from spark_eval.schema import ALL, MISSING, MODEL, SEGMENT, SEGMENT_VALUE
+from spark_eval.schema import ALL, MISSING, MODEL, N_RECOMMENDED, N_RELEVANT, SEGMENT, SEGMENT_VALUE, USER
 from spark_eval.stats.intervals import LARGEST, LIMB_BITS, UNIT_BITS
 from spark_eval.transforms.inputs import quoted
 
 N_LIMBS: Final = 3
+
+
+def sum_of_keys() -> Column:
+    """As ``batches.keys.key_sum``, over the rows of all models."""
+    keys = F.xxhash64(F.col(MODEL).cast("string"), F.col(USER).cast("string"), N_RELEVANT, N_RECOMMENDED)
+    return F.sum(keys.cast("decimal(20,0)"))
 
 
 def limb_sums(per_user: DataFrame, values: Mapping[str, Column], segments: Sequence[str] = ()) -> DataFrame:

@@ -20,6 +20,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from spark_eval.batches.files import FilePart, read_parts
 from spark_eval.batches.judging import Judging
+from spark_eval.batches.keys import key_sum
 from spark_eval.batches.measuring import Measured, Measuring
 from spark_eval.batches.parcels import Kind, Parcel, packed, unpacked
 from spark_eval.names import folder_name
@@ -73,13 +74,17 @@ class Judged:
 
 @dataclass(frozen=True)
 class Tally:
-    """What is left of the lists of one model in one bucket, once they are measured; ``sums`` are packed."""
+    """What is left of the lists of one model in one bucket, once they are measured; ``sums`` are packed.
+
+    ``keys`` is the sum of the keys of the rows that are in ``file``.
+    """
 
     model: str | None
     counts: Mapping[str, int]
     n_split: int
     sums: bytes
     file: str | None
+    keys: int
 
 
 def send(
@@ -229,14 +234,15 @@ def tally_parcels(
 
 def tally_of(measured: Measured, folder: str | None, user_type: pa.DataType) -> Tally:
     """What is left of it; the file has a name that no other attempt gives to its own."""
-    file, table = None, measured.per_user
+    file, keys, table = None, 0, measured.per_user
     if folder is not None and table.num_rows:
         file = f"{MODEL}={folder_name(measured.model or '')}/part-{uuid.uuid4().hex}.parquet"
+        keys = key_sum(measured.model or "", table)
         path = Path(folder, file)
         path.parent.mkdir(parents=True, exist_ok=True)
         table = table.set_column(0, USER, table[USER].cast(user_type))
         pq.write_table(table, path, write_page_checksum=True)
-    return Tally(measured.model, measured.counts, measured.n_split, packed(measured.sums), file)
+    return Tally(measured.model, measured.counts, measured.n_split, packed(measured.sums), file, keys)
 
 
 def measured_in(

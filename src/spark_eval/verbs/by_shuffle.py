@@ -16,25 +16,27 @@ from spark_eval.transforms.rank import rank
 from spark_eval.transforms.segments import add_segments
 from spark_eval.transforms.truth import distinct_truth, per_user_truth, relevant
 from spark_eval.verbs.by_fold import check_models
-from spark_eval.verbs.checks import check_lists, check_truth
+from spark_eval.verbs.checks import check_tables, truth_faults
 from spark_eval.verbs.evaluation import Evaluation, Tables, written
-from spark_eval.verbs.segments import read_train, read_users, spread
+from spark_eval.verbs.segments import read_about, spread
 
 # Truth of up to so many rows goes whole to every executor, at some 100 bytes a row; Spark sorts more.
 BROADCAST_ROWS: Final = 2_000_000
 
 
 def evaluate_by_shuffle(tables: Tables, plan: Plan, reason: str, folder: str | None) -> Evaluation:
-    """Every input is read once: what later steps share is small and kept."""
+    """Every input is read once: what later steps share is small and kept.
+
+    Raises one DataError for all that is wrong with all tables.
+    """
     conventions = plan.conventions
     with ExitStack() as kept:
-        segment_values = read_users(tables.users, plan.segments, BROADCAST_ROWS, kept)
-        training = read_train(tables.train, plan.segments, BROADCAST_ROWS, kept)
+        segment_values, training, faults = read_about(tables, plan.segments, BROADCAST_ROWS, kept)
         distinct = distinct_truth(tables.truth, conventions.threshold, conventions.truth_duplicates).persist()
         kept.callback(distinct.unpersist)
         truth_counts = [row.asDict() for row in count_truth(distinct, training.items).collect()]
         entries = [*training.entries, *truth_entries(truth_counts)]
-        used = check_truth(entries, truth_counts, plan)
+        used, of_truth = truth_faults(entries, truth_counts, plan)
         journal.stage("truth", rows_in(entries, "truth"), then="lists")
 
         known = spread(relevant(distinct), used["distinct"], BROADCAST_ROWS)
@@ -44,9 +46,8 @@ def evaluate_by_shuffle(tables: Tables, plan: Plan, reason: str, folder: str | N
         by_user = per_user_truth(distinct, plan.truth_depth)
         counts = [row.asDict() for row in count_lists(lists, by_user, plan.cuts).collect()]
         entries += list_entries(counts, used["users"], conventions)
-        check_lists(entries, counts, conventions.recommendation_duplicates)
+        check_tables(tables, entries, counts, plan, [*faults, *of_truth])
         journal.stage("lists", rows_in(entries, "recommendations"), then="per_user")
-
         if plan.by_fold:
             check_models(lists, by_user)
 
@@ -60,7 +61,8 @@ def evaluate_by_shuffle(tables: Tables, plan: Plan, reason: str, folder: str | N
             population = set_down(population)
         kept_columns = [quoted(name) for name in plan.segments]
         per_user = measure(population, plan.metrics, conventions, plan.truth_depth, kept_columns)
+        keys = None
         if folder is not None:
-            per_user = written(per_user, folder)
+            per_user, keys = written(per_user, folder)
             journal.stage("per_user", then="metrics")
-        return Evaluation(per_user, entries, models, plan, kept.pop_all(), reason)
+        return Evaluation(per_user, entries, models, plan, kept.pop_all(), reason, keys=keys)

@@ -30,7 +30,6 @@ from spark_eval.batches.sieve import Sieve, slice_bits_for
 from spark_eval.batches.sums import added
 from spark_eval.batches.truth import added_counts
 from spark_eval.conventions import Checks, Ties
-from spark_eval.errors import DataError
 from spark_eval.ledger import list_entries, rows_in, truth_entries
 from spark_eval.metrics.values import summed
 from spark_eval.names import model_faults
@@ -48,10 +47,10 @@ from spark_eval.transforms.workers import (
     send,
     tally_parcels,
 )
-from spark_eval.verbs.checks import check_lists, check_truth
+from spark_eval.verbs.checks import check_tables, truth_faults
 from spark_eval.verbs.evaluation import Evaluation, Tables, written
 from spark_eval.verbs.kept import keep
-from spark_eval.verbs.segments import Training, read_train, read_users
+from spark_eval.verbs.segments import Training, read_about
 
 # Items with training interactions, of which every worker has the list, at some 25 bytes, beside ids of text.
 MOST_ITEMS: Final = 2_000_000
@@ -86,19 +85,19 @@ def obstacle(tables: Tables, plan: Plan) -> str | None:
 
 
 def evaluate_by_workers(tables: Tables, plan: Plan, reason: str, folder: str | None) -> Evaluation:
-    """Every input is read once.
+    """Every input is read once; one DataError tells all that is wrong with all tables.
 
     Raises DoesNotFit where something turns out on the way; nothing has been written then.
     """
     with ExitStack() as kept:
-        users = read_users(tables.users, plan.segments, 0, kept)
-        training = read_train(tables.train, plan.segments, 0, kept)
+        users, training, faults = read_about(tables, plan.segments, 0, kept)
+        plan = replace(plan, segments=()) if faults else plan
         about = {Kind.SEGMENTS: users, Kind.TRAINED: training.users}
         about_users = {kind: frame for kind, frame in about.items() if frame is not None}
         judging = judging_of(tables, training, sum(frame.count() for frame in about_users.values()), plan)
         truth, counts, sieve = judge_truth(tables, judging, kept)
         entries = [*training.entries, *truth_entries(counts)]
-        n_users = check_truth(entries, counts, plan)["users"]
+        used, of_truth = truth_faults(entries, counts, plan)
         journal.stage("truth", rows_in(entries, "truth"), then="lists")
 
         measuring = measuring_of(tables, judging, sieve, Segmenting(plan.segments, training.bounds), plan)
@@ -107,6 +106,8 @@ def evaluate_by_workers(tables: Tables, plan: Plan, reason: str, folder: str | N
         parcels, everywhere, models = send_lists(
             tables, measuring, sent, kept, is_read_again=files_in is None
         )
+        if model_faults([model for model in models if model is not None]):
+            files_in = None  # names that are no folders are refused with what else is wrong
         user = tables.truth.schema[USER].dataType
         tallies = tally_parcels(parcels, everywhere, models, user, files_in).collect()
         if any(tally.n_split for tally in tallies):
@@ -114,20 +115,22 @@ def evaluate_by_workers(tables: Tables, plan: Plan, reason: str, folder: str | N
                 shutil.rmtree(files_in, ignore_errors=True)
             raise DoesNotFit("lists to be ranked or checked as a whole do not lie together")
         counts = counts_of_models(tallies)
-        entries += list_entries(counts, n_users, plan.conventions)
-        check_lists(entries, counts, plan.conventions.recommendation_duplicates)
+        entries += list_entries(counts, used["users"], plan.conventions)
+        check_tables(tables, entries, counts, plan, [*faults, *of_truth])
         journal.stage("lists", rows_in(entries, "recommendations"), then="metrics")
 
         names = sorted(count[MODEL] for count in counts)
         spark = tables.truth.sparkSession
         per_user = measure_parcels(parcels, everywhere, names, user, plan.segments, spark)
+        keys = None
         if files_in is not None:
+            keys = sum(tally.keys for tally in tallies)
             keep_files(files_in, {tally.file for tally in tallies if tally.file})
             per_user = spark.read.schema(per_user.schema).parquet(files_in)
         elif folder is not None:
-            per_user = written(per_user, folder)
+            per_user, keys = written(per_user, folder)
         sums = sums_of_models(tallies, plan)
-        return Evaluation(per_user, entries, names, plan, kept.pop_all(), reason, sums)
+        return Evaluation(per_user, entries, names, plan, kept.pop_all(), reason, sums, keys)
 
 
 def judging_of(tables: Tables, training: Training, n_users: int, plan: Plan) -> Judging:
@@ -237,7 +240,6 @@ def send_lists(
     models: list[str | None] = [tables.model]
     if tables.model is None:
         models = sorted(set(models_of(parcels).collect()), key=lambda name: name or "")
-        DataError.raise_all(model_faults([model for model in models if model is not None]))
     return parcels, everywhere, models
 
 

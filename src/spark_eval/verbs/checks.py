@@ -3,25 +3,32 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
 from spark_eval.conventions import Gain, RecommendationDuplicates
 from spark_eval.errors import DataError
 from spark_eval.ledger import Entry, check
 from spark_eval.names import model_faults
 from spark_eval.plan import Plan
-from spark_eval.schema import Outcome, Reason
+from spark_eval.schema import MODEL, USER, Outcome, Reason
+from spark_eval.verbs.evaluation import Tables
+from spark_eval.verbs.quarantine import MOST_EXAMPLES, share_faults
 
 # 2^512 squared still is a double.
 MAX_EXP2_RELEVANCE: Final = 511
+# The counts of a truth without any relevant row.
+NOTHING_RELEVANT: Final[Mapping[str, Any]] = {"distinct": 0, "users": 0}
 # Of one segment: more are ids or measurements, and would be as many rows of every metric.
 MAX_SEGMENT_VALUES: Final = 1_000
 
 
-def check_truth(
+def truth_faults(
     entries: Sequence[Entry], counts: Sequence[Mapping[str, Any]], plan: Plan
-) -> Mapping[str, Any]:
-    """The counts of the relevant rows; DataError for what is wrong with the truth, and the ledger closes.
+) -> tuple[Mapping[str, Any], list[DataError]]:
+    """The counts of the relevant rows; what is wrong with the truth, beside rows that refuse it.
 
-    Wrong are rows that refuse it, no relevant row at all, and gains that outgrow a double.
+    Wrong are no relevant row at all, and gains that outgrow a double.
     """
     used = [count for count in counts if count["fault"] is None and not count["everything"]]
     grows = any(value.conventions(plan.conventions).gain is Gain.EXP2 for value in plan.metrics)
@@ -34,33 +41,65 @@ def check_truth(
         largest = used[0]["max_relevance"]
         message = f"truth: relevance {largest} is too large for gain=exp2; at most {MAX_EXP2_RELEVANCE}"
         faults.append(DataError("RELEVANCE_TOO_LARGE", message))
-    check(entries, faults)
-    return used[0]
+    return (used[0] if used else NOTHING_RELEVANT), faults
 
 
-def check_lists(
-    entries: Sequence[Entry], counts: Sequence[Mapping[str, Any]], duplicates: RecommendationDuplicates
+def check_tables(
+    tables: Tables,
+    entries: Sequence[Entry],
+    counts: Sequence[Mapping[str, Any]],
+    plan: Plan,
+    faults: Sequence[DataError],
 ) -> None:
-    """Raise DataError for what is wrong with the recommendations, and close the ledger.
+    """Raise one DataError for all that is wrong with all tables, and close the ledger.
 
-    Wrong are rows that refuse them, models without a proper name, nothing to compare, refused repeats.
+    ``counts`` are those of the lists; ``faults`` are known of other tables. More are rows that refuse a
+    table, and more rows than may be quarantined.
+    """
+    ledger = [entry.row() for entry in entries]
+    of_lists = list_faults(tables, entries, counts, plan.conventions.recommendation_duplicates)
+    shares = share_faults(ledger, tables.given(), tables.most_quarantined)
+    check(entries, [*faults, *of_lists, *shares])
+
+
+def list_faults(
+    tables: Tables,
+    entries: Sequence[Entry],
+    counts: Sequence[Mapping[str, Any]],
+    duplicates: RecommendationDuplicates,
+) -> list[DataError]:
+    """What is wrong with the recommendations, beside rows that refuse them.
+
+    Wrong are models without a proper name, nothing to compare, refused repeats.
     """
     named = [count for count in counts if count["model"] is not None]
     faults = model_faults([count["model"] for count in named])
     if not counts:
         message = "recommendations: not a single row; see their path, where and subset"
         faults.append(DataError("EMPTY_RECOMMENDATIONS", message))
+    has_truth = any(entry.source == "truth" and entry.outcome == Outcome.USED for entry in entries)
     for count in named:
         lists = f"recommendations of model {count['model']!r}"
-        if not count["with_truth"]:
+        if has_truth and not count["with_truth"]:
             left = unused(entries, "recommendations", count["model"])
-            message = f"{lists}: no sound row has a user of the truth{left}; write ids alike in both tables"
-            faults.append(DataError("NO_ID_OVERLAP", message))
+            message = f"{lists}: no sound row has a user of the truth{left}"
+            if not any(fault.code == "NO_ID_OVERLAP" for fault in faults):
+                here, there = some_users(tables.recommendations, count["model"]), some_users(tables.truth)
+                message += f"; here users are {here}, there {there}"
+            faults.append(DataError("NO_ID_OVERLAP", f"{message}; write ids alike in both tables"))
         repeats = count[f"{Outcome.DEDUPLICATED}.{Reason.REPEATED_ITEM}.rows"]
         if repeats and duplicates is RecommendationDuplicates.REFUSE:
             message = f"{lists}: {repeats} rows repeat an item of their list; remove them, or use "
             faults.append(DataError("REPEATED_ITEM", f"{message}recommendation_duplicates=best_rank"))
-    check(entries, faults)
+    return faults
+
+
+def some_users(rows: DataFrame, model: str | None = None) -> str:
+    """A few users of a table, or of a model's lists, as an example."""
+    mine = rows.where(F.col(USER).isNotNull())
+    mine = mine if model is None else mine.where(F.col(MODEL) == model)
+    found = {repr(row[USER]) for row in mine.select(USER).limit(MOST_EXAMPLES).collect()}
+    return ", ".join(sorted(found)) or "null"
 
 
 def unused(entries: Sequence[Entry], source: str, model: str | None = None) -> str:

@@ -87,6 +87,7 @@ def evaluate(
         model=model,
         files=plain_recommendations(recommendations, columns or {}, model, layout),
         truth_files=plain_truth(truth, truth_columns or {}, chosen.conventions),
+        most_quarantined={},
     )
     return measure_lists(tables, chosen, folder)
 

@@ -2,17 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, Observation, Row, SparkSession
 
 from spark_eval.ledger import ACCOUNTING, Entry
 from spark_eval.plan import Plan
 from spark_eval.scan import PlainFiles
 from spark_eval.schema import MODEL
-from spark_eval.transforms.aggregate import limb_sums
+from spark_eval.transforms.aggregate import limb_sums, sum_of_keys
 from spark_eval.verbs.small import small_table
 from spark_eval.verbs.summary import METRICS, fold_rows, metric_rows, population, summed_columns
 
@@ -22,7 +22,8 @@ class Tables:
     """The conformed tables.
 
     ``model`` is the name of the only model, if no column holds names; ``files`` are the recommendations and
-    ``truth_files`` the truth, where these are plain Parquet.
+    ``truth_files`` the truth, where these are plain Parquet. ``most_quarantined`` is the share of each table
+    that may be quarantined, by default any.
     """
 
     recommendations: DataFrame
@@ -32,6 +33,7 @@ class Tables:
     model: str | None = None
     files: PlainFiles | None = None
     truth_files: PlainFiles | None = None
+    most_quarantined: Mapping[str, float] = field(default_factory=dict)
 
     def given(self) -> dict[str, DataFrame]:
         """The tables that there are, by name."""
@@ -51,7 +53,7 @@ class Evaluation:
     ``per_user``: one row per model and user of the population, a double per metric and k; lazy, unless it
     is written already. ``entries`` are the lines of the ledger. ``kept`` holds what later steps share;
     ``unpersist`` frees it. ``sums`` are those of ``per_user`` where they are known. ``reason`` names the
-    physical plan and says why it was chosen.
+    physical plan and says why it was chosen. ``keys`` is the sum of the keys of rows that are written.
     """
 
     per_user: DataFrame
@@ -61,6 +63,7 @@ class Evaluation:
     kept: ExitStack
     reason: str
     sums: Sequence[Mapping[str, Any]] | None = None
+    keys: int | None = None
 
     @cached_property
     def metric_rows(self) -> list[tuple[Any, ...]]:
@@ -97,8 +100,10 @@ class Evaluation:
         return self.per_user.sparkSession
 
 
-def written(per_user: DataFrame, folder: str) -> DataFrame:
-    """The same rows, from files that lie below the folder now."""
-    per_user.write.mode("errorifexists").partitionBy(MODEL).parquet(folder)
+def written(per_user: DataFrame, folder: str) -> tuple[DataFrame, int]:
+    """The same rows, from files that lie below the folder now; the sum of their keys on the way."""
+    observed = Observation("per_user")
+    rows = per_user.observe(observed, sum_of_keys().alias("keys"))
+    rows.write.mode("errorifexists").partitionBy(MODEL).parquet(folder)
     # Read with its schema: Spark would take models named 1 and 01 for one number.
-    return per_user.sparkSession.read.schema(per_user.schema).parquet(folder)
+    return per_user.sparkSession.read.schema(per_user.schema).parquet(folder), int(observed.get["keys"] or 0)

@@ -20,7 +20,7 @@ from spark_eval.pointwise.cuts import Extent, Sample, cuts_of, standings
 from spark_eval.pointwise.ordered import Candidate, Points
 from spark_eval.pointwise.plan import make_plan
 from spark_eval.pointwise.task import Plan
-from spark_eval.pointwise.totals import Cell, Totals, check_segments
+from spark_eval.pointwise.totals import Cell, Totals, segment_faults
 from spark_eval.scan import plain_predictions
 from spark_eval.schema import Outcome
 from spark_eval.transforms.predictions import SOURCE, Predictions, conform_predictions
@@ -35,6 +35,7 @@ from spark_eval.verbs.pointwise_tables import (
     metric_rows,
     threshold_rows,
 )
+from spark_eval.verbs.quarantine import share_faults
 from spark_eval.verbs.small import small_table
 
 # What a task sorts together, about: distinct scores of both labels, rows of users.
@@ -125,16 +126,22 @@ def read_predictions(
     return replace(found, files=plain_predictions(frame, columns or {}, model, found.plan))
 
 
-def measure_predictions(predictions: Predictions) -> PredictionMetrics:
-    """The data path: sums of all rows in one pass; with what follows from order, one shuffle by score."""
+def measure_predictions(
+    predictions: Predictions, most_quarantined: Mapping[str, float] | None = None
+) -> PredictionMetrics:
+    """The data path: sums of all rows in one pass; with what follows from order, one shuffle by score.
+
+    Raises one DataError for all that is wrong; more than a share ``most_quarantined`` of the rows is.
+    """
     plan = predictions.plan
     reading = Reading(plan, predictions.model, predictions.n_scores, predictions.has_weight)
     with ExitStack() as kept:
         parts, counted, samples, n_user_rows = read_once(predictions, reading, kept)
         entries = entries_of(counted.rows)
-        check(entries)
-        check_sound(counted.rows)
-        check_segments(counted.totals.sums)
+        ledger = [entry.row() for entry in entries]
+        shares = share_faults(ledger, {SOURCE: predictions.given}, most_quarantined or {})
+        of_segments = segment_faults(counted.totals.sums)
+        check(entries, [*sound_faults(counted.rows), *of_segments, *shares])
         spark, totals = predictions.rows.sparkSession, counted.totals
         if n_user_rows:
             for found in of_users(parts, 1 + n_user_rows // ROWS_PER_BUCKET).collect():
@@ -214,14 +221,15 @@ def entries_of(rows: Mapping[tuple[str | None, str | None], int]) -> list[Entry]
     return entries
 
 
-def check_sound(rows: Mapping[tuple[str | None, str | None], int]) -> None:
-    """Raise DataError for models without a proper name, or without a single row that can be used."""
-    models = sorted({str(model) for model, _ in rows})
-    DataError.raise_all(model_faults(models, SOURCE))
-    if not models:
-        raise DataError("EMPTY_PREDICTIONS", f"{SOURCE}: not a single row")
+def sound_faults(rows: Mapping[tuple[str | None, str | None], int]) -> list[DataError]:
+    """Models without a proper name, or without a single row that can be used."""
+    models = sorted({model for model, _ in rows if model is not None})
+    faults = model_faults(models, SOURCE)
+    if not rows:
+        faults.append(DataError("EMPTY_PREDICTIONS", f"{SOURCE}: not a single row"))
     for model in models:
         if (model, None) not in rows:
             codes = ", ".join(sorted({str(fault) for name, fault in rows if name == model}))
             message = f"{SOURCE} of model {model!r}: not a single row can be used ({codes})"
-            raise DataError("EMPTY_PREDICTIONS", message)
+            faults.append(DataError("EMPTY_PREDICTIONS", message))
+    return faults

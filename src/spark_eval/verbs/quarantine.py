@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from spark_eval.errors import DataError
 from spark_eval.ledger import AccountingRow
-from spark_eval.schema import FAULT, MODEL, Fault, Outcome
+from spark_eval.schema import FATAL, FAULT, MODEL, Fault, Outcome
 
 # Of rows that are shown where too many are quarantined, and of the characters of each.
 MOST_EXAMPLES: Final = 3
@@ -26,17 +26,18 @@ def quarantined(source: str, rows: DataFrame) -> DataFrame:
     )
 
 
-def check_shares(
+def share_faults(
     ledger: Sequence[AccountingRow], tables: Mapping[str, DataFrame], most: Mapping[str, float]
-) -> None:
-    """Raise DataError QUARANTINE_SHARE where more than the share ``most`` of a table is quarantined.
+) -> list[DataError]:
+    """DataErrors QUARANTINE_SHARE of tables of which more than the share ``most`` is quarantined.
 
     Of recommendations, where that is so of any model's: a sound model does not make up for a broken one.
+    Rows of which a single one refuses the table do not count.
     """
     n_rows = {line[:2]: line[4] for line in ledger if line[2] == Outcome.IN}
     codes: dict[tuple[str, str | None], Counter[str]] = {}
     for source, model, outcome, code, n_bad, _ in ledger:
-        if outcome == Outcome.QUARANTINED:
+        if outcome == Outcome.QUARANTINED and code not in set(FATAL):
             codes.setdefault((source, model), Counter())[str(code)] += n_bad
     faults = []
     for (source, model), found in codes.items():
@@ -51,4 +52,4 @@ def check_shares(
             limit = f"{source}.max_quarantined, now {float(share):g}"
             message += f", such as {shown}; mend them, or allow more by {limit}"
             faults.append(DataError("QUARANTINE_SHARE", message))
-    DataError.raise_all(faults)
+    return faults

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from spark_eval.errors import DataError
 from spark_eval.ledger import Entry, train_entries
 from spark_eval.schema import N_INTERACTIONS, BuiltIn
 from spark_eval.segments import activity_bounds, user_columns
@@ -19,6 +20,7 @@ from spark_eval.transforms.segments import (
     trained_users,
 )
 from spark_eval.verbs.checks import check_train, check_users
+from spark_eval.verbs.evaluation import Tables
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,25 @@ class Training:
     users: DataFrame | None = None
     bounds: Mapping[int, int] | None = None
     entries: Sequence[Entry] = ()
+
+
+def read_about(
+    tables: Tables, segments: Sequence[str], broadcast_rows: int, kept: ExitStack
+) -> tuple[DataFrame | None, Training, list[DataError]]:
+    """The users with their segments, what the training interactions tell, what is wrong with either.
+
+    Nothing is known of what is wrong.
+    """
+    users, training, faults = None, Training(), []
+    try:
+        users = read_users(tables.users, segments, broadcast_rows, kept)
+    except DataError as fault:
+        faults.append(fault)
+    try:
+        training = read_train(tables.train, segments, broadcast_rows, kept)
+    except DataError as fault:
+        faults.append(fault)
+    return users, training, faults
 
 
 def read_train(

@@ -1,0 +1,62 @@
+"""What lies in the staging is what was measured, or it is not published."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_eval.batches.keys import KEYS, key_sum
+from spark_eval.bounds import Expected
+from spark_eval.errors import SparkEvalError
+from spark_eval.transforms.aggregate import sum_of_keys
+
+NAMES = ["user", "n_relevant", "n_recommended"]
+A, B = (pa.table(dict(zip(NAMES, ([1, 2, 3], [4, 4, 4], [n, n, n]), strict=True))) for n in (5, 6))
+OTHERS = A.set_column(0, "user", pa.array([1, 2, 4]))
+NOBODY = A.set_column(0, "user", pa.array([1, 2, None], pa.int64()))
+
+
+def staged(folder: Path, **files: pa.Table) -> Path:
+    """A file for each model."""
+    for model, rows in files.items():
+        (folder / f"model={model}").mkdir()
+        pq.write_table(rows, folder / f"model={model}" / "part-0.parquet")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "says"),
+    [
+        (A, A, "not those that were measured"),
+        (B, A, "not those that were measured"),
+        (OTHERS, B, "not those that were measured"),
+        (A, B.slice(1), "not those that were measured"),
+        (NOBODY, B, "1 rows have no user"),
+    ],
+    ids=["twice", "swapped", "other users", "lost", "nobody"],
+)
+def test_other_keys_than_were_measured_are_refused(
+    tmp_path: Path, a: pa.Table, b: pa.Table, says: str
+) -> None:
+    expected = Expected(keys=key_sum("a", A) + key_sum("b", B))
+    with pytest.raises(SparkEvalError, match=f"STAGED_OTHERWISE.*{says}"):
+        expected.check_files(staged(tmp_path, a=a, b=b))
+
+
+def test_the_same_keys_in_other_files_are_accepted(tmp_path: Path) -> None:
+    folder = staged(tmp_path, **{"a%2Fb": A.slice(2), "b": B})
+    pq.write_table(A.slice(0, 2), folder / "model=a%2Fb" / "part-1.parquet")
+    Expected(keys=key_sum("a/b", A) + key_sum("b", B)).check_files(folder)
+
+
+@pytest.mark.parametrize("kind", ["int", "long", "string"])
+def test_spark_adds_up_the_same_keys(spark: SparkSession, kind: str) -> None:
+    users = [7, -1, 2**31 - 1] if kind != "string" else ["", "é" * 20, "x"]
+    rows = [("als/1", user, place, 10**12 + place) for place, user in enumerate(users)]
+    frame = spark.createDataFrame(rows, f"model string, user {kind}, n_relevant long, n_recommended long")
+    [[total]] = frame.repartition(3).agg(sum_of_keys()).collect()
+    table = frame.toArrow()
+    assert int(total) == key_sum("als/1", table) == sum(key_sum("als/1", table.slice(n, 1)) for n in range(3))
+    assert list(KEYS) == NAMES
