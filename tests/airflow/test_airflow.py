@@ -5,16 +5,18 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from contextlib import suppress
+from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.airflow.conftest import AIRFLOW, DAG, DAYS, REPOSITORY
-from tests.cluster.conftest import until
+from tests.airflow.conftest import AIRFLOW, DAG, DAYS, REPOSITORY, Desk
+from tests.cluster.conftest import published_bytes, until
 
 if TYPE_CHECKING:
-    from tests.airflow.conftest import Airflow, Desk
+    from tests.airflow.conftest import Airflow
 
 pytestmark = [pytest.mark.airflow, pytest.mark.timeout(1800)]
 
@@ -94,6 +96,29 @@ def test_one_run_without_a_scheduler(airflow: "Airflow", desk: "Desk") -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert desk.record(DAYS[0])["jobs"].keys() == {"split", "evaluate"}
     assert all(desk.values(DAYS[0]).values())
+
+
+def test_the_command_line_gives_the_same_bits(airflow: "Airflow", desk: "Desk", tmp_path: Path) -> None:
+    """The run of a day, by hand on the same config, into a root of its own."""
+    day = DAYS[0]
+    if not (desk.out / "_commits" / f"{day}.json").exists():
+        assert airflow.run("dags", "test", DAG, day).returncode == 0
+    by_hand = Desk(tmp_path)
+    settings = {
+        "output.path": str(by_hand.out),
+        "spark.master": "local[2]",
+        "split.local_cut": f"{{instant: '{date.fromisoformat(day) - timedelta(28)}'}}",
+        "split.global_cut": f"{{instant: '{day}'}}",
+        "split.test_days": "1",
+        "recommendations.path": str(desk.home / "recommendations" / day),
+    }
+    given = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+    for verb in ("split", "evaluate"):
+        program = Path(sys.executable).parent / "spark-eval"
+        arguments = [program, verb, "--config", str(desk.config()), "--run-id", day, *given]
+        subprocess.run(arguments, check=True, capture_output=True)
+    assert by_hand.values(day) == desk.values(day)
+    assert published_bytes(by_hand.home, day) == published_bytes(desk.home, day)
 
 
 def test_the_scheduler_runs_it(scheduled: "Airflow", desk: "Desk") -> None:

@@ -1,5 +1,6 @@
 """A standalone cluster on loopback, from pip's Spark: a master, two workers, executors with a bare Python."""
 
+import hashlib
 import json
 import os
 import socket
@@ -15,6 +16,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from spark_eval.session import LAUNCHER_HOME, find_java
@@ -139,6 +142,27 @@ def build_package(target: Path) -> Path:
             if file.is_file() and "__pycache__" not in file.parts:
                 archive.write(file, file.relative_to(source))
     return target
+
+
+def published_bytes(home: Path, run_id: str) -> dict[str, list[str]]:
+    """Hashes of what a run published, by folder: of the files of ``per_user``, of the rows of all others.
+
+    Rows as they stand in a file, bit by bit. Files that the JVM writes differ in their footers from one
+    process to the next: parquet-java lists the encodings of a column in the order of a hash set.
+    """
+    found: dict[str, list[str]] = {}
+    for table in ("per_user", "metrics", "accounting", "leakage"):
+        for file in sorted((home / "out" / table / f"run_id={run_id}").rglob("*.parquet")):
+            content = file.read_bytes()
+            if table != "per_user":
+                sink = pa.BufferOutputStream()
+                rows = pq.read_table(pa.BufferReader(content)).combine_chunks()
+                with pa.ipc.new_stream(sink, rows.schema) as stream:
+                    stream.write_table(rows)
+                content = sink.getvalue().to_pybytes()
+            folder = str(file.parent.relative_to(home))
+            found.setdefault(folder, []).append(hashlib.sha256(content).hexdigest())
+    return {folder: sorted(digests) for folder, digests in found.items()}
 
 
 def bare_python(folder: Path) -> Path:
