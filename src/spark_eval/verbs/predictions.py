@@ -11,6 +11,7 @@ from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_eval.batches.predictions import Counted, Part, Reading, outline
+from spark_eval.connect import refuse_remote
 from spark_eval.errors import DataError
 from spark_eval.ledger import ACCOUNTING, Entry, check
 from spark_eval.names import model_faults
@@ -110,6 +111,7 @@ def evaluate_predictions(
 
     Raises ConfigError or DataError; the ledger is closed before any number is given out.
     """
+    refuse_remote(predictions, "evaluate_predictions")
     plan = make_plan(task, **options)
     return measure_predictions(conform_predictions(predictions, columns, model, plan), plan)
 
