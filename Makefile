@@ -3,6 +3,7 @@
 #   make test    the default tests, in two processes; ARGS="-k name" goes to pytest
 #   make test-parity  the numbers of nine libraries against those of our presets
 #   make test-airflow the DAG of dags/ in a real Airflow
+#   make test-versions  part of the tests under each Spark, Python and library of requirements/versions.txt
 #   make benchmarks  us and our peers side by side; ARGS="--size M"
 #   make check   style, types, import rules
 #   make package dist/spark_eval.zip, for spark-submit --py-files
@@ -11,7 +12,7 @@
 # PYTHON=/path/to/python3 chooses the interpreter, dist=/a/folder where package and archive go.
 
 .DELETE_ON_ERROR:
-.PHONY: demo test test-slow test-parity test-airflow benchmarks check package archive lock clean
+.PHONY: demo test test-slow test-parity test-airflow test-versions benchmarks check package archive lock clean
 unexport PYTHONPATH PYTHONHOME SPARK_HOME
 
 dist := dist
@@ -34,6 +35,9 @@ test-parity: .venv/.dev .venv-parity/.installed
 
 test-airflow: .venv/.dev .venv-airflow/.installed
 	@$(in_venv) pytest -m airflow tests/airflow $(ARGS)
+
+test-versions: .venv/.python
+	@.venv/bin/python tests/versions/matrix.py $(ARGS)
 
 benchmarks: .venv-bench/.installed
 	@.venv-bench/bin/python -m benchmarks.run $(ARGS)
@@ -72,7 +76,7 @@ lock: .venv/.python
 	@$(lock_with) $(ARGS) requirements/airflow.in --excludes requirements/airflow-unused.in -o requirements/airflow.txt
 
 clean:
-	@rm -rf .venv .venv-lock .venv-parity .venv-airflow .venv-bench .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf .venv .venv-lock .venv-parity .venv-airflow .venv-bench .venv-versions .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	@rm -rf artifacts build dist derby.log metastore_db spark-warehouse
 	@find src jobs dags tests -name __pycache__ -type d -prune -exec rm -rf {} +
 

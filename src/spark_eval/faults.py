@@ -73,6 +73,7 @@ SAID: Final[dict[str, tuple[type[SparkEvalError], str]]] = {
     "Python worker failed to connect": (EnvironmentFault, "WORKER_CRASHED"),
     "Cannot run program": (EnvironmentFault, "WORKER_ENV_MISMATCH"),
     "CSV header does not conform": (DataError, "SCHEMA_DRIFT"),
+    "long overflow": (DataError, "VALUE_TOO_LARGE"),  # of moments, before Spark 4.1
 }
 # How Spark quotes a Python that could not start: the last line counts, the trace before it does not.
 LAST_OF_WORKER: Final = re.compile(r"Error from python worker:.*?(\S[^\n]*)\s+PYTHONPATH was:", re.DOTALL)

@@ -24,7 +24,7 @@ from spark_eval.scan import CHECKSUMS
 from spark_eval.schema import FOLD, ITEM, MODEL, RANK, RELEVANCE, SCORE, SUBSET, SUBSETS, TIMESTAMP, USER
 from spark_eval.transforms.inputs import quoted
 
-TEXT_FORMATS = ("csv", "json")
+TEXT_FORMATS = ("csv", "json", "xml")
 PARQUET: Final = "parquet"
 ORC: Final = "orc"
 # Options of readers, and settings of the session, under which Spark loses files or rows without a word.
@@ -76,7 +76,7 @@ def read_source(spark: SparkSession, source: Source, name: str, splits: str, tim
 def read_place(spark: SparkSession, source: Source, name: str, splits: str, timezone: str) -> DataFrame:
     """All rows of a table, of this run's split, or of files, which are looked at first."""
     if source.table is not None:
-        return spark.read.table(source.table)
+        return spark.read.options(**source.options).table(source.table)
     if source.path is None:
         local = local_path(splits)
         if not (HadoopFiles(spark, splits).is_there(splits) if local is None else local.is_dir()):
@@ -110,7 +110,7 @@ def read_files(spark: SparkSession, source: Source) -> DataFrame:
 
 
 def read_text(spark: SparkSession, source: Source, timezone: str) -> DataFrame:
-    """CSV or JSON, with the types that all its rows agree on, and ids that pass unchanged.
+    """CSV, JSON or XML, with the types that all its rows agree on, and ids that pass unchanged.
 
     Inference reads '007' as 7. So id columns of digits are read as text again and become integers only
     if every one is written canonically.

@@ -11,6 +11,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from spark_eval import journal
+from spark_eval.connect import refuse_remote
 from spark_eval.errors import EnvironmentFault
 from spark_eval.versions import LIBRARIES, code_version, versions
 
@@ -28,7 +29,10 @@ def check_workers(spark: SparkSession) -> None:
     ------
     EnvironmentFault
         ``WORKER_ENV_MISMATCH``, saying which host has what. Spark itself refuses another Python.
+    ConfigError
+        CONNECT_UNSUPPORTED in a session of Spark Connect.
     """
+    refuse_remote(spark, "a verb")
     context = spark.sparkContext
     if LOCAL.match(context.master or ""):
         return

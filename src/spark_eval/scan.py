@@ -15,6 +15,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from spark_eval.batches.files import FilePart, form_of, parts_of, statistics_of
 from spark_eval.batches.predictions import SEGMENT_COLUMN
+from spark_eval.connect import is_remote
 from spark_eval.conventions import Conventions, TruthDuplicates
 from spark_eval.pointwise.task import Plan, Scores, Task
 from spark_eval.schema import FOLD, ITEM, LABEL, MODEL, RANK, RELEVANCE, SCORE, TIMESTAMP, USER, WEIGHT
@@ -26,6 +27,8 @@ LOG_TYPES: Final = (*TYPES, T.BooleanType, T.DateType, T.TimestampType, T.Timest
 # The one option of Spark's reader under which a file is as plain: Arrow looks at checksums, too.
 CHECKSUMS: Final = "parquet.page.verify-checksum.enabled"
 INSTANT: Final = pa.timestamp("us", "UTC")
+# Before 23, Arrow reads a moment before 1970 stored as INT96, which is Spark's default, as another one.
+READS_INT96: Final = int(pa.__version__.partition(".")[0]) >= 23
 
 
 @dataclass(frozen=True)
@@ -158,6 +161,8 @@ def arrow_type(kind: T.DataType) -> pa.DataType:
 
 def local_files(frame: DataFrame) -> list[str]:
     """The local Parquet files that a frame is, without anything done to them; none if it is anything else."""
+    if is_remote(frame):
+        return []
     # Spark has no other way to ask: inputFiles names the files also of filtered and joined frames.
     plan: Any = frame._jdf.queryExecution().analyzed()
     if plan.getClass().getSimpleName() != "LogicalRelation":
@@ -198,5 +203,5 @@ def is_same(kind: pa.DataType, stored: str | None, wanted: pa.DataType) -> bool:
     if not pa.types.is_timestamp(kind) or not pa.types.is_timestamp(wanted):
         return bool(form_of(kind) == wanted)
     if stored == "INT96":
-        return wanted.tz is not None
+        return READS_INT96 and wanted.tz is not None
     return kind.unit in ("ms", "us") and (kind.tz is None) == (wanted.tz is None)

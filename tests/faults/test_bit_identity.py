@@ -1,7 +1,7 @@
 """One evaluation, one hash, over the whole grid of what must not matter."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import product
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from spark_eval import evaluate
 
 PARTITIONS, SHUFFLES, ADAPTIVE, SEEDS = (1, 2, 3, 7, 16), (1, 4), ("true", "false"), (None, 1)
 PLANS = ("workers", "shuffle")
+KEYS = {"lists": ["model", "user"]}
 N_USERS, N_ITEMS, LIST_LENGTH = 24, 40, 12
 
 
@@ -92,15 +93,26 @@ def hashes(frames: Mapping[str, DataFrame], plan: str, folder: Path) -> tuple[st
 
 
 @pytest.mark.slow
+def test_one_hash_of_the_values(
+    spark: SparkSession, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    """By both plans; `make test-versions` compares it between releases of Spark and of libraries."""
+    frames = {name: laid_out(spark, rows, KEYS.get(name, []), 2, None) for name, rows in inputs().items()}
+    found = {hashes(frames, plan, tmp_path / plan) for plan in PLANS}
+    assert len(found) == 1
+    per_user, metrics, _ = found.pop()
+    record_property("values", digest(pd.DataFrame({"table": [per_user, metrics]}))[:16])
+
+
+@pytest.mark.slow
 @pytest.mark.timeout(3600)  # minutes alone, half an hour beside ten other sessions
 def test_one_hash_over_the_grid(spark: SparkSession, tmp_path: Path) -> None:
     tables, seen, n_runs = inputs(), set[tuple[str, ...]](), 0
-    keys = {"lists": ["model", "user"]}
     for n, shuffles, adaptive, seed in product(PARTITIONS, SHUFFLES, ADAPTIVE, SEEDS):
         conf = {"spark.sql.shuffle.partitions": str(shuffles), "spark.sql.adaptive.enabled": adaptive}
         with settings(spark, conf):
             frames = {
-                name: laid_out(spark, rows, keys.get(name, []), n, seed) for name, rows in tables.items()
+                name: laid_out(spark, rows, KEYS.get(name, []), n, seed) for name, rows in tables.items()
             }
             for plan in PLANS:
                 seen.add(hashes(frames, plan, tmp_path / str(n_runs)))

@@ -1,7 +1,8 @@
 """Literal frames, and what a transform makes of them."""
 
+import io
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from typing import Any
 
 from chispa import assert_df_equality
@@ -35,3 +36,14 @@ def settings(spark: SparkSession, values: Mapping[str, str]) -> Iterator[None]:
                 spark.conf.unset(name)
             else:
                 spark.conf.set(name, old)
+
+
+def explained(frame: DataFrame, mode: str = "simple") -> str:
+    """The physical plan as Spark prints it."""
+    printed = io.StringIO()
+    with (
+        settings(frame.sparkSession, {"spark.sql.maxMetadataStringLength": "1000"}),
+        redirect_stdout(printed),
+    ):
+        frame.explain(mode=mode)
+    return printed.getvalue()

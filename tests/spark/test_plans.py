@@ -1,15 +1,13 @@
 """How Spark runs it: what is shuffled, what is read, how often Python is called."""
 
-import io
 import re
 import shutil
 from collections.abc import Callable
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import pytest
-from frames import settings
+from frames import explained
 from pyspark import RDD
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -40,17 +38,6 @@ def read(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Calla
     for name, query in SOURCES.items():
         spark.sql(query).coalesce(1).write.parquet(str(folder / name))
     return lambda name: spark.read.parquet(str(folder / name))
-
-
-def explained(frame: DataFrame, mode: str = "simple") -> str:
-    """The physical plan as Spark prints it."""
-    printed = io.StringIO()
-    with (
-        settings(frame.sparkSession, {"spark.sql.maxMetadataStringLength": "1000"}),
-        redirect_stdout(printed),
-    ):
-        frame.explain(mode=mode)
-    return printed.getvalue()
 
 
 def above_scan_of(column: str, plan: str) -> list[str]:

@@ -201,7 +201,8 @@ def whole_lists(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBa
     rest: list[pa.RecordBatch] = []
     is_first = True
     for batch in batches:
-        batch = pa.concat_batches([*rest, batch])
+        if rest:
+            [batch] = pa.Table.from_batches([*rest, batch]).combine_chunks().to_batches()
         starts = np.append(np.flatnonzero(new_lists(batch)), batch.num_rows)
         begin = int(starts[1]) if is_first else 0
         end = int(starts[-2])

@@ -7,5 +7,5 @@ from spark_eval.errors import EnvironmentFault
 if int(pandas.__version__.partition(".")[0]) > 2:
     raise EnvironmentFault(
         "UNSUPPORTED_PANDAS",
-        f"pandas {pandas.__version__} damages data on its way through Spark; install 'pandas>=2.2,<3'",
+        f"pandas {pandas.__version__} damages data on its way through Spark; install 'pandas>=2.2.2,<3'",
     )

@@ -29,6 +29,7 @@ from spark_eval.batches.segments import Segmenting
 from spark_eval.batches.sieve import Sieve, slice_bits_for
 from spark_eval.batches.sums import added
 from spark_eval.batches.truth import added_counts
+from spark_eval.connect import is_remote
 from spark_eval.conventions import Checks, Ties
 from spark_eval.ledger import list_entries, rows_in, truth_entries
 from spark_eval.metrics.values import summed
@@ -76,6 +77,8 @@ def obstacle(tables: Tables, plan: Plan) -> str | None:
     """Why this plan cannot be taken; None where it can."""
     if plan.by_fold:
         return "ids carry their folds"
+    if is_remote(tables.truth):
+        return "a Spark Connect session has no RDDs"
     has_scores = RANK not in tables.recommendations.columns
     if has_scores and plan.conventions.ties is Ties.HASH:
         return "ties=hash is computed by Spark"

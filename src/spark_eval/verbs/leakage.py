@@ -23,6 +23,7 @@ from spark_eval.batches.leaks import (
 )
 from spark_eval.batches.parcels import Parcel
 from spark_eval.batches.sieve import Sieve, slice_bits_for
+from spark_eval.connect import refuse_remote
 from spark_eval.scan import PlainFiles, takes_files
 from spark_eval.schema import ITEM, SUBSET, SUBSETS, TIMESTAMP, USER, Subset
 from spark_eval.transforms.workers import Sent, id_type, in_buckets, in_each, send
@@ -74,6 +75,7 @@ def compared(
     rows: DataFrame, facts: Facts, folder: str | None, kept: ExitStack
 ) -> RDD[Mapping[str, tuple[int, int]]]:
     """The leaks of each bucket of users."""
+    refuse_remote(rows, "the leakage report")
     spark = rows.sparkSession
     n_tested = sum(facts.counts[part] for part in PARTS)
     n_buckets = max(1, n_tested // ROWS_PER_BUCKET)

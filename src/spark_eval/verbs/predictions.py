@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_eval.batches.predictions import Counted, Part, Reading, outline
 from spark_eval.batches.sound import SoundReading
+from spark_eval.connect import refuse_remote
 from spark_eval.errors import DataError
 from spark_eval.ledger import ACCOUNTING, Entry, check
 from spark_eval.names import model_faults
@@ -114,6 +115,7 @@ def evaluate_predictions(
 
     Raises ConfigError or DataError; the ledger is closed before any number is given out.
     """
+    refuse_remote(predictions, "evaluate_predictions")
     plan = make_plan(task, **options)
     return measure_predictions(read_predictions(predictions, columns, model, plan))
 
