@@ -1,17 +1,21 @@
 """What lies in the staging is what was measured, or it is not published."""
 
+import shutil
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
+from spoiling import LISTS, Inputs, call, given, keys
 
 from spark_eval.batches.keys import KEYS, key_sum
 from spark_eval.bounds import Expected
 from spark_eval.errors import SparkEvalError
+from spark_eval.job import Job
 from spark_eval.transforms.aggregate import sum_of_keys
 
+RECS = "recommendations"
 NAMES = ["user", "n_relevant", "n_recommended"]
 A, B = (pa.table(dict(zip(NAMES, ([1, 2, 3], [4, 4, 4], [n, n, n]), strict=True))) for n in (5, 6))
 OTHERS = A.set_column(0, "user", pa.array([1, 2, 4]))
@@ -60,3 +64,25 @@ def test_spark_adds_up_the_same_keys(spark: SparkSession, kind: str) -> None:
     table = frame.toArrow()
     assert int(total) == key_sum("als/1", table) == sum(key_sum("als/1", table.slice(n, 1)) for n in range(3))
     assert list(KEYS) == NAMES
+
+
+def test_a_spoilt_staging_is_not_published(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert SparkSession.getActiveSession() is spark
+    inputs = Inputs(tmp_path)
+    inputs.spoil(given(RECS, LISTS.slice(0, 7)), keys("evaluate", plan="workers"))
+    check_rest = Job.check_rest
+
+    def spoilt(job: Job, *given: object) -> None:
+        [one, other] = (
+            next(inputs.out.glob(f"_staging/*/per_user/model={model}/*.parquet")) for model in "ab"
+        )
+        shutil.copy(one, other)
+        check_rest(job, *given)  # type: ignore[arg-type]
+
+    assert call("evaluate", "--config", inputs.config(), "--run-id", "whole").code == 0
+    monkeypatch.setattr(Job, "check_rest", spoilt)
+    answer = call("evaluate", "--config", inputs.config(), "--run-id", "spoilt")
+    assert (answer.code, answer.err.partition("]")[0]) == (1, "error[STAGED_OTHERWISE")
+    assert [folder.name for folder in (inputs.out / "per_user").iterdir()] == ["run_id=whole"]

@@ -1,5 +1,6 @@
 """A log of plain files, split by the workers: row for row what Spark makes of it."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from chispa import assert_df_equality
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_eval.batches import files
@@ -18,10 +19,12 @@ from spark_eval.errors import ConfigError, DataError
 from spark_eval.faults import renamed
 from spark_eval.scan import READS_INT96
 from spark_eval.schema import SUBSET
+from spark_eval.splits import cuts
 from spark_eval.splits.cuts import resolve
 from spark_eval.splits.label import label
-from spark_eval.splits.rules import GlobalLocalRanker
+from spark_eval.splits.rules import GlobalLocalRanker, Timeline
 from spark_eval.transforms.conform import conform_interactions
+from spark_eval.verbs.plain_log import PlainLog
 from spark_eval.verbs.split import Split, split
 
 START = datetime(1969, 12, 1, tzinfo=UTC)
@@ -116,6 +119,34 @@ def test_the_workers_find_the_span_that_spark_finds(
     assert done.plain is not None
     assert isinstance(done.rule, GlobalLocalRanker)
     assert done.timeline == resolve(conform_interactions(frame, COLUMNS, unit, "UTC"), done.rule)
+
+
+def test_the_workers_count_a_second_time_where_a_bucket_is_too_full(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = a_log(Random(10), 90, False, INSTANT).select(["who", "item", "at"]).drop_null()
+    pq.write_table(log, tmp_path / "log.parquet", row_group_size=30)
+    asked: list[tuple[int, int | None]] = []
+    counted = PlainLog.counted
+
+    def noted(self: PlainLog, spans: Sequence[tuple[int, int]], bits: int | None) -> DataFrame:
+        asked.append((len(spans), bits))
+        return counted(self, spans, bits)
+
+    # Few rows need the passes of a large log once a pass tells only four buckets apart.
+    monkeypatch.setattr(cuts, "FANOUT_BITS", 2)
+    monkeypatch.setattr(PlainLog, "counted", noted)
+    columns = {"user": "who", "timestamp": "at"}
+    done = split(spark.read.parquet(str(tmp_path / "log.parquet")), columns=columns)
+    times = sorted(log["at"].cast(pa.int64()).to_pylist())
+    places = [int(len(times) * share) for share in (0.8, 0.9)]
+    assert isinstance(done.timeline, Timeline)
+    assert [done.timeline.local_cut, done.timeline.global_cut] == [times[place] for place in places]
+    assert asked[0] == (0, None)
+    assert len(asked) > 2
+    # Each pass looks closer at what the one before has left.
+    bits = [bits for _, bits in asked[1:] if bits is not None]
+    assert bits == sorted(bits, reverse=True)
 
 
 def assert_same_tables(spark: SparkSession, ours: Path, others: Path) -> None:
