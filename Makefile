@@ -74,6 +74,8 @@ lock: .venv/.python
 	@$(lock_with) $(ARGS) requirements/parity.in --overrides requirements/parity-overrides.in \
 		--excludes requirements/parity-unused.in -o requirements/parity.txt
 	@$(lock_with) $(ARGS) requirements/airflow.in --excludes requirements/airflow-unused.in -o requirements/airflow.txt
+	@$(lock_with) $(ARGS) pyproject.toml requirements/bench.in -c requirements/run.txt \
+		--overrides requirements/bench-overrides.in --excludes requirements/bench-unused.in -o requirements/bench.txt
 
 clean:
 	@rm -rf .venv .venv-lock .venv-parity .venv-airflow .venv-bench .venv-versions .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -31,7 +31,7 @@ from spark_eval.batches.sums import added
 from spark_eval.batches.truth import added_counts
 from spark_eval.connect import is_remote
 from spark_eval.conventions import Checks, Ties
-from spark_eval.ledger import list_entries, rows_in, truth_entries
+from spark_eval.ledger import check, list_entries, rows_in, truth_entries
 from spark_eval.metrics.values import summed
 from spark_eval.names import model_faults
 from spark_eval.plan import Plan
@@ -101,6 +101,8 @@ def evaluate_by_workers(tables: Tables, plan: Plan, reason: str, folder: str | N
         truth, counts, sieve = judge_truth(tables, judging, kept)
         entries = [*training.entries, *truth_entries(counts)]
         used, of_truth = truth_faults(entries, counts, plan)
+        if of_truth and used["users"]:
+            check(entries, [*faults, *of_truth])  # no gain of such relevances can be computed
         journal.stage("truth", rows_in(entries, "truth"), then="lists")
 
         measuring = measuring_of(tables, judging, sieve, Segmenting(plan.segments, training.bounds), plan)
