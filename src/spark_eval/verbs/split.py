@@ -70,9 +70,7 @@ class Split:
 
         ``users`` is null but for folds: counting distinct users would cost a shuffle of the log.
         """
-        facts = self.facts()
-        lines = [*facts.ledger(), *self.compared(facts)[1]]
-        return small_table(self.labelled.sparkSession, lines, ACCOUNTING)
+        return small_table(self.labelled.sparkSession, self.ledger(), ACCOUNTING)
 
     def leakage(self) -> DataFrame:
         """What of the test parts is in the train parts; see ``verbs.leakage`` and ``verbs.folds``. Runs at
@@ -107,6 +105,10 @@ class Split:
         """The facts that ``counts`` have found."""
         return Facts.of(aggregates)
 
+    def ledger(self) -> list[AccountingRow]:
+        """The lines of ``accounting``; of one fold without a look at what leaks."""
+        return self.facts().ledger()
+
     def compared(self, facts: Facts, folder: str | None = None) -> Compared:
         """The leakage report, and the ledger of the folds, if there is one; of rows that are in ``folder``
         where they are written.
@@ -134,6 +136,11 @@ class FoldSplit(Split):
     def counted(self, aggregates: Mapping[str, Any]) -> Facts:
         """The facts that ``counts`` have found."""
         return FoldFacts.of(aggregates)
+
+    def ledger(self) -> list[AccountingRow]:
+        """The lines of ``accounting``, those of the folds last."""
+        facts = self.facts()
+        return facts.ledger() + self.compared(facts)[1]
 
     def compared(self, facts: Facts, folder: str | None = None) -> Compared:
         """The leakage report and the ledger of the folds, of rows that are in ``folder`` where they are
