@@ -4,6 +4,7 @@ from collections import defaultdict
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -30,9 +31,9 @@ def batch(times: list[int | None], **columns: list[object]) -> pa.RecordBatch:
     )
 
 
-def labels(times: list[int | None], line: Timeline = LINE, **rule: object) -> list[str]:
+def labels(times: list[int | None], line: Timeline = LINE, **rule: Any) -> list[str]:
     """What becomes of rows at these moments; both parts of local_test are one."""
-    labelling = Labelling(GlobalLocalRanker(**rule), line, "us")  # type: ignore[arg-type]
+    labelling = Labelling(GlobalLocalRanker(**rule), line, "us")
     rows = batch(times)
     found = labelling.outcomes(rows, moments(rows["timestamp"], "us"))
     return ["local_test" if OUTCOMES[code] in LOCAL else OUTCOMES[code] for code in found]

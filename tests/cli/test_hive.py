@@ -4,10 +4,10 @@ import json
 import os
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyspark
 import pytest
 
 from spark_eval.session import LAUNCHER_HOME, find_java
@@ -67,7 +67,7 @@ def test_tables_of_a_metastore(desk: "Desk") -> None:
         run(program, verb, "--config", desk.config(), "--run-id", "local", home=home)
     # spark-submit's session is used as it is: the config's conf does not count.
     desk.change("spark", conf={})
-    spark_home = Path(str(find_spec("pyspark").origin)).parent  # type: ignore[union-attr]
+    spark_home = Path(pyspark.__file__).parent
     submit = [str(spark_home / "bin" / "spark-submit"), "--master", "local[2]"]
     submit += [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
     job = [str(REPOSITORY / "jobs" / "split.py"), "--config", desk.config(), "--run-id", "submitted"]

@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -74,12 +75,12 @@ def test_a_spoilt_staging_is_not_published(
     inputs.spoil(given(RECS, LISTS.slice(0, 7)), keys("evaluate", plan="workers"))
     check_rest = Job.check_rest
 
-    def spoilt(job: Job, *given: object) -> None:
+    def spoilt(job: Job, *given: Any) -> None:
         [one, other] = (
             next(inputs.out.glob(f"_staging/*/per_user/model={model}/*.parquet")) for model in "ab"
         )
         shutil.copy(one, other)
-        check_rest(job, *given)  # type: ignore[arg-type]
+        check_rest(job, *given)
 
     assert call("evaluate", "--config", inputs.config(), "--run-id", "whole").code == 0
     monkeypatch.setattr(Job, "check_rest", spoilt)

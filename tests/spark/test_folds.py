@@ -3,7 +3,6 @@
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 from statistics import mean, stdev
 from typing import Any
 
@@ -34,7 +33,6 @@ class World:
     users: DataFrame
     evaluation: Evaluation
 
-    @cache  # noqa: B019 - it lives as long as the tests of this file
     def alone(self, fold: int, ties: str = "item_desc") -> Evaluation:
         """The evaluation of one fold's rows without a word of folds."""
         lists, truth, train = (

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import fields
 from enum import StrEnum
-from typing import Any, Final, TypeVar, get_type_hints
+from typing import Any, Final, TypeVar, cast, get_type_hints
 
 from spark_eval.errors import ConfigError
 from spark_eval.splits.moments import Cut, parse_cut
@@ -19,8 +19,8 @@ def from_options(rule: type[Rule], options: Mapping[str, object]) -> Rule:
 
     Raises ConfigError UNKNOWN_CONFIG_KEY, INVALID_CUT, INVALID_SPLIT or INVALID_TIMEZONE.
     """
-    kinds = get_type_hints(rule)
-    given: dict[str, object] = {field.name: field.default for field in fields(rule) if field.init}  # type: ignore[arg-type]
+    kinds, dataclass = get_type_hints(rule), cast(Any, rule)
+    given: dict[str, object] = {field.name: field.default for field in fields(dataclass) if field.init}
     for name in options:
         if name not in given:
             raise ConfigError.unknown("UNKNOWN_CONFIG_KEY", "option", name, given, "split")
