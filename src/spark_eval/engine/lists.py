@@ -1,0 +1,147 @@
+"""The lists of a bucket: what became of their rows, where their hits are, and who is in the mean."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from spark_eval.conventions import Conventions, NoHits, NoRecommendations, NoTruth
+from spark_eval.engine.codes import Booleans, Ints, changes, counted
+from spark_eval.engine.orders import ordered
+from spark_eval.engine.truth import Truth
+from spark_eval.ledger import CLASHES, WITH_TRUTH, WITHOUT_HITS, WITHOUT_TRUTH
+from spark_eval.metrics.lists import Lists, Ragged
+from spark_eval.schema import Fault, Outcome, Reason, USER, ROW_FAULTS
+
+
+@dataclass(frozen=True)
+class Hits:
+    """Hits by list and rank: the list, the relevant pair, the rank and its ties; all of shape (hits,)."""
+
+    of_list: Ints
+    pair: Ints
+    rank: Ints
+    tie_first: Ints
+    tie_last: Ints
+
+    def take(self, chosen: "Ints | Booleans | slice") -> "Hits":
+        """Return some of them."""
+        return Hits(*(values[chosen] for values in vars(self).values()))
+
+
+@dataclass(frozen=True)
+class ModelLists:
+    """The lists of one model for n users; counts have shape (n,).
+
+    ``n_sound`` are rows without a fault, ``bad`` the others by fault, ``nameless`` how many of those have no
+    user. Of the sound rows ``n_repeated`` name an
+    item of the list again, ``n_beyond`` lie behind the largest rank that counts, ``n_cold`` of the rest are of
+    items without training interactions. ``last_rank`` is the largest rank, 0 where ranks follow from scores.
+    """
+
+    truth: Truth
+    n_sound: Ints
+    bad: Mapping[Fault, Ints]
+    nameless: Mapping[Fault, int]
+    n_repeated: Ints
+    n_beyond: Ints
+    n_cold: Ints | None
+    tied_cuts: Ints
+    last_rank: Ints
+    hits: Hits
+
+    @cached_property
+    def n_rows(self) -> Ints:
+        """All rows of each list."""
+        return self.n_sound + sum(self.bad.values(), np.zeros(1, dtype=np.int64))
+
+    @cached_property
+    def n_recommended(self) -> Ints:
+        """Distinct items of each list, as far as repeats were looked for."""
+        return self.n_sound - self.n_repeated
+
+    @cached_property
+    def n_hits(self) -> Ints:
+        """Hits of each list."""
+        return counted(self.hits.of_list, self.truth.n_users)
+
+    @property
+    def has_truth(self) -> Booleans:
+        """Whose lists have anything relevant."""
+        return self.truth.n_relevant > 0
+
+    def population(self, conventions: Conventions) -> Ints:
+        """Return the users in the mean."""
+        is_list, has_truth = self.n_recommended > 0, self.has_truth
+        chosen = has_truth | (is_list & (conventions.no_truth is NoTruth.ZERO))
+        if conventions.no_recommendations is NoRecommendations.DROP:
+            chosen &= is_list
+        if conventions.no_hits is NoHits.DROP:
+            chosen &= ~(has_truth & is_list & (self.n_hits == 0))
+        return np.flatnonzero(chosen)
+
+    def lists(self, chosen: Ints, ideal: Ragged) -> Lists:
+        """Return these users' lists as kernels take them; ``ideal`` are those of all users."""
+        hits = self.hits
+        if len(chosen) < self.truth.n_users:
+            number = np.full(self.truth.n_users, -1, dtype=np.int64)
+            number[chosen] = np.arange(len(chosen))
+            hits = hits.take(number[hits.of_list] >= 0)
+            hits = Hits(number[hits.of_list], *list(vars(hits).values())[1:])
+            within = number[ideal.row] >= 0
+            ideal = Ragged(
+                len(chosen), number[ideal.row[within]], ideal.rank[within], ideal.relevance[within]
+            )
+        relevance = self.truth.relevances(hits.pair)
+        return Lists(
+            n_relevant=self.truth.n_relevant[chosen],
+            n_recommended=self.n_recommended[chosen],
+            hits=Ragged(len(chosen), hits.of_list, hits.rank, relevance),
+            ideal=ideal,
+            tie_first=hits.tie_first,
+            tie_last=hits.tie_last,
+        )
+
+    def counts(self, cuts: Sequence[int], has_scores: bool, is_odd_user: Booleans) -> dict[str, int]:
+        """Count what became of every row, and of how many users."""
+        used, has_truth, is_list = self.n_recommended - self.n_beyond, self.has_truth, self.n_recommended > 0
+        kinds = {"": used}
+        if self.n_cold is not None:
+            kinds = {"": used - self.n_cold, Reason.COLD_ITEM.value: self.n_cold}
+        none = np.zeros(1, dtype=np.int64)
+        rows = {
+            f"{Outcome.IN}.": self.n_rows,
+            **{f"{Outcome.USED}.{kind}": np.where(has_truth, n, 0) for kind, n in kinds.items()},
+            f"{Outcome.DROPPED}.{Reason.NO_TRUTH}": np.where(has_truth, 0, used),
+            f"{Outcome.FILTERED}.{Reason.BEYOND_K}": self.n_beyond,
+            f"{Outcome.DEDUPLICATED}.{Reason.REPEATED_ITEM}": self.n_repeated,
+            **{f"{Outcome.QUARANTINED}.{fault}": self.bad.get(fault, none) for fault in ROW_FAULTS},
+        }
+        counts = {f"{name}.rows": number.sum() for name, number in rows.items()}
+        for fault, number in self.nameless.items():
+            counts[f"{Outcome.IN}..rows"] += number
+            counts[f"{Outcome.QUARANTINED}.{fault}.rows"] += number
+        counts |= {f"{name}.users": np.count_nonzero(number > 0) for name, number in rows.items()}
+        counts[WITH_TRUTH] = np.count_nonzero(is_list & has_truth)
+        counts[WITHOUT_HITS] = np.count_nonzero(is_list & has_truth & (self.n_hits == 0))
+        counts[WITHOUT_TRUTH] = np.count_nonzero(is_list & ~has_truth)
+        if has_scores:
+            for bit, k in enumerate(cuts):
+                counts[f"{Outcome.TIES_AT_CUT}.k={k}"] = np.count_nonzero(self.tied_cuts >> bit & 1)
+        else:
+            counts[f"{Outcome.RANK_GAPS}."] = np.count_nonzero(self.last_rank > self.n_rows)
+        counts[f"{Outcome.ODD_IDS}.{USER}"] = np.count_nonzero(is_odd_user & (self.n_rows > 0))
+        counts[Outcome.LARGEST] = self.n_rows.max(initial=0)
+        clashes = ~(changes(self.hits.of_list) | changes(self.hits.rank))
+        counts[CLASHES] = np.count_nonzero(clashes)
+        return {name: int(number) for name, number in counts.items()}
+
+
+def distinct_hits(hits: Hits) -> tuple[Hits, Ints]:
+    """Return hits by list and rank, each item once, at its best rank; and the lists of those left out."""
+    hits = hits.take(ordered(hits.of_list, hits.pair, hits.rank))
+    is_first = changes(hits.of_list) | changes(hits.pair)
+    again = hits.of_list[~is_first]
+    first = hits.take(is_first)
+    return first.take(ordered(first.of_list, first.rank, first.pair)), again

@@ -1,0 +1,116 @@
+"""The users of a bucket, each once per fold, and which segments they are in."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_eval.engine.codes import Codes, Ints, numbers
+from spark_eval.schema import FOLD, MISSING, N_INTERACTIONS, NO_TRAIN, USER, BuiltIn
+
+NO_FOLD: Final = 0
+
+
+@dataclass(frozen=True)
+class People:
+    """n users, by fold and id; of those in several folds one for each.
+
+    ``ids`` are int64 or text; ``folds`` (n,) is None where there are none.
+    """
+
+    ids: pa.Array
+    folds: Ints | None
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+def numbered(tables: Sequence[pa.Table]) -> tuple[People, list[Ints]]:
+    """Return all users that the tables name, and the number of each row's user, table by table."""
+    codes = Codes.of([table[USER] for table in tables])
+    distinct, place = distinct_of(np.concatenate(codes.columns))
+    by_id = np.argsort(codes.in_order(distinct), kind="stable")
+    number = np.empty(len(distinct), dtype=np.int64)
+    number[by_id] = np.arange(len(distinct))
+    number = number[place]
+    ids, folds = codes.ids(distinct[by_id]), None
+    if all(FOLD in table.column_names for table in tables):
+        of_row = np.concatenate([numbers(table[FOLD]) for table in tables]).astype(np.int64)
+        known, fold = np.unique(of_row, return_inverse=True)
+        pairs, number = np.unique(fold * len(ids) + number, return_inverse=True)
+        folds, ids = known[pairs // max(len(ids), 1)], ids.take(pa.array(pairs % max(len(ids), 1)))
+    return People(ids, folds), np.split(number, np.cumsum([len(table) for table in tables])[:-1])
+
+
+def distinct_of(values: Ints) -> tuple[Ints, Ints]:
+    """Return the distinct values as they come first, and the place of each row's own among them."""
+    coded = pa.array(values).dictionary_encode()
+    return numbers(coded.dictionary), numbers(coded.indices).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Segment:
+    """The place of each user's value in ``values``; None is the value of users of whom none is known."""
+
+    code: Ints
+    values: Sequence[str | None]
+
+    @property
+    def names(self) -> list[str]:
+        """The values as the means name them."""
+        return [MISSING if value is None else value for value in self.values]
+
+    def column(self, chosen: Ints) -> pa.Array:
+        """Return the values of these users."""
+        return pa.array(self.values, pa.string()).take(pa.array(self.code[chosen]))
+
+
+def segments_of(
+    names: Sequence[str], people: People, users: pa.Table, trained: pa.Table, bounds: Mapping[int, int] | None
+) -> dict[str, Segment]:
+    """Return the segments of these names, of all people.
+
+    ``users`` have a column for each that is not built in; ``trained`` have numbers of training interactions.
+    ``bounds`` are the most interactions of each activity decile.
+    """
+    found: dict[str, Segment] = {}
+    row = row_of(people, users)
+    for name in names:
+        if name == FOLD and people.folds is not None:
+            folds, code = np.unique(people.folds, return_inverse=True)
+            found[name] = Segment(code, [str(fold) for fold in folds])
+        elif name == BuiltIn.KNOWN:
+            found[name] = Segment((row_of(people, trained) < 0).astype(np.int64), [name, NO_TRAIN])
+        elif name == BuiltIn.ACTIVITY:
+            of_user = row_of(people, trained)
+            n = numbers(trained[N_INTERACTIONS])
+            decile = np.append(np.searchsorted(list((bounds or {}).values()), n), len(bounds or {}))
+            found[name] = Segment(decile[of_user].astype(np.int64), [*map(str, bounds or {}), NO_TRAIN])
+        else:
+            coded = users[name].cast(pa.string()).combine_chunks().dictionary_encode()
+            values = (*coded.dictionary.to_pylist(), None)
+            code = np.append(numbers(coded.indices.fill_null(len(values) - 1)), len(values) - 1)
+            found[name] = Segment(code[row].astype(np.int64), values)
+    return found
+
+
+def row_of(people: People, table: pa.Table) -> Ints:
+    """Return the row of each user in a table that names every one once (by fold, if it has folds), else -1."""
+    rows = np.full(len(people), -1, dtype=np.int64)
+    users = table[USER].cast(people.ids.type).combine_chunks()
+    if people.folds is None or FOLD not in table.column_names:
+        return place_in(people.ids, users)
+    fold = numbers(table[FOLD])
+    for one in np.unique(people.folds):
+        mine, theirs = np.flatnonzero(people.folds == one), np.flatnonzero(fold == one)
+        place = place_in(people.ids.take(pa.array(mine)), users.take(pa.array(theirs)))
+        rows[mine] = np.append(theirs, -1)[place]
+    return rows
+
+
+def place_in(asked: pa.Array, known: pa.Array) -> Ints:
+    """Return the place of each that is asked for among distinct known ones, -1 where it is not there."""
+    return numbers(pc.index_in(asked, value_set=known).fill_null(-1)).astype(np.int64)

@@ -1,0 +1,157 @@
+"""Where the rows of lists stand: ranks, repeated items, equal scores."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spark_eval.batches.draws import user_hashes
+from spark_eval.conventions import Ties
+from spark_eval.engine.codes import Booleans, Codes, Floats, Hashes, Ints, changes, mixed
+from spark_eval.engine.orders import ordered
+
+TIES_SEED = 20231
+# Of the order of score bits, the sign bit; and what the others are.
+SIGN = np.uint64(1 << 63)
+# Numbers by which these rows are sorted where their scores are equal, the first of them first.
+TieKeys = Callable[[Ints], Sequence[Ints]]
+
+
+@dataclass(frozen=True)
+class Places:
+    """The ranks of n rows, and the ranks between which rows of equal score lie; all of shape (n,).
+
+    The ties are the ranks themselves where no scores are known. ``tied_cuts`` (lists,) has a bit for each
+    cutoff that equal scores straddle.
+    """
+
+    rank: Ints
+    tie_first: Ints
+    tie_last: Ints
+    tied_cuts: Ints
+
+
+def places_by_score(
+    of_list: Ints, n_lists: int, scores: NDArray[Any], tie_order: TieKeys, cuts: Sequence[int], sees_ties: bool
+) -> Places:
+    """Rank the rows of each list from 1, best score first, equal scores by ``tie_order``.
+
+    ``of_list`` (n,) is the list of each row, below ``n_lists``.
+    """
+    n = len(scores)
+    order = by_score(of_list, n_lists, scores, tie_order)
+    listed = of_list[order]
+    new_list = changes(listed)
+    starts = np.flatnonzero(new_list)
+    place = np.arange(n) - np.repeat(starts, np.diff(np.append(starts, n)))
+    in_order = scores[order]
+    new_score = new_list | changes(in_order)
+    rank = np.empty(n, dtype=np.int64)
+    rank[order] = place + 1
+    tied_cuts = np.zeros(n_lists, dtype=np.int64)
+    bit_of_rank = np.zeros(max(cuts, default=0) + 1, dtype=np.int64)
+    bit_of_rank[list(cuts)] = np.left_shift(1, np.arange(len(cuts)))
+    tied_next = np.flatnonzero(~np.append(new_score[1:], True) & (place + 1 < len(bit_of_rank)))
+    np.bitwise_or.at(tied_cuts, listed[tied_next], bit_of_rank[place[tied_next] + 1])
+    if not sees_ties:
+        return Places(rank, rank, rank, tied_cuts)
+    groups = np.flatnonzero(new_score)
+    size = np.diff(np.append(groups, n))
+    ties = np.empty((2, n), dtype=np.int64)
+    first = place[groups] + 1
+    ties[:, order] = np.repeat(first, size), np.repeat(first + size - 1, size)
+    return Places(rank, ties[0], ties[1], tied_cuts)
+
+
+def by_score(of_list: Ints, n_lists: int, scores: NDArray[Any], tie_order: TieKeys) -> Ints:
+    """Return the order of the rows by list, then by falling score, then by ``tie_order``.
+
+    One sort of one number: the list, and as many bits of the score as fit below it. Rows that this number
+    does not tell apart are sorted by all of it.
+    """
+    bits = max(1, int(n_lists - 1).bit_length())
+    key = falling(scores)
+    key >>= np.uint64(bits)
+    key |= of_list.astype(np.uint64) << np.uint64(64 - bits)
+    order = np.argsort(key)
+    key = key[order]
+    is_same = key[1:] == key[:-1]
+    if not is_same.any():
+        return order
+    run = np.cumsum(~np.insert(is_same, 0, False)) - 1
+    again = np.flatnonzero(np.append(is_same, False) | np.insert(is_same, 0, False))
+    rows = order[again]
+    finer = falling(scores[rows]) & np.uint64((1 << bits) - 1)
+    order[again] = rows[ordered(run[again], finer, *tie_order(rows))]
+    return order
+
+
+def falling(scores: NDArray[Any]) -> Hashes:
+    """Return numbers that ascend as scores fall: of doubles and of whole numbers, every one exactly."""
+    if scores.dtype.kind == "i":
+        return ~(scores.astype(np.int64).view(np.uint64) ^ SIGN)
+    bits = (scores.astype(np.float64) + 0.0).view(np.int64)  # adding 0 turns -0.0 to 0.0
+    ascending = bits ^ ((bits >> 63) & np.int64(0x7FFFFFFFFFFFFFFF))
+    return ~(ascending.view(np.uint64) ^ SIGN)
+
+
+def repeats(of_list: Ints, item: Ints, before: Ints | Hashes) -> Ints | None:
+    """Return the rows that are not the first of their list and item, by ``before``; None if none are.
+
+    Of rows that are equal in all three, one is kept.
+    """
+    pairs = mixed(item.view(np.uint64)) + mixed(of_list.view(np.uint64))
+    pairs.sort()
+    # Equal pairs have equal hashes; others hardly ever, and are told apart by their numbers.
+    if changes(pairs).all():
+        return None
+    shared = np.unique(pairs[1:][pairs[1:] == pairs[:-1]])
+    hashes = mixed(item.view(np.uint64)) + mixed(of_list.view(np.uint64))
+    rows = np.flatnonzero(np.isin(hashes, shared))
+    rows = rows[np.lexsort((before[rows], item[rows], of_list[rows]))]
+    is_first = changes(of_list[rows]) | changes(item[rows])
+    again: Ints = rows[~is_first]
+    return again if len(again) else None
+
+
+def tie_keys(items: Codes, item: Ints, ties: Ties) -> TieKeys:
+    """Return what orders rows of equal score; ``item`` are their numbers in ``items``."""
+
+    def keys(rows: Ints) -> Sequence[Ints]:
+        in_order = items.in_order(item[rows])
+        match ties:
+            case Ties.ITEM_ASC:
+                return [in_order]
+            case Ties.ITEM_DESC:
+                return [~in_order]
+        distinct, place = np.unique(item[rows], return_inverse=True)
+        return [user_hashes(items.ids(distinct), TIES_SEED).view(np.int64)[place], ~in_order]
+
+    return keys
+
+
+def sharing_rank(of_list: Ints, item: Ints, rank: Ints, again: Ints | None) -> Booleans | None:
+    """Return which rows name an item whose best rank is that of another item; None where none does.
+
+    ``again`` are the rows that repeat an item of their list at a worse rank.
+    """
+    is_best = np.ones(len(rank), dtype=bool)
+    if again is not None:
+        is_best[again] = False
+    rows = np.flatnonzero(is_best)
+    rows = rows[ordered(of_list[rows], rank[rows])]
+    is_new = changes(of_list[rows]) | changes(rank[rows])
+    if is_new.all():
+        return None
+    clashing = rows[~is_new | ~np.append(is_new[1:], True)]
+    shared = np.zeros(len(rank), dtype=bool)
+    shared[clashing] = True
+    if again is not None:
+        # Repeats of such items share their fault.
+        both = np.concatenate([clashing, again])
+        both = both[np.lexsort((~shared[both], item[both], of_list[both]))]
+        starts = np.flatnonzero(changes(of_list[both]) | changes(item[both]))
+        shared[both] = np.repeat(shared[both][starts], np.diff(np.append(starts, len(both))))
+    return shared

@@ -1,0 +1,139 @@
+"""The truth of a bucket: which items are relevant to whom, each pair once."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+
+from spark_eval.conventions import TruthDuplicates
+from spark_eval.engine.codes import Booleans, Floats, Hashes, Ints, changes, counted, numbers
+from spark_eval.engine.orders import ordered
+from spark_eval.metrics.lists import Ragged
+from spark_eval.schema import RELEVANCE, TIMESTAMP
+
+# The bit table has so many places for each pair: of other pairs, one in so many passes it.
+PLACES_PER_PAIR = 16
+MOST_TABLE_BITS = 24
+FACTORS = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F))
+
+
+@dataclass(frozen=True)
+class Truth:
+    """The distinct relevant pairs of n users, by user and item.
+
+    ``user`` and ``item`` hold the numbers of each pair's user and item, ``relevance`` is its relevance;
+    all of shape (pairs,). ``relevance`` is None where all are 1.
+    """
+
+    n_users: int
+    user: Ints
+    item: Ints
+    relevance: Floats | None
+
+    @cached_property
+    def n_relevant(self) -> Ints:
+        """How many items are relevant to each user; shape (n,)."""
+        return counted(self.user, self.n_users)
+
+    def relevances(self, pairs: Ints) -> Floats:
+        """Return the relevance of each of these pairs."""
+        return np.ones(len(pairs)) if self.relevance is None else self.relevance[pairs]
+
+    @cached_property
+    def items(self) -> Ints:
+        """The distinct items, ascending."""
+        return np.unique(self.item)
+
+    @cached_property
+    def keys(self) -> Ints:
+        """A number for each pair, ascending: no two are equal."""
+        return self.user * len(self.items) + np.searchsorted(self.items, self.item)
+
+    @cached_property
+    def table(self) -> Booleans:
+        """A table of bits, in which the place of every relevant pair is set."""
+        bits = min(max((PLACES_PER_PAIR * len(self.user)).bit_length(), 10), MOST_TABLE_BITS)
+        table = np.zeros(1 << bits, dtype=bool)
+        table[places(self.user, self.item, bits)] = True
+        return table
+
+    def find(self, user: Ints, item: Ints) -> tuple[Ints, Ints]:
+        """Return which of these rows are relevant pairs, ascending, and which pair each is."""
+        if not len(self.user):
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        # Hardly any row but the hits passes the table; those are looked up exactly.
+        rows = np.flatnonzero(self.table[places(user, item, len(self.table).bit_length() - 1)])
+        place = np.searchsorted(self.items, item[rows])
+        is_known = self.items[np.minimum(place, len(self.items) - 1)] == item[rows]
+        rows, place = rows[is_known], place[is_known]
+        wanted = user[rows] * len(self.items) + place
+        pair = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
+        is_hit = self.keys[pair] == wanted
+        return rows[is_hit], pair[is_hit]
+
+    def ideal(self, depth: int | None) -> Ragged:
+        """Return each user's relevant items, best first, as far as ``depth``."""
+        first = np.cumsum(self.n_relevant) - self.n_relevant
+        rank = np.arange(1, len(self.user) + 1) - first[self.user]
+        ideal = Ragged(self.n_users, self.user, rank, self.relevances(np.arange(len(self.user))))
+        if self.relevance is not None:
+            ideal = ideal.best_first
+        if depth is None:
+            return ideal
+        within = ideal.rank <= depth
+        return Ragged(self.n_users, ideal.row[within], ideal.rank[within], ideal.relevance[within])
+
+
+def places(user: Ints, item: Ints, bits: int) -> Hashes:
+    """Return the place of each pair in a table of 2^bits places."""
+    hashes = item.view(np.uint64) * FACTORS[0]
+    hashes ^= hashes >> np.uint64(32)
+    hashes += user.view(np.uint64)
+    hashes *= FACTORS[1]
+    hashes >>= np.uint64(64 - bits)
+    return hashes
+
+
+def combined(
+    user: Ints, item: Ints, rows: pa.Table, duplicates: TruthDuplicates
+) -> tuple[Ints, Ints, Floats, Ints]:
+    """Return each pair of user and item once: user, item, relevance, and how many rows name it.
+
+    ``user`` and ``item`` are the numbers of those of ``rows``.
+    """
+    order = ordered(user, item)
+    is_first = changes(user[order]) | changes(item[order])
+    starts = np.flatnonzero(is_first)
+    size = np.diff(np.append(starts, len(order)))
+    first = order[starts]
+    relevance = numbers(rows[RELEVANCE]).astype(np.float64, copy=False)[order]
+    return user[first], item[first], one_relevance(relevance, rows, order, starts, size, duplicates), size
+
+
+def one_relevance(
+    relevance: Floats, rows: pa.Table, order: Ints, starts: Ints, size: Ints, duplicates: TruthDuplicates
+) -> Floats:
+    """Return the relevance of each pair, of the rows ``order[starts[i]:starts[i] + size[i]]`` that name it."""
+    if len(starts) == len(order) and duplicates is not TruthDuplicates.COUNT:
+        return relevance
+    match duplicates:
+        case TruthDuplicates.COUNT:
+            return size.astype(np.float64)
+        case TruthDuplicates.MAX:
+            largest: Floats = np.maximum.reduceat(relevance, starts)
+            return largest
+    group = np.repeat(np.arange(len(starts)), size)
+    if duplicates is TruthDuplicates.LAST:
+        when = rows[TIMESTAMP]
+        # Rows without a time count as the earliest; of equally late ones the larger relevance counts.
+        known = numbers(when.is_valid())[order]
+        time = numbers(when.fill_null(0))[order]
+        latest: Floats = relevance[np.lexsort((relevance, time, known, group))[starts + size - 1]]
+        return latest
+    # Added one by one in ascending order, so that the order of rows never decides.
+    ascending, total = relevance[np.lexsort((relevance, group))], np.zeros(len(starts))
+    for place in range(int(size.max(initial=0))):
+        has = size > place
+        total[has] += ascending[starts[has] + place]
+    return total
