@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-from spark_eval.conventions import Checks, Conventions, PhysicalPlan
+from spark_eval.conventions import Checks, Conventions
 from spark_eval.errors import ConfigError
 from spark_eval.metrics import MetricValue, metric_values
 from spark_eval.metrics.values import parse_k
@@ -24,7 +24,6 @@ class Plan:
     conventions: Conventions
     checks: Checks
     segments: Sequence[str] = ()
-    physical: PhysicalPlan = PhysicalPlan.AUTO
 
     @property
     def columns(self) -> list[str]:
@@ -103,5 +102,4 @@ def make_plan(
         conventions=chosen,
         checks=Checks.FULL if counts_items else asked,
         segments=tuple(segments),
-        physical=parse_choice(PhysicalPlan, plan, "evaluate.plan"),
     )

@@ -95,7 +95,7 @@ def run_evaluate(
                 Table.ACCOUNTING: write_accounting(evaluation.spark, ledger, attempt),
                 **write_quarantine(tables.given(), ledger, attempt),
             }
-            facts = {"conventions": plan.stamp, "plan": evaluation.reason, "models": list(evaluation.models)}
+            facts = {"conventions": plan.stamp, "models": list(evaluation.models)}
             job.check_rest(session)
             most = {value.column: value.metric.upper or math.inf for value in plan.metrics}
             return job.publish(attempt, written, ledger, Expected(most, evaluation.keys), **facts)

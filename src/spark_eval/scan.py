@@ -58,6 +58,11 @@ class PlainFiles:
         found = self.statistics(name)
         return all(column is not None and column.has_null_count and not column.null_count for column in found)
 
+    def without(self, name: str) -> "PlainFiles":
+        """Return the files less one of our columns."""
+        columns = {ours: theirs for ours, theirs in self.columns.items() if ours != name}
+        return PlainFiles(self.paths, columns)
+
     def tasks(self, parallelism: int) -> list[list[FilePart]]:
         """Parts of the files for each task: a few for every core, in the order of the files."""
         n_bytes = sum(Path(path).stat().st_size for path in self.paths)
@@ -82,6 +87,7 @@ def plain_recommendations(
         return None
     has_rank = RANK in names or (SCORE not in names and RANK in frame.columns)
     ours = [USER, ITEM, RANK if has_rank else SCORE] + ([MODEL] if model is None else [])
+    ours += [FOLD] if FOLD in names or FOLD in frame.columns else []
     return plain_files(frame, {name: names.get(name, name) for name in ours})
 
 
@@ -91,6 +97,7 @@ def plain_truth(frame: DataFrame, names: Mapping[str, str], conventions: Convent
         return None
     has_relevance = RELEVANCE in names or RELEVANCE in frame.columns
     ours = [USER, ITEM, RELEVANCE] if has_relevance else [USER, ITEM]
+    ours += [FOLD] if FOLD in names or FOLD in frame.columns else []
     return plain_files(frame, {name: names.get(name, name) for name in ours})
 
 

@@ -9,6 +9,7 @@ from spark_eval.batches.ids import numbers, plain
 from spark_eval.conventions import Conventions, NegativeRelevance
 from spark_eval.schema import (
     FAULT,
+    FOLD,
     ITEM,
     MODEL,
     RANK,
@@ -33,7 +34,7 @@ def faults(batch: pa.RecordBatch) -> Codes | None:
     found: dict[Fault, NDArray[np.bool_]] = {}
     for fault, names in {
         Fault.NULL_MODEL: [MODEL],
-        Fault.NULL_ID: [USER, ITEM],
+        Fault.NULL_ID: [USER, ITEM, FOLD],
         Fault.NULL_RANK: [RANK],
         Fault.NULL_SCORE: [SCORE],
     }.items():

@@ -103,6 +103,12 @@ def numbers(column: pa.Array | pa.ChunkedArray) -> NDArray[Any]:
     return values
 
 
+def distinct_of(values: Ints) -> tuple[Ints, Ints]:
+    """Return the distinct values as they come first, and the place of each row's own among them."""
+    coded = pa.array(values).dictionary_encode()
+    return numbers(coded.dictionary), numbers(coded.indices).astype(np.int64)
+
+
 def counted(places: Ints, n: int) -> Ints:
     """Count how often each place below n is named; shape (n,)."""
     return np.bincount(places, minlength=n)

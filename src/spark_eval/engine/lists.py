@@ -1,7 +1,7 @@
 """The lists of a bucket: what became of their rows, where their hits are, and who is in the mean."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -31,25 +31,39 @@ class Hits:
 
 
 @dataclass(frozen=True)
-class ModelLists:
-    """The lists of one model for n users; counts have shape (n,).
+class AllLists:
+    """Lists of the n users of the truth, of one model or of several, one after the other.
 
-    ``n_sound`` are rows without a fault, ``bad`` the others by fault, ``nameless`` how many of those have no
-    user. Of the sound rows ``n_repeated`` name an
+    ``n_sound`` are rows without a fault, ``bad`` the others by fault. Of the sound rows ``n_repeated`` name an
     item of the list again, ``n_beyond`` lie behind the largest rank that counts, ``n_cold`` of the rest are of
-    items without training interactions. ``last_rank`` is the largest rank, 0 where ranks follow from scores.
+    items without training interactions. All have shape (lists,).
     """
 
     truth: Truth
     n_sound: Ints
     bad: Mapping[Fault, Ints]
-    nameless: Mapping[Fault, int]
     n_repeated: Ints
     n_beyond: Ints
     n_cold: Ints | None
     tied_cuts: Ints
     last_rank: Ints
     hits: Hits
+
+    def of_model(self, place: int) -> "AllLists":
+        """Return the lists of one model, by its place."""
+        part = slice(place * self.truth.n_users, (place + 1) * self.truth.n_users)
+        hits = self.hits.take(slice(*np.searchsorted(self.hits.of_list, [part.start, part.stop])))
+        return AllLists(
+            self.truth,
+            self.n_sound[part],
+            {fault: n_bad[part] for fault, n_bad in self.bad.items()},
+            self.n_repeated[part],
+            self.n_beyond[part],
+            None if self.n_cold is None else self.n_cold[part],
+            self.tied_cuts[part],
+            self.last_rank[part],
+            replace(hits, of_list=hits.of_list - part.start),
+        )
 
     @cached_property
     def n_rows(self) -> Ints:
@@ -88,7 +102,7 @@ class ModelLists:
             number = np.full(self.truth.n_users, -1, dtype=np.int64)
             number[chosen] = np.arange(len(chosen))
             hits = hits.take(number[hits.of_list] >= 0)
-            hits = Hits(number[hits.of_list], *list(vars(hits).values())[1:])
+            hits = replace(hits, of_list=number[hits.of_list])
             within = number[ideal.row] >= 0
             ideal = Ragged(
                 len(chosen), number[ideal.row[within]], ideal.rank[within], ideal.relevance[within]
@@ -103,8 +117,10 @@ class ModelLists:
             tie_last=hits.tie_last,
         )
 
-    def counts(self, cuts: Sequence[int], has_scores: bool, is_odd_user: Booleans) -> dict[str, int]:
-        """Count what became of every row, and of how many users."""
+    def counts(
+        self, cuts: Sequence[int], has_scores: bool, is_odd_user: Booleans, nameless: Mapping[Fault, int]
+    ) -> dict[str, int]:
+        """Count what became of every row, and of how many users; ``nameless`` are rows without a user."""
         used, has_truth, is_list = self.n_recommended - self.n_beyond, self.has_truth, self.n_recommended > 0
         kinds = {"": used}
         if self.n_cold is not None:
@@ -119,7 +135,7 @@ class ModelLists:
             **{f"{Outcome.QUARANTINED}.{fault}": self.bad.get(fault, none) for fault in ROW_FAULTS},
         }
         counts = {f"{name}.rows": number.sum() for name, number in rows.items()}
-        for fault, number in self.nameless.items():
+        for fault, number in nameless.items():
             counts[f"{Outcome.IN}..rows"] += number
             counts[f"{Outcome.QUARANTINED}.{fault}.rows"] += number
         counts |= {f"{name}.users": np.count_nonzero(number > 0) for name, number in rows.items()}
@@ -138,10 +154,9 @@ class ModelLists:
         return {name: int(number) for name, number in counts.items()}
 
 
-def distinct_hits(hits: Hits) -> tuple[Hits, Ints]:
-    """Return hits by list and rank, each item once, at its best rank; and the lists of those left out."""
+def distinct_hits(hits: Hits) -> tuple[Hits, Hits]:
+    """Return hits by list and rank, each item once, at its best rank; and those that are left out."""
     hits = hits.take(ordered(hits.of_list, hits.pair, hits.rank))
     is_first = changes(hits.of_list) | changes(hits.pair)
-    again = hits.of_list[~is_first]
     first = hits.take(is_first)
-    return first.take(ordered(first.of_list, first.rank, first.pair)), again
+    return first.take(ordered(first.of_list, first.rank, first.pair)), hits.take(~is_first)

@@ -1,14 +1,16 @@
 """What travels in the exchange: rows as Arrow bytes, each message for one bucket of users."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from spark_eval.engine.codes import CODED_TEXT, Hashes, Ints, hashes_of, numbers
+from spark_eval.engine.codes import CODED_TEXT, Ints, hashes_of, numbers
 from spark_eval.schema import USER
 
 # So many rows are divided among the buckets at once: more make larger messages, and take more memory.
@@ -29,40 +31,44 @@ class Kind(StrEnum):
     TRAINED = "trained"  # users with their number of training interactions
 
 
-def bucket_of(users: Hashes, n_buckets: int) -> Ints:
-    """Return the bucket of each user: equal ranges of the upper half of the hash; shape (n,)."""
-    return ((users >> np.uint64(32)) * np.uint64(n_buckets) >> np.uint64(32)).astype(np.int64)
-
-
 def messages(tables: Iterable[pa.Table], kind: Kind, n_buckets: int) -> Iterator[pa.RecordBatch]:
-    """Divide rows among the buckets of their users; each batch has a message for every bucket with rows.
-
-    A row without a user goes to the first bucket.
-    """
+    """Divide rows among the buckets of their users; each batch has a message for every bucket with rows."""
     for table in gathered(tables):
-        users = one_chunk(table[USER])
-        if users.null_count:
-            buckets = np.zeros(table.num_rows, dtype=np.int64)
-            buckets[numbers(users.is_valid())] = bucket_of(hashes_of(users.drop_null()), n_buckets)
-        else:
-            buckets = bucket_of(hashes_of(users), n_buckets)
-        order = np.argsort(buckets.astype(np.uint16), kind="stable")
-        ends = np.cumsum(np.bincount(buckets, minlength=n_buckets))
-        columns = {name: taken(table[name], order) for name in table.column_names}
-        parts, start = [], 0
-        for bucket, end in enumerate(ends.tolist()):
-            if end > start:
-                part = {name: compact(column.slice(start, end - start)) for name, column in columns.items()}
-                parts.append((bucket, packed(pa.record_batch(part))))
-            start = end
-        yield batch_of(kind, parts)
+        parts = divided(table, buckets_of(one_chunk(table[USER]), n_buckets), n_buckets)
+        yield batch_of(kind, [(bucket, part) for bucket, part in enumerate(parts) if part.num_rows])
 
 
-def batch_of(kind: Kind, parts: Sequence[tuple[int, pa.Buffer]]) -> pa.RecordBatch:
-    """Return messages of one kind, as buckets with their bytes."""
-    buckets = pa.array([bucket for bucket, _ in parts], pa.int32())
-    rows = pa.array([data.to_pybytes() for _, data in parts], pa.binary())
-    return pa.RecordBatch.from_arrays([buckets, pa.array([kind.value] * len(parts)), rows], schema=MESSAGE)
+def buckets_of(users: pa.Array, n_buckets: int) -> Ints:
+    """Return the bucket of each user, the first for null: equal ranges of the upper half of the hash."""
+    if users.null_count:
+        buckets = np.zeros(len(users), dtype=np.int64)
+        buckets[numbers(users.is_valid())] = buckets_of(users.drop_null(), n_buckets)
+        return buckets
+    upper = hashes_of(users) >> np.uint64(32)
+    return (upper * np.uint64(n_buckets) >> np.uint64(32)).astype(np.int64)
+
+
+def divided(table: pa.Table, places: Ints, n_places: int) -> Iterator[pa.RecordBatch]:
+    """Return the rows of each place, in the order of the places."""
+    order = np.argsort(places.astype(np.uint16), kind="stable")
+    ends = np.cumsum(np.bincount(places, minlength=n_places)).tolist()
+    columns = {name: taken(table[name], order) for name in table.column_names}
+    for start, end in pairwise([0, *ends]):
+        part = {name: compact(column.slice(start, end - start)) for name, column in columns.items()}
+        yield pa.record_batch(part)
+
+
+def batch_of(kind: Kind, parts: Sequence[tuple[int, pa.RecordBatch]]) -> pa.RecordBatch:
+    """Return messages of one kind: buckets with their rows as bytes."""
+    data = [packed(rows) for _, rows in parts]
+    ends = np.cumsum([0, *(rows.size for rows in data)]).astype(np.int32)
+    rows = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(data))]
+    columns = [
+        pa.array([bucket for bucket, _ in parts], pa.int32()),
+        pa.repeat(kind.value, len(parts)),
+        pa.Array.from_buffers(pa.binary(), len(parts), rows),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=MESSAGE)
 
 
 def gathered(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
@@ -127,15 +133,32 @@ def unpacked(data: pa.Buffer) -> pa.Table:
     return pa.ipc.open_stream(data).read_all()
 
 
-def tables_of(parts: Mapping[Kind, Sequence[pa.Buffer]], kind: Kind, empty: pa.Schema) -> pa.Table:
-    """Return all rows of one kind that came for a bucket; with this schema if there are none.
+def by_bucket(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[Kind, pa.Table]]:
+    """Return the rows of each bucket of a task, by kind, a bucket after the other."""
+    arrived: dict[int, dict[Kind, list[pa.Buffer]]] = defaultdict(lambda: defaultdict(list))
+    for batch in batches:
+        for bucket, kind, data in zip(*(batch[name] for name in MESSAGE.names), strict=True):
+            arrived[bucket.as_py()][Kind(kind.as_py())].append(data.as_buffer())
+    while arrived:
+        yield {kind: united(list(map(unpacked, parts))) for kind, parts in arrived.popitem()[1].items()}
 
-    Integers have the widest type of any message, text is coded.
-    """
-    tables = [widened(unpacked(data)) for data in parts.get(kind, ())]
-    if not tables:
-        return empty.empty_table()
-    return pa.concat_tables(tables, promote_options="permissive")
+
+def split(rows: Mapping[Kind, pa.Table], n_buckets: int, n_parts: int) -> Iterator[dict[Kind, pa.Table]]:
+    """Divide the rows of one of ``n_buckets`` buckets further, by their users."""
+    of_users = {
+        kind: divided(table, buckets_of(one_chunk(table[USER]), n_buckets * n_parts) % n_parts, n_parts)
+        for kind, table in rows.items()
+        if kind is not Kind.MODELS
+    }
+    same = {kind: table for kind, table in rows.items() if kind is Kind.MODELS}
+    for parts in zip(*of_users.values(), strict=True):
+        found = dict(zip(of_users, parts, strict=True))
+        yield same | {kind: pa.table(part) for kind, part in found.items()}
+
+
+def united(tables: Sequence[pa.Table]) -> pa.Table:
+    """Return the rows of all messages: integers in the widest type of any, coded text with codes of one type."""
+    return pa.concat_tables(map(widened, tables), promote_options="permissive")
 
 
 def widened(table: pa.Table) -> pa.Table:

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_eval.engine.codes import Codes, Ints, numbers
+from spark_eval.engine.codes import Codes, Ints, distinct_of, numbers
 from spark_eval.schema import FOLD, MISSING, N_INTERACTIONS, NO_TRAIN, USER, BuiltIn
 
 NO_FOLD: Final = 0
@@ -43,12 +43,6 @@ def numbered(tables: Sequence[pa.Table]) -> tuple[People, list[Ints]]:
         pairs, number = np.unique(fold * len(ids) + number, return_inverse=True)
         folds, ids = known[pairs // max(len(ids), 1)], ids.take(pa.array(pairs % max(len(ids), 1)))
     return People(ids, folds), np.split(number, np.cumsum([len(table) for table in tables])[:-1])
-
-
-def distinct_of(values: Ints) -> tuple[Ints, Ints]:
-    """Return the distinct values as they come first, and the place of each row's own among them."""
-    coded = pa.array(values).dictionary_encode()
-    return numbers(coded.dictionary), numbers(coded.indices).astype(np.int64)
 
 
 @dataclass(frozen=True)

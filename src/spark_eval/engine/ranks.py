@@ -23,14 +23,22 @@ TieKeys = Callable[[Ints], Sequence[Ints]]
 class Places:
     """The ranks of n rows, and the ranks between which rows of equal score lie; all of shape (n,).
 
-    The ties are the ranks themselves where no scores are known. ``tied_cuts`` (lists,) has a bit for each
-    cutoff that equal scores straddle.
+    The ties are the ranks themselves where no scores are known, or nobody asks. By list, ``tied_cuts`` has a
+    bit for each cutoff that equal scores straddle, and ``last_rank`` is the largest given rank.
     """
 
     rank: Ints
     tie_first: Ints
     tie_last: Ints
     tied_cuts: Ints
+    last_rank: Ints
+
+
+def places_by_rank(of_list: Ints, n_lists: int, ranks: Ints) -> Places:
+    """Take ranks as they are given; nothing ties."""
+    none, last_rank = np.zeros(n_lists, dtype=np.int64), np.zeros(n_lists, dtype=np.int64)
+    np.maximum.at(last_rank, of_list, ranks)
+    return Places(ranks, ranks, ranks, none, last_rank)
 
 
 def places_by_score(
@@ -55,14 +63,15 @@ def places_by_score(
     bit_of_rank[list(cuts)] = np.left_shift(1, np.arange(len(cuts)))
     tied_next = np.flatnonzero(~np.append(new_score[1:], True) & (place + 1 < len(bit_of_rank)))
     np.bitwise_or.at(tied_cuts, listed[tied_next], bit_of_rank[place[tied_next] + 1])
+    none = np.zeros(n_lists, dtype=np.int64)
     if not sees_ties:
-        return Places(rank, rank, rank, tied_cuts)
+        return Places(rank, rank, rank, tied_cuts, none)
     groups = np.flatnonzero(new_score)
     size = np.diff(np.append(groups, n))
     ties = np.empty((2, n), dtype=np.int64)
     first = place[groups] + 1
     ties[:, order] = np.repeat(first, size), np.repeat(first + size - 1, size)
-    return Places(rank, ties[0], ties[1], tied_cuts)
+    return Places(rank, ties[0], ties[1], tied_cuts, none)
 
 
 def by_score(of_list: Ints, n_lists: int, scores: NDArray[Any], tie_order: TieKeys) -> Ints:
@@ -97,23 +106,41 @@ def falling(scores: NDArray[Any]) -> Hashes:
     return ~(ascending.view(np.uint64) ^ SIGN)
 
 
-def repeats(of_list: Ints, item: Ints, before: Ints | Hashes) -> Ints | None:
-    """Return the rows that are not the first of their list and item, by ``before``; None if none are.
+def repeats(of_list: Ints, item: Ints, before: Ints | Hashes) -> Ints:
+    """Return the rows that are not the first of their list and item, by ``before``.
 
     Of rows that are equal in all three, one is kept.
     """
-    pairs = mixed(item.view(np.uint64)) + mixed(of_list.view(np.uint64))
-    pairs.sort()
+    hashes = mixed(item.view(np.uint64))
+    hashes += mixed(of_list.view(np.uint64))
     # Equal pairs have equal hashes; others hardly ever, and are told apart by their numbers.
-    if changes(pairs).all():
-        return None
-    shared = np.unique(pairs[1:][pairs[1:] == pairs[:-1]])
-    hashes = mixed(item.view(np.uint64)) + mixed(of_list.view(np.uint64))
-    rows = np.flatnonzero(np.isin(hashes, shared))
+    if changes(np.sort(hashes)).all():
+        return np.empty(0, dtype=np.int64)
+    order = np.argsort(hashes)
+    is_new = changes(hashes[order])
+    rows = order[~is_new | ~np.append(is_new[1:], True)]
     rows = rows[np.lexsort((before[rows], item[rows], of_list[rows]))]
-    is_first = changes(of_list[rows]) | changes(item[rows])
-    again: Ints = rows[~is_first]
-    return again if len(again) else None
+    again: Ints = rows[~(changes(of_list[rows]) | changes(item[rows]))]
+    return again
+
+
+def sharing_rank(of_list: Ints, item: Ints, rank: Ints, is_again: Booleans) -> Booleans:
+    """Return which rows name an item whose best rank is that of another item.
+
+    ``is_again`` are the rows that repeat an item of their list at a worse rank.
+    """
+    shares = np.zeros(len(rank), dtype=bool)
+    rows = np.flatnonzero(~is_again)
+    rows = rows[ordered(of_list[rows], rank[rows])]
+    is_new = changes(of_list[rows]) | changes(rank[rows])
+    shares[rows[~is_new | ~np.append(is_new[1:], True)]] = True
+    if is_again.any() and shares.any():
+        # Repeats of such items share their fault.
+        rows = np.flatnonzero(shares | is_again)
+        rows = rows[np.lexsort((~shares[rows], item[rows], of_list[rows]))]
+        starts = np.flatnonzero(changes(of_list[rows]) | changes(item[rows]))
+        shares[rows] = np.repeat(shares[rows[starts]], np.diff(np.append(starts, len(rows))))
+    return shares
 
 
 def tie_keys(items: Codes, item: Ints, ties: Ties) -> TieKeys:
@@ -130,28 +157,3 @@ def tie_keys(items: Codes, item: Ints, ties: Ties) -> TieKeys:
         return [user_hashes(items.ids(distinct), TIES_SEED).view(np.int64)[place], ~in_order]
 
     return keys
-
-
-def sharing_rank(of_list: Ints, item: Ints, rank: Ints, again: Ints | None) -> Booleans | None:
-    """Return which rows name an item whose best rank is that of another item; None where none does.
-
-    ``again`` are the rows that repeat an item of their list at a worse rank.
-    """
-    is_best = np.ones(len(rank), dtype=bool)
-    if again is not None:
-        is_best[again] = False
-    rows = np.flatnonzero(is_best)
-    rows = rows[ordered(of_list[rows], rank[rows])]
-    is_new = changes(of_list[rows]) | changes(rank[rows])
-    if is_new.all():
-        return None
-    clashing = rows[~is_new | ~np.append(is_new[1:], True)]
-    shared = np.zeros(len(rank), dtype=bool)
-    shared[clashing] = True
-    if again is not None:
-        # Repeats of such items share their fault.
-        both = np.concatenate([clashing, again])
-        both = both[np.lexsort((~shared[both], item[both], of_list[both]))]
-        starts = np.flatnonzero(changes(of_list[both]) | changes(item[both]))
-        shared[both] = np.repeat(shared[both][starts], np.diff(np.append(starts, len(both))))
-    return shared

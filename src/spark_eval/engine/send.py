@@ -1,26 +1,23 @@
 """From rows of a table to messages for buckets of users: rows that cannot be used are told apart."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_eval.batches.rows import SOUND, faults
+from spark_eval.batches.rows import SOUND, Codes, faults
 from spark_eval.conventions import Conventions, NegativeRelevance
-from spark_eval.engine.codes import CODED_TEXT, numbers
-from spark_eval.engine.messages import Kind, batch_of, messages, packed
+from spark_eval.engine.codes import CODED_TEXT
+from spark_eval.engine.messages import Kind, batch_of, messages
 from spark_eval.schema import (
     FAULT,
     FOLD,
     ITEM,
     MODEL,
-    N_INTERACTIONS,
-    RANK,
     RELEVANCE,
     ROW_FAULTS,
-    SCORE,
     TIMESTAMP,
     USER,
     Fault,
@@ -43,7 +40,7 @@ class ListSender:
         yield from messages(self.sound(batches, bad, models), Kind.LISTS, self.n_buckets)
         yield from messages(bad, Kind.BAD_LISTS, self.n_buckets)
         if models:
-            told = packed(pa.record_batch({MODEL: pa.array(list(models), pa.string())}))
+            told = pa.record_batch({MODEL: pa.array(list(models), pa.string())})
             yield batch_of(Kind.MODELS, [(bucket, told) for bucket in range(self.n_buckets)])
 
     def sound(
@@ -63,7 +60,7 @@ class ListSender:
             if batch.num_rows:
                 yield coded(pa.table(batch))
 
-    def bad(self, batch: pa.RecordBatch, codes: np.ndarray) -> pa.Table:
+    def bad(self, batch: pa.RecordBatch, codes: Codes) -> pa.Table:
         """Return model, user and fault of the rows that have one."""
         chosen = np.flatnonzero(codes != SOUND)
         names = np.array([fault.value for fault in ROW_FAULTS])[codes[chosen]]

@@ -7,13 +7,13 @@ import numpy as np
 import pyarrow as pa
 
 from spark_eval.conventions import TruthDuplicates
-from spark_eval.engine.codes import Booleans, Floats, Hashes, Ints, changes, counted, numbers
+from spark_eval.engine.codes import Booleans, Floats, Hashes, Ints, changes, counted, distinct_of, numbers
 from spark_eval.engine.orders import ordered
 from spark_eval.metrics.lists import Ragged
 from spark_eval.schema import RELEVANCE, TIMESTAMP
 
-# The bit table has so many places for each pair: of other pairs, one in so many passes it.
-PLACES_PER_PAIR = 16
+# A Bloom filter of two places for each pair: of other pairs, one in some hundred passes.
+PLACES_PER_PAIR = 24
 MOST_TABLE_BITS = 24
 FACTORS = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F))
 
@@ -22,14 +22,16 @@ FACTORS = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F))
 class Truth:
     """The distinct relevant pairs of n users, by user and item.
 
-    ``user`` and ``item`` hold the numbers of each pair's user and item, ``relevance`` is its relevance;
-    all of shape (pairs,). ``relevance`` is None where all are 1.
+    ``user`` and ``item`` hold the numbers of each pair's user and item, ``relevance`` is its relevance, None
+    where all are 1; ``is_cold`` tells items without training interactions, None where nothing is known of
+    these; all of shape (pairs,).
     """
 
     n_users: int
     user: Ints
     item: Ints
     relevance: Floats | None
+    is_cold: Booleans | None = None
 
     @cached_property
     def n_relevant(self) -> Ints:
@@ -43,7 +45,7 @@ class Truth:
     @cached_property
     def items(self) -> Ints:
         """The distinct items, ascending."""
-        return np.unique(self.item)
+        return np.sort(distinct_of(self.item)[0])
 
     @cached_property
     def keys(self) -> Ints:
@@ -51,19 +53,23 @@ class Truth:
         return self.user * len(self.items) + np.searchsorted(self.items, self.item)
 
     @cached_property
-    def table(self) -> Booleans:
-        """A table of bits, in which the place of every relevant pair is set."""
+    def filter(self) -> Booleans:
+        """A Bloom filter in which every relevant pair has two places."""
         bits = min(max((PLACES_PER_PAIR * len(self.user)).bit_length(), 10), MOST_TABLE_BITS)
         table = np.zeros(1 << bits, dtype=bool)
-        table[places(self.user, self.item, bits)] = True
+        hashes = pair_hashes(self.user, self.item)
+        table[hashes >> np.uint64(64 - bits)] = True
+        table[hashes & np.uint64(len(table) - 1)] = True
         return table
 
     def find(self, user: Ints, item: Ints) -> tuple[Ints, Ints]:
         """Return which of these rows are relevant pairs, ascending, and which pair each is."""
         if not len(self.user):
             return np.empty(0, np.int64), np.empty(0, np.int64)
-        # Hardly any row but the hits passes the table; those are looked up exactly.
-        rows = np.flatnonzero(self.table[places(user, item, len(self.table).bit_length() - 1)])
+        # Hardly any row but the hits passes the filter; those are looked up exactly.
+        hashes = pair_hashes(user, item)
+        rows = np.flatnonzero(self.filter[hashes >> np.uint64(65 - len(self.filter).bit_length())])
+        rows = rows[self.filter[hashes[rows] & np.uint64(len(self.filter) - 1)]]
         place = np.searchsorted(self.items, item[rows])
         is_known = self.items[np.minimum(place, len(self.items) - 1)] == item[rows]
         rows, place = rows[is_known], place[is_known]
@@ -85,30 +91,28 @@ class Truth:
         return Ragged(self.n_users, ideal.row[within], ideal.rank[within], ideal.relevance[within])
 
 
-def places(user: Ints, item: Ints, bits: int) -> Hashes:
-    """Return the place of each pair in a table of 2^bits places."""
+def pair_hashes(user: Ints, item: Ints) -> Hashes:
+    """Return 64 bits of each pair."""
     hashes = item.view(np.uint64) * FACTORS[0]
     hashes ^= hashes >> np.uint64(32)
     hashes += user.view(np.uint64)
     hashes *= FACTORS[1]
-    hashes >>= np.uint64(64 - bits)
+    hashes ^= hashes >> np.uint64(29)
     return hashes
 
 
 def combined(
     user: Ints, item: Ints, rows: pa.Table, duplicates: TruthDuplicates
-) -> tuple[Ints, Ints, Floats, Ints]:
-    """Return each pair of user and item once: user, item, relevance, and how many rows name it.
+) -> tuple[Ints, Floats, Ints]:
+    """Combine the rows of each pair of user and item: a row of it, its relevance, how many rows name it.
 
-    ``user`` and ``item`` are the numbers of those of ``rows``.
+    ``user`` and ``item`` are the numbers of those of ``rows``. Pairs are in the order of these.
     """
     order = ordered(user, item)
-    is_first = changes(user[order]) | changes(item[order])
-    starts = np.flatnonzero(is_first)
+    starts = np.flatnonzero(changes(user[order]) | changes(item[order]))
     size = np.diff(np.append(starts, len(order)))
-    first = order[starts]
     relevance = numbers(rows[RELEVANCE]).astype(np.float64, copy=False)[order]
-    return user[first], item[first], one_relevance(relevance, rows, order, starts, size, duplicates), size
+    return order[starts], one_relevance(relevance, rows, order, starts, size, duplicates), size
 
 
 def one_relevance(

@@ -2,7 +2,6 @@
 
 import pickle
 import uuid
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -11,41 +10,58 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from spark_eval.batches.files import FilePart, read_parts
 from spark_eval.batches.keys import key_sum
-from spark_eval.engine.measure import Bucket, Question
-from spark_eval.engine.messages import MESSAGE, Kind, unpacked
+from spark_eval.engine.bucket import Bucket, models_in
+from spark_eval.engine.measure import Measured, Measuring
+from spark_eval.engine.messages import MESSAGE, Kind, by_bucket, split
+from spark_eval.engine.question import Question
 from spark_eval.names import folder_name, model_faults
 from spark_eval.scan import PlainFiles
-from spark_eval.schema import MODEL, N_RECOMMENDED, N_RELEVANT, USER
+from spark_eval.schema import MODEL
 
 Batches = Iterable[pa.RecordBatch]
+Sender = Callable[[Batches], Iterator[pa.RecordBatch]]
+# What a worker measures at once: rows of lists, and values of ``per_user``; a single user may have more.
+MOST_ROWS: Final = 1_000_000
+MOST_VALUES: Final = 8_000_000
 SUMMARY: Final = "summary"
 
 
 @dataclass(frozen=True)
-class Summary:
-    """What is left of one model's lists in a bucket."""
+class ModelSummary:
+    """What is left of one model's lists in a bucket once their rows are written: to ``file``, if any.
+
+    ``keys`` is the sum of the keys of these rows.
+    """
 
     model: str | None
     counts: Mapping[str, int]
+    folds: frozenset[int]
     sums: pa.Table
     file: str | None
     keys: int
 
 
-def send(
-    frame: DataFrame, files: PlainFiles | None, sender: Callable[[Batches], Iterator[pa.RecordBatch]], cores: int
-) -> DataFrame:
+@dataclass(frozen=True)
+class Summary:
+    """What is left of a bucket: counts of the rows of its truth, the folds of that, and of each model's lists."""
+
+    truth: Sequence[Mapping[str, Any]]
+    folds: frozenset[int]
+    models: Sequence[ModelSummary]
+
+
+def send(frame: DataFrame, files: PlainFiles | None, sender: Sender, n_tasks: int) -> DataFrame:
     """Return the messages of a table; if it is nothing but plain files, the workers read these."""
     schema = from_arrow_schema(MESSAGE)
     if files is None:
         return frame.mapInArrow(sender, schema)
-    tasks: list[list[FilePart]] = files.tasks(cores)
+    tasks: list[list[FilePart]] = files.tasks(n_tasks)
     columns = files.columns
 
     def read(batches: Batches) -> Iterator[pa.RecordBatch]:
@@ -60,48 +76,84 @@ def exchanged(messages: Sequence[DataFrame], n_tasks: int) -> DataFrame:
     return reduce(DataFrame.unionAll, messages).repartition(n_tasks, "bucket")
 
 
-def by_bucket(batches: Batches) -> Iterator[dict[Kind, list[pa.Buffer]]]:
-    """Return the messages of each bucket of a task, a bucket after the other."""
-    arrived: dict[int, dict[Kind, list[pa.Buffer]]] = defaultdict(lambda: defaultdict(list))
-    for batch in batches:
-        for bucket, kind, rows in zip(*batch.columns, strict=True):
-            arrived[bucket.as_py()][Kind(kind.as_py())].append(rows.as_buffer())
-    while arrived:
-        yield arrived.popitem()[1]
-
-
-def measure(messages: DataFrame, question: Question, folder: str | None) -> DataFrame:
-    """summary: of each bucket, what is left of it, while ``per_user`` is written below the folder."""
+def measure(messages: DataFrame, question: Question, n_buckets: int, schema: T.StructType) -> DataFrame:
+    """Return the rows of ``per_user`` with this schema, and beside them, null elsewhere, a summary per bucket."""
+    whole = T.StructType([*schema.fields, T.StructField(SUMMARY, T.BinaryType())])
+    rows_schema = to_arrow_schema(schema)
 
     def measured(batches: Batches) -> Iterator[pa.RecordBatch]:
-        for parts in by_bucket(batches):
-            models = models_of(parts, question)
-            bucket = Bucket(question, parts)
-            writes = folder is not None and not model_faults([name for name in models if name is not None])
-            found = []
-            for one in bucket.measured(models):
-                file, keys = None, 0
-                if writes and one.per_user.num_rows:
-                    file, keys = write(one.model or "", one.per_user, str(folder))
-                found.append(Summary(one.model, one.counts, one.sums, file, keys))
-            summary = pickle.dumps((bucket.truth_counts, found), protocol=5)
-            yield pa.record_batch([pa.array([summary], pa.binary())], names=[SUMMARY])
+        for bucket in buckets(batches, question, n_buckets):
+            models = []
+            for one in Measuring(bucket).measured():
+                models.append(summary_of(one))
+                rows = one.per_user.add_column(0, MODEL, pa.repeat(one.model, len(one.per_user)))
+                rows = rows.select(rows_schema.names).cast(rows_schema)
+                yield from rows.append_column(SUMMARY, pa.nulls(len(rows), pa.binary())).to_batches()
+            yield batch_of_summary(bucket, models, rows_schema)
+
+    return messages.mapInArrow(measured, whole)
+
+
+def measure_to_files(
+    messages: DataFrame, question: Question, n_buckets: int, schema: T.StructType, folder: str
+) -> DataFrame:
+    """Write the rows of ``per_user`` below a folder as they are measured; return a summary per bucket.
+
+    Nothing is written where a model's name can be no folder: the run is refused.
+    """
+    rows_schema = to_arrow_schema(schema)
+    rows_schema = rows_schema.remove(rows_schema.get_field_index(MODEL))
+
+    def measured(batches: Batches) -> Iterator[pa.RecordBatch]:
+        for bucket in buckets(batches, question, n_buckets):
+            is_written = not model_faults([name for name in bucket.models if name is not None])
+            models = []
+            for one in Measuring(bucket).measured():
+                file = None
+                if is_written and len(one.per_user):
+                    rows = one.per_user.select(rows_schema.names).cast(rows_schema)
+                    file = write(one.model or "", rows, folder)
+                models.append(summary_of(one, file))
+            yield batch_of_summary(bucket, models, pa.schema([]))
 
     return messages.mapInArrow(measured, f"{SUMMARY} binary")
 
 
-def models_of(parts: Mapping[Kind, Sequence[pa.Buffer]], question: Question) -> list[str | None]:
-    """Return the models that any task has seen."""
-    if question.model is not None:
-        return [question.model]
-    told = {name for data in parts.get(Kind.MODELS, ()) for name in unpacked(data)[MODEL].to_pylist()}
-    return sorted(told, key=lambda name: name or "")
+def buckets(batches: Batches, question: Question, n_buckets: int) -> Iterator[Bucket]:
+    """Return the buckets of a task; those of too many rows in parts."""
+    for rows in by_bucket(batches):
+        n_parts = parts_for(rows, question)
+        parts = iter([rows]) if n_parts == 1 else split(rows, n_buckets, n_parts)
+        del rows
+        for part in parts:
+            yield Bucket(question, part)
 
 
-def write(model: str, per_user: pa.Table, folder: str) -> tuple[str, int]:
-    """Write rows as a file with a name that no other attempt gives to its own; the sum of their keys, too."""
+def parts_for(rows: Mapping[Kind, pa.Table], question: Question) -> int:
+    """Return in how many parts a bucket is measured."""
+    n_rows = {kind: table.num_rows for kind, table in rows.items()}
+    n_columns = sum(len(value.columns) for value in question.values)
+    n_values = n_rows.get(Kind.TRUTH, 0) * len(models_in(rows, question)) * n_columns
+    return 1 + max(n_rows.get(Kind.LISTS, 0) // MOST_ROWS, n_values // MOST_VALUES)
+
+
+def summary_of(measured: Measured, file: str | None = None) -> ModelSummary:
+    """Return what is left once the rows are written."""
+    keys = key_sum(measured.model or "", measured.per_user)
+    return ModelSummary(measured.model, measured.counts, measured.folds, measured.sums, file, keys)
+
+
+def batch_of_summary(bucket: Bucket, models: Sequence[ModelSummary], rows: pa.Schema) -> pa.RecordBatch:
+    """Return a row with the summary of a bucket and nulls in the columns of ``rows``."""
+    summary = Summary(list(bucket.truth_counts()), bucket.truth_folds, models)
+    nulls = {name: pa.nulls(1, kind) for name, kind in zip(rows.names, rows.types, strict=True)}
+    return pa.record_batch(nulls | {SUMMARY: pa.array([pickle.dumps(summary)], pa.binary())})
+
+
+def write(model: str, rows: pa.Table, folder: str) -> str:
+    """Write rows below a folder, to a file with a name that no other attempt gives to its own."""
     file = f"{MODEL}={folder_name(model)}/part-{uuid.uuid4().hex}.parquet"
     path = Path(folder, file)
     path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(per_user, path, write_page_checksum=True)
-    return file, key_sum(model, per_user)
+    pq.write_table(rows, path, write_page_checksum=True)
+    return file

@@ -31,17 +31,21 @@ def truth_faults(
     Wrong are no relevant row at all, and gains that outgrow a double.
     """
     used = [count for count in counts if count["fault"] is None and not count["everything"]]
-    grows = any(value.conventions(plan.conventions).gain is Gain.EXP2 for value in plan.metrics)
     faults = []
     if not used:
         left = unused(entries, "truth")
         message = f"truth: no relevant row is left{left}; see relevance.threshold, where and subset"
         faults.append(DataError("EMPTY_TRUTH", message))
-    elif grows and used[0]["max_relevance"] > MAX_EXP2_RELEVANCE:
+    elif grows_with_relevance(plan) and used[0]["max_relevance"] > MAX_EXP2_RELEVANCE:
         largest = used[0]["max_relevance"]
         message = f"truth: relevance {largest} is too large for gain=exp2; at most {MAX_EXP2_RELEVANCE}"
         faults.append(DataError("RELEVANCE_TOO_LARGE", message))
     return (used[0] if used else NOTHING_RELEVANT), faults
+
+
+def grows_with_relevance(plan: Plan) -> bool:
+    """Return whether any metric takes 2 to the power of a relevance."""
+    return any(value.conventions(plan.conventions).gain is Gain.EXP2 for value in plan.metrics)
 
 
 def check_tables(

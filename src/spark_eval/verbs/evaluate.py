@@ -1,16 +1,42 @@
-"""Ranking evaluation: recommendations and truth in, metrics and the ledger out, by one of two plans."""
+"""Ranking evaluation: recommendations and truth in, metrics and the accounting of every row out."""
 
+import pickle
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql import types as T
 
 from spark_eval import journal
-from spark_eval.conventions import Conventions, PhysicalPlan
-from spark_eval.errors import ConfigError, each
+from spark_eval.batches.files import keep_files
+from spark_eval.batches.sums import added
+from spark_eval.connect import is_remote
+from spark_eval.conventions import Checks, Conventions
+from spark_eval.engine.messages import Kind
+from spark_eval.engine.question import Question
+from spark_eval.engine.send import ListSender, TruthSender, UserSender
+from spark_eval.errors import each
+from spark_eval.ledger import Entry, list_entries, rows_in, truth_entries
+from spark_eval.metrics.values import summed
 from spark_eval.plan import DEFAULT_K, DEFAULT_METRICS, Plan, make_plan
-from spark_eval.scan import plain_recommendations, plain_truth
+from spark_eval.scan import plain_recommendations, plain_truth, takes_files
+from spark_eval.schema import (
+    FAULT,
+    FOLD,
+    IN_TRAIN,
+    ITEM,
+    MODEL,
+    N_RECOMMENDED,
+    N_RELEVANT,
+    RANK,
+    SCORE,
+    USER,
+    Outcome,
+)
 from spark_eval.segments import check_segments, user_columns
 from spark_eval.transforms.conform import (
     align_ids,
@@ -20,10 +46,20 @@ from spark_eval.transforms.conform import (
     conform_truth,
     conform_users,
 )
-from spark_eval.verbs.by_fold import over_folds
-from spark_eval.verbs.by_shuffle import evaluate_by_shuffle
-from spark_eval.verbs.by_workers import DoesNotFit, evaluate_by_workers, obstacle
-from spark_eval.verbs.evaluation import Evaluation, Tables
+from spark_eval.transforms.exchange import SUMMARY, Summary, exchanged, measure, measure_to_files, send
+from spark_eval.verbs.checks import MAX_EXP2_RELEVANCE, check_tables, grows_with_relevance, truth_faults
+from spark_eval.verbs.evaluation import Evaluation, Tables, written
+from spark_eval.verbs.folds_of_tables import check_folds, fold_faults
+from spark_eval.verbs.segments import Training, known_items, read_about
+
+# A bucket has about so many rows of lists and of the truth. Many small ones keep the workers' memory low.
+ROWS_PER_BUCKET: Final = 500_000
+TRUTH_PER_BUCKET: Final = 150_000
+# Where nobody knows how many rows there are, so many buckets for each task; large ones are divided later.
+BUCKETS_PER_TASK: Final = 4
+MOST_BUCKETS: Final = 10_000
+# What has fewer rows is not worth a second task.
+LEAST_ROWS: Final = 50_000
 
 
 def evaluate(
@@ -51,7 +87,7 @@ def evaluate(
     plan: str = "auto",
     folder: str | None = None,
 ) -> Evaluation:
-    """Ranking metrics per user and in the mean, of one or many models, in one pass over the data.
+    """Measure ranking metrics per user and in the mean, of one or many models, in one pass over the data.
 
     ``recommendations`` hold user, item, score or rank, and model (or name the one model by ``model``);
     ``truth`` holds user, item and, if graded, relevance. ``columns``, ``truth_columns``, ``train_columns``
@@ -60,23 +96,20 @@ def evaluate(
 
     ``segments`` are columns of ``users`` (one row per user), or ``known`` and ``activity``, which follow from
     the training interactions ``train``; the means of their users stand beside those of all. With ``train``,
-    the ledger tells the cold items apart, which have none.
+    the accounting tells the cold items apart, which have none.
 
     Where ``recommendations`` have a column ``fold``, ``truth`` and ``train`` must have one: all folds are
     measured in one pass, each by itself, and their mean and standard deviation stand beside them.
 
-    ``plan`` chooses how Spark goes about it; the numbers are the same. With
-    ``folder``, a new one, ``per_user`` is written there as Parquet on the way.
+    With ``folder``, a new one, ``per_user`` is written there as Parquet on the way.
 
-    Raises ConfigError or DataError; the ledger is closed before any number is given out.
+    Raises ConfigError or DataError; every row is accounted for before any number is given out.
     """
-    chosen = make_plan(
-        metrics, k, conventions, threshold, no_recommendations, no_truth, checks, segments, plan
-    )
-    check_segments(segments, chosen.columns, train is not None, users is not None)
+    plan = make_plan(metrics, k, conventions, threshold, no_recommendations, no_truth, checks, segments)
+    check_segments(segments, plan.columns, train is not None, users is not None)
     conforming: dict[str, Callable[[], DataFrame]] = {
         "recommendations": lambda: conform_recommendations(recommendations, columns, model, layout),
-        "truth": lambda: conform_truth(truth, truth_columns, timestamp_unit, timezone, chosen.conventions),
+        "truth": lambda: conform_truth(truth, truth_columns, timestamp_unit, timezone, plan.conventions),
     }
     if train is not None:
         conforming["train"] = lambda: conform_train(train, train_columns)
@@ -86,34 +119,181 @@ def evaluate(
         **each(conforming),
         model=model,
         files=plain_recommendations(recommendations, columns or {}, model, layout),
-        truth_files=plain_truth(truth, truth_columns or {}, chosen.conventions),
+        truth_files=plain_truth(truth, truth_columns or {}, plan.conventions),
         most_quarantined={},
     )
-    return measure_lists(tables, chosen, folder)
+    return measure_lists(tables, plan, folder)
 
 
 def measure_lists(tables: Tables, plan: Plan, folder: str | None = None) -> Evaluation:
-    """The data path, by one of its plans; with ``folder``, ``per_user`` is written below it on the way.
+    """Take the data path: conformed tables, one exchange by bucket of users, measured buckets, checks.
 
-    Raises ConfigError PLAN_IMPOSSIBLE where a plan is asked for that cannot be taken.
+    With ``folder``, ``per_user`` is written below it on the way. One DataError tells all that is wrong with
+    all tables.
     """
     check_id_types(tables.given())
     recommendations, truth = align_ids(tables.recommendations, tables.truth)
-    tables, plan = over_folds(replace(tables, recommendations=recommendations, truth=truth), plan)
-    why_not = "plan=shuffle is asked for" if plan.physical is PhysicalPlan.SHUFFLE else obstacle(tables, plan)
-    if why_not is None:
-        how = "through Spark" if tables.files is None else "as plain Parquet files"
-        reason = told(PhysicalPlan.WORKERS, f"recommendations are read {how}")
-        try:
-            return evaluate_by_workers(tables, plan, reason, folder)
-        except DoesNotFit as fault:
-            why_not = str(fault)
-    if plan.physical is PhysicalPlan.WORKERS:
-        raise ConfigError("PLAN_IMPOSSIBLE", f"evaluate.plan: workers cannot be taken: {why_not}; use auto")
-    return evaluate_by_shuffle(tables, plan, told(PhysicalPlan.SHUFFLE, why_not), folder)
+    tables = replace(tables, recommendations=recommendations, truth=truth)
+    tables, plan = check_folds(tables, plan)
+    with ExitStack() as kept:
+        users, training, faults = read_about(tables, plan.segments, kept)
+        plan = replace(plan, segments=plan.segments[: plan.by_fold]) if faults else plan
+        items, tables = known_items(tables, training)
+        question = question_of(tables, plan, training, items)
+        n_buckets, n_tasks = buckets_for(tables)
+        messages = exchanged(messages_of(tables, users, training, plan, n_buckets, n_tasks), n_tasks)
+        schema = per_user_schema(tables, plan)
+        is_local = folder is not None and takes_files(folder)
+        if folder is not None and is_local:
+            rows = measure_to_files(messages, question, n_buckets, schema, folder)
+        else:
+            rows = measure(messages, question, n_buckets, schema).persist()
+            kept.callback(rows.unpersist)
+        summaries = [pickle.loads(row[SUMMARY]) for row in rows.where(f"{SUMMARY} is not null").collect()]
+        entries, models = checked(tables, plan, training, summaries, faults)
+        keys = sum(one.keys for summary in summaries for one in summary.models)
+        per_user = rows.where(f"{SUMMARY} is null").drop(SUMMARY)
+        if folder is not None and is_local:
+            keep_files(folder, {one.file for summary in summaries for one in summary.models if one.file})
+            per_user = tables.truth.sparkSession.read.schema(schema).parquet(folder)
+        elif folder is not None:
+            per_user = written(per_user, folder)
+        sums = sums_of_models(summaries, plan)
+        return Evaluation(per_user, entries, models, plan, kept.pop_all(), sums, keys)
 
 
-def told(physical: PhysicalPlan, why: str) -> str:
-    """The choice with its reason, as it is logged and kept in the commit record."""
-    journal.say("plan", f"plan {physical}: {why}", plan=physical.value)
-    return f"{physical}: {why}"
+def question_of(
+    tables: Tables, plan: Plan, training: Training, items: Mapping[int | None, pa.Array] | None
+) -> Question:
+    """Return what the workers are asked."""
+    has_scores = RANK not in tables.recommendations.columns
+    return Question(
+        user=id_type(tables.truth, USER),
+        item=id_type(tables.truth, ITEM),
+        metrics=tuple((value.name, value.k) for value in plan.metrics),
+        conventions=plan.conventions,
+        model=tables.model,
+        has_scores=has_scores,
+        has_folds=plan.by_fold,
+        checks_all=has_scores or plan.checks is Checks.FULL,
+        sees_ties=plan.sees_ties,
+        cuts=tuple(plan.cuts),
+        depth=plan.depth,
+        truth_depth=plan.truth_depth,
+        most_relevance=MAX_EXP2_RELEVANCE if grows_with_relevance(plan) else float("inf"),
+        segments=tuple(plan.segments),
+        bounds=training.bounds,
+        trained=items,
+    )
+
+
+def messages_of(
+    tables: Tables, users: DataFrame | None, training: Training, plan: Plan, n_buckets: int, n_tasks: int
+) -> list[DataFrame]:
+    """Return the messages of all tables."""
+    names = [USER, ITEM, RANK, SCORE, FOLD, IN_TRAIN, *([MODEL] if tables.model is None else [])]
+    lists = tables.recommendations.select(*(name for name in names if name in tables.recommendations.columns))
+    truth = tables.truth.drop(FAULT)
+    messages = [
+        send(truth, tables.truth_files, TruthSender(n_buckets, plan.conventions), n_tasks),
+        send(lists, tables.files, ListSender(n_buckets, tables.model is None), n_tasks),
+    ]
+    about = {Kind.SEGMENTS: users, Kind.TRAINED: training.users}
+    return messages + [
+        send(frame, None, UserSender(n_buckets, kind), n_tasks)
+        for kind, frame in about.items()
+        if frame is not None
+    ]
+
+
+def buckets_for(tables: Tables) -> tuple[int, int]:
+    """Return the number of buckets, and of the tasks that measure them."""
+    cores = parallelism(tables.truth)
+    if tables.files is None or tables.truth_files is None:
+        return BUCKETS_PER_TASK * 2 * cores, 2 * cores
+    n_lists, n_truth = tables.files.n_rows, tables.truth_files.n_rows
+    wanted = 1 + max(n_lists // ROWS_PER_BUCKET, n_truth // TRUTH_PER_BUCKET)
+    if max(n_lists, n_truth) > LEAST_ROWS:
+        wanted = max(wanted, 2 * cores)
+    n_buckets = min(wanted, MOST_BUCKETS)
+    return n_buckets, min(n_buckets, max(2 * cores, n_buckets // BUCKETS_PER_TASK))
+
+
+def parallelism(frame: DataFrame) -> int:
+    """Return how many tasks run at once, as far as that is known."""
+    spark = frame.sparkSession
+    return 4 if is_remote(frame) else spark.sparkContext.defaultParallelism
+
+
+def per_user_schema(tables: Tables, plan: Plan) -> T.StructType:
+    """Return the columns of ``per_user``."""
+    longs = [T.StructField(name, T.LongType()) for name in (N_RELEVANT, N_RECOMMENDED)]
+    fold = [T.StructField(FOLD, T.IntegerType())] if plan.by_fold else []
+    segments = [T.StructField(name, T.StringType()) for name in plan.segments if name != FOLD]
+    return T.StructType(
+        [
+            T.StructField(MODEL, T.StringType()),
+            T.StructField(USER, tables.truth.schema[USER].dataType),
+            *longs,
+            *fold,
+            *segments,
+            *(T.StructField(name, T.DoubleType()) for name in plan.columns),
+        ]
+    )
+
+
+def id_type(frame: DataFrame, name: str) -> pa.DataType:
+    """Return the type of ids as batches have them."""
+    return pa.string() if isinstance(frame.schema[name].dataType, T.StringType) else pa.int64()
+
+
+def checked(
+    tables: Tables, plan: Plan, training: Training, summaries: Sequence[Summary], faults: Sequence[Any]
+) -> tuple[list[Entry], list[str]]:
+    """Return the entries of the accounting and the models; one DataError tells all that is wrong."""
+    counts = added_counts([count for summary in summaries for count in summary.truth])
+    entries = [*training.entries, *truth_entries(counts)]
+    used, of_truth = truth_faults(entries, counts, plan)
+    of_folds = fold_faults(summaries) if plan.by_fold and not of_truth else []
+    of_lists = counts_of_models(summaries)
+    entries += list_entries(of_lists, used["users"], plan.conventions)
+    journal.stage("read", rows_in(entries, "truth") + rows_in(entries, "recommendations"), then="metrics")
+    check_tables(tables, entries, of_lists, plan, [*faults, *of_truth, *of_folds])
+    return entries, sorted(count[MODEL] for count in of_lists)
+
+
+def added_counts(parts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Add the counts of the truth of all buckets: everything first, then by fault; none of no rows."""
+    totals: dict[tuple[bool, str], dict[str, Any]] = {}
+    for part in parts:
+        total = totals.setdefault((not part["everything"], part[FAULT] or ""), dict.fromkeys(part))
+        for name, number in part.items():
+            total[name] = merged(name, total[name], number)
+    return [total for _, total in sorted(totals.items()) if total["rows"] or total["everything"]]
+
+
+def merged(name: str, one: Any, other: Any) -> Any:
+    """Return a fact of two counts together; None is a fact of none."""
+    if one is None or other is None or name in (FAULT, "everything"):
+        return other if one is None else one
+    return max(one, other) if name in ("max_relevance", Outcome.LARGEST) else one + other
+
+
+def counts_of_models(summaries: Sequence[Summary]) -> list[dict[str, Any]]:
+    """Add the counts of each model that any row names, over all buckets; of ``largest`` the largest."""
+    totals: dict[str | None, Counter[str]] = {}
+    for one in (one for summary in summaries for one in summary.models):
+        total = totals.setdefault(one.model, Counter())
+        largest = max(total[Outcome.LARGEST], one.counts[Outcome.LARGEST])
+        total.update(one.counts)
+        total[Outcome.LARGEST] = largest
+    return [{MODEL: model, **total} for model, total in totals.items() if total[f"{Outcome.IN}..rows"]]
+
+
+def sums_of_models(summaries: Sequence[Summary], plan: Plan) -> list[dict[str, Any]]:
+    """Add the exact sums over users of all buckets."""
+    names = list(summed(plan.metrics))
+    parts: dict[str | None, list[pa.Table]] = {}
+    for one in (one for summary in summaries for one in summary.models):
+        parts.setdefault(one.model, []).append(one.sums)
+    return [{MODEL: model, **row} for model, tables in parts.items() for row in added(tables, names)]

@@ -6,15 +6,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from pyspark.sql import DataFrame, Observation, Row, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from spark_eval.ledger import ACCOUNTING, Entry
 from spark_eval.plan import Plan
 from spark_eval.scan import PlainFiles
 from spark_eval.schema import MODEL
-from spark_eval.transforms.aggregate import limb_sums, sum_of_keys
 from spark_eval.verbs.small import small_table
-from spark_eval.verbs.summary import METRICS, fold_rows, metric_rows, population, summed_columns
+from spark_eval.verbs.summary import METRICS, fold_rows, metric_rows, population
 
 
 @dataclass(frozen=True)
@@ -35,6 +34,10 @@ class Tables:
     truth_files: PlainFiles | None = None
     most_quarantined: Mapping[str, float] = field(default_factory=dict)
 
+    def lists_and_truth(self) -> dict[str, DataFrame]:
+        """Return the two tables that every evaluation has, by name."""
+        return {"recommendations": self.recommendations, "truth": self.truth}
+
     def given(self) -> dict[str, DataFrame]:
         """The tables that there are, by name."""
         tables = {
@@ -51,9 +54,8 @@ class Evaluation:
     """What came of an evaluation.
 
     ``per_user``: one row per model and user of the population, a double per metric and k; lazy, unless it
-    is written already. ``entries`` are the lines of the ledger. ``kept`` holds what later steps share;
-    ``unpersist`` frees it. ``sums`` are those of ``per_user`` where they are known. ``reason`` names the
-    physical plan and says why it was chosen. ``keys`` is the sum of the keys of rows that are written.
+    is written already. ``entries`` are the lines of the accounting. ``kept`` holds what later steps share;
+    ``unpersist`` frees it. ``sums`` are those of ``per_user``, ``keys`` is the sum of the keys of its rows.
     """
 
     per_user: DataFrame
@@ -61,18 +63,13 @@ class Evaluation:
     models: Sequence[str]
     plan: Plan
     kept: ExitStack
-    reason: str
-    sums: Sequence[Mapping[str, Any]] | None = None
-    keys: int | None = None
+    sums: Sequence[Mapping[str, Any]]
+    keys: int
 
     @cached_property
     def metric_rows(self) -> list[tuple[Any, ...]]:
         """The rows of ``metrics``."""
-        sums = self.sums
-        if sums is None:
-            found = limb_sums(self.per_user, summed_columns(self.plan.metrics), self.plan.segments)
-            sums = list(map(Row.asDict, found.collect()))
-        rows = metric_rows(sums, self.models, self.plan.metrics, self.plan.stamp)
+        rows = metric_rows(self.sums, self.models, self.plan.metrics, self.plan.stamp)
         return rows + fold_rows(rows)
 
     @cached_property
@@ -100,10 +97,8 @@ class Evaluation:
         return self.per_user.sparkSession
 
 
-def written(per_user: DataFrame, folder: str) -> tuple[DataFrame, int]:
-    """The same rows, from files that lie below the folder now; the sum of their keys on the way."""
-    observed = Observation("per_user")
-    rows = per_user.observe(observed, sum_of_keys().alias("keys"))
-    rows.write.mode("errorifexists").partitionBy(MODEL).parquet(folder)
+def written(per_user: DataFrame, folder: str) -> DataFrame:
+    """Return the same rows, from files that lie below the folder now."""
+    per_user.write.mode("errorifexists").partitionBy(MODEL).parquet(folder)
     # Read with its schema: Spark would take models named 1 and 01 for one number.
-    return per_user.sparkSession.read.schema(per_user.schema).parquet(folder), int(observed.get["keys"] or 0)
+    return per_user.sparkSession.read.schema(per_user.schema).parquet(folder)

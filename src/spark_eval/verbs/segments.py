@@ -2,14 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from spark_eval.errors import DataError
 from spark_eval.ledger import Entry, train_entries
-from spark_eval.schema import N_INTERACTIONS, BuiltIn
+from spark_eval.schema import FOLD, IN_TRAIN, ITEM, N_INTERACTIONS, BuiltIn
 from spark_eval.segments import activity_bounds, user_columns
 from spark_eval.transforms.segments import (
     activity_histogram,
@@ -23,22 +27,27 @@ from spark_eval.verbs.checks import check_train, check_users
 from spark_eval.verbs.evaluation import Tables
 
 
+# Items with training interactions, of which every worker has the list, at some 25 bytes, beside ids of text.
+MOST_ITEMS: Final = 2_000_000
+
+
 @dataclass(frozen=True)
 class Training:
     """What the training interactions tell.
 
-    ``items`` (item) have interactions; ``users`` (user, n_interactions) are None unless a segment follows
+    ``items`` (item) are the ``n_items`` that have interactions; ``users`` (user, n_interactions) are None unless a segment follows
     from them; ``bounds`` are the largest numbers of interactions of the deciles, if asked for.
     """
 
     items: DataFrame | None = None
+    n_items: int = 0
     users: DataFrame | None = None
     bounds: Mapping[int, int] | None = None
     entries: Sequence[Entry] = ()
 
 
 def read_about(
-    tables: Tables, segments: Sequence[str], broadcast_rows: int, kept: ExitStack
+    tables: Tables, segments: Sequence[str], kept: ExitStack
 ) -> tuple[DataFrame | None, Training, list[DataError]]:
     """The users with their segments, what the training interactions tell, what is wrong with either.
 
@@ -46,19 +55,17 @@ def read_about(
     """
     users, training, faults = None, Training(), []
     try:
-        users = read_users(tables.users, segments, broadcast_rows, kept)
+        users = read_users(tables.users, segments, kept)
     except DataError as fault:
         faults.append(fault)
     try:
-        training = read_train(tables.train, segments, broadcast_rows, kept)
+        training = read_train(tables.train, segments, kept)
     except DataError as fault:
         faults.append(fault)
     return users, training, faults
 
 
-def read_train(
-    train: DataFrame | None, segments: Sequence[str], broadcast_rows: int, kept: ExitStack
-) -> Training:
+def read_train(train: DataFrame | None, segments: Sequence[str], kept: ExitStack) -> Training:
     """Count the training interactions; nothing is known without any. Raises DataError EMPTY_TRAIN."""
     if train is None:
         return Training()
@@ -66,22 +73,21 @@ def read_train(
     kept.callback(by_id.unpersist)
     counts = [row.asDict() for row in count_train(by_id).collect()]
     used = check_train(counts)
-    items, users = trained_items(by_id), trained_users(by_id)
+    users = trained_users(by_id)
     bounds = None
     if BuiltIn.ACTIVITY in segments:
         histogram = activity_histogram(users).collect()
         bounds = activity_bounds({row[N_INTERACTIONS]: row["n_users"] for row in histogram})
     return Training(
-        spread(items, used["items"], broadcast_rows),
-        None if set(BuiltIn).isdisjoint(segments) else spread(users, used["users"], broadcast_rows),
+        trained_items(by_id),
+        used["items"],
+        None if set(BuiltIn).isdisjoint(segments) else users,
         bounds,
         train_entries(counts),
     )
 
 
-def read_users(
-    users: DataFrame | None, segments: Sequence[str], broadcast_rows: int, kept: ExitStack
-) -> DataFrame | None:
+def read_users(users: DataFrame | None, segments: Sequence[str], kept: ExitStack) -> DataFrame | None:
     """The users with their segments, each once; DataError where they are not."""
     if users is None:
         return None
@@ -89,10 +95,35 @@ def read_users(
     kept.callback(users.unpersist)
     count = count_users(users, columns).collect()[0].asDict()
     check_users(count, columns)
-    # A row of several segments is as large as several of the truth.
-    return spread(users, count["rows"] * max(1, len(columns)), broadcast_rows)
+    return users
 
 
-def spread(frame: DataFrame, rows: int, broadcast_rows: int) -> DataFrame:
-    """The frame, sent whole to every executor if it is small; Spark sorts more."""
-    return F.broadcast(frame) if rows <= broadcast_rows else frame
+def known_items(
+    tables: Tables, training: Training
+) -> tuple[Mapping[int | None, pa.Array] | None, Tables]:
+    """Return the items with training interactions, by fold, for all workers; None where nobody asks.
+
+    Where they are too many, Spark tells of every row whether its item is one of them.
+    """
+    if training.items is None:
+        return None, tables
+    if training.n_items <= MOST_ITEMS:
+        found = training.items.toArrow().combine_chunks()
+        ids = found[ITEM].cast(pa.string() if is_text(training.items, ITEM) else pa.int64()).combine_chunks()
+        if FOLD not in found.column_names:
+            return {None: ids}, tables
+        folds = found[FOLD].combine_chunks()
+        return {fold: ids.filter(pc.equal(folds, fold)) for fold in pc.unique(folds).to_pylist()}, tables
+    marked = {name: mark(frame, training.items) for name, frame in tables.lists_and_truth().items()}
+    return None, replace(tables, **marked, files=None, truth_files=None)
+
+
+def mark(rows: DataFrame, items: DataFrame) -> DataFrame:
+    """Return the rows with a column that tells whether their items have training interactions."""
+    marked = rows.join(items.withColumn(IN_TRAIN, F.lit(True)), items.columns, "left")
+    return marked.withColumn(IN_TRAIN, F.coalesce(IN_TRAIN, F.lit(False)))
+
+
+def is_text(frame: DataFrame, name: str) -> bool:
+    """Return whether ids are text."""
+    return isinstance(frame.schema[name].dataType, T.StringType)

@@ -1,0 +1,282 @@
+"""A bucket of users: its rows become the truth, and lists with their hits."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from spark_eval.batches.ids import is_odd
+from spark_eval.engine.codes import Booleans, Codes, Ints, counted, numbers
+from spark_eval.engine.lists import AllLists, Hits, distinct_hits
+from spark_eval.engine.messages import Kind
+from spark_eval.engine.people import numbered, place_in
+from spark_eval.engine.question import Question
+from spark_eval.engine.ranks import (
+    Places,
+    falling,
+    places_by_rank,
+    places_by_score,
+    repeats,
+    sharing_rank,
+    tie_keys,
+)
+from spark_eval.engine.truth import Truth, combined
+from spark_eval.schema import FAULT, FOLD, IN_TRAIN, ITEM, MODEL, RANK, SCORE, USER, Fault, Outcome, Reason
+
+
+@dataclass(frozen=True)
+class ListRows:
+    """n sound rows of lists: the numbers of user, item and list, the score or rank, whether the item is cold."""
+
+    user: Ints
+    item: Ints
+    of_list: Ints
+    order: NDArray[Any]
+    is_cold: Booleans | None
+
+    def take(self, chosen: Booleans) -> "ListRows":
+        """Return some of them."""
+        return ListRows(*(values if values is None else values[chosen] for values in vars(self).values()))
+
+
+class Bucket:
+    """The users of a bucket with their truth and lists; ``rows`` are all that came, by kind.
+
+    ``people`` are the n users, once per fold. ``user`` has the number of each row's user, by kind; ``items``
+    has that of the items of the truth and of the lists.
+    """
+
+    def __init__(self, question: Question, rows: Mapping[Kind, pa.Table]) -> None:
+        self.question = question
+        self.rows = {kind: rows.get(kind, question.schema(kind).empty_table()) for kind in Kind}
+        kinds = (Kind.TRUTH, Kind.LISTS, Kind.BAD_TRUTH, Kind.BAD_LISTS)
+        sound = {kind: self.rows[kind] for kind in kinds[:2]}
+        bad = {kind: self.rows[kind].filter(is_named(self.rows[kind])) for kind in kinds[2:]}
+        self.named = sound | bad
+        self.people, users = numbered([self.named[kind] for kind in kinds])
+        self.user = dict(zip(kinds, users, strict=True))
+        self.items = Codes.of([self.rows[kind][ITEM] for kind in (Kind.TRUTH, Kind.LISTS)])
+
+    @cached_property
+    def models(self) -> list[str | None]:
+        """The models that any bucket has, by name."""
+        return models_in(self.rows, self.question)
+
+    @cached_property
+    def is_odd_user(self) -> Booleans:
+        """Which users have ids that look like others."""
+        return is_odd(self.people.ids)
+
+    @cached_property
+    def pairs(self) -> tuple[Ints, Ints, NDArray[np.float64], Ints, Booleans | None]:
+        """Each pair of the truth once: user, item, relevance, how many rows name it, whether its item is cold."""
+        user, item = self.user[Kind.TRUTH], self.items.columns[0]
+        is_cold = self.is_cold(Kind.TRUTH, user, item)
+        first, relevance, size = combined(
+            user, item, self.rows[Kind.TRUTH], self.question.conventions.truth_duplicates
+        )
+        return user[first], item[first], relevance, size, None if is_cold is None else is_cold[first]
+
+    @cached_property
+    def why_not(self) -> dict[Reason, Booleans]:
+        """Which pairs are not relevant, by the reason."""
+        relevance, least = self.pairs[2], self.question.conventions.threshold
+        below = relevance < (-np.inf if least is None else least)
+        return {Reason.BELOW_THRESHOLD: below, Reason.NOT_RELEVANT: ~below & (relevance <= 0)}
+
+    @cached_property
+    def truth(self) -> Truth:
+        """The relevant pairs."""
+        user, item, relevance, _, is_cold = self.pairs
+        chosen = ~np.logical_or.reduce(list(self.why_not.values()))
+        relevance = relevance[chosen]
+        return Truth(
+            len(self.people),
+            user[chosen],
+            item[chosen],
+            None if (relevance == 1).all() else relevance,
+            None if is_cold is None else is_cold[chosen],
+        )
+
+    @property
+    def truth_folds(self) -> frozenset[int]:
+        """The folds in which anything is relevant."""
+        folds = self.people.folds
+        return frozenset() if folds is None else frozenset(folds[self.truth.n_relevant > 0].tolist())
+
+    def truth_counts(self) -> Iterator[dict[str, Any]]:
+        """Count what became of the rows of the truth: of all, of the relevant ones, of others by reason."""
+        user, _, _, size, _ = self.pairs
+        bad, truth = self.rows[Kind.BAD_TRUTH], self.truth
+        everybody = np.concatenate([self.user[Kind.TRUTH], self.user[Kind.BAD_TRUTH]])
+        n_rows = len(self.rows[Kind.TRUTH]) + len(bad)
+        yield {FAULT: None, "everything": True, "rows": n_rows, "distinct": None, "users": n_distinct(everybody)}
+        not_used = sum(int(size[chosen].sum()) for chosen in self.why_not.values())
+        used = {
+            FAULT: None,
+            "everything": False,
+            "rows": len(self.rows[Kind.TRUTH]) - not_used,
+            "distinct": len(truth.user),
+            "users": int(np.count_nonzero(truth.n_relevant)),
+            "max_relevance": float(truth.relevances(np.arange(len(truth.user))).max(initial=0.0)),
+            Outcome.LARGEST: int(truth.n_relevant.max(initial=0)),
+            f"{Outcome.ODD_IDS}.{USER}": int(np.count_nonzero(self.is_odd_user & (truth.n_relevant > 0))),
+            f"{Outcome.ODD_IDS}.{ITEM}": n_distinct(truth.user[is_odd(self.items.ids(truth.item))]),
+        }
+        if truth.is_cold is not None:
+            used["cold"] = int(np.count_nonzero(truth.is_cold))
+            used["cold_users"] = n_distinct(truth.user[truth.is_cold])
+            used["warm_users"] = n_distinct(truth.user[~truth.is_cold])
+        yield used
+        for reason, chosen in self.why_not.items():
+            counts = {"rows": int(size[chosen].sum()), "users": n_distinct(user[chosen])}
+            yield {FAULT: reason.value, "everything": False, "distinct": None, **counts}
+        users = self.user[Kind.BAD_TRUTH]
+        for fault in pc.unique(bad[FAULT]).to_pylist():
+            n_bad = pc.sum(pc.equal(bad[FAULT], fault)).as_py()
+            named = numbers(pc.equal(self.named[Kind.BAD_TRUTH][FAULT], fault))
+            counts = {"rows": n_bad, "users": n_distinct(users[named])}
+            yield {FAULT: fault, "everything": False, "distinct": None, **counts}
+
+    def is_cold(self, kind: Kind, user: Ints, item: Ints) -> Booleans | None:
+        """Return which rows name an item without training interactions (in the fold of the user).
+
+        None where nothing is known of these.
+        """
+        if IN_TRAIN in self.rows[kind].column_names:
+            return ~numbers(self.rows[kind][IN_TRAIN]).astype(bool)
+        if self.question.trained is None:
+            return None
+        cold = np.zeros(len(item), dtype=bool)
+        distinct, place = np.unique(item, return_inverse=True)
+        ids = self.items.ids(distinct)
+        for fold, known in self.question.trained.items():
+            is_new = (place_in(ids, known) < 0)[place]
+            cold |= is_new if self.people.folds is None else is_new & (self.people.folds[user] == fold)
+        return cold
+
+    @cached_property
+    def list_rows(self) -> ListRows:
+        """The sound rows of recommendations."""
+        rows, user, item = self.rows[Kind.LISTS], self.user[Kind.LISTS], self.items.columns[1]
+        order = numbers(rows[SCORE if self.question.has_scores else RANK])
+        return ListRows(user, item, self.list_of(Kind.LISTS), order, self.is_cold(Kind.LISTS, user, item))
+
+    def list_of(self, kind: Kind) -> Ints:
+        """Return the list of each row that has a user: they are numbered by model, then by user."""
+        if self.question.model is not None:
+            return self.user[kind]
+        return self.user[kind] + len(self.people) * model_codes(self.named[kind][MODEL], self.models)
+
+    def lists(self) -> AllLists:
+        """Rank the lists of all models at once, find their hits, count their rows."""
+        question, n_lists = self.question, len(self.people) * len(self.models)
+        bad, rows = self.bad_lists(n_lists), self.list_rows
+        n_sound = counted(rows.of_list, n_lists)
+        n_repeated = np.zeros(n_lists, dtype=np.int64)
+        if question.checks_all:
+            is_again, shares = self.repeated(rows)
+            bad[Fault.DUPLICATE_RANK] = counted(rows.of_list[shares], n_lists)
+            n_sound = n_sound - bad[Fault.DUPLICATE_RANK]
+            n_repeated = counted(rows.of_list[is_again & ~shares], n_lists)
+            if (left_out := is_again | shares).any():
+                rows = rows.take(~left_out)
+        if question.has_scores:
+            keys = tie_keys(self.items, rows.item, question.conventions.ties)
+            places = places_by_score(rows.of_list, n_lists, rows.order, keys, question.cuts, question.sees_ties)
+        else:
+            places = places_by_rank(rows.of_list, n_lists, rows.order)
+        near = None if question.depth is None else places.rank <= question.depth
+        hits, again = self.hits(rows, places, near)
+        return AllLists(
+            self.truth,
+            n_sound,
+            bad,
+            n_repeated + counted(again.of_list, n_lists),
+            np.zeros(n_lists, dtype=np.int64) if near is None else counted(rows.of_list[~near], n_lists),
+            self.n_cold(rows, near, again, n_lists),
+            places.tied_cuts,
+            places.last_rank,
+            hits,
+        )
+
+    def repeated(self, rows: ListRows) -> tuple[Booleans, Booleans]:
+        """Return which rows repeat an item of their list, and which name one that shares its rank."""
+        again = repeats(rows.of_list, rows.item, falling(rows.order) if self.question.has_scores else rows.order)
+        is_again = np.zeros(len(rows.item), dtype=bool)
+        is_again[again] = True
+        if self.question.has_scores:
+            return is_again, np.zeros_like(is_again)
+        return is_again, sharing_rank(rows.of_list, rows.item, rows.order, is_again)
+
+    def hits(self, rows: ListRows, places: Places, near: Booleans | None) -> tuple[Hits, Hits]:
+        """Return the hits of all lists, each item once at its best rank, and those that repeat one."""
+        row, pair = self.truth.find(rows.user, rows.item)
+        if near is not None:
+            row, pair = row[near[row]], pair[near[row]]
+        ranks = (values[row] for values in (places.rank, places.tie_first, places.tie_last))
+        return distinct_hits(Hits(rows.of_list[row], pair, *ranks))
+
+    def n_cold(self, rows: ListRows, near: Booleans | None, again: Hits, n_lists: int) -> Ints | None:
+        """Count the cold items of each list; a hit is one item however often it was recommended."""
+        if rows.is_cold is None or self.truth.is_cold is None:
+            return None
+        is_cold = rows.is_cold if near is None else rows.is_cold & near
+        counted_again = again.of_list[self.truth.is_cold[again.pair]]
+        return counted(rows.of_list[is_cold], n_lists) - counted(counted_again, n_lists)
+
+    def bad_lists(self, n_lists: int) -> dict[Fault, Ints]:
+        """Count the rows with each fault, list by list."""
+        faults, of_list = self.named[Kind.BAD_LISTS][FAULT], self.list_of(Kind.BAD_LISTS)
+        return {
+            Fault(fault): counted(of_list[numbers(pc.equal(faults, fault))], n_lists)
+            for fault in pc.unique(faults).to_pylist()
+        }
+
+    def nameless(self, model: str | None) -> Counter[Fault]:
+        """Count a model's rows without a user, by fault."""
+        rows = self.rows[Kind.BAD_LISTS]
+        rows = rows.filter(pc.invert(is_named(rows)))
+        if self.question.model is None:
+            names = rows[MODEL].cast(pa.string())
+            rows = rows.filter(pc.is_null(names) if model is None else pc.equal(names, model))
+        return Counter(map(Fault, rows[FAULT].to_pylist()))
+
+
+def models_in(rows: Mapping[Kind, pa.Table], question: Question) -> list[str | None]:
+    """Return the models that any bucket has, by name; None is that of rows that name none."""
+    if question.model is not None:
+        return [question.model]
+    names = set(pc.unique(rows[Kind.MODELS][MODEL]).to_pylist()) if Kind.MODELS in rows else set()
+    return sorted(names, key=lambda name: name or "")
+
+
+def is_named(rows: pa.Table) -> pa.ChunkedArray:
+    """Return which rows have a user, and a fold if there are folds."""
+    named = pc.is_valid(rows[USER])
+    return pc.and_(named, pc.is_valid(rows[FOLD])) if FOLD in rows.column_names else named
+
+
+def n_distinct(values: Ints) -> int:
+    """Count distinct values."""
+    return len(np.unique(values))
+
+
+def model_codes(names: pa.ChunkedArray, models: Sequence[str | None]) -> Ints:
+    """Return the place of each row's model among all models."""
+    known = pa.array(models, pa.string())
+    parts = [np.empty(0, dtype=np.int64)]
+    for chunk in names.chunks:
+        if not pa.types.is_dictionary(chunk.type):
+            chunk = chunk.cast(pa.string()).dictionary_encode("encode")
+        place = place_in(chunk.dictionary.cast(pa.string()), known)
+        null = int(known.null_count and models.index(None))
+        codes = numbers(chunk.indices.fill_null(len(place)))
+        parts.append(np.append(place, null)[codes])
+    return np.concatenate(parts)
