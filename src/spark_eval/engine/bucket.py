@@ -165,7 +165,7 @@ class Bucket:
     def list_rows(self) -> ListRows:
         """The sound rows of recommendations."""
         rows, user, item = self.rows[Kind.LISTS], self.user[Kind.LISTS], self.items.columns[1]
-        order = numbers(rows[SCORE if self.question.has_scores else RANK])
+        order = numbers(rows[SCORE]) if self.question.has_scores else numbers(rows[RANK]).astype(np.int64)
         return ListRows(user, item, self.list_of(Kind.LISTS), order, self.is_cold(Kind.LISTS, user, item))
 
     def list_of(self, kind: Kind) -> Ints:

@@ -95,6 +95,8 @@ def compact(column: pa.Array) -> pa.Array:
     """Return a slice of coded text with no text that it does not use; other columns as they are."""
     if not pa.types.is_dictionary(column.type):
         return column
+    if column.null_count:
+        return column.dictionary_decode().dictionary_encode()
     codes = numbers(column.indices)
     is_used = np.zeros(len(column.dictionary), dtype=bool)
     is_used[codes] = True

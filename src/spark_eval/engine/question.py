@@ -63,8 +63,9 @@ class Question:
         fold = {FOLD: pa.int64()} if self.has_folds else {}
         model = {MODEL: pa.string()} if self.model is None else {}
         user = {USER: self.user}
+        order = {SCORE: pa.float64()} if self.has_scores else {RANK: pa.int64()}
         columns = {
-            Kind.LISTS: user | {ITEM: self.item, SCORE if self.has_scores else RANK: pa.float64()} | fold | model,
+            Kind.LISTS: user | {ITEM: self.item} | order | fold | model,
             Kind.BAD_LISTS: user | {FAULT: pa.string()} | fold | model,
             Kind.TRUTH: user | {ITEM: self.item, RELEVANCE: pa.float64(), TIMESTAMP: pa.int64()} | fold,
             Kind.BAD_TRUTH: user | {FAULT: pa.string()} | fold,
