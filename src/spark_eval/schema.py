@@ -38,6 +38,11 @@ TIE_FIRST: Final = "tie_first"
 TIE_LAST: Final = "tie_last"
 HIT_TIE_FIRSTS: Final = "hit_tie_firsts"
 HIT_TIE_LASTS: Final = "hit_tie_lasts"
+# The place of an item, or of each hit, among the items that its list of given ranks holds; and how many of
+# these lie at ranks up to each cutoff, as an array.
+HELD_PLACE: Final = "held_place"
+HELD_PLACES: Final = "held_places"
+HELD_WITHIN: Final = "held_within"
 # Whether the next item of the list has the same score.
 TIED_NEXT: Final = "tied_next"
 GRADES: Final = "grades"

@@ -21,6 +21,7 @@ class Places:
 
     ``kept`` is None where no list repeats an item; other rows have rank 0. The ties are the ranks themselves
     where no scores are known. ``tied_cuts`` (lists,) has a bit for each cutoff that equal scores straddle.
+    ``held`` (n,) are places among the items that a list holds, None where nobody asks.
     """
 
     rank: Ints
@@ -28,11 +29,32 @@ class Places:
     tie_first: Ints
     tie_last: Ints
     tied_cuts: Ints
+    held: Ints | None = None
 
 
-def places_by_rank(ranks: Ints, n_lists: int, kept: Booleans | None = None) -> Places:
+def places_by_rank(
+    ranks: Ints, n_lists: int, kept: Booleans | None = None, held: Ints | None = None
+) -> Places:
     """Ranks as they are given; nothing ties."""
-    return Places(ranks, kept, ranks, ranks, np.zeros(n_lists, dtype=np.int64))
+    return Places(ranks, kept, ranks, ranks, np.zeros(n_lists, dtype=np.int64), held)
+
+
+def held_places(of_list: Ints, ranks: Ints, kept: Booleans | None) -> Ints:
+    """The place of each kept row among those of its list, by rank, from 1; others have 0; shape (n,).
+
+    ``of_list`` numbers whole lists and ascends; the ranks of a list's kept rows are distinct.
+    """
+    starts = np.flatnonzero(changes(of_list))
+    if kept is None and len(starts):
+        sizes = np.diff(np.append(starts, len(of_list)))
+        if (np.maximum.reduceat(ranks, starts) == sizes).all():
+            return ranks  # no list has a gap
+    rows = np.arange(len(ranks)) if kept is None else np.flatnonzero(kept)
+    rows = rows[np.lexsort((ranks[rows], of_list[rows]))]
+    starts = np.flatnonzero(changes(of_list[rows]))
+    places = np.zeros(len(ranks), dtype=np.int64)
+    places[rows] = np.arange(1, len(rows) + 1) - np.repeat(starts, np.diff(np.append(starts, len(rows))))
+    return places
 
 
 def places_by_score(of_list: Ints, items: Ids, scores: Floats, ties: Ties, cuts: Sequence[int]) -> Places:
