@@ -57,28 +57,48 @@ def held_places(of_list: Ints, ranks: Ints, kept: Booleans | None) -> Ints:
     return places
 
 
-def places_by_score(of_list: Ints, items: Ids, scores: Floats, ties: Ties, cuts: Sequence[int]) -> Places:
-    """Ranks from 1, best score first; of a repeated item the row with the best score is kept.
+def best_first(scores: pa.Array) -> Ints | Floats:
+    """Numbers that ascend from the best score to the worst, equal where scores are; shape (n,).
+
+    No score is rounded: neither whole numbers beyond 2^53, nor decimals of any length.
+    """
+    if pa.types.is_integer(scores.type):
+        whole: Ints = numbers(scores.cast(pa.int64()))
+        return ~whole
+    if pa.types.is_decimal(scores.type):
+        coded = scores.dictionary_encode()
+        place = np.empty(len(coded.dictionary), dtype=np.int64)
+        place[numbers(pc.sort_indices(coded.dictionary))] = np.arange(len(place))
+        rank: Ints = place[numbers(coded.indices)]
+        return ~rank
+    rounded: Floats = numbers(scores.cast(pa.float64()))
+    return -rounded
+
+
+def places_by_score(
+    of_list: Ints, items: Ids, order: Ints | Floats, ties: Ties, cuts: Sequence[int]
+) -> Places:
+    """Ranks from 1, smallest ``order`` first; of a repeated item the row with the smallest one is kept.
 
     ``of_list`` numbers whole lists 0, 1, ... and ascends.
     """
-    kept = best_of_repeated(of_list, items, -scores)
+    kept = best_of_repeated(of_list, items, order)
     if kept is None:
-        return sorted_places(of_list, scores, tie_order(items, ties), cuts)
+        return sorted_places(of_list, order, tie_order(items, ties), cuts)
     best = np.flatnonzero(kept)
-    places = sorted_places(of_list[best], scores[best], tie_order(items, ties)[best], cuts)
-    spread = np.zeros((3, len(scores)), dtype=np.int64)
+    places = sorted_places(of_list[best], order[best], tie_order(items, ties)[best], cuts)
+    spread = np.zeros((3, len(order)), dtype=np.int64)
     spread[:, best] = places.rank, places.tie_first, places.tie_last
     return Places(spread[0], kept, spread[1], spread[2], places.tied_cuts)
 
 
-def sorted_places(of_list: Ints, scores: Floats, tie_order: Ints, cuts: Sequence[int]) -> Places:
-    """Places of distinct items."""
-    n = len(scores)
-    order = np.lexsort((tie_order, -scores, of_list))
+def sorted_places(of_list: Ints, falling: Ints | Floats, tie_order: Ints, cuts: Sequence[int]) -> Places:
+    """Places of distinct items, by numbers that ascend from the best score to the worst."""
+    n = len(falling)
+    order = np.lexsort((tie_order, falling, of_list))
     new_list = changes(of_list)
     place = np.arange(n) - np.flatnonzero(new_list)[of_list]
-    new_score = new_list | changes(scores[order])
+    new_score = new_list | changes(falling[order])
     group = np.cumsum(new_score) - 1
     starts = np.flatnonzero(new_score)
     first = place[starts] + 1
