@@ -52,6 +52,12 @@ class Plan:
         """Whether a metric must know which items have equal scores."""
         return any(value.sees_ties(self.conventions) for value in self.metrics)
 
+    @cached_property
+    def held_cuts(self) -> tuple[int, ...] | None:
+        """The cutoffs up to which the items of a list are counted; None: no metric asks where items are."""
+        values = [value for value in self.metrics if value.sees_pairs]
+        return tuple(sorted({value.k for value in values if value.k is not None})) if values else None
+
     @property
     def by_fold(self) -> bool:
         """Whether ids carry their fold; it is the first segment then."""

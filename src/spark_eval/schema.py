@@ -23,6 +23,10 @@ FAULT: Final = "fault"
 N_ROWS: Final = "n_rows"
 # In microseconds: before 1900 Spark and Hive may have shifted what they wrote, and hardly anybody logged.
 EPOCH_1900: Final = -2_208_988_800_000_000
+# A double holds every whole number up to this one, and not the next.
+LARGEST_EXACT: Final = 2**53
+# And tells all decimals of so many digits apart, wherever their point is.
+EXACT_DIGITS: Final = 15
 # Ids of text that look like others: a control character, a blank at an end, an accent apart from its letter,
 # a letter that has another code in the form NFC. Java and RE2 take it alike.
 ODD_ID: Final = (
@@ -38,6 +42,11 @@ TIE_FIRST: Final = "tie_first"
 TIE_LAST: Final = "tie_last"
 HIT_TIE_FIRSTS: Final = "hit_tie_firsts"
 HIT_TIE_LASTS: Final = "hit_tie_lasts"
+# The place of an item, or of each hit, among the items that its list of given ranks holds; and how many of
+# these lie at ranks up to each cutoff, as an array.
+HELD_PLACE: Final = "held_place"
+HELD_PLACES: Final = "held_places"
+HELD_WITHIN: Final = "held_within"
 # Whether the next item of the list has the same score.
 TIED_NEXT: Final = "tied_next"
 GRADES: Final = "grades"
@@ -122,6 +131,8 @@ class Fault(StrEnum):
     RANK_BASE = "RANK_BASE"
     DUPLICATE_RANK = "DUPLICATE_RANK"
     NEGATIVE_RELEVANCE = "NEGATIVE_RELEVANCE"
+    RELEVANCE_NOT_EXACT = "RELEVANCE_NOT_EXACT"
+    SCORE_NOT_EXACT = "SCORE_NOT_EXACT"
 
 
 # What a row of recommendations can have; the first in this order that holds.
@@ -144,6 +155,7 @@ PREDICTION_FAULTS: Final = (
     Fault.NO_DISTRIBUTION,
     Fault.NULL_WEIGHT,
     Fault.WEIGHT_OUT_OF_RANGE,
+    Fault.SCORE_NOT_EXACT,
 )
 
 # What to say of the faults that refuse a table.
@@ -152,6 +164,8 @@ FATAL: Final[dict[Fault, str]] = {
     Fault.RANK_BASE: "rows with a rank below 1; ranks start at 1",
     Fault.DUPLICATE_RANK: "relevant items that share their rank with another; ranks must be distinct",
     Fault.NEGATIVE_RELEVANCE: "rows with a negative relevance; relevance is 0 or more",
+    Fault.RELEVANCE_NOT_EXACT: "rows with a relevance that a double cannot hold; divide it, or cast it",
+    Fault.SCORE_NOT_EXACT: "rows with a score that a double cannot hold; subtract, divide, or cast it",
 }
 
 

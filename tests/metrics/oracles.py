@@ -189,18 +189,17 @@ def concordant_pairs(user: User, k: Cutoff) -> float:
     return ratio(sum(pairs), len(pairs)) if pairs else NAN
 
 
-def seen(user: User, k: Cutoff) -> int:
-    """Places of the top k; gaps before the last hit count, as misses."""
-    depth = max([user.n_recommended, *ranks_of_hits(user, None)])
-    return depth if k is None else min(depth, k)
+def held(user: User, k: Cutoff) -> list[tuple[float, bool]]:
+    """The items that the list holds up to rank k, best first: their scores, and whether each is a hit."""
+    scored = list(zip(user.falling, user.recommended, strict=True))[:k]
+    return [(score, item in user.truth) for score, item in scored if item >= 0]
 
 
 def auc(user: User, k: Cutoff, conventions: Conventions) -> float:
     is_half = conventions.auc_ties is AucTies.HALF
-    falling = user.falling if is_half else [-float(rank) for rank in range(len(user.recommended))]
-    top = list(zip(falling, user.relevances, strict=True))[: seen(user, k)]
-    hits = [score for score, relevance in top if relevance > 0]
-    misses = [score for score, relevance in top if not relevance]
+    places = [(score if is_half else -place, hit) for place, (score, hit) in enumerate(held(user, k))]
+    hits = [score for score, is_hit in places if is_hit]
+    misses = [score for score, is_hit in places if not is_hit]
     if not (hits and misses):
         return NAN if conventions.one_class is OneClass.UNDEFINED else float(bool(hits))
     halves = [2 * (hit > miss) + (hit == miss) for hit, miss in product(hits, misses)]
@@ -216,7 +215,7 @@ def compared_pairs(user: User, k: Cutoff) -> float:
 
 
 def impressions(user: User, k: Cutoff, conventions: Conventions) -> float:
-    return defined_auc(user, k, conventions, seen(user, k))
+    return defined_auc(user, k, conventions, len(held(user, k)))
 
 
 def positives(user: User, k: Cutoff, conventions: Conventions) -> float:

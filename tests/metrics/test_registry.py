@@ -19,7 +19,7 @@ class Facts(NamedTuple):
     has_bound: bool = True
     perfect: bool = True
     whole_list: bool = False
-    misses: bool = False
+    kind: str = "hits"
     ties: bool = False
     weights: str = ""
 
@@ -41,7 +41,7 @@ TABLE = {
     "mdcg": Facts("mdcg", "gain discount tie_order", has_bound=False, perfect=False),
     "ndcg": Facts("ndcg", "gain discount ideal tie_order"),
     "auc": Facts(
-        "gauc", "one_class auc_ties", misses=True, ties=True, weights="gauc_by_impressions gauc_by_positives"
+        "gauc", "one_class auc_ties", kind="pairs", ties=True, weights="gauc_by_impressions gauc_by_positives"
     ),
     "fcp": Facts("fcp", ties=True, weights="fcp_micro"),
 }
@@ -58,7 +58,7 @@ def test_facts(name: str) -> None:
     assert metric.forks == tuple(facts.forks.split())
     assert metric.upper == (1.0 if facts.has_bound else None)
     assert (metric.perfect, metric.whole_list) == (facts.perfect, facts.whole_list)
-    assert (metric.misses, metric.ties) == (facts.misses, facts.ties)
+    assert (metric.kind, metric.ties) == (facts.kind, facts.ties)
     assert list(metric.weights) == facts.weights.split()
     assert set(metric.forks) <= set(FORKS)
 

@@ -2,10 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 import numpy as np
 
 from spark_eval.metrics import Lists
+from spark_eval.metrics.lists import Held
+
+# Of the cutoffs that tests of lists with gaps ask for.
+LARGEST_CUTOFF = 20
 
 
 @dataclass(frozen=True)
@@ -68,4 +73,13 @@ def batch(users: Sequence[User]) -> Lists:
         truth=[list(one.truth.values()) for one in users],
         scores=[one.falling for one in users],
     )
-    return replace(lists, n_recommended=np.array([one.n_recommended for one in users], dtype=np.int64))
+    n_recommended = np.array([one.n_recommended for one in users], dtype=np.int64)
+    if all(item >= 0 for one in users for item in one.recommended):
+        return lists
+    # Given ranks, some of which hold nothing: how many items there are up to each.
+    up_to = [[0, *accumulate(item >= 0 for item in one.recommended)] for one in users]
+    hits = zip(lists.hits.row, lists.hits.rank, strict=True)
+    places = np.array([up_to[row][rank] for row, rank in hits], dtype=np.int64)
+    cutoffs = range(1, LARGEST_CUTOFF + 1)
+    within = {k: np.array([counts[min(k, len(counts) - 1)] for counts in up_to]) for k in cutoffs}
+    return replace(lists, n_recommended=n_recommended, held=Held(places, within))

@@ -73,7 +73,9 @@ def average_precision(rows: Sequence[Row]) -> Fraction:
 
 def trapezoids(rows: Sequence[Row]) -> Fraction:
     found = points(rows)
-    found.insert(0, (Fraction(0), found[0][1]))
+    tp, fp, _, _ = matrix(rows, thresholds(rows)[0])
+    # To Spark the precision of a best score that weighs nothing is 1.
+    found.insert(0, (Fraction(0), found[0][1] if tp + fp else Fraction(1)))
     total = Fraction(0)
     for (x, y), (next_x, next_y) in pairwise(found):
         total += (next_x - x) * (y + next_y) / 2

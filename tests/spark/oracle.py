@@ -132,3 +132,8 @@ def columns(rows: Sequence[tuple[Id, float]], truth: Mapping[Id, float], rules: 
         for weight in value.metric.weights.values():
             values[value.column_of(weight.name)] = expected(weight.name, user, value.k, conventions)
     return values
+
+
+def number(value: float | None) -> float:
+    """A value of ``per_user``, NaN where it is undefined."""
+    return math.nan if value is None else value

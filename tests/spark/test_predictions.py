@@ -7,7 +7,9 @@ import pandas as pd
 import pytest
 from frames import settings
 from local import crowd, measure
+from pyspark.ml.evaluation import BinaryClassificationEvaluator
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from spark_eval import evaluate_predictions
 from spark_eval.errors import DataError
@@ -165,3 +167,30 @@ def test_the_numbers_are_those_without_spark_to_the_last_bit(
         (found.curves, expected.curves),
     ):
         assert [row.asDict() for row in ours.collect()] == theirs
+
+
+# Label, score and weight of rows whose best scores weigh nothing: both labels, one, several scores; and one
+# in the middle.
+WEIGHTLESS = {
+    "a positive": [(1, 0.9, 0.0), (1, 0.8, 1.0), (0, 0.7, 1.0), (1, 0.6, 2.0)],
+    "a positive, then a negative": [(1, 0.9, 0.0), (0, 0.8, 1.0), (1, 0.7, 1.0)],
+    "a negative": [(0, 0.9, 0.0), (0, 0.8, 1.0), (1, 0.7, 1.0)],
+    "several": [(1, 0.9, 0.0), (0, 0.9, 0.0), (1, 0.85, 0.0), (1, 0.8, 1.0), (0, 0.7, 3.0)],
+    "the middle": [(0, 0.9, 1.0), (1, 0.8, 0.0), (1, 0.7, 1.0), (0, 0.6, 0.5)],
+}
+
+
+def test_areas_under_preset_spark_are_those_of_spark_where_the_best_scores_weigh_nothing(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [(case, *row) for case, known in WEIGHTLESS.items() for row in known]
+    frame = spark.createDataFrame(rows, "model string, label int, score double, weight double").coalesce(1)
+    evaluator = BinaryClassificationEvaluator(
+        rawPredictionCol="score", weightCol="weight", numBins=0, metricName="areaUnderPR"
+    )
+    theirs = {case: evaluator.evaluate(frame.where(F.col("model") == case)) for case in WEIGHTLESS}
+    for scores_per_range in (1_000, 1):
+        monkeypatch.setattr("spark_eval.verbs.predictions.SCORES_PER_RANGE", scores_per_range)
+        found = evaluate_predictions(frame, "binary", metrics=["auprc"], conventions="spark")
+        ours = {row["model"]: row["value"] for row in found.metrics.collect()}
+        assert ours == pytest.approx(theirs, rel=1e-12)

@@ -1,5 +1,6 @@
 """Fragments put together: the lists of one model in one bucket of users, counted and ready to be measured."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -9,6 +10,8 @@ import pyarrow as pa
 from spark_eval.batches.ids import Booleans, Ids, Ints, changes, is_odd, numbers
 from spark_eval.batches.lookup import Lookup
 from spark_eval.batches.meet import (
+    HELD_PLACES,
+    HELD_WITHIN,
     ITEMS,
     LAST_RANK,
     N_BEYOND,
@@ -23,7 +26,7 @@ from spark_eval.batches.rows import SOUND
 from spark_eval.batches.truth import Truth
 from spark_eval.conventions import Conventions, NoHits, NoRecommendations, NoTruth
 from spark_eval.ledger import CLASHES, WITH_TRUTH, WITHOUT_HITS, WITHOUT_TRUTH
-from spark_eval.metrics.lists import Lists, Ragged
+from spark_eval.metrics.lists import Held, Lists, Ragged
 from spark_eval.schema import FAULT, N_ROWS, ROW_FAULTS, USER, Outcome, Reason
 
 
@@ -36,6 +39,7 @@ class Hits:
     rank: Ints
     tie_first: Ints
     tie_last: Ints
+    held_place: Ints
 
     def take(self, places: Ints | Booleans) -> "Hits":
         """These hits."""
@@ -61,10 +65,17 @@ class Found:
     last_rank: Ints
     n_fragments: Ints
     n_clashes: Ints
+    held_within: Mapping[int, Ints] | None
     hits: Hits
 
     @classmethod
-    def of(cls, fragments: pa.Table, truth: Truth, trained: Lookup | None) -> "Found":
+    def of(
+        cls,
+        fragments: pa.Table,
+        truth: Truth,
+        trained: Lookup | None,
+        held_cuts: tuple[int, ...] | None = None,
+    ) -> "Found":
         """The lists of the fragments of one model; items that are not in ``trained`` are cold."""
         columns = {name: fragments[name].combine_chunks() for name in fragments.column_names}
         place, others = numbered(columns[USER], truth)
@@ -77,7 +88,8 @@ class Found:
         of_list = np.repeat(place, numbers(columns[ITEMS].value_lengths()))
         items = columns[ITEMS].flatten()
         is_hit, row = truth.hits(of_list, Ids.of(items))
-        ranks = (numbers(columns[name].flatten())[is_hit] for name in (RANKS, TIE_FIRST, TIE_LAST))
+        names = (RANKS, TIE_FIRST, TIE_LAST, RANKS if held_cuts is None else HELD_PLACES)
+        ranks = (numbers(columns[name].flatten())[is_hit] for name in names)
         hits, again = distinct(Hits(of_list[is_hit], row, *ranks))
         n_cold = None
         if trained is not None:
@@ -104,6 +116,9 @@ class Found:
             last_rank=last_rank,
             n_fragments=counted(place[is_sound], n),
             n_clashes=counted(clashes, n),
+            held_within=(
+                None if held_cuts is None else {k: total(HELD_WITHIN.format(k), is_sound) for k in held_cuts}
+            ),
             hits=hits,
         )
 
@@ -191,6 +206,10 @@ class Found:
         if truth_depth is not None:
             within = ideal.rank <= truth_depth
             ideal = Ragged(len(chosen), of_list[within], ideal.rank[within], ideal.relevance[within])
+        held = None
+        if self.held_within is not None:
+            counts = {k: counts[chosen] for k, counts in self.held_within.items()}
+            held = Held(hits.held_place, counts)
         return Lists(
             n_relevant=n_relevant,
             n_recommended=np.maximum(self.n_recommended[chosen], 0),
@@ -198,6 +217,7 @@ class Found:
             ideal=ideal,
             tie_first=hits.tie_first,
             tie_last=hits.tie_last,
+            held=held,
         )
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from spark_eval.batches.draws import user_hashes
 from spark_eval.batches.files import PartWriter
 from spark_eval.batches.ids import Booleans, Ints, changes, numbers
+from spark_eval.batches.rows import beyond_doubles, inexact_relevance
 from spark_eval.errors import DataError
 from spark_eval.schema import (
     EPOCH_1900,
@@ -144,12 +145,16 @@ class Labelling:
 def conformed(batch: pa.RecordBatch, times: pa.Array) -> pa.Table:
     """The rows of a log with our columns before its others, relevance 1 where it has none."""
     ours = (USER, ITEM, TIMESTAMP, RELEVANCE)
-    has_relevance = RELEVANCE in batch.schema.names
+    relevance = np.ones(batch.num_rows)
+    if RELEVANCE in batch.schema.names:
+        relevance = batch[RELEVANCE].cast(pa.float64(), safe=False)
+        if pc.any(beyond_doubles(batch[RELEVANCE])).as_py():
+            raise inexact_relevance()
     columns = {
         USER: batch[USER],
         ITEM: batch[ITEM],
         TIMESTAMP: times.cast(INSTANT),
-        RELEVANCE: batch[RELEVANCE].cast(pa.float64()) if has_relevance else np.ones(batch.num_rows),
+        RELEVANCE: relevance,
         FOLD: np.zeros(batch.num_rows, dtype=np.int32),
     }
     return pa.table(columns | {name: batch[name] for name in batch.schema.names if name not in ours})

@@ -66,7 +66,8 @@ class Measuring:
         for model in models:
             names = fragments[MODEL]
             mine = fragments.filter(names.is_null() if model is None else pc.equal(names, model))
-            yield self.of_model(model, Found.of(mine, truth, self.meeting.trained), segments)
+            found = Found.of(mine, truth, self.meeting.trained, self.meeting.held_cuts)
+            yield self.of_model(model, found, segments)
 
     def fragments(self, parcels: Sequence[Parcel]) -> pa.Table:
         """All fragments of the bucket; those of lists that came as rows are made here."""
@@ -81,7 +82,9 @@ class Measuring:
 
     def of_model(self, model: str | None, found: Found, segments: Mapping[str, Segment]) -> Measured:
         """Population, kernels, sums."""
-        chosen = found.population(self.conventions)
+        n_split = int((found.n_fragments > 1).sum()) if self.meeting.needs_whole else 0
+        # The ranks of lists that are not whole are wrong, and no kernel need bear them.
+        chosen = found.population(self.conventions)[: 0 if n_split else None]
         lists = found.lists(chosen, self.truth_depth)
         columns = self.columns(lists)
         ids = found.ids(chosen)
@@ -99,7 +102,7 @@ class Measuring:
         return Measured(
             model,
             found.counts(self.meeting.cuts, self.has_scores),
-            int((found.n_fragments > 1).sum()) if self.meeting.needs_whole else 0,
+            n_split,
             per_user,
             sums(
                 columns,

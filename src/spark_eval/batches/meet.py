@@ -17,7 +17,9 @@ from spark_eval.batches.ids import Booleans, Ids, Ints, changes, numbers, plain
 from spark_eval.batches.lookup import Lookup
 from spark_eval.batches.order import (
     Places,
+    best_first,
     best_of_repeated,
+    held_places,
     places_by_rank,
     places_by_score,
     sharing_rank,
@@ -41,6 +43,9 @@ LAST_RANK: Final = "last_rank"
 # Lists of the candidates: their items and ranks, and between which ranks equal scores lie.
 ITEMS: Final = "items"
 RANKS: Final = "ranks"
+# The place of each candidate among the items of its list, and how many of these lie up to a cutoff.
+HELD_PLACES: Final = "held_places"
+HELD_WITHIN: Final = "held_within_{}"
 TIE_FIRST: Final = "tie_first"
 TIE_LAST: Final = "tie_last"
 
@@ -52,7 +57,8 @@ class Meeting:
     Candidates are what passes the ``sieve``, as far as rank ``depth``; ``cuts`` are looked at for ties. With
     ``needs_whole`` lists are looked at as a whole: their ranks follow from scores, or all given ranks are
     checked. Items that are not in ``trained`` are cold. ``model`` is the name of the only model, None where
-    a column holds the names.
+    a column holds the names. The items of whole lists of given ranks are counted up to each candidate and
+    each of ``held_cuts``; None: nobody asks.
     """
 
     sieve: Sieve
@@ -62,6 +68,7 @@ class Meeting:
     ties: Ties
     needs_whole: bool
     model: str | None
+    held_cuts: tuple[int, ...] | None = None
 
     def parcels(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Parcel]:
         """What becomes of all rows of a task."""
@@ -127,6 +134,9 @@ class Meeting:
             TIE_FIRST: pa.array(places.tie_first[candidates]),
             TIE_LAST: pa.array(places.tie_last[candidates]),
         }
+        if places.held is not None:
+            facts[HELD_PLACES] = pa.array(places.held[candidates])
+        within = {HELD_WITHIN.format(k): counted & (places.rank <= k) for k in self.held_cuts or ()}
         return pa.table(
             {
                 MODEL: self.names(batch).take(pa.array(starts)),
@@ -138,6 +148,7 @@ class Meeting:
                 N_COLD: np.add.reduceat(cold, starts, dtype=np.int64),
                 TIED_CUTS: places.tied_cuts,
                 LAST_RANK: np.maximum.reduceat(np.where(counted, places.rank, 0), starts, dtype=np.int64),
+                **{name: np.add.reduceat(rows, starts, dtype=np.int64) for name, rows in within.items()},
                 **{name: pa.ListArray.from_arrays(offsets, values) for name, values in facts.items()},
             }
         )
@@ -153,13 +164,17 @@ class Meeting:
         if RANK in batch.schema.names:
             ranks = ranks_of(batch)
             kept = best_of_repeated(of_list, items, ranks) if self.needs_whole else None
-            return places_by_rank(ranks, len(n_rows), kept)
-        return places_by_score(of_list, items, numbers(batch[SCORE].cast(pa.float64())), self.ties, self.cuts)
+            held = None if self.held_cuts is None else held_places(of_list, ranks, kept)
+            return places_by_rank(ranks, len(n_rows), kept, held)
+        return places_by_score(of_list, items, best_first(batch[SCORE]), self.ties, self.cuts)
 
     def faulty(self, batch: pa.RecordBatch, codes: Codes) -> pa.Table:
         """One fragment for each row with a fault."""
         bad = np.flatnonzero(codes != SOUND)
         batch = batch.take(pa.array(bad))
+        sums = (N_REPEATED, N_BEYOND, N_COLD, TIED_CUTS, LAST_RANK)
+        within = map(HELD_WITHIN.format, self.held_cuts or ())
+        places = (RANKS, TIE_FIRST, TIE_LAST) + (() if self.held_cuts is None else (HELD_PLACES,))
         zeros, none = np.zeros(len(bad), dtype=np.int64), pa.array([[]] * len(bad), pa.list_(pa.int64()))
         return pa.table(
             {
@@ -167,9 +182,9 @@ class Meeting:
                 USER: plain(batch[USER]),
                 FAULT: codes[bad],
                 N_ROWS: zeros + 1,
-                **dict.fromkeys((N_REPEATED, N_BEYOND, N_COLD, TIED_CUTS, LAST_RANK), zeros),
+                **dict.fromkeys((*sums, *within), zeros),
                 ITEMS: none.cast(pa.list_(plain(batch[ITEM]).type)),
-                **dict.fromkeys((RANKS, TIE_FIRST, TIE_LAST), none),
+                **dict.fromkeys(places, none),
             }
         )
 

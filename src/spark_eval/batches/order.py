@@ -21,6 +21,7 @@ class Places:
 
     ``kept`` is None where no list repeats an item; other rows have rank 0. The ties are the ranks themselves
     where no scores are known. ``tied_cuts`` (lists,) has a bit for each cutoff that equal scores straddle.
+    ``held`` (n,) are places among the items that a list holds, None where nobody asks.
     """
 
     rank: Ints
@@ -28,35 +29,76 @@ class Places:
     tie_first: Ints
     tie_last: Ints
     tied_cuts: Ints
+    held: Ints | None = None
 
 
-def places_by_rank(ranks: Ints, n_lists: int, kept: Booleans | None = None) -> Places:
+def places_by_rank(
+    ranks: Ints, n_lists: int, kept: Booleans | None = None, held: Ints | None = None
+) -> Places:
     """Ranks as they are given; nothing ties."""
-    return Places(ranks, kept, ranks, ranks, np.zeros(n_lists, dtype=np.int64))
+    return Places(ranks, kept, ranks, ranks, np.zeros(n_lists, dtype=np.int64), held)
 
 
-def places_by_score(of_list: Ints, items: Ids, scores: Floats, ties: Ties, cuts: Sequence[int]) -> Places:
-    """Ranks from 1, best score first; of a repeated item the row with the best score is kept.
+def held_places(of_list: Ints, ranks: Ints, kept: Booleans | None) -> Ints:
+    """The place of each kept row among those of its list, by rank, from 1; others have 0; shape (n,).
+
+    ``of_list`` numbers whole lists and ascends; the ranks of a list's kept rows are distinct.
+    """
+    starts = np.flatnonzero(changes(of_list))
+    if kept is None and len(starts):
+        sizes = np.diff(np.append(starts, len(of_list)))
+        if (np.maximum.reduceat(ranks, starts) == sizes).all():
+            return ranks  # no list has a gap
+    rows = np.arange(len(ranks)) if kept is None else np.flatnonzero(kept)
+    rows = rows[np.lexsort((ranks[rows], of_list[rows]))]
+    starts = np.flatnonzero(changes(of_list[rows]))
+    places = np.zeros(len(ranks), dtype=np.int64)
+    places[rows] = np.arange(1, len(rows) + 1) - np.repeat(starts, np.diff(np.append(starts, len(rows))))
+    return places
+
+
+def best_first(scores: pa.Array) -> Ints | Floats:
+    """Numbers that ascend from the best score to the worst, equal where scores are; shape (n,).
+
+    No score is rounded: neither whole numbers beyond 2^53, nor decimals of any length.
+    """
+    if pa.types.is_integer(scores.type):
+        whole: Ints = numbers(scores.cast(pa.int64()))
+        return ~whole
+    if pa.types.is_decimal(scores.type):
+        coded = scores.dictionary_encode()
+        place = np.empty(len(coded.dictionary), dtype=np.int64)
+        place[numbers(pc.sort_indices(coded.dictionary))] = np.arange(len(place))
+        rank: Ints = place[numbers(coded.indices)]
+        return ~rank
+    rounded: Floats = numbers(scores.cast(pa.float64()))
+    return -rounded
+
+
+def places_by_score(
+    of_list: Ints, items: Ids, order: Ints | Floats, ties: Ties, cuts: Sequence[int]
+) -> Places:
+    """Ranks from 1, smallest ``order`` first; of a repeated item the row with the smallest one is kept.
 
     ``of_list`` numbers whole lists 0, 1, ... and ascends.
     """
-    kept = best_of_repeated(of_list, items, -scores)
+    kept = best_of_repeated(of_list, items, order)
     if kept is None:
-        return sorted_places(of_list, scores, tie_order(items, ties), cuts)
+        return sorted_places(of_list, order, tie_order(items, ties), cuts)
     best = np.flatnonzero(kept)
-    places = sorted_places(of_list[best], scores[best], tie_order(items, ties)[best], cuts)
-    spread = np.zeros((3, len(scores)), dtype=np.int64)
+    places = sorted_places(of_list[best], order[best], tie_order(items, ties)[best], cuts)
+    spread = np.zeros((3, len(order)), dtype=np.int64)
     spread[:, best] = places.rank, places.tie_first, places.tie_last
     return Places(spread[0], kept, spread[1], spread[2], places.tied_cuts)
 
 
-def sorted_places(of_list: Ints, scores: Floats, tie_order: Ints, cuts: Sequence[int]) -> Places:
-    """Places of distinct items."""
-    n = len(scores)
-    order = np.lexsort((tie_order, -scores, of_list))
+def sorted_places(of_list: Ints, falling: Ints | Floats, tie_order: Ints, cuts: Sequence[int]) -> Places:
+    """Places of distinct items, by numbers that ascend from the best score to the worst."""
+    n = len(falling)
+    order = np.lexsort((tie_order, falling, of_list))
     new_list = changes(of_list)
     place = np.arange(n) - np.flatnonzero(new_list)[of_list]
-    new_score = new_list | changes(scores[order])
+    new_score = new_list | changes(falling[order])
     group = np.cumsum(new_score) - 1
     starts = np.flatnonzero(new_score)
     first = place[starts] + 1

@@ -7,10 +7,12 @@ from numpy.typing import NDArray
 
 from spark_eval.batches.ids import numbers, plain
 from spark_eval.conventions import Conventions, NegativeRelevance
+from spark_eval.errors import DataError
 from spark_eval.schema import (
     FAULT,
     FOLD,
     ITEM,
+    LARGEST_EXACT,
     MODEL,
     RANK,
     RELEVANCE,
@@ -44,7 +46,7 @@ def faults(batch: pa.RecordBatch) -> Codes | None:
                 found[fault] = found[fault] | is_null if fault in found else is_null
     if RANK in batch.schema.names:
         found[Fault.RANK_BASE] = numbers(pc.less(batch[RANK], 1).fill_null(False))
-    if SCORE in batch.schema.names:
+    if SCORE in batch.schema.names and pa.types.is_floating(batch.schema.field(SCORE).type):
         found[Fault.SCORE_NOT_FINITE] = numbers(pc.invert(pc.is_finite(batch[SCORE])).fill_null(False))
     if not any(np.any(rows) for rows in found.values()):
         return None
@@ -55,16 +57,33 @@ def faults(batch: pa.RecordBatch) -> Codes | None:
     return codes
 
 
+def beyond_doubles(numbers: pa.Array) -> pa.Array:
+    """Which are whole numbers that a double may round; null where a number is."""
+    if not pa.types.is_int64(numbers.type):
+        return pa.scalar(False)
+    return pc.or_(pc.greater(numbers, LARGEST_EXACT), pc.less(numbers, -LARGEST_EXACT))
+
+
+def inexact_relevance() -> DataError:
+    """What refuses a log: its rows are written, and nobody would know that a relevance was rounded."""
+    what = "a relevance that a double cannot hold; divide it, or cast it to double"
+    return DataError(Fault.RELEVANCE_NOT_EXACT, f"interactions: {what}")
+
+
 def judged(rows: pa.Table, conventions: Conventions) -> pa.Table:
     """Rows of the truth: user, item, relevance (1 if there is none), timestamp as a number if there is one,
     and fault: null, a code or a reason."""
-    relevance = pa.repeat(1.0, rows.num_rows)
+    relevance, inexact = pa.repeat(1.0, rows.num_rows), pa.scalar(False)
     if RELEVANCE in rows.column_names:
-        relevance = rows[RELEVANCE].combine_chunks().cast(pa.float64())
+        given = rows[RELEVANCE].combine_chunks()
+        relevance, inexact = given.cast(pa.float64(), safe=False), beyond_doubles(given)
+    if FAULT in rows.column_names:  # Spark has made it a double
+        inexact = pc.equal(rows[FAULT], Fault.RELEVANCE_NOT_EXACT.value)
     faults = {
         Fault.NULL_ID: pc.or_(pc.is_null(rows[USER]), pc.is_null(rows[ITEM])),
         Fault.NULL_RELEVANCE: pc.is_null(relevance),
         Fault.RELEVANCE_NOT_FINITE: pc.invert(pc.is_finite(relevance)),
+        Fault.RELEVANCE_NOT_EXACT: inexact,
         Fault.NEGATIVE_RELEVANCE: pc.less(relevance, 0.0),
         Reason.BELOW_THRESHOLD: pc.less(relevance, conventions.threshold),
         Reason.NOT_RELEVANT: pc.less_equal(relevance, 0.0),

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from spark_eval.batches.ids import numbers
 from spark_eval.batches.predictions import SCORE_COLUMN, SEGMENT_COLUMN, Counted, Part, Reading
+from spark_eval.batches.rows import beyond_doubles
 from spark_eval.pointwise.amounts import LARGEST_WEIGHT
 from spark_eval.pointwise.task import Plan, Scores, Task
 from spark_eval.schema import FAULT, FOLD, LABEL, MISSING, MODEL, SCORE, USER, WEIGHT
@@ -72,6 +73,8 @@ def label_of(column: pa.Array, plan: Plan) -> Floats:
 def score_of(column: pa.Array, plan: Plan) -> Floats:
     """The score as a number."""
     score = whole(column)
+    if (plan.by_score or plan.by_user) and pc.any(beyond_doubles(column)).as_py():
+        raise Unsound
     return within(score, 0.0, 1.0) if plan.scores is Scores.PROBABILITY else finite(score)
 
 

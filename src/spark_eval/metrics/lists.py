@@ -4,7 +4,7 @@ Hits are few, so metrics cost O(hits), not O(users x k), and memory stays flat f
 number of places, or None for the whole list.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -66,13 +66,31 @@ class Ragged:
 
 
 @dataclass(frozen=True)
+class Held:
+    """How many items lists hold up to a rank, where ranks are given and some may hold nothing.
+
+    A repeated item counts once, at its best rank. ``places`` counts the items of a hit's list at ranks up to
+    that of the hit, itself included; shape (hits,), in the order of ``Lists.hits``. ``within[k]`` counts the
+    items of each list at ranks up to k; shape (n,). It has every cutoff k at which a metric of the kind
+    ``pairs`` is asked for; without a cutoff the count is ``Lists.n_recommended``.
+    """
+
+    places: Ints
+    within: Mapping[int, Ints]
+
+
+@dataclass(frozen=True)
 class Lists:
     """One recommendation list per user, for n users at once.
 
-    ``n_relevant`` (m) counts the user's relevant items, ``n_recommended`` the list; shape (n,).
-    ``hits`` are the relevant items of the list at their ranks; ``ideal`` is the user's whole truth
-    sorted by relevance, best first, as far as the largest k. ``tie_first`` and ``tie_last`` are the ranks
-    between which items of the same score as each hit lie; shape (hits,).
+    ``n_relevant`` (m) counts the user's relevant items, ``n_recommended`` the distinct items of the list;
+    shape (n,). ``hits`` are the relevant items of the list at their ranks; ``ideal`` is the user's whole
+    truth sorted by relevance, best first, as far as the largest k. ``tie_first`` and ``tie_last`` are the
+    ranks between which items of the same score as each hit lie; shape (hits,).
+
+    ``held`` is needed by metrics of the kind ``pairs`` alone, and by these only where ranks are given. None
+    says that each list holds one item at every rank from 1 to ``n_recommended``, as lists ranked by score do,
+    or that no chosen metric needs to know. Where ranks are given, each hit ties with itself alone.
     """
 
     n_relevant: Ints
@@ -81,6 +99,7 @@ class Lists:
     ideal: Ragged
     tie_first: Ints
     tie_last: Ints
+    held: Held | None = None
 
     @classmethod
     def of(
@@ -124,6 +143,12 @@ class Lists:
     def filled(self, k: int | None) -> Ints:
         """min(k, length of the list); shape (n,)."""
         return np.minimum(self.n_recommended, self.places(k))
+
+    def n_held(self, k: int | None) -> Ints:
+        """How many items the list holds at ranks up to k; shape (n,)."""
+        if k is None or self.held is None:
+            return self.filled(k)
+        return self.held.within[k]
 
     def fillable(self, k: int | None) -> Ints:
         """min(m, k), the hits that a perfect list has; shape (n,)."""

@@ -4,12 +4,12 @@ import numpy as np
 
 from spark_eval.conventions import AucTies, Conventions, OneClass
 from spark_eval.metrics.lists import Floats, Ints, Lists, divide
-from spark_eval.metrics.registry import Weight, ranking_metric
+from spark_eval.metrics.registry import Kind, Weight, ranking_metric
 
 
 def impressions(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
-    """Items in the top k where in-list AUC is defined, else NaN; shape (n,)."""
-    return np.where(np.isnan(auc(lists, k, conventions)), np.nan, places_seen(lists, k))
+    """Items that the top k holds where in-list AUC is defined, else NaN; shape (n,)."""
+    return np.where(np.isnan(auc(lists, k, conventions)), np.nan, lists.n_held(k))
 
 
 def positives(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
@@ -22,7 +22,7 @@ def positives(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     run_name="gauc",
     formula="share of (hit, miss) pairs of the top k with the hit first, ties 1/2",
     forks=("one_class", "auc_ties"),
-    misses=True,
+    kind=Kind.PAIRS,
     ties=True,
     weights={
         "gauc_by_impressions": Weight("auc_impressions", impressions),
@@ -32,8 +32,10 @@ def positives(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
 def auc(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Chance that a hit of the top k ranks before a miss of the top k; equal scores count one half.
 
-    Undefined where the top k holds hits only, or none. Hits at ranks 1 and 3 of 4: of the four pairs
-    three are in order; if the items at ranks 3 and 4 tie, two and a half.
+    The items that the list holds up to rank k count, in their order. A given rank that no item holds does not
+    count, a repeated item counts once, at its best rank. Undefined where the top k holds hits only, or none.
+    Hits at ranks 1 and 3 of 4: of the four pairs three are in order; if the items at ranks 3 and 4 tie, two
+    and a half.
 
     >>> auc(Lists.of([[1, 0, 1, 0], [0, 0, 0, 0]]), 4, Conventions())
     array([0.75,  nan])
@@ -48,13 +50,9 @@ def auc(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
 
     Source: Mann, Whitney, 1947; RePlay's RocAuc (``one_class=extremes``).
     """
-    hits, h, seen = lists.hits, lists.n_hits(k), places_seen(lists, k)
-    # Items that tie stand in the middle of the places they share within the top k.
-    middle = (lists.tie_first + np.minimum(lists.tie_last, seen[hits.row])) / 2
-    if conventions.auc_ties is AucTies.AS_RANKED:
-        middle = hits.rank.astype(np.float64)
-    misses = seen - h
-    before = hits.total(middle, k) - h * (h + 1) / 2
+    h, n_held = lists.n_hits(k), lists.n_held(k)
+    misses = n_held - h
+    before = lists.hits.total(middles(lists, n_held, conventions.auc_ties), k) - h * (h + 1) / 2
     value = 1 - divide(before, h * misses)
     two_classes = (h > 0) & (misses > 0)
     match conventions.one_class:
@@ -64,12 +62,17 @@ def auc(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
             return np.where(two_classes, value, (h > 0).astype(np.float64))
 
 
-def places_seen(lists: Lists, k: int | None) -> Floats:
-    """Places of the top k; a list of given ranks may have hits at ranks beyond its number of items."""
-    last_hit = np.zeros(len(lists.n_recommended), dtype=np.int64)
-    np.maximum.at(last_hit, lists.hits.row, lists.hits.rank)
-    depth = np.maximum(lists.n_recommended, last_hit)
-    return (depth if k is None else np.minimum(depth, k)).astype(np.float64)
+def middles(lists: Lists, n_held: Ints, ties: AucTies) -> Floats:
+    """The place of each hit among the items that its list holds; shape (hits,).
+
+    Hits that tie stand in the middle of the places that their ties share within the first ``n_held``.
+    """
+    if lists.held is not None:
+        return lists.held.places.astype(np.float64)
+    if ties is AucTies.AS_RANKED:
+        return lists.hits.rank.astype(np.float64)
+    middle: Floats = (lists.tie_first + np.minimum(lists.tie_last, n_held[lists.hits.row])) / 2
+    return middle
 
 
 def pairs(lists: Lists, k: int | None, conventions: Conventions) -> Floats:

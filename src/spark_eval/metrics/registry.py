@@ -2,12 +2,24 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Final
 
 from spark_eval.conventions import Conventions
 from spark_eval.metrics.lists import Floats, Lists
 
 Kernel = Callable[[Lists, int | None, Conventions], Floats]
+
+
+class Kind(StrEnum):
+    """What a metric sees of a list, and so what must be carried to it.
+
+    ``hits`` are where the relevant items are. ``pairs`` is, beside, how many items the list holds up to each
+    hit and each cutoff (``Lists.held``).
+    """
+
+    HITS = "hits"
+    PAIRS = "pairs"
 
 
 @dataclass(frozen=True)
@@ -17,8 +29,8 @@ class RankingMetric:
     ``name`` is the per-user name (``ap``), ``run_name`` that of its mean over users (``map``).
     ``formula`` is plain text. ``forks`` are the conventions that can change its value.
     ``upper`` is its largest possible value, None if there is none. ``perfect`` says that a perfect list
-    scores ``upper``. ``whole_list`` says that it sees hits beyond k, ``misses`` that it counts items that
-    are no hits, ``ties`` that it sees equal scores.
+    scores ``upper``. ``whole_list`` says that it sees hits beyond k, ``kind`` what else it sees of a list,
+    ``ties`` that it sees equal scores.
     ``weights`` give it further means over users, weighted ones: run name -> what weighs.
     """
 
@@ -29,7 +41,7 @@ class RankingMetric:
     upper: float | None
     perfect: bool
     whole_list: bool
-    misses: bool
+    kind: Kind
     ties: bool
     kernel: Kernel
     weights: Mapping[str, "Weight"] = field(default_factory=dict)
@@ -65,7 +77,7 @@ def ranking_metric(
     upper: float | None = 1.0,
     perfect: bool = True,
     whole_list: bool = False,
-    misses: bool = False,
+    kind: Kind = Kind.HITS,
     ties: bool = False,
     weights: Mapping[str, Weight] | None = None,
 ) -> Callable[[Kernel], Kernel]:
@@ -84,7 +96,7 @@ def ranking_metric(
             upper=upper,
             perfect=perfect,
             whole_list=whole_list,
-            misses=misses,
+            kind=kind,
             ties=ties,
             kernel=kernel,
             weights=weights or {},

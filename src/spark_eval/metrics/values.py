@@ -16,7 +16,7 @@ from spark_eval.conventions import (
 )
 from spark_eval.errors import ConfigError
 from spark_eval.metrics.lists import Floats, Lists
-from spark_eval.metrics.registry import RANKING, RankingMetric, Weight
+from spark_eval.metrics.registry import RANKING, Kind, RankingMetric, Weight
 from spark_eval.presets import parse_choice
 
 WHERE: Final = "evaluate.metrics"
@@ -91,7 +91,12 @@ class MetricValue:
 
     def sees_length(self, run: Conventions) -> bool:
         """Whether the number of items in the list can change it."""
-        return self.k is None or self.metric.misses or bool(self.choices(run) & SEES_LENGTH)
+        return self.k is None or self.sees_pairs or bool(self.choices(run) & SEES_LENGTH)
+
+    @property
+    def sees_pairs(self) -> bool:
+        """Whether it must know how many items a list holds up to a rank."""
+        return self.metric.kind is Kind.PAIRS
 
     def sees_ties(self, run: Conventions) -> bool:
         """Whether it must know which items have equal scores."""

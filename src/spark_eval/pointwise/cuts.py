@@ -97,6 +97,8 @@ def standings(extents: Iterable[Extent], curve_points: int) -> Mapping[int, Stan
         grid = grid_of(sum(one.n_scores for one in ranges), curve_points)
         better = (np.zeros_like(negatives), np.zeros_like(positives))
         for one in ranges:
-            found[one.number] = Standing(negatives, positives, *better, one is ranges[-1], grid)
+            found[one.number] = Standing(
+                negatives, positives, *better, one is ranges[0], one is ranges[-1], grid
+            )
             better = (better[0] + one.negatives, better[1] + one.positives)
     return found

@@ -63,13 +63,15 @@ class Range:
 class Standing:
     """Amounts (limbs) of both labels: all of the cell's, and those with better scores than a range has.
 
-    ``is_last`` says that nothing lies below it; ``grid`` is the resolution of a reduced curve, None: whole.
+    ``is_first`` and ``is_last`` say that no score lies above or below it, whatever it weighs; ``grid`` is the
+    resolution of a reduced curve, None: whole.
     """
 
     negatives: Ints
     positives: Ints
     negatives_above: Ints
     positives_above: Ints
+    is_first: bool
     is_last: bool
     grid: int | None
 
@@ -126,13 +128,15 @@ def ordered(part: Range, standing: Standing, rules: Sequence[Rule], with_curves:
     precision = np.divide(tp, tp + fp, out=np.zeros(len(tp)), where=tp + fp > 0)
     below = in_doubles(standing.negatives - flagged[0][1:])
     negatives, positives = in_doubles(part.negatives), in_doubles(part.positives)
-    before = precision[:-1].copy()
-    if not flagged[0][0].any() and not flagged[1][0].any() and len(before):
-        before[0] = precision[1]
+    # As for Spark, a curve begins at (0, the precision of its best score), which is 1 where nothing weighs.
+    heights = np.where(tp + fp > 0, precision, 1.0)
+    before = heights[:-1].copy()
+    if standing.is_first:
+        before[:1] = heights[1:2]
     sums = {
         "pairs": positives * (below + negatives / 2),
         "steps": positives * precision[1:],
-        "trapezoids": positives * ((before + precision[1:]) / 2),
+        "trapezoids": positives * ((before + heights[1:]) / 2),
     }
     n_negatives, n_positives = (
         float(in_doubles(amounts[np.newaxis])[0]) for amounts in (standing.negatives, standing.positives)

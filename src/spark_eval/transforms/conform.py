@@ -12,6 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from spark_eval.batches.rows import inexact_relevance
 from spark_eval.conventions import Conventions, NegativeRelevance, TruthDuplicates
 from spark_eval.errors import DataError, nearest
 from spark_eval.schema import (
@@ -60,7 +61,12 @@ def conform_interactions(
     user, item = table.id(USER), table.id(ITEM)
     has_time = timed or table.has(TIMESTAMP)
     when = instant(table, timestamp_unit, timezone) if has_time else F.lit(None).cast("timestamp")
-    relevance = table.number(RELEVANCE, "RELEVANCE_NOT_NUMERIC") if table.has(RELEVANCE) else F.lit(1.0)
+    relevance = F.lit(1.0)
+    if table.has(RELEVANCE):
+        # The rows are written: whoever reads them would not know that one was rounded.
+        refused = F.raise_error(F.lit(str(inexact_relevance())))
+        number = table.number(RELEVANCE, "RELEVANCE_NOT_NUMERIC")
+        relevance = F.when(table.is_inexact(RELEVANCE), refused).otherwise(number)
     ours = (USER, ITEM, TIMESTAMP, RELEVANCE)
     mapped = {table.names.get(name, name) for name in ours}
     others = [name for name in frame.columns if name not in mapped]
@@ -103,6 +109,8 @@ def conform_truth(
         Fault.NULL_RELEVANCE: relevance.isNull(),
         Fault.RELEVANCE_NOT_FINITE: ~is_finite(relevance),
     }
+    if table.has(RELEVANCE):
+        faults[Fault.RELEVANCE_NOT_EXACT] = table.is_inexact(RELEVANCE)
     if conventions.negative_relevance is NegativeRelevance.REFUSE:
         faults[Fault.NEGATIVE_RELEVANCE] = relevance < 0
     return frame.select(
@@ -137,8 +145,9 @@ def conform_recommendations(
         order = order.cast("long").alias(RANK)
         faults |= {Fault.NULL_RANK: order.isNull(), Fault.RANK_BASE: order < 1}
     else:
-        order = table.number(SCORE, "SCORE_NOT_NUMERIC").alias(SCORE)
-        faults |= {Fault.NULL_SCORE: order.isNull(), Fault.SCORE_NOT_FINITE: ~is_finite(order)}
+        order = table.ordered(SCORE, "SCORE_NOT_NUMERIC").alias(SCORE)
+        is_odd = ~is_finite(table.number(SCORE, "SCORE_NOT_NUMERIC"))
+        faults |= {Fault.NULL_SCORE: order.isNull(), Fault.SCORE_NOT_FINITE: is_odd}
     table.check()
     ours = {MODEL: name, USER: user, ITEM: item} | fold
     columns = [column.alias(key) for key, column in ours.items()]

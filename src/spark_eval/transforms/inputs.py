@@ -8,6 +8,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_eval.errors import ConfigError, DataError, nearest
+from spark_eval.schema import EXACT_DIGITS, LARGEST_EXACT
 
 ID_TYPES = (T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.StringType)
 
@@ -61,6 +62,26 @@ class Input:
     def number(self, name: str, code: str) -> Column:
         """A number, as a double."""
         return self.typed(name, (T.NumericType, T.BooleanType), code, "a number is needed").cast("double")
+
+    def ordered(self, name: str, code: str) -> Column:
+        """A number that orders as it came: longs and decimals as they are, others as doubles."""
+        number = self.number(name, code)
+        return self.column(name) if isinstance(self.kind(name), T.LongType | T.DecimalType) else number
+
+    def is_inexact(self, name: str) -> Column:
+        """Whether a double may round a number to what it rounds another one to.
+
+        Of decimals a double tells all of 15 digits apart, and of more those that come back as they were.
+        """
+        kind, number = self.kind(name), self.column(name)
+        if isinstance(kind, T.LongType):
+            return ~number.between(-LARGEST_EXACT, LARGEST_EXACT)
+        if isinstance(kind, T.DecimalType) and kind.precision > EXACT_DIGITS:
+            comes_back = F.coalesce(number.cast("double").try_cast(kind) == number, F.lit(False))
+            digits = F.regexp_replace(number.cast("string"), r"[-.]|E.*$", "")
+            is_short = F.length(F.regexp_replace(digits, "^0+|0+$", "")) <= EXACT_DIGITS
+            return number.isNotNull() & ~comes_back & ~is_short
+        return F.lit(False)
 
     def fault(self, code: str, message: str) -> None:
         """Note a fault of the table, once."""

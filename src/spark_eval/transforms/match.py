@@ -12,6 +12,9 @@ from pyspark.sql import functions as F
 
 from spark_eval.schema import (
     FAULT,
+    HELD_PLACE,
+    HELD_PLACES,
+    HELD_WITHIN,
     HIT_RANKS,
     HIT_RELEVANCES,
     HIT_TIE_FIRSTS,
@@ -44,6 +47,7 @@ HIT_COLUMNS: Final = {
     RELEVANCE: HIT_RELEVANCES,
     TIE_FIRST: HIT_TIE_FIRSTS,
     TIE_LAST: HIT_TIE_LASTS,
+    HELD_PLACE: HELD_PLACES,
 }
 
 
@@ -53,11 +57,13 @@ def match(
     depth: int | None,
     cuts: Sequence[int] = (),
     trained: DataFrame | None = None,
+    held_cuts: Sequence[int] = (),
 ) -> DataFrame:
     """One row per (model, user) in the recommendations, hits as far as rank ``depth`` sorted by rank.
 
     Columns: hit_ranks array<long>, hit_relevances array<double>, with ties known also hit_tie_firsts and
-    hit_tie_lasts; n_recommended (distinct items, as far as repeats were looked for), n_rows and its parts
+    hit_tie_lasts, with places known held_places and held_within, how many items lie up to each of
+    ``held_cuts``; n_recommended (distinct items, as far as repeats were looked for), n_rows and its parts
     n_beyond_k, n_repeated and one count per fault; n_clashes counts hits that share their rank with
     another item's; tied_cuts_<i> has a bit for each of ``cuts`` (ascending) where equal scores straddle it.
     last_rank is the largest rank of the sound rows, where ranks were given.
@@ -67,6 +73,9 @@ def match(
     facts = [name for name in HIT_COLUMNS if name in (*ranked.columns, *relevant.columns)]
     is_sound = F.col(FAULT).isNull()
     within = F.lit(True) if depth is None else F.col(RANK) <= depth
+    sees_places = HELD_PLACE in facts
+    up_to = {f"{HELD_WITHIN}_{k}": F.col(RANK) <= k for k in held_cuts if sees_places}
+    held = {name: F.when(is_sound & is_in, 1).otherwise(0) for name, is_in in up_to.items()}
     is_hit = is_sound & F.col(RELEVANCE).isNotNull() & within
     tied, last = (tied_cuts(cuts), {}) if TIED_NEXT in ranked.columns else ({}, {LAST_RANK: F.col(RANK)})
     joined = ranked.join(relevant, [USER, ITEM], "left")
@@ -81,14 +90,14 @@ def match(
         *(F.when(is_hit, F.col(name)).alias(name) for name in (ITEM, *facts)),
         F.when(is_sound & ~within, 1).otherwise(0).alias(N_BEYOND_K),
         F.col(N_ROWS).cast("long").alias(N_ROWS),
-        *(count.alias(name) for name, count in (tied | cold).items()),
+        *(count.alias(name) for name, count in (tied | cold | held).items()),
         *(F.when(is_sound, rank).alias(name) for name, rank in last.items()),
     )
     compact = joined.groupBy(MODEL, USER, FAULT, ITEM, *facts).agg(
         F.sum(N_ROWS).alias(N_ROWS),
         F.count("*").alias(N_RECOMMENDED),
         F.sum(N_BEYOND_K).alias(N_BEYOND_K),
-        *(F.sum(name).alias(name) for name in (*tied, *cold)),
+        *(F.sum(name).alias(name) for name in (*tied, *cold, *held)),
         *(F.max(name).alias(name) for name in last),
     )
     hit = F.col(RANK).isNotNull()
@@ -102,10 +111,12 @@ def match(
         F.sum(N_ROWS).alias(N_ROWS),
         *(total(F.col(FAULT) == fault.value, F.col(N_ROWS)).alias(fault) for fault in ROW_FAULTS),
         *(F.sum(name).alias(name) for name in tied),
+        F.array(*(F.sum(name) for name in held)).cast("array<long>").alias(HELD_WITHIN),
         *(F.max(name).alias(name) for name in last),
         *(total(~hit, F.col(name)).alias(name) for name in cold),
     )
-    return keep_first_hits(lists, facts, [*tied, *last])
+    counts = [HELD_WITHIN] if sees_places else []
+    return keep_first_hits(lists, facts, [*tied, *counts, *last])
 
 
 def tied_cuts(cuts: Sequence[int]) -> dict[str, Column]:

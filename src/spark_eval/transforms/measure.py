@@ -11,10 +11,12 @@ from pyspark.sql.pandas.functions import pandas_udf
 
 from spark_eval.conventions import Conventions
 from spark_eval.metrics import MetricValue, parse_metric
-from spark_eval.metrics.lists import Floats, Ints, Lists, Ragged
+from spark_eval.metrics.lists import Floats, Held, Ints, Lists, Ragged
 from spark_eval.schema import (
     GRADE_COUNTS,
     GRADES,
+    HELD_PLACES,
+    HELD_WITHIN,
     HIT_RANKS,
     HIT_RELEVANCES,
     HIT_TIE_FIRSTS,
@@ -35,12 +37,15 @@ def measure(
     conventions: Conventions,
     truth_depth: int | None,
     kept: Sequence[str] = (),
+    held_cuts: Sequence[int] = (),
 ) -> DataFrame:
     """model, user, n_relevant, n_recommended, the columns ``kept``, and one double per metric value.
 
     Null where undefined. Ids do not cross. One pandas UDF computes all metrics and cutoffs of a batch of
-    users. ``truth_depth`` is how many of a user's relevant items an ideal list can hold; None: all.
+    users. ``truth_depth`` is how many of a user's relevant items an ideal list can hold; None: all. Where the
+    population has them, the items of each list were counted up to each of ``held_cuts``.
     """
+    has_places = HELD_PLACES in population.columns
 
     def measure_batch(
         n_relevant: pd.Series,
@@ -51,6 +56,8 @@ def measure(
         hit_relevances: pd.Series,
         tie_firsts: pd.Series,
         tie_lasts: pd.Series,
+        held_places: pd.Series,
+        held_within: pd.Series,
     ) -> pd.DataFrame:
         lists = Lists(
             n_relevant=n_relevant.to_numpy(np.int64),
@@ -59,6 +66,7 @@ def measure(
             ideal=ideal(grades, grade_counts, truth_depth),
             tie_first=flat(tie_firsts, np.int64),
             tie_last=flat(tie_lasts, np.int64),
+            held=Held(flat(held_places, np.int64), within(held_within, held_cuts)) if has_places else None,
         )
         measured: dict[str, Floats] = {}
         for text, k in texts:
@@ -71,8 +79,9 @@ def measure(
     columns = [column for value in metrics for column in value.columns]
     kernels = struct_udf(measure_batch, ", ".join(f"{column} double" for column in columns))
     # Without scores no two items tie: each hit's ties are its own rank.
-    ties = [name if name in population.columns else HIT_RANKS for name in (HIT_TIE_FIRSTS, HIT_TIE_LASTS)]
-    inputs = [N_RELEVANT, N_RECOMMENDED, GRADES, GRADE_COUNTS, HIT_RANKS, HIT_RELEVANCES, *ties]
+    ranks = (HIT_TIE_FIRSTS, HIT_TIE_LASTS, HELD_PLACES, HELD_WITHIN)
+    others = [name if name in population.columns else HIT_RANKS for name in ranks]
+    inputs = [N_RELEVANT, N_RECOMMENDED, GRADES, GRADE_COUNTS, HIT_RANKS, HIT_RELEVANCES, *others]
     facts = [MODEL, USER, N_RELEVANT, N_RECOMMENDED, *kept]
     measured = population.select(*facts, kernels(*inputs).alias("measured"))
     return measured.select(*facts, *(F.col(f"measured.{name}").alias(name) for name in columns))
@@ -86,6 +95,14 @@ def flat(arrays: pd.Series, dtype: type[np.int64] | type[np.float64]) -> np.ndar
 def lengths(arrays: pd.Series) -> Ints:
     """How long each array of a batch is."""
     return np.fromiter((len(array) for array in arrays), np.int64, len(arrays))
+
+
+def within(counts: pd.Series, cuts: Sequence[int]) -> dict[int, Ints]:
+    """The counts of each list up to each of the cutoffs; 0 where there is no list."""
+    table = np.zeros((len(counts), len(cuts)), dtype=np.int64)
+    for row, numbers in enumerate(counts):
+        table[row, : len(numbers)] = numbers
+    return dict(zip(cuts, table.T, strict=True))
 
 
 def ragged(ranks: pd.Series, relevances: pd.Series) -> Ragged:

@@ -9,6 +9,8 @@ from spark_eval.conventions import Conventions, NoHits, NoRecommendations, NoTru
 from spark_eval.schema import (
     GRADE_COUNTS,
     GRADES,
+    HELD_PLACES,
+    HELD_WITHIN,
     HIT_RANKS,
     HIT_RELEVANCES,
     HIT_TIE_FIRSTS,
@@ -27,7 +29,7 @@ JOIN = {
     (NoRecommendations.DROP, NoTruth.ZERO): "right",
 }
 KEYS = (MODEL, USER, N_RELEVANT, N_RECOMMENDED)
-LONGS = (GRADE_COUNTS, HIT_RANKS, HIT_TIE_FIRSTS, HIT_TIE_LASTS)
+LONGS = (GRADE_COUNTS, HIT_RANKS, HIT_TIE_FIRSTS, HIT_TIE_LASTS, HELD_PLACES, HELD_WITHIN)
 DOUBLES = (GRADES, HIT_RELEVANCES)
 
 

@@ -119,6 +119,8 @@ def scores_of(table: Input, plan: Plan, faults: dict[Fault, Column]) -> list[Col
         scores = elements(table, len(plan.classes), faults)
     faults[Fault.NULL_SCORE] = any_of(score.isNull() for score in scores)
     faults[Fault.SCORE_NOT_FINITE] = any_of(~is_finite(score) for score in scores)
+    if plan.by_score or plan.by_user:
+        faults[Fault.SCORE_NOT_EXACT] = table.is_inexact(SCORE)
     if plan.scores is Scores.PROBABILITY:
         faults[Fault.NOT_A_PROBABILITY] = any_of(~score.between(0.0, 1.0) for score in scores)
     if plan.task is Task.MULTICLASS:

@@ -6,6 +6,7 @@ from pyspark.sql import functions as F
 from spark_eval.conventions import Checks, Ties
 from spark_eval.schema import (
     FAULT,
+    HELD_PLACE,
     ITEM,
     MODEL,
     N_ROWS,
@@ -22,17 +23,20 @@ from spark_eval.transforms.folds import bare
 TIES_SEED = 20231
 
 
-def rank(recommendations: DataFrame, ties: Ties, checks: Checks, sees_ties: bool = False) -> DataFrame:
+def rank(
+    recommendations: DataFrame, ties: Ties, checks: Checks, sees_ties: bool = False, sees_places: bool = False
+) -> DataFrame:
     """model, user, item, rank, fault, n_rows: ranks given are trusted, else they follow from the scores.
 
     Rows with a fault keep it and take no rank from sound ones. ``n_rows`` is the number of input rows
     that were combined into one because they repeat an item of the same list. From scores come tied_next,
-    and with ``sees_ties`` tie_first and tie_last, the ranks of the first and last item of equal score.
+    and with ``sees_ties`` tie_first and tie_last, the ranks of the first and last item of equal score. From
+    given ranks that are checked comes with ``sees_places`` held_place, the place among the list's items.
     """
     if RANK not in recommendations.columns:
         return rank_by_score(recommendations, ties, sees_ties)
     if checks is Checks.FULL:
-        return check_ranks(recommendations)
+        return check_ranks(recommendations, sees_places)
     return recommendations.withColumn(N_ROWS, F.lit(1))
 
 
@@ -57,7 +61,7 @@ def rank_by_score(recommendations: DataFrame, ties: Ties, sees_ties: bool) -> Da
     return distinct.select(MODEL, USER, ITEM, ranks, FAULT, N_ROWS, *ties_known)
 
 
-def check_ranks(recommendations: DataFrame) -> DataFrame:
+def check_ranks(recommendations: DataFrame, sees_places: bool) -> DataFrame:
     """Repeated items keep their best rank; items that share a rank get the fault DUPLICATE_RANK."""
     distinct = (
         recommendations.repartition(MODEL, USER)
@@ -66,7 +70,12 @@ def check_ranks(recommendations: DataFrame) -> DataFrame:
     )
     sharing = F.count("*").over(Window.partitionBy(MODEL, USER, RANK, FAULT))
     clash = F.when(F.col(FAULT).isNull() & (sharing > 1), Fault.DUPLICATE_RANK.value)
-    return distinct.select(MODEL, USER, ITEM, RANK, F.coalesce(FAULT, clash).alias(FAULT), N_ROWS)
+    checked = distinct.select(MODEL, USER, ITEM, RANK, F.coalesce(FAULT, clash).alias(FAULT), N_ROWS)
+    if not sees_places:
+        return checked
+    # A table with items that share a rank is refused: whichever comes first changes no number.
+    by_rank = Window.partitionBy(MODEL, USER).orderBy(F.asc_nulls_first(FAULT), RANK)
+    return checked.withColumn(HELD_PLACE, F.row_number().over(by_rank).cast("long"))
 
 
 def tie_order(ties: Ties, item: Column) -> list[Column]:

@@ -40,8 +40,9 @@ def evaluate_by_shuffle(tables: Tables, plan: Plan, reason: str, folder: str | N
         journal.stage("truth", rows_in(entries, "truth"), then="lists")
 
         known = spread(relevant(distinct), used["distinct"], BROADCAST_ROWS)
-        ranked = rank(tables.recommendations, conventions.ties, plan.checks, plan.sees_ties)
-        lists = match(ranked, known, plan.depth, plan.cuts, training.items).persist()
+        sees_places, held_cuts = plan.held_cuts is not None, plan.held_cuts or ()
+        ranked = rank(tables.recommendations, conventions.ties, plan.checks, plan.sees_ties, sees_places)
+        lists = match(ranked, known, plan.depth, plan.cuts, training.items, held_cuts).persist()
         kept.callback(lists.unpersist)
         by_user = per_user_truth(distinct, plan.truth_depth)
         counts = [row.asDict() for row in count_lists(lists, by_user, plan.cuts).collect()]
@@ -60,7 +61,7 @@ def evaluate_by_shuffle(tables: Tables, plan: Plan, reason: str, folder: str | N
         if plan.by_fold:
             population = set_down(population)
         kept_columns = [quoted(name) for name in plan.segments]
-        per_user = measure(population, plan.metrics, conventions, plan.truth_depth, kept_columns)
+        per_user = measure(population, plan.metrics, conventions, plan.truth_depth, kept_columns, held_cuts)
         keys = None
         if folder is not None:
             per_user, keys = written(per_user, folder)

@@ -212,6 +212,7 @@ def measuring_of(
         plan.conventions.ties,
         has_scores or plan.checks is Checks.FULL,
         tables.model,
+        None if has_scores else plan.held_cuts,
     )
     metrics = tuple((value.name, value.k) for value in plan.metrics)
     return Measuring(
