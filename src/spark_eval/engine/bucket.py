@@ -19,9 +19,11 @@ from spark_eval.engine.people import numbered, place_in
 from spark_eval.engine.question import Question
 from spark_eval.engine.ranks import (
     Places,
+    comparable,
     falling,
     places_by_rank,
     places_by_score,
+    places_held,
     repeats,
     sharing_rank,
     tie_keys,
@@ -165,7 +167,7 @@ class Bucket:
     def list_rows(self) -> ListRows:
         """The sound rows of recommendations."""
         rows, user, item = self.rows[Kind.LISTS], self.user[Kind.LISTS], self.items.columns[1]
-        order = numbers(rows[SCORE]) if self.question.has_scores else numbers(rows[RANK]).astype(np.int64)
+        order = comparable(rows[SCORE]) if self.question.has_scores else numbers(rows[RANK]).astype(np.int64)
         return ListRows(user, item, self.list_of(Kind.LISTS), order, self.is_cold(Kind.LISTS, user, item))
 
     def list_of(self, kind: Kind) -> Ints:
@@ -194,6 +196,7 @@ class Bucket:
             places = places_by_rank(rows.of_list, n_lists, rows.order)
         near = None if question.depth is None else places.rank <= question.depth
         hits, again = self.hits(rows, places, near)
+        cuts = question.held_cuts
         return AllLists(
             self.truth,
             n_sound,
@@ -203,6 +206,7 @@ class Bucket:
             self.n_cold(rows, near, again, n_lists),
             places.tied_cuts,
             places.last_rank,
+            None if cuts is None else {k: counted(rows.of_list[places.rank <= k], n_lists) for k in cuts},
             hits,
         )
 
@@ -220,7 +224,8 @@ class Bucket:
         row, pair = self.truth.find(rows.user, rows.item)
         if near is not None:
             row, pair = row[near[row]], pair[near[row]]
-        ranks = (values[row] for values in (places.rank, places.tie_first, places.tie_last))
+        held = places.rank if self.question.held_cuts is None else places_held(rows.of_list, places.rank)
+        ranks = (values[row] for values in (places.rank, places.tie_first, places.tie_last, held))
         return distinct_hits(Hits(rows.of_list[row], pair, *ranks))
 
     def n_cold(self, rows: ListRows, near: Booleans | None, again: Hits, n_lists: int) -> Ints | None:

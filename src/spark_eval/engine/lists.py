@@ -11,19 +11,24 @@ from spark_eval.engine.codes import Booleans, Ints, changes, counted
 from spark_eval.engine.orders import ordered
 from spark_eval.engine.truth import Truth
 from spark_eval.ledger import CLASHES, WITH_TRUTH, WITHOUT_HITS, WITHOUT_TRUTH
-from spark_eval.metrics.lists import Lists, Ragged
+from spark_eval.metrics.lists import Held, Lists, Ragged
 from spark_eval.schema import Fault, Outcome, Reason, USER, ROW_FAULTS
 
 
 @dataclass(frozen=True)
 class Hits:
-    """Hits by list and rank: the list, the relevant pair, the rank and its ties; all of shape (hits,)."""
+    """Hits by list and rank; all of shape (hits,).
+
+    ``pair`` is the relevant pair; ``held`` is the place among the items that the list holds, or the rank where
+    nobody asks.
+    """
 
     of_list: Ints
     pair: Ints
     rank: Ints
     tie_first: Ints
     tie_last: Ints
+    held: Ints
 
     def take(self, chosen: "Ints | Booleans | slice") -> "Hits":
         """Return some of them."""
@@ -36,7 +41,8 @@ class AllLists:
 
     ``n_sound`` are rows without a fault, ``bad`` the others by fault. Of the sound rows ``n_repeated`` name an
     item of the list again, ``n_beyond`` lie behind the largest rank that counts, ``n_cold`` of the rest are of
-    items without training interactions. All have shape (lists,).
+    items without training interactions. ``held_within[k]`` counts the items at ranks up to k, None where
+    nobody asks. All have shape (lists,).
     """
 
     truth: Truth
@@ -47,6 +53,7 @@ class AllLists:
     n_cold: Ints | None
     tied_cuts: Ints
     last_rank: Ints
+    held_within: Mapping[int, Ints] | None
     hits: Hits
 
     def of_model(self, place: int) -> "AllLists":
@@ -62,6 +69,7 @@ class AllLists:
             None if self.n_cold is None else self.n_cold[part],
             self.tied_cuts[part],
             self.last_rank[part],
+            self.held_within and {k: within[part] for k, within in self.held_within.items()},
             replace(hits, of_list=hits.of_list - part.start),
         )
 
@@ -107,7 +115,9 @@ class AllLists:
             ideal = Ragged(
                 len(chosen), number[ideal.row[within]], ideal.rank[within], ideal.relevance[within]
             )
-        relevance = self.truth.relevances(hits.pair)
+        relevance, held = self.truth.relevances(hits.pair), None
+        if self.held_within is not None:
+            held = Held(hits.held, {k: within[chosen] for k, within in self.held_within.items()})
         return Lists(
             n_relevant=self.truth.n_relevant[chosen],
             n_recommended=self.n_recommended[chosen],
@@ -115,6 +125,7 @@ class AllLists:
             ideal=ideal,
             tie_first=hits.tie_first,
             tie_last=hits.tie_last,
+            held=held,
         )
 
     def counts(

@@ -5,11 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from spark_eval.batches.draws import user_hashes
 from spark_eval.conventions import Ties
-from spark_eval.engine.codes import Booleans, Codes, Floats, Hashes, Ints, changes, mixed
+from spark_eval.engine.codes import Booleans, Codes, Hashes, Ints, changes, mixed, numbers
 from spark_eval.engine.orders import ordered
 
 TIES_SEED = 20231
@@ -39,6 +41,15 @@ def places_by_rank(of_list: Ints, n_lists: int, ranks: Ints) -> Places:
     none, last_rank = np.zeros(n_lists, dtype=np.int64), np.zeros(n_lists, dtype=np.int64)
     np.maximum.at(last_rank, of_list, ranks)
     return Places(ranks, ranks, ranks, none, last_rank)
+
+
+def places_held(of_list: Ints, ranks: Ints) -> Ints:
+    """Return the place of each row among those of its list, by rank, from 1; shape (n,)."""
+    order = ordered(of_list, ranks)
+    starts = np.flatnonzero(changes(of_list[order]))
+    place = np.empty(len(ranks), dtype=np.int64)
+    place[order] = np.arange(1, len(ranks) + 1) - np.repeat(starts, np.diff(np.append(starts, len(ranks))))
+    return place
 
 
 def places_by_score(
@@ -95,6 +106,16 @@ def by_score(of_list: Ints, n_lists: int, scores: NDArray[Any], tie_order: TieKe
     finer = falling(scores[rows]) & np.uint64((1 << bits) - 1)
     order[again] = rows[ordered(run[again], finer, *tie_order(rows))]
     return order
+
+
+def comparable(scores: pa.ChunkedArray) -> NDArray[Any]:
+    """Return numbers that are in the order of the scores, equal where these are; none is rounded."""
+    if not pa.types.is_decimal(scores.type):
+        return numbers(scores)
+    coded = scores.combine_chunks().dictionary_encode()
+    place = np.empty(len(coded.dictionary), dtype=np.int64)
+    place[numbers(pc.sort_indices(coded.dictionary))] = np.arange(len(place))
+    return place[numbers(coded.indices)]
 
 
 def falling(scores: NDArray[Any]) -> Hashes:

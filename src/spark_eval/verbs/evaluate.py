@@ -178,6 +178,7 @@ def question_of(
         checks_all=has_scores or plan.checks is Checks.FULL,
         sees_ties=plan.sees_ties,
         cuts=tuple(plan.cuts),
+        held_cuts=None if has_scores else plan.held_cuts,
         depth=plan.depth,
         truth_depth=plan.truth_depth,
         most_relevance=MAX_EXP2_RELEVANCE if grows_with_relevance(plan) else float("inf"),
