@@ -156,7 +156,6 @@ class EvaluateSection(Section):
     no_truth: str | None = None
     checks: str = "hits"
     segments: list[str] = []
-    plan: str = "auto"
 
     def checked(self) -> Plan:
         """The checked plan; raises ConfigError with the nearest allowed choice."""

@@ -163,14 +163,6 @@ class Checks(Choice):
     FULL = "full", "among all recommendations, which may cost a shuffle"
 
 
-class PhysicalPlan(Choice):
-    """How recommendations meet the truth. Not a fork: every plan gives the same numbers, bit for bit."""
-
-    AUTO = "auto", "whichever is faster, by the size and the form of the tables"
-    WORKERS = "workers", "workers sieve batches of rows; only what may be a hit is shuffled"
-    SHUFFLE = "shuffle", "Spark joins the tables; truth of any size"
-
-
 @dataclass(frozen=True)
 class Conventions:
     """One choice for every fork. The defaults are those of the preset ``default``.

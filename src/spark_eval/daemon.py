@@ -11,7 +11,7 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-LOADED = ("pyspark.worker", "pyarrow.dataset", "spark_eval.transforms.workers")
+LOADED = ("pyspark.worker", "pyarrow.dataset", "spark_eval.transforms.exchange")
 
 
 def archives() -> list[str]:

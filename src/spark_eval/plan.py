@@ -83,7 +83,6 @@ def make_plan(
     no_truth: str | None = None,
     checks: str = "hits",
     segments: Sequence[str] = (),
-    plan: str = "auto",
 ) -> Plan:
     """Check the choices; raises ConfigError with the nearest allowed one.
 

@@ -1,1 +1,1 @@
-"""What runs inside the workers: rows become messages, messages lists, lists metrics. numpy and pyarrow only."""
+"""What runs inside the workers: rows become messages, messages lists, lists metrics. numpy, pyarrow."""

@@ -34,7 +34,7 @@ from spark_eval.schema import FAULT, FOLD, IN_TRAIN, ITEM, MODEL, RANK, SCORE, U
 
 @dataclass(frozen=True)
 class ListRows:
-    """n sound rows of lists: the numbers of user, item and list, the score or rank, whether the item is cold."""
+    """n sound rows of lists: numbers of user, item and list; the score or rank; whether the item is cold."""
 
     user: Ints
     item: Ints
@@ -44,7 +44,9 @@ class ListRows:
 
     def take(self, chosen: Booleans) -> "ListRows":
         """Return some of them."""
-        return ListRows(*(values if values is None else values[chosen] for values in vars(self).values()))
+        is_cold = None if self.is_cold is None else self.is_cold[chosen]
+        numbers = (self.user, self.item, self.of_list, self.order)
+        return ListRows(*(values[chosen] for values in numbers), is_cold)
 
 
 class Bucket:
@@ -77,7 +79,7 @@ class Bucket:
 
     @cached_property
     def pairs(self) -> tuple[Ints, Ints, NDArray[np.float64], Ints, Booleans | None]:
-        """Each pair of the truth once: user, item, relevance, how many rows name it, whether its item is cold."""
+        """Each pair of the truth once: user, item, relevance, rows that name it, whether its item is cold."""
         user, item = self.user[Kind.TRUTH], self.items.columns[0]
         is_cold = self.is_cold(Kind.TRUTH, user, item)
         first, relevance, size = combined(
@@ -118,7 +120,13 @@ class Bucket:
         bad, truth = self.rows[Kind.BAD_TRUTH], self.truth
         everybody = np.concatenate([self.user[Kind.TRUTH], self.user[Kind.BAD_TRUTH]])
         n_rows = len(self.rows[Kind.TRUTH]) + len(bad)
-        yield {FAULT: None, "everything": True, "rows": n_rows, "distinct": None, "users": n_distinct(everybody)}
+        yield {
+            FAULT: None,
+            "everything": True,
+            "rows": n_rows,
+            "distinct": None,
+            "users": n_distinct(everybody),
+        }
         not_used = sum(int(size[chosen].sum()) for chosen in self.why_not.values())
         used = {
             FAULT: None,
@@ -191,7 +199,9 @@ class Bucket:
                 rows = rows.take(~left_out)
         if question.has_scores:
             keys = tie_keys(self.items, rows.item, question.conventions.ties)
-            places = places_by_score(rows.of_list, n_lists, rows.order, keys, question.cuts, question.sees_ties)
+            places = places_by_score(
+                rows.of_list, n_lists, rows.order, keys, question.cuts, question.sees_ties
+            )
         else:
             places = places_by_rank(rows.of_list, n_lists, rows.order)
         near = None if question.depth is None else places.rank <= question.depth
@@ -212,7 +222,9 @@ class Bucket:
 
     def repeated(self, rows: ListRows) -> tuple[Booleans, Booleans]:
         """Return which rows repeat an item of their list, and which name one that shares its rank."""
-        again = repeats(rows.of_list, rows.item, falling(rows.order) if self.question.has_scores else rows.order)
+        again = repeats(
+            rows.of_list, rows.item, falling(rows.order) if self.question.has_scores else rows.order
+        )
         is_again = np.zeros(len(rows.item), dtype=bool)
         is_again[again] = True
         if self.question.has_scores:

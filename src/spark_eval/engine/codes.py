@@ -97,9 +97,8 @@ def changes(values: NDArray[Any]) -> Booleans:
 
 def numbers(column: pa.Array | pa.ChunkedArray) -> NDArray[Any]:
     """Return a column without nulls as numpy has it."""
-    if isinstance(column, pa.ChunkedArray):
-        return column.to_numpy()
-    values: NDArray[Any] = column.to_numpy(zero_copy_only=False)
+    is_whole = isinstance(column, pa.Array)
+    values: NDArray[Any] = column.to_numpy(zero_copy_only=False) if is_whole else column.to_numpy()
     return values
 
 

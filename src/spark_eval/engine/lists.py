@@ -12,15 +12,15 @@ from spark_eval.engine.orders import ordered
 from spark_eval.engine.truth import Truth
 from spark_eval.ledger import CLASHES, WITH_TRUTH, WITHOUT_HITS, WITHOUT_TRUTH
 from spark_eval.metrics.lists import Held, Lists, Ragged
-from spark_eval.schema import Fault, Outcome, Reason, USER, ROW_FAULTS
+from spark_eval.schema import ROW_FAULTS, USER, Fault, Outcome, Reason
 
 
 @dataclass(frozen=True)
 class Hits:
     """Hits by list and rank; all of shape (hits,).
 
-    ``pair`` is the relevant pair; ``held`` is the place among the items that the list holds, or the rank where
-    nobody asks.
+    ``pair`` is the relevant pair; ``held`` is the place among the items that the list holds, or the rank
+    where nobody asks.
     """
 
     of_list: Ints
@@ -39,10 +39,10 @@ class Hits:
 class AllLists:
     """Lists of the n users of the truth, of one model or of several, one after the other.
 
-    ``n_sound`` are rows without a fault, ``bad`` the others by fault. Of the sound rows ``n_repeated`` name an
-    item of the list again, ``n_beyond`` lie behind the largest rank that counts, ``n_cold`` of the rest are of
-    items without training interactions. ``held_within[k]`` counts the items at ranks up to k, None where
-    nobody asks. All have shape (lists,).
+    ``n_sound`` are rows without a fault, ``bad`` the others by fault. Of the sound rows ``n_repeated`` name
+    an item of the list again, ``n_beyond`` lie behind the largest rank that counts, ``n_cold`` of the rest
+    are of items without training interactions. ``held_within[k]`` counts the items at ranks up to k, None
+    where nobody asks. All have shape (lists,).
     """
 
     truth: Truth

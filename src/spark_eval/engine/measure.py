@@ -1,8 +1,7 @@
 """A bucket of users measured: rows of ``per_user``, their sums, and counts of what became of every row."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,8 +11,8 @@ from spark_eval.engine.bucket import Bucket
 from spark_eval.engine.codes import Ints
 from spark_eval.engine.lists import AllLists
 from spark_eval.engine.messages import Kind
-from spark_eval.engine.people import Segment, segments_of
-from spark_eval.metrics.lists import Floats, Lists, Ragged
+from spark_eval.engine.people import segments_of
+from spark_eval.metrics.lists import Floats, Lists
 from spark_eval.metrics.values import summed
 from spark_eval.schema import FOLD, N_RECOMMENDED, N_RELEVANT, USER
 

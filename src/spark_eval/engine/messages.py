@@ -109,9 +109,9 @@ def narrowed(values: NDArray[Any]) -> NDArray[Any]:
     if values.dtype.kind == "i" and len(values):
         least, most = values.min(), values.max()
         for kind in NARROW:
-            if values.dtype.itemsize > np.dtype(kind).itemsize:
-                if np.iinfo(kind).min <= least and most <= np.iinfo(kind).max:
-                    return values.astype(kind)
+            fits = np.iinfo(kind).min <= least and most <= np.iinfo(kind).max
+            if fits and np.dtype(kind).itemsize < values.dtype.itemsize:
+                return values.astype(kind)
     return values
 
 
@@ -159,7 +159,7 @@ def split(rows: Mapping[Kind, pa.Table], n_buckets: int, n_parts: int) -> Iterat
 
 
 def united(tables: Sequence[pa.Table]) -> pa.Table:
-    """Return the rows of all messages: integers in the widest type of any, coded text with codes of one type."""
+    """Return the rows of all messages: integers in the widest type of any, text with codes of one type."""
     return pa.concat_tables(map(widened, tables), promote_options="permissive")
 
 

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from spark_eval.engine.codes import Ints
+from spark_eval.engine.codes import Hashes, Ints
 
 
-def ordered(*keys: Ints) -> Ints:
+def ordered(*keys: Ints | Hashes) -> Ints:
     """Return the order that sorts rows by the first key, then by the next, and so on; shape (n,).
 
     Rows that are equal in all keys come in no particular order.

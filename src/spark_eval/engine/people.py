@@ -92,7 +92,7 @@ def segments_of(
 
 
 def row_of(people: People, table: pa.Table) -> Ints:
-    """Return the row of each user in a table that names every one once (by fold, if it has folds), else -1."""
+    """Return the row of each user in a table that names all once (in each fold, if it has folds), else -1."""
     rows = np.full(len(people), -1, dtype=np.int64)
     users = table[USER].cast(people.ids.type).combine_chunks()
     if people.folds is None or FOLD not in table.column_names:

@@ -30,9 +30,9 @@ class Question:
 
     ``user`` and ``item`` are the types of the ids, int64 or text. ``metrics`` are texts with their k.
     ``model`` is the name of the only model, None where a column holds names. Hits count as far as rank
-    ``depth``, ideal lists as far as ``truth_depth``; both None: to their end. ``cuts`` are looked at for ties.
-    Items of given ranks are counted up to each hit and each of ``held_cuts``; None: nobody asks.
-    With ``checks_all``, repeats are looked for among all items, not among hits alone. No gain is computed of a
+    ``depth``, ideal lists as far as ``truth_depth``; both None: to their end. ``cuts`` are looked at for
+    ties. Items of given ranks are counted up to each hit and each of ``held_cuts``; None: nobody asks. With
+    ``checks_all``, repeats are looked for among all items, not among hits alone. No gain is computed of a
     relevance above ``most_relevance``. ``bounds`` are the most interactions of each activity decile. Items
     that are not in ``trained`` (by fold; None, where there are no folds) are cold.
     """

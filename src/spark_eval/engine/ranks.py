@@ -53,7 +53,12 @@ def places_held(of_list: Ints, ranks: Ints) -> Ints:
 
 
 def places_by_score(
-    of_list: Ints, n_lists: int, scores: NDArray[Any], tie_order: TieKeys, cuts: Sequence[int], sees_ties: bool
+    of_list: Ints,
+    n_lists: int,
+    scores: NDArray[Any],
+    tie_order: TieKeys,
+    cuts: Sequence[int],
+    sees_ties: bool,
 ) -> Places:
     """Rank the rows of each list from 1, best score first, equal scores by ``tie_order``.
 
@@ -115,7 +120,8 @@ def comparable(scores: pa.ChunkedArray) -> NDArray[Any]:
     coded = scores.combine_chunks().dictionary_encode()
     place = np.empty(len(coded.dictionary), dtype=np.int64)
     place[numbers(pc.sort_indices(coded.dictionary))] = np.arange(len(place))
-    return place[numbers(coded.indices)]
+    in_order: Ints = place[numbers(coded.indices)]
+    return in_order
 
 
 def falling(scores: NDArray[Any]) -> Hashes:

@@ -118,7 +118,7 @@ def combined(
 def one_relevance(
     relevance: Floats, rows: pa.Table, order: Ints, starts: Ints, size: Ints, duplicates: TruthDuplicates
 ) -> Floats:
-    """Return the relevance of each pair, of the rows ``order[starts[i]:starts[i] + size[i]]`` that name it."""
+    """Return the relevance of each pair, named by the rows ``order[starts[i]:starts[i] + size[i]]``."""
     if len(starts) == len(order) and duplicates is not TruthDuplicates.COUNT:
         return relevance
     match duplicates:

@@ -49,7 +49,7 @@ class ModelSummary:
 
 @dataclass(frozen=True)
 class Summary:
-    """What is left of a bucket: counts of the rows of its truth, the folds of that, and of each model's lists."""
+    """What is left of a bucket: counts of the rows of its truth, its folds, and each model's lists."""
 
     truth: Sequence[Mapping[str, Any]]
     folds: frozenset[int]
@@ -77,7 +77,7 @@ def exchanged(messages: Sequence[DataFrame], n_tasks: int) -> DataFrame:
 
 
 def measure(messages: DataFrame, question: Question, n_buckets: int, schema: T.StructType) -> DataFrame:
-    """Return the rows of ``per_user`` with this schema, and beside them, null elsewhere, a summary per bucket."""
+    """Return the rows of ``per_user`` with this schema, and a row per bucket that holds its summary alone."""
     whole = T.StructType([*schema.fields, T.StructField(SUMMARY, T.BinaryType())])
     rows_schema = to_arrow_schema(schema)
 
@@ -133,7 +133,7 @@ def parts_for(rows: Mapping[Kind, pa.Table], question: Question) -> int:
     """Return in how many parts a bucket is measured."""
     n_rows = {kind: table.num_rows for kind, table in rows.items()}
     n_columns = sum(len(value.columns) for value in question.values)
-    n_values = n_rows.get(Kind.TRUTH, 0) * len(models_in(rows, question)) * n_columns
+    n_values: int = n_rows.get(Kind.TRUTH, 0) * len(models_in(rows, question)) * n_columns
     return 1 + max(n_rows.get(Kind.LISTS, 0) // MOST_ROWS, n_values // MOST_VALUES)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -117,3 +118,8 @@ def open_input(
         if name not in known:
             raise ConfigError.unknown("UNKNOWN_CONFIG_KEY", "column", name, known, f"{source}.columns")
     return Input(frame, source, names or {})
+
+
+def id_type(frame: DataFrame, name: str) -> pa.DataType:
+    """Return the type of ids as batches have them."""
+    return pa.string() if isinstance(frame.schema[name].dataType, T.StringType) else pa.int64()

@@ -14,7 +14,7 @@ from pyspark.sql import types as T
 from spark_eval import journal
 from spark_eval.batches.files import keep_files
 from spark_eval.batches.sums import added
-from spark_eval.connect import is_remote
+from spark_eval.connect import tasks_at_once
 from spark_eval.conventions import Checks, Conventions
 from spark_eval.engine.messages import Kind
 from spark_eval.engine.question import Question
@@ -47,6 +47,7 @@ from spark_eval.transforms.conform import (
     conform_users,
 )
 from spark_eval.transforms.exchange import SUMMARY, Summary, exchanged, measure, measure_to_files, send
+from spark_eval.transforms.inputs import id_type
 from spark_eval.verbs.checks import MAX_EXP2_RELEVANCE, check_tables, grows_with_relevance, truth_faults
 from spark_eval.verbs.evaluation import Evaluation, Tables, written
 from spark_eval.verbs.folds_of_tables import check_folds, fold_faults
@@ -84,7 +85,6 @@ def evaluate(
     no_recommendations: str | None = None,
     no_truth: str | None = None,
     checks: str = "hits",
-    plan: str = "auto",
     folder: str | None = None,
 ) -> Evaluation:
     """Measure ranking metrics per user and in the mean, of one or many models, in one pass over the data.
@@ -209,7 +209,7 @@ def messages_of(
 
 def buckets_for(tables: Tables) -> tuple[int, int]:
     """Return the number of buckets, and of the tasks that measure them."""
-    cores = parallelism(tables.truth)
+    cores = tasks_at_once(tables.truth.sparkSession)
     if tables.files is None or tables.truth_files is None:
         return BUCKETS_PER_TASK * 2 * cores, 2 * cores
     n_lists, n_truth = tables.files.n_rows, tables.truth_files.n_rows
@@ -218,12 +218,6 @@ def buckets_for(tables: Tables) -> tuple[int, int]:
         wanted = max(wanted, 2 * cores)
     n_buckets = min(wanted, MOST_BUCKETS)
     return n_buckets, min(n_buckets, max(2 * cores, n_buckets // BUCKETS_PER_TASK))
-
-
-def parallelism(frame: DataFrame) -> int:
-    """Return how many tasks run at once, as far as that is known."""
-    spark = frame.sparkSession
-    return 4 if is_remote(frame) else spark.sparkContext.defaultParallelism
 
 
 def per_user_schema(tables: Tables, plan: Plan) -> T.StructType:
@@ -241,11 +235,6 @@ def per_user_schema(tables: Tables, plan: Plan) -> T.StructType:
             *(T.StructField(name, T.DoubleType()) for name in plan.columns),
         ]
     )
-
-
-def id_type(frame: DataFrame, name: str) -> pa.DataType:
-    """Return the type of ids as batches have them."""
-    return pa.string() if isinstance(frame.schema[name].dataType, T.StringType) else pa.int64()
 
 
 def checked(

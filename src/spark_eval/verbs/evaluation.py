@@ -34,10 +34,6 @@ class Tables:
     truth_files: PlainFiles | None = None
     most_quarantined: Mapping[str, float] = field(default_factory=dict)
 
-    def lists_and_truth(self) -> dict[str, DataFrame]:
-        """Return the two tables that every evaluation has, by name."""
-        return {"recommendations": self.recommendations, "truth": self.truth}
-
     def given(self) -> dict[str, DataFrame]:
         """The tables that there are, by name."""
         tables = {

@@ -36,13 +36,13 @@ def check_folds(tables: Tables, plan: Plan) -> tuple[Tables, Plan]:
     DataError.raise_all(faults)
     if has_folds:
         return tables, replace(plan, segments=(FOLD, *plan.segments))
-    without = {name: frame.drop(FOLD) for name, frame in timed.items()}
-    files = None if tables.truth_files is None else tables.truth_files.without(FOLD)
-    return replace(tables, **without, truth_files=files), plan
+    truth, train = tables.truth.drop(FOLD), tables.train and tables.train.drop(FOLD)
+    files = tables.truth_files and tables.truth_files.without(FOLD)
+    return replace(tables, truth=truth, train=train, truth_files=files), plan
 
 
 def fold_faults(summaries: Sequence[Summary]) -> list[DataError]:
-    """Return DataErrors FOLDS_DIFFER: too many folds, or a model without a list in one, which would count 0."""
+    """Return DataErrors FOLDS_DIFFER: too many folds, or one without a list of a model, which would be 0."""
     folds = sorted(frozenset[int]().union(*(summary.folds for summary in summaries)))
     if len(folds) > MOST_FOLDS:
         return [DataError("FOLDS_DIFFER", f"truth: {len(folds)} folds; there are 1 to {MOST_FOLDS}")]
@@ -56,7 +56,9 @@ def fold_faults(summaries: Sequence[Summary]) -> list[DataError]:
         missing = [fold for fold in folds if fold not in mine]
         if missing:
             shown = ", ".join(map(str, missing[:MOST_NAMED]))
-            message = f"recommendations of model {model!r}: no list in {len(missing)} of {len(folds)} folds of"
+            message = (
+                f"recommendations of model {model!r}: no list in {len(missing)} of {len(folds)} folds of"
+            )
             message += f" the truth, such as {shown}; add them, or leave these folds out of the truth"
             faults.append(DataError("FOLDS_DIFFER", message))
     return faults

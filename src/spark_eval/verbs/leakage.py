@@ -1,14 +1,12 @@
 """What of the later parts of a split is already in the earlier ones, counted."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial, reduce
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import pyarrow as pa
-from pyspark import RDD
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -23,10 +21,10 @@ from spark_eval.batches.leaks import (
 )
 from spark_eval.batches.parcels import Parcel
 from spark_eval.batches.sieve import Sieve, slice_bits_for
-from spark_eval.connect import refuse_remote
 from spark_eval.scan import PlainFiles, takes_files
 from spark_eval.schema import ITEM, SUBSET, SUBSETS, TIMESTAMP, USER, Subset
-from spark_eval.transforms.workers import Sent, id_type, in_buckets, in_each, send
+from spark_eval.transforms.inputs import id_type
+from spark_eval.transforms.objects import collected, made_with_numbers, reading, together
 from spark_eval.verbs.facts import Facts
 
 # Each check, and whether its rows are leaks.
@@ -39,6 +37,7 @@ CHECKS: Final = {
 }
 LEAKAGE: Final = "fold int, check string, rows long, users long, leaked boolean"
 ROWS_PER_BUCKET: Final = 500_000
+Made = TypeVar("Made")
 LeakageRow = tuple[int, str, int, int, bool]
 
 
@@ -61,22 +60,17 @@ def leakage_rows(rows: DataFrame, facts: Facts, folder: str | None = None) -> li
     if folder is not None and not takes_files(folder):
         rows, folder = rows.sparkSession.read.schema(rows.schema).parquet(folder), None
     found: dict[str, Counter[str]] = {check: Counter() for check in CHECKS}
-    with ExitStack() as kept:
-        for leaks in compared(rows, facts, folder, kept).collect():
-            for check, (n_rows, n_users) in leaks.items():
-                found[check].update(rows=n_rows, users=n_users)
+    for leaks in collected(compared(rows, facts, folder)):
+        for check, (n_rows, n_users) in leaks.items():
+            found[check].update(rows=n_rows, users=n_users)
     return [
         (0, check, found[check]["rows"], found[check]["users"], is_leak and found[check]["rows"] > 0)
         for check, is_leak in CHECKS.items()
     ]
 
 
-def compared(
-    rows: DataFrame, facts: Facts, folder: str | None, kept: ExitStack
-) -> RDD[Mapping[str, tuple[int, int]]]:
-    """The leaks of each bucket of users."""
-    refuse_remote(rows, "the leakage report")
-    spark = rows.sparkSession
+def compared(rows: DataFrame, facts: Facts, folder: str | None) -> DataFrame:
+    """Return the leaks of each bucket of users, as objects."""
     n_tested = sum(facts.counts[part] for part in PARTS)
     n_buckets = max(1, n_tested // ROWS_PER_BUCKET)
     comparing = Comparing(
@@ -86,24 +80,19 @@ def compared(
         slice_bits_for(n_tested, n_buckets),
         (facts.end(*SUBSETS["local_train"]), facts.end(*SUBSETS["global_train"])),
     )
-    everywhere = spark.sparkContext.broadcast(comparing)
-    kept.callback(everywhere.destroy)
     send_tested = partial(send_parts, rows, PARTS, folder)
-    pairs = send_tested((USER, ITEM), lambda batches: everywhere.value.pairs(batches))
-    slices = in_each(
-        in_buckets(pairs, n_buckets), lambda bucket, found: (bucket, everywhere.value.slice(found))
-    )
-    sieve = spark.sparkContext.broadcast(Sieve.of(dict(slices.collect()), n_buckets, comparing.slice_bits))
-    kept.callback(sieve.destroy)
-    tested = send_tested((USER, ITEM, TIMESTAMP, SUBSET), lambda batches: everywhere.value.tested(batches))
+    pairs = send_tested((USER, ITEM), comparing.pairs)
+    slices = together(pairs, n_buckets, lambda bucket, found: (bucket, comparing.slice(found)))
+    sieve = Sieve.of(dict(collected(slices)), n_buckets, comparing.slice_bits)
+    tested = send_tested((USER, ITEM, TIMESTAMP, SUBSET), comparing.tested)
     learnt = send_parts(
         rows,
         [Subset.LOCAL_TRAIN.value],
         folder,
         (USER, ITEM),
-        lambda batches: everywhere.value.learnt(batches, sieve.value),
+        lambda batches: comparing.learnt(batches, sieve),
     )
-    return in_each(in_buckets([*tested, *learnt], n_buckets), lambda _, found: everywhere.value.leaks(found))
+    return together(tested.unionAll(learnt), n_buckets, lambda _, found: comparing.leaks(found))
 
 
 def send_parts(
@@ -111,24 +100,28 @@ def send_parts(
     parts: Sequence[str],
     folder: str | None,
     columns: Sequence[str],
-    made: Callable[[Iterable[pa.RecordBatch]], Iterator[Parcel]],
-) -> list[RDD[Sent]]:
-    """The parcels that are ``made`` of batches of these parts, with these columns."""
+    make: Callable[[Iterable[pa.RecordBatch]], Iterator[Parcel]],
+) -> DataFrame:
+    """Return the parcels that are made of batches of these parts, with these columns."""
+
+    def addressed(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Parcel]]:
+        return ((parcel.bucket, parcel) for parcel in make(batches))
+
     if folder is None:
-        return [send(rows.where(F.col(SUBSET).isin(list(parts))).select(*columns), None, made)]
-    sent = []
+        return made_with_numbers(rows.where(F.col(SUBSET).isin(list(parts))).select(*columns), addressed)
+    sent = [made_with_numbers(rows.select(*columns).limit(0), addressed)]
     for part in parts:
         paths = sorted(map(str, Path(folder, f"{SUBSET}={part}").glob("*.parquet")))
         if paths:
             files = PlainFiles(paths, {name: name for name in columns if name != SUBSET})
-            sent.append(send(rows, files, made_of_part(made, part)))
-    return sent or [send(rows.select(*columns).limit(0), None, made)]
+            sent.append(made_with_numbers(*reading(rows.sparkSession, files, made_of_part(addressed, part))))
+    return reduce(DataFrame.unionAll, sent[1:] or sent)
 
 
 def made_of_part(
-    made: Callable[[Iterable[pa.RecordBatch]], Iterator[Parcel]], part: str
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[Parcel]]:
-    """The same of batches that do not name their part."""
-    return lambda batches: made(
+    make: Callable[[Iterable[pa.RecordBatch]], Iterator[Made]], part: str
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[Made]]:
+    """Return the same of batches that do not name their part."""
+    return lambda batches: make(
         batch.append_column(SUBSET, pa.repeat(part, batch.num_rows)) for batch in batches
     )

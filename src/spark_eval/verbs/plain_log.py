@@ -4,13 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from spark_eval.batches.files import keep_files
 from spark_eval.batches.logs import STRETCHES, Counting, Labelling, Written
 from spark_eval.scan import PlainFiles
 from spark_eval.schema import ITEM, TIMESTAMP, USER
 from spark_eval.splits.rules import GlobalLocalRanker, Timeline
-from spark_eval.transforms.workers import Batches, frame_from_files, from_files
+from spark_eval.transforms.objects import Batches, collected, made_of_files, reading
 from spark_eval.verbs.facts import Facts
 
 
@@ -28,9 +29,8 @@ class PlainLog:
         doubtful = [name for name in (USER, ITEM) if not self.files.is_complete(name)]
         needed = {name: self.files.columns[name] for name in (*doubtful, TIMESTAMP)}
         counting = Counting(self.unit, spans, bits)
-        return frame_from_files(
-            self.spark, replace(self.files, columns=needed), STRETCHES, counting.stretches
-        )
+        tasks, count = reading(self.spark, replace(self.files, columns=needed), counting.stretches)
+        return tasks.mapInArrow(count, from_arrow_schema(STRETCHES))
 
     def write(self, rule: GlobalLocalRanker, timeline: Timeline, folder: str) -> Facts:
         """Write the rows of every part below the folder, as ``<folder>/subset=<name>/*.parquet``."""
@@ -40,7 +40,7 @@ class PlainLog:
             return [labelling.write(batches, folder)]
 
         facts, files = Facts(self.files.n_rows), set[str]()
-        for written in from_files(self.spark, self.files, write).collect():
+        for written in collected(made_of_files(self.spark, self.files, write)):
             facts.add(written.counts, written.ends)
             files.update(written.files)
         keep_files(folder, files)

@@ -7,12 +7,11 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, Final
 
-from pyspark import RDD
+from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_eval.batches.predictions import Counted, Part, Reading, outline
+from spark_eval.batches.predictions import Counted, Reading, outline
 from spark_eval.batches.sound import SoundReading
-from spark_eval.connect import refuse_remote
 from spark_eval.errors import DataError
 from spark_eval.ledger import ACCOUNTING, Entry, check
 from spark_eval.names import model_faults
@@ -24,10 +23,9 @@ from spark_eval.pointwise.task import Plan
 from spark_eval.pointwise.totals import Cell, Totals, segment_faults
 from spark_eval.scan import plain_predictions
 from spark_eval.schema import Outcome
+from spark_eval.transforms.objects import collected, each, made, made_of_files
 from spark_eval.transforms.predictions import SOURCE, Predictions, conform_predictions
-from spark_eval.transforms.scored import in_order, in_ranges, of_users, parts_of
-from spark_eval.transforms.workers import from_files
-from spark_eval.verbs.kept import keep
+from spark_eval.transforms.scored import in_order, in_ranges, of_users
 from spark_eval.verbs.pointwise_tables import (
     CURVES,
     METRICS,
@@ -115,7 +113,6 @@ def evaluate_predictions(
 
     Raises ConfigError or DataError; the ledger is closed before any number is given out.
     """
-    refuse_remote(predictions, "evaluate_predictions")
     plan = make_plan(task, **options)
     return measure_predictions(read_predictions(predictions, columns, model, plan))
 
@@ -146,7 +143,7 @@ def measure_predictions(
         check(entries, [*sound_faults(counted.rows), *of_segments, *shares])
         spark, totals = predictions.rows.sparkSession, counted.totals
         if n_user_rows:
-            for found in of_users(parts, 1 + n_user_rows // ROWS_PER_BUCKET).collect():
+            for found in collected(of_users(parts, 1 + n_user_rows // ROWS_PER_BUCKET)):
                 totals.merge(found)
         measured = PredictionMetrics(spark, plan, totals, entries)
         if plan.by_score:
@@ -156,32 +153,32 @@ def measure_predictions(
 
 def read_once(
     predictions: Predictions, reading: Reading, kept: ExitStack
-) -> tuple[RDD[Part], Counted, list[Sample], int]:
+) -> tuple[DataFrame, Counted, list[Sample], int]:
     """The parts of all rows, and what the driver sees of them.
 
     Plain files are read once more, by Spark, where a row has a fault.
     """
     spark, plan, files = predictions.rows.sparkSession, reading.plan, predictions.files
-    ways = [partial(parts_of, predictions.rows, reading)]
+    ways = [partial(made, predictions.rows, reading.parts)]
     if files is not None:
-        ways.insert(0, partial(from_files, spark, files, SoundReading(reading).parts))
+        ways.insert(0, partial(made_of_files, spark, files, SoundReading(reading).parts))
     for way in ways:
         parts = keep(way(), kept) if plan.by_score or plan.by_user else way()
-        counted, samples, n_user_rows = told(parts.map(outline).collect())
+        counted, samples, n_user_rows = told(collected(each(parts, lambda part: [outline(part)])))
         if counted.is_sound:
             break
     return parts, counted, samples, n_user_rows
 
 
 def add_order(
-    measured: PredictionMetrics, parts: RDD[Part], samples: Sequence[Sample], n_limbs: int, kept: ExitStack
+    measured: PredictionMetrics, parts: DataFrame, samples: Sequence[Sample], n_limbs: int, kept: ExitStack
 ) -> None:
     """Add what follows from the order of scores: each range sees what stands above it."""
     plan = measured.plan
     ranges = keep(in_ranges(parts, cuts_of(samples, SCORES_PER_RANGE), n_limbs), kept)
-    extents = ranges.map(Extent.of).collect()
+    extents = collected(each(ranges, lambda part: [Extent.of(part)]))
     standing = standings(extents, plan.curve_points)
-    found = in_order(ranges, standing, plan.rules, plan.curves).collect()
+    found = collected(in_order(ranges, standing, plan.rules, plan.curves))
     candidates: dict[Cell, list[Sequence[Candidate | None]]] = defaultdict(list)
     points: dict[Cell, list[Points]] = defaultdict(list)
     for part in sorted(found, key=lambda part: part.number):
@@ -193,6 +190,12 @@ def add_order(
     for extent in extents:
         n_scores[extent.cell] += extent.n_scores
     measured.candidates, measured.points, measured.n_scores = candidates, points, n_scores
+
+
+def keep(rows: DataFrame, kept: ExitStack) -> DataFrame:
+    """Compute rows once, and keep them in memory or on disk until ``kept`` is closed."""
+    kept.callback(rows.unpersist)
+    return rows.persist(StorageLevel.MEMORY_AND_DISK)
 
 
 def told(outlines: Iterable[Counted | Sample | int]) -> tuple[Counted, list[Sample], int]:

@@ -26,7 +26,6 @@ from spark_eval.transforms.segments import (
 from spark_eval.verbs.checks import check_train, check_users
 from spark_eval.verbs.evaluation import Tables
 
-
 # Items with training interactions, of which every worker has the list, at some 25 bytes, beside ids of text.
 MOST_ITEMS: Final = 2_000_000
 
@@ -35,8 +34,8 @@ MOST_ITEMS: Final = 2_000_000
 class Training:
     """What the training interactions tell.
 
-    ``items`` (item) are the ``n_items`` that have interactions; ``users`` (user, n_interactions) are None unless a segment follows
-    from them; ``bounds`` are the largest numbers of interactions of the deciles, if asked for.
+    ``items`` (item) are the ``n_items`` that have interactions; ``users`` (user, n_interactions) are None
+    unless a segment follows from them; ``bounds`` are the largest numbers of interactions of the deciles, if asked for.
     """
 
     items: DataFrame | None = None
@@ -98,9 +97,7 @@ def read_users(users: DataFrame | None, segments: Sequence[str], kept: ExitStack
     return users
 
 
-def known_items(
-    tables: Tables, training: Training
-) -> tuple[Mapping[int | None, pa.Array] | None, Tables]:
+def known_items(tables: Tables, training: Training) -> tuple[Mapping[int | None, pa.Array] | None, Tables]:
     """Return the items with training interactions, by fold, for all workers; None where nobody asks.
 
     Where they are too many, Spark tells of every row whether its item is one of them.
@@ -114,8 +111,9 @@ def known_items(
             return {None: ids}, tables
         folds = found[FOLD].combine_chunks()
         return {fold: ids.filter(pc.equal(folds, fold)) for fold in pc.unique(folds).to_pylist()}, tables
-    marked = {name: mark(frame, training.items) for name, frame in tables.lists_and_truth().items()}
-    return None, replace(tables, **marked, files=None, truth_files=None)
+    recommendations, truth = (mark(rows, training.items) for rows in (tables.recommendations, tables.truth))
+    marked = replace(tables, recommendations=recommendations, truth=truth, files=None, truth_files=None)
+    return None, marked
 
 
 def mark(rows: DataFrame, items: DataFrame) -> DataFrame:

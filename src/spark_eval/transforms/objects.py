@@ -1,0 +1,106 @@
+"""Python objects between workers: rows of bytes, which meet by a number where they have one."""
+
+import pickle
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from spark_eval.batches.files import FilePart, read_parts
+from spark_eval.connect import tasks_at_once
+from spark_eval.scan import PlainFiles
+
+Batches = Iterable[pa.RecordBatch]
+NUMBER: Final = "number"
+OBJECT: Final = "object"
+OBJECTS: Final = pa.schema({NUMBER: pa.int32(), OBJECT: pa.binary()})
+NUMBERS_PER_TASK: Final = 4
+
+
+def made(rows: DataFrame, make: Callable[[Batches], Iterable[Any]]) -> DataFrame:
+    """Return what is made of the rows of each task."""
+    return rows.mapInArrow(lambda batches: packed((None, one) for one in make(batches)), schema())
+
+
+def made_with_numbers(rows: DataFrame, make: Callable[[Batches], Iterable[tuple[int, Any]]]) -> DataFrame:
+    """Return what is made of the rows of each task, with the numbers by which it meets others."""
+    return rows.mapInArrow(lambda batches: packed(make(batches)), schema())
+
+
+def made_of_files(
+    spark: SparkSession, files: PlainFiles, make: Callable[[Batches], Iterable[Any]]
+) -> DataFrame:
+    """Return what is made of batches of plain files, each task of some of them."""
+    return made(*reading(spark, files, make))
+
+
+def reading(
+    spark: SparkSession, files: PlainFiles, make: Callable[[Batches], Iterable[Any]]
+) -> tuple[DataFrame, Callable[[Batches], Iterator[Any]]]:
+    """Return a frame with the numbers of tasks, and what makes something of the files of these."""
+    tasks: list[list[FilePart]] = files.tasks(tasks_at_once(spark))
+    columns = files.columns
+
+    def read(batches: Batches) -> Iterator[Any]:
+        numbers = (number for batch in batches for number in batch.column(0).to_pylist())
+        yield from make(read_parts([part for number in numbers for part in tasks[number]], columns))
+
+    return spark.range(0, len(tasks), 1, len(tasks)), read
+
+
+def each(objects: DataFrame, make: Callable[[Any], Iterable[Any]]) -> DataFrame:
+    """Return what is made of each object."""
+    return objects.mapInArrow(
+        lambda batches: packed((None, found) for _, one in unpacked(batches) for found in make(one)), schema()
+    )
+
+
+def numbered(objects: DataFrame, make: Callable[[Any], Iterable[tuple[int, Any]]]) -> DataFrame:
+    """Return what is made of each object, with the numbers by which it meets others."""
+    return objects.mapInArrow(
+        lambda batches: packed(found for _, one in unpacked(batches) for found in make(one)), schema()
+    )
+
+
+def together(objects: DataFrame, n_numbers: int, make: Callable[[int, list[Any]], Any]) -> DataFrame:
+    """Return what is made of each number and its objects: one shuffle."""
+
+    def meet(batches: Batches) -> Iterator[tuple[None, Any]]:
+        arrived: dict[int, list[Any]] = defaultdict(list)
+        for number, one in unpacked(batches):
+            arrived[number].append(one)
+        while arrived:
+            yield None, make(*arrived.popitem())
+
+    at_once = tasks_at_once(objects.sparkSession)
+    n_tasks = min(n_numbers, max(at_once, n_numbers // NUMBERS_PER_TASK))
+    return objects.repartition(n_tasks, NUMBER).mapInArrow(lambda batches: packed(meet(batches)), schema())
+
+
+def collected(objects: DataFrame) -> list[Any]:
+    """Return the objects themselves."""
+    return [pickle.loads(row[OBJECT]) for row in objects.select(OBJECT).collect()]
+
+
+def packed(found: Iterable[tuple[int | None, Any]]) -> Iterator[pa.RecordBatch]:
+    """Return a batch for each object, which may be large."""
+    for number, one in found:
+        data = pickle.dumps(one, protocol=5)
+        yield pa.RecordBatch.from_arrays(
+            [pa.array([number], pa.int32()), pa.array([data], pa.binary())], schema=OBJECTS
+        )
+
+
+def unpacked(batches: Batches) -> Iterator[tuple[int, Any]]:
+    """Return the objects with their numbers."""
+    for batch in batches:
+        for number, data in zip(batch[NUMBER], batch[OBJECT], strict=True):
+            yield number.as_py(), pickle.loads(data.as_buffer())
+
+
+def schema() -> Any:
+    """Return the columns of rows that hold objects, for Spark."""
+    return from_arrow_schema(OBJECTS)
