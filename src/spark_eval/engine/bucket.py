@@ -45,8 +45,8 @@ class ListRows:
     def take(self, chosen: Booleans) -> "ListRows":
         """Return some of them."""
         is_cold = None if self.is_cold is None else self.is_cold[chosen]
-        numbers = (self.user, self.item, self.of_list, self.order)
-        return ListRows(*(values[chosen] for values in numbers), is_cold)
+        user, item, of_list = (values[chosen] for values in (self.user, self.item, self.of_list))
+        return ListRows(user, item, of_list, self.order[chosen], is_cold)
 
 
 class Bucket:

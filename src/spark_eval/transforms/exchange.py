@@ -134,7 +134,7 @@ def parts_for(rows: Mapping[Kind, pa.Table], question: Question) -> int:
     n_rows = {kind: table.num_rows for kind, table in rows.items()}
     n_columns = sum(len(value.columns) for value in question.values)
     n_values: int = n_rows.get(Kind.TRUTH, 0) * len(models_in(rows, question)) * n_columns
-    return 1 + max(n_rows.get(Kind.LISTS, 0) // MOST_ROWS, n_values // MOST_VALUES)
+    return 1 + int(max(n_rows.get(Kind.LISTS, 0) // MOST_ROWS, n_values // MOST_VALUES))
 
 
 def summary_of(measured: Measured, file: str | None = None) -> ModelSummary:

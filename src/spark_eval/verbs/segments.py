@@ -35,7 +35,8 @@ class Training:
     """What the training interactions tell.
 
     ``items`` (item) are the ``n_items`` that have interactions; ``users`` (user, n_interactions) are None
-    unless a segment follows from them; ``bounds`` are the largest numbers of interactions of the deciles, if asked for.
+    unless a segment follows from them; ``bounds`` are the largest numbers of interactions of the deciles, if
+    asked for.
     """
 
     items: DataFrame | None = None
