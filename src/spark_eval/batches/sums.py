@@ -11,7 +11,7 @@ import pyarrow as pa
 from spark_eval.batches.ids import Ints, in_one_piece
 from spark_eval.metrics.lists import Floats
 from spark_eval.schema import ALL, SEGMENT, SEGMENT_VALUE
-from spark_eval.stats.digits import MOST_VALUES, POINT_BITS, ExactSums, Groups, limbs, number_of
+from spark_eval.stats.digits import MOST_SUMMED, POINT_BITS, ExactSums, Groups, limbs, number_of
 
 COLUMN: Final = "column"
 # What is summed, and the limb of the sum; counts have limb 0 only.
@@ -49,8 +49,8 @@ def sums(
     """
     n_users = len(next(iter(measured.values())))
     parts = []
-    for start in range(0, max(n_users, 1), MOST_VALUES):
-        part = slice(start, start + MOST_VALUES)
+    for start in range(0, max(n_users, 1), MOST_SUMMED):
+        part = slice(start, start + MOST_SUMMED)
         codes = {name: (code[part], values) for name, (code, values) in segments.items()}
         parts.append(sums_of_part({name: values[part] for name, values in measured.items()}, summed, codes))
     return merged_sums(parts)
@@ -61,7 +61,7 @@ def sums_of_part(
     summed: Mapping[str, Sequence[str]],
     segments: Mapping[str, tuple[Ints, Sequence[str]]],
 ) -> pa.Table:
-    """The same, of up to MOST_VALUES users."""
+    """The same, of up to MOST_SUMMED users."""
     groups = Groups([(codes, len(values)) for codes, values in segments.values()])
     cells = [(ALL, ALL), *((name, value) for name, (_, values) in segments.items() for value in values)]
     n_users = groups.sums(np.ones(len(next(iter(measured.values()))), dtype=bool))

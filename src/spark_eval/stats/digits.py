@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from spark_eval.stats.exact import Floats, Ints
 
 # Whole numbers by place: an array (cells,) for each.
-Places = dict[int, Ints]
+ByPlace = dict[int, Ints]
 
 DIGIT_BITS: Final = 20
 # Place 0 of values up to 1 is a digit of theirs; those of squares have twice as many bits behind the point.
@@ -29,7 +29,7 @@ POINT_BITS: Final = 18
 MOST_DIGITS: Final = 4
 # So many values are summed as doubles, and sums of so many as integers of 64 bits.
 BLOCK: Final = 1 << 13
-MOST_VALUES: Final = BLOCK << 9
+MOST_SUMMED: Final = BLOCK << 9
 # Two digits at a time are kept: sums of millions of such limbs fit 64 bits.
 LIMB_BITS: Final = 2 * DIGIT_BITS
 # The largest factor to scale by is 2^998: what is smaller has its first digit further down.
@@ -56,12 +56,12 @@ class Groups:
 class ExactSums:
     """Sums of values and of their squares in each cell, by place."""
 
-    total: Places = field(default_factory=dict)
-    squares: Places = field(default_factory=dict)
+    total: ByPlace = field(default_factory=dict)
+    squares: ByPlace = field(default_factory=dict)
 
     @classmethod
     def of(cls, values: Floats, groups: Groups, *, has_squares: bool = True) -> "ExactSums":
-        """Of up to MOST_VALUES finite values."""
+        """Of up to MOST_SUMMED finite values."""
         found = cls()
         for start in range(0, len(values), BLOCK):
             here = groups.block(start)
@@ -73,7 +73,7 @@ class ExactSums:
         return found
 
 
-def add(totals: Places, place: int, amounts: Ints) -> None:
+def add(totals: ByPlace, place: int, amounts: Ints) -> None:
     """Add amounts (cells,) to those of a place."""
     totals[place] = totals[place] + amounts if place in totals else amounts
 
@@ -108,7 +108,7 @@ def products(digits: Sequence[Floats]) -> dict[int, Floats]:
     return found
 
 
-def limbs(places: Places) -> Mapping[int, Ints]:
+def limbs(places: ByPlace) -> Mapping[int, Ints]:
     """The same as limbs of 40 bits, by their number: arrays (cells,), all but the highest from 0 to 2^40."""
     if not places:
         return {}

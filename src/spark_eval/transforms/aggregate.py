@@ -54,7 +54,9 @@ def sums_of_users(
             for model in batch[MODEL].unique().to_pylist():
                 users = batch.filter(pc.equal(batch[MODEL], model))
                 measured = {name: numbers(users[name]) for name in columns}  # NaN for null
-                part = sums(measured, summed, {name: coded(users[text]) for name, text in texts.items()})
+                part = sums(
+                    measured, summed, {name: segment_codes(users[text]) for name, text in texts.items()}
+                )
                 found[model] = merged_sums([found[model], part]) if model in found else part
         for model, table in found.items():
             of_model = table.add_column(0, MODEL, pa.repeat(model, table.num_rows))
@@ -63,7 +65,7 @@ def sums_of_users(
     return rows.mapInArrow(sums_of_batches, from_arrow_schema(SUMS_OF_MODELS))
 
 
-def coded(texts: pa.Array) -> tuple[Ints, list[str]]:
+def segment_codes(texts: pa.Array) -> tuple[Ints, list[str]]:
     """The place of each text among the distinct ones, and these."""
     found = texts.dictionary_encode()
     return numbers(found.indices), found.dictionary.to_pylist()
