@@ -119,7 +119,7 @@ class Recommendations(Source):
 
 
 class Relevance(Section):
-    """Truth rows at or above the threshold are relevant."""
+    """Items of the truth at or above the threshold are relevant; without one, those above 0."""
 
     threshold: float | None = None
 

@@ -6,7 +6,7 @@ All of it comes from the registry and the enumerations: what is shown is what is
 import inspect
 from collections.abc import Sequence
 
-from spark_eval.conventions import FORKS, TieOrder
+from spark_eval.conventions import FORKS, TieOrder, TruthDuplicates
 from spark_eval.metrics import RANKING, RankingMetric
 from spark_eval.metrics.values import SHARES_PLACES, metric_named, short
 from spark_eval.pointwise.metrics import POINTWISE
@@ -17,6 +17,14 @@ METRICS = ("metric", "mean over users", "formula", "options", "meaning")
 POINTWISE_METRICS = ("metric of predictions", "tasks", "formula", "meaning")
 CONVENTIONS = ("convention", "default", "other choices")
 CHOICES = ("convention", "choice", "meaning")
+# Relevances of the rows of one user and item, the latest last, and what comes of them.
+WORKED_ROWS = ("rows of one item", *TruthDuplicates)
+WORKED = (
+    ["5, 0", "5", "5", "0", "2"],
+    ["2, 2", "2", "4", "2", "2"],
+    ["0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1", "0.1", "1", "0.1", "10"],
+    ["3, -4", "3", "-1", "-4", "2"],
+)
 PRESET_TABLE = ("preset", "numbers of", "changes")
 PRESET_NOTES = ("preset", "numbers of", "changes", "why numbers differ from the default's", "not reproduced")
 PRESET_FORKS = ("convention", "choice", "meaning", "default")
@@ -52,7 +60,7 @@ def convention_rows() -> Rows:
         default = getattr(defaults, fork)
         others = [choice for choice in choices if choice is not default]
         rows.append([fork, f"{default}: {default.meaning}", "; ".join(f"{c}: {c.meaning}" for c in others)])
-    return [*rows, ["threshold", "none: relevance above 0", "a number: relevance at or above it"]]
+    return [*rows, ["threshold", "none: relevance above 0", "a number from 0: relevance at or above it"]]
 
 
 def choice_rows() -> Rows:
@@ -154,6 +162,20 @@ def document() -> str:
         *(f"### {metric.name}\n\n```text\n{ranking_text(metric.name)}\n```" for metric in RANKING.values()),
         "## Conventions",
         markdown(CONVENTIONS, convention_rows()),
+        "## What is relevant",
+        "Rows of the truth that have the same user and item are first combined into one relevance, by "
+        "`truth_duplicates`. Then it is judged: the item is relevant if it is at or above `threshold`, or "
+        "above 0 without one. Rows that cannot be used (no id, no relevance, under "
+        "`negative_relevance: refuse` one below 0) are found before that.",
+        markdown(WORKED_ROWS, list(WORKED)),
+        "An item rated 5 and later 0 is a hit under `max`, and none under `last`. Two rows of 2 reach a "
+        "threshold of 4 by their `sum`.",
+        "With `threshold: 0` an item of relevance 0 is relevant: it is a hit, counts in m, and adds 0 to "
+        "gains, but 1 to those of `gain: binary`. A user whose whole ideal list is worth 0 has nDCG 0. A "
+        "threshold below 0 is refused.",
+        "In `accounting`, all rows of an item that is not relevant are `filtered`; of a relevant item one "
+        "row is `used`, and the others are `deduplicated`. Under `max` a row that is below the threshold "
+        "itself is `filtered`, whatever the other rows of its item are.",
         "## Presets",
         "With a library's preset the same input gives the number that the library gives; the parity tests "
         "compare them per user.",

@@ -130,6 +130,12 @@ def test_no_truth_left(desk: "Desk") -> None:
     assert (exit_code, name) == (3, "EMPTY_TRUTH")
 
 
+def test_a_threshold_below_0_is_refused_by_name(desk: "Desk") -> None:
+    exit_code, name, line = desk.refused("evaluate", "--set", "evaluate.relevance.threshold=-1")
+    assert (exit_code, name) == (2, "INVALID_CHOICE")
+    assert "0 or more" in line
+
+
 def test_no_user_in_common(desk: "Desk") -> None:
     strangers = pd.DataFrame({**LISTS, "user": [11, 12]})
     desk.change("recommendations", path=str(desk.write("strangers", strangers)))

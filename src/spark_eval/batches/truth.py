@@ -101,7 +101,7 @@ def row_keys(code: Ints, items: Hashes, n_users: int) -> Hashes:
 
 
 def distinct_truth(rows: pa.Table, duplicates: TruthDuplicates) -> pa.Table:
-    """user, item, relevance, each pair once, in the order of Truth; from relevant rows (``rows.judged``)."""
+    """user, item, relevance, n_rows, each pair once, in the order of Truth; from rows without a fault."""
     columns = {name: rows[name].combine_chunks() for name in rows.column_names}
     users, items = Ids.of(columns[USER]), Ids.of(columns[ITEM])
     code = codes_by_hash(users)
@@ -116,7 +116,12 @@ def distinct_truth(rows: pa.Table, duplicates: TruthDuplicates) -> pa.Table:
     places = pa.array(order[starts])
     relevance = combined(columns, order, starts, duplicates)
     return pa.table(
-        {USER: columns[USER].take(places), ITEM: columns[ITEM].take(places), RELEVANCE: relevance}
+        {
+            USER: columns[USER].take(places),
+            ITEM: columns[ITEM].take(places),
+            RELEVANCE: relevance,
+            N_ROWS: np.diff(np.append(starts, rows.num_rows)),
+        }
     )
 
 
@@ -213,9 +218,15 @@ def combined(columns: dict[str, pa.Array], order: Ints, starts: Ints, duplicates
         last = starts + size - 1
         latest: Floats = relevance[np.lexsort((relevance, time, known, group))[last]]
         return latest
-    # Added one by one in ascending order, so that the order of rows never decides.
-    ascending, total = relevance[np.lexsort((relevance, group))], np.zeros(len(starts))
-    for place in range(size.max(initial=0)):
-        has = size > place
-        total[has] += ascending[starts[has] + place]
-    return total
+    # Added one by one in ascending order, so that the order of rows never decides; what each addition rounds
+    # away (Knuth, TAOCP 2, 4.2.2) is added in the end, so that ten rows of 0.1 make 1.
+    ascending = relevance[np.lexsort((relevance, group))]
+    total, lost = np.zeros(len(starts)), np.zeros(len(starts))
+    with np.errstate(over="ignore", invalid="ignore"):
+        for place in range(size.max(initial=0)):
+            has = size > place
+            before, term = total[has], ascending[starts[has] + place]
+            total[has] = after = before + term
+            added = after - before
+            lost[has] += (before - (after - added)) + (term - added)
+        return np.where(np.isfinite(total), total + lost, total)

@@ -3,7 +3,7 @@
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from spark_eval.conventions import TruthDuplicates
+from spark_eval.conventions import Conventions, TruthDuplicates
 from spark_eval.schema import (
     FAULT,
     GRADE_COUNTS,
@@ -19,26 +19,27 @@ from spark_eval.schema import (
 
 
 def judge(truth: DataFrame, threshold: float | None) -> DataFrame:
-    """The truth, rows below ``threshold`` or of relevance 0 with a ``fault``: they are not relevant."""
+    """The truth, what is below ``threshold``, or without one 0 or less, with a ``fault``: not relevant."""
     irrelevant = F.when(F.col(RELEVANCE) <= 0, Reason.NOT_RELEVANT.value)
     if threshold is not None:
-        irrelevant = F.when(F.col(RELEVANCE) < threshold, Reason.BELOW_THRESHOLD.value).otherwise(irrelevant)
+        irrelevant = F.when(F.col(RELEVANCE) < threshold, Reason.BELOW_THRESHOLD.value)
     return truth.withColumn(FAULT, F.coalesce(FAULT, irrelevant))
 
 
-def distinct_truth(truth: DataFrame, threshold: float | None, duplicates: TruthDuplicates) -> DataFrame:
-    """user, item, relevance, fault, n_rows: one row per relevant item of a user, and per reason otherwise.
+def distinct_truth(truth: DataFrame, conventions: Conventions) -> DataFrame:
+    """user, item, relevance, fault, n_rows: one row per relevant item of a user, and for the others.
 
-    Rows that are not relevant are combined per user without their items, for the ledger only. One shuffle
-    by user.
+    Rows with a fault are combined per user without their items, for the ledger only; so are those that are
+    not relevant, where rows are judged one by one. One shuffle by user.
     """
-    return (
-        judge(truth, threshold)
-        .withColumn(ITEM, F.when(F.col(FAULT).isNull(), F.col(ITEM)))
+    rows = judge(truth, conventions.threshold) if conventions.judges_rows else truth
+    distinct = (
+        rows.withColumn(ITEM, F.when(F.col(FAULT).isNull(), F.col(ITEM)))
         .repartition(USER)
         .groupBy(USER, ITEM, FAULT)
-        .agg(combined(duplicates).alias(RELEVANCE), F.count("*").alias(N_ROWS))
+        .agg(combined(conventions.truth_duplicates).alias(RELEVANCE), F.count("*").alias(N_ROWS))
     )
+    return distinct if conventions.judges_rows else judge(distinct, conventions.threshold)
 
 
 def combined(duplicates: TruthDuplicates) -> Column:
@@ -54,7 +55,22 @@ def combined(duplicates: TruthDuplicates) -> Column:
         case TruthDuplicates.SUM:
             # Summed in sorted order: a sum of doubles in row order would depend on the partitioning.
             ordered = F.array_sort(F.collect_list(RELEVANCE))
-            return F.aggregate(ordered, F.lit(0.0), lambda total, relevance: total + relevance)
+            nothing = F.struct(F.lit(0.0).alias("total"), F.lit(0.0).alias("lost"))
+            return F.aggregate(ordered, nothing, with_rest, whole_sum)
+
+
+def with_rest(before: Column, term: Column) -> Column:
+    """A running sum and what its additions have rounded away so far; as ``batches.truth.combined``."""
+    total = before["total"] + term
+    added = total - before["total"]
+    lost = (before["total"] - (total - added)) + (term - added)
+    return F.struct(total.alias("total"), (before["lost"] + lost).alias("lost"))
+
+
+def whole_sum(found: Column) -> Column:
+    """The sum with what was rounded away; infinite where no double holds it."""
+    is_finite = F.abs(found["total"]) < float("inf")
+    return F.when(is_finite, found["total"] + found["lost"]).otherwise(found["total"])
 
 
 def relevant(distinct: DataFrame) -> DataFrame:

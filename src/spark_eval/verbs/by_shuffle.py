@@ -32,7 +32,7 @@ def evaluate_by_shuffle(tables: Tables, plan: Plan, reason: str, folder: str | N
     conventions = plan.conventions
     with ExitStack() as kept:
         segment_values, training, faults = read_about(tables, plan.segments, BROADCAST_ROWS, kept)
-        distinct = distinct_truth(tables.truth, conventions.threshold, conventions.truth_duplicates).persist()
+        distinct = distinct_truth(tables.truth, conventions).persist()
         kept.callback(distinct.unpersist)
         truth_counts = [row.asDict() for row in count_truth(distinct, training.items).collect()]
         entries = [*training.entries, *truth_entries(truth_counts)]

@@ -27,7 +27,6 @@ from spark_eval.batches.order import MOST_CUTS
 from spark_eval.batches.parcels import Kind, unpacked
 from spark_eval.batches.segments import Segmenting
 from spark_eval.batches.sieve import Sieve, slice_bits_for
-from spark_eval.batches.sums import added
 from spark_eval.batches.truth import added_counts
 from spark_eval.connect import is_remote
 from spark_eval.conventions import Checks, Ties
@@ -49,7 +48,7 @@ from spark_eval.transforms.workers import (
     tally_parcels,
 )
 from spark_eval.verbs.checks import check_tables, truth_faults
-from spark_eval.verbs.evaluation import Evaluation, Tables, written
+from spark_eval.verbs.evaluation import Evaluation, Tables, sums_of_models, written
 from spark_eval.verbs.kept import keep
 from spark_eval.verbs.segments import Training, read_about
 
@@ -134,7 +133,7 @@ def evaluate_by_workers(tables: Tables, plan: Plan, reason: str, folder: str | N
             per_user = spark.read.schema(per_user.schema).parquet(files_in)
         elif folder is not None:
             per_user, keys = written(per_user, folder)
-        sums = sums_of_models(tallies, plan)
+        sums = sums_of_models(sums_of_tallies(tallies), list(summed(plan.metrics)))
         return Evaluation(per_user, entries, names, plan, kept.pop_all(), reason, sums, keys)
 
 
@@ -267,10 +266,9 @@ def counts_of_models(tallies: Sequence[Tally]) -> list[dict[str, Any]]:
     return [{MODEL: model, **total} for model, total in totals.items() if total[f"{Outcome.IN}..rows"]]
 
 
-def sums_of_models(tallies: Sequence[Tally], plan: Plan) -> list[dict[str, Any]]:
-    """Exact sums over users, as ``transforms.aggregate.limb_sums`` gives them."""
-    names = list(summed(plan.metrics))
+def sums_of_tallies(tallies: Sequence[Tally]) -> dict[str | None, list[pa.Table]]:
+    """The sums of each model's users, bucket by bucket."""
     parts: dict[str | None, list[pa.Table]] = {}
     for tally in tallies:
         parts.setdefault(tally.model, []).append(unpacked(pa.py_buffer(tally.sums)))
-    return [{MODEL: model, **row} for model, tables in parts.items() for row in added(tables, names)]
+    return parts

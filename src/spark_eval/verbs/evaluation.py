@@ -6,15 +6,19 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from pyspark.sql import DataFrame, Observation, Row, SparkSession
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, Observation, SparkSession
 
+from spark_eval.batches.sums import SUMS, added
 from spark_eval.ledger import ACCOUNTING, Entry
+from spark_eval.metrics.values import summed
 from spark_eval.plan import Plan
 from spark_eval.scan import PlainFiles
 from spark_eval.schema import MODEL
-from spark_eval.transforms.aggregate import limb_sums, sum_of_keys
+from spark_eval.transforms.aggregate import sum_of_keys, sums_of_users
 from spark_eval.verbs.small import small_table
-from spark_eval.verbs.summary import METRICS, fold_rows, metric_rows, population, summed_columns
+from spark_eval.verbs.summary import METRICS, fold_rows, metric_rows, population
 
 
 @dataclass(frozen=True)
@@ -70,8 +74,10 @@ class Evaluation:
         """The rows of ``metrics``."""
         sums = self.sums
         if sums is None:
-            found = limb_sums(self.per_user, summed_columns(self.plan.metrics), self.plan.segments)
-            sums = list(map(Row.asDict, found.collect()))
+            columns = summed(self.plan.metrics)
+            found = sums_of_users(self.per_user, columns, self.plan.segments).toArrow()
+            parts = {model: found.filter(pc.equal(found[MODEL], model)) for model in self.models}
+            sums = sums_of_models({model: [part] for model, part in parts.items()}, list(columns))
         rows = metric_rows(sums, self.models, self.plan.metrics, self.plan.stamp)
         return rows + fold_rows(rows)
 
@@ -98,6 +104,17 @@ class Evaluation:
     def spark(self) -> SparkSession:
         """The session of the inputs."""
         return self.per_user.sparkSession
+
+
+def sums_of_models(
+    parts: Mapping[str | None, Sequence[pa.Table]], names: Sequence[str]
+) -> list[dict[str, Any]]:
+    """The exact sums over the users of each model, from tables of ``batches.sums``, by column's name."""
+    return [
+        {MODEL: model, **row}
+        for model, tables in parts.items()
+        for row in added([table.select(SUMS.names) for table in tables], names)
+    ]
 
 
 def written(per_user: DataFrame, folder: str) -> tuple[DataFrame, int]:
