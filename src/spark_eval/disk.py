@@ -7,11 +7,22 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from spark_eval.errors import EnvironmentFault
+
 # Of renameat2 on Linux and renamex_np on macOS: swap two names; both use the same number.
 SWAP: Final = 2
 # To find a folder that others make and remove.
 MOST_TRIES: Final = 100
 WORKING_FOLDER: Final = -100  # AT_FDCWD
+
+
+def check_working_folder() -> None:
+    """Raise EnvironmentFault NO_WORKING_FOLDER where it was deleted: no path and no Java works there."""
+    try:
+        Path.cwd()
+    except FileNotFoundError as error:
+        message = "the working folder was deleted; change to one that exists"
+        raise EnvironmentFault("NO_WORKING_FOLDER", message) from error
 
 
 def sync(path: Path) -> None:

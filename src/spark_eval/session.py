@@ -9,10 +9,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
+from pyspark import SparkConf, SparkContext, java_gateway
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
+from spark_eval import streams
+from spark_eval.disk import check_working_folder
 from spark_eval.errors import EnvironmentFault
 
 OLDEST_JAVA = 17
@@ -81,8 +85,9 @@ def get_session(
     """
     for name in TRACE_LOGGERS:
         PySparkLogger.getLogger(name).disabled = True
-    if "PYSPARK_GATEWAY_PORT" in os.environ or SparkSession.getActiveSession() is not None:
+    if is_given():
         return SparkSession.builder.getOrCreate()
+    check_working_folder()
     java = find_java()
     os.environ["SPARK_EVAL_JAVA"] = str(java.home / "bin" / "java")
     os.environ["JAVA_HOME"] = str(LAUNCHER_HOME)
@@ -97,10 +102,28 @@ def get_session(
     settings["spark.driver.extraJavaOptions"] = (
         f"{log4j} {JIT} {given.get('spark.driver.extraJavaOptions', '')}".strip()
     )
-    builder = SparkSession.builder.appName(app_name).master(master)
+    settings |= {"spark.app.name": app_name, "spark.master": master}
+    launch(settings)
+    builder = SparkSession.builder
     for name, value in settings.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
+
+
+def is_given() -> bool:
+    """Whether somebody else has started the session: ``spark-submit``, or whoever calls us."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ or SparkSession.getActiveSession() is not None
+
+
+def launch(settings: Mapping[str, str]) -> None:
+    """Start the JVM; under our program, what it prints is kept apart."""
+    aside = streams.current.get()
+    if aside is None or SparkContext._gateway is not None:
+        return  # PySpark starts it itself, or has done so
+    launch_gateway: Any = java_gateway.launch_gateway
+    conf = SparkConf().setAll(list(settings.items()))
+    gateway = launch_gateway(conf, {"stdout": aside.end, "stderr": aside.end})
+    SparkContext._ensure_initialized(gateway=gateway)
 
 
 def _candidates() -> Iterator[tuple[str, Path]]:
