@@ -17,13 +17,12 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 import spark_eval
-from spark_eval import journal, streams
+from spark_eval import endings, journal, streams
 from spark_eval.config import Config, read_config
 from spark_eval.disk import check_working_folder
 from spark_eval.errors import ConfigError, SparkEvalError
 from spark_eval.names import check_run_id
-from spark_eval.redact import redacted
-from spark_eval.signals import Stopped, heard, last_acts, listen, requests
+from spark_eval.signals import Stopped, heard
 
 if TYPE_CHECKING:
     from spark_eval.job import Run
@@ -176,15 +175,11 @@ def open_session(config: Config, verb: str) -> Any:
     From now on its jobs are called by what the run is doing, in Spark's pages and event logs.
     """
     from spark_eval.preflight import check_workers
-    from spark_eval.session import get_session, is_given
+    from spark_eval.session import get_session
 
     conf = {name: spark_text(value) for name, value in config.spark.conf.items()}
-    is_ours = not is_given()
     session = get_session(f"spark-eval {verb}", config.spark.master, conf)
-    context = session.sparkContext
-    last_acts.append(context.stop if is_ours else context.cancelAllJobs)
-    listen()
-    label = context.setJobGroup
+    label = session.sparkContext.setJobGroup
     journal.followers.append(lambda run: label(f"{run.verb} of run {run.run_id}", f"{run.verb}: {run.doing}"))
     journal.tell_followers()
     check_workers(session)
@@ -206,21 +201,11 @@ def publish(
         show(done)
     except (Exception, Stopped) as error:
         if journal.is_published():
-            warn(stopped() if isinstance(error, Stopped) else str(renamed(error)))
+            endings.warn(endings.stopped() if isinstance(error, Stopped) else str(renamed(error)))
         elif isinstance(error, Stopped):
             raise
         else:
             raise renamed(error) from error
-
-
-def warn(what: str) -> None:
-    """Say on stderr what hindered a run that is published."""
-    run = journal.clock.get()
-    message = f"run {run and run.run_id} is published, but: {what}"
-    if journal.is_json():
-        journal.say("warning", message, logging.WARNING)
-    else:
-        print(f"warning: {message}", file=sys.stderr)
 
 
 def spark_text(value: object) -> str:
@@ -255,13 +240,14 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     debug = "--debug" in given
     given = [argument for argument in given if argument != "--debug"]
     journal.listen(as_json="--log-format=json" in given or ("--log-format", "json") in pairwise(given))
-    with streams.guarded() as out, heard():
+    with streams.guarded() as out, heard() as signals:
         with streams.apart(is_shown=debug):
             code, error, trace = answer(given)
+            signals.is_over = True
         out.flush()
-        error = error or unwritten(out)
+        error = error or endings.unwritten(out)
         if error is not None:
-            tell_error(error, trace if debug else "")
+            endings.tell_error(error, trace if debug else "")
     sys.exit(code if error is None else error.exit_code)
 
 
@@ -273,44 +259,5 @@ def answer(given: list[str]) -> tuple[int, SparkEvalError | None, str]:
         message = f"{error.format_message()} (spark-eval --help shows what is allowed)"
         return 2, ConfigError("USAGE", message), traceback.format_exc()
     except (Exception, Stopped) as error:
-        return 1, named(error), traceback.format_exc()
+        return 1, endings.named(error), traceback.format_exc()
     return (code if isinstance(code, int) else 0), None, ""
-
-
-def named(error: BaseException) -> SparkEvalError:
-    """What went wrong, by its name. Whatever fails after a signal, the signal is why."""
-    if requests.arrived or not isinstance(error, Exception):
-        return SparkEvalError("INTERRUPTED", stopped())
-    from spark_eval.faults import renamed
-
-    return renamed(error)
-
-
-def stopped() -> str:
-    """By which signal the program was stopped, and before what."""
-    run = journal.clock.get()
-    before = "" if run is None or run.is_published else f" before run {run.run_id!r} was published"
-    return f"stopped by {requests.arrived[0].name}{before}"
-
-
-def unwritten(out: streams.Stream) -> SparkEvalError | None:
-    """What is wrong where stdout could not be written: nothing if a run is published, or the reader left."""
-    if out.error is None:
-        return None
-    what = f"stdout could not be written: {out.error.strerror}"
-    if journal.is_published():
-        warn(what)
-        return None
-    from spark_eval.faults import renamed
-
-    return None if isinstance(out.error, BrokenPipeError) else renamed(OSError(out.error.errno, what))
-
-
-def tell_error(error: SparkEvalError, trace: str) -> None:
-    """Say what went wrong, last, below the trace if there is one."""
-    trace = redacted(trace)
-    if journal.is_json():
-        facts = {"code": error.code, "exit_code": error.exit_code, "seconds": journal.seconds()}
-        journal.say("error", error.message, logging.ERROR, **facts, **({"trace": trace} if trace else {}))
-    else:
-        print(f"{trace}{error}", file=sys.stderr)

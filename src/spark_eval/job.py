@@ -18,7 +18,7 @@ from spark_eval.faults import may_be_of_inputs, renamed
 from spark_eval.hadoop import HadoopFiles
 from spark_eval.io import fingerprint
 from spark_eval.ledger import AccountingRow, totals
-from spark_eval.places import check_inside, local_root, store_of
+from spark_eval.places import check_folder, check_inside, local_root, store_of
 from spark_eval.publish import STAGING, Attempt
 from spark_eval.redact import without_secrets
 from spark_eval.remote import RemoteAttempt, newest_record
@@ -116,6 +116,7 @@ class Job:
         if self.files is not None:
             return RemoteAttempt(self.files, self.run_id, self.verb, manifest=self.output.manifest)
         root = local_root(self.output)
+        check_folder(root)
         folders = [root / table / f"run_id={self.run_id}" for table in Table]
         check_inside(root, [*folders, root / STAGING, commit_path(root, self.run_id)])
         return Attempt(root, self.run_id, self.verb)
