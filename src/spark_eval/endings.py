@@ -6,7 +6,7 @@ import sys
 import click
 
 from spark_eval import journal
-from spark_eval.errors import SparkEvalError
+from spark_eval.errors import EnvironmentFault, SparkEvalError
 from spark_eval.redact import redacted
 from spark_eval.signals import Stopped, requests
 from spark_eval.streams import Stream
@@ -46,9 +46,11 @@ def unwritten(out: Stream) -> SparkEvalError | None:
     if journal.is_published():
         warn(what)
         return None
+    if isinstance(out.error, BrokenPipeError):
+        return None
     from spark_eval.faults import renamed
 
-    return None if isinstance(out.error, BrokenPipeError) else renamed(OSError(out.error.errno, what))
+    return EnvironmentFault(renamed(out.error).code, what)
 
 
 def tell_error(error: SparkEvalError, trace: str) -> None:
