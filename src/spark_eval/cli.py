@@ -50,7 +50,12 @@ def run_options(verb: Callable[..., None]) -> Callable[..., None]:
             expose_value=False,
             help="Progress as text on stdout, or as one JSON object a line on stderr.",
         ),
-        click.option("--debug", is_flag=True, expose_value=False, help="Show the whole trace of a failure."),
+        click.option(
+            "--debug",
+            is_flag=True,
+            expose_value=False,
+            help="Show the trace of a failure, and what Spark prints.",
+        ),
     ]
     for option in reversed(options):
         verb = option(verb)
@@ -199,13 +204,18 @@ def publish(
         with working(config, verb) as session:
             done = run(session)
         show(done)
-    except (Exception, Stopped) as error:
-        if journal.is_published():
-            endings.warn(endings.stopped() if isinstance(error, Stopped) else str(renamed(error)))
-        elif isinstance(error, Stopped):
+    except Stopped:
+        if not journal.is_published():
             raise
-        else:
-            raise renamed(error) from error
+        endings.warn(endings.stopped())
+    except Exception as error:
+        fault = renamed(error)
+        if journal.is_published():
+            endings.warn(str(fault))
+        elif fault is error:
+            raise
+        else:  # not as it is: click takes EOFError, of a JVM that died, for the end of its own input
+            raise fault from error
 
 
 def spark_text(value: object) -> str:
