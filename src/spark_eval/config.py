@@ -26,10 +26,10 @@ from spark_eval.schema import SUBSETS
 from spark_eval.segments import check_segments
 from spark_eval.splits.methods import GLOBAL_LOCAL_RANKER, Rule, known_method, rule_of
 from spark_eval.strict_yaml import MAX_CHARACTERS, load_yaml
-from spark_eval.untrusted import TABLE, check_reading, check_secrets, one_line
+from spark_eval.untrusted import TABLE, check_reading, check_secrets, place
 
 Scalar = bool | int | float | str
-Place = Annotated[str, Field(min_length=1), AfterValidator(one_line)]
+Place = Annotated[str, Field(min_length=1), AfterValidator(place)]
 
 
 class Section(BaseModel):

@@ -170,6 +170,15 @@ def data_files(path: str) -> list[tuple[str, Path]]:
     return found
 
 
+def state_of(file: Path) -> os.stat_result:
+    """What the system knows of a file; DataError MISSING_INPUT for a link that leads to none."""
+    try:
+        return file.stat()
+    except FileNotFoundError as error:
+        message = f"{str(file)!r} leads to no file; remove the link, or run what writes its goal"
+        raise DataError("MISSING_INPUT", message) from error
+
+
 def is_hidden(name: str) -> bool:
     """Whether Spark passes over a file or folder of this name."""
     return name.startswith(".") or (name.startswith("_") and "=" not in name)
@@ -186,7 +195,7 @@ def check_files(path: str, name: str) -> None:
     files = data_files(str(local))
     if not files:
         raise DataError("EMPTY_INPUT", f"{name}: no data file at {path!r}; run what writes it")
-    empty = [str(file) for _, file in files if file.stat().st_size == 0]
+    empty = [str(file) for _, file in files if state_of(file).st_size == 0]
     if empty:
         message = f"{name}: {len(empty)} files without a byte, such as {empty[0]!r}; write or remove them"
         raise DataError("EMPTY_FILE", message)
@@ -251,7 +260,7 @@ def fingerprint(source: Source, splits: str, session: Callable[[], SparkSession]
     path = source.path or splits
     local = local_path(path)
     if local is not None:
-        states = [(name, file.stat()) for name, file in data_files(str(local))]
+        states = [(name, state_of(file)) for name, file in data_files(str(local))]
         return [(name, state.st_size, state.st_mtime_ns) for name, state in states]
     files = HadoopFiles(session(), path)
     return [

@@ -14,10 +14,11 @@ from spark_eval.bounds import Expected
 from spark_eval.commits import commit_path
 from spark_eval.config import Config, Output, Source
 from spark_eval.errors import DataError
+from spark_eval.faults import may_be_of_inputs, renamed
 from spark_eval.hadoop import HadoopFiles
 from spark_eval.io import fingerprint
 from spark_eval.ledger import AccountingRow, totals
-from spark_eval.places import check_inside, local_root, store_of
+from spark_eval.places import check_folder, check_inside, local_root, store_of
 from spark_eval.publish import STAGING, Attempt
 from spark_eval.redact import without_secrets
 from spark_eval.remote import RemoteAttempt, newest_record
@@ -94,19 +95,28 @@ class Job:
         return cls(verb, run_id, digest, settings, sources, inputs, config.output, files, splits, timezone)
 
     @contextmanager
-    def attempt(self) -> Iterator[Attempt | RemoteAttempt]:
-        """A fresh try at it, which says when it begins and what it finds."""
+    def attempt(self, session: Callable[[], SparkSession]) -> Iterator[Attempt | RemoteAttempt]:
+        """A fresh try at it, which says when it begins and what it finds.
+
+        Raises DataError INPUT_CHANGED_DURING_RUN in the place of an error that a changed input explains.
+        """
         journal.begin(self.verb, self.run_id)
         with self.new_attempt() as attempt:
             for dead in attempt.recovered:
                 journal.say("recovered", f"cleared away: attempt {dead}, which had died", attempt=dead)
-            yield attempt
+            try:
+                yield attempt
+            except Exception as error:
+                if may_be_of_inputs(renamed(error)):
+                    self.check_rest(session)
+                raise
 
     def new_attempt(self) -> Attempt | RemoteAttempt:
         """The try itself, not begun."""
         if self.files is not None:
             return RemoteAttempt(self.files, self.run_id, self.verb, manifest=self.output.manifest)
         root = local_root(self.output)
+        check_folder(root)
         folders = [root / table / f"run_id={self.run_id}" for table in Table]
         check_inside(root, [*folders, root / STAGING, commit_path(root, self.run_id)])
         return Attempt(root, self.run_id, self.verb)
@@ -145,6 +155,7 @@ class Job:
 
     def already(self, attempt: Attempt | RemoteAttempt, tables: Iterable[Table]) -> Run:
         """What is told of it where nothing is to be done."""
+        journal.settle()
         journal.end("already_published")
         return self.run(attempt, tables, is_new=False)
 

@@ -47,6 +47,14 @@ def uri_of(path: str) -> str:
     return path if local is None else f"file://{local.absolute()}"
 
 
+def check_folder(root: Path) -> None:
+    """Raise ConfigError UNSUPPORTED_OUTPUT for a root in something that is no folder: a file, a dead link."""
+    there = next(place for place in (root, *root.parents) if place.is_symlink() or place.exists())
+    if not there.is_dir():
+        message = f"output.path {str(root)!r}: {str(there)!r} is no folder; remove it, or choose another path"
+        raise ConfigError("UNSUPPORTED_OUTPUT", message)
+
+
 def check_inside(root: Path, folders: Iterable[Path]) -> None:
     """Raise ConfigError OUTSIDE_OUTPUT for a folder that a link leads out of the root."""
     for folder in folders:

@@ -27,7 +27,7 @@ def run_predictions(
     job = Job.of(SOURCE, config, run_id, session)
     asked = {Table.CURVES: plan.curves, Table.THRESHOLDS: bool(plan.rules)}
     tables = (*PREDICTION_TABLES, *(table for table, is_asked in asked.items() if is_asked))
-    with job.attempt() as attempt:
+    with job.attempt(session) as attempt:
         if attempt.is_published(job.fingerprint, tables, replace):
             return job.already(attempt, tables)
         spark = session()

@@ -41,7 +41,7 @@ def run_split(session: Callable[[], SparkSession], config: Config, run_id: str |
     """Label the log and publish ``splits``, ``leakage`` and ``accounting``: one write, counted on the way."""
     source = needed(config.interactions, "interactions")
     job = Job.of("split", config, run_id, session)
-    with job.attempt() as attempt:
+    with job.attempt(session) as attempt:
         if attempt.is_published(job.fingerprint, SPLIT_TABLES, replace):
             return job.already(attempt, SPLIT_TABLES)
         spark, rule = session(), config.split.rule()
@@ -77,7 +77,7 @@ def run_evaluate(
     needed(config.recommendations, "recommendations")
     plan = config.evaluate.checked()
     job = Job.of("evaluate", config, run_id, session)
-    with job.attempt() as attempt:
+    with job.attempt(session) as attempt:
         if attempt.is_published(job.fingerprint, EVALUATE_TABLES, replace):
             return job.already(attempt, EVALUATE_TABLES)
         spark = session()

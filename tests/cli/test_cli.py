@@ -1,5 +1,6 @@
 """The verbs end to end: which rows they read, what they print, and that they leave with the right code."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -242,9 +243,10 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def spark_eval_process(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    """The installed program as a process of its own, with a JVM of its own."""
+    """The installed program as a process of its own, with a JVM of its own, in the poorest of locales."""
     program = Path(sys.executable).parent / "spark-eval"
-    return subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
+    poor = {**os.environ, "LC_ALL": "POSIX"}
+    return subprocess.run([program, *arguments], capture_output=True, text=True, check=False, env=poor)
 
 
 @pytest.mark.slow
@@ -257,6 +259,8 @@ def test_a_process_of_its_own_is_quiet(desk: "Desk") -> None:
         "--set",
         "spark.conf={spark.driver.memory: 1g}",
     )
+    # A name that POSIX's locale has no letters for.
+    desk.change("interactions", path=str((desk.home / "log").rename(desk.home / "журнал")))
     split = spark_eval_process("split", "--config", desk.config(), *local)
     assert (split.returncode, split.stderr) == (0, "")
     assert split.stdout.splitlines()[-4] == "run a published"

@@ -95,6 +95,36 @@ def test_a_truncated_file_beside_a_good_one(desk: "Desk") -> None:
     assert "1.parquet" in line
 
 
+def test_links_that_lead_nowhere(desk: "Desk") -> None:
+    (desk.home / "lists" / "1.parquet").symlink_to("nowhere")
+    desk.change("truth", path=str(desk.home / "log"))
+    exit_code, name, line = desk.refused("evaluate")
+    assert (exit_code, name) == (3, "MISSING_INPUT")
+    assert "1.parquet' leads to no file" in line
+    (desk.home / "gone").symlink_to("nowhere")
+    desk.change("interactions", path=str(desk.home / "gone"))
+    assert desk.refused("split")[:2] == (3, "MISSING_INPUT")
+    desk.change("interactions", path=str(desk.home / "log"))
+    for no_folder in (desk.home / "gone", desk.home / "log" / "0.parquet"):
+        desk.change("output", path=str(no_folder / "out"))
+        exit_code, name, line = desk.refused("split")
+        assert (exit_code, name) == (2, "UNSUPPORTED_OUTPUT")
+        assert f"{str(no_folder)!r} is no folder" in line
+
+
+def test_uris_with_a_host(desk: "Desk") -> None:
+    desk.change("interactions", path=f"file://localhost{desk.home / 'log'}")
+    desk.change("output", path=f"file://LOCALHOST{desk.out}")
+    desk.done("split", "--run-id", "a")
+    assert len(desk.table("splits")) == 40
+    for section in ("interactions", "output"):
+        desk.change(section, path="file://data/log")
+        exit_code, name, line = desk.refused("split")
+        assert (exit_code, name) == (2, "INVALID_CONFIG")
+        assert "'file://data/log' names a host, 'data'; a path of this machine is file:///" in line
+        desk.change(section, path=str(desk.home / "log"))
+
+
 def test_files_of_two_schemas(desk: "Desk") -> None:
     drifted = pd.DataFrame({**LISTS, "user": ["1", "2"]})
     drifted.to_parquet(desk.home / "lists" / "1.parquet")

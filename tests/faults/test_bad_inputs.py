@@ -670,6 +670,32 @@ def test_a_session_that_loses_files_is_refused(inputs: Inputs, spark: SparkSessi
     assert f"spark.sql.files.{setting}" in line
 
 
+@pytest.mark.parametrize("plan", ["workers", pytest.param("shuffle", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("what", ["damaged", "shorter", "another schema", "gone"])
+def test_files_that_are_replaced_while_they_are_read(
+    inputs: Inputs, monkeypatch: pytest.MonkeyPatch, what: str, plan: str
+) -> None:
+    inputs.spoil(keys("evaluate", plan=plan))
+    file = inputs.path("recommendations") / "0.parquet"
+
+    def measured(*given: Any) -> Evaluation:
+        match what:
+            case "damaged":
+                file.write_bytes(b"PAR1 and then nothing")
+            case "shorter":
+                pq.write_table(pq.read_table(file).slice(0, 1), file)
+            case "another schema":
+                pq.write_table(pa.table({"user": ["x"]}), file)
+            case "gone":
+                file.unlink()
+        return measure_lists(*given)
+
+    monkeypatch.setattr("spark_eval.runs.measure_lists", measured)
+    code, line = refused(inputs, "evaluate")
+    assert code == "INPUT_CHANGED_DURING_RUN", line
+    assert "recommendations: 1 files changed, such as '0.parquet'" in line
+
+
 @pytest.mark.parametrize("what", ["touched", "gone", "added"])
 def test_files_that_change_during_a_run(inputs: Inputs, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
     inputs.spoil()

@@ -27,11 +27,11 @@ BROADCAST_ROWS: Final = 2_000_000
 def evaluate_by_shuffle(tables: Tables, plan: Plan, reason: str, folder: str | None) -> Evaluation:
     """Every input is read once: what later steps share is small and kept.
 
-    Raises one DataError for all that is wrong with all tables.
+    Raises one DataError for all that is wrong with truth and lists.
     """
     conventions = plan.conventions
     with ExitStack() as kept:
-        segment_values, training, faults = read_about(tables, plan.segments, BROADCAST_ROWS, kept)
+        segment_values, training = read_about(tables, plan.segments, BROADCAST_ROWS, kept)
         distinct = distinct_truth(tables.truth, conventions).persist()
         kept.callback(distinct.unpersist)
         truth_counts = [row.asDict() for row in count_truth(distinct, training.items).collect()]
@@ -47,7 +47,7 @@ def evaluate_by_shuffle(tables: Tables, plan: Plan, reason: str, folder: str | N
         by_user = per_user_truth(distinct, plan.truth_depth)
         counts = [row.asDict() for row in count_lists(lists, by_user, plan.cuts).collect()]
         entries += list_entries(counts, used["users"], conventions)
-        check_tables(tables, entries, counts, plan, [*faults, *of_truth])
+        check_tables(tables, entries, counts, plan, of_truth)
         journal.stage("lists", rows_in(entries, "recommendations"), then="per_user")
         if plan.by_fold:
             check_models(lists, by_user)

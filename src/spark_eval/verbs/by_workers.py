@@ -87,13 +87,12 @@ def obstacle(tables: Tables, plan: Plan) -> str | None:
 
 
 def evaluate_by_workers(tables: Tables, plan: Plan, reason: str, folder: str | None) -> Evaluation:
-    """Every input is read once; one DataError tells all that is wrong with all tables.
+    """Every input is read once; one DataError tells all that is wrong with truth and lists.
 
     Raises DoesNotFit where something turns out on the way; nothing has been written then.
     """
     with ExitStack() as kept:
-        users, training, faults = read_about(tables, plan.segments, 0, kept)
-        plan = replace(plan, segments=()) if faults else plan
+        users, training = read_about(tables, plan.segments, 0, kept)
         about = {Kind.SEGMENTS: users, Kind.TRAINED: training.users}
         about_users = {kind: frame for kind, frame in about.items() if frame is not None}
         judging = judging_of(tables, training, sum(frame.count() for frame in about_users.values()), plan)
@@ -101,7 +100,7 @@ def evaluate_by_workers(tables: Tables, plan: Plan, reason: str, folder: str | N
         entries = [*training.entries, *truth_entries(counts)]
         used, of_truth = truth_faults(entries, counts, plan)
         if of_truth and used["users"]:
-            check(entries, [*faults, *of_truth])  # no gain of such relevances can be computed
+            check(entries, of_truth)  # no gain of such relevances can be computed
         journal.stage("truth", rows_in(entries, "truth"), then="lists")
 
         measuring = measuring_of(tables, judging, sieve, Segmenting(plan.segments, training.bounds), plan)
@@ -120,7 +119,7 @@ def evaluate_by_workers(tables: Tables, plan: Plan, reason: str, folder: str | N
             raise DoesNotFit("lists to be ranked or checked as a whole do not lie together")
         counts = counts_of_models(tallies)
         entries += list_entries(counts, used["users"], plan.conventions)
-        check_tables(tables, entries, counts, plan, [*faults, *of_truth])
+        check_tables(tables, entries, counts, plan, of_truth)
         journal.stage("lists", rows_in(entries, "recommendations"), then="metrics")
 
         names = sorted(count[MODEL] for count in counts)

@@ -39,12 +39,12 @@ class Training:
 
 def read_about(
     tables: Tables, segments: Sequence[str], broadcast_rows: int, kept: ExitStack
-) -> tuple[DataFrame | None, Training, list[DataError]]:
-    """The users with their segments, what the training interactions tell, what is wrong with either.
+) -> tuple[DataFrame | None, Training]:
+    """The users with their segments, and what the training interactions tell.
 
-    Nothing is known of what is wrong.
+    Raises one DataError for what is wrong with either, before truth and lists are read, which are larger.
     """
-    users, training, faults = None, Training(), []
+    faults = []
     try:
         users = read_users(tables.users, segments, broadcast_rows, kept)
     except DataError as fault:
@@ -53,7 +53,8 @@ def read_about(
         training = read_train(tables.train, segments, broadcast_rows, kept)
     except DataError as fault:
         faults.append(fault)
-    return users, training, faults
+    DataError.raise_all(faults)
+    return users, training
 
 
 def read_train(
