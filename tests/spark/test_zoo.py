@@ -1,4 +1,4 @@
-"""A zoo of folders, read by the workers and by Spark: both give what is there, or refuse it by the same name."""
+"""A zoo of folders, read by the workers and by Spark: both give what is there, or refuse it alike."""
 
 import os
 from collections.abc import Callable

@@ -228,7 +228,7 @@ def iceberg_data(_: SparkSession, folder: Path) -> str:
 
 def appended(spark: SparkSession, folder: Path) -> None:
     """Spark's own schema in the footer lacks a column that Arrow added."""
-    by_spark(BASE.drop_columns("relevance"))(spark, folder)
+    by_spark(BASE.drop_columns("relevance"), MICROSECONDS)(spark, folder)
     for file in folder.glob("*.parquet"):
         rows = pq.read_table(file)
         (folder / f".{file.name}.crc").unlink()
@@ -315,7 +315,7 @@ def csv(content: bytes) -> Maker:
 def orc(_: SparkSession, folder: Path) -> None:
     """As Arrow writes ORC."""
     folder.mkdir()
-    pyarrow.orc.write_table(BASE, folder / "0.orc")
+    pyarrow.orc.write_table(MODERN, folder / "0.orc")
 
 
 def lines(_: SparkSession, folder: Path) -> None:
@@ -333,6 +333,7 @@ def lists_of(*models: str) -> pa.Table:
 
 LEGACY = "org.apache.spark.legacyDateTime"
 VERSION = "org.apache.spark.version"
+MICROSECONDS: Final = {"outputTimestampType": "TIMESTAMP_MICROS"}
 INT96: Final[Mapping[str, Any]] = {"use_deprecated_int96_timestamps": True}
 NANOS, LOCAL = pa.timestamp("ns", "UTC"), pa.timestamp("us")
 MODERN: Final = replaced("timestamp", pa.array(MOMENTS[:1] * 6, MOMENT))
@@ -392,13 +393,11 @@ def writers() -> Iterator[Folder]:
     yield Folder("as pandas writes categories", pandas(item="category"))
     yield Folder("as pandas writes nullable integers", pandas(user="Int64"))
     yield quick("as Spark writes", by_spark())
-    yield Folder(
-        "as Spark writes, in microseconds", by_spark(settings={"outputTimestampType": "TIMESTAMP_MICROS"})
-    )
+    yield Folder("as Spark writes, in microseconds", by_spark(BASE, MICROSECONDS))
     yield Folder("as Spark wrote before", by_spark(settings={"writeLegacyFormat": "true"}))
     legacy = {"datetimeRebaseModeInWrite": "LEGACY", "int96RebaseModeInWrite": "LEGACY"}
     yield Folder("in the calendar of before 1582", by_spark(settings=legacy))
-    yield Folder("as ORC", orc, source={"format": "orc"})
+    yield Folder("as ORC", orc, MODERN, source={"format": "orc"})
     yield Folder("as JSON", lines, source={"format": "json"})
 
 
