@@ -43,6 +43,9 @@ KNOWN: Final[dict[str, tuple[type[SparkEvalError], str]]] = {
     "FAILED_READ_FILE.FILE_NOT_EXIST": (DataError, "INPUT_CHANGED_DURING_RUN"),
     "PYTHON_VERSION_MISMATCH": (EnvironmentFault, "WORKER_ENV_MISMATCH"),
     "FAILED_READ_FILE": (DataError, "CORRUPT_FILE"),
+    "EMPTY_PARTITION_COLUMN": (DataError, "INVALID_PARTITION"),
+    "CONFLICTING_PARTITION_COLUMN_NAMES": (DataError, "INVALID_PARTITION"),
+    "CONFLICTING_DIRECTORY_STRUCTURES": (DataError, "INVALID_PARTITION"),
 }
 # What to do about each of our codes that Spark's text may mean.
 MENDS: Final = {
@@ -52,11 +55,14 @@ MENDS: Final = {
     "EMPTY_INPUT": "run what writes it",
     "INPUT_CHANGED_DURING_RUN": "start again once it rests",
     "MALFORMED_RECORD": "mend the record, or the reader's options",
-    "UNSUPPORTED_TYPE": "write the column with another type, times in microseconds",
+    "UNSUPPORTED_TYPE": "write the column with another type, times in microseconds (coerce_timestamps='us')",
+    "UNSUPPORTED_CODEC": "write the file again, packed by zstd or snappy and encoded by default",
+    "ENCRYPTED_FILE": "give Spark the keys by the conf of spark-submit, or write without encryption",
+    "INVALID_PARTITION": "rename the folders, or name fewer by path",
     "TYPE_MISMATCH": "compare with a value of the column's own type, or cast where it is written",
     "VALUE_TOO_LARGE": "look at the value, and at its unit",
     "UNKNOWN_FORMAT": "mend the name, or put the source on Spark's classpath",
-    "CORRUPT_FILE": "write the file again",
+    "CORRUPT_FILE": "write the file again, and remove a .crc beside it that is older",
     "DISK_FULL": "make room",
     "NO_PERMISSION": "look at permissions and mounts",
     "OUT_OF_MEMORY": "give more by spark.driver.memory or spark.executor.memory, or start fewer cores",
@@ -82,6 +88,12 @@ SAID: Final[dict[str, tuple[type[SparkEvalError], str]]] = {
     "Python worker failed to connect": (EnvironmentFault, "WORKER_CRASHED"),
     "Cannot run program": (EnvironmentFault, "WORKER_ENV_MISMATCH"),
     "CSV header does not conform": (DataError, "SCHEMA_DRIFT"),
+    "Found duplicate field": (DataError, "AMBIGUOUS_COLUMN"),
+    "Checksum error": (DataError, "CORRUPT_FILE"),
+    "BrotliCodec was not found": (DataError, "UNSUPPORTED_CODEC"),
+    "Codec was not found": (DataError, "UNSUPPORTED_CODEC"),
+    "Unsupported encoding": (DataError, "UNSUPPORTED_CODEC"),
+    "ParquetCryptoRuntimeException": (DataError, "ENCRYPTED_FILE"),
     "long overflow": (DataError, "VALUE_TOO_LARGE"),  # of moments, before Spark 4.1
 }
 # What a damaged or vanished input may show as, beside a DataError.

@@ -16,8 +16,8 @@ from spark_eval.config import Config, Output, Source
 from spark_eval.errors import DataError
 from spark_eval.faults import may_be_of_inputs, renamed
 from spark_eval.hadoop import HadoopFiles
-from spark_eval.io import fingerprint
 from spark_eval.ledger import AccountingRow, totals
+from spark_eval.listing import fingerprint
 from spark_eval.places import check_folder, check_inside, local_root, store_of
 from spark_eval.publish import STAGING, Attempt
 from spark_eval.redact import without_secrets
@@ -130,6 +130,11 @@ class Job:
                 what = f"{name}: {len(gone)} files changed, such as {min(gone)[0]!r}"
                 faults.append(DataError("INPUT_CHANGED_DURING_RUN", f"{what}; start again once they rest"))
         DataError.raise_all(faults)
+
+    def names_before(self, name: str) -> list[str]:
+        """Return the names of a source's files when the run began."""
+        inputs = dict(zip(self.sources, self.inputs, strict=True))
+        return [state[0] for state in inputs[name]]
 
     @property
     def most_quarantined(self) -> dict[str, float]:

@@ -20,6 +20,8 @@ TAKEN_FOR_A_VALUE: Final = re.compile(
 )
 # Numbers that come back as they were written.
 INTEGER: Final = re.compile(r"0|-?[1-9][0-9]{0,17}")
+# What Spark takes for a pattern in a path that it reads.
+PATTERN: Final = re.compile(r"[*?\[\]{}\\]")
 # What Spark calls the folder of null and of the empty name.
 NO_NAME: Final = "__HIVE_DEFAULT_PARTITION__"
 
@@ -55,6 +57,11 @@ def model_faults(names: Sequence[str], source: str = "recommendations") -> list[
             message += "which not every file system tells apart; rename one"
             faults.append(DataError("MODELS_ALIKE", message))
     return faults
+
+
+def literal(path: str) -> str:
+    """Return a path for Spark's reader that names one place, whatever characters it holds."""
+    return PATTERN.sub(r"\\\g<0>", path)
 
 
 def folder_name(model: str) -> str:

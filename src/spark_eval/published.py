@@ -11,6 +11,7 @@ from pyspark.sql import types as T
 from spark_eval.commits import SHARED
 from spark_eval.errors import DataError
 from spark_eval.hadoop import HadoopFiles
+from spark_eval.names import literal
 from spark_eval.places import uri_of
 from spark_eval.remote import published_jobs
 from spark_eval.schema import MODEL, Table
@@ -63,12 +64,13 @@ def base_of(place: str) -> str:
 
 def read_places(spark: SparkSession, places: Sequence[str]) -> DataFrame:
     """Folders and files of one table, below one base, with run ids and models as text."""
+    names = [literal(place) for place in places]
     reader = spark.read.options(basePath=base_of(places[0]), mergeSchema=True)
     # Spark would take models named 1 and 01 for one number, unless it is given a schema.
     schema = T.StructType(
         [
             T.StructField(field.name, T.StringType() if field.name in (RUN_ID, MODEL) else field.dataType)
-            for field in reader.parquet(*places).schema
+            for field in reader.parquet(*names).schema
         ]
     )
-    return reader.schema(schema).parquet(*places)
+    return reader.schema(schema).parquet(*names)

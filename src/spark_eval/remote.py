@@ -26,7 +26,7 @@ from spark_eval.bounds import Expected, check_bounds
 from spark_eval.commits import SHARED, check_verbs
 from spark_eval.errors import BusyError, ConfigError, EnvironmentFault, SparkEvalError
 from spark_eval.hadoop import HadoopFiles
-from spark_eval.names import check_run_id
+from spark_eval.names import check_run_id, literal
 from spark_eval.publish import ATTEMPT, STAGING
 from spark_eval.schema import Table
 from spark_eval.signals import held
@@ -159,7 +159,7 @@ class RemoteAttempt:
             most = expected.most
             facts = [F.count("*"), F.lit(None) if expected.keys is None else sum_of_keys()]
             ends = [end(quoted(name)) for name in most for end in (F.min, F.max)]
-            rows = self.files.spark.read.parquet(folder)
+            rows = self.files.spark.read.parquet(literal(folder))
             found, keys, *values = rows.agg(*facts, *ends).collect()[0]
             for name, low, high in zip(most, values[::2], values[1::2], strict=True):
                 check_bounds(name, low, high, most[name])

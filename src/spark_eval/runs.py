@@ -46,7 +46,8 @@ def run_split(session: Callable[[], SparkSession], config: Config, run_id: str |
             return job.already(attempt, SPLIT_TABLES)
         spark, rule = session(), config.split.rule()
         journal.stage("start", then="read")
-        log = read_source(spark, source, "interactions", job.splits, rule.timezone)
+        before = job.names_before("interactions")
+        log = read_source(spark, source, "interactions", job.splits, rule.timezone, before=before)
         journal.stage("read", then="cuts")
         parts = split(log, rule, columns=source.columns, timestamp_unit=source.timestamp_unit)
         journal.stage("cuts", then="splits")
@@ -105,7 +106,8 @@ def read_tables(spark: SparkSession, job: Job, plan: Plan) -> Tables:
     """What an evaluation reads, conformed."""
     unread = {"items"} if user_columns(plan.segments) else {"items", "users"}
     sources: dict[str, Any] = {name: job.sources[name] for name in job.sources if name not in unread}
-    found = read_each(spark, sources, job.splits, job.timezone, plan)
+    before = {name: job.names_before(name) for name in sources}
+    found = read_each(spark, sources, job.splits, job.timezone, plan, before)
     lists, truth = sources["recommendations"], sources["truth"]
     return Tables(
         **{name: conformed for name, (_, conformed) in found.items()},
@@ -122,7 +124,7 @@ def check_inputs(session: Callable[[], SparkSession], config: Config) -> list[st
     names = ("interactions", "recommendations", "truth", "train", "users", "items", "predictions")
     sources = {name: source for name in names if (source := getattr(config, name)) is not None}
     timed = config.split.rule().timed
-    found = read_each(session(), sources, job.splits, job.timezone, plan, timed)
+    found = read_each(session(), sources, job.splits, job.timezone, plan, {}, timed)
     alone = ("interactions", "predictions")
     check_id_types({name: conformed for name, (_, conformed) in found.items() if name not in alone})
     return list(found)

@@ -18,7 +18,7 @@ from spark_eval.bounds import Expected
 from spark_eval.config import Output, Source
 from spark_eval.errors import BusyError, ConfigError, EnvironmentFault, SparkEvalError
 from spark_eval.hadoop import HadoopFiles
-from spark_eval.io import fingerprint
+from spark_eval.listing import fingerprint
 from spark_eval.places import store_of
 from spark_eval.published import places_of
 from spark_eval.remote import RemoteAttempt, published_jobs, unpublished

@@ -137,7 +137,7 @@ def conform_recommendations(
     if layout == "array":
         table = unfold(table)
     user, item = table.id(USER), table.id(ITEM)
-    name = table.column(MODEL).cast("string") if has_name else F.lit(model)
+    name = table.text(MODEL) if has_name else F.lit(model)
     fold = fold_of(table)
     faults = {Fault.NULL_MODEL: name.isNull(), Fault.NULL_ID: any_null(user, item, *fold.values())}
     if RANK in table.names or (SCORE not in table.names and RANK in table.frame.columns):
@@ -204,7 +204,7 @@ def conform_users(frame: DataFrame, names: Mapping[str, str] | None, segments: S
                     "RESERVED_COLUMN", f"column {name!r} has the name of a segment of ours; rename it"
                 )
         elif table.has(name) or name.split(".")[0] in frame.columns:
-            columns.append(table.column(name).cast("string").alias(name))
+            columns.append(table.text(name).alias(name))
         else:
             known = nearest(name, [*frame.columns, *BuiltIn])
             table.fault("MISSING_COLUMN", f"no column {name!r} for the segment; {known}")

@@ -2,14 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_eval.errors import ConfigError, DataError, nearest
-from spark_eval.schema import EXACT_DIGITS, LARGEST_EXACT
+from spark_eval.schema import EXACT_DIGITS, LARGEST_EXACT, NO_TEXT
 
+# The collation of plain strings.
+BYTE_BY_BYTE: Final = "UTF8_BINARY"
 ID_TYPES = (T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.StringType)
 
 
@@ -57,7 +60,24 @@ class Input:
         """A user or item id: an integer or a string, passed through unchanged."""
         kind = self.kind(name)
         code = "ID_IS_FLOAT" if isinstance(kind, T.FractionalType) else "ID_TYPE_UNSUPPORTED"
-        return self.typed(name, ID_TYPES, code, "ids are integers or strings")
+        column = self.typed(name, ID_TYPES, code, "ids are integers or strings")
+        if not isinstance(kind, T.StringType):
+            return column
+        if kind.collation != BYTE_BY_BYTE:
+            theirs = self.names.get(name, name)
+            message = f"column {theirs!r} is {kind.simpleString()}, under which different ids may be equal; "
+            self.fault("ID_COLLATION", f"{message}cast it: CAST({theirs} AS STRING COLLATE {BYTE_BY_BYTE})")
+        return self.readable(name, column)
+
+    def text(self, name: str) -> Column:
+        """A model or segment as text, whatever its type."""
+        return self.readable(name, self.column(name).cast("string"))
+
+    def readable(self, name: str, column: Column) -> Column:
+        """Text as it is; bytes that are no UTF-8 fail the job by name, where two of them might become one."""
+        message = f"error[INVALID_TEXT] {self.source}: column {self.names.get(name, name)} {NO_TEXT}"
+        fault = F.raise_error(F.lit(message)).cast("string")
+        return F.when(~F.is_valid_utf8(column), fault).otherwise(column)
 
     def number(self, name: str, code: str) -> Column:
         """A number, as a double."""

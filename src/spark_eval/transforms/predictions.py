@@ -61,7 +61,7 @@ def conform_predictions(
         if not table.has(MODEL):
             message = "no column holds the model's name; map columns.model or set model: NAME"
             table.fault("MISSING_MODEL", message)
-        columns[MODEL] = table.column(MODEL).cast("string")
+        columns[MODEL] = table.text(MODEL)
         faults[Fault.NULL_MODEL] = columns[MODEL].isNull()
     if plan.by_user:
         columns[USER] = table.id(USER)
@@ -76,7 +76,7 @@ def conform_predictions(
         faults[Fault.NULL_WEIGHT] = weight.isNull()
         faults[Fault.WEIGHT_OUT_OF_RANGE] = ~weight.between(0.0, LARGEST_WEIGHT)
     for place, segment in enumerate(plan.segments):
-        value = F.coalesce(table.column(segment).cast("string"), F.lit(MISSING))
+        value = F.coalesce(table.text(segment), F.lit(MISSING))
         columns[SEGMENT_COLUMN.format(place)] = value
     table.check()
     fault = first_fault(faults).alias(FAULT)

@@ -32,7 +32,7 @@ from spark_eval.connect import is_remote
 from spark_eval.conventions import Checks, Ties
 from spark_eval.ledger import check, list_entries, rows_in, truth_entries
 from spark_eval.metrics.values import summed
-from spark_eval.names import model_faults
+from spark_eval.names import literal, model_faults
 from spark_eval.plan import Plan
 from spark_eval.scan import takes_files
 from spark_eval.schema import ITEM, MODEL, RANK, SCORE, USER, Outcome
@@ -129,7 +129,7 @@ def evaluate_by_workers(tables: Tables, plan: Plan, reason: str, folder: str | N
         if files_in is not None:
             keys = sum(tally.keys for tally in tallies)
             keep_files(files_in, {tally.file for tally in tallies if tally.file})
-            per_user = spark.read.schema(per_user.schema).parquet(files_in)
+            per_user = spark.read.schema(per_user.schema).parquet(literal(files_in))
         elif folder is not None:
             per_user, keys = written(per_user, folder)
         sums = sums_of_models(sums_of_tallies(tallies), list(summed(plan.metrics)))

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from spark_eval.batches.sums import SUMS, added
 from spark_eval.ledger import ACCOUNTING, Entry
 from spark_eval.metrics.values import summed
+from spark_eval.names import literal
 from spark_eval.plan import Plan
 from spark_eval.scan import PlainFiles
 from spark_eval.schema import MODEL
@@ -123,4 +124,5 @@ def written(per_user: DataFrame, folder: str) -> tuple[DataFrame, int]:
     rows = per_user.observe(observed, sum_of_keys().alias("keys"))
     rows.write.mode("errorifexists").partitionBy(MODEL).parquet(folder)
     # Read with its schema: Spark would take models named 1 and 01 for one number.
-    return per_user.sparkSession.read.schema(per_user.schema).parquet(folder), int(observed.get["keys"] or 0)
+    found = per_user.sparkSession.read.schema(per_user.schema).parquet(literal(folder))
+    return found, int(observed.get["keys"] or 0)

@@ -9,8 +9,10 @@ from pyspark.sql import functions as F
 
 from spark_eval.errors import ConfigError, DataError, nearest
 from spark_eval.ledger import ACCOUNTING, AccountingRow
+from spark_eval.names import literal
 from spark_eval.scan import plain_log, takes_files
 from spark_eval.schema import FAULT, FOLD, ITEM, RELEVANCE, SUBSET, SUBSETS, TIMESTAMP, USER
+from spark_eval.settings import MICROSECONDS, TIMESTAMP_TYPE, setting
 from spark_eval.splits.cuts import backtest, resolve
 from spark_eval.splits.folds import FoldRule, StratifiedKFold
 from spark_eval.splits.label import label
@@ -90,7 +92,8 @@ class Split:
                     return plain.write(rule, timeline, folder)
         observed = Observation("split")
         rows = replace(self, labelled=self.labelled.observe(observed, *self.counts())).rows
-        rows.write.mode("errorifexists").partitionBy(SUBSET).parquet(folder)
+        with setting(self.labelled.sparkSession, TIMESTAMP_TYPE, MICROSECONDS):
+            rows.write.mode("errorifexists").partitionBy(SUBSET).parquet(folder)
         return self.counted(observed.get)
 
     def in_folds(self) -> DataFrame:
@@ -148,7 +151,7 @@ class FoldSplit(Split):
         """
         rows = self.rows
         if folder is not None:
-            rows = rows.sparkSession.read.schema(rows.schema).parquet(folder)
+            rows = rows.sparkSession.read.schema(rows.schema).parquet(literal(folder))
         n_folds = self.timeline.n_folds if isinstance(self.timeline, Choices) else self.rule.n_folds
         folds = compared(rows, self.rule, n_folds)
         return leaks(folds, self.rule), fold_ledger(folds, facts)
