@@ -138,9 +138,15 @@ def validate(file: Path, settings: Sequence[str]) -> None:
 @click.option("--preset", help="Show what a preset chooses at every fork, and why its numbers differ.")
 @click.option("--markdown", is_flag=True, help="Print all of it as a document.")
 def metrics(name: str | None, preset: str | None, markdown: bool) -> None:
-    """List the metrics with their formulas, and the conventions; or show one metric NAME in full."""
+    """List the metrics with their formulas, and the conventions; or show one metric NAME in full.
+
+    NAME is understood in any case and by its other names: ndcg, NDCG@10, HR. With --preset it says what
+    that preset chooses for this metric.
+    """
     from spark_eval import tell
 
+    if markdown and (name or preset):
+        raise click.UsageError("--markdown prints all metrics and presets; leave out NAME and --preset")
     tell.metrics(name, preset, markdown)
 
 

@@ -175,17 +175,17 @@ def table(header: Sequence[str], cells: Sequence[Sequence[str]], title: str = ""
 
 
 def metrics(name: str | None, preset: str | None, markdown: bool) -> None:
-    """All metrics and conventions; one metric in full; or what a preset chooses."""
+    """All metrics and conventions; one metric in full, also under a preset; or what a preset chooses."""
     if markdown:
         print(describe.document(), end="")
+    elif name is not None:
+        print(describe.metric_text(name, preset))
     elif preset is not None:
         conventions_of(preset)
         table(describe.PRESET_FORKS, describe.preset_fork_rows(preset), f"preset {preset}")
         about = PRESETS[preset]
         print(f"numbers of: {about.source}\nwhy they differ: {about.differs}")
         print(f"not reproduced: {about.leaves_out or 'nothing is left out'}")
-    elif name is not None:
-        print(describe.metric_text(name))
     else:
         table(describe.METRICS, describe.metric_rows())
         table(describe.POINTWISE_METRICS, describe.pointwise_rows())

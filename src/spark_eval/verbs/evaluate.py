@@ -73,15 +73,15 @@ def evaluate(
     chosen = make_plan(
         metrics, k, conventions, threshold, no_recommendations, no_truth, checks, segments, plan
     )
-    check_segments(segments, chosen.columns, train is not None, users is not None)
+    check_segments(chosen.segments, chosen.columns, train is not None, users is not None)
     conforming: dict[str, Callable[[], DataFrame]] = {
         "recommendations": lambda: conform_recommendations(recommendations, columns, model, layout),
         "truth": lambda: conform_truth(truth, truth_columns, timestamp_unit, timezone, chosen.conventions),
     }
     if train is not None:
         conforming["train"] = lambda: conform_train(train, train_columns)
-    if users is not None and user_columns(segments):
-        conforming["users"] = lambda: conform_users(users, users_columns, segments)
+    if users is not None and user_columns(chosen.segments):
+        conforming["users"] = lambda: conform_users(users, users_columns, chosen.segments)
     tables = Tables(
         **each(conforming),
         model=model,
