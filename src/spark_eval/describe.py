@@ -216,7 +216,7 @@ def document() -> str:
         "several variants; without `@` it is measured at every `evaluate.k`; `all` is no cutoff. Its column "
         "in `per_user` is `ndcg_gain_exp2_at_10`. `tie_order=best` and `tie_order=worst` give the best and "
         "the worst that an order of equal scores could give. Names are understood in any case and by their "
-        "other names (`NDCG@10`, `HR`, `recall@k`, k for every `evaluate.k`); tables hold the one shown here.",
+        "other names (`NDCG@10`, `HR`, `recall@k`, k for every `evaluate.k`); tables hold that shown here.",
         *(f"### {metric.name}\n\n```text\n{ranking_text(metric)}\n```" for metric in RANKING.values()),
         "## Conventions",
         markdown(CONVENTIONS, convention_rows()),
