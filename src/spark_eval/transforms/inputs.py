@@ -56,7 +56,7 @@ class Input:
         """A user or item id: an integer or a string, passed through unchanged."""
         kind = self.kind(name)
         code = "ID_IS_FLOAT" if isinstance(kind, T.FractionalType) else "ID_TYPE_UNSUPPORTED"
-        return self.typed(name, ID_TYPES, code, "ids are integers or strings")
+        return self.typed(name, ID_TYPES, code, "ids are integers or strings (in pandas: astype('Int64'))")
 
     def number(self, name: str, code: str) -> Column:
         """A number, as a double."""

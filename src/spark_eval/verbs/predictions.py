@@ -27,6 +27,7 @@ from spark_eval.schema import Outcome
 from spark_eval.transforms.predictions import SOURCE, Predictions, conform_predictions
 from spark_eval.transforms.scored import in_order, in_ranges, of_users, parts_of
 from spark_eval.transforms.workers import from_files
+from spark_eval.verbs.frames import Frame, in_spark
 from spark_eval.verbs.kept import keep
 from spark_eval.verbs.pointwise_tables import (
     CURVES,
@@ -98,7 +99,7 @@ class PredictionMetrics:
 
 
 def evaluate_predictions(
-    predictions: DataFrame,
+    predictions: Frame,
     task: str,
     *,
     model: str | None = None,
@@ -107,17 +108,18 @@ def evaluate_predictions(
 ) -> PredictionMetrics:
     """Metrics of predictions, of one or many models, in one pass over the rows.
 
-    ``predictions`` hold label and score, and perhaps model (or name the one model by ``model``), user, item,
-    weight, fold; ``columns`` maps our names to yours. ``task`` is binary, multiclass or regression. The other
-    options are those of the section ``predictions`` of the config: scores, positive, negative, classes,
-    probabilities, metrics, thresholds, choose, segments, sampling_rate, bins, curves, curve_points,
-    conventions.
+    ``predictions``, of Spark or pandas or an Arrow table, hold label and score, and perhaps model (or name
+    the one model by ``model``), user, item, weight, fold; ``columns`` maps our names to yours. ``task`` is
+    binary, multiclass or regression. The other options are those of the section ``predictions`` of the
+    config: scores, positive, negative, classes, probabilities, metrics, thresholds, choose, segments,
+    sampling_rate, bins, curves, curve_points, conventions.
 
     Raises ConfigError or DataError; the ledger is closed before any number is given out.
     """
-    refuse_remote(predictions, "evaluate_predictions")
     plan = make_plan(task, **options)
-    return measure_predictions(read_predictions(predictions, columns, model, plan))
+    rows = in_spark({SOURCE: predictions})[SOURCE]
+    refuse_remote(rows, "evaluate_predictions")
+    return measure_predictions(read_predictions(rows, columns, model, plan))
 
 
 def read_predictions(

@@ -23,6 +23,7 @@ from spark_eval.transforms.conform import conform_interactions
 from spark_eval.transforms.inputs import quoted
 from spark_eval.verbs.facts import Facts
 from spark_eval.verbs.folds import FoldFacts, compared, fold_ledger, leaks
+from spark_eval.verbs.frames import Frame, in_spark
 from spark_eval.verbs.leakage import LEAKAGE, LeakageRow, leakage_rows
 from spark_eval.verbs.plain_log import PlainLog
 from spark_eval.verbs.small import small_table
@@ -155,7 +156,7 @@ class FoldSplit(Split):
 
 
 def split(
-    interactions: DataFrame,
+    interactions: Frame,
     rule: Rule | None = None,
     *,
     method: str | None = None,
@@ -164,7 +165,8 @@ def split(
     **options: object,
 ) -> Split:
     """Split a log by a rule: into local_train, ranker_train, ranker_test and global_test by time and users,
-    or by any other ``method`` into folds of train and test.
+    or by any other ``method`` into folds of train and test. The log is a Spark or pandas frame, or an Arrow
+    table.
 
     The rule is given whole, or by its method and fields: ``split(log, local_cut=0.8, global_cut="14d")``,
     ``split(log, method="k_fold", k=5)``, with cuts in any form that ``parse_cut`` takes. ``columns`` maps
@@ -177,11 +179,12 @@ def split(
         given = ", ".join([*(["method"] if method else []), *options])
         raise ConfigError("INVALID_SPLIT", f"give a rule or its options, not both: {given}")
     rule = rule or rule_of(method or GLOBAL_LOCAL_RANKER, options)
-    log = conform_interactions(interactions, columns, timestamp_unit, rule.timezone, rule.timed)
+    frame = in_spark({"interactions": interactions})["interactions"]
+    log = conform_interactions(frame, columns, timestamp_unit, rule.timezone, rule.timed)
     if isinstance(rule, FoldRule):
         return split_in_folds(log, rule, timestamp_unit)
-    files = plain_log(interactions, columns or {}, rule.timezone)
-    plain = None if files is None else PlainLog(interactions.sparkSession, files, timestamp_unit)
+    files = plain_log(frame, columns or {}, rule.timezone)
+    plain = None if files is None else PlainLog(frame.sparkSession, files, timestamp_unit)
     timeline = resolve(log, rule, None if plain is None else plain.counted, timestamp_unit)
     return Split(label(log, rule, timeline), rule, timeline, plain)
 
