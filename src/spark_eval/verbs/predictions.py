@@ -15,7 +15,7 @@ from spark_eval.batches.sound import SoundReading
 from spark_eval.connect import refuse_remote
 from spark_eval.errors import DataError
 from spark_eval.ledger import ACCOUNTING, Entry, check
-from spark_eval.names import model_faults
+from spark_eval.names import model_faults, models_shown
 from spark_eval.pointwise.amounts import N_LIMBS
 from spark_eval.pointwise.cuts import Extent, Sample, cuts_of, standings
 from spark_eval.pointwise.ordered import Candidate, Points
@@ -45,7 +45,7 @@ SCORES_PER_RANGE: Final = 1_000_000
 ROWS_PER_BUCKET: Final = 1_000_000
 
 
-@dataclass
+@dataclass(repr=False)
 class PredictionMetrics:
     """What came of predictions: exact sums by cell, and of every cell the candidates and the curves."""
 
@@ -56,6 +56,10 @@ class PredictionMetrics:
     candidates: Mapping[Cell, Sequence[Sequence[Candidate | None]]] = field(default_factory=dict)
     points: Mapping[Cell, Sequence[Points]] = field(default_factory=dict)
     n_scores: Mapping[Cell, int] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        tables = "metrics, thresholds, curves, accounting are DataFrames"
+        return f"PredictionMetrics of {models_shown(self.models)}: {', '.join(self.plan.metrics)}; {tables}"
 
     @cached_property
     def metric_rows(self) -> list[tuple[Any, ...]]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, Observation
@@ -16,7 +17,7 @@ from spark_eval.splits.folds import FoldRule, StratifiedKFold
 from spark_eval.splits.label import label
 from spark_eval.splits.label_folds import PLACES, label_folds
 from spark_eval.splits.leave_out import Choices, LeavePOut
-from spark_eval.splits.methods import GLOBAL_LOCAL_RANKER, Rule, rule_of
+from spark_eval.splits.methods import GLOBAL_LOCAL_RANKER, METHODS, Rule, rule_of
 from spark_eval.splits.rules import GlobalLocalRanker, Timeline
 from spark_eval.splits.windows import Backtest, Windows
 from spark_eval.transforms.conform import conform_interactions
@@ -32,7 +33,7 @@ from spark_eval.verbs.small import small_table
 Compared = tuple[list[LeakageRow], list[AccountingRow]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Split:
     """A labelled log. ``labelled`` holds every row: user, item, timestamp, relevance, the log's other
     columns, fault, fold, subset; a row without a subset has in ``fault`` why. ``plain`` is the log where
@@ -43,6 +44,11 @@ class Split:
     rule: Rule
     timeline: Timeline | Backtest | Choices | None
     plain: PlainLog | None = None
+
+    def __repr__(self) -> str:
+        method = next(name for name, kind in METHODS.items() if kind is type(self.rule))
+        parts = ", ".join(subset.value for subset in self.rule.subsets)
+        return f"Split by {method}: subset(NAME) of {parts}; rows, accounting, leakage are DataFrames"
 
     @property
     def rows(self) -> DataFrame:
@@ -66,16 +72,18 @@ class Split:
         rows = self.rows.where(F.col(SUBSET).isin([subset.value for subset in SUBSETS[name]]))
         return rows if fold is None else rows.where(F.col(FOLD) == fold)
 
+    @cached_property
     def accounting(self) -> DataFrame:
-        """The ledger of the log (columns in ``ledger.ACCOUNTING``), from a scan of it, which runs at once.
+        """The ledger of the log (columns in ``ledger.ACCOUNTING``), from a scan when it is first asked for.
 
         ``users`` is null but for folds: counting distinct users would cost a shuffle of the log.
         """
         return small_table(self.labelled.sparkSession, self.ledger(), ACCOUNTING)
 
+    @cached_property
     def leakage(self) -> DataFrame:
-        """What of the test parts is in the train parts; see ``verbs.leakage`` and ``verbs.folds``. Runs at
-        once.
+        """What of the test parts is in the train parts; see ``verbs.leakage`` and ``verbs.folds``. Counted
+        when it is first asked for.
         """
         return small_table(self.labelled.sparkSession, self.compared(self.facts())[0], LEAKAGE)
 
@@ -117,7 +125,7 @@ class Split:
         return leakage_rows(self.rows, facts, folder), []
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FoldSplit(Split):
     """A log in folds: in ``labelled`` an array of places stands for fold and subset (PLACES)."""
 
