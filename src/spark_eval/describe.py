@@ -210,6 +210,9 @@ def document() -> str:
         "A metric of a run is the mean over its population, never a ratio of means. Its `std_error` is "
         "s / sqrt(n), s the deviation over users with the divisor n - 1, and its interval value -+ 1.96 "
         "std_error. Names with `_micro` or `_by_` are weighted means over the same users, without these.",
+        "The interval takes the mean for normally distributed and is published as it comes. Of few users, or "
+        "near a bound, `ci_low` may lie below 0 or `ci_high` above 1, where no value can. To show it, cut it "
+        "at the metric's bounds; to test with it, take it as it is.",
         "## Metrics",
         markdown(METRICS, metric_rows()),
         "A metric is a value: `ndcg(gain=exp2)@10` has its own options and cutoff, so that one run can hold "
