@@ -122,14 +122,19 @@ def demo(ratings: Path | None, scale: float, output: Path) -> None:
 @program.command()
 @config_option
 @settings_option
-def validate(file: Path, settings: Sequence[str]) -> None:
+@click.option(
+    "--verb",
+    type=click.Choice(["split", "evaluate", "predictions"]),
+    help="Check the inputs of this verb only; the others need not exist yet.",
+)
+def validate(file: Path, settings: Sequence[str], verb: str | None) -> None:
     """Check the config and the columns and types of its inputs; no table is read."""
     from spark_eval import tell
     from spark_eval.runs import check_inputs
 
     config = open_config(file, settings, None)
     with working(config, "validate") as session:
-        checked = check_inputs(session, config)
+        checked = check_inputs(session, config, verb)
     tell.checked(file, checked)
 
 
