@@ -133,14 +133,19 @@ def demo(ratings: Path | None, scale: float, output: Path) -> None:
 @program.command()
 @config_option
 @settings_option
-def validate(file: Path, settings: Sequence[str]) -> None:
+@click.option(
+    "--verb",
+    type=click.Choice(["split", "evaluate", "predictions"]),
+    help="Check the inputs of this verb only; the others need not exist yet.",
+)
+def validate(file: Path, settings: Sequence[str], verb: str | None) -> None:
     """Check the config and the columns and types of its inputs; no table is read."""
     from spark_eval import tell
     from spark_eval.runs import check_inputs
 
     config = open_config(file, settings, None)
     with working(config, "validate") as session:
-        checked = check_inputs(session, config)
+        checked = check_inputs(session, config, verb)
     tell.checked(file, checked)
 
 
@@ -149,9 +154,15 @@ def validate(file: Path, settings: Sequence[str]) -> None:
 @click.option("--preset", help="Show what a preset chooses at every fork, and why its numbers differ.")
 @click.option("--markdown", is_flag=True, help="Print all of it as a document.")
 def metrics(name: str | None, preset: str | None, markdown: bool) -> None:
-    """List the metrics with their formulas, and the conventions; or show one metric NAME in full."""
+    """List the metrics with their formulas, and the conventions; or show one metric NAME in full.
+
+    NAME is understood in any case and by its other names: ndcg, NDCG@10, HR. With --preset it says what
+    that preset chooses for this metric.
+    """
     from spark_eval import tell
 
+    if markdown and (name or preset):
+        raise click.UsageError("--markdown prints all metrics and presets; leave out NAME and --preset")
     tell.metrics(name, preset, markdown)
 
 

@@ -13,5 +13,5 @@ def is_remote(of: DataFrame | SparkSession) -> bool:
 def refuse_remote(of: DataFrame | SparkSession, what: str) -> None:
     """Raise ConfigError CONNECT_UNSUPPORTED for a session of Spark Connect, or a frame of one."""
     if is_remote(of):
-        message = f"{what} cannot go through Spark Connect, which has no RDDs; run it in a classic session"
-        raise ConfigError("CONNECT_UNSUPPORTED", f"{message}: spark-submit, or spark_eval.get_session()")
+        message = f"{what} cannot go through Spark Connect, which has no RDDs; run it in a process of its own"
+        raise ConfigError("CONNECT_UNSUPPORTED", f"{message}, without SPARK_REMOTE: python or spark-submit")

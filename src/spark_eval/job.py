@@ -26,6 +26,12 @@ from spark_eval.schema import Subset, Table
 from spark_eval.splits.methods import GLOBAL_LOCAL_RANKER, METHODS
 from spark_eval.versions import code_version, versions
 
+# What each verb reads of the config, that without which it cannot work first.
+SECTIONS: Final[Mapping[str, Sequence[str]]] = {
+    "split": ("interactions", "split"),
+    "evaluate": ("recommendations", "truth", "train", "users", "items", "evaluate"),
+    "predictions": ("predictions",),
+}
 # They decide how numbers are computed, or whether they are published, and not which.
 NEUTRAL_KEYS: Final = ("plan", "max_quarantined")
 # What is relevant, unless the config says otherwise: the test part of this run's own split.
@@ -74,11 +80,7 @@ class Job:
         if verb != "split":
             splits_id = run_id or cls.of("split", config, None, session).run_id
             splits = place_of_split(config.output, files, splits_id)
-        sections = {
-            "split": ("interactions", "split"),
-            "evaluate": ("recommendations", "truth", "train", "users", "items", "evaluate"),
-            "predictions": ("predictions",),
-        }[verb]
+        sections = SECTIONS[verb]
         settings = {name: config.model_dump(mode="json")[name] for name in sections}
         sources = {name: source for name in sections if isinstance(source := getattr(config, name), Source)}
         if verb == "evaluate":

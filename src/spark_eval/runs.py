@@ -6,16 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from functools import reduce
+from itertools import chain
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_eval import journal
 from spark_eval.bounds import Expected
-from spark_eval.config import Config
+from spark_eval.config import Config, Source
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.io import read_source
-from spark_eval.job import Job, Run
+from spark_eval.job import SECTIONS, Job, Run
 from spark_eval.ledger import ACCOUNTING, AccountingRow
 from spark_eval.plan import Plan
 from spark_eval.publish import Attempt
@@ -118,11 +119,13 @@ def read_tables(spark: SparkSession, job: Job, plan: Plan) -> Tables:
     )
 
 
-def check_inputs(session: Callable[[], SparkSession], config: Config) -> list[str]:
-    """Check columns and types of every source that exists already; returns their names."""
-    plan, job = config.evaluate.checked(), Job.of("evaluate", config, None, session)
-    names = ("interactions", "recommendations", "truth", "train", "users", "items", "predictions")
-    sources = {name: source for name in names if (source := getattr(config, name)) is not None}
+def check_inputs(session: Callable[[], SparkSession], config: Config, verb: str | None = None) -> list[str]:
+    """Check columns and types of what a verb reads, or of all sources in the config; return their names."""
+    if verb is not None:
+        needed(getattr(config, SECTIONS[verb][0]), SECTIONS[verb][0])
+    plan, job = config.evaluate.checked(), Job.of(verb or "evaluate", config, None, session)
+    names = SECTIONS[verb] if verb else chain.from_iterable(SECTIONS.values())
+    sources = {name: source for name in names if isinstance(source := getattr(config, name), Source)}
     timed = config.split.rule().timed
     found = read_each(session(), sources, job.splits, job.timezone, plan, {}, timed)
     alone = ("interactions", "predictions")

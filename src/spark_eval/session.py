@@ -2,23 +2,25 @@
 
 import codecs
 import locale
+import logging
 import os
 import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from pyspark import SparkConf, SparkContext, java_gateway
+from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
-from pyspark.sql import SparkSession
+from pyspark.sql import SparkSession, is_remote
 
-from spark_eval import streams
-from spark_eval.connect import is_remote
+from spark_eval import connect, journal, streams
 from spark_eval.disk import check_working_folder
 from spark_eval.errors import EnvironmentFault
 from spark_eval.signals import requests
@@ -83,14 +85,17 @@ def get_session(
 ) -> SparkSession:
     """The session to work with.
 
-    Under ``spark-submit``, or where a session is active already, that session is returned untouched:
-    whoever started it chose its settings. Otherwise a session is started, in which ``conf`` wins over the
-    defaults for one machine.
+    Under ``spark-submit``, where the environment names a server of Spark Connect (SPARK_REMOTE), or where a
+    session is there already, that session is returned untouched: whoever started it chose its settings, and a
+    warning names those of ``conf`` that it does not have. Otherwise a session is started, in which ``conf``
+    wins over the defaults for one machine.
     """
     for name in TRACE_LOGGERS:
         PySparkLogger.getLogger(name).disabled = True
-    if "PYSPARK_GATEWAY_PORT" in os.environ or SparkSession.getActiveSession() is not None:
-        return stoppable(SparkSession.builder.getOrCreate(), is_ours=False)
+    session = existing_session()
+    if session is not None:
+        say_what_is_ignored(session, conf or {})
+        return stoppable(session, is_ours=False)
     check_working_folder()
     java = find_java()
     os.environ["SPARK_EVAL_JAVA"] = str(java.home / "bin" / "java")
@@ -129,11 +134,29 @@ def launch(settings: Mapping[str, str]) -> None:
 
 def stoppable(session: SparkSession, *, is_ours: bool) -> SparkSession:
     """The session; a signal that stops our program stops its jobs, or all of it if it is ours."""
-    if streams.current.get() is not None and not is_remote(session):
+    if streams.current.get() is not None and not connect.is_remote(session):
         context = session.sparkContext
         requests.last_acts.append(context.stop if is_ours else context.cancelAllJobs)
         requests.listen()
     return session
+
+
+def existing_session() -> SparkSession | None:
+    """Return the session that somebody else has started, or has told Spark to start; None if nobody has."""
+    has_context = SparkContext._active_spark_context is not None
+    if has_context or is_remote():
+        with suppress(PySparkException):
+            return SparkSession.active()
+    is_told = has_context or bool({"PYSPARK_GATEWAY_PORT", "SPARK_REMOTE"} & os.environ.keys())
+    return SparkSession.builder.getOrCreate() if is_told else None
+
+
+def say_what_is_ignored(session: SparkSession, conf: Mapping[str, str]) -> None:
+    """Warn of settings that are asked for, and that the session does not have."""
+    ignored = sorted(name for name, value in conf.items() if session.conf.get(name, None) != value)
+    if ignored:
+        message = f"settings without effect, because a Spark session is there already: {', '.join(ignored)}"
+        journal.say("settings_ignored", message, logging.WARNING, settings=ignored)
 
 
 def _candidates() -> Iterator[tuple[str, Path]]:

@@ -168,6 +168,19 @@ def test_validate_checks_columns_and_writes_nothing(desk: "Desk") -> None:
     assert not desk.out.exists()
 
 
+def test_validate_checks_a_verb_before_the_inputs_of_others_exist(desk: "Desk") -> None:
+    desk.change("recommendations", path=str(desk.home / "later"))
+    answer = desk.done("validate", "--verb", "split")
+    assert answer.out.rstrip().endswith("inputs checked: interactions")
+    code, name, line = desk.refused("validate", "--verb", "evaluate")
+    assert (code, name, "later" in line) == (3, "MISSING_INPUT", True)
+    assert desk.refused("validate")[1] == "MISSING_INPUT"
+    code, name, line = desk.refused("validate", "--verb", "predictions")
+    assert (code, name, "'predictions'" in line) == (2, "MISSING_SECTION", True)
+    desk.change("interactions", columns={"timestamp": "wen"})
+    assert desk.refused("validate", "--verb", "split")[1] == "MISSING_COLUMN"
+
+
 def test_metrics_prints_the_registry_and_the_conventions(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, check=lambda left: left.code == 0):
         main(["metrics"])

@@ -5,13 +5,25 @@ from types import ModuleType
 
 import pytest
 
-from spark_eval.metrics import binary, discounts, graded, lists, pairwise, registry, values
+from spark_eval.metrics import aliases, binary, discounts, graded, lists, pairwise, registry, values
 from spark_eval.metrics.registry import RANKING
 from spark_eval.pointwise import amounts, rows
 from spark_eval.stats import digits, exact, intervals
 
 MODULES = [
-    *(amounts, binary, digits, discounts, exact, graded, intervals, lists, pairwise, registry, rows, values)
+    aliases,
+    amounts,
+    binary,
+    digits,
+    discounts,
+    exact,
+    graded,
+    intervals,
+    lists,
+    pairwise,
+    registry,
+    rows,
+    values,
 ]
 
 

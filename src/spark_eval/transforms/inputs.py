@@ -60,7 +60,7 @@ class Input:
         """A user or item id: an integer or a string, passed through unchanged."""
         kind = self.kind(name)
         code = "ID_IS_FLOAT" if isinstance(kind, T.FractionalType) else "ID_TYPE_UNSUPPORTED"
-        column = self.typed(name, ID_TYPES, code, "ids are integers or strings")
+        column = self.typed(name, ID_TYPES, code, "ids are integers or strings (in pandas: astype('Int64'))")
         if not isinstance(kind, T.StringType):
             return column
         if kind.collation != BYTE_BY_BYTE:

@@ -24,11 +24,12 @@ from spark_eval.verbs.by_fold import over_folds
 from spark_eval.verbs.by_shuffle import evaluate_by_shuffle
 from spark_eval.verbs.by_workers import DoesNotFit, evaluate_by_workers, obstacle
 from spark_eval.verbs.evaluation import Evaluation, Tables
+from spark_eval.verbs.frames import Frame, in_spark
 
 
 def evaluate(
-    recommendations: DataFrame,
-    truth: DataFrame,
+    recommendations: Frame,
+    truth: Frame,
     *,
     model: str | None = None,
     layout: str = "long",
@@ -36,9 +37,9 @@ def evaluate(
     truth_columns: Mapping[str, str] | None = None,
     timestamp_unit: str | None = None,
     timezone: str = "UTC",
-    train: DataFrame | None = None,
+    train: Frame | None = None,
     train_columns: Mapping[str, str] | None = None,
-    users: DataFrame | None = None,
+    users: Frame | None = None,
     users_columns: Mapping[str, str] | None = None,
     segments: Sequence[str] = (),
     metrics: Sequence[str] = DEFAULT_METRICS,
@@ -53,10 +54,10 @@ def evaluate(
 ) -> Evaluation:
     """Ranking metrics per user and in the mean, of one or many models, in one pass over the data.
 
-    ``recommendations`` hold user, item, score or rank, and model (or name the one model by ``model``);
-    ``truth`` holds user, item and, if graded, relevance. ``columns``, ``truth_columns``, ``train_columns``
-    and ``users_columns`` map our names to yours. A metric may carry its own k and conventions:
-    ``ndcg(gain=exp2)@10``; k may be ``all``.
+    Frames are of Spark or pandas, or Arrow tables. ``recommendations`` hold user, item, score or rank, and
+    model (or name the one model by ``model``); ``truth`` holds user, item and, if graded, relevance.
+    ``columns``, ``truth_columns``, ``train_columns`` and ``users_columns`` map our names to yours. A metric
+    may carry its own k and conventions: ``ndcg(gain=exp2)@10``; k may be ``all``.
 
     ``segments`` are columns of ``users`` (one row per user), or ``known`` and ``activity``, which follow from
     the training interactions ``train``; the means of their users stand beside those of all. With ``train``,
@@ -73,20 +74,22 @@ def evaluate(
     chosen = make_plan(
         metrics, k, conventions, threshold, no_recommendations, no_truth, checks, segments, plan
     )
-    check_segments(segments, chosen.columns, train is not None, users is not None)
+    check_segments(chosen.segments, chosen.columns, train is not None, users is not None)
+    if not user_columns(chosen.segments):
+        users = None
+    frames = in_spark({"recommendations": recommendations, "truth": truth, "train": train, "users": users})
+    lists, relevant = frames["recommendations"], frames["truth"]
     conforming: dict[str, Callable[[], DataFrame]] = {
-        "recommendations": lambda: conform_recommendations(recommendations, columns, model, layout),
-        "truth": lambda: conform_truth(truth, truth_columns, timestamp_unit, timezone, chosen.conventions),
+        "recommendations": lambda: conform_recommendations(lists, columns, model, layout),
+        "truth": lambda: conform_truth(relevant, truth_columns, timestamp_unit, timezone, chosen.conventions),
+        "train": lambda: conform_train(frames["train"], train_columns),
+        "users": lambda: conform_users(frames["users"], users_columns, chosen.segments),
     }
-    if train is not None:
-        conforming["train"] = lambda: conform_train(train, train_columns)
-    if users is not None and user_columns(segments):
-        conforming["users"] = lambda: conform_users(users, users_columns, segments)
     tables = Tables(
-        **each(conforming),
+        **each({name: conforming[name] for name in frames}),
         model=model,
-        files=plain_recommendations(recommendations, columns or {}, model, layout),
-        truth_files=plain_truth(truth, truth_columns or {}, chosen.conventions),
+        files=plain_recommendations(lists, columns or {}, model, layout),
+        truth_files=plain_truth(relevant, truth_columns or {}, chosen.conventions),
         most_quarantined={},
     )
     return measure_lists(tables, chosen, folder)

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from spark_eval.batches.sums import SUMS, added
 from spark_eval.ledger import ACCOUNTING, Entry
 from spark_eval.metrics.values import summed
-from spark_eval.names import literal
+from spark_eval.names import literal, models_shown
 from spark_eval.plan import Plan
 from spark_eval.scan import PlainFiles
 from spark_eval.schema import MODEL
@@ -51,7 +51,7 @@ class Tables:
         return {name: frame for name, frame in tables.items() if frame is not None}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Evaluation:
     """What came of an evaluation.
 
@@ -69,6 +69,12 @@ class Evaluation:
     reason: str
     sums: Sequence[Mapping[str, Any]] | None = None
     keys: int | None = None
+
+    def __repr__(self) -> str:
+        names = ", ".join(dict.fromkeys(value.name for value in self.plan.metrics))
+        cutoffs = ", ".join(dict.fromkeys(value.cutoff for value in self.plan.metrics))
+        tables = "metrics, per_user, accounting are DataFrames"
+        return f"Evaluation of {models_shown(self.models)}: {names} at k {cutoffs}; {tables}"
 
     @cached_property
     def metric_rows(self) -> list[tuple[Any, ...]]:
