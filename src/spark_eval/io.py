@@ -181,8 +181,9 @@ def check_files(path: str, name: str) -> None:
     if local is None:
         return
     if not local.exists() and not glob.has_magic(path):
-        message = f"{name}: {path!r} does not exist; mend {name}.path, or run what writes it"
-        raise DataError("MISSING_INPUT", message)
+        start = "" if Path(path).is_absolute() or ":" in path else " (relative to the working folder)"
+        mend = f"Fix `{name}.path`, or run the job that produces it"
+        raise DataError("MISSING_INPUT", f"{name}: {path!r} not found{start}. {mend}")
     files = data_files(str(local))
     if not files:
         raise DataError("EMPTY_INPUT", f"{name}: no data file at {path!r}; run what writes it")
