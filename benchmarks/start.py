@@ -1,8 +1,8 @@
-"""What the start costs: `spark-eval evaluate` of ten rows of CSV against the barest program with such a session.
+"""What the start costs: `spark-eval evaluate` of ten rows of CSV against the barest program of its session.
 
-``python -m benchmarks.start [REPETITIONS]``: both are whole processes, and they take turns. The bare one starts
-the session of the command line and runs one job with one Python worker. CPU time is that of the process with
-everything it started, the JVM and the workers that outlive it included. Linux only.
+``python -m benchmarks.start [REPETITIONS]``: both are whole processes, and they take turns. The bare one
+starts the session of the command line and runs one job with one Python worker. CPU time is that of the
+process with everything it started, the JVM and the workers that outlive it included. Linux only.
 """
 
 import ctypes
@@ -72,7 +72,7 @@ def has_children() -> bool:
 
 
 def adopt_orphans() -> None:
-    """Make this process the parent of what outlives its own parent below it, so that its seconds count here."""
+    """Make this process the parent of what outlives its own parent, so that its seconds count here."""
     if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "prctl")
 

@@ -35,7 +35,10 @@ def run_options(verb: Callable[..., None]) -> Callable[..., None]:
     """What every verb takes that makes a run. ``main`` sees to --debug and --log-format itself."""
     options = [
         config_option,
-        click.option("--run-id", help="Default: a hash of config, inputs and code. Use one id for split and evaluate."),
+        click.option(
+            "--run-id",
+            help="Default: a hash of config, inputs and code. Use one id for split and evaluate.",
+        ),
         settings_option,
         click.option(
             "--replace",

@@ -143,8 +143,8 @@ def document() -> str:
         "Printed by `spark-eval metrics --markdown`; a test compares. Ranks start at 1; k is the cutoff, h "
         "the hits in the top k, m the user's relevant items, P@i and R@i precision and recall at rank i.",
         "Metrics are computed per user, then averaged. `_micro` and `_by_` are weighted averages. The "
-        "`std_error` of an average is s / sqrt(n), s the deviation over users with the divisor n - 1, and its "
-        "interval value -+ 1.96 std_error; weighted averages have none.",
+        "`std_error` of an average is s / sqrt(n), s the deviation over users with the divisor n - 1, and "
+        "its interval value -+ 1.96 std_error; weighted averages have none.",
         "## Metrics",
         markdown(METRICS, metric_rows()),
         "A metric is a value: `ndcg(gain=exp2)@10` has its own options and cutoff, so that one run can hold "

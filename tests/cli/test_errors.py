@@ -25,8 +25,8 @@ LISTS = {"model": ["best"] * 2, "user": [1, 2], "item": [101, 102], "score": [1.
             "interactions",
             {"path": "no/such/log"},
             "MISSING_INPUT",
-            "interactions: 'no/such/log' not found (relative to the working folder). Fix `interactions.path`, "
-            "or run the job that produces it",
+            "interactions: 'no/such/log' not found (relative to the working folder). "
+            "Fix `interactions.path`, or run the job that produces it",
         ),
         ("truth", {"path": "/no/such"}, "MISSING_INPUT", "truth: '/no/such' not found. Fix `truth.path`, or"),
         ("interactions", {"path": "no/such/*.parquet"}, "EMPTY_INPUT", "no data file at"),

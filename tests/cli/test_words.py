@@ -21,14 +21,16 @@ README = [
     "`in` is the number of rows read after `where` and `subset`.",
     "Metrics are computed per user, then averaged. `_micro` and `_by_` are weighted averages.",
     "cannot reach 1 when a user has more relevant items than k",
-    "If you pass `rank`, it is used as is. A repeated item counts at its best rank; later items do not move up.",
+    "If you pass `rank`, it is used as is. A repeated item counts at its best rank; later items do not move "
+    "up.",
     "a preset plus overrides of single conventions",
     "Default: a hash of config, inputs and code. Use one id for split and evaluate",
     "unfinished attempts, running or dead",
     "overwrites this run if it is already published with different content",
 ]
 OTHER_PAGES = {
-    "docs/conventions.md": "Metrics are computed per user, then averaged. `_micro` and `_by_` are weighted averages",
+    "docs/conventions.md": "Metrics are computed per user, then averaged. `_micro` and `_by_` are weighted "
+    "averages.",
     "docs/splits.md": "355 rows of test repeat a pair of train; allowed here, `seen: drop` removes them",
 }
 

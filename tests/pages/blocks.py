@@ -21,7 +21,7 @@ CONFIGS = sorted(str(file.relative_to(REPOSITORY)) for file in (REPOSITORY / "co
 SHELL, PYTHON, YAML, OUTPUT, DRAWING = "sh", "python", "yaml", "text", ""
 LANGUAGES = (SHELL, PYTHON, YAML, OUTPUT, DRAWING)
 FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-MARKER = re.compile(r"<!-- walk: (.*?) -->")
+MARKER = re.compile(r"^<!-- walk: (.*?) -->$", re.MULTILINE)
 SKIP = re.compile(r"skip(?: `([^`]+)`)?, (\S.*)")
 WITH = re.compile(r"with (\S+), (\S.*)")
 WORDS_BEFORE = ("do", "then", "if", "until", "while", "!", "time", "nice")
@@ -30,7 +30,7 @@ NAMED = re.compile(r"# (\S+\.yaml)\n")
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block: what it is, where it stands, why it or some of its lines are not run, the data it needs."""
+    """A fenced block: what it is, where it stands, what of it is not run and why, the data it needs."""
 
     page: str
     line: int
@@ -95,7 +95,7 @@ def marked(block: Block, words: str) -> Block:
 
 
 def command_lines(text: str) -> Iterator[list[str]]:
-    """The words of every simple command of a script, without what may stand before it or lead it elsewhere."""
+    """The words of every simple command of a script, without what may stand before it or redirect it."""
     text = re.sub(r"\\\n|\s2>&1", " ", text)
     text = re.sub(r"(^|\s)#.*$", "", text, flags=re.MULTILINE)
     for line in text.splitlines():

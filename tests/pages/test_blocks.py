@@ -36,9 +36,10 @@ from spark_eval.errors import ConfigError
 
 MAKEFILE = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
 # What a reader's shell has, and what the blocks use of it.
-TOOLS = set(
-    "[ break cd cp cat date deactivate do done echo export for grep kill mkdir rm sed sleep source until".split()
-)
+TOOLS = {
+    *("[", "break", "cd", "cp", "cat", "date", "deactivate", "do", "done", "echo", "export", "for"),
+    *("grep", "kill", "mkdir", "rm", "sed", "sleep", "source", "until"),
+}
 SPARK_PROGRAMS = {"spark-class", "spark-submit"}
 SUBMIT_OPTIONS = {
     *("--master", "--deploy-mode", "--conf", "--py-files", "--archives", "--packages", "--properties-file"),
