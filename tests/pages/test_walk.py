@@ -1,6 +1,7 @@
 """Every page is done literally, in order, in a clone of its own: `make test-pages`."""
 
 import logging
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from shutil import which
@@ -77,6 +78,10 @@ def test_a_page_does_what_it_says(walk: Walk, page: str, request: pytest.Fixture
     print(*take_all(walk, page), sep="\n")
     if page == "README.md" and (walk.folder / "movielens").exists():
         assert leaderboard(walk.folder / "movielens") in read(page)
+    if page == "docs/operations.md":
+        told = ledger_of_the_page()
+        assert len(told) == 7
+        assert told in ledgers(walk.folder / "spark-eval-demo")
 
 
 @pytest.mark.usefixtures("spark", "quiet")
@@ -110,3 +115,20 @@ def leaderboard(output: Path) -> str:
     ]
     header = f"| model | k | {' | '.join(MOVIELENS)} | users |"
     return "\n".join([header, "|---" * (len(MOVIELENS) + 3) + "|", *lines])
+
+
+def ledger_of_the_page() -> list[tuple[str, str, str, int, int]]:
+    """The example of the page on operations: lines of the accounting of one model of the demo."""
+    row = re.compile(r"^\| (\w+) \| (\w+) \| (\w*) ?\| (\d+) \| (\d+) \|", re.MULTILINE)
+    return sorted((a, b, c, int(d), int(e)) for a, b, c, d, e in row.findall(read("docs/operations.md")))
+
+
+def ledgers(output: Path) -> list[list[tuple[str, str, str, int, int]]]:
+    """The same of each model, as the demo has published them."""
+    rows = pd.read_parquet(output / "accounting" / "run_id=demo" / "evaluate.parquet").fillna({"reason": ""})
+    rows = rows[~rows["outcome"].isin(["largest"])]
+    columns = ["source", "outcome", "reason", "rows", "users"]
+    return [
+        sorted((a, b, c, int(d), int(e)) for a, b, c, d, e in of_model[columns].itertuples(index=False))
+        for _, of_model in rows.groupby("model")
+    ]
