@@ -39,9 +39,16 @@ def run_options(verb: Callable[..., None]) -> Callable[..., None]:
     """What every verb takes that makes a run. ``main`` sees to --debug and --log-format itself."""
     options = [
         config_option,
-        click.option("--run-id", help="Name of the run; by default derived from config, inputs and code."),
+        click.option(
+            "--run-id",
+            help="Default: a hash of config, inputs and code. Use one id for split and evaluate.",
+        ),
         settings_option,
-        click.option("--replace", is_flag=True, help="Replace a run of this id that has other content."),
+        click.option(
+            "--replace",
+            is_flag=True,
+            help="Overwrite this run if it is already published with different content.",
+        ),
         click.option(
             "--log-format",
             type=click.Choice(["text", "json"]),
@@ -170,7 +177,7 @@ def metrics(name: str | None, preset: str | None, markdown: bool) -> None:
 @config_option
 @click.option("--json", "as_json", is_flag=True, help="Print it as one JSON object.")
 def status(file: Path, as_json: bool) -> None:
-    """List the runs published under the output root, and attempts that have not ended or died."""
+    """List the runs published under the output root, and unfinished attempts, running or dead."""
     from spark_eval import tell
 
     config = open_config(file, (), None)

@@ -215,9 +215,9 @@ def document() -> str:
         "# Metrics, conventions, presets",
         "Printed by `spark-eval metrics --markdown`; a test compares. Ranks start at 1; k is the cutoff, h "
         "the hits in the top k, m the user's relevant items, P@i and R@i precision and recall at rank i.",
-        "A metric of a run is the mean over its population, never a ratio of means. Its `std_error` is "
-        "s / sqrt(n), s the deviation over users with the divisor n - 1, and its interval value -+ 1.96 "
-        "std_error. Names with `_micro` or `_by_` are weighted means over the same users, without these.",
+        "Metrics are computed per user, then averaged. `_micro` and `_by_` are weighted averages. The "
+        "`std_error` of an average is s / sqrt(n), s the deviation over users with the divisor n - 1, and "
+        "its interval value -+ 1.96 std_error; weighted averages have none.",
         "The interval takes the mean for normally distributed and is published as it comes. Of few users, or "
         "near a bound, `ci_low` may lie below 0 or `ci_high` above 1, where no value can. To show it, cut it "
         "at the metric's bounds; to test with it, take it as it is.",

@@ -51,7 +51,7 @@ KNOWN: Final[dict[str, tuple[type[SparkEvalError], str]]] = {
 MENDS: Final = {
     "SCHEMA_DRIFT": "write all files with one schema",
     "AMBIGUOUS_COLUMN": "rename one of the columns",
-    "MISSING_INPUT": "mend the config, or run what writes it",
+    "MISSING_INPUT": "fix the config, or run the job that produces it",
     "EMPTY_INPUT": "run what writes it",
     "INPUT_CHANGED_DURING_RUN": "start again once it rests",
     "MALFORMED_RECORD": "mend the record, or the reader's options",

@@ -200,8 +200,9 @@ def check_listing(
     path = source.path or splits
     local = local_path(path)
     if local is not None and not local.exists() and not PATTERN.search(path):
-        message = f"{name}: {path!r} does not exist; mend {name}.path, or run what writes it"
-        raise DataError("MISSING_INPUT", message)
+        start = "" if Path(path).is_absolute() or ":" in path else " (relative to the working folder)"
+        mend = f"Fix `{name}.path`, or run the job that produces it"
+        raise DataError("MISSING_INPUT", f"{name}: {path!r} not found{start}. {mend}")
     files = ask(spark, source, splits)
     if source.format in FILE_FORMATS:
         check_no_table(spark, path, files.values(), name)

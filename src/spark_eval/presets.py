@@ -188,7 +188,7 @@ def conventions_of(name: str) -> Conventions:
 
 
 def parse_conventions(value: Conventions | str | Mapping[str, Any]) -> Conventions:
-    """A preset's name, or a mapping ``{preset: ..., fork: choice}`` with single forks changed.
+    """A preset's name, or a mapping ``{preset: ..., fork: choice}`` with overrides of single conventions.
 
     Raises ConfigError UNKNOWN_PRESET, UNKNOWN_CONVENTION or INVALID_CHOICE with what is allowed.
     """

@@ -21,7 +21,14 @@ LISTS = {"model": ["best"] * 2, "user": [1, 2], "item": [101, 102], "score": [1.
 @pytest.mark.parametrize(
     ("section", "keys", "code", "says"),
     [
-        ("interactions", {"path": "no/such/log"}, "MISSING_INPUT", "'no/such/log' does not exist"),
+        (
+            "interactions",
+            {"path": "no/such/log"},
+            "MISSING_INPUT",
+            "interactions: 'no/such/log' not found (relative to the working folder). "
+            "Fix `interactions.path`, or run the job that produces it",
+        ),
+        ("truth", {"path": "/no/such"}, "MISSING_INPUT", "truth: '/no/such' not found. Fix `truth.path`, or"),
         ("interactions", {"path": "no/such/*.parquet"}, "EMPTY_INPUT", "no data file at"),
         ("interactions", {"path": None, "table": "no_such"}, "MISSING_INPUT", "no_such"),
         ("interactions", {"columns": {"timestamp": "wen"}}, "MISSING_COLUMN", "did you mean 'when'?"),
@@ -51,7 +58,7 @@ def test_what_validate_finds(desk: "Desk", section: str, keys: dict[str, Any], c
         ({"user": [1.0, 2.0]}, "ID_IS_FLOAT", "'user' is double"),
         ({"user": [True, False]}, "ID_TYPE_UNSUPPORTED", "'user' is boolean"),
         ({"user": ["1", "2"]}, "ID_TYPE_MISMATCH", "string in recommendations and bigint in truth"),
-        ({"model": None}, "MISSING_MODEL", "set model: NAME"),
+        ({"model": None}, "MISSING_MODEL", "pass model=\"als\" or columns={'model': 'yours'}"),
         ({"User": [1, 2]}, "AMBIGUOUS_COLUMN", "`user` already exists"),
     ],
 )

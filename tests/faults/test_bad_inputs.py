@@ -207,7 +207,7 @@ EVALUATE: list[tuple[str, Spoiler, str]] = [
         "ID_IS_FLOAT ... truth: column 'user'",
     ),
     ("ranks of floats", then(ranked, column(RECS, rank=1.5)), "RANK_NOT_INTEGER ... 'rank' is double"),
-    ("no model", without(RECS, "model"), "MISSING_MODEL ... set model: NAME"),
+    ("no model", without(RECS, "model"), "MISSING_MODEL ... pass model="),
     ("no array in layout array", keys(RECS, layout="array"), "NOT_AN_ARRAY ... bigint"),
     ("relevance of text", column("truth", relevance="5"), "RELEVANCE_NOT_NUMERIC ... 'relevance' is string"),
     (
@@ -220,7 +220,7 @@ EVALUATE: list[tuple[str, Spoiler, str]] = [
         lambda inputs: inputs.path(RECS).mkdir(),
         "EMPTY_INPUT ... recommendations ... no data file",
     ),
-    ("no folder", keys(RECS, path="no/such"), "MISSING_INPUT ... recommendations: 'no/such' does not exist"),
+    ("no folder", keys(RECS, path="no/such"), "MISSING_INPUT ... recommendations: 'no/such' not found"),
     (
         "a file without a byte",
         files(RECS, raw(b"")),

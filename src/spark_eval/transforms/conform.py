@@ -30,7 +30,7 @@ from spark_eval.schema import (
     Fault,
 )
 from spark_eval.transforms.folds import fold_of
-from spark_eval.transforms.inputs import ID_TYPES, Input, open_input, quoted
+from spark_eval.transforms.inputs import ID_TYPES, NO_MODEL, Input, open_input, quoted
 from spark_eval.transforms.instants import instant
 
 ARRAY_COLUMNS = ("recommendations", "items", ITEM)
@@ -133,7 +133,7 @@ def conform_recommendations(
     table = open_input(frame, "recommendations", names, (USER, ITEM, SCORE, RANK, MODEL, FOLD))
     has_name = model is None and table.has(MODEL)
     if model is None and not has_name:
-        table.fault("MISSING_MODEL", "no column holds the model's name; map columns.model or set model: NAME")
+        table.fault("MISSING_MODEL", NO_MODEL)
     if layout == "array":
         table = unfold(table)
     user, item = table.id(USER), table.id(ITEM)
@@ -145,13 +145,25 @@ def conform_recommendations(
         order = order.cast("long").alias(RANK)
         faults |= {Fault.NULL_RANK: order.isNull(), Fault.RANK_BASE: order < 1}
     else:
-        order = table.ordered(SCORE, "SCORE_NOT_NUMERIC").alias(SCORE)
-        is_odd = ~is_finite(table.number(SCORE, "SCORE_NOT_NUMERIC"))
-        faults |= {Fault.NULL_SCORE: order.isNull(), Fault.SCORE_NOT_FINITE: is_odd}
+        order, number = score_of(table)
+        faults |= {Fault.NULL_SCORE: order.isNull(), Fault.SCORE_NOT_FINITE: ~is_finite(number)}
+        order = order.alias(SCORE)
     table.check()
     ours = {MODEL: name, USER: user, ITEM: item} | fold
     columns = [column.alias(key) for key, column in ours.items()]
     return table.frame.select(*columns, order, first_fault(faults).alias(FAULT))
+
+
+def score_of(table: Input) -> tuple[Column, Column]:
+    """Return the score as it orders, and as a double; a table that has neither score nor rank is a fault."""
+    if table.has(SCORE):
+        return table.ordered(SCORE, "SCORE_NOT_NUMERIC"), table.number(SCORE, "SCORE_NOT_NUMERIC")
+    found = ", ".join(sorted(table.frame.columns))
+    mend = f"Map with columns={{{SCORE!r}: 'yours'}}"
+    message = f"recommendations need `{SCORE}` or `{RANK}`; found: {found}. {mend}"
+    table.faults.append(DataError("MISSING_COLUMN", message))
+    nothing = F.lit(None).cast("double")
+    return nothing, nothing
 
 
 def unfold(table: Input) -> Input:

@@ -13,6 +13,7 @@ from spark_eval.schema import EXACT_DIGITS, LARGEST_EXACT, NO_TEXT
 
 # The collation of plain strings.
 BYTE_BY_BYTE: Final = "UTF8_BINARY"
+NO_MODEL = "no column holds the model's name; pass model=\"als\" or columns={'model': 'yours'}"
 ID_TYPES = (T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.StringType)
 
 
@@ -35,7 +36,7 @@ class Input:
         outer, *inner = [theirs] if theirs in self.frame.columns else theirs.split(".")
         alike = [column for column in self.frame.columns if column.lower() == outer.lower()]
         if outer not in alike:
-            self.fault("MISSING_COLUMN", f"no column {theirs!r}; {nearest(theirs, self.frame.columns)}")
+            self.fault("MISSING_COLUMN", f"no column {theirs!r}; {self.instead_of(name)}")
         elif len(alike) > 1:
             self.fault("AMBIGUOUS_COLUMN", f"columns {', '.join(alike)} differ by case only; rename one")
         elif not has_path(self.frame.schema[outer].dataType, inner):
@@ -44,6 +45,12 @@ class Input:
         else:
             return F.col(".".join(quoted(part) for part in (outer, *inner)))
         return F.lit(None)
+
+    def instead_of(self, name: str) -> str:
+        """Return what the table holds where it lacks our column ``name``, and how to map it."""
+        known = nearest(self.names.get(name, name), self.frame.columns)
+        found = f"found: {', '.join(sorted(self.frame.columns))}. Map with columns={{{name!r}: 'yours'}}"
+        return found if known.startswith("allowed") else known
 
     def kind(self, name: str) -> T.DataType:
         """The type of the table's column for ours."""

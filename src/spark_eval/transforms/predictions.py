@@ -17,7 +17,7 @@ from spark_eval.scan import PlainFiles
 from spark_eval.schema import FAULT, FOLD, ITEM, LABEL, MISSING, MODEL, SCORE, USER, WEIGHT, Fault
 from spark_eval.transforms.conform import any_null, first_fault, is_finite
 from spark_eval.transforms.folds import fold_of
-from spark_eval.transforms.inputs import Input, open_input
+from spark_eval.transforms.inputs import NO_MODEL, Input, open_input
 
 SOURCE: Final = "predictions"
 COLUMNS: Final = (LABEL, SCORE, USER, ITEM, MODEL, WEIGHT, FOLD)
@@ -59,8 +59,7 @@ def conform_predictions(
     columns: dict[str, Column] = {}
     if model is None:
         if not table.has(MODEL):
-            message = "no column holds the model's name; map columns.model or set model: NAME"
-            table.fault("MISSING_MODEL", message)
+            table.fault("MISSING_MODEL", NO_MODEL)
         columns[MODEL] = table.text(MODEL)
         faults[Fault.NULL_MODEL] = columns[MODEL].isNull()
     if plan.by_user:
