@@ -1,6 +1,8 @@
 # One environment, .venv, pinned by hash; see docs/decisions/0001-environment.md.
 #   make demo    everything end to end on embedded data
+#   make setup   .venv with spark-eval in it, and nothing else
 #   make test    the default tests, in two processes; ARGS="-k name" goes to pytest
+#   make test-pages  what README and docs/ say: every command, config and code block, in a clone
 #   make test-parity  the numbers of nine libraries against those of our presets
 #   make test-airflow the DAG of dags/ in a real Airflow
 #   make test-versions  part of the tests under each Spark, Python and library of requirements/versions.txt
@@ -12,7 +14,7 @@
 # PYTHON=/path/to/python3 chooses the interpreter, dist=/a/folder where package and archive go.
 
 .DELETE_ON_ERROR:
-.PHONY: demo test test-slow test-parity test-airflow test-versions benchmarks check package archive lock clean
+.PHONY: setup demo test test-slow test-pages test-parity test-airflow test-versions benchmarks check package archive lock clean
 unexport PYTHONPATH PYTHONHOME SPARK_HOME
 
 dist := dist
@@ -20,6 +22,8 @@ in_venv := .venv/bin/python -m
 pip_install := $(in_venv) pip install -qq --no-input --no-build-isolation
 lock_with := .venv-lock/bin/uv pip compile --quiet --universal --python-version 3.11 --fork-strategy fewest \
 	--generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links
+
+setup: .venv/.run
 
 demo: .venv/.run
 	@.venv/bin/spark-eval demo
@@ -30,11 +34,14 @@ test: .venv/.dev
 test-slow: .venv/.dev
 	@$(in_venv) pytest -m "slow or cluster or setup" $(ARGS)
 
+test-pages: .venv/.dev
+	@$(in_venv) pytest -m "not airflow" tests/pages $(ARGS)
+
 test-parity: .venv/.dev .venv-parity/.installed
 	@$(in_venv) pytest -m parity tests/parity $(ARGS)
 
 test-airflow: .venv/.dev .venv-airflow/.installed
-	@$(in_venv) pytest -m airflow tests/airflow $(ARGS)
+	@$(in_venv) pytest -m airflow tests/airflow tests/pages $(ARGS)
 
 test-versions: .venv/.python
 	@.venv/bin/python tests/versions/matrix.py $(ARGS)

@@ -12,16 +12,20 @@ from contextlib import contextmanager
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 import spark_eval
-from spark_eval import journal
+from spark_eval import endings, journal, streams
 from spark_eval.config import Config, read_config
+from spark_eval.disk import check_working_folder
 from spark_eval.errors import ConfigError, SparkEvalError
 from spark_eval.names import check_run_id
-from spark_eval.redact import redacted
+from spark_eval.signals import Stopped, heard
+
+if TYPE_CHECKING:
+    from spark_eval.job import Run
 
 config_option = click.option(
     "--config", "file", required=True, type=click.Path(path_type=Path), help="YAML config file."
@@ -35,9 +39,16 @@ def run_options(verb: Callable[..., None]) -> Callable[..., None]:
     """What every verb takes that makes a run. ``main`` sees to --debug and --log-format itself."""
     options = [
         config_option,
-        click.option("--run-id", help="Name of the run; by default derived from config, inputs and code."),
+        click.option(
+            "--run-id",
+            help="Default: a hash of config, inputs and code. Use one id for split and evaluate.",
+        ),
         settings_option,
-        click.option("--replace", is_flag=True, help="Replace a run of this id that has other content."),
+        click.option(
+            "--replace",
+            is_flag=True,
+            help="Overwrite this run if it is already published with different content.",
+        ),
         click.option(
             "--log-format",
             type=click.Choice(["text", "json"]),
@@ -46,7 +57,12 @@ def run_options(verb: Callable[..., None]) -> Callable[..., None]:
             expose_value=False,
             help="Progress as text on stdout, or as one JSON object a line on stderr.",
         ),
-        click.option("--debug", is_flag=True, expose_value=False, help="Show the whole trace of a failure."),
+        click.option(
+            "--debug",
+            is_flag=True,
+            expose_value=False,
+            help="Show the trace of a failure, and what Spark prints.",
+        ),
     ]
     for option in reversed(options):
         verb = option(verb)
@@ -74,9 +90,7 @@ def split(file: Path, run_id: str | None, settings: Sequence[str], replace: bool
     from spark_eval.runs import run_split
 
     config = open_config(file, settings, run_id)
-    with working(config, "split") as session:
-        run = run_split(session, config, run_id, replace)
-    tell.split(run)
+    publish(config, "split", lambda session: run_split(session, config, run_id, replace), tell.split)
 
 
 @program.command()
@@ -87,9 +101,9 @@ def evaluate(file: Path, run_id: str | None, settings: Sequence[str], replace: b
     from spark_eval.runs import run_evaluate
 
     config = open_config(file, settings, run_id)
-    with working(config, "evaluate") as session:
-        run = run_evaluate(session, config, run_id, replace)
-    tell.evaluation(run)
+    publish(
+        config, "evaluate", lambda session: run_evaluate(session, config, run_id, replace), tell.evaluation
+    )
 
 
 @program.command()
@@ -100,9 +114,12 @@ def predictions(file: Path, run_id: str | None, settings: Sequence[str], replace
     from spark_eval.prediction_runs import run_predictions
 
     config = open_config(file, settings, run_id)
-    with working(config, "predictions") as session:
-        run = run_predictions(session, config, run_id, replace)
-    tell.predictions(run)
+    publish(
+        config,
+        "predictions",
+        lambda session: run_predictions(session, config, run_id, replace),
+        tell.predictions,
+    )
 
 
 @program.command()
@@ -115,6 +132,7 @@ def demo(ratings: Path | None, scale: float, output: Path) -> None:
     """Everything end to end: make a log, split it, train three models, evaluate them."""
     from spark_eval.demo.run import run_demo
 
+    check_working_folder()
     journal.log.setLevel(logging.WARNING)  # it tells its steps itself
     run_demo(ratings, scale, output)
 
@@ -122,14 +140,19 @@ def demo(ratings: Path | None, scale: float, output: Path) -> None:
 @program.command()
 @config_option
 @settings_option
-def validate(file: Path, settings: Sequence[str]) -> None:
+@click.option(
+    "--verb",
+    type=click.Choice(["split", "evaluate", "predictions"]),
+    help="Check the inputs of this verb only; the others need not exist yet.",
+)
+def validate(file: Path, settings: Sequence[str], verb: str | None) -> None:
     """Check the config and the columns and types of its inputs; no table is read."""
     from spark_eval import tell
     from spark_eval.runs import check_inputs
 
     config = open_config(file, settings, None)
     with working(config, "validate") as session:
-        checked = check_inputs(session, config)
+        checked = check_inputs(session, config, verb)
     tell.checked(file, checked)
 
 
@@ -138,9 +161,15 @@ def validate(file: Path, settings: Sequence[str]) -> None:
 @click.option("--preset", help="Show what a preset chooses at every fork, and why its numbers differ.")
 @click.option("--markdown", is_flag=True, help="Print all of it as a document.")
 def metrics(name: str | None, preset: str | None, markdown: bool) -> None:
-    """List the metrics with their formulas, and the conventions; or show one metric NAME in full."""
+    """List the metrics with their formulas, and the conventions; or show one metric NAME in full.
+
+    NAME is understood in any case and by its other names: ndcg, NDCG@10, HR. With --preset it says what
+    that preset chooses for this metric.
+    """
     from spark_eval import tell
 
+    if markdown and (name or preset):
+        raise click.UsageError("--markdown prints all metrics and presets; leave out NAME and --preset")
     tell.metrics(name, preset, markdown)
 
 
@@ -148,7 +177,7 @@ def metrics(name: str | None, preset: str | None, markdown: bool) -> None:
 @config_option
 @click.option("--json", "as_json", is_flag=True, help="Print it as one JSON object.")
 def status(file: Path, as_json: bool) -> None:
-    """List the runs published under the output root, and attempts that have not ended or died."""
+    """List the runs published under the output root, and unfinished attempts, running or dead."""
     from spark_eval import tell
 
     config = open_config(file, (), None)
@@ -157,6 +186,7 @@ def status(file: Path, as_json: bool) -> None:
 
 def open_config(file: Path, settings: Sequence[str], run_id: str | None) -> Config:
     """The checked config and run id."""
+    check_working_folder()
     if run_id is not None:
         check_run_id(run_id)
     return read_config(file, settings)
@@ -177,6 +207,33 @@ def open_session(config: Config, verb: str) -> Any:
     journal.tell_followers()
     check_workers(session)
     return session
+
+
+def publish(
+    config: Config, verb: str, run: "Callable[[Callable[[], Any]], Run]", show: "Callable[[Run], None]"
+) -> None:
+    """Do what a verb does with its session, and print what came of it.
+
+    Once the run is published it has not failed: what goes wrong from then on is only said.
+    """
+    from spark_eval.faults import renamed
+
+    try:
+        with working(config, verb) as session:
+            done = run(session)
+        show(done)
+    except Stopped:
+        if not journal.is_published():
+            raise
+        endings.warn(endings.stopped())
+    except Exception as error:
+        fault = renamed(error)
+        if journal.is_published():
+            endings.warn(str(fault))
+        elif fault is error:
+            raise
+        else:  # not as it is: click takes EOFError, of a JVM that died, for the end of its own input
+            raise fault from error
 
 
 def spark_text(value: object) -> str:
@@ -206,32 +263,29 @@ def working(config: Config, verb: str) -> Iterator[Callable[[], Any]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the program; every failure is one line on stderr and an exit code of the contract."""
+    """Run the program; every failure is one line on stderr, the last, and an exit code of the contract."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
     given = [argument for argument in given if argument != "--debug"]
     journal.listen(as_json="--log-format=json" in given or ("--log-format", "json") in pairwise(given))
+    with streams.guarded() as out, heard() as signals:
+        with streams.apart(is_shown=debug):
+            code, error, trace = answer(given)
+            signals.is_over = True
+        out.flush()
+        error = error or endings.unwritten(out)
+        if error is not None:
+            endings.tell_error(error, trace if debug else "")
+    sys.exit(code if error is None else error.exit_code)
+
+
+def answer(given: list[str]) -> tuple[int, SparkEvalError | None, str]:
+    """The exit code of a verb that went well; or what went wrong, with its trace."""
     try:
         code = program.main(given, prog_name="spark-eval", standalone_mode=False)
-        sys.exit(code if isinstance(code, int) else 0)
-    except click.Abort:
-        fail(SparkEvalError("INTERRUPTED", "stopped before it was done; nothing was published"), debug)
     except click.ClickException as error:
-        fail(
-            ConfigError("USAGE", f"{error.format_message()} (spark-eval --help shows what is allowed)"), debug
-        )
-    except Exception as error:
-        from spark_eval.faults import renamed
-
-        fail(renamed(error), debug)
-
-
-def fail(error: SparkEvalError, debug: bool) -> NoReturn:
-    """Say what went wrong, last, and leave."""
-    trace = redacted(traceback.format_exc()) if debug else None
-    if journal.is_json():
-        facts = {"code": error.code, "exit_code": error.exit_code, "seconds": journal.seconds()}
-        journal.say("error", error.message, logging.ERROR, **facts, **({"trace": trace} if trace else {}))
-    else:
-        click.echo(f"{trace}{error}" if trace else str(error), err=True)
-    sys.exit(error.exit_code)
+        message = f"{error.format_message()} (spark-eval --help shows what is allowed)"
+        return 2, ConfigError("USAGE", message), traceback.format_exc()
+    except (Exception, Stopped) as error:
+        return 1, endings.named(error), traceback.format_exc()
+    return (code if isinstance(code, int) else 0), None, ""

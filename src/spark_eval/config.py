@@ -5,31 +5,38 @@ Config is untrusted data: no tags, no aliases, no repeated or unknown keys, no S
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     ValidationError,
+    field_serializer,
     model_serializer,
     model_validator,
 )
 
 from spark_eval.errors import ConfigError, nearest
+from spark_eval.metrics.aliases import several
+from spark_eval.metrics.values import canonical
 from spark_eval.plan import DEFAULT_K, DEFAULT_METRICS, Plan, make_plan
-from spark_eval.pointwise.plan import make_plan as make_pointwise_plan
+from spark_eval.pointwise import plan as pointwise
 from spark_eval.pointwise.task import DEFAULT_BINS, DEFAULT_CURVE_POINTS
 from spark_eval.pointwise.task import Plan as PointwisePlan
 from spark_eval.schema import SUBSETS
 from spark_eval.segments import check_segments
 from spark_eval.splits.methods import GLOBAL_LOCAL_RANKER, Rule, known_method, rule_of
-from spark_eval.strict_yaml import MAX_CHARACTERS, load_yaml
-from spark_eval.untrusted import TABLE, check_reading, check_secrets, one_line
+from spark_eval.strict_yaml import MAX_CHARACTERS, load_yaml, overlay
+from spark_eval.untrusted import TABLE, check_reading, check_secrets, place
 
 Scalar = bool | int | float | str
-Place = Annotated[str, Field(min_length=1), AfterValidator(one_line)]
+Item = TypeVar("Item")
+# A list of the config, for which a single value may stand.
+Several = Annotated[list[Item], BeforeValidator(lambda given: None if given is None else several(given))]
+Place = Annotated[str, Field(min_length=1), AfterValidator(place)]
 
 
 class Section(BaseModel):
@@ -119,7 +126,7 @@ class Recommendations(Source):
 
 
 class Relevance(Section):
-    """Truth rows at or above the threshold are relevant."""
+    """Items of the truth at or above the threshold are relevant; without one, those above 0."""
 
     threshold: float | None = None
 
@@ -148,19 +155,24 @@ class SplitSection(Section):
 class EvaluateSection(Section):
     """Metrics, cutoffs, conventions and population rules."""
 
-    k: list[int | str] | int | str = list(DEFAULT_K)
-    metrics: list[str] = list(DEFAULT_METRICS)
+    k: Several[int | str] = list(DEFAULT_K)
+    metrics: Several[str] = list(DEFAULT_METRICS)
     conventions: str | dict[str, str | float | None] = "default"
     relevance: Relevance = Relevance()
     no_recommendations: str | None = None
     no_truth: str | None = None
     checks: str = "hits"
-    segments: list[str] = []
+    segments: Several[str] = []
 
     def checked(self) -> Plan:
         """The checked plan; raises ConfigError with the nearest allowed choice."""
-        options = self.model_dump(exclude={"relevance"})
+        options = {name: value for name, value in self if name != "relevance"}
         return make_plan(**options, threshold=self.relevance.threshold)
+
+    @field_serializer("metrics")
+    def named(self, metrics: list[str]) -> list[str]:
+        """The names that are published: the same work has the same id, whatever metrics are called."""
+        return [canonical(metric) for metric in metrics]
 
 
 class Costs(Section):
@@ -173,9 +185,9 @@ class Costs(Section):
 class Choose(Section):
     """What thresholds are chosen for."""
 
-    flags: list[float] = []
-    recall: list[float] = []
-    cost: list[Costs] = []
+    flags: Several[float] = []
+    recall: Several[float] = []
+    cost: Several[Costs] = []
 
 
 class PredictionsSection(Source):
@@ -188,10 +200,10 @@ class PredictionsSection(Source):
     negative: Scalar = 0
     classes: list[Scalar] = []
     probabilities: list[str] = []
-    metrics: list[str] | None = None
-    thresholds: list[float] | None = None
+    metrics: Several[str] | None = None
+    thresholds: Several[float] | None = None
     choose: Choose = Choose()
-    segments: list[str] = []
+    segments: Several[str] = []
     sampling_rate: float | None = None
     bins: int = DEFAULT_BINS
     curves: bool = False
@@ -200,7 +212,13 @@ class PredictionsSection(Source):
 
     def checked(self) -> PointwisePlan:
         """The checked plan; raises ConfigError with the nearest allowed choice."""
-        return make_pointwise_plan(**self.model_dump(exclude={*Source.model_fields, "model"}))
+        options = self.model_dump(exclude={*Source.model_fields, "model", "metrics"})
+        return pointwise.make_plan(**options, metrics=self.metrics)
+
+    @field_serializer("metrics")
+    def named(self, metrics: list[str] | None) -> list[str] | None:
+        """The names that are published."""
+        return metrics and [pointwise.pointwise_named(metric).name for metric in metrics]
 
 
 class Config(Section):
@@ -246,17 +264,6 @@ def read_config(path: Path, settings: Sequence[str] = ()) -> Config:
             raise ConfigError("INVALID_SETTING", f"--set {name!r} is not dotted.key=value")
         overlay(tree, name.split("."), load_yaml(value, f"--set {name}"))
     return parse_config(tree)
-
-
-def overlay(tree: Any, keys: list[str], value: Any) -> None:
-    """Set a value deep in a tree of mappings, making those that lack."""
-    for key in keys[:-1]:
-        if not isinstance(tree, dict):
-            break
-        tree = tree.setdefault(key, {})
-    if not isinstance(tree, dict):
-        raise ConfigError("INVALID_SETTING", f"--set {'.'.join(keys)}: what it sets a key of is no mapping")
-    tree[keys[-1]] = value
 
 
 def parse_config(tree: Any) -> Config:

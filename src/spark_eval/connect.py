@@ -23,5 +23,5 @@ def tasks_at_once(spark: SparkSession) -> int:
 def refuse_remote(of: DataFrame | SparkSession, what: str) -> None:
     """Raise ConfigError CONNECT_UNSUPPORTED for a session of Spark Connect, or a frame of one."""
     if is_remote(of):
-        message = f"{what} cannot go through Spark Connect; run it in a classic session"
-        raise ConfigError("CONNECT_UNSUPPORTED", f"{message}: spark-submit, or spark_eval.get_session()")
+        message = f"{what} cannot go through Spark Connect; run it in a process of its own"
+        raise ConfigError("CONNECT_UNSUPPORTED", f"{message}, without SPARK_REMOTE: python or spark-submit")

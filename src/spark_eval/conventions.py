@@ -110,12 +110,12 @@ class Ties(Choice):
 
 
 class TruthDuplicates(Choice):
-    """The relevance of an item that a user has in several truth rows."""
+    """The relevance of an item that a user has in several truth rows; it is judged after that."""
 
     MAX = "max", "the largest"
     SUM = "sum", "their sum"
-    LAST = "last", "the latest by timestamp"
-    COUNT = "count", "how many rows there are"
+    LAST = "last", "that of the latest row by timestamp, of equally late ones the largest"
+    COUNT = "count", "how many rows there are, whatever their relevance"
 
 
 class RecommendationDuplicates(Choice):
@@ -129,7 +129,7 @@ class NegativeRelevance(Choice):
     """Truth rows with a relevance below 0."""
 
     REFUSE = "refuse", "are an error"
-    IRRELEVANT = "irrelevant", "are not relevant, like rows with relevance 0"
+    IRRELEVANT = "irrelevant", "count like any other; an item whose relevance stays below 0 is not relevant"
 
 
 class NoRecommendations(Choice):
@@ -167,7 +167,7 @@ class Checks(Choice):
 class Conventions:
     """One choice for every fork. The defaults are those of the preset ``default``.
 
-    ``threshold`` is the smallest relevance that counts as relevant; None: all above 0.
+    ``threshold`` is the smallest relevance that counts as relevant, 0 or more; None: all above 0.
     """
 
     precision_denominator: PrecisionDenominator = PrecisionDenominator.K
@@ -195,6 +195,11 @@ class Conventions:
     def changed(self, choices: Mapping[str, Any]) -> "Conventions":
         """The same with single forks chosen otherwise."""
         return replace(self, **choices)
+
+    @property
+    def judges_rows(self) -> bool:
+        """Whether an item is relevant exactly if one of its rows is: then rows are judged one by one."""
+        return self.truth_duplicates is TruthDuplicates.MAX
 
 
 # The forks with enumerated choices, and the choices of each.

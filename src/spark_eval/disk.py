@@ -3,15 +3,30 @@
 import ctypes
 import fcntl
 import os
+import shutil
+import stat
 import sys
+import uuid
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
+
+from spark_eval.errors import EnvironmentFault
 
 # Of renameat2 on Linux and renamex_np on macOS: swap two names; both use the same number.
 SWAP: Final = 2
 # To find a folder that others make and remove.
 MOST_TRIES: Final = 100
 WORKING_FOLDER: Final = -100  # AT_FDCWD
+
+
+def check_working_folder() -> None:
+    """Raise EnvironmentFault NO_WORKING_FOLDER where it was deleted: no path and no Java works there."""
+    try:
+        Path.cwd()
+    except FileNotFoundError as error:
+        message = "the working folder was deleted; change to one that exists"
+        raise EnvironmentFault("NO_WORKING_FOLDER", message) from error
 
 
 def sync(path: Path) -> None:
@@ -34,6 +49,23 @@ def sync_below(folder: Path) -> None:
 def refuse(error: OSError) -> None:
     """Pass over nothing."""
     raise error
+
+
+def share_below(folder: Path) -> None:
+    """Give a folder, and all that is in it, the permissions of what this process makes there.
+
+    Hadoop and workers have a umask of their own. What belongs to another user stays as it is.
+    """
+    probe = folder / f"_{uuid.uuid4().hex}"
+    probe.mkdir()
+    (probe / "file").touch()
+    of_folders, of_files = (stat.S_IMODE(path.stat().st_mode) for path in (probe, probe / "file"))
+    shutil.rmtree(probe)
+    for name, _, files in os.walk(folder, onerror=refuse):
+        for path, mode in ((Path(name), of_folders), *((Path(name, file), of_files) for file in files)):
+            if stat.S_IMODE(path.stat().st_mode) != mode:
+                with suppress(PermissionError):
+                    path.chmod(mode)
 
 
 def is_there(path: Path) -> bool:

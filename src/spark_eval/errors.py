@@ -81,8 +81,9 @@ def each(makers: Mapping[str, Callable[[], Made]]) -> dict[str, Made]:
 def nearest(name: str, known: Iterable[str]) -> str:
     """``did you mean 'x'?`` or the list of what is allowed."""
     allowed = sorted(map(str, known))  # also those of an enumeration
-    close = difflib.get_close_matches(name, allowed, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"allowed: {', '.join(allowed)}"
+    by_case = {one.casefold(): one for one in allowed}
+    close = difflib.get_close_matches(name.casefold(), by_case, n=1)
+    return f"did you mean {by_case[close[0]]!r}?" if close else f"allowed: {', '.join(allowed)}"
 
 
 def printable(text: str) -> str:

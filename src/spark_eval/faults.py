@@ -2,11 +2,16 @@
 
 import errno
 import re
-from typing import Final
+import signal
+from contextlib import suppress
+from subprocess import TimeoutExpired
+from typing import Any, Final
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JNetworkError
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
+from spark_eval import streams
 from spark_eval.errors import ConfigError, DataError, EnvironmentFault, SparkEvalError
 
 OURS: Final = re.compile(r"error\[([A-Z_]+)\] ([^\n]*?)(?: SQLSTATE|\n|$)")
@@ -16,7 +21,10 @@ END: Final = re.compile(r"SQLSTATE|\n\s*at |\nJVM|\nTraceback|\n== SQL|;\n'")
 FILE: Final = re.compile(r"reading (?:the )?file:? (?:file:/+)?(/\S+?)\.?(?:\s|$)")
 CAUSE: Final = re.compile(r"^(?:Caused by)?:? ?((?:[\w$]+\.)*\w*(?:Exception|Error): .+)$", re.MULTILINE)
 CLASS: Final = re.compile(r"(?:[\w$]+\.)+(?=\w*(?:Exception|Error)\b)")
+# What Py4J says where no answer came.
+NO_ANSWER: Final = re.compile(r"An error occurred while calling [\w.$]+$")
 MOST_CHARACTERS: Final = 500
+SECONDS_TO_END: Final = 2.0
 # Spark's conditions, by their beginnings, and ours. The first of these counts: what wraps others is last.
 KNOWN: Final[dict[str, tuple[type[SparkEvalError], str]]] = {
     "FAILED_READ_FILE.PARQUET_COLUMN": (DataError, "SCHEMA_DRIFT"),
@@ -35,25 +43,32 @@ KNOWN: Final[dict[str, tuple[type[SparkEvalError], str]]] = {
     "FAILED_READ_FILE.FILE_NOT_EXIST": (DataError, "INPUT_CHANGED_DURING_RUN"),
     "PYTHON_VERSION_MISMATCH": (EnvironmentFault, "WORKER_ENV_MISMATCH"),
     "FAILED_READ_FILE": (DataError, "CORRUPT_FILE"),
+    "EMPTY_PARTITION_COLUMN": (DataError, "INVALID_PARTITION"),
+    "CONFLICTING_PARTITION_COLUMN_NAMES": (DataError, "INVALID_PARTITION"),
+    "CONFLICTING_DIRECTORY_STRUCTURES": (DataError, "INVALID_PARTITION"),
 }
 # What to do about each of our codes that Spark's text may mean.
 MENDS: Final = {
     "SCHEMA_DRIFT": "write all files with one schema",
     "AMBIGUOUS_COLUMN": "rename one of the columns",
-    "MISSING_INPUT": "mend the config, or run what writes it",
+    "MISSING_INPUT": "fix the config, or run the job that produces it",
     "EMPTY_INPUT": "run what writes it",
     "INPUT_CHANGED_DURING_RUN": "start again once it rests",
     "MALFORMED_RECORD": "mend the record, or the reader's options",
-    "UNSUPPORTED_TYPE": "write the column with another type, times in microseconds",
+    "UNSUPPORTED_TYPE": "write the column with another type, times in microseconds (coerce_timestamps='us')",
+    "UNSUPPORTED_CODEC": "write the file again, packed by zstd or snappy and encoded by default",
+    "ENCRYPTED_FILE": "give Spark the keys by the conf of spark-submit, or write without encryption",
+    "INVALID_PARTITION": "rename the folders, or name fewer by path",
     "TYPE_MISMATCH": "compare with a value of the column's own type, or cast where it is written",
     "VALUE_TOO_LARGE": "look at the value, and at its unit",
     "UNKNOWN_FORMAT": "mend the name, or put the source on Spark's classpath",
-    "CORRUPT_FILE": "write the file again",
+    "CORRUPT_FILE": "write the file again, and remove a .crc beside it that is older",
     "DISK_FULL": "make room",
     "NO_PERMISSION": "look at permissions and mounts",
     "OUT_OF_MEMORY": "give more by spark.driver.memory or spark.executor.memory, or start fewer cores",
     "WORKER_CRASHED": "look for a memory limit that killed it; give workers more, or start fewer cores",
     "WORKER_ENV_MISMATCH": "give workers the driver's environment by PYSPARK_PYTHON or --archives",
+    "JVM_DIED": "look for a memory limit that killed it, and at spark.driver.memory",
     "SPARK_FAILED": "try again",
 }
 # What the operating system says of itself, and how Java and Spark quote it.
@@ -73,8 +88,16 @@ SAID: Final[dict[str, tuple[type[SparkEvalError], str]]] = {
     "Python worker failed to connect": (EnvironmentFault, "WORKER_CRASHED"),
     "Cannot run program": (EnvironmentFault, "WORKER_ENV_MISMATCH"),
     "CSV header does not conform": (DataError, "SCHEMA_DRIFT"),
+    "Found duplicate field": (DataError, "AMBIGUOUS_COLUMN"),
+    "Checksum error": (DataError, "CORRUPT_FILE"),
+    "BrotliCodec was not found": (DataError, "UNSUPPORTED_CODEC"),
+    "Codec was not found": (DataError, "UNSUPPORTED_CODEC"),
+    "Unsupported encoding": (DataError, "UNSUPPORTED_CODEC"),
+    "ParquetCryptoRuntimeException": (DataError, "ENCRYPTED_FILE"),
     "long overflow": (DataError, "VALUE_TOO_LARGE"),  # of moments, before Spark 4.1
 }
+# What a damaged or vanished input may show as, beside a DataError.
+VAGUE: Final = ("FILE_SYSTEM", "SPARK_FAILED", "UNEXPECTED")
 # How Spark quotes a Python that could not start: the last line counts, the trace before it does not.
 LAST_OF_WORKER: Final = re.compile(r"Error from python worker:.*?(\S[^\n]*)\s+PYTHONPATH was:", re.DOTALL)
 
@@ -83,6 +106,8 @@ def renamed(error: Exception, where: str = "") -> SparkEvalError:
     """The named error for anything that was raised, at ``where`` if that is known."""
     if isinstance(error, SparkEvalError):
         return error
+    if (how := end_of_jvm(error)) is not None:
+        return EnvironmentFault("JVM_DIED", f"{how}; {MENDS['JVM_DIED']} (--debug shows all)")
     text = str(error)
     ours = OURS.search(text)
     if ours:
@@ -95,6 +120,34 @@ def renamed(error: Exception, where: str = "") -> SparkEvalError:
         code = REFUSALS.get(error.errno or 0, "FILE_SYSTEM")
         return EnvironmentFault(code, text)
     return EnvironmentFault("UNEXPECTED", f"{type(error).__name__}: {text.splitlines()[0] if text else ''}")
+
+
+def may_be_of_inputs(error: SparkEvalError) -> bool:
+    """Whether inputs that changed while they were read may be behind it."""
+    return isinstance(error, DataError) or error.code in VAGUE
+
+
+def end_of_jvm(error: Exception) -> str | None:
+    """How the driver's JVM came to its end, if that is why something failed."""
+    aside = streams.current.get()
+    words = aside.last_words() if aside is not None else ""
+    said = f": {words}"[:MOST_CHARACTERS] if words else ""
+    if "JAVA_GATEWAY_EXITED" in str(error):
+        return f"the driver's JVM did not start{said}"
+    is_cut_off = isinstance(error, Py4JNetworkError | ConnectionError | EOFError) or bool(
+        NO_ANSWER.search(str(error))
+    )
+    process: Any = getattr(SparkContext._gateway, "proc", None)
+    if process is None:  # of spark-submit
+        return "the driver's JVM died" if is_cut_off else None
+    if is_cut_off:
+        with suppress(TimeoutExpired):  # its sockets close before it can be waited for
+            process.wait(SECONDS_TO_END)
+    code = process.poll()
+    if code is None:
+        return None
+    how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}{said}"
+    return f"the driver's JVM died ({how})"
 
 
 def known(text: str) -> tuple[type[SparkEvalError], str, str]:

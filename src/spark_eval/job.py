@@ -14,10 +14,11 @@ from spark_eval.bounds import Expected
 from spark_eval.commits import commit_path
 from spark_eval.config import Config, Output, Source
 from spark_eval.errors import DataError
+from spark_eval.faults import may_be_of_inputs, renamed
 from spark_eval.hadoop import HadoopFiles
-from spark_eval.io import fingerprint
 from spark_eval.ledger import AccountingRow, totals
-from spark_eval.places import check_inside, local_root, store_of
+from spark_eval.listing import fingerprint
+from spark_eval.places import check_folder, check_inside, local_root, store_of
 from spark_eval.publish import STAGING, Attempt
 from spark_eval.redact import without_secrets
 from spark_eval.remote import RemoteAttempt, newest_record
@@ -25,6 +26,12 @@ from spark_eval.schema import Subset, Table
 from spark_eval.splits.methods import GLOBAL_LOCAL_RANKER, METHODS
 from spark_eval.versions import code_version, versions
 
+# What each verb reads of the config, that without which it cannot work first.
+SECTIONS: Final[Mapping[str, Sequence[str]]] = {
+    "split": ("interactions", "split"),
+    "evaluate": ("recommendations", "truth", "train", "users", "items", "evaluate"),
+    "predictions": ("predictions",),
+}
 # They decide how numbers are computed, or whether they are published, and not which.
 NEUTRAL_KEYS: Final = ("plan", "max_quarantined")
 # What is relevant, unless the config says otherwise: the test part of this run's own split.
@@ -73,11 +80,7 @@ class Job:
         if verb != "split":
             splits_id = run_id or cls.of("split", config, None, session).run_id
             splits = place_of_split(config.output, files, splits_id)
-        sections = {
-            "split": ("interactions", "split"),
-            "evaluate": ("recommendations", "truth", "train", "users", "items", "evaluate"),
-            "predictions": ("predictions",),
-        }[verb]
+        sections = SECTIONS[verb]
         settings = {name: config.model_dump(mode="json")[name] for name in sections}
         sources = {name: source for name in sections if isinstance(source := getattr(config, name), Source)}
         if verb == "evaluate":
@@ -94,19 +97,28 @@ class Job:
         return cls(verb, run_id, digest, settings, sources, inputs, config.output, files, splits, timezone)
 
     @contextmanager
-    def attempt(self) -> Iterator[Attempt | RemoteAttempt]:
-        """A fresh try at it, which says when it begins and what it finds."""
+    def attempt(self, session: Callable[[], SparkSession]) -> Iterator[Attempt | RemoteAttempt]:
+        """A fresh try at it, which says when it begins and what it finds.
+
+        Raises DataError INPUT_CHANGED_DURING_RUN in the place of an error that a changed input explains.
+        """
         journal.begin(self.verb, self.run_id)
         with self.new_attempt() as attempt:
             for dead in attempt.recovered:
                 journal.say("recovered", f"cleared away: attempt {dead}, which had died", attempt=dead)
-            yield attempt
+            try:
+                yield attempt
+            except Exception as error:
+                if may_be_of_inputs(renamed(error)):
+                    self.check_rest(session)
+                raise
 
     def new_attempt(self) -> Attempt | RemoteAttempt:
         """The try itself, not begun."""
         if self.files is not None:
             return RemoteAttempt(self.files, self.run_id, self.verb, manifest=self.output.manifest)
         root = local_root(self.output)
+        check_folder(root)
         folders = [root / table / f"run_id={self.run_id}" for table in Table]
         check_inside(root, [*folders, root / STAGING, commit_path(root, self.run_id)])
         return Attempt(root, self.run_id, self.verb)
@@ -120,6 +132,11 @@ class Job:
                 what = f"{name}: {len(gone)} files changed, such as {min(gone)[0]!r}"
                 faults.append(DataError("INPUT_CHANGED_DURING_RUN", f"{what}; start again once they rest"))
         DataError.raise_all(faults)
+
+    def names_before(self, name: str) -> list[str]:
+        """Return the names of a source's files when the run began."""
+        inputs = dict(zip(self.sources, self.inputs, strict=True))
+        return [state[0] for state in inputs[name]]
 
     @property
     def most_quarantined(self) -> dict[str, float]:
@@ -145,6 +162,7 @@ class Job:
 
     def already(self, attempt: Attempt | RemoteAttempt, tables: Iterable[Table]) -> Run:
         """What is told of it where nothing is to be done."""
+        journal.settle()
         journal.end("already_published")
         return self.run(attempt, tables, is_new=False)
 

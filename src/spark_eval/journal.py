@@ -28,6 +28,7 @@ class Clock:
     verb: str
     run_id: str
     doing: str = "start"
+    is_published: bool = False
     start: float = field(default_factory=time.monotonic)
     stage: float = field(default_factory=time.monotonic)
 
@@ -68,6 +69,18 @@ def end(outcome: str, **facts: Any) -> None:
         told = [f"{value:,} {name.replace('_', ' ')}" for name, value in facts.items() if value is not None]
         message = ", ".join([f"{run.verb} of run {run.run_id} {outcome.replace('_', ' ')}", *told])
         say("run_ended", message, outcome=outcome, **facts, seconds=seconds())
+
+
+def settle() -> None:
+    """The run is published now, or was before: whatever comes, it has not failed."""
+    if (run := clock.get()) is not None:
+        run.is_published = True
+
+
+def is_published() -> bool:
+    """Whether a run began, and is published."""
+    run = clock.get()
+    return run is not None and run.is_published
 
 
 def seconds() -> float:

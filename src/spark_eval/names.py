@@ -20,6 +20,10 @@ TAKEN_FOR_A_VALUE: Final = re.compile(
 )
 # Numbers that come back as they were written.
 INTEGER: Final = re.compile(r"0|-?[1-9][0-9]{0,17}")
+# What Spark takes for a pattern in a path that it reads.
+PATTERN: Final = re.compile(r"[*?\[\]{}\\]")
+# Models that are named where all of them would be too long to read.
+MOST_SHOWN: Final = 5
 # What Spark calls the folder of null and of the empty name.
 NO_NAME: Final = "__HIVE_DEFAULT_PARTITION__"
 
@@ -57,6 +61,17 @@ def model_faults(names: Sequence[str], source: str = "recommendations") -> list[
     return faults
 
 
+def literal(path: str) -> str:
+    """Return a path for Spark's reader that names one place, whatever characters it holds."""
+    return PATTERN.sub(r"\\\g<0>", path)
+
+
 def folder_name(model: str) -> str:
     """A checked name as Spark writes it in a partition's folder."""
     return WRITTEN_AS_THREE.sub(lambda found: f"%{ord(found[0]):02X}", model)
+
+
+def models_shown(models: Sequence[str]) -> str:
+    """Return how many models there are, and the names of the first ones."""
+    more = f" and {len(models) - MOST_SHOWN} more" if models[MOST_SHOWN:] else ""
+    return f"{len(models)} model{'' if len(models) == 1 else 's'} ({', '.join(models[:MOST_SHOWN])}{more})"

@@ -10,14 +10,23 @@ from spark_eval.config import Output
 from spark_eval.errors import ConfigError
 from spark_eval.hadoop import HadoopFiles
 from spark_eval.remote import RENAMES_WHOLE
+from spark_eval.untrusted import SCHEMES
 
 
 def local_path(path: str) -> Path | None:
-    """The path on this machine's file system, or None for another scheme."""
-    parts = urlparse(path)
-    if parts.scheme == "file":
-        return Path(parts.path)
-    return None if "://" in path else Path(path)
+    """Return the path on this machine's file system, or None for another scheme.
+
+    As Hadoop takes a path: nothing in it is encoded, and ``#`` and ``?`` are letters.
+    """
+    scheme, colon, rest = path.partition(":")
+    if not colon or "/" in scheme or not (rest.startswith("//") or scheme.lower() in SCHEMES):
+        return Path(path)
+    if scheme.lower() != "file":
+        return None
+    host, slash, below = rest.removeprefix("//").partition("/")
+    if not rest.startswith("//"):
+        return Path(rest)
+    return Path(slash + below) if host in ("", "localhost") else None
 
 
 def store_of(output: Output, session: Callable[[], SparkSession]) -> HadoopFiles | None:
@@ -45,6 +54,14 @@ def uri_of(path: str) -> str:
     """The path as Hadoop needs it to find the store."""
     local = local_path(path)
     return path if local is None else f"file://{local.absolute()}"
+
+
+def check_folder(root: Path) -> None:
+    """Raise ConfigError UNSUPPORTED_OUTPUT for a root in something that is no folder: a file, a dead link."""
+    there = next(place for place in (root, *root.parents) if place.is_symlink() or place.exists())
+    if not there.is_dir():
+        message = f"output.path {str(root)!r}: {str(there)!r} is no folder; remove it, or choose another path"
+        raise ConfigError("UNSUPPORTED_OUTPUT", message)
 
 
 def check_inside(root: Path, folders: Iterable[Path]) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Final
 from spark_eval.conventions import Checks, Conventions
 from spark_eval.errors import ConfigError
 from spark_eval.metrics import MetricValue, metric_values
+from spark_eval.metrics.aliases import several
 from spark_eval.metrics.values import parse_k
 from spark_eval.presets import parse_choice, parse_conventions, parse_fork, stamp
 from spark_eval.schema import FOLD
@@ -86,12 +87,13 @@ def make_plan(
 ) -> Plan:
     """Check the choices; raises ConfigError with the nearest allowed one.
 
+    A single name or number of ``metrics``, ``k`` and ``segments`` means a list of one.
     ``threshold``, ``no_recommendations`` and ``no_truth`` go before those of the conventions.
     """
-    ks = [k] if isinstance(k, int | str) else list(k)
+    ks, names = several(k), several(metrics)
     if not ks:
         raise ConfigError("INVALID_K", "evaluate.k is empty; give at least one cutoff, or all")
-    if not metrics:
+    if not names:
         raise ConfigError("NO_METRICS", "evaluate.metrics is empty; `spark-eval metrics` lists them")
     given = {"threshold": threshold, "no_recommendations": no_recommendations, "no_truth": no_truth}
     chosen = parse_conventions(conventions)
@@ -99,12 +101,12 @@ def make_plan(
         if choice is not None:
             chosen = chosen.changed({fork: parse_fork(fork, choice)})
     cutoffs = dict.fromkeys(parse_k(one) for one in ks)
-    values = metric_values(metrics, sorted(cutoffs, key=lambda cut: (cut is None, cut)), chosen)
+    values = metric_values(names, sorted(cutoffs, key=lambda cut: (cut is None, cut)), chosen)
     counts_items = any(value.sees_length(chosen) for value in values)
     asked = parse_choice(Checks, checks, "evaluate.checks")
     return Plan(
         metrics=values,
         conventions=chosen,
         checks=Checks.FULL if counts_items else asked,
-        segments=tuple(segments),
+        segments=tuple(several(segments)),
     )

@@ -27,12 +27,13 @@ def run_predictions(
     job = Job.of(SOURCE, config, run_id, session)
     asked = {Table.CURVES: plan.curves, Table.THRESHOLDS: bool(plan.rules)}
     tables = (*PREDICTION_TABLES, *(table for table, is_asked in asked.items() if is_asked))
-    with job.attempt() as attempt:
+    with job.attempt(session) as attempt:
         if attempt.is_published(job.fingerprint, tables, replace):
             return job.already(attempt, tables)
         spark = session()
         journal.stage("start", then="metrics")
-        frame = read_source(spark, source, SOURCE, job.splits, job.timezone)
+        before = job.names_before(SOURCE)
+        frame = read_source(spark, source, SOURCE, job.splits, job.timezone, plan.segments, before)
         found = read_predictions(frame, source.columns, source.model, plan)
         measured = measure_predictions(found, job.most_quarantined)
         journal.stage("metrics", len(measured.metric_rows), then="publish")

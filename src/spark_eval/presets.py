@@ -4,6 +4,7 @@ With a library's preset the same input gives the number that the library gives; 
 it says. ``spark-eval metrics --preset NAME`` and the table in docs/conventions.md print what is below.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -187,7 +188,7 @@ def conventions_of(name: str) -> Conventions:
 
 
 def parse_conventions(value: Conventions | str | Mapping[str, Any]) -> Conventions:
-    """A preset's name, or a mapping ``{preset: ..., fork: choice}`` with single forks changed.
+    """A preset's name, or a mapping ``{preset: ..., fork: choice}`` with overrides of single conventions.
 
     Raises ConfigError UNKNOWN_PRESET, UNKNOWN_CONVENTION or INVALID_CHOICE with what is allowed.
     """
@@ -204,9 +205,12 @@ def parse_fork(fork: str, choice: object) -> Choice | float | None:
     """The value of one fork; ConfigError UNKNOWN_CONVENTION or INVALID_CHOICE."""
     where = f"{WHERE}.{fork}"
     if fork == "threshold":
-        if choice is None or (isinstance(choice, int | float) and not isinstance(choice, bool)):
-            return None if choice is None else float(choice)
-        raise ConfigError("INVALID_CHOICE", f"{where} is {choice!r}; give the smallest relevant number")
+        if choice is None:
+            return None
+        if isinstance(choice, int | float) and not isinstance(choice, bool) and 0 <= choice < math.inf:
+            return float(choice)
+        message = f"{where} is {choice!r}; give the smallest relevance that counts, 0 or more"
+        raise ConfigError("INVALID_CHOICE", f"{message}; without a threshold every relevance above 0 counts")
     if fork not in FORKS:
         raise ConfigError.unknown("UNKNOWN_CONVENTION", "convention", fork, [*FORKS, "threshold"], WHERE)
     return parse_choice(FORKS[fork], str(choice), where)

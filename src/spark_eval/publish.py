@@ -20,12 +20,14 @@ from typing import Any, Final, Self
 
 import pyarrow.parquet as pq
 
+from spark_eval import journal
 from spark_eval.bounds import Expected
 from spark_eval.commits import SHARED, check_verbs, commit_path, read_commit
-from spark_eval.disk import Lock, is_there, make_folder, swap, sync, sync_below, write_whole
+from spark_eval.disk import Lock, is_there, make_folder, share_below, swap, sync, sync_below, write_whole
 from spark_eval.errors import BusyError, ConfigError, EnvironmentFault, SparkEvalError
 from spark_eval.names import check_run_id
 from spark_eval.schema import Table
+from spark_eval.signals import held
 
 STAGING: Final = "_staging"
 ATTEMPT: Final = re.compile(r"(?P<run_id>.+)-(?P<verb>[a-z]+)-(?P<id>[0-9a-f]{32})")
@@ -201,11 +203,14 @@ class Attempt:
             expected.check_files(self.staging.folder / Table.PER_USER)
         if any(is_there(self.place(table)) for table in set(tables) - set(SHARED)):
             self.try_to_swap()
+        share_below(self.staging.folder)
         sync_below(self.staging.folder)
         job = {**record, "tables": written, "published_at": datetime.now(UTC).isoformat(timespec="seconds")}
         intent = self.staging.intent
-        write_whole(intent, json.dumps(job, sort_keys=True), intent.with_name(f"_{INTENT}"))
-        self.staging.carry_out()
+        with held():
+            write_whole(intent, json.dumps(job, sort_keys=True), intent.with_name(f"_{INTENT}"))
+            self.staging.carry_out()
+            journal.settle()
 
     def checked(self, table: Table, n_rows: int) -> dict[str, int]:
         """Files and rows of a staged table, from its footers; ready to be moved."""

@@ -21,13 +21,15 @@ from typing import Any, Final, Self
 
 from pyspark.sql import functions as F
 
+from spark_eval import journal
 from spark_eval.bounds import Expected, check_bounds
 from spark_eval.commits import SHARED, check_verbs
 from spark_eval.errors import BusyError, ConfigError, EnvironmentFault, SparkEvalError
 from spark_eval.hadoop import HadoopFiles
-from spark_eval.names import check_run_id
+from spark_eval.names import check_run_id, literal
 from spark_eval.publish import ATTEMPT, STAGING
 from spark_eval.schema import Table
+from spark_eval.signals import held
 from spark_eval.transforms.aggregate import sum_of_keys
 from spark_eval.transforms.inputs import quoted
 
@@ -130,10 +132,13 @@ class RemoteAttempt:
         }
         text = json.dumps(job, indent=2, sort_keys=True) + "\n"
         goal = record_path(self.files, self.run_id, name) if self.manifest else self.intent(name)
-        if self.files.write_new(goal, text, f"{self.folder}/_{name}") and not self.manifest:
-            carry_out(self.files, goal)
-        self.newest = newest_record(self.files, self.run_id, self.verb)
-        self.has_won = self.newest is not None and self.newest.job["attempt"] == self.name
+        with held():
+            if self.files.write_new(goal, text, f"{self.folder}/_{name}") and not self.manifest:
+                carry_out(self.files, goal)
+            self.newest = newest_record(self.files, self.run_id, self.verb)
+            self.has_won = self.newest is not None and self.newest.job["attempt"] == self.name
+            if self.has_won:
+                journal.settle()
         if not self.has_won:
             message = (
                 f"another attempt at {self.verb} of run {self.run_id!r} was faster; see what it published"
@@ -154,7 +159,7 @@ class RemoteAttempt:
             most = expected.most
             facts = [F.count("*"), F.lit(None) if expected.keys is None else sum_of_keys()]
             ends = [end(quoted(name)) for name in most for end in (F.min, F.max)]
-            rows = self.files.spark.read.parquet(folder)
+            rows = self.files.spark.read.parquet(literal(folder))
             found, keys, *values = rows.agg(*facts, *ends).collect()[0]
             for name, low, high in zip(most, values[::2], values[1::2], strict=True):
                 check_bounds(name, low, high, most[name])

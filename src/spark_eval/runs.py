@@ -6,16 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from functools import reduce
+from itertools import chain
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_eval import journal
 from spark_eval.bounds import Expected
-from spark_eval.config import Config
+from spark_eval.config import Config, Source
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.io import read_source
-from spark_eval.job import Job, Run
+from spark_eval.job import SECTIONS, Job, Run
 from spark_eval.ledger import ACCOUNTING, AccountingRow
 from spark_eval.plan import Plan
 from spark_eval.publish import Attempt
@@ -41,12 +42,13 @@ def run_split(session: Callable[[], SparkSession], config: Config, run_id: str |
     """Label the log and publish ``splits``, ``leakage`` and ``accounting``: one write, counted on the way."""
     source = needed(config.interactions, "interactions")
     job = Job.of("split", config, run_id, session)
-    with job.attempt() as attempt:
+    with job.attempt(session) as attempt:
         if attempt.is_published(job.fingerprint, SPLIT_TABLES, replace):
             return job.already(attempt, SPLIT_TABLES)
         spark, rule = session(), config.split.rule()
         journal.stage("start", then="read")
-        log = read_source(spark, source, "interactions", job.splits, rule.timezone)
+        before = job.names_before("interactions")
+        log = read_source(spark, source, "interactions", job.splits, rule.timezone, before=before)
         journal.stage("read", then="cuts")
         parts = split(log, rule, columns=source.columns, timestamp_unit=source.timestamp_unit)
         journal.stage("cuts", then="splits")
@@ -77,7 +79,7 @@ def run_evaluate(
     needed(config.recommendations, "recommendations")
     plan = config.evaluate.checked()
     job = Job.of("evaluate", config, run_id, session)
-    with job.attempt() as attempt:
+    with job.attempt(session) as attempt:
         if attempt.is_published(job.fingerprint, EVALUATE_TABLES, replace):
             return job.already(attempt, EVALUATE_TABLES)
         spark = session()
@@ -105,7 +107,8 @@ def read_tables(spark: SparkSession, job: Job, plan: Plan) -> Tables:
     """What an evaluation reads, conformed."""
     unread = {"items"} if user_columns(plan.segments) else {"items", "users"}
     sources: dict[str, Any] = {name: job.sources[name] for name in job.sources if name not in unread}
-    found = read_each(spark, sources, job.splits, job.timezone, plan)
+    before = {name: job.names_before(name) for name in sources}
+    found = read_each(spark, sources, job.splits, job.timezone, plan, before)
     lists, truth = sources["recommendations"], sources["truth"]
     return Tables(
         **{name: conformed for name, (_, conformed) in found.items()},
@@ -116,13 +119,15 @@ def read_tables(spark: SparkSession, job: Job, plan: Plan) -> Tables:
     )
 
 
-def check_inputs(session: Callable[[], SparkSession], config: Config) -> list[str]:
-    """Check columns and types of every source that exists already; returns their names."""
-    plan, job = config.evaluate.checked(), Job.of("evaluate", config, None, session)
-    names = ("interactions", "recommendations", "truth", "train", "users", "items", "predictions")
-    sources = {name: source for name in names if (source := getattr(config, name)) is not None}
+def check_inputs(session: Callable[[], SparkSession], config: Config, verb: str | None = None) -> list[str]:
+    """Check columns and types of what a verb reads, or of all sources in the config; return their names."""
+    if verb is not None:
+        needed(getattr(config, SECTIONS[verb][0]), SECTIONS[verb][0])
+    plan, job = config.evaluate.checked(), Job.of(verb or "evaluate", config, None, session)
+    names = SECTIONS[verb] if verb else chain.from_iterable(SECTIONS.values())
+    sources = {name: source for name in names if isinstance(source := getattr(config, name), Source)}
     timed = config.split.rule().timed
-    found = read_each(session(), sources, job.splits, job.timezone, plan, timed)
+    found = read_each(session(), sources, job.splits, job.timezone, plan, {}, timed)
     alone = ("interactions", "predictions")
     check_id_types({name: conformed for name, (_, conformed) in found.items() if name not in alone})
     return list(found)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import unquote, urlparse
+from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,7 +13,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from spark_eval.batches.files import FilePart, form_of, parts_of, statistics_of
+from spark_eval.batches.files import FilePart, parts_of, statistics_of
+from spark_eval.batches.footers import is_plain
 from spark_eval.batches.predictions import SEGMENT_COLUMN
 from spark_eval.connect import is_remote
 from spark_eval.conventions import Conventions, TruthDuplicates
@@ -27,8 +28,15 @@ LOG_TYPES: Final = (*TYPES, T.BooleanType, T.DateType, T.TimestampType, T.Timest
 # The one option of Spark's reader under which a file is as plain: Arrow looks at checksums, too.
 CHECKSUMS: Final = "parquet.page.verify-checksum.enabled"
 INSTANT: Final = pa.timestamp("us", "UTC")
-# Before 23, Arrow reads a moment before 1970 stored as INT96, which is Spark's default, as another one.
-READS_INT96: Final = int(pa.__version__.partition(".")[0]) >= 23
+# Settings of a session under which Spark reads a file as the workers do.
+SETTINGS: Final = {
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.int96TimestampConversion": "FALSE",
+    "spark.sql.parquet.fieldId.read.enabled": "FALSE",
+    "spark.sql.files.ignoreCorruptFiles": "FALSE",
+    "spark.sql.files.ignoreMissingFiles": "FALSE",
+}
 
 
 @dataclass(frozen=True)
@@ -64,7 +72,7 @@ class PlainFiles:
         return PlainFiles(self.paths, columns)
 
     def tasks(self, parallelism: int) -> list[list[FilePart]]:
-        """Parts of the files for each task: a few for every core, in the order of the files."""
+        """Parts of the files for each task: a few for every core, in the order of the files; one at least."""
         n_bytes = sum(Path(path).stat().st_size for path in self.paths)
         most = min(MOST_BYTES, max(LEAST_BYTES, n_bytes // (2 * parallelism)))
         tasks: list[list[FilePart]] = []
@@ -76,7 +84,7 @@ class PlainFiles:
                 filled = 0
             tasks[-1].append(part)
             filled += part.n_bytes
-        return tasks
+        return tasks or [[]]
 
 
 def plain_recommendations(
@@ -141,8 +149,8 @@ def plain_files(
 ) -> PlainFiles | None:
     """The files of a frame that is nothing but Parquet files on this machine or a mounted disk; else None.
 
-    A filter, a partition column, a reader's option, a file whose columns have other types than the table: any
-    of these leaves the reading to Spark.
+    A filter, a partition column, an option or setting of the reader, a file of which a column is of no type
+    on the lists of ``batches.footers``: any of these leaves the reading to Spark.
     """
     paths = local_files(frame)
     if not paths or any(frame.columns.count(name) != 1 for name in columns.values()):
@@ -151,7 +159,7 @@ def plain_files(
     if not all(type(kind) in types for kind in kinds.values()):
         return None
     wanted = pa.schema({name: arrow_type(kind) for name, kind in kinds.items()})
-    return PlainFiles(paths, columns) if all(holds(path, wanted) for path in paths) else None
+    return PlainFiles(paths, columns) if all(is_plain(path, wanted) for path in paths) else None
 
 
 def takes_files(folder: str) -> bool:
@@ -181,34 +189,16 @@ def local_files(frame: DataFrame) -> list[str]:
     is_plain = relation.fileFormat().getClass().getSimpleName() == "ParquetFileFormat"
     if options or not is_plain or not relation.partitionSchema().isEmpty():
         return []
-    places = [urlparse(place) for place in relation.location().inputFiles()]
+    conf = frame.sparkSession.conf
+    if any(str(conf.get(name, value)).upper() != value for name, value in SETTINGS.items()):
+        return []
+    places = [urlsplit(place) for place in relation.location().inputFiles()]
     if any(place.scheme != "file" or place.netloc for place in places):
         return []
-    return sorted(unquote(place.path) for place in places)
+    return sorted(path for path in (unquote(place.path) for place in places) if is_read(Path(path)))
 
 
-def holds(path: str, wanted: pa.Schema) -> bool:
-    """Whether a file has these very columns, written by nobody who counted days as in 1582 or before."""
-    try:
-        metadata = pq.read_metadata(path)
-    except (OSError, pa.ArrowException):
-        return False
-    schema = metadata.schema.to_arrow_schema()
-    stored = {
-        column.path: column.physical_type
-        for column in map(metadata.schema.column, range(len(metadata.schema)))
-    }
-    return not any(b"legacy" in key for key in metadata.metadata or {}) and all(
-        len(schema.get_all_field_indices(field.name)) == 1
-        and is_same(schema.field(field.name).type, stored.get(field.name), field.type)
-        for field in wanted
-    )
-
-
-def is_same(kind: pa.DataType, stored: str | None, wanted: pa.DataType) -> bool:
-    """Whether a file's column has the type that Spark gives it; moments may be counted in another unit."""
-    if not pa.types.is_timestamp(kind) or not pa.types.is_timestamp(wanted):
-        return bool(form_of(kind) == wanted)
-    if stored == "INT96":
-        return READS_INT96 and wanted.tz is not None
-    return kind.unit in ("ms", "us") and (kind.tz is None) == (wanted.tz is None)
+def is_read(path: Path) -> bool:
+    """Return whether Spark reads a file that it lists: no summary of schemas, and not without a byte."""
+    is_summary = path.name.startswith(("_metadata", "_common_metadata"))
+    return not is_summary and not (path.exists() and path.stat().st_size == 0)

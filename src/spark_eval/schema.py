@@ -17,6 +17,8 @@ FOLD: Final = "fold"
 N_RELEVANT: Final = "n_relevant"
 N_RECOMMENDED: Final = "n_recommended"
 
+# What is wrong with text that cannot be read, and what to do about it.
+NO_TEXT: Final = "holds text that is no UTF-8; write it as UTF-8, or name its encoding in options"
 # Why a row is not used; null in rows that are. Holds a fault's code, or the reason of a filter.
 FAULT: Final = "fault"
 # How many input rows a row stands for, once equal ones are combined.

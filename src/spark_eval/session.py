@@ -1,19 +1,29 @@
 """The Spark session: the submitted one as it is, or a quiet local one that needs no set-up."""
 
+import codecs
+import locale
+import logging
 import os
 import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
+from pyspark import SparkConf, SparkContext, java_gateway
+from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
-from pyspark.sql import SparkSession
+from pyspark.sql import SparkSession, is_remote
 
+from spark_eval import connect, journal, streams
+from spark_eval.disk import check_working_folder
 from spark_eval.errors import EnvironmentFault
+from spark_eval.signals import requests
 
 OLDEST_JAVA = 17
 GIBIBYTE = 1024**3
@@ -75,14 +85,18 @@ def get_session(
 ) -> SparkSession:
     """The session to work with.
 
-    Under ``spark-submit``, or where a session is active already, that session is returned untouched:
-    whoever started it chose its settings. Otherwise a session is started, in which ``conf`` wins over the
-    defaults for one machine.
+    Under ``spark-submit``, where the environment names a server of Spark Connect (SPARK_REMOTE), or where a
+    session is there already, that session is returned untouched: whoever started it chose its settings, and a
+    warning names those of ``conf`` that it does not have. Otherwise a session is started, in which ``conf``
+    wins over the defaults for one machine.
     """
     for name in TRACE_LOGGERS:
         PySparkLogger.getLogger(name).disabled = True
-    if "PYSPARK_GATEWAY_PORT" in os.environ or SparkSession.getActiveSession() is not None:
-        return SparkSession.builder.getOrCreate()
+    session = existing_session()
+    if session is not None:
+        say_what_is_ignored(session, conf or {})
+        return stoppable(session, is_ours=False)
+    check_working_folder()
     java = find_java()
     os.environ["SPARK_EVAL_JAVA"] = str(java.home / "bin" / "java")
     os.environ["JAVA_HOME"] = str(LAUNCHER_HOME)
@@ -90,6 +104,8 @@ def get_session(
         # Spark's workers would otherwise be whatever `python3` is on PATH, without this package.
         os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    if codecs.lookup(locale.getencoding()).name == "ascii":
+        os.environ["LC_ALL"] = "C.UTF-8"  # Python takes the names of files for UTF-8 there; the JVM would not
     given = dict(conf or {})
     settings = _default_conf() | (_local_conf() if master.startswith("local") else {}) | given
     # Log4j's file is named on the JVM's command line, because Spark speaks before any session setting counts.
@@ -97,10 +113,50 @@ def get_session(
     settings["spark.driver.extraJavaOptions"] = (
         f"{log4j} {JIT} {given.get('spark.driver.extraJavaOptions', '')}".strip()
     )
-    builder = SparkSession.builder.appName(app_name).master(master)
+    settings |= {"spark.app.name": app_name, "spark.master": master}
+    launch(settings)
+    builder = SparkSession.builder
     for name, value in settings.items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    return stoppable(builder.getOrCreate(), is_ours=True)
+
+
+def launch(settings: Mapping[str, str]) -> None:
+    """Start the JVM; under our program, what it prints is kept apart."""
+    aside = streams.current.get()
+    if aside is None or SparkContext._gateway is not None:
+        return  # PySpark starts it itself, or has done so
+    launch_gateway: Any = java_gateway.launch_gateway
+    conf = SparkConf().setAll(list(settings.items()))
+    gateway = launch_gateway(conf, {"stdout": aside.end, "stderr": aside.end})
+    SparkContext._ensure_initialized(gateway=gateway)
+
+
+def stoppable(session: SparkSession, *, is_ours: bool) -> SparkSession:
+    """The session; a signal that stops our program stops its jobs, or all of it if it is ours."""
+    if streams.current.get() is not None and not connect.is_remote(session):
+        context = session.sparkContext
+        requests.last_acts.append(context.stop if is_ours else context.cancelAllJobs)
+        requests.listen()
+    return session
+
+
+def existing_session() -> SparkSession | None:
+    """Return the session that somebody else has started, or has told Spark to start; None if nobody has."""
+    has_context = SparkContext._active_spark_context is not None
+    if has_context or is_remote():
+        with suppress(PySparkException):
+            return SparkSession.active()
+    is_told = has_context or bool({"PYSPARK_GATEWAY_PORT", "SPARK_REMOTE"} & os.environ.keys())
+    return SparkSession.builder.getOrCreate() if is_told else None
+
+
+def say_what_is_ignored(session: SparkSession, conf: Mapping[str, str]) -> None:
+    """Warn of settings that are asked for, and that the session does not have."""
+    ignored = sorted(name for name, value in conf.items() if session.conf.get(name, None) != value)
+    if ignored:
+        message = f"settings without effect, because a Spark session is there already: {', '.join(ignored)}"
+        journal.say("settings_ignored", message, logging.WARNING, settings=ignored)
 
 
 def _candidates() -> Iterator[tuple[str, Path]]:
@@ -155,9 +211,14 @@ def _default_conf() -> dict[str, str]:
 
 
 def _local_conf() -> dict[str, str]:
-    """Settings that need this package, and nothing else, in the workers' Python."""
-    # Elsewhere a process that has loaded Arrow must not be forked.
-    return {"spark.python.daemon.module": "spark_eval.daemon"} if sys.platform == "linux" else {}
+    """Settings of a session whose workers are of this machine, user and Python."""
+    umask = os.umask(0o77)
+    os.umask(umask)
+    # Hadoop has a umask of its own.
+    found = {"spark.hadoop.fs.permissions.umask-mode": f"{umask:03o}"}
+    if sys.platform == "linux":  # elsewhere a process that has loaded Arrow must not be forked
+        found["spark.python.daemon.module"] = "spark_eval.daemon"
+    return found
 
 
 def _driver_gibibytes() -> int:

@@ -1,6 +1,6 @@
 """The sources of a config, read and with our columns: all that is wrong with their schemas at once."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Any
 
@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_eval.errors import each
 from spark_eval.io import read_source
 from spark_eval.plan import Plan
+from spark_eval.segments import user_columns
 from spark_eval.transforms.conform import (
     conform_interactions,
     conform_items,
@@ -26,15 +27,22 @@ def read_each(
     splits: str,
     timezone: str,
     plan: Plan,
+    before: Mapping[str, Collection[str]],
     timed: bool = True,
 ) -> dict[str, tuple[DataFrame, DataFrame]]:
     """Each source as it is, and conformed; what is wrong with any of them comes in one DataError.
 
-    ``timed``: whether rows of ``interactions`` need a timestamp.
+    ``before``: the names of each source's files when the run began. ``timed``: whether rows of
+    ``interactions`` need a timestamp.
     """
+    segments = {"users": user_columns(plan.segments)}
+    if "predictions" in sources:
+        segments["predictions"] = sources["predictions"].segments
 
     def read(name: str) -> tuple[DataFrame, DataFrame]:
-        frame = read_source(spark, sources[name], name, splits, timezone)
+        frame = read_source(
+            spark, sources[name], name, splits, timezone, segments.get(name, ()), before.get(name)
+        )
         return frame, conform(frame, name, sources[name], timezone, plan, timed)
 
     return each({name: partial(read, name) for name in sources})

@@ -96,3 +96,14 @@ def load_yaml(text: str, where: str) -> Any:
         raise ConfigError("INVALID_YAML", f"{where}: {told}{place}") from None  # its own trace shows the text
     except yaml.YAMLError as error:
         raise ConfigError("INVALID_YAML", f"{where}: {error}") from None
+
+
+def overlay(tree: Any, keys: list[str], value: Any) -> None:
+    """Set a value deep in a tree of mappings, making those that lack."""
+    for key in keys[:-1]:
+        if not isinstance(tree, dict):
+            break
+        tree = tree.setdefault(key, {})
+    if not isinstance(tree, dict):
+        raise ConfigError("INVALID_SETTING", f"--set {'.'.join(keys)}: what it sets a key of is no mapping")
+    tree[keys[-1]] = value

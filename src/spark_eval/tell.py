@@ -1,6 +1,7 @@
 """What the commands print: headline numbers as a table, then what was written and where."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,18 +15,28 @@ from rich.markup import escape
 from rich.table import Table as Grid
 
 from spark_eval import commits, describe, publish, remote
+from spark_eval.batches.leaks import RETURNED_TO_GLOBAL_TEST, RETURNED_TO_LOCAL_TEST
 from spark_eval.config import Config
 from spark_eval.job import Run
-from spark_eval.metrics.values import UNCUT
+from spark_eval.leaderboard import Leaderboard, show
 from spark_eval.places import local_root, store_of
 from spark_eval.presets import PRESETS, conventions_of
 from spark_eval.published import read_places
 from spark_eval.remote import MOST_HOURS
 from spark_eval.schema import ALL, FOLDS, MODEL, Outcome, Table
+from spark_eval.splits.folds import PAIRS_IN_BOTH, TEST_EARLY, USERS_EARLY, USERS_IN_BOTH
 
 # Of several classes there are many more numbers than a terminal shows.
 MOST_LINES = 50
-HEADLINE = ("map", "mar", "mrr", "ndcg", "recall")
+# Of rows that a check of the leakage report finds where nothing promises that there are none.
+ALLOWED = {
+    RETURNED_TO_LOCAL_TEST: "rows of local_test repeat a train pair; allowed here, `seen: drop` removes them",
+    RETURNED_TO_GLOBAL_TEST: "test rows repeat a train pair; allowed here, `seen: drop` removes them",
+    PAIRS_IN_BOTH: "test rows repeat a train pair; allowed here, `seen: drop` removes them",
+    USERS_IN_BOTH: "test rows have a user with train rows; allowed here, `by: user` keeps users apart",
+    USERS_EARLY: "test rows are not after their user's train; allowed here, `ties: together` rules it out",
+    TEST_EARLY: "test rows are not after the last train row; allowed here, windows of time rule it out",
+}
 
 
 def console() -> Console:
@@ -74,12 +85,17 @@ def split(run: Run) -> None:
             f"fold {row['fold']} {row['check']}" if several else str(row["check"]),
             f"{row['rows']:,}",
             f"{row['users']:,}",
-            "LEAK" if row["leaked"] else "no",
+            "LEAK" if row["leaked"] else "allowed" if row["rows"] else "no",
         )
         for row in leaks
     ]
     first_lines(("leakage check", "rows", "users", "leaked"), checks, Table.LEAKAGE)
     print(f"leaked rows: {sum(int(str(row['rows'])) for row in leaks if row['leaked'])}")
+    allowed = Counter[str]()
+    for row in leaks:
+        allowed[str(row["check"])] += 0 if row["leaked"] else int(str(row["rows"]))
+    for check, n_rows in (+allowed).items():
+        print(f"{n_rows:,} {ALLOWED[check]}")
     written(run)
 
 
@@ -92,37 +108,8 @@ def first_lines(header: Sequence[str], cells: Sequence[Sequence[str]], name: Tab
 
 def evaluation(run: Run) -> None:
     """The leaderboard of an evaluation."""
-    leaderboard(rows(run, Table.METRICS), f"metrics of run {run.run_id}")
+    show(Leaderboard.of(rows(run, Table.METRICS)), f"metrics of run {run.run_id}", console())
     written(run)
-
-
-def leaderboard(metrics: Sequence[Mapping[str, object]], title: str) -> None:
-    """One line per model and k; the headline metrics with their variants, or all if there are none.
-
-    Over folds, the mean of their values and the standard deviation between them.
-    """
-    over_folds = {
-        (row["segment_value"], row["model"], row["k"], row["metric"]): row["value"]
-        for row in metrics
-        if row["segment"] == FOLDS
-    }
-    values = [row for row in metrics if row["segment"] == ALL]
-    measured = list(dict.fromkeys(str(row["metric"]) for row in values))
-    shown = [name for head in HEADLINE for name in measured if name.partition("(")[0] == head] or measured
-    cells = {(row["model"], row["k"], row["metric"]): row for row in values if row["metric"] in shown}
-    grid = Grid("model", "k", *shown, "users", title=escape(title), title_justify="left")
-    for model, k in sorted({key[:2] for key in cells}, key=smaller_k_first):
-        # A metric may be measured at a cutoff of its own.
-        found = [cells.get((model, k, name)) for name in shown]
-        numbers = [
-            " ± ".join(short(over_folds[name, model, k, metric]) for name in ("mean", "sd"))
-            if ("mean", model, k, metric) in over_folds
-            else short(None if row is None else row["value"])
-            for metric, row in zip(shown, found, strict=True)
-        ]
-        users = max(int(str(row["n_users"])) for row in found if row is not None)
-        grid.add_row(escape(str(model)), UNCUT if k is None else str(k), *numbers, f"{users:,}")
-    console().print(grid)
 
 
 def predictions(run: Run) -> None:
@@ -150,20 +137,9 @@ def predictions(run: Run) -> None:
     written(run)
 
 
-def short(value: object) -> str:
-    """A number of the leaderboard; a dash where there is none."""
-    return "-" if value is None else f"{float(str(value)):.4f}"
-
-
 def number(value: object) -> str:
     """A number of a metric, short; a dash where there is none."""
     return "-" if value is None else f"{float(str(value)):.6g}"
-
-
-def smaller_k_first(line: tuple[object, object]) -> tuple[bool, int, str]:
-    """Order of the leaderboard: by k, no cutoff last, then by model."""
-    model, k = line
-    return (k is None, 0 if k is None else int(str(k)), str(model))
 
 
 def table(header: Sequence[str], cells: Sequence[Sequence[str]], title: str = "") -> None:
@@ -175,17 +151,17 @@ def table(header: Sequence[str], cells: Sequence[Sequence[str]], title: str = ""
 
 
 def metrics(name: str | None, preset: str | None, markdown: bool) -> None:
-    """All metrics and conventions; one metric in full; or what a preset chooses."""
+    """All metrics and conventions; one metric in full, also under a preset; or what a preset chooses."""
     if markdown:
         print(describe.document(), end="")
+    elif name is not None:
+        print(describe.metric_text(name, preset))
     elif preset is not None:
         conventions_of(preset)
         table(describe.PRESET_FORKS, describe.preset_fork_rows(preset), f"preset {preset}")
         about = PRESETS[preset]
         print(f"numbers of: {about.source}\nwhy they differ: {about.differs}")
         print(f"not reproduced: {about.leaves_out or 'nothing is left out'}")
-    elif name is not None:
-        print(describe.metric_text(name))
     else:
         table(describe.METRICS, describe.metric_rows())
         table(describe.POINTWISE_METRICS, describe.pointwise_rows())

@@ -17,14 +17,19 @@ SCHEMES: Final = (
 FORMAT: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 # Options that Hadoop and Parquet take for classes to load.
 CLASS: Final = re.compile(r"(?i)[._](class|classes|impl|factory)$")
+# What stands in a URI of a file where others have a server.
+HOST: Final = re.compile(r"(?i)file://(?P<host>[^/]+)/?")
 TABLE: Final = re.compile(r"(\w[\w-]*|`[^`/:]+`)(\.(\w[\w-]*|`[^`/:]+`)){0,3}")
 
 
-def one_line(text: str) -> str:
-    """Text that can be a path."""
+def place(text: str) -> str:
+    """Text that can be a path, without the name of this very machine."""
     if CONTROL_CHARACTER.search(text):
         raise ValueError("holds a control character")
-    return text
+    on_host = HOST.match(text)
+    if on_host is None or on_host["host"].lower() == "localhost":
+        return HOST.sub("file:///", text)
+    raise ValueError(f"{text!r} names a host, {on_host['host']!r}; a path of this machine is file:///...")
 
 
 def check_reading(path: str | None, kind: str, options: Iterable[str]) -> None:

@@ -30,7 +30,7 @@ def by_bytes(item: Any) -> Any:
 @pytest.mark.parametrize("has_text", [False, True])
 def test_lists_are_those_sorted_one_by_one(has_text: bool, ties: Ties) -> None:
     of_list, items, scores = drawn(has_text)
-    places = places_by_score(of_list, Ids.of(items), scores, ties, CUTS)
+    places = places_by_score(of_list, Ids.of(items), -scores, ties, CUTS)
     assert places.kept is not None
     for number in range(of_list[-1] + 1):
         rows = np.flatnonzero(of_list == number)
@@ -54,7 +54,7 @@ def test_lists_are_those_sorted_one_by_one(has_text: bool, ties: Ties) -> None:
 
 def test_lists_without_repeats_keep_every_row() -> None:
     places = places_by_score(
-        np.array([0, 0, 1]), Ids.of(pa.array([1, 2, 1])), np.array([0.5, 0.7, 0.1]), Ties.ITEM_ASC, ()
+        np.array([0, 0, 1]), Ids.of(pa.array([1, 2, 1])), -np.array([0.5, 0.7, 0.1]), Ties.ITEM_ASC, ()
     )
     assert places.kept is None
     assert places.rank.tolist() == [2, 1, 1]
@@ -72,6 +72,6 @@ def test_items_that_share_a_rank_are_found_with_their_repeats() -> None:
 
 def test_a_list_of_one_item_before_one_that_repeats_it() -> None:
     items = Ids.of(pa.array([5, 5, 5]))
-    places = places_by_score(np.array([0, 1, 1]), items, np.array([0.1, 0.2, 0.3]), Ties.ITEM_ASC, ())
+    places = places_by_score(np.array([0, 1, 1]), items, -np.array([0.1, 0.2, 0.3]), Ties.ITEM_ASC, ())
     assert places.kept is not None
     assert places.kept.tolist() == [True, False, True]

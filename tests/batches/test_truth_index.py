@@ -1,8 +1,7 @@
 """Which pairs are relevant: sorted hashes against dictionaries."""
 
+import math
 from collections.abc import Callable
-from functools import reduce
-from operator import add
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from spark_eval.batches.truth import (
     rejected,
 )
 from spark_eval.conventions import TruthDuplicates
+from spark_eval.describe import WORKED
 
 RANDOM = np.random.default_rng(20231)
 TEXT = pa.string()
@@ -89,13 +89,20 @@ def test_repeated_rows_are_combined(duplicates: TruthDuplicates) -> None:
         TruthDuplicates.MAX: lambda group: max(relevance for _, relevance in group),
         TruthDuplicates.COUNT: len,
         TruthDuplicates.LAST: lambda group: max(group)[1],
-        TruthDuplicates.SUM: lambda group: reduce(add, sorted(relevance for _, relevance in group)),
+        TruthDuplicates.SUM: lambda group: math.fsum(relevance for _, relevance in group),
     }
     tenths = [(user, item, relevance / 10, time) for user, item, relevance, time in rows]
     truth = index_truth(table(tenths), duplicates)
     assert pairs(truth) == {pair: combine[duplicates](group) for pair, group in groups.items()}
     assert (np.diff(truth.offsets) > 0).all()
     assert truth.n_users == len({user for user, _ in groups})
+
+
+@pytest.mark.parametrize("worked", WORKED, ids=lambda row: row[0])
+def test_worked_rows_are_combined_as_the_document_says(worked: list[str]) -> None:
+    rows = [(1, 1, float(relevance), time) for time, relevance in enumerate(worked[0].split(","))]
+    for duplicates, relevance in zip(TruthDuplicates, worked[1:], strict=True):
+        assert pairs(index_truth(table(rows), duplicates)) == {("é1", "é1"): float(relevance)}
 
 
 def test_rows_without_a_time_are_the_earliest() -> None:

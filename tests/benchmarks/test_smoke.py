@@ -129,3 +129,25 @@ def test_smoke_run_writes_a_table_of_equal_results(tmp_path: Path) -> None:
     # Neither this machine's name nor its folders.
     assert str(tmp_path) not in page.read_text() + page.with_suffix(".json").read_text()
     assert not list((tmp_path / "data").glob("run-*"))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_start_is_measured(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "benchmarks.start", "1"]
+    run = subprocess.run(
+        command,
+        cwd=REPOSITORY,
+        env={**os.environ, "JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1", "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    header, _, *rows = [
+        [cell.strip() for cell in line.strip("|").split("|")] for line in run.stdout.splitlines()
+    ]
+    assert header == ["program", "CPU s", "least", "most", "wall s"]
+    assert [row[0] for row in rows] == ["bare", "evaluate"]
+    assert all(float(cell) > 1 for row in rows for cell in row[1:])
+    assert not list(tmp_path.iterdir())

@@ -1,5 +1,6 @@
 """The verbs end to end: which rows they read, what they print, and that they leave with the right code."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -167,6 +168,19 @@ def test_validate_checks_columns_and_writes_nothing(desk: "Desk") -> None:
     assert not desk.out.exists()
 
 
+def test_validate_checks_a_verb_before_the_inputs_of_others_exist(desk: "Desk") -> None:
+    desk.change("recommendations", path=str(desk.home / "later"))
+    answer = desk.done("validate", "--verb", "split")
+    assert answer.out.rstrip().endswith("inputs checked: interactions")
+    code, name, line = desk.refused("validate", "--verb", "evaluate")
+    assert (code, name, "later" in line) == (3, "MISSING_INPUT", True)
+    assert desk.refused("validate")[1] == "MISSING_INPUT"
+    code, name, line = desk.refused("validate", "--verb", "predictions")
+    assert (code, name, "'predictions'" in line) == (2, "MISSING_SECTION", True)
+    desk.change("interactions", columns={"timestamp": "wen"})
+    assert desk.refused("validate", "--verb", "split")[1] == "MISSING_COLUMN"
+
+
 def test_metrics_prints_the_registry_and_the_conventions(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, check=lambda left: left.code == 0):
         main(["metrics"])
@@ -242,9 +256,10 @@ def test_help_and_version(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def spark_eval_process(*arguments: str) -> "subprocess.CompletedProcess[str]":
-    """The installed program as a process of its own, with a JVM of its own."""
+    """The installed program as a process of its own, with a JVM of its own, in the poorest of locales."""
     program = Path(sys.executable).parent / "spark-eval"
-    return subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
+    poor = {**os.environ, "LC_ALL": "POSIX"}
+    return subprocess.run([program, *arguments], capture_output=True, text=True, check=False, env=poor)
 
 
 @pytest.mark.slow
@@ -257,6 +272,8 @@ def test_a_process_of_its_own_is_quiet(desk: "Desk") -> None:
         "--set",
         "spark.conf={spark.driver.memory: 1g}",
     )
+    # A name that POSIX's locale has no letters for.
+    desk.change("interactions", path=str((desk.home / "log").rename(desk.home / "журнал")))
     split = spark_eval_process("split", "--config", desk.config(), *local)
     assert (split.returncode, split.stderr) == (0, "")
     assert split.stdout.splitlines()[-4] == "run a published"

@@ -101,7 +101,7 @@ def test_an_unknown_key_is_an_error_with_the_nearest_known_one(tmp_path: Path, t
         ("output: {path: 7}", "output.path: "),
         ("output: {path: ''}", "output.path: "),
         (SMALLEST + "evaluate: {k: {at: 5}}", "evaluate.k"),
-        (SMALLEST + "evaluate: {segments: country}", "evaluate.segments: "),
+        (SMALLEST + "evaluate: {segments: null}", "evaluate.segments: "),
         (SMALLEST + "evaluate: {k: [1.5]}", "evaluate.k"),
         (SMALLEST + "evaluate: {relevance: {threshold: high}}", "evaluate.relevance.threshold: "),
         (SMALLEST + "interactions: {}", "interactions: give either a path or a table"),

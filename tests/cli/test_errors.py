@@ -21,7 +21,14 @@ LISTS = {"model": ["best"] * 2, "user": [1, 2], "item": [101, 102], "score": [1.
 @pytest.mark.parametrize(
     ("section", "keys", "code", "says"),
     [
-        ("interactions", {"path": "no/such/log"}, "MISSING_INPUT", "'no/such/log' does not exist"),
+        (
+            "interactions",
+            {"path": "no/such/log"},
+            "MISSING_INPUT",
+            "interactions: 'no/such/log' not found (relative to the working folder). "
+            "Fix `interactions.path`, or run the job that produces it",
+        ),
+        ("truth", {"path": "/no/such"}, "MISSING_INPUT", "truth: '/no/such' not found. Fix `truth.path`, or"),
         ("interactions", {"path": "no/such/*.parquet"}, "EMPTY_INPUT", "no data file at"),
         ("interactions", {"path": None, "table": "no_such"}, "MISSING_INPUT", "no_such"),
         ("interactions", {"columns": {"timestamp": "wen"}}, "MISSING_COLUMN", "did you mean 'when'?"),
@@ -51,7 +58,7 @@ def test_what_validate_finds(desk: "Desk", section: str, keys: dict[str, Any], c
         ({"user": [1.0, 2.0]}, "ID_IS_FLOAT", "'user' is double"),
         ({"user": [True, False]}, "ID_TYPE_UNSUPPORTED", "'user' is boolean"),
         ({"user": ["1", "2"]}, "ID_TYPE_MISMATCH", "string in recommendations and bigint in truth"),
-        ({"model": None}, "MISSING_MODEL", "set model: NAME"),
+        ({"model": None}, "MISSING_MODEL", "pass model=\"als\" or columns={'model': 'yours'}"),
         ({"User": [1, 2]}, "AMBIGUOUS_COLUMN", "`user` already exists"),
     ],
 )
@@ -95,6 +102,36 @@ def test_a_truncated_file_beside_a_good_one(desk: "Desk") -> None:
     assert "1.parquet" in line
 
 
+def test_links_that_lead_nowhere(desk: "Desk") -> None:
+    (desk.home / "lists" / "1.parquet").symlink_to("nowhere")
+    desk.change("truth", path=str(desk.home / "log"))
+    exit_code, name, line = desk.refused("evaluate")
+    assert (exit_code, name) == (3, "MISSING_INPUT")
+    assert "1.parquet' leads to no file" in line
+    (desk.home / "gone").symlink_to("nowhere")
+    desk.change("interactions", path=str(desk.home / "gone"))
+    assert desk.refused("split")[:2] == (3, "MISSING_INPUT")
+    desk.change("interactions", path=str(desk.home / "log"))
+    for no_folder in (desk.home / "gone", desk.home / "log" / "0.parquet"):
+        desk.change("output", path=str(no_folder / "out"))
+        exit_code, name, line = desk.refused("split")
+        assert (exit_code, name) == (2, "UNSUPPORTED_OUTPUT")
+        assert f"{str(no_folder)!r} is no folder" in line
+
+
+def test_uris_with_a_host(desk: "Desk") -> None:
+    desk.change("interactions", path=f"file://localhost{desk.home / 'log'}")
+    desk.change("output", path=f"file://LOCALHOST{desk.out}")
+    desk.done("split", "--run-id", "a")
+    assert len(desk.table("splits")) == 40
+    for section in ("interactions", "output"):
+        desk.change(section, path="file://data/log")
+        exit_code, name, line = desk.refused("split")
+        assert (exit_code, name) == (2, "INVALID_CONFIG")
+        assert "'file://data/log' names a host, 'data'; a path of this machine is file:///" in line
+        desk.change(section, path=str(desk.home / "log"))
+
+
 def test_files_of_two_schemas(desk: "Desk") -> None:
     drifted = pd.DataFrame({**LISTS, "user": ["1", "2"]})
     drifted.to_parquet(desk.home / "lists" / "1.parquet")
@@ -128,6 +165,12 @@ def test_no_truth_left(desk: "Desk") -> None:
     desk.change("truth", path=str(desk.home / "log"), columns={"relevance": "stars"})
     exit_code, name, _ = desk.refused("evaluate", "--set", "evaluate.relevance.threshold=9.0")
     assert (exit_code, name) == (3, "EMPTY_TRUTH")
+
+
+def test_a_threshold_below_0_is_refused_by_name(desk: "Desk") -> None:
+    exit_code, name, line = desk.refused("evaluate", "--set", "evaluate.relevance.threshold=-1")
+    assert (exit_code, name) == (2, "INVALID_CHOICE")
+    assert "0 or more" in line
 
 
 def test_no_user_in_common(desk: "Desk") -> None:

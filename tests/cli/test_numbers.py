@@ -167,3 +167,12 @@ def test_repeated_truth_never_lifts_a_metric_above_one(desk: "Desk") -> None:
     desk.tree["evaluate"] = {"metrics": ["map", "recall", "ndcg"], "k": 3}
     desk.done("evaluate")
     assert set(desk.table("metrics")["value"]) == {1.0}
+
+
+def test_a_threshold_of_0_is_at_or_above_0(desk: "Desk") -> None:
+    """Items worth 2, 0 and 0 at ranks 1 to 3: all are relevant, and two of them are worth nothing."""
+    cases = {"als": [User([1, 2, 3], {1: 2.0, 2: 0.0, 3: 0.0})]}
+    found = measured(
+        desk, cases, metrics=["precision", "cg", "ndcg(gain=binary)"], k=3, relevance={"threshold": 0}
+    )
+    assert found["als", :, 3].to_dict() == {"precision": 1.0, "cg": 2.0, "ndcg(gain=binary)": 1.0}

@@ -2,6 +2,7 @@
 
 import errno
 import json
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -51,6 +52,18 @@ def test_published_tables_are_recorded_and_nothing_is_left(tmp_path: Path) -> No
     assert sorted(path.name for path in tmp_path.iterdir()) == ["_commits", "accounting", "metrics"]
     manifest = json.loads((tmp_path / "metrics" / "run_id=a" / "_manifest.json").read_text())
     assert manifest["files"] == {"part-0.parquet": 3}
+
+
+def test_all_that_is_published_has_the_permissions_of_this_process(desk: "Desk") -> None:
+    desk.change("truth", path=str(desk.home / "log"), columns={"relevance": "stars"})
+    umask = os.umask(0o077)
+    try:
+        desk.done("split", "--run-id", "a", "--set", "split.seen=drop")  # by Spark
+        desk.done("evaluate", "--run-id", "a")  # by Spark and by workers
+    finally:
+        os.umask(umask)
+    modes = {(path.is_dir(), path.stat().st_mode & 0o777) for path in desk.out.rglob("*")}
+    assert modes == {(True, 0o700), (False, 0o600)}
 
 
 def test_the_same_content_is_published_already_and_another_needs_replace(tmp_path: Path) -> None:

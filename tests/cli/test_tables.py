@@ -10,6 +10,9 @@ import pyarrow.dataset as ds
 import pytest
 from pyspark.sql import SparkSession
 
+from spark_eval import read_published
+from spark_eval.errors import SparkEvalError
+
 if TYPE_CHECKING:
     from tests.cli.conftest import Desk
 
@@ -269,3 +272,34 @@ def test_models_of_any_name_stay_apart(desk: "Desk", spark: SparkSession) -> Non
         json.loads((desk.out / "_commits" / "a.json").read_text())["jobs"]["evaluate"]["models"]
     ) == sorted(names)
     assert {path.name for path in desk.out.iterdir()} == {"_commits", "accounting", "metrics", "per_user"}
+
+
+@pytest.mark.parametrize(
+    ("table", "run_ids", "code", "words"),
+    [
+        ("metrics", ["nope"], "UNKNOWN_RUN", ["no run 'nope' is published below", "allowed: a, b"]),
+        (
+            "metrics",
+            ["a", "bb", "cc"],
+            "UNKNOWN_RUN",
+            ["'bb'", "did you mean 'b'?", "also [UNKNOWN_RUN]", "'cc'"],
+        ),
+        ("splits", "b", "MISSING_TABLE", ["run 'b' has no table 'splits'", "accounting, metrics, per_user"]),
+        ("curves", None, "MISSING_INPUT", ["no run published below"]),
+        ("metric", None, "UNKNOWN_TABLE", ["did you mean 'metrics'?"]),
+    ],
+)
+def test_what_is_not_published_is_refused_by_name(
+    published: "Desk", spark: SparkSession, table: str, run_ids: list[str] | None, code: str, words: list[str]
+) -> None:
+    with pytest.raises(SparkEvalError) as raised:
+        read_published(spark, str(published.out), table, run_ids)
+    assert raised.value.code == code
+    assert [word for word in words if word not in raised.value.message] == []
+
+
+def test_runs_that_are_published_are_read_by_name(published: "Desk", spark: SparkSession) -> None:
+    for run_ids in ("b", ["b"], ["b", "b"]):
+        rows = read_published(spark, str(published.out), "metrics", run_ids).collect()
+        assert {row["run_id"] for row in rows} == {"b"}
+        assert len(rows) == 6

@@ -1,10 +1,7 @@
-"""Validation over folds, from end to end: the page of the documents, and the verbs."""
+"""Validation over folds, from end to end, by the verbs; tests/pages does what docs/validation.md says."""
 
 from __future__ import annotations
 
-import logging
-import re
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pandas as pd
@@ -12,24 +9,6 @@ import pytest
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Desk
-
-PAGE = (Path(__file__).parents[2] / "docs" / "validation.md").read_text(encoding="utf-8")
-
-
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("spark")
-def test_the_page_prints_what_it_says(
-    capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
-) -> None:
-    # A verb that ran in this process before has given the logger a handler.
-    caplog.set_level(logging.WARNING, "spark_eval")
-    exec("\n".join(blocks("python")), {})
-    printed = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
-    assert printed == "".join(blocks("text")).splitlines()
 
 
 @pytest.mark.slow

@@ -207,7 +207,7 @@ EVALUATE: list[tuple[str, Spoiler, str]] = [
         "ID_IS_FLOAT ... truth: column 'user'",
     ),
     ("ranks of floats", then(ranked, column(RECS, rank=1.5)), "RANK_NOT_INTEGER ... 'rank' is double"),
-    ("no model", without(RECS, "model"), "MISSING_MODEL ... set model: NAME"),
+    ("no model", without(RECS, "model"), "MISSING_MODEL ... pass model="),
     ("no array in layout array", keys(RECS, layout="array"), "NOT_AN_ARRAY ... bigint"),
     ("relevance of text", column("truth", relevance="5"), "RELEVANCE_NOT_NUMERIC ... 'relevance' is string"),
     (
@@ -220,7 +220,7 @@ EVALUATE: list[tuple[str, Spoiler, str]] = [
         lambda inputs: inputs.path(RECS).mkdir(),
         "EMPTY_INPUT ... recommendations ... no data file",
     ),
-    ("no folder", keys(RECS, path="no/such"), "MISSING_INPUT ... recommendations: 'no/such' does not exist"),
+    ("no folder", keys(RECS, path="no/such"), "MISSING_INPUT ... recommendations: 'no/such' not found"),
     (
         "a file without a byte",
         files(RECS, raw(b"")),
@@ -668,6 +668,32 @@ def test_a_session_that_loses_files_is_refused(inputs: Inputs, spark: SparkSessi
         spark.conf.unset(f"spark.sql.files.{setting}")
     assert code == "LOSSY_OPTION"
     assert f"spark.sql.files.{setting}" in line
+
+
+@pytest.mark.parametrize("plan", ["workers", pytest.param("shuffle", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("what", ["damaged", "shorter", "another schema", "gone"])
+def test_files_that_are_replaced_while_they_are_read(
+    inputs: Inputs, monkeypatch: pytest.MonkeyPatch, what: str, plan: str
+) -> None:
+    inputs.spoil(keys("evaluate", plan=plan))
+    file = inputs.path("recommendations") / "0.parquet"
+
+    def measured(*given: Any) -> Evaluation:
+        match what:
+            case "damaged":
+                file.write_bytes(b"PAR1 and then nothing")
+            case "shorter":
+                pq.write_table(pq.read_table(file).slice(0, 1), file)
+            case "another schema":
+                pq.write_table(pa.table({"user": ["x"]}), file)
+            case "gone":
+                file.unlink()
+        return measure_lists(*given)
+
+    monkeypatch.setattr("spark_eval.runs.measure_lists", measured)
+    code, line = refused(inputs, "evaluate")
+    assert code == "INPUT_CHANGED_DURING_RUN", line
+    assert "recommendations: 1 files changed, such as '0.parquet'" in line
 
 
 @pytest.mark.parametrize("what", ["touched", "gone", "added"])

@@ -18,9 +18,9 @@ from spark_eval.bounds import Expected
 from spark_eval.config import Output, Source
 from spark_eval.errors import BusyError, ConfigError, EnvironmentFault, SparkEvalError
 from spark_eval.hadoop import HadoopFiles
-from spark_eval.io import fingerprint
+from spark_eval.listing import fingerprint
 from spark_eval.places import store_of
-from spark_eval.published import places_of
+from spark_eval.published import published_tables
 from spark_eval.remote import RemoteAttempt, published_jobs, unpublished
 from spark_eval.schema import Table
 
@@ -69,9 +69,10 @@ def publish(files: HadoopFiles, manifest: bool, run_id: str = "a", fingerprint: 
 def found(files: HadoopFiles, *run_ids: str) -> Mapping[tuple[str, Table], int]:
     """The rows that are published, by run and table; of all runs, or of these."""
     counts = Counter[tuple[str, Table]]()
+    tables = published_tables(files)
     for table in TABLES:
-        if any(run_id in run_ids or not run_ids for run_id, _ in places_of(files, table)):
-            rows = read_published(files.spark, files.root, table, run_ids or None)
+        if wanted := [run_id for run_id in run_ids or tables if table in tables.get(run_id, ())]:
+            rows = read_published(files.spark, files.root, table, wanted)
             counts.update((row["run_id"], table) for row in rows.collect())
     return counts
 

@@ -23,7 +23,9 @@ def orders(user: User) -> list[User]:
 def arranged(user: User, order: TieOrder) -> User:
     """The list with the more relevant of tied items first (best) or last (worst)."""
     sign = {TieOrder.BEST: -1, TieOrder.WORST: 1}[order]
-    scored = zip(user.falling, user.relevances, user.recommended, strict=True)
+    # Items that are not relevant come after those of relevance 0.
+    worth = [-1 if one is None else one for one in user.judged]
+    scored = zip(user.falling, worth, user.recommended, strict=True)
     items = [item for *_, item in sorted(scored, key=lambda place: (-place[0], sign * place[1]))]
     return User(items, user.truth, user.scores)
 

@@ -140,20 +140,20 @@ def cumulated_gain(user: User, k: Cutoff) -> float:
 
 def gain(relevance: float, conventions: Conventions) -> float:
     worth = {Gain.LINEAR: relevance, Gain.EXP2: 2**relevance - 1, Gain.BINARY: 1}
-    return worth[conventions.gain] if relevance > 0 else 0
+    return worth[conventions.gain]
 
 
-def dcg_of(relevances: Sequence[float], k: Cutoff, conventions: Conventions) -> float:
+def dcg_of(relevances: Sequence[float | None], k: Cutoff, conventions: Conventions) -> float:
     is_clipped = conventions.discount is Discount.LOG2_CLIPPED
     divisors = [
         math.log(max(rank, 2) if is_clipped else rank + 1, 2) for rank in range(1, len(relevances) + 1)
     ]
-    worth = [gain(relevance, conventions) for relevance in relevances[:k]]
+    worth = [0 if relevance is None else gain(relevance, conventions) for relevance in relevances[:k]]
     return math.fsum(one / divisor for one, divisor in zip(worth, divisors, strict=False))
 
 
 def dcg(user: User, k: Cutoff, conventions: Conventions) -> float:
-    return dcg_of(user.relevances, k, conventions)
+    return dcg_of(user.judged, k, conventions)
 
 
 def mean_dcg(user: User, k: Cutoff, conventions: Conventions) -> float:
@@ -164,9 +164,10 @@ def mean_dcg(user: User, k: Cutoff, conventions: Conventions) -> float:
 
 def ndcg(user: User, k: Cutoff, conventions: Conventions) -> float:
     best_first = sorted(user.truth.values(), reverse=True)
+    found = sorted((one for one in user.judged if one is not None), reverse=True)
     ideals = {
         Ideal.TRUTH: best_first,
-        Ideal.LIST: sorted(user.relevances, reverse=True),
+        Ideal.LIST: found,
         Ideal.POSITIONS: best_first[:1] * places(user, k),
     }
     ideal = dcg_of(ideals[conventions.ideal], k, conventions)
@@ -175,8 +176,8 @@ def ndcg(user: User, k: Cutoff, conventions: Conventions) -> float:
 
 def compared(user: User, k: Cutoff) -> list[bool]:
     """Of each pair of relevant items with other relevances and other scores, whether it is concordant."""
-    top = list(zip(user.falling, user.relevances, strict=True))[:k]
-    relevant = [(score, relevance) for score, relevance in top if relevance > 0]
+    top = list(zip(user.falling, user.judged, strict=True))[:k]
+    relevant = [(score, relevance) for score, relevance in top if relevance is not None]
     return [
         (one[0] > other[0]) == (one[1] > other[1])
         for one, other in combinations(relevant, 2)

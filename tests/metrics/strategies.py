@@ -14,7 +14,8 @@ ITEMS = range(14)
 cutoffs = st.one_of(st.none(), st.integers(1, 12))
 finite_cutoffs = st.integers(1, 12)
 relevances = st.one_of(st.integers(1, 5).map(float), st.floats(1e-3, 10))
-truths = st.dictionaries(st.sampled_from(ITEMS), relevances)
+# With a threshold of 0 a relevant item may be worth nothing.
+truths = st.dictionaries(st.sampled_from(ITEMS), st.one_of(relevances, st.just(0.0)))
 orders = st.randoms(use_true_random=False)
 
 

@@ -5,12 +5,26 @@ from types import ModuleType
 
 import pytest
 
-from spark_eval.metrics import binary, discounts, graded, lists, pairwise, registry, values
+from spark_eval.metrics import aliases, binary, discounts, graded, lists, pairwise, registry, values
 from spark_eval.metrics.registry import RANKING
 from spark_eval.pointwise import amounts, rows
-from spark_eval.stats import exact, intervals
+from spark_eval.stats import digits, exact, intervals
 
-MODULES = [amounts, binary, discounts, exact, graded, intervals, lists, pairwise, registry, rows, values]
+MODULES = [
+    aliases,
+    amounts,
+    binary,
+    digits,
+    discounts,
+    exact,
+    graded,
+    intervals,
+    lists,
+    pairwise,
+    registry,
+    rows,
+    values,
+]
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.__name__)

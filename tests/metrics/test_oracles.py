@@ -27,7 +27,9 @@ def crowd(size: int) -> list[User]:
     users = []
     for number in range(size):
         items = random.sample(ITEMS, random.randint(0, 7))
-        truth = {item: random.choice([0.5, 1, 2, 3]) for item in random.sample(ITEMS, random.randint(0, 9))}
+        truth = {
+            item: random.choice([0, 0.5, 1, 2, 3]) for item in random.sample(ITEMS, random.randint(0, 9))
+        }
         scores = sorted((random.randint(1, 4) for _ in items), reverse=True)
         users.append(User(items, truth, scores if number % 3 else None))
     return users

@@ -58,7 +58,7 @@ CHANGES: dict[str, dict[str, Any]] = {
 any_choice = st.fixed_dictionaries(
     {"preset": st.sampled_from(list(PRESETS))},
     optional={fork: st.sampled_from(list(choices)) for fork, choices in FORKS.items()}
-    | {"threshold": st.floats(-5, 5)},
+    | {"threshold": st.floats(0, 5)},
 )
 
 

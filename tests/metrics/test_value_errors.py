@@ -45,7 +45,7 @@ def test_an_option_given_twice() -> None:
     ("text", "code", "words"),
     [
         ("ndgc@5", "UNKNOWN_METRIC", "did you mean 'ndcg'?"),
-        ("MAP@5", "UNKNOWN_METRIC", "unknown metric 'MAP'"),
+        ("NDGC@5", "UNKNOWN_METRIC", "did you mean 'ndcg'?"),
         ("map_at_5", "UNKNOWN_METRIC", "unknown metric 'map_at_5'"),
         ("zzz", "UNKNOWN_METRIC", "allowed: ap, ar, arhr"),
         ("ndcg(gian=exp2)", "UNKNOWN_OPTION", "did you mean 'gain'?"),

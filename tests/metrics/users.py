@@ -3,14 +3,16 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
+from typing import Final
 
 import numpy as np
 
 from spark_eval.metrics import Lists
-from spark_eval.metrics.lists import Held
+from spark_eval.metrics.lists import Held, Ragged
 
 # Of the cutoffs that tests of lists with gaps ask for.
-LARGEST_CUTOFF = 20
+LARGEST_CUTOFF: Final = 20
+LEAST: Final = 5e-324
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,12 @@ class User:
     @property
     def relevances(self) -> list[float]:
         """The relevance at each rank, 0 where the item is not relevant."""
-        return [self.truth.get(item, 0) for item in self.recommended]
+        return [relevance or 0 for relevance in self.judged]
+
+    @property
+    def judged(self) -> list[float | None]:
+        """The relevance at each rank, None where the item is not relevant: a relevant one may be worth 0."""
+        return [self.truth.get(item) for item in self.recommended]
 
     @property
     def n_recommended(self) -> int:
@@ -68,12 +75,18 @@ def hits(ranks: Sequence[int], length: int, n_relevant: int) -> User:
 
 def batch(users: Sequence[User]) -> Lists:
     """The users as the kernels see them."""
+    # In lists of relevances 0 is no hit: a relevant item of relevance 0 stands there as the least double.
     lists = Lists.of(
-        [one.relevances for one in users],
-        truth=[list(one.truth.values()) for one in users],
+        [[0 if one is None else one or LEAST for one in user.judged] for user in users],
+        truth=[[one or LEAST for one in user.truth.values()] for user in users],
         scores=[one.falling for one in users],
     )
-    n_recommended = np.array([one.n_recommended for one in users], dtype=np.int64)
+    lists = replace(
+        lists,
+        n_recommended=np.array([one.n_recommended for one in users], dtype=np.int64),
+        hits=unmarked(lists.hits),
+        ideal=unmarked(lists.ideal),
+    )
     if all(item >= 0 for one in users for item in one.recommended):
         return lists
     # Given ranks, some of which hold nothing: how many items there are up to each.
@@ -82,4 +95,9 @@ def batch(users: Sequence[User]) -> Lists:
     places = np.array([up_to[row][rank] for row, rank in hits], dtype=np.int64)
     cutoffs = range(1, LARGEST_CUTOFF + 1)
     within = {k: np.array([counts[min(k, len(counts) - 1)] for counts in up_to]) for k in cutoffs}
-    return replace(lists, n_recommended=n_recommended, held=Held(places, within))
+    return replace(lists, held=Held(places, within))
+
+
+def unmarked(entries: Ragged) -> Ragged:
+    """The same with relevance 0 for the least double."""
+    return replace(entries, relevance=np.where(entries.relevance == LEAST, 0.0, entries.relevance))

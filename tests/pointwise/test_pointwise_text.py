@@ -15,4 +15,4 @@ def test_a_metric_of_predictions_alone_of_both_and_of_neither() -> None:
     assert "auc, of predictions (binary)" in both
     assert "of predictions" not in describe.metric_text("ndcg")
     with pytest.raises(ConfigError, match="UNKNOWN_METRIC"):
-        describe.metric_text("logloss")
+        describe.metric_text("logless")

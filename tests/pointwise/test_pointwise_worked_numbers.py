@@ -201,6 +201,14 @@ def test_users_are_told_apart_by_text() -> None:
     assert (row["value"], row["n_users"], row["std_error"]) == (0.5, 2, 0.5)
 
 
+def test_users_of_the_same_auc_have_no_spread() -> None:
+    """A positive between three negatives, one of them below it: an AUC of 1/3, whose square is rounded."""
+    users = [user for user in range(7) for _ in range(4)]
+    rows = {"label": [0, 0, 1, 0] * 7, "score": [0.9, 0.8, 0.5, 0.1] * 7, "user": users}
+    [row] = measure(rows, metrics=["gauc"]).metrics
+    assert (row["value"], row["std_error"]) == (1 / 3, 0.0)
+
+
 def test_a_user_of_several_segments_is_one_in_each() -> None:
     rows = {
         "label": [1, 0, 1, 0],

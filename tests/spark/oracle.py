@@ -64,20 +64,23 @@ def evaluate(
 
 
 def truth_by_user(truth: Iterable[Relevance], rules: Rules) -> dict[Id, dict[Id, float]]:
-    """The relevance of each relevant item of each user."""
+    """The relevance of each relevant item of each user: all sound rows combined, then judged."""
     rows: dict[Id, dict[Id, list[tuple[int, float]]]] = defaultdict(lambda: defaultdict(list))
     for user, item, relevance, time in truth:
-        if user is None or item is None or relevance is None or not math.isfinite(relevance):
-            continue
-        threshold = rules.conventions.threshold
-        if relevance <= 0 or (threshold is not None and relevance < threshold):
-            continue
-        rows[user][item].append((time, relevance))
-    duplicates = rules.conventions.truth_duplicates
-    return {
-        user: {item: combined(seen, duplicates) for item, seen in items.items()}
-        for user, items in rows.items()
-    }
+        if user is not None and item is not None and relevance is not None and math.isfinite(relevance):
+            rows[user][item].append((time, relevance))
+    duplicates, relevant = rules.conventions.truth_duplicates, defaultdict[Id, dict[Id, float]](dict)
+    for user, items in rows.items():
+        for item, seen in items.items():
+            relevance = combined(seen, duplicates)
+            if is_relevant(relevance, rules.conventions.threshold):
+                relevant[user][item] = relevance
+    return relevant
+
+
+def is_relevant(relevance: float, threshold: float | None) -> bool:
+    """At or above the threshold; above 0 without one."""
+    return relevance > 0 if threshold is None else relevance >= threshold
 
 
 def combined(seen: Sequence[tuple[int, float]], duplicates: TruthDuplicates) -> float:

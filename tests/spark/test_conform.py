@@ -45,6 +45,18 @@ def test_columns_are_found_by_mapping_by_path_and_by_a_name_with_a_dot(spark: Sp
         ("user int, itm int, score double", {}, "MISSING_COLUMN", "'item'; did you mean 'itm'?"),
         ("User int, item int, score double", {}, "MISSING_COLUMN", "'user'; did you mean 'User'?"),
         ("user int, item int, score double", {USER: "usr"}, "MISSING_COLUMN", "did you mean 'user'?"),
+        (
+            "user int, name string, score double",
+            {},
+            "MISSING_COLUMN",
+            "recommendations: no column 'item'; found: name, score, user. Map with columns={'item': 'yours'}",
+        ),
+        (
+            "user int, item int",
+            {},
+            "MISSING_COLUMN",
+            "recommendations need `score` or `rank`; found: item, user. Map with columns={'score': 'yours'}",
+        ),
         ("user struct<id: int>, item int, score double", {USER: "user.key"}, "MISSING_COLUMN", "user.key"),
         ("user int, item int, score double", {USER: "user.id"}, "MISSING_COLUMN", "'user' is int"),
         ("user int, User int, item int, score double", {}, "AMBIGUOUS_COLUMN", "user, User"),

@@ -65,7 +65,7 @@ def lists(recommendations: DataFrame, truth: DataFrame) -> DataFrame:
         conform_recommendations(recommendations, None, None),
         conform_truth(truth, None, None, "UTC", plan.conventions),
     )
-    items = relevant(distinct_truth(judged, None, plan.conventions.truth_duplicates))
+    items = relevant(distinct_truth(judged, plan.conventions))
     return match(rank(rows, plan.conventions.ties, plan.checks), F.broadcast(items), plan.depth, plan.cuts)
 
 

@@ -12,6 +12,7 @@ from frames import assert_rows
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from spark_eval import segments
 from spark_eval.errors import ConfigError, DataError
@@ -208,6 +209,24 @@ def test_an_evaluation_refuses_them_before_it_measures_and_keeps_nothing(
         )
     assert raised.value.code == code
     assert not any(rows.is_cached for rows in persisted)
+
+
+@pytest.mark.parametrize("plan", ["workers", "shuffle"])
+def test_what_is_wrong_with_users_is_told_before_truth_is_read(spark: SparkSession, plan: str) -> None:
+    lists = spark.createDataFrame([(1, "a", 1)], "user int, item string, rank int")
+    unread = lists.select("user", F.raise_error(F.lit("truth was read")).cast("string").alias("item"))
+    with pytest.raises(DataError) as raised:
+        evaluate(
+            lists,
+            unread,
+            model="als",
+            users=spark.sql("SELECT int(id) AS user, id AS zip FROM range(1001)"),
+            train=spark.createDataFrame([(None, "a")], "user int, item string"),
+            segments=["zip"],
+            plan=plan,
+        )
+    assert str(raised.value).startswith("error[TOO_MANY_SEGMENTS] users: segment 'zip' has 1001 values")
+    assert "also [EMPTY_TRAIN]" in str(raised.value)
 
 
 @pytest.mark.parametrize(("plan", "n_kept"), [("workers", 4), ("shuffle", 4)])

@@ -158,9 +158,9 @@ def test_cold_and_seen_rows_are_dropped_fold_by_fold(
 
 def test_an_empty_part_or_log_is_refused(spark: SparkSession) -> None:
     with pytest.raises(DataError, match=r"no row is left for test of fold .* more; take fewer folds"):
-        split_rows(spark, ROWS[:2], "k_fold", k=20).leakage()
+        _ = split_rows(spark, ROWS[:2], "k_fold", k=20).leakage
     with pytest.raises(DataError, match="EMPTY_INPUT"):
-        split_rows(spark, [(None, 1, 2, None, 3)], "holdout").accounting()
+        _ = split_rows(spark, [(None, 1, 2, None, 3)], "holdout").accounting
 
 
 def test_a_subset_of_another_method_is_not_known(spark: SparkSession) -> None:

@@ -15,9 +15,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_eval.batches import files
+from spark_eval.batches.footers import READS_INT96
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.faults import renamed
-from spark_eval.scan import READS_INT96
 from spark_eval.schema import SUBSET
 from spark_eval.splits import cuts
 from spark_eval.splits.cuts import resolve

@@ -8,14 +8,13 @@ from frames import assert_rows
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_eval.conventions import TruthDuplicates
-from spark_eval.presets import parse_choice
+from spark_eval.conventions import Conventions, TruthDuplicates
+from spark_eval.presets import parse_conventions
 from spark_eval.transforms.truth import distinct_truth, per_user_truth, relevant
 
 TRUTH = "user int, item int, relevance double, timestamp timestamp, fault string"
 DISTINCT = "user int, item int, fault string, relevance double, n_rows long"
 PER_USER = "user int, n_relevant long, grades array<double>, grade_counts array<long>"
-MAX = TruthDuplicates.MAX
 
 
 def truth_of(spark: SparkSession, *rows: tuple[Any, ...]) -> DataFrame:
@@ -44,13 +43,13 @@ def test_rows_below_the_threshold_or_worth_nothing_say_so(spark: SparkSession) -
         (2, None, "below_threshold", 1.0, 1),
         (1, None, "NULL_ID", 9.0, 2),
     ]
-    assert_rows(distinct_truth(truth, 4.0, MAX), DISTINCT, rows)
+    assert_rows(distinct_truth(truth, Conventions(threshold=4.0)), DISTINCT, rows)
 
 
 def test_without_a_threshold_only_what_is_worth_nothing_is_not_relevant(spark: SparkSession) -> None:
     truth = truth_of(spark, (1, 10, 0.1), (1, 11, 0.0), (1, 12, 0.0))
     rows = [(1, 10, None, 0.1, 1), (1, None, "not_relevant", 0.0, 2)]
-    assert_rows(distinct_truth(truth, None, MAX), DISTINCT, rows)
+    assert_rows(distinct_truth(truth, Conventions()), DISTINCT, rows)
 
 
 @pytest.mark.parametrize(
@@ -62,14 +61,14 @@ def test_a_repeated_item_is_one_of_this_relevance(
 ) -> None:
     # Of the two latest rows the larger one is the last; a row without a time is the first.
     truth = truth_of(spark, (1, 7, 5.0, 100), (1, 7, 2.0, 200), (1, 7, 3.0, 200), (1, 8, 4.0))
-    merged = distinct_truth(truth, None, parse_choice(TruthDuplicates, duplicates, "")).where("item = 7")
+    merged = distinct_truth(truth, parse_conventions({"truth_duplicates": duplicates})).where("item = 7")
     assert_rows(merged, DISTINCT, [(1, 7, None, relevance, 3)])
 
 
 def test_a_row_without_a_time_is_not_the_last(spark: SparkSession) -> None:
     truth = truth_of(spark, (1, 7, 1.0, -100), (1, 7, 2.0))
     assert_rows(
-        relevant(distinct_truth(truth, None, TruthDuplicates.LAST)),
+        relevant(distinct_truth(truth, Conventions(truth_duplicates=TruthDuplicates.LAST))),
         "user int, item int, relevance double",
         [(1, 7, 1.0)],
     )
@@ -80,7 +79,10 @@ def test_a_sum_does_not_depend_on_the_order_of_its_rows(spark: SparkSession) -> 
     forward = [(1, 7, term) for term in terms]
     backward = [(2, 7, term) for term in reversed(terms)]
     truth = truth_of(spark, *forward, *backward).repartition(3)
-    sums = [row["relevance"] for row in distinct_truth(truth, None, TruthDuplicates.SUM).collect()]
+    sums = [
+        row["relevance"]
+        for row in distinct_truth(truth, Conventions(truth_duplicates=TruthDuplicates.SUM)).collect()
+    ]
     assert sums[0] == sums[1]
 
 
@@ -89,22 +91,24 @@ def test_relevances_are_coded_by_run_length_best_first(spark: SparkSession) -> N
         spark, *((1, item, grade) for item, grade in enumerate([3.0, 1.0, 3.0, 5.0, 3.0])), (2, 9, 1.0)
     )
     rows = [(1, 5, [5.0, 3.0, 1.0], [1, 3, 1]), (2, 1, [1.0], [1])]
-    assert_rows(per_user_truth(distinct_truth(truth, None, MAX), 10), PER_USER, rows)
+    assert_rows(per_user_truth(distinct_truth(truth, Conventions()), 10), PER_USER, rows)
 
 
 def test_relevances_beyond_k_are_cut_but_counted(spark: SparkSession) -> None:
     truth = truth_of(spark, *((1, item, float(item)) for item in range(1, 6)))
     rows = [(1, 5, [5.0, 4.0], [1, 1])]
-    assert_rows(per_user_truth(distinct_truth(truth, None, MAX), 2), PER_USER, rows)
+    assert_rows(per_user_truth(distinct_truth(truth, Conventions()), 2), PER_USER, rows)
 
 
 def test_without_a_depth_all_relevances_are_kept(spark: SparkSession) -> None:
     truth = truth_of(spark, *((1, item, float(item)) for item in range(1, 4)))
     rows = [(1, 3, [3.0, 2.0, 1.0], [1, 1, 1])]
-    assert_rows(per_user_truth(distinct_truth(truth, None, MAX), None), PER_USER, rows)
+    assert_rows(per_user_truth(distinct_truth(truth, Conventions()), None), PER_USER, rows)
 
 
 def test_a_user_without_a_relevant_row_has_no_truth(spark: SparkSession) -> None:
     truth = truth_of(spark, (1, 10, 1.0), (2, 10, 0.0), (None, 10, 1.0, None, "NULL_ID"))
-    users = per_user_truth(distinct_truth(truth, 0.5, MAX), 10).agg(F.sum("user"), F.count("*"))
+    users = per_user_truth(distinct_truth(truth, Conventions(threshold=0.5)), 10).agg(
+        F.sum("user"), F.count("*")
+    )
     assert users.collect()[0] == (1, 1)

@@ -34,6 +34,7 @@ TESTS = (
     "tests/metrics/test_textbook.py",
     "tests/metrics/test_golden.py",
     "tests/spark/test_evaluate.py",
+    "tests/spark/test_frames.py",
     "tests/spark/test_measure.py",
     "tests/spark/test_plans.py",
     "tests/spark/test_predictions.py",

@@ -10,11 +10,15 @@ from typing import Final, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from spark_eval.batches.predictions import SEGMENT_COLUMN
 from spark_eval.errors import DataError
+from spark_eval.schema import ITEM, MODEL, NO_TEXT, USER
 
 BATCH_ROWS: Final = 1 << 17
 # Of a file that is written: what readers can skip, and what a writer keeps in memory.
 ROWS_PER_GROUP: Final = 1 << 18
+# Our columns of text, beside those of segments.
+TEXTS: Final = (USER, ITEM, MODEL)
 
 
 @dataclass(frozen=True)
@@ -53,18 +57,29 @@ def statistics_of(footer: pq.FileMetaData, column: str) -> Iterator[pq.Statistic
 def read_parts(parts: Sequence[FilePart], columns: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
     """Batches with these columns (ours: theirs), each of one type whatever wrote the files.
 
-    Raises DataError CORRUPT_FILE, or INPUT_CHANGED_DURING_RUN where a file is gone.
+    Raises DataError CORRUPT_FILE, INVALID_TEXT, or INPUT_CHANGED_DURING_RUN where a file is gone.
     """
     for part in parts:
         try:
             for batch in read_part(part, columns.values()):
                 arrays = [in_one_form(batch[theirs]) for theirs in columns.values()]
+                for ours, array in zip(columns, arrays, strict=True):
+                    if ours in TEXTS or ours.startswith(SEGMENT_COLUMN.format("")):
+                        check_text(array, columns[ours], part.path)
                 yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
         except FileNotFoundError as error:
             message = f"{part.path!r} is gone; start again once it rests"
             raise DataError("INPUT_CHANGED_DURING_RUN", message) from error
         except (OSError, pa.ArrowException) as error:
             raise DataError("CORRUPT_FILE", f"{part.path!r}: {error}; write the file again") from error
+
+
+def check_text(array: pa.Array, column: str, path: str) -> None:
+    """Raise DataError INVALID_TEXT for bytes that are no UTF-8, which no table of ours could hold."""
+    try:
+        array.validate(full=pa.types.is_string(array.type))
+    except pa.ArrowInvalid as error:
+        raise DataError("INVALID_TEXT", f"{path!r}: column {column!r} {NO_TEXT}") from error
 
 
 def read_part(part: FilePart, columns: Iterable[str]) -> Iterator[pa.RecordBatch]:
@@ -85,7 +100,7 @@ def is_consistent(footer: pq.FileMetaData) -> bool:
 
 
 def in_one_form(column: pa.Array) -> pa.Array:
-    """Text neither large nor coded, moments in microseconds; else as it is."""
+    """Text neither large nor coded, moments in microseconds and, with any zone, in UTC; else as it is."""
     return column.cast(form_of(column.type))
 
 
@@ -93,7 +108,7 @@ def form_of(kind: pa.DataType) -> pa.DataType:
     """The one type for all columns that hold the same."""
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     if pa.types.is_timestamp(kind):
-        return pa.timestamp("us", kind.tz)
+        return pa.timestamp("us", None if kind.tz is None else "UTC")
     return pa.string() if pa.types.is_large_string(kind) else kind
 
 

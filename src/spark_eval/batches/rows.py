@@ -5,12 +5,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from spark_eval.batches.ids import numbers, plain
+from spark_eval.batches.ids import numbers
 from spark_eval.conventions import Conventions, NegativeRelevance
 from spark_eval.errors import DataError
 from spark_eval.schema import (
     FAULT,
     FOLD,
+    IN_TRAIN,
     ITEM,
     LARGEST_EXACT,
     MODEL,
@@ -72,7 +73,7 @@ def inexact_relevance() -> DataError:
 
 def judged(rows: pa.Table, conventions: Conventions) -> pa.Table:
     """Rows of the truth: user, item, relevance (1 if there is none), timestamp as a number if there is one,
-    and fault: null, a code or a reason."""
+    and fault: null, a code or, where rows are judged one by one, a reason."""
     relevance, inexact = pa.repeat(1.0, rows.num_rows), pa.scalar(False)
     if RELEVANCE in rows.column_names:
         given = rows[RELEVANCE].combine_chunks()
@@ -80,21 +81,35 @@ def judged(rows: pa.Table, conventions: Conventions) -> pa.Table:
     if FAULT in rows.column_names:  # Spark has made it a double
         inexact = pc.equal(rows[FAULT], Fault.RELEVANCE_NOT_EXACT.value)
     faults = {
-        Fault.NULL_ID: pc.or_(pc.is_null(rows[USER]), pc.is_null(rows[ITEM])),
+        Fault.NULL_ID: any_null(rows),
         Fault.NULL_RELEVANCE: pc.is_null(relevance),
         Fault.RELEVANCE_NOT_FINITE: pc.invert(pc.is_finite(relevance)),
         Fault.RELEVANCE_NOT_EXACT: inexact,
-        Fault.NEGATIVE_RELEVANCE: pc.less(relevance, 0.0),
-        Reason.BELOW_THRESHOLD: pc.less(relevance, conventions.threshold),
-        Reason.NOT_RELEVANT: pc.less_equal(relevance, 0.0),
     }
-    if conventions.negative_relevance is not NegativeRelevance.REFUSE:
-        del faults[Fault.NEGATIVE_RELEVANCE]
+    if conventions.negative_relevance is NegativeRelevance.REFUSE:
+        faults[Fault.NEGATIVE_RELEVANCE] = pc.less(relevance, 0.0)
     fault = pa.nulls(rows.num_rows, pa.string())
+    if conventions.judges_rows:
+        fault = irrelevance(relevance, conventions.threshold)
     for name, holds in reversed(faults.items()):
         if pc.any(holds).as_py():
             fault = pc.if_else(pc.fill_null(holds, False), name.value, fault)
-    columns = {USER: plain(rows[USER]), ITEM: plain(rows[ITEM]), RELEVANCE: relevance}
+    columns = {USER: rows[USER], ITEM: rows[ITEM], RELEVANCE: relevance}
+    columns |= {name: rows[name] for name in (FOLD, IN_TRAIN) if name in rows.column_names}
     if TIMESTAMP in rows.column_names:
         columns[TIMESTAMP] = rows[TIMESTAMP].cast(pa.int64())
     return pa.table(columns | {FAULT: fault})
+
+
+def any_null(rows: pa.Table) -> pa.ChunkedArray:
+    """Return which rows lack a user, an item or, if there are folds, a fold."""
+    found = pc.or_(pc.is_null(rows[USER]), pc.is_null(rows[ITEM]))
+    return pc.or_(found, pc.is_null(rows[FOLD])) if FOLD in rows.column_names else found
+
+
+def irrelevance(relevance: pa.Array, threshold: float | None) -> pa.Array:
+    """Why each relevance is not relevant; null where it is, or is null itself."""
+    below, reason = pc.less(relevance, threshold), Reason.BELOW_THRESHOLD
+    if threshold is None:
+        below, reason = pc.less_equal(relevance, 0.0), Reason.NOT_RELEVANT
+    return pc.if_else(below, reason.value, pa.scalar(None, pa.string()))

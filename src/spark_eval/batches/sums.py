@@ -1,5 +1,6 @@
-"""Exact sums of metric values over users and segments, the same in any order: as ``transforms.aggregate``."""
+"""Exact sums of metric values over users and segments, the same in any order: limbs, as rows of a table."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from typing import Any, Final
@@ -10,14 +11,30 @@ import pyarrow as pa
 from spark_eval.batches.ids import Ints, in_one_piece
 from spark_eval.metrics.lists import Floats
 from spark_eval.schema import ALL, SEGMENT, SEGMENT_VALUE
-from spark_eval.stats.intervals import LARGEST, LIMB_BITS, UNIT_BITS
+from spark_eval.stats.digits import MOST_SUMMED, POINT_BITS, ExactSums, Groups, limbs, number_of
 
-# Values are cut into limbs of 32 bits, the last rounded: sums of up to a million are exact as doubles.
-N_LIMBS: Final = 4
-MOST_USERS: Final = 1 << 20
 COLUMN: Final = "column"
-COUNTS: Final = ("n_users", "n_defined")
-LIMBS: Final = {kind: [f"{kind}_{place}" for place in range(N_LIMBS)] for kind in ("total", "squares")}
+# What is summed, and the limb of the sum; counts have limb 0 only.
+KIND: Final = "kind"
+LIMB: Final = "limb"
+AMOUNT: Final = "amount"
+# Users, those with a value, and those of whose value is too large for a double.
+COUNTS: Final = ("n_users", "n_defined", "n_infinite")
+TOTAL: Final = "total"
+SQUARES: Final = "squares"
+KINDS: Final = (*COUNTS, TOTAL, SQUARES)
+CELL: Final = (SEGMENT, SEGMENT_VALUE, COLUMN)
+# A row is the amount of one limb of one sum; limbs that are 0 have none.
+SUMS: Final = pa.schema(
+    {
+        SEGMENT: pa.dictionary(pa.int32(), pa.string()),
+        SEGMENT_VALUE: pa.dictionary(pa.int32(), pa.string()),
+        COLUMN: pa.int32(),
+        KIND: pa.int8(),
+        LIMB: pa.int16(),
+        AMOUNT: pa.int64(),
+    }
+)
 
 
 def sums(
@@ -25,14 +42,18 @@ def sums(
     summed: Mapping[str, Sequence[str]],
     segments: Mapping[str, tuple[Ints, Sequence[str]]],
 ) -> pa.Table:
-    """The same as ``sums_of_part``, of any number of users: their parts, for ``added`` to add up."""
+    """The sums of values over everybody and over each value of each segment: rows of SUMS.
+
+    ``measured`` are the values of the users, NaN where undefined; ``summed`` names products of them, of which
+    only values alone are squared. ``segments`` have the code of each user's value, and the values.
+    """
     n_users = len(next(iter(measured.values())))
     parts = []
-    for start in range(0, max(n_users, 1), MOST_USERS):
-        part = slice(start, start + MOST_USERS)
+    for start in range(0, max(n_users, 1), MOST_SUMMED):
+        part = slice(start, start + MOST_SUMMED)
         codes = {name: (code[part], values) for name, (code, values) in segments.items()}
         parts.append(sums_of_part({name: values[part] for name, values in measured.items()}, summed, codes))
-    return in_one_piece(parts)
+    return merged_sums(parts)
 
 
 def sums_of_part(
@@ -40,66 +61,65 @@ def sums_of_part(
     summed: Mapping[str, Sequence[str]],
     segments: Mapping[str, tuple[Ints, Sequence[str]]],
 ) -> pa.Table:
-    """A row per column, segment and value: n_users, n_defined, max, limbs of the total and of the squares.
-
-    ``measured`` are the values of up to a million users, NaN where undefined; ``summed`` names products of
-    them. ``segments`` have the code of each user's value, and the values.
-    """
-    n_users = len(next(iter(measured.values())))
-    groups = [(codes, len(values)) for codes, values in segments.values()]
+    """The same, of up to MOST_SUMMED users."""
+    groups = Groups([(codes, len(values)) for codes, values in segments.values()])
     cells = [(ALL, ALL), *((name, value) for name, (_, values) in segments.items() for value in values)]
-    totals, largest = [], []
-    for factors in summed.values():
+    n_users = groups.sums(np.ones(len(next(iter(measured.values()))), dtype=bool))
+    rows: list[tuple[int, str, int, Ints]] = []
+    for column, factors in enumerate(summed.values()):
         value = prod((measured[factor] for factor in factors[1:]), start=measured[factors[0]])
-        is_defined = ~np.isnan(value)
-        known = np.where(is_defined, value, 0.0)
-        largest.append(float(known.max(initial=0.0)))
-        weights = [np.ones(n_users), is_defined, *limbs(known), *limbs(known * known)]
-        totals.append([of_cells(weight, groups) for weight in weights])
-    names = (*COUNTS, *LIMBS["total"], *LIMBS["squares"])
-    by_name = np.array(totals).astype(np.int64).transpose(1, 0, 2).reshape(len(names), -1)
-    return pa.table(
-        {
-            SEGMENT: pa.array([name for name, _ in cells] * len(summed)).dictionary_encode(),
-            SEGMENT_VALUE: pa.array([value for _, value in cells] * len(summed)).dictionary_encode(),
-            COLUMN: np.repeat(np.arange(len(summed), dtype=np.int32), len(cells)),
-            "max": np.repeat(largest, len(cells)),
-            **dict(zip(names, by_name, strict=True)),
-        }
-    )
+        counts = {"n_users": n_users, "n_defined": n_users}
+        if not (is_finite := np.isfinite(value)).all():
+            counts |= {"n_defined": groups.sums(~np.isnan(value)), "n_infinite": groups.sums(np.isinf(value))}
+            value = np.where(is_finite, value, 0.0)
+        found = ExactSums.of(value, groups, has_squares=len(factors) == 1)
+        rows += ((column, kind, 0, amounts) for kind, amounts in counts.items())
+        for kind, places in ((TOTAL, found.total), (SQUARES, found.squares)):
+            rows += ((column, kind, limb, amounts) for limb, amounts in limbs(places).items())
+    return rows_of(rows, cells)
 
 
-def of_cells(weights: Floats, groups: Sequence[tuple[Ints, int]]) -> Floats:
-    """The sum of whole numbers over all users, then in each group; exact, as no sum reaches 2^53."""
-    sums = (np.bincount(codes, weights, minlength=n_groups) for codes, n_groups in groups)
-    return np.concatenate([weights.sum(keepdims=True, dtype=np.float64), *sums])
+def rows_of(rows: Sequence[tuple[int, str, int, Ints]], cells: Sequence[tuple[str, str]]) -> pa.Table:
+    """Rows of SUMS that are not 0, of the column, kind, limb and amounts (cells,) of each sum."""
+    amounts = np.array([amounts for *_, amounts in rows], dtype=np.int64).reshape(len(rows), len(cells))
+    row, cell = np.nonzero(amounts)
+    names = {
+        name: pa.DictionaryArray.from_arrays(
+            pa.array(cell.astype(np.int32)), pa.array([one[place] for one in cells], pa.string())
+        )
+        for place, name in enumerate((SEGMENT, SEGMENT_VALUE))
+    }
+    keys = {
+        COLUMN: np.array([column for column, *_ in rows], dtype=np.int32)[row],
+        KIND: np.array([KINDS.index(kind) for _, kind, *_ in rows], dtype=np.int8)[row],
+        LIMB: np.array([limb for _, _, limb, _ in rows], dtype=np.int16)[row],
+    }
+    return pa.table({**names, **keys, AMOUNT: amounts[row, cell]}, schema=SUMS)
 
 
-def limbs(values: Floats) -> list[Floats]:
-    """Whole numbers with value = sum of limb_i * 2^(32 i - 60), the smallest limb rounded half to even."""
-    found, rest = [], np.minimum(values, LARGEST)
-    largest = rest.max(initial=0.0)
-    for place in range(N_LIMBS - 1, 0, -1):
-        unit = 2.0 ** (LIMB_BITS * place - UNIT_BITS)
-        limb = np.floor(rest / unit) if largest >= unit else np.zeros_like(rest)
-        found.append(limb)
-        rest = rest - limb * unit
-    found.append(np.rint(rest * 2.0**UNIT_BITS))
-    return found[::-1]
+def merged_sums(parts: Sequence[pa.Table]) -> pa.Table:
+    """One table of the sums of all parts."""
+    if len(parts) == 1:
+        return parts[0]
+    by = [name for name in parts[0].column_names if name != AMOUNT]
+    total = in_one_piece(parts).group_by(by).aggregate([(AMOUNT, "sum")])
+    return total.rename_columns([*by, AMOUNT]).cast(parts[0].schema)
 
 
 def added(parts: Sequence[pa.Table], names: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """The sums of all parts: rows as ``transforms.aggregate.limb_sums`` gives them."""
-    table = pa.concat_tables(parts).unify_dictionaries()
-    by = [SEGMENT, SEGMENT_VALUE, COLUMN]
-    summed = [*COUNTS, *LIMBS["total"], *LIMBS["squares"]]
-    total = table.group_by(by).aggregate([*((name, "sum") for name in summed), ("max", "max")])
-    for row in total.to_pylist():
-        if row["n_users_sum"]:
-            yield {
-                **{name: row[name] for name in (SEGMENT, SEGMENT_VALUE)},
-                COLUMN: names[row[COLUMN]],
-                **{name: row[f"{name}_sum"] for name in COUNTS},
-                "max": row["max_max"],
-                **{kind: [row[f"{name}_sum"] for name in LIMBS[kind]] for kind in LIMBS},
-            }
+    """The sums of all parts: a row for each cell and column, by name, with counts and ``Fraction`` sums."""
+    found: dict[tuple[str, str, int], dict[str, dict[int, int]]] = defaultdict(
+        lambda: {kind: defaultdict(int) for kind in KINDS}
+    )
+    for *cell, kind, limb, amount in zip(*merged_sums(parts).to_pydict().values(), strict=True):
+        segment, value, column = cell
+        found[segment, value, column][KINDS[kind]][limb] += amount
+    for (segment, value, column), sums_ in found.items():
+        yield {
+            SEGMENT: segment,
+            SEGMENT_VALUE: value,
+            COLUMN: names[column],
+            **{kind: sums_[kind][0] for kind in COUNTS},
+            TOTAL: number_of(sums_[TOTAL], POINT_BITS),
+            SQUARES: number_of(sums_[SQUARES], 2 * POINT_BITS),
+        }

@@ -13,6 +13,7 @@ from spark_eval.config import parse_config
 from spark_eval.demo.models import recommend_all
 from spark_eval.demo.simulate import simulate
 from spark_eval.errors import DataError
+from spark_eval.names import literal
 from spark_eval.runs import run_evaluate, run_split
 from spark_eval.schema import SUBSET, SUBSETS, USER, Subset, Table
 from spark_eval.session import describe_java, get_session
@@ -42,7 +43,7 @@ def run_demo(ratings: Path | None, scale: float, output: Path) -> None:
         split = run_split(lambda: spark, config, RUN_ID, replace=True)
     tell.split(split)
     with step("trained three models on global_train and recommended"):
-        log = spark.read.parquet(split.tables[Table.SPLITS])
+        log = spark.read.parquet(literal(split.tables[Table.SPLITS]))
         train = log.where(log[SUBSET].isin([subset.value for subset in SUBSETS["global_train"]]))
         users = log.where(log[SUBSET] == Subset.GLOBAL_TEST.value).select(USER).distinct()
         lists = recommend_all(train, users, LIST_LENGTH, SEED)

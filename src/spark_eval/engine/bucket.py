@@ -91,8 +91,9 @@ class Bucket:
     def why_not(self) -> dict[Reason, Booleans]:
         """Which pairs are not relevant, by the reason."""
         relevance, least = self.pairs[2], self.question.conventions.threshold
-        below = relevance < (-np.inf if least is None else least)
-        return {Reason.BELOW_THRESHOLD: below, Reason.NOT_RELEVANT: ~below & (relevance <= 0)}
+        if least is None:
+            return {Reason.NOT_RELEVANT: relevance <= 0}
+        return {Reason.BELOW_THRESHOLD: relevance < least}
 
     @cached_property
     def truth(self) -> Truth:

@@ -1,26 +1,22 @@
 """From rows of a table to messages for buckets of users: rows that cannot be used are told apart."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_eval.batches.rows import SOUND, Codes, faults
-from spark_eval.conventions import Conventions, NegativeRelevance
+from spark_eval.batches.rows import SOUND, Codes, faults, judged
+from spark_eval.conventions import Conventions
 from spark_eval.engine.codes import CODED_TEXT
 from spark_eval.engine.messages import Kind, batch_of, messages
 from spark_eval.schema import (
     FAULT,
     FOLD,
-    ITEM,
     MODEL,
-    RELEVANCE,
     ROW_FAULTS,
-    TIMESTAMP,
     USER,
-    Fault,
 )
 
 Batches = Iterable[pa.RecordBatch]
@@ -85,34 +81,14 @@ class TruthSender:
     def sound(self, batches: Batches, bad: list[pa.Table]) -> Iterator[pa.Table]:
         """Return the rows without a fault; what is left of the others is added to ``bad``."""
         for batch in batches:
-            rows = pa.table(batch)
-            relevance = pa.repeat(1.0, len(rows))
-            if RELEVANCE in rows.column_names:
-                relevance = rows[RELEVANCE].combine_chunks().cast(pa.float64())
-                rows = rows.drop_columns(RELEVANCE)
-            rows = rows.append_column(RELEVANCE, relevance)
-            if TIMESTAMP in rows.column_names:
-                place = rows.column_names.index(TIMESTAMP)
-                rows = rows.set_column(place, TIMESTAMP, rows[TIMESTAMP].cast(pa.int64()))
-            ids = [rows[name] for name in (USER, ITEM, FOLD) if name in rows.column_names]
-            found = {
-                Fault.NULL_ID: any_null(ids),
-                Fault.NULL_RELEVANCE: pc.is_null(relevance),
-                Fault.RELEVANCE_NOT_FINITE: pc.invert(pc.is_finite(relevance)),
-            }
-            if self.conventions.negative_relevance is NegativeRelevance.REFUSE:
-                found[Fault.NEGATIVE_RELEVANCE] = pc.less(relevance, 0.0)
-            fault = pa.nulls(len(rows), pa.string())
-            for name, holds in reversed(found.items()):
-                if pc.any(holds).as_py():
-                    fault = pc.if_else(pc.fill_null(holds, False), name.value, fault)
-            if fault.null_count < len(rows):
-                is_bad = pc.is_valid(fault)
-                kept = [name for name in (USER, FOLD) if name in rows.column_names]
-                bad.append(coded(rows.select(kept).append_column(FAULT, fault).filter(is_bad)))
+            rows = judged(pa.table(batch), self.conventions)
+            if rows[FAULT].null_count < len(rows):
+                is_bad = pc.is_valid(rows[FAULT])
+                kept = [name for name in (USER, FOLD, FAULT) if name in rows.column_names]
+                bad.append(coded(rows.select(kept).filter(is_bad)))
                 rows = rows.filter(pc.invert(is_bad))
             if len(rows):
-                yield coded(rows)
+                yield coded(rows.drop_columns(FAULT))
 
 
 @dataclass(frozen=True)
@@ -125,15 +101,6 @@ class UserSender:
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         """Return the messages of all rows of a task."""
         yield from messages((coded(pa.table(batch)) for batch in batches), self.kind, self.n_buckets)
-
-
-def any_null(columns: Sequence[pa.ChunkedArray]) -> pa.ChunkedArray:
-    """Return where one of them is null."""
-    found = pc.is_null(columns[0])
-    for column in columns[1:]:
-        if column.null_count:
-            found = pc.or_(found, pc.is_null(column))
-    return found
 
 
 def coded(table: pa.Table) -> pa.Table:

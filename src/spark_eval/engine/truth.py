@@ -135,9 +135,15 @@ def one_relevance(
         time = numbers(when.fill_null(0))[order]
         latest: Floats = relevance[np.lexsort((relevance, time, known, group))[starts + size - 1]]
         return latest
-    # Added one by one in ascending order, so that the order of rows never decides.
-    ascending, total = relevance[np.lexsort((relevance, group))], np.zeros(len(starts))
-    for place in range(int(size.max(initial=0))):
-        has = size > place
-        total[has] += ascending[starts[has] + place]
-    return total
+    # Added one by one in ascending order, so that the order of rows never decides; what each addition rounds
+    # away (Knuth, TAOCP 2, 4.2.2) is added in the end, so that ten rows of 0.1 make 1.
+    ascending = relevance[np.lexsort((relevance, group))]
+    total, lost = np.zeros(len(starts)), np.zeros(len(starts))
+    with np.errstate(over="ignore", invalid="ignore"):
+        for place in range(int(size.max(initial=0))):
+            has = size > place
+            before, term = total[has], ascending[starts[has] + place]
+            total[has] = after = before + term
+            added = after - before
+            lost[has] += (before - (after - added)) + (term - added)
+        return np.where(np.isfinite(total), total + lost, total)

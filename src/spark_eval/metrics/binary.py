@@ -44,7 +44,7 @@ def precision(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
 
 @ranking_metric("recall", formula="h / m", forks=("recall_denominator",), perfect=False)
 def recall(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
-    """Share of the user's relevant items found in the top k; below 1 by force where m > k.
+    """Share of relevant items found in the top k; cannot reach 1 when a user has more relevant items than k.
 
     Hits at ranks 1 and 3, m = 8, k = 2:
 

@@ -109,9 +109,12 @@ def ndcg(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
 
     Source: Jarvelin, Kekalainen, 2002; the ideal is that of trec_eval: all relevant items, found or not.
     """
-    share = divide(dcg(lists, k, conventions), ideal_dcg(lists, k, conventions))
-    # Nearly equal relevances, added in another order than the ideal's, can round to just above 1.
-    return np.minimum(share, 1.0)
+    ideal = ideal_dcg(lists, k, conventions)
+    with np.errstate(invalid="ignore"):
+        share = divide(dcg(lists, k, conventions), ideal)
+    # Nearly equal relevances, added in another order than the ideal's, can round to just above 1. Of an ideal
+    # that outgrows a double nothing is a share: the run is refused for that value.
+    return np.where(ideal < np.inf, np.minimum(share, 1.0), np.inf)
 
 
 def ideal_dcg(lists: Lists, k: int | None, conventions: Conventions) -> Floats:

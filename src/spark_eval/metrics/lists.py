@@ -22,7 +22,7 @@ class Ragged:
     """Arrays of several lengths, laid end to end.
 
     ``row[i]`` is the list that entry i belongs to (ascending), ``rank[i]`` its rank from 1 (ascending
-    within a list), ``relevance[i]`` its true relevance, > 0. All three have shape (entries,).
+    within a list), ``relevance[i]`` its true relevance, >= 0. All three have shape (entries,).
     """
 
     n_rows: int

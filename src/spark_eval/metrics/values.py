@@ -15,6 +15,7 @@ from spark_eval.conventions import (
     TieOrder,
 )
 from spark_eval.errors import ConfigError
+from spark_eval.metrics.aliases import find
 from spark_eval.metrics.lists import Floats, Lists
 from spark_eval.metrics.registry import RANKING, Kind, RankingMetric, Weight
 from spark_eval.presets import parse_choice
@@ -24,7 +25,7 @@ MAX_K: Final = 100_000
 # The cutoff of a metric over the whole list.
 UNCUT: Final = "all"
 WHOLE: Final = re.compile(r"[0-9]{1,10}")
-FORM: Final = re.compile(r"(?P<name>\w+)(\((?P<options>[^()]*)\))?(@(?P<k>\w+))?")
+FORM: Final = re.compile(r"(?P<name>\w+(-[A-Za-z]\w*)*)(\((?P<options>[^()]*)\))?(@(?P<k>\w+))?")
 # Tied items share their places in these only, as in scikit-learn.
 SHARES_PLACES: Final = ("dcg", "ndcg", "ap")
 
@@ -157,24 +158,49 @@ def metric_values(
 
 
 def parse_metric(text: str, ks: Sequence[int | None] = ()) -> list[MetricValue]:
-    """``map(denominator=relevant)@5`` as a value; without ``@`` one for each of ``ks``."""
-    form = FORM.fullmatch(text.strip())
-    if form is None:
-        raise ConfigError("INVALID_METRIC", f"{WHERE}: {text!r} is not name, name@k or name(option=choice)@k")
+    """``map(denominator=relevant)@5`` as a value; without ``@``, or with ``@k``, one for each of ``ks``."""
+    form = formed(text)
     metric = metric_named(form["name"])
     options = parse_options(form["options"] or "", metric)
-    cutoffs = ks if form["k"] is None else [parse_k(form["k"])]
+    cutoffs = [parse_k(form["k"])] if has_cutoff(form) else ks
     return [MetricValue(metric, options, k) for k in cutoffs]
 
 
+def canonical(text: str) -> str:
+    """A metric as it is printed, without a cutoff where it has none of its own: ``map`` for ``AP@k``."""
+    [value] = parse_metric(text, [None])
+    return str(value) if has_cutoff(formed(text)) else value.name
+
+
+def formed(text: str) -> re.Match[str]:
+    """The parts name, options and k of a metric's text; ConfigError INVALID_METRIC."""
+    form = FORM.fullmatch(text.strip())
+    if form is None:
+        raise ConfigError("INVALID_METRIC", f"{WHERE}: {text!r} is not name, name@k or name(option=choice)@k")
+    return form
+
+
+def has_cutoff(form: re.Match[str]) -> bool:
+    """Whether it names a cutoff; the letter k stands for those of the run."""
+    return form["k"] not in (None, "k", "K")
+
+
+def ranking_names() -> dict[str, RankingMetric]:
+    """The metrics by their names: per user, of the mean, of weighted means."""
+    return {
+        name: metric
+        for metric in RANKING.values()
+        for name in (metric.name, metric.run_name, *metric.weights)
+    }
+
+
 def metric_named(name: str) -> RankingMetric:
-    """The metric with this per-user or run name; ConfigError UNKNOWN_METRIC with the nearest one."""
-    by_name = {metric.name: metric for metric in RANKING.values()}
-    by_name |= {metric.run_name: metric for metric in RANKING.values()}
-    by_name |= {name: metric for metric in RANKING.values() for name in metric.weights}
-    if name not in by_name:
-        raise ConfigError.unknown("UNKNOWN_METRIC", "metric", name, by_name, WHERE)
-    return by_name[name]
+    """The metric with this name, or an alias of it; ConfigError UNKNOWN_METRIC with the nearest one."""
+    known = ranking_names()
+    metric = find(name, known)
+    if metric is None:
+        raise ConfigError.unknown("UNKNOWN_METRIC", "metric", name, known, WHERE)
+    return metric
 
 
 def parse_options(text: str, metric: RankingMetric) -> tuple[tuple[str, Choice], ...]:

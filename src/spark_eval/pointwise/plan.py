@@ -6,7 +6,9 @@ from dataclasses import replace
 from typing import Any, Final
 
 from spark_eval.errors import ConfigError
+from spark_eval.metrics.aliases import find, several
 from spark_eval.pointwise.metrics import POINTWISE
+from spark_eval.pointwise.registry import PointwiseMetric
 from spark_eval.pointwise.task import (
     DEFAULT_BINS,
     DEFAULT_CURVE_POINTS,
@@ -39,8 +41,8 @@ def make_plan(
     classes: Sequence[Class] = (),
     probabilities: Sequence[str] = (),
     metrics: Sequence[str] | None = None,
-    thresholds: Sequence[float] | None = None,
-    choose: Mapping[str, Sequence[Any]] | None = None,
+    thresholds: Sequence[float] | float | None = None,
+    choose: Mapping[str, Any] | None = None,
     segments: Sequence[str] = (),
     sampling_rate: float | None = None,
     bins: int = DEFAULT_BINS,
@@ -68,7 +70,7 @@ def make_plan(
         probabilities=tuple(probabilities),
         thresholds=cuts,
         rules=tuple(rules_of(choose or {})),
-        segments=tuple(segments),
+        segments=tuple(several(segments)),
         sampling_rate=sampling_rate,
         bins=bins,
         curves=curves,
@@ -129,18 +131,26 @@ def metrics_of(
 ) -> tuple[str, ...]:
     """The metrics asked for; or all that the task, its scores and thresholds have, but for those of users."""
     fitting = [name for name, metric in POINTWISE.items() if metric.fits(task, scores)]
-    if names is None:
+    asked = None if names is None else several(names)
+    if asked is None:
         unwanted = {"users"} if has_thresholds or task is not Task.BINARY else {"users", "flags"}
         return tuple(name for name in fitting if not unwanted & set(POINTWISE[name].needs))
-    if not names:
+    if not asked:
         raise ConfigError("NO_METRICS", f"{WHERE}.metrics is empty; `spark-eval metrics` lists them")
-    for name in names:
-        if name not in POINTWISE:
-            raise ConfigError.unknown("UNKNOWN_METRIC", "metric", name, POINTWISE, f"{WHERE}.metrics")
+    found = [pointwise_named(name).name for name in asked]
+    for name in found:
         if name not in fitting:
             message = f"{name} is not defined for task: {task} with scores: {scores}"
             raise invalid(f"{message}; these are: {', '.join(fitting)}")
-    return tuple(dict.fromkeys(names))
+    return tuple(dict.fromkeys(found))
+
+
+def pointwise_named(name: str) -> PointwiseMetric:
+    """The metric with this name, or an alias of it; ConfigError UNKNOWN_METRIC with the nearest one."""
+    metric = find(name, POINTWISE)
+    if metric is None:
+        raise ConfigError.unknown("UNKNOWN_METRIC", "metric", name, POINTWISE, f"{WHERE}.metrics")
+    return metric
 
 
 def classes_of(task: Task, classes: Sequence[Class], negative: Class, positive: Class) -> tuple[Class, ...]:
@@ -159,20 +169,20 @@ def classes_of(task: Task, classes: Sequence[Class], negative: Class, positive: 
     return found
 
 
-def thresholds_of(task: Task, scores: Scores, given: Sequence[float] | None) -> tuple[float, ...]:
+def thresholds_of(task: Task, scores: Scores, given: Sequence[float] | float | None) -> tuple[float, ...]:
     """Ascending thresholds; of classes the one between 0 and 1."""
     if task is not Task.BINARY or scores is Scores.CLASS:
         if given is not None:
             raise invalid("thresholds need task: binary with scores that have an order")
         return (0.5,) if task is Task.BINARY else ()
     default = (0.5,) if scores is Scores.PROBABILITY else ()
-    found = default if given is None else tuple(sorted({float(one) for one in given}))
+    found = default if given is None else tuple(sorted({float(one) for one in several(given)}))
     if len(found) > MOST_THRESHOLDS or not all(map(math.isfinite, found)):
         raise invalid(f"thresholds are up to {MOST_THRESHOLDS} finite numbers")
     return found
 
 
-def rules_of(choose: Mapping[str, Sequence[Any]]) -> list[Rule]:
+def rules_of(choose: Mapping[str, Any]) -> list[Rule]:
     """The rules of ``choose: {flags: [300], recall: [0.95], cost: [{false_positive: 1, ...}]}``.
 
     The first costs given are those by which the other rules are judged, too.
@@ -180,12 +190,12 @@ def rules_of(choose: Mapping[str, Sequence[Any]]) -> list[Rule]:
     for name in choose:
         if name not in set(Goal):
             raise ConfigError.unknown("UNKNOWN_CONFIG_KEY", "key", name, Goal, f"{WHERE}.choose")
-    costs = [Rule(Goal.COST, **dict(costs)) for costs in choose.get(Goal.COST, ())]
+    costs = [Rule(Goal.COST, **dict(costs)) for costs in several(choose.get(Goal.COST, ()))]
     judge = costs[0] if costs else Rule(Goal.COST)
     rules = [
         replace(judge, goal=goal, limit=float(limit))
         for goal in (Goal.FLAGS, Goal.RECALL)
-        for limit in choose.get(goal, ())
+        for limit in several(choose.get(goal, ()))
     ]
     for rule in [*rules, *costs]:
         if not 0 <= rule.limit <= (1 if rule.goal is Goal.RECALL else math.inf):

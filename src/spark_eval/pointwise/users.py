@@ -4,7 +4,7 @@ import numpy as np
 
 from spark_eval.pointwise.amounts import changed, in_doubles
 from spark_eval.pointwise.totals import Addend, Grouping, Totals
-from spark_eval.stats.exact import Floats, Ints
+from spark_eval.stats.exact import Floats, Ints, two_product
 
 
 def add_users(
@@ -32,13 +32,16 @@ def add_users(
     is_defined = (n > 0) & (p > 0)
     totals.add([of_user], [Addend("users")])
     auc = np.divide(found, n * p, out=np.zeros(len(n)), where=is_defined)
-    values = {
-        "users_defined": is_defined.astype(np.float64),
-        "users_auc": auc,
-        "users_squares": auc * auc,
-        "users_impressions": np.where(is_defined, n + p, 0.0),
-        "users_positives": np.where(is_defined, p, 0.0),
-        "users_auc_by_impressions": auc * (n + p),
-        "users_auc_by_positives": auc * p,
-    }
-    totals.add([of_user], [Addend(name, values) for name, values in values.items()])
+    # What the rounding of a square takes away is added to the same sum, which is exact so.
+    squares, lost = two_product(auc, auc)
+    addends = [
+        Addend("users_defined", is_defined.astype(np.float64)),
+        Addend("users_auc", auc),
+        Addend("users_squares", squares),
+        Addend("users_squares", lost),
+        Addend("users_impressions", np.where(is_defined, n + p, 0.0)),
+        Addend("users_positives", np.where(is_defined, p, 0.0)),
+        Addend("users_auc_by_impressions", auc * (n + p)),
+        Addend("users_auc_by_positives", auc * p),
+    ]
+    totals.add([of_user], addends)

@@ -30,7 +30,7 @@ from spark_eval.schema import (
     Fault,
 )
 from spark_eval.transforms.folds import fold_of
-from spark_eval.transforms.inputs import ID_TYPES, Input, open_input, quoted
+from spark_eval.transforms.inputs import ID_TYPES, NO_MODEL, Input, open_input, quoted
 from spark_eval.transforms.instants import instant
 
 ARRAY_COLUMNS = ("recommendations", "items", ITEM)
@@ -133,11 +133,11 @@ def conform_recommendations(
     table = open_input(frame, "recommendations", names, (USER, ITEM, SCORE, RANK, MODEL, FOLD))
     has_name = model is None and table.has(MODEL)
     if model is None and not has_name:
-        table.fault("MISSING_MODEL", "no column holds the model's name; map columns.model or set model: NAME")
+        table.fault("MISSING_MODEL", NO_MODEL)
     if layout == "array":
         table = unfold(table)
     user, item = table.id(USER), table.id(ITEM)
-    name = table.column(MODEL).cast("string") if has_name else F.lit(model)
+    name = table.text(MODEL) if has_name else F.lit(model)
     fold = fold_of(table)
     faults = {Fault.NULL_MODEL: name.isNull(), Fault.NULL_ID: any_null(user, item, *fold.values())}
     if RANK in table.names or (SCORE not in table.names and RANK in table.frame.columns):
@@ -145,13 +145,25 @@ def conform_recommendations(
         order = order.cast("long").alias(RANK)
         faults |= {Fault.NULL_RANK: order.isNull(), Fault.RANK_BASE: order < 1}
     else:
-        order = table.ordered(SCORE, "SCORE_NOT_NUMERIC").alias(SCORE)
-        is_odd = ~is_finite(table.number(SCORE, "SCORE_NOT_NUMERIC"))
-        faults |= {Fault.NULL_SCORE: order.isNull(), Fault.SCORE_NOT_FINITE: is_odd}
+        order, number = score_of(table)
+        faults |= {Fault.NULL_SCORE: order.isNull(), Fault.SCORE_NOT_FINITE: ~is_finite(number)}
+        order = order.alias(SCORE)
     table.check()
     ours = {MODEL: name, USER: user, ITEM: item} | fold
     columns = [column.alias(key) for key, column in ours.items()]
     return table.frame.select(*columns, order, first_fault(faults).alias(FAULT))
+
+
+def score_of(table: Input) -> tuple[Column, Column]:
+    """Return the score as it orders, and as a double; a table that has neither score nor rank is a fault."""
+    if table.has(SCORE):
+        return table.ordered(SCORE, "SCORE_NOT_NUMERIC"), table.number(SCORE, "SCORE_NOT_NUMERIC")
+    found = ", ".join(sorted(table.frame.columns))
+    mend = f"Map with columns={{{SCORE!r}: 'yours'}}"
+    message = f"recommendations need `{SCORE}` or `{RANK}`; found: {found}. {mend}"
+    table.faults.append(DataError("MISSING_COLUMN", message))
+    nothing = F.lit(None).cast("double")
+    return nothing, nothing
 
 
 def unfold(table: Input) -> Input:
@@ -204,7 +216,7 @@ def conform_users(frame: DataFrame, names: Mapping[str, str] | None, segments: S
                     "RESERVED_COLUMN", f"column {name!r} has the name of a segment of ours; rename it"
                 )
         elif table.has(name) or name.split(".")[0] in frame.columns:
-            columns.append(table.column(name).cast("string").alias(name))
+            columns.append(table.text(name).alias(name))
         else:
             known = nearest(name, [*frame.columns, *BuiltIn])
             table.fault("MISSING_COLUMN", f"no column {name!r} for the segment; {known}")

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -9,8 +10,11 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_eval.errors import ConfigError, DataError, nearest
-from spark_eval.schema import EXACT_DIGITS, LARGEST_EXACT
+from spark_eval.schema import EXACT_DIGITS, LARGEST_EXACT, NO_TEXT
 
+# The collation of plain strings.
+BYTE_BY_BYTE: Final = "UTF8_BINARY"
+NO_MODEL = "no column holds the model's name; pass model=\"als\" or columns={'model': 'yours'}"
 ID_TYPES = (T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.StringType)
 
 
@@ -33,7 +37,7 @@ class Input:
         outer, *inner = [theirs] if theirs in self.frame.columns else theirs.split(".")
         alike = [column for column in self.frame.columns if column.lower() == outer.lower()]
         if outer not in alike:
-            self.fault("MISSING_COLUMN", f"no column {theirs!r}; {nearest(theirs, self.frame.columns)}")
+            self.fault("MISSING_COLUMN", f"no column {theirs!r}; {self.instead_of(name)}")
         elif len(alike) > 1:
             self.fault("AMBIGUOUS_COLUMN", f"columns {', '.join(alike)} differ by case only; rename one")
         elif not has_path(self.frame.schema[outer].dataType, inner):
@@ -42,6 +46,12 @@ class Input:
         else:
             return F.col(".".join(quoted(part) for part in (outer, *inner)))
         return F.lit(None)
+
+    def instead_of(self, name: str) -> str:
+        """Return what the table holds where it lacks our column ``name``, and how to map it."""
+        known = nearest(self.names.get(name, name), self.frame.columns)
+        found = f"found: {', '.join(sorted(self.frame.columns))}. Map with columns={{{name!r}: 'yours'}}"
+        return found if known.startswith("allowed") else known
 
     def kind(self, name: str) -> T.DataType:
         """The type of the table's column for ours."""
@@ -58,7 +68,24 @@ class Input:
         """A user or item id: an integer or a string, passed through unchanged."""
         kind = self.kind(name)
         code = "ID_IS_FLOAT" if isinstance(kind, T.FractionalType) else "ID_TYPE_UNSUPPORTED"
-        return self.typed(name, ID_TYPES, code, "ids are integers or strings")
+        column = self.typed(name, ID_TYPES, code, "ids are integers or strings (in pandas: astype('Int64'))")
+        if not isinstance(kind, T.StringType):
+            return column
+        if kind.collation != BYTE_BY_BYTE:
+            theirs = self.names.get(name, name)
+            message = f"column {theirs!r} is {kind.simpleString()}, under which different ids may be equal; "
+            self.fault("ID_COLLATION", f"{message}cast it: CAST({theirs} AS STRING COLLATE {BYTE_BY_BYTE})")
+        return self.readable(name, column)
+
+    def text(self, name: str) -> Column:
+        """A model or segment as text, whatever its type."""
+        return self.readable(name, self.column(name).cast("string"))
+
+    def readable(self, name: str, column: Column) -> Column:
+        """Text as it is; bytes that are no UTF-8 fail the job by name, where two of them might become one."""
+        message = f"error[INVALID_TEXT] {self.source}: column {self.names.get(name, name)} {NO_TEXT}"
+        fault = F.raise_error(F.lit(message)).cast("string")
+        return F.when(~F.is_valid_utf8(column), fault).otherwise(column)
 
     def number(self, name: str, code: str) -> Column:
         """A number, as a double."""

@@ -17,7 +17,7 @@ from spark_eval.scan import PlainFiles
 from spark_eval.schema import FAULT, FOLD, ITEM, LABEL, MISSING, MODEL, SCORE, USER, WEIGHT, Fault
 from spark_eval.transforms.conform import any_null, first_fault, is_finite
 from spark_eval.transforms.folds import fold_of
-from spark_eval.transforms.inputs import Input, open_input
+from spark_eval.transforms.inputs import NO_MODEL, Input, open_input
 
 SOURCE: Final = "predictions"
 COLUMNS: Final = (LABEL, SCORE, USER, ITEM, MODEL, WEIGHT, FOLD)
@@ -59,9 +59,8 @@ def conform_predictions(
     columns: dict[str, Column] = {}
     if model is None:
         if not table.has(MODEL):
-            message = "no column holds the model's name; map columns.model or set model: NAME"
-            table.fault("MISSING_MODEL", message)
-        columns[MODEL] = table.column(MODEL).cast("string")
+            table.fault("MISSING_MODEL", NO_MODEL)
+        columns[MODEL] = table.text(MODEL)
         faults[Fault.NULL_MODEL] = columns[MODEL].isNull()
     if plan.by_user:
         columns[USER] = table.id(USER)
@@ -76,7 +75,7 @@ def conform_predictions(
         faults[Fault.NULL_WEIGHT] = weight.isNull()
         faults[Fault.WEIGHT_OUT_OF_RANGE] = ~weight.between(0.0, LARGEST_WEIGHT)
     for place, segment in enumerate(plan.segments):
-        value = F.coalesce(table.column(segment).cast("string"), F.lit(MISSING))
+        value = F.coalesce(table.text(segment), F.lit(MISSING))
         columns[SEGMENT_COLUMN.format(place)] = value
     table.check()
     fault = first_fault(faults).alias(FAULT)

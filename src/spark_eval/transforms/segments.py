@@ -13,7 +13,7 @@ OF_USER = "of_user"
 
 
 def count_by_id(train: DataFrame) -> DataFrame:
-    """user, item, fold if any, of_user, fault, n_rows: a row per user and per item, the other null, and fault.
+    """user, item, fold if any, of_user, fault, n_rows: a row per user and per item, and fault.
 
     One scan and one shuffle give both.
     """

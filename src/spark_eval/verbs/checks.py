@@ -1,5 +1,6 @@
 """What the counts of the inputs must show before any number is given out: zeros would be silently wrong."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -17,6 +18,7 @@ from spark_eval.verbs.quarantine import MOST_EXAMPLES, share_faults
 
 # 2^512 squared still is a double.
 MAX_EXP2_RELEVANCE: Final = 511
+LARGEST_DOUBLE: Final = sys.float_info.max
 # The counts of a truth without any relevant row.
 NOTHING_RELEVANT: Final[Mapping[str, Any]] = {"distinct": 0, "users": 0}
 # Of one segment: more are ids or measurements, and would be as many rows of every metric.
@@ -36,6 +38,9 @@ def truth_faults(
         left = unused(entries, "truth")
         message = f"truth: no relevant row is left{left}; see relevance.threshold, where and subset"
         faults.append(DataError("EMPTY_TRUTH", message))
+    elif used[0]["max_relevance"] > LARGEST_DOUBLE:
+        message = "truth: the sum of an item's relevances is larger than any double"
+        faults.append(DataError("RELEVANCE_TOO_LARGE", f"{message}; scale relevances down"))
     elif grows_with_relevance(plan) and used[0]["max_relevance"] > MAX_EXP2_RELEVANCE:
         largest = used[0]["max_relevance"]
         message = f"truth: relevance {largest} is too large for gain=exp2; at most {MAX_EXP2_RELEVANCE}"

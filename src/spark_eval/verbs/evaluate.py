@@ -13,7 +13,6 @@ from pyspark.sql import types as T
 
 from spark_eval import journal
 from spark_eval.batches.files import keep_files
-from spark_eval.batches.sums import added
 from spark_eval.connect import tasks_at_once
 from spark_eval.conventions import Checks, Conventions
 from spark_eval.engine.messages import Kind
@@ -22,6 +21,7 @@ from spark_eval.engine.send import ListSender, TruthSender, UserSender
 from spark_eval.errors import each
 from spark_eval.ledger import Entry, list_entries, rows_in, truth_entries
 from spark_eval.metrics.values import summed
+from spark_eval.names import literal
 from spark_eval.plan import DEFAULT_K, DEFAULT_METRICS, Plan, make_plan
 from spark_eval.scan import plain_recommendations, plain_truth, takes_files
 from spark_eval.schema import (
@@ -48,9 +48,16 @@ from spark_eval.transforms.conform import (
 )
 from spark_eval.transforms.exchange import SUMMARY, Summary, exchanged, measure, measure_to_files, send
 from spark_eval.transforms.inputs import id_type
-from spark_eval.verbs.checks import MAX_EXP2_RELEVANCE, check_tables, grows_with_relevance, truth_faults
-from spark_eval.verbs.evaluation import Evaluation, Tables, written
+from spark_eval.verbs.checks import (
+    LARGEST_DOUBLE,
+    MAX_EXP2_RELEVANCE,
+    check_tables,
+    grows_with_relevance,
+    truth_faults,
+)
+from spark_eval.verbs.evaluation import Evaluation, Tables, sums_of_models, written
 from spark_eval.verbs.folds_of_tables import check_folds, fold_faults
+from spark_eval.verbs.frames import Frame, in_spark
 from spark_eval.verbs.segments import Training, known_items, read_about
 
 # A bucket has about so many rows of lists and of the truth. Many small ones keep the workers' memory low.
@@ -64,8 +71,8 @@ LEAST_ROWS: Final = 50_000
 
 
 def evaluate(
-    recommendations: DataFrame,
-    truth: DataFrame,
+    recommendations: Frame,
+    truth: Frame,
     *,
     model: str | None = None,
     layout: str = "long",
@@ -73,9 +80,9 @@ def evaluate(
     truth_columns: Mapping[str, str] | None = None,
     timestamp_unit: str | None = None,
     timezone: str = "UTC",
-    train: DataFrame | None = None,
+    train: Frame | None = None,
     train_columns: Mapping[str, str] | None = None,
-    users: DataFrame | None = None,
+    users: Frame | None = None,
     users_columns: Mapping[str, str] | None = None,
     segments: Sequence[str] = (),
     metrics: Sequence[str] = DEFAULT_METRICS,
@@ -89,10 +96,10 @@ def evaluate(
 ) -> Evaluation:
     """Measure ranking metrics per user and in the mean, of one or many models, in one pass over the data.
 
-    ``recommendations`` hold user, item, score or rank, and model (or name the one model by ``model``);
-    ``truth`` holds user, item and, if graded, relevance. ``columns``, ``truth_columns``, ``train_columns``
-    and ``users_columns`` map our names to yours. A metric may carry its own k and conventions:
-    ``ndcg(gain=exp2)@10``; k may be ``all``.
+    Frames are of Spark or pandas, or Arrow tables. ``recommendations`` hold user, item, score or rank, and
+    model (or name the one model by ``model``); ``truth`` holds user, item and, if graded, relevance.
+    ``columns``, ``truth_columns``, ``train_columns`` and ``users_columns`` map our names to yours. A metric
+    may carry its own k and conventions: ``ndcg(gain=exp2)@10``; k may be ``all``.
 
     ``segments`` are columns of ``users`` (one row per user), or ``known`` and ``activity``, which follow from
     the training interactions ``train``; the means of their users stand beside those of all. With ``train``,
@@ -106,20 +113,22 @@ def evaluate(
     Raises ConfigError or DataError; every row is accounted for before any number is given out.
     """
     plan = make_plan(metrics, k, conventions, threshold, no_recommendations, no_truth, checks, segments)
-    check_segments(segments, plan.columns, train is not None, users is not None)
+    check_segments(plan.segments, plan.columns, train is not None, users is not None)
+    if not user_columns(plan.segments):
+        users = None
+    frames = in_spark({"recommendations": recommendations, "truth": truth, "train": train, "users": users})
+    lists, relevant = frames["recommendations"], frames["truth"]
     conforming: dict[str, Callable[[], DataFrame]] = {
-        "recommendations": lambda: conform_recommendations(recommendations, columns, model, layout),
-        "truth": lambda: conform_truth(truth, truth_columns, timestamp_unit, timezone, plan.conventions),
+        "recommendations": lambda: conform_recommendations(lists, columns, model, layout),
+        "truth": lambda: conform_truth(relevant, truth_columns, timestamp_unit, timezone, plan.conventions),
+        "train": lambda: conform_train(frames["train"], train_columns),
+        "users": lambda: conform_users(frames["users"], users_columns, plan.segments),
     }
-    if train is not None:
-        conforming["train"] = lambda: conform_train(train, train_columns)
-    if users is not None and user_columns(segments):
-        conforming["users"] = lambda: conform_users(users, users_columns, segments)
     tables = Tables(
-        **each(conforming),
+        **each({name: conforming[name] for name in frames}),
         model=model,
-        files=plain_recommendations(recommendations, columns or {}, model, layout),
-        truth_files=plain_truth(truth, truth_columns or {}, plan.conventions),
+        files=plain_recommendations(lists, columns or {}, model, layout),
+        truth_files=plain_truth(relevant, truth_columns or {}, plan.conventions),
         most_quarantined={},
     )
     return measure_lists(tables, plan, folder)
@@ -136,8 +145,7 @@ def measure_lists(tables: Tables, plan: Plan, folder: str | None = None) -> Eval
     tables = replace(tables, recommendations=recommendations, truth=truth)
     tables, plan = check_folds(tables, plan)
     with ExitStack() as kept:
-        users, training, faults = read_about(tables, plan.segments, kept)
-        plan = replace(plan, segments=plan.segments[: plan.by_fold]) if faults else plan
+        users, training = read_about(tables, plan.segments, kept)
         items, tables = known_items(tables, training)
         question = question_of(tables, plan, training, items)
         n_buckets, n_tasks = buckets_for(tables)
@@ -150,15 +158,18 @@ def measure_lists(tables: Tables, plan: Plan, folder: str | None = None) -> Eval
             rows = measure(messages, question, n_buckets, schema).persist()
             kept.callback(rows.unpersist)
         summaries = [pickle.loads(row[SUMMARY]) for row in rows.where(f"{SUMMARY} is not null").collect()]
-        entries, models = checked(tables, plan, training, summaries, faults)
+        entries, models = checked(tables, plan, training, summaries)
         keys = sum(one.keys for summary in summaries for one in summary.models)
         per_user = rows.where(f"{SUMMARY} is null").drop(SUMMARY)
         if folder is not None and is_local:
             keep_files(folder, {one.file for summary in summaries for one in summary.models if one.file})
-            per_user = tables.truth.sparkSession.read.schema(schema).parquet(folder)
+            per_user = tables.truth.sparkSession.read.schema(schema).parquet(literal(folder))
         elif folder is not None:
             per_user = written(per_user, folder)
-        sums = sums_of_models(summaries, plan)
+        parts: dict[str | None, list[pa.Table]] = {}
+        for one in (one for summary in summaries for one in summary.models):
+            parts.setdefault(one.model, []).append(one.sums)
+        sums = sums_of_models(parts, list(summed(plan.metrics)))
         return Evaluation(per_user, entries, models, plan, kept.pop_all(), sums, keys)
 
 
@@ -181,7 +192,7 @@ def question_of(
         held_cuts=None if has_scores else plan.held_cuts,
         depth=plan.depth,
         truth_depth=plan.truth_depth,
-        most_relevance=MAX_EXP2_RELEVANCE if grows_with_relevance(plan) else float("inf"),
+        most_relevance=MAX_EXP2_RELEVANCE if grows_with_relevance(plan) else LARGEST_DOUBLE,
         segments=tuple(plan.segments),
         bounds=training.bounds,
         trained=items,
@@ -194,9 +205,8 @@ def messages_of(
     """Return the messages of all tables."""
     names = [USER, ITEM, RANK, SCORE, FOLD, IN_TRAIN, *([MODEL] if tables.model is None else [])]
     lists = tables.recommendations.select(*(name for name in names if name in tables.recommendations.columns))
-    truth = tables.truth.drop(FAULT)
     messages = [
-        send(truth, tables.truth_files, TruthSender(n_buckets, plan.conventions), n_tasks),
+        send(tables.truth, tables.truth_files, TruthSender(n_buckets, plan.conventions), n_tasks),
         send(lists, tables.files, ListSender(n_buckets, tables.model is None), n_tasks),
     ]
     about = {Kind.SEGMENTS: users, Kind.TRAINED: training.users}
@@ -238,7 +248,7 @@ def per_user_schema(tables: Tables, plan: Plan) -> T.StructType:
 
 
 def checked(
-    tables: Tables, plan: Plan, training: Training, summaries: Sequence[Summary], faults: Sequence[Any]
+    tables: Tables, plan: Plan, training: Training, summaries: Sequence[Summary]
 ) -> tuple[list[Entry], list[str]]:
     """Return the entries of the accounting and the models; one DataError tells all that is wrong."""
     counts = added_counts([count for summary in summaries for count in summary.truth])
@@ -248,7 +258,7 @@ def checked(
     of_lists = counts_of_models(summaries)
     entries += list_entries(of_lists, used["users"], plan.conventions)
     journal.stage("read", rows_in(entries, "truth") + rows_in(entries, "recommendations"), then="metrics")
-    check_tables(tables, entries, of_lists, plan, [*faults, *of_truth, *of_folds])
+    check_tables(tables, entries, of_lists, plan, [*of_truth, *of_folds])
     return entries, sorted(count[MODEL] for count in of_lists)
 
 
@@ -278,12 +288,3 @@ def counts_of_models(summaries: Sequence[Summary]) -> list[dict[str, Any]]:
         total.update(one.counts)
         total[Outcome.LARGEST] = largest
     return [{MODEL: model, **total} for model, total in totals.items() if total[f"{Outcome.IN}..rows"]]
-
-
-def sums_of_models(summaries: Sequence[Summary], plan: Plan) -> list[dict[str, Any]]:
-    """Add the exact sums over users of all buckets."""
-    names = list(summed(plan.metrics))
-    parts: dict[str | None, list[pa.Table]] = {}
-    for one in (one for summary in summaries for one in summary.models):
-        parts.setdefault(one.model, []).append(one.sums)
-    return [{MODEL: model, **row} for model, tables in parts.items() for row in added(tables, names)]

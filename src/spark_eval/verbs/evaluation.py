@@ -6,9 +6,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
+from spark_eval.batches.sums import SUMS, added
 from spark_eval.ledger import ACCOUNTING, Entry
+from spark_eval.names import literal, models_shown
 from spark_eval.plan import Plan
 from spark_eval.scan import PlainFiles
 from spark_eval.schema import MODEL
@@ -45,7 +48,7 @@ class Tables:
         return {name: frame for name, frame in tables.items() if frame is not None}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Evaluation:
     """What came of an evaluation.
 
@@ -61,6 +64,12 @@ class Evaluation:
     kept: ExitStack
     sums: Sequence[Mapping[str, Any]]
     keys: int
+
+    def __repr__(self) -> str:
+        names = ", ".join(dict.fromkeys(value.name for value in self.plan.metrics))
+        cutoffs = ", ".join(dict.fromkeys(value.cutoff for value in self.plan.metrics))
+        tables = "metrics, per_user, accounting are DataFrames"
+        return f"Evaluation of {models_shown(self.models)}: {names} at k {cutoffs}; {tables}"
 
     @cached_property
     def metric_rows(self) -> list[tuple[Any, ...]]:
@@ -93,8 +102,19 @@ class Evaluation:
         return self.per_user.sparkSession
 
 
+def sums_of_models(
+    parts: Mapping[str | None, Sequence[pa.Table]], names: Sequence[str]
+) -> list[dict[str, Any]]:
+    """The exact sums over the users of each model, from tables of ``batches.sums``, by column's name."""
+    return [
+        {MODEL: model, **row}
+        for model, tables in parts.items()
+        for row in added([table.select(SUMS.names) for table in tables], names)
+    ]
+
+
 def written(per_user: DataFrame, folder: str) -> DataFrame:
     """Return the same rows, from files that lie below the folder now."""
     per_user.write.mode("errorifexists").partitionBy(MODEL).parquet(folder)
     # Read with its schema: Spark would take models named 1 and 01 for one number.
-    return per_user.sparkSession.read.schema(per_user.schema).parquet(folder)
+    return per_user.sparkSession.read.schema(per_user.schema).parquet(literal(folder))

@@ -21,6 +21,7 @@ from spark_eval.batches.leaks import (
 )
 from spark_eval.batches.parcels import Parcel
 from spark_eval.batches.sieve import Sieve, slice_bits_for
+from spark_eval.names import literal
 from spark_eval.scan import PlainFiles, takes_files
 from spark_eval.schema import ITEM, SUBSET, SUBSETS, TIMESTAMP, USER, Subset
 from spark_eval.transforms.inputs import id_type
@@ -58,7 +59,7 @@ def leakage_rows(rows: DataFrame, facts: Facts, folder: str | None = None) -> li
     that may be pairs of tested rows are shuffled.
     """
     if folder is not None and not takes_files(folder):
-        rows, folder = rows.sparkSession.read.schema(rows.schema).parquet(folder), None
+        rows, folder = rows.sparkSession.read.schema(rows.schema).parquet(literal(folder)), None
     found: dict[str, Counter[str]] = {check: Counter() for check in CHECKS}
     for leaks in collected(compared(rows, facts, folder)):
         for check, (n_rows, n_users) in leaks.items():

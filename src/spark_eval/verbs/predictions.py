@@ -14,7 +14,7 @@ from spark_eval.batches.predictions import Counted, Reading, outline
 from spark_eval.batches.sound import SoundReading
 from spark_eval.errors import DataError
 from spark_eval.ledger import ACCOUNTING, Entry, check
-from spark_eval.names import model_faults
+from spark_eval.names import model_faults, models_shown
 from spark_eval.pointwise.amounts import N_LIMBS
 from spark_eval.pointwise.cuts import Extent, Sample, cuts_of, standings
 from spark_eval.pointwise.ordered import Candidate, Points
@@ -26,6 +26,7 @@ from spark_eval.schema import Outcome
 from spark_eval.transforms.objects import collected, each, made, made_of_files
 from spark_eval.transforms.predictions import SOURCE, Predictions, conform_predictions
 from spark_eval.transforms.scored import in_order, in_ranges, of_users
+from spark_eval.verbs.frames import Frame, in_spark
 from spark_eval.verbs.pointwise_tables import (
     CURVES,
     METRICS,
@@ -42,7 +43,7 @@ SCORES_PER_RANGE: Final = 1_000_000
 ROWS_PER_BUCKET: Final = 1_000_000
 
 
-@dataclass
+@dataclass(repr=False)
 class PredictionMetrics:
     """What came of predictions: exact sums by cell, and of every cell the candidates and the curves."""
 
@@ -53,6 +54,10 @@ class PredictionMetrics:
     candidates: Mapping[Cell, Sequence[Sequence[Candidate | None]]] = field(default_factory=dict)
     points: Mapping[Cell, Sequence[Points]] = field(default_factory=dict)
     n_scores: Mapping[Cell, int] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        tables = "metrics, thresholds, curves, accounting are DataFrames"
+        return f"PredictionMetrics of {models_shown(self.models)}: {', '.join(self.plan.metrics)}; {tables}"
 
     @cached_property
     def metric_rows(self) -> list[tuple[Any, ...]]:
@@ -96,7 +101,7 @@ class PredictionMetrics:
 
 
 def evaluate_predictions(
-    predictions: DataFrame,
+    predictions: Frame,
     task: str,
     *,
     model: str | None = None,
@@ -105,16 +110,17 @@ def evaluate_predictions(
 ) -> PredictionMetrics:
     """Metrics of predictions, of one or many models, in one pass over the rows.
 
-    ``predictions`` hold label and score, and perhaps model (or name the one model by ``model``), user, item,
-    weight, fold; ``columns`` maps our names to yours. ``task`` is binary, multiclass or regression. The other
-    options are those of the section ``predictions`` of the config: scores, positive, negative, classes,
-    probabilities, metrics, thresholds, choose, segments, sampling_rate, bins, curves, curve_points,
-    conventions.
+    ``predictions``, of Spark or pandas or an Arrow table, hold label and score, and perhaps model (or name
+    the one model by ``model``), user, item, weight, fold; ``columns`` maps our names to yours. ``task`` is
+    binary, multiclass or regression. The other options are those of the section ``predictions`` of the
+    config: scores, positive, negative, classes, probabilities, metrics, thresholds, choose, segments,
+    sampling_rate, bins, curves, curve_points, conventions.
 
     Raises ConfigError or DataError; the ledger is closed before any number is given out.
     """
     plan = make_plan(task, **options)
-    return measure_predictions(read_predictions(predictions, columns, model, plan))
+    rows = in_spark({SOURCE: predictions})[SOURCE]
+    return measure_predictions(read_predictions(rows, columns, model, plan))
 
 
 def read_predictions(

@@ -46,14 +46,12 @@ class Training:
     entries: Sequence[Entry] = ()
 
 
-def read_about(
-    tables: Tables, segments: Sequence[str], kept: ExitStack
-) -> tuple[DataFrame | None, Training, list[DataError]]:
-    """The users with their segments, what the training interactions tell, what is wrong with either.
+def read_about(tables: Tables, segments: Sequence[str], kept: ExitStack) -> tuple[DataFrame | None, Training]:
+    """Read the users with their segments, and what the training interactions tell.
 
-    Nothing is known of what is wrong.
+    Raises one DataError for what is wrong with either, before truth and lists are read, which are larger.
     """
-    users, training, faults = None, Training(), []
+    faults = []
     try:
         users = read_users(tables.users, segments, kept)
     except DataError as fault:
@@ -62,7 +60,8 @@ def read_about(
         training = read_train(tables.train, segments, kept)
     except DataError as fault:
         faults.append(fault)
-    return users, training, faults
+    DataError.raise_all(faults)
+    return users, training
 
 
 def read_train(train: DataFrame | None, segments: Sequence[str], kept: ExitStack) -> Training:

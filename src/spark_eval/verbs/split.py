@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from pyspark.sql import Column, DataFrame, Observation
@@ -9,20 +10,23 @@ from pyspark.sql import functions as F
 
 from spark_eval.errors import ConfigError, DataError, nearest
 from spark_eval.ledger import ACCOUNTING, AccountingRow
+from spark_eval.names import literal
 from spark_eval.scan import plain_log, takes_files
 from spark_eval.schema import FAULT, FOLD, ITEM, RELEVANCE, SUBSET, SUBSETS, TIMESTAMP, USER
+from spark_eval.settings import MICROSECONDS, TIMESTAMP_TYPE, setting
 from spark_eval.splits.cuts import backtest, resolve
 from spark_eval.splits.folds import FoldRule, StratifiedKFold
 from spark_eval.splits.label import label
 from spark_eval.splits.label_folds import PLACES, label_folds
 from spark_eval.splits.leave_out import Choices, LeavePOut
-from spark_eval.splits.methods import GLOBAL_LOCAL_RANKER, Rule, rule_of
+from spark_eval.splits.methods import GLOBAL_LOCAL_RANKER, METHODS, Rule, rule_of
 from spark_eval.splits.rules import GlobalLocalRanker, Timeline
 from spark_eval.splits.windows import Backtest, Windows
 from spark_eval.transforms.conform import conform_interactions
 from spark_eval.transforms.inputs import quoted
 from spark_eval.verbs.facts import Facts
 from spark_eval.verbs.folds import FoldFacts, compared, fold_ledger, leaks
+from spark_eval.verbs.frames import Frame, in_spark
 from spark_eval.verbs.leakage import LEAKAGE, LeakageRow, leakage_rows
 from spark_eval.verbs.plain_log import PlainLog
 from spark_eval.verbs.small import small_table
@@ -31,7 +35,7 @@ from spark_eval.verbs.small import small_table
 Compared = tuple[list[LeakageRow], list[AccountingRow]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Split:
     """A labelled log. ``labelled`` holds every row: user, item, timestamp, relevance, the log's other
     columns, fault, fold, subset; a row without a subset has in ``fault`` why. ``plain`` is the log where
@@ -42,6 +46,11 @@ class Split:
     rule: Rule
     timeline: Timeline | Backtest | Choices | None
     plain: PlainLog | None = None
+
+    def __repr__(self) -> str:
+        method = next(name for name, kind in METHODS.items() if kind is type(self.rule))
+        parts = ", ".join(subset.value for subset in self.rule.subsets)
+        return f"Split by {method}: subset(NAME) of {parts}; rows, accounting, leakage are DataFrames"
 
     @property
     def rows(self) -> DataFrame:
@@ -65,16 +74,18 @@ class Split:
         rows = self.rows.where(F.col(SUBSET).isin([subset.value for subset in SUBSETS[name]]))
         return rows if fold is None else rows.where(F.col(FOLD) == fold)
 
+    @cached_property
     def accounting(self) -> DataFrame:
-        """The ledger of the log (columns in ``ledger.ACCOUNTING``), from a scan of it, which runs at once.
+        """The ledger of the log (columns in ``ledger.ACCOUNTING``), from a scan when it is first asked for.
 
         ``users`` is null but for folds: counting distinct users would cost a shuffle of the log.
         """
         return small_table(self.labelled.sparkSession, self.ledger(), ACCOUNTING)
 
+    @cached_property
     def leakage(self) -> DataFrame:
-        """What of the test parts is in the train parts; see ``verbs.leakage`` and ``verbs.folds``. Runs at
-        once.
+        """What of the test parts is in the train parts; see ``verbs.leakage`` and ``verbs.folds``. Counted
+        when it is first asked for.
         """
         return small_table(self.labelled.sparkSession, self.compared(self.facts())[0], LEAKAGE)
 
@@ -90,7 +101,8 @@ class Split:
                     return plain.write(rule, timeline, folder)
         observed = Observation("split")
         rows = replace(self, labelled=self.labelled.observe(observed, *self.counts())).rows
-        rows.write.mode("errorifexists").partitionBy(SUBSET).parquet(folder)
+        with setting(self.labelled.sparkSession, TIMESTAMP_TYPE, MICROSECONDS):
+            rows.write.mode("errorifexists").partitionBy(SUBSET).parquet(folder)
         return self.counted(observed.get)
 
     def in_folds(self) -> DataFrame:
@@ -116,7 +128,7 @@ class Split:
         return leakage_rows(self.rows, facts, folder), []
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FoldSplit(Split):
     """A log in folds: in ``labelled`` an array of places stands for fold and subset (PLACES)."""
 
@@ -148,14 +160,14 @@ class FoldSplit(Split):
         """
         rows = self.rows
         if folder is not None:
-            rows = rows.sparkSession.read.schema(rows.schema).parquet(folder)
+            rows = rows.sparkSession.read.schema(rows.schema).parquet(literal(folder))
         n_folds = self.timeline.n_folds if isinstance(self.timeline, Choices) else self.rule.n_folds
         folds = compared(rows, self.rule, n_folds)
         return leaks(folds, self.rule), fold_ledger(folds, facts)
 
 
 def split(
-    interactions: DataFrame,
+    interactions: Frame,
     rule: Rule | None = None,
     *,
     method: str | None = None,
@@ -164,7 +176,8 @@ def split(
     **options: object,
 ) -> Split:
     """Split a log by a rule: into local_train, ranker_train, ranker_test and global_test by time and users,
-    or by any other ``method`` into folds of train and test.
+    or by any other ``method`` into folds of train and test. The log is a Spark or pandas frame, or an Arrow
+    table.
 
     The rule is given whole, or by its method and fields: ``split(log, local_cut=0.8, global_cut="14d")``,
     ``split(log, method="k_fold", k=5)``, with cuts in any form that ``parse_cut`` takes. ``columns`` maps
@@ -177,11 +190,12 @@ def split(
         given = ", ".join([*(["method"] if method else []), *options])
         raise ConfigError("INVALID_SPLIT", f"give a rule or its options, not both: {given}")
     rule = rule or rule_of(method or GLOBAL_LOCAL_RANKER, options)
-    log = conform_interactions(interactions, columns, timestamp_unit, rule.timezone, rule.timed)
+    frame = in_spark({"interactions": interactions})["interactions"]
+    log = conform_interactions(frame, columns, timestamp_unit, rule.timezone, rule.timed)
     if isinstance(rule, FoldRule):
         return split_in_folds(log, rule, timestamp_unit)
-    files = plain_log(interactions, columns or {}, rule.timezone)
-    plain = None if files is None else PlainLog(interactions.sparkSession, files, timestamp_unit)
+    files = plain_log(frame, columns or {}, rule.timezone)
+    plain = None if files is None else PlainLog(frame.sparkSession, files, timestamp_unit)
     timeline = resolve(log, rule, None if plain is None else plain.counted, timestamp_unit)
     return Split(label(log, rule, timeline), rule, timeline, plain)
 

@@ -1,0 +1,68 @@
+"""How people name metrics: in any case, and by the other names that the field has for them."""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+Found = TypeVar("Found")
+
+# By a registered name, of rankings or of predictions: its other names. Case, "_" and "-" do not count.
+ALIASES: Final[Mapping[str, Sequence[str]]] = {
+    "precision": ("P", "prec", "positive_predictive_value"),
+    "recall": ("R", "sensitivity", "true_positive_rate"),
+    "f1": ("f1_score", "f_score", "f_measure"),
+    "hit_rate": ("HR", "hit", "hits", "hit_ratio", "success"),
+    "ap": ("average_precision",),
+    "map": ("mean_average_precision",),
+    "ar": ("average_recall",),
+    "mar": ("mean_average_recall",),
+    "rr": ("recip_rank", "reciprocal_rank"),
+    "mrr": ("mean_reciprocal_rank",),
+    "rhr": ("reciprocal_hit_rate", "reciprocal_hit_rank"),
+    "arhr": ("average_reciprocal_hit_rate", "average_reciprocal_hit_rank"),
+    "r_precision": ("r_prec",),
+    "cg": ("cumulative_gain",),
+    "dcg": ("discounted_cumulative_gain",),
+    "ndcg": ("ndcg_cut", "normalized_discounted_cumulative_gain", "normalised_discounted_cumulative_gain"),
+    "auc": ("ROC_AUC", "AUROC", "area_under_roc"),
+    "gauc": ("group_auc", "grouped_auc"),
+    "fcp": ("fraction_of_concordant_pairs",),
+    "accuracy": ("acc",),
+    "mean_class_accuracy": ("balanced_accuracy",),
+    "confusion": ("confusion_matrix",),
+    "log_loss": ("cross_entropy", "binary_cross_entropy", "BCE", "NLL"),
+    "auprc": ("PR_AUC", "AUPR", "area_under_pr", "average_precision"),
+    "ece": ("expected_calibration_error",),
+    "mae": ("mean_absolute_error",),
+    "mse": ("mean_squared_error", "brier", "brier_score"),
+    "rmse": ("root_mean_squared_error",),
+    "mape": ("mean_absolute_percentage_error",),
+    "r2": ("r_squared", "r2_score"),
+}
+
+
+def find(name: str, known: Mapping[str, Found]) -> Found | None:
+    """Return what a name or an alias of it stands for among the ``known`` names; None if it is unknown.
+
+    >>> find("HR", {"hit_rate": 1}), find("Average-Precision", {"auprc": 2}), find("hrr", {"hit_rate": 1})
+    (1, 2, None)
+    """
+    by_plain = {plain(alias): name for name in known for alias in ALIASES.get(name, ())}
+    by_plain |= {plain(name): name for name in known}
+    canonical = by_plain.get(plain(name))
+    return None if canonical is None else known[canonical]
+
+
+def plain(name: str) -> str:
+    """Return a name without case, underscores and hyphens, and without ``AtK`` at its end."""
+    return re.sub("[_-]", "", name.casefold()).removesuffix("atk")
+
+
+def several(given: Any) -> list[Any]:
+    """Return a list of what is given: a single text, number or mapping is a list of one.
+
+    >>> several("ndcg"), several(5), several(("map", "mrr"))
+    (['ndcg'], [5], ['map', 'mrr'])
+    """
+    is_many = isinstance(given, Iterable) and not isinstance(given, str | Mapping)
+    return list(given) if is_many else [given]

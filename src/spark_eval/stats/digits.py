@@ -1,0 +1,136 @@
+"""Exact sums of doubles and of their squares, by group: whole digits, which any order adds to the same total.
+
+A double is cut into digits of 20 bits, whole numbers d_p from -2^19 to 2^19 at places p of one grid,
+
+    value = sum of d_p * 2^(20 p - 18),    value^2 = sum of d_p * d_q * 2^(20 (p + q) - 36),
+
+of which no more than four in a row differ from 0, wherever these lie. Digits of one place, and products of
+places that add to the same, are whole numbers below 2^40: sums of 2^13 of them are exact as doubles. All
+that is kept are such sums, as integers; they become a number by rational arithmetic at the very end.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spark_eval.stats.exact import Floats, Ints
+
+# Whole numbers by place: an array (cells,) for each.
+ByPlace = dict[int, Ints]
+
+DIGIT_BITS: Final = 20
+# Place 0 of values up to 1 is a digit of theirs; those of squares have twice as many bits behind the point.
+POINT_BITS: Final = 18
+# So many digits of a value, all in a row, may differ from 0.
+MOST_DIGITS: Final = 4
+# So many values are summed as doubles, and sums of so many as integers of 64 bits.
+BLOCK: Final = 1 << 13
+MOST_SUMMED: Final = BLOCK << 9
+# Two digits at a time are kept: sums of millions of such limbs fit 64 bits.
+LIMB_BITS: Final = 2 * DIGIT_BITS
+# The largest factor to scale by is 2^998: what is smaller has its first digit further down.
+LOWEST_PLACE: Final = -49
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Which values are summed together: all, and by ``codes`` (n,) below a number of groups, each."""
+
+    groups: Sequence[tuple[Ints, int]] = ()
+
+    def block(self, start: int) -> "Groups":
+        """Those of the block of values that begins here."""
+        return Groups([(codes[start : start + BLOCK], n_groups) for codes, n_groups in self.groups])
+
+    def sums(self, values: Floats | NDArray[np.bool_]) -> Ints:
+        """The sum of whole numbers over all values, then in each group; shape (cells,)."""
+        parts = [np.bincount(codes, values, minlength=n_groups) for codes, n_groups in self.groups]
+        return np.concatenate([values.sum(keepdims=True), *parts]).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class ExactSums:
+    """Sums of values and of their squares in each cell, by place."""
+
+    total: ByPlace = field(default_factory=dict)
+    squares: ByPlace = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, values: Floats, groups: Groups, *, has_squares: bool = True) -> "ExactSums":
+        """Of up to MOST_SUMMED finite values."""
+        found = cls()
+        for start in range(0, len(values), BLOCK):
+            here = groups.block(start)
+            for first, digits in digit_runs(values[start : start + BLOCK]):
+                for place, digit in enumerate(digits):
+                    add(found.total, first - place, here.sums(digit))
+                for place, product in products(digits).items() if has_squares else ():
+                    add(found.squares, 2 * first - place, here.sums(product))
+        return found
+
+
+def add(totals: ByPlace, place: int, amounts: Ints) -> None:
+    """Add amounts (cells,) to those of a place."""
+    totals[place] = totals[place] + amounts if place in totals else amounts
+
+
+def digit_runs(values: Floats) -> Iterator[tuple[int, list[Floats]]]:
+    """The first place and the digits (n,) of all values, the highest first; twice if sizes are far apart."""
+    largest = max(values.max(initial=0.0), -values.min(initial=0.0))
+    if not largest:
+        return
+    _, exponent = np.frexp(largest)
+    first = max(-((DIGIT_BITS - 1 - POINT_BITS - int(exponent)) // DIGIT_BITS), LOWEST_PLACE)
+    scale = 2.0 ** (POINT_BITS - DIGIT_BITS * first)
+    scaled = values * scale
+    if scale < 1 and not (is_exact := scaled / scale == values).all():
+        # Some are so small beside the others that they have fewer bits once they are scaled down.
+        yield from digit_runs(np.where(is_exact, 0.0, values))
+        scaled = np.where(is_exact, scaled, 0.0)
+    digits = []
+    while scaled.any():
+        digits.append(np.rint(scaled))
+        scaled = (scaled - digits[-1]) * 2.0**DIGIT_BITS
+    yield first, digits
+
+
+def products(digits: Sequence[Floats]) -> dict[int, Floats]:
+    """The digits (n,) of the squares, by how far their place lies below twice the first one."""
+    found: dict[int, Floats] = {}
+    for high, one in enumerate(digits):
+        for low in range(high, min(high + MOST_DIGITS, len(digits))):
+            product = one * digits[low] if low == high else one * (digits[low] + digits[low])
+            found[high + low] = found[high + low] + product if high + low in found else product
+    return found
+
+
+def limbs(places: ByPlace) -> Mapping[int, Ints]:
+    """The same as limbs of 40 bits, by their number: arrays (cells,), all but the highest from 0 to 2^40."""
+    if not places:
+        return {}
+    first, last = min(places) // 2, max(places) // 2
+    n_cells = len(next(iter(places.values())))
+    # What is carried beyond the last place takes up to 64 bits.
+    digits = np.zeros((2 * (last - first + 3), n_cells), dtype=np.int64)
+    for place, amounts in places.items():
+        digits[place - 2 * first] = amounts
+    for low in range(len(digits) - 1):
+        digits[low + 1] += digits[low] >> DIGIT_BITS
+        digits[low] &= (1 << DIGIT_BITS) - 1
+    paired = digits[0::2] + (digits[1::2] << DIGIT_BITS)
+    return {first + number: amounts for number, amounts in enumerate(paired) if amounts.any()}
+
+
+def number_of(amounts: Mapping[int, int], point_bits: int) -> Fraction:
+    """The number of which these are the limbs; those of squares have twice the POINT_BITS of those of values.
+
+    >>> number_of({0: 3, 1: 1}, POINT_BITS) == Fraction(3 + 2**40, 2**18)
+    True
+    """
+    lowest = min(amounts, default=0)
+    whole = sum(amount << LIMB_BITS * (limb - lowest) for limb, amount in amounts.items())
+    return whole * Fraction(2) ** (LIMB_BITS * lowest - point_bits)

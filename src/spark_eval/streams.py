@@ -1,0 +1,141 @@
+"""What stands on stdout and stderr: what we say, and the error last; nothing else, whatever dies.
+
+Spark's JVM and its Python workers print traces of their own, also after our last line. They print into a
+pipe, of which only ``--debug`` shows anything. What cannot be written (a closed pipe, a full disk, a terminal
+that is gone) stops no work: publication decides how a run ends.
+"""
+
+import logging
+import os
+import select
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Final, TextIO, cast
+
+PERIOD: Final = 0.1
+PATIENCE: Final = 2.0
+# Of what the JVM said, for the message of its death.
+MOST_BYTES: Final = 16_384
+MOST_LINES: Final = 5
+
+
+class Stream:
+    """A stream that takes everything; from the first failure on it keeps the ``error`` and writes nothing."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self.stream = stream
+        self.error: OSError | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+    def write(self, text: str) -> int:
+        """Write, if that still works."""
+        if self.error is None:
+            try:
+                self.stream.write(text)
+            except OSError as error:
+                self.give_up(error)
+        return len(text)
+
+    def flush(self) -> None:
+        """Bring it to its reader, if that still works."""
+        if self.error is None:
+            try:
+                self.stream.flush()
+            except OSError as error:
+                self.give_up(error)
+
+    def give_up(self, error: OSError) -> None:
+        """Keep the error. What is left in the buffer would fail again when Python ends: it goes nowhere."""
+        self.error = error
+        if self.stream in (sys.__stdout__, sys.__stderr__):
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self.stream.fileno())
+            os.close(nowhere)
+
+
+class Aside:
+    """Where the JVM and its workers print: ``end`` is a pipe's, the other end is read by a thread.
+
+    With ``is_shown`` all of it goes on to stderr.
+    """
+
+    def __init__(self, *, is_shown: bool) -> None:
+        self.is_shown = is_shown
+        self.tail = b""
+        self.source, self.end = os.pipe()
+        self.ended = threading.Event()
+        self.reader = threading.Thread(target=self.read, name="aside", daemon=True)
+        self.reader.start()
+
+    def read(self) -> None:
+        """Read until the end, and then what is there already."""
+        while True:
+            is_last = self.ended.is_set()
+            if select.select([self.source], [], [], 0 if is_last else PERIOD)[0]:
+                part = os.read(self.source, MOST_BYTES)
+                self.tail = (self.tail + part)[-MOST_BYTES:]
+                if self.is_shown:
+                    sys.stderr.write(part.decode(errors="replace"))
+                    sys.stderr.flush()
+            elif is_last:
+                return
+
+    def close(self) -> None:
+        """Show nothing from now on. Whoever prints later prints to nobody."""
+        self.ended.set()
+        self.reader.join(PATIENCE)
+        self.is_shown = False
+        os.close(self.end)
+        if not self.reader.is_alive():
+            os.close(self.source)
+
+    def last_words(self) -> str:
+        """What was printed last, less the traces."""
+        lines = [line.strip() for line in self.tail.decode(errors="replace").splitlines()]
+        said = [line for line in lines if line and not line.startswith("at ")]
+        return " / ".join(said[-MOST_LINES:])
+
+
+# Of the program that is at work; a session that a library or a notebook starts prints to stderr.
+current: Final[ContextVar[Aside | None]] = ContextVar("aside", default=None)
+
+
+@contextmanager
+def guarded() -> Iterator[Stream]:
+    """Stdout, and stderr too, as a stream that takes everything."""
+    before = sys.stdout, sys.stderr
+    out, err = map(taking_all, before)
+    sys.stdout, sys.stderr = cast(TextIO, out), cast(TextIO, err)
+    try:
+        yield out
+    finally:
+        sys.stdout, sys.stderr = before
+
+
+def taking_all(stream: TextIO | None) -> Stream:
+    """The stream; nowhere for one that was closed before Python began, so that no file gets its number."""
+    return Stream(stream or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
+
+
+@contextmanager
+def apart(*, is_shown: bool) -> Iterator[None]:
+    """Keep apart what the JVM, its workers and libraries print; nothing of it comes after the end."""
+    root, silent = logging.getLogger(), logging.NullHandler()
+    if not is_shown:
+        root.addHandler(silent)  # Py4J's traces go to stderr where the root has no handler
+        logging.captureWarnings(True)
+    token = current.set(Aside(is_shown=is_shown))
+    try:
+        yield
+    finally:
+        if (aside := current.get()) is not None:
+            aside.close()
+        current.reset(token)
+        if not is_shown:
+            logging.captureWarnings(False)
+            root.removeHandler(silent)

@@ -1,0 +1,96 @@
+"""What a terminal shows of a run: the metrics asked for, what is left out, and what a method promises."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from rich.console import Console
+
+from spark_eval import tell
+from spark_eval.job import Run
+from spark_eval.leaderboard import Leaderboard, show
+from spark_eval.plan import DEFAULT_METRICS
+from spark_eval.schema import Table
+from spark_eval.splits.folds import Holdout, KFold
+from spark_eval.splits.leave_out import LastFraction
+from spark_eval.verbs.leakage import CHECKS
+
+
+def row(metric: str, k: int | None = 10, segment: str = "all", value: str = "all") -> dict[str, object]:
+    return {
+        "model": "m",
+        "metric": metric,
+        "k": k,
+        "segment": segment,
+        "segment_value": value,
+        "value": 0.25,
+        "n_users": 82,
+    }
+
+
+def shown(rows: list[dict[str, object]], width: int, capsys: pytest.CaptureFixture[str]) -> list[list[str]]:
+    show(Leaderboard.of(rows), "metrics of run a", Console(width=width, highlight=False))
+    return [line.replace("┃", " ").replace("│", " ").split() for line in capsys.readouterr().out.splitlines()]
+
+
+def test_all_that_is_asked_for_is_shown_in_its_order(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [row(metric, k) for metric in DEFAULT_METRICS for k in (5, None)]
+    lines = shown(rows, 140, capsys)
+    assert lines[2] == ["model", "k", *DEFAULT_METRICS, "users"]
+    assert lines[4] == ["m", "5", *["0.2500"] * 9, "82"]
+    assert lines[5][:2] == ["m", "all"]
+    assert len(lines) == 7
+
+
+def test_what_does_not_fit_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [row(metric) for metric in DEFAULT_METRICS]
+    lines = shown(rows, 60, capsys)
+    assert lines[2] == ["model", "k", "precision", "recall", "f1", "users"]
+    told = "3 of 9 metrics fit here; in the table metrics also: hit_rate, map, mar, mrr, arhr, ndcg"
+    assert " ".join(lines[-1]) == told
+    # One is shown however narrow it is.
+    assert "precision," not in shown(rows, 10, capsys)[-1]
+
+
+def test_segments_and_folds_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = [row("map"), row("map", segment="shop", value="x"), row("map", segment="folds", value="mean")]
+    rows.append(row("map", segment="folds", value="sd"))
+    lines = shown(rows, 80, capsys)
+    assert ["m", "10", "0.2500", "±", "0.2500", "82"] in lines
+    assert " ".join(lines[-1]) == "means by shop stand in the table metrics"
+
+
+def test_repeated_pairs_of_a_split_are_told_to_be_allowed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checks = [
+        (0, "global_test_at_or_before_global_train", 0, 0, False),
+        (0, "users_in_both_ranker_parts", 3, 1, True),
+        (0, "pairs_in_train_and_global_test", 1355, 80, False),
+    ]
+    tables = {
+        Table.LEAKAGE: pd.DataFrame(checks, columns=["fold", "check", "rows", "users", "leaked"]),
+        Table.ACCOUNTING: pd.DataFrame(
+            [("interactions", None, "in", None, 9, None)],
+            columns=["source", "model", "outcome", "reason", "rows", "users"],
+        ),
+    }
+    places = {table: str(tmp_path / f"{table}.parquet") for table in tables}
+    for table, rows in tables.items():
+        rows.to_parquet(places[table])
+    tell.split(Run("a", places, True, None))
+    out = capsys.readouterr().out
+    verdicts = [
+        line.replace("│", " ").split()[-1] for line in out.splitlines() if "│" in line and "_" in line
+    ]
+    assert verdicts == ["no", "LEAK", "allowed"]
+    assert (
+        "leaked rows: 3\n1,355 test rows repeat a train pair; allowed here, `seen: drop` removes them\n"
+        in out
+    )
+
+
+def test_every_check_that_may_be_allowed_says_why() -> None:
+    rules = [kind() for kind in (Holdout, KFold, LastFraction)]
+    checks = [*CHECKS.items(), *(check for rule in rules for check in rule.checks.items())]
+    assert {check for check, is_promised in checks if not is_promised} == set(tell.ALLOWED)

@@ -1,0 +1,67 @@
+"""What help, messages and pages say, in words that are understood at first reading."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from spark_eval.cli import program
+from spark_eval.metrics.registry import RANKING
+
+REPOSITORY = Path(__file__).parents[2]
+HELP = {
+    "--run-id": "Default: a hash of config, inputs and code. Use one id for split and evaluate.",
+    "--replace": "Overwrite this run if it is already published with different content.",
+}
+README = [
+    "Only recommendations that can be hits are shuffled",
+    "all metrics average over users with a relevant test item. A user without recommendations scores 0; "
+    "`no_recommendations: drop` leaves them out.",
+    "`accounting` counts every input row once: used, filtered, deduplicated, dropped or quarantined.",
+    "`in` is the number of rows read after `where` and `subset`.",
+    "Metrics are computed per user, then averaged. `_micro` and `_by_` are weighted averages.",
+    "cannot reach 1 when a user has more relevant items than k",
+    "If you pass `rank`, it is used as is. A repeated item counts at its best rank; later items do not move "
+    "up.",
+    "a preset plus overrides of single conventions",
+    "Default: a hash of config, inputs and code. Use one id for split and evaluate",
+    "unfinished attempts, running or dead",
+    "overwrites this run if it is already published with different content",
+]
+OTHER_PAGES = {
+    "docs/conventions.md": "Metrics are computed per user, then averaged. `_micro` and `_by_` are weighted "
+    "averages.",
+    "docs/splits.md": "355 rows of test repeat a pair of train; allowed here, `seen: drop` removes them",
+}
+
+
+def one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def shown(*arguments: str) -> str:
+    """What the program prints, as one line."""
+    done = CliRunner().invoke(program, arguments, prog_name="spark-eval")
+    assert done.exit_code == 0
+    return one_line(done.output)
+
+
+@pytest.mark.parametrize("verb", ["split", "evaluate", "predictions"])
+def test_help_says_what_options_do(verb: str) -> None:
+    text = shown(verb, "--help")
+    assert [said for said in HELP.values() if said not in text] == []
+
+
+def test_help_says_what_status_lists() -> None:
+    assert "unfinished attempts, running or dead" in shown("status", "--help")
+
+
+def test_the_meaning_of_recall() -> None:
+    assert RANKING["recall"].summary.endswith("cannot reach 1 when a user has more relevant items than k.")
+
+
+def test_pages_say_it_too() -> None:
+    readme = one_line((REPOSITORY / "README.md").read_text(encoding="utf-8"))
+    assert [said for said in README if said not in readme] == []
+    for page, said in OTHER_PAGES.items():
+        assert said in one_line((REPOSITORY / page).read_text(encoding="utf-8")), page

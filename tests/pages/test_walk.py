@@ -1,0 +1,134 @@
+"""Every page is done literally, in order, in a clone of its own: `make test-pages`."""
+
+import logging
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from shutil import which
+
+import pandas as pd
+import pytest
+from tests.pages.blocks import PYTHON, REPOSITORY, SHELL, WALKED, blocks, read
+from tests.pages.walk import Walk, clone, walking
+
+AIRFLOW = REPOSITORY / ".venv-airflow"
+DATA = REPOSITORY.parent / "shared" / "data" / "ml-latest-small"
+MOVIELENS = ["map", "mar", "mrr", "ndcg", "recall"]
+PAGES_WITH = {
+    language: [
+        page for page in WALKED if any(block.language == language and block.is_run for block in blocks(page))
+    ]
+    for language in (SHELL, PYTHON)
+}
+IN_A_CLONE = [page for page in PAGES_WITH[SHELL] if page != "docs/airflow.md"]
+# A minute of Spark, where README takes seconds.
+IN_PROCESS = [
+    pytest.param(page, marks=[] if page == "README.md" else [pytest.mark.slow])
+    for page in PAGES_WITH[PYTHON]
+    if page == "README.md" or page not in IN_A_CLONE
+]
+has_tools = pytest.mark.skipif(which("bash") is None or which("git") is None, reason="no bash, or no git")
+
+
+@pytest.fixture
+def quiet(caplog: pytest.LogCaptureFixture) -> None:
+    """No word of ours: a verb that ran in this process before has given the logger a handler."""
+    caplog.set_level(logging.WARNING, "spark_eval")
+
+
+def take_all(walk: Walk, page: str) -> list[str]:
+    """Do a page to its end; what was left out of it, with the reasons."""
+    left_out = []
+    for block in blocks(page):
+        if block.skipped:
+            left_out.append(f"{block.place}: {block.skipped}")
+        if block.needs and not place(walk, block.needs):
+            left_out.append(f"{block.place}: {block.needs} is not beside the repository")
+            continue
+        try:
+            walk.take(block)
+        except AssertionError as error:
+            pytest.fail(f"{block.place}\n\n{block.text}\n{error}", pytrace=False)
+    return left_out
+
+
+def place(walk: Walk, name: str) -> bool:
+    """Put a file of data that is not ours where a page takes it from; whether it is there."""
+    if (DATA / name).exists():
+        (walk.folder / name).symlink_to(DATA / name)
+    return (DATA / name).exists()
+
+
+@pytest.fixture
+def walk(tmp_path: Path) -> Iterator[Walk]:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    with walking(clone(tmp_path / "spark-eval"), scratch) as found:
+        yield found
+
+
+@has_tools
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("page", IN_A_CLONE)
+def test_a_page_does_what_it_says(walk: Walk, page: str, request: pytest.FixtureRequest) -> None:
+    if any(block.language == PYTHON and "get_session" in block.text for block in blocks(page)):
+        request.getfixturevalue("spark")
+    print(*take_all(walk, page), sep="\n")
+    if page == "README.md" and (walk.folder / "movielens").exists():
+        assert leaderboard(walk.folder / "movielens") in read(page)
+    if page == "docs/operations.md":
+        told = ledger_of_the_page()
+        assert len(told) == 7
+        assert told in ledgers(walk.folder / "spark-eval-demo")
+
+
+@pytest.mark.usefixtures("spark", "quiet")
+@pytest.mark.parametrize("page", IN_PROCESS)
+def test_the_python_of_a_page_prints_what_it_says(page: str, tmp_path: Path) -> None:
+    walk = Walk(tmp_path)
+    print(*take_all(walk, page), sep="\n")
+
+
+@has_tools
+@pytest.mark.airflow
+@pytest.mark.timeout(3600)
+def test_the_page_of_airflow_does_what_it_says(walk: Walk) -> None:
+    assert AIRFLOW.exists(), "no .venv-airflow; `make test-airflow` makes it and runs this"
+    assert walk.shell is not None
+    (walk.shell.scratch / "airflow").symlink_to(AIRFLOW)
+    print(*take_all(walk, "docs/airflow.md"), sep="\n")
+    published = walk.folder / "out" / "metrics" / "run_id=2024-06-01"
+    assert published.is_dir()
+
+
+def leaderboard(output: Path) -> str:
+    """The published numbers as a table of README."""
+    rows = pd.read_parquet(output / "metrics")
+    rows = rows[(rows["segment"] == "all") & rows["metric"].isin(MOVIELENS)]
+    values = rows.pivot(index=["k", "model"], columns="metric", values="value").reset_index()
+    users = int(rows["n_users"].max())
+    lines = [
+        f"| {row['model']} | {row['k']} | {' | '.join(f'{row[name]:.4f}' for name in MOVIELENS)} | {users} |"
+        for row in values.to_dict("records")
+    ]
+    header = f"| model | k | {' | '.join(MOVIELENS)} | users |"
+    return "\n".join([header, "|---" * (len(MOVIELENS) + 3) + "|", *lines])
+
+
+def ledger_of_the_page() -> list[tuple[str, str, str, int, int]]:
+    """The example of the page on operations: lines of the accounting of one model of the demo."""
+    row = re.compile(r"^\| (\w+) \| (\w+) \| (\w*) ?\| (\d+) \| (\d+) \|", re.MULTILINE)
+    return sorted((a, b, c, int(d), int(e)) for a, b, c, d, e in row.findall(read("docs/operations.md")))
+
+
+def ledgers(output: Path) -> list[list[tuple[str, str, str, int, int]]]:
+    """The same of each model, as the demo has published them."""
+    rows = pd.read_parquet(output / "accounting" / "run_id=demo" / "evaluate.parquet").fillna({"reason": ""})
+    rows = rows[~rows["outcome"].isin(["largest"])]
+    columns = ["source", "outcome", "reason", "rows", "users"]
+    return [
+        sorted((a, b, c, int(d), int(e)) for a, b, c, d, e in of_model[columns].itertuples(index=False))
+        for _, of_model in rows.groupby("model")
+    ]

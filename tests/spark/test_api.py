@@ -1,0 +1,53 @@
+"""What somebody sees who looks around in Python."""
+
+import subprocess
+import sys
+from importlib.resources import files
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+import spark_eval
+from spark_eval import evaluate, evaluate_predictions, split
+
+ROWS = [(user, item, 86_400 * item, 1.0) for user in range(3) for item in range(1, 11)]
+
+
+def test_the_package_shows_its_names_and_has_types() -> None:
+    assert set(spark_eval.__all__) <= set(dir(spark_eval))
+    assert all(getattr(spark_eval, name) is not None for name in dir(spark_eval))
+    assert files(spark_eval).joinpath("py.typed").is_file()
+
+
+def test_to_look_at_the_names_loads_no_spark() -> None:
+    look = "import spark_eval, sys; dir(spark_eval); print('pyspark' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
+def test_results_tell_in_a_line_what_they_are(spark: SparkSession) -> None:
+    log = spark.createDataFrame(ROWS, "user long, item long, timestamp long, score double")
+    parts = split(log, local_cut=0.6, global_cut=0.8, timestamp_unit="s")
+    assert repr(parts) == (
+        "Split by global_local_ranker: subset(NAME) of local_train, ranker_train, ranker_test, global_test; "
+        "rows, accounting, leakage are DataFrames"
+    )
+    # Counted once, and then kept.
+    assert isinstance(parts.accounting, DataFrame)
+    assert parts.accounting is parts.accounting
+    folds = split(log, method="k_fold", k=2, timestamp_unit="s")
+    assert repr(folds).startswith("Split by k_fold: subset(NAME) of train, test; ")
+    done = evaluate(log, log, model="m", metrics=["MAP", "mrr@all"], k=[1, 5])
+    tables = "metrics, per_user, accounting are DataFrames"
+    assert repr(done) == f"Evaluation of 1 model (m): map, mrr at k 1, 5, all; {tables}"
+    scored = spark.createDataFrame(
+        [(n % 2, n / 10, str(n)) for n in range(7)], "label int, score double, model string"
+    )
+    several = repr(evaluate_predictions(scored, "binary", metrics="auc"))
+    assert several.startswith("PredictionMetrics of 7 models (0, 1, 2, 3, 4 and 2 more): auc; metrics, ")
+
+
+@pytest.mark.parametrize("name", ["leakage", "accounting"])
+def test_tables_of_a_split_are_properties_as_those_of_an_evaluation(spark: SparkSession, name: str) -> None:
+    log = spark.createDataFrame(ROWS, "user long, item long, timestamp long, score double")
+    assert isinstance(getattr(split(log, method="holdout", timestamp_unit="s"), name), DataFrame)

@@ -1,0 +1,145 @@
+"""A zoo of folders, read by the workers and by Spark: both give what is there, or refuse it alike."""
+
+import os
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pyarrow as pa
+import pytest
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from zoo import LISTS, LOG, PREDICTIONS, ZOO, Folder, under
+
+from spark_eval.batches.files import read_parts
+from spark_eval.config import PredictionsSection, Recommendations, Source
+from spark_eval.errors import SparkEvalError
+from spark_eval.faults import renamed
+from spark_eval.io import read_source
+from spark_eval.listing import fingerprint
+from spark_eval.scan import PlainFiles, plain_log, plain_predictions, plain_recommendations
+from spark_eval.transforms.conform import conform_interactions, conform_recommendations
+from spark_eval.transforms.predictions import conform_predictions
+
+COLUMNS = {
+    LOG: ["user", "item", "timestamp", "relevance"],
+    LISTS: ["model", "user", "item", "score"],
+    PREDICTIONS: ["label", "score", "weight"],
+}
+SOURCES: dict[str, type[Source]] = {LOG: Source, LISTS: Recommendations, PREDICTIONS: PredictionsSection}
+Rows = list[tuple[Any, ...]]
+
+
+def conformed(frame: DataFrame, source: Any, table: str) -> DataFrame:
+    """A source with our columns."""
+    if table == LISTS:
+        return conform_recommendations(frame, source.columns, source.model, source.layout)
+    if table == PREDICTIONS:
+        return conform_predictions(frame, source.columns, source.model, source.checked()).rows
+    return conform_interactions(frame, source.columns, source.timestamp_unit, "UTC")
+
+
+def plain(frame: DataFrame, source: Any, table: str) -> PlainFiles | None:
+    """The files that the workers read themselves."""
+    if table == LISTS:
+        return plain_recommendations(frame, source.columns, source.model, source.layout)
+    if table == PREDICTIONS:
+        return plain_predictions(frame, source.columns, source.model, source.checked())
+    return plain_log(frame, source.columns, "UTC")
+
+
+def by_spark(frame: DataFrame, names: list[str]) -> Rows:
+    """The rows as Spark reads them, moments in microseconds."""
+    columns = [F.unix_micros(name) if name == "timestamp" else F.col(name) for name in names]
+    return in_order(tuple(row) for row in frame.select(*columns).collect())
+
+
+def by_workers(files: PlainFiles, names: list[str]) -> Rows:
+    """The rows as the workers read them."""
+    parts = [part for task in files.tasks(2) for part in task]
+    table = pa.Table.from_batches(read_parts(parts, files.columns)) if parts else None
+    return [] if table is None else rows_of(table, names)
+
+
+def rows_of(table: pa.Table, names: list[str]) -> Rows:
+    """The rows of a table of Arrow, moments in microseconds."""
+    columns = [
+        table[name].cast(pa.timestamp("us")).cast(pa.int64()) if name == "timestamp" else table[name]
+        for name in names
+    ]
+    return in_order(zip(*(column.to_pylist() for column in columns), strict=True))
+
+
+def in_order(rows: Any) -> Rows:
+    """Rows with numbers alike, sorted."""
+    return sorted(
+        tuple(float(v) if isinstance(v, int | float) or hasattr(v, "quantize") else v for v in row)
+        for row in rows
+    )
+
+
+def told(make: Callable[[], Rows]) -> Rows | str:
+    """Rows, or the code of the refusal."""
+    try:
+        return make()
+    except (SparkEvalError, PySparkException, Py4JError) as error:
+        return renamed(error).code
+
+
+def local_files(frame: DataFrame) -> list[str]:
+    """The data files that Spark reads."""
+    places = [unquote(urlsplit(place).path) for place in frame.inputFiles()]
+    return [place for place in places if not place.rpartition("/")[2].startswith("_")]
+
+
+def check_fingerprint(spark: SparkSession, source: Source, frame: DataFrame) -> None:
+    """Every file that Spark reads is in the fingerprint, and no other; a change of any of them shows."""
+    before = fingerprint(source, "", lambda: spark)
+    files = local_files(frame)
+    assert len(before) == len(files), (before, files)
+    for file in files:
+        os.utime(file, (0, 0))
+    assert not set(before) & set(fingerprint(source, "", lambda: spark))
+
+
+def look(spark: SparkSession, folder: Folder, home: Path) -> None:
+    path = folder.make(spark, home / "data") or str(home / "data")
+    source = SOURCES[folder.table](path=path, **folder.source)
+    names = COLUMNS[folder.table]
+
+    def read(way: str) -> Rows:
+        frame = read_source(spark, source, folder.table, "", "UTC")
+        rows = conformed(frame, source, folder.table)
+        files = plain(frame, source, folder.table)
+        if way == "workers" and files is not None:
+            return by_workers(files, names)
+        return by_spark(rows, names)
+
+    with under(spark, folder.settings):
+        found = {way: told(partial(read, way)) for way in ("workers", "spark")}
+        assert found["workers"] == found["spark"]
+        if folder.code is not None:
+            assert found["spark"] == folder.code
+        elif folder.rows is not None:
+            assert found["spark"] == rows_of(folder.rows, names)
+        if not isinstance(found["spark"], str):
+            check_fingerprint(spark, source, read_source(spark, source, folder.table, "", "UTC"))
+
+
+@pytest.mark.parametrize(
+    "folder",
+    [pytest.param(f, id=f.name, marks=[] if f.is_quick else [pytest.mark.slow]) for f in ZOO],
+)
+def test_both_readers_give_what_is_there_or_refuse_it(
+    spark: SparkSession, tmp_path: Path, folder: Folder
+) -> None:
+    look(spark, folder, tmp_path)
+
+
+def test_the_zoo_is_large() -> None:
+    assert len(ZOO) >= 60
+    assert len({folder.name for folder in ZOO}) == len(ZOO)
