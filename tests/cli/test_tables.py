@@ -10,6 +10,8 @@ import pyarrow.dataset as ds
 import pytest
 from pyspark.sql import SparkSession
 
+from spark_eval.published import read_published
+
 if TYPE_CHECKING:
     from tests.cli.conftest import Desk
 
@@ -269,3 +271,23 @@ def test_models_of_any_name_stay_apart(desk: "Desk", spark: SparkSession) -> Non
         json.loads((desk.out / "_commits" / "a.json").read_text())["jobs"]["evaluate"]["models"]
     ) == sorted(names)
     assert {path.name for path in desk.out.iterdir()} == {"_commits", "accounting", "metrics", "per_user"}
+
+
+def test_an_output_folder_may_have_the_name_of_a_pattern(desk: "Desk", spark: SparkSession) -> None:
+    desk.out = desk.home / "out[1]{a,b}*"
+    desk.change("output", path=str(desk.out))
+    desk.done("split", "--run-id", "a")
+    desk.done("evaluate", "--run-id", "a")
+    assert desk.metric() == {"best": 1.0, "late": 0.5, "half": 0.5}
+    assert read_published(spark, str(desk.out), "per_user").count() == 12
+
+
+@pytest.mark.slow
+def test_so_it_may_where_spark_does_all(desk: "Desk") -> None:
+    desk.out = desk.home / "out[1]{a,b}*"
+    desk.change("output", path=str(desk.out))
+    desk.done("split", "--run-id", "a")
+    desk.done("evaluate", "--run-id", "a", "--set", "evaluate.plan=shuffle")
+    assert desk.metric() == {"best": 1.0, "late": 0.5, "half": 0.5}
+    desk.tree["split"] = {"method": "k_fold", "k": 2}
+    desk.done("split", "--run-id", "b")
