@@ -131,11 +131,9 @@ class Held:
         for column in wanted:
             holder = next((place for place in self.columns if self.has(place, column)), None)
             if holder is not None and known.isdisjoint({column.lower(), column.lower().partition(".")[0]}):
-                message = f"{name}: Spark does not see column {column!r} of {holder!r}: a _common_metadata "
-                message += (
-                    "or _metadata beside it, or Spark's own schema kept in it by another writer, lacks "
-                )
-                raise DataError("SCHEMA_DRIFT", f"{message}the column; remove that, or {HOW_TO_MEND}")
+                message = f"{name}: Spark does not see column {column!r} of {holder!r}, which is not in a "
+                message += "_common_metadata or _metadata beside it, or not in a schema of Spark's that its "
+                raise DataError("SCHEMA_DRIFT", f"{message}writer kept; remove that, or {HOW_TO_MEND}")
 
     def all_columns(self) -> list[str]:
         """Return the columns of all files."""
