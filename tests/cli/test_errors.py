@@ -59,7 +59,7 @@ def test_what_validate_finds(desk: "Desk", section: str, keys: dict[str, Any], c
         ({"user": [True, False]}, "ID_TYPE_UNSUPPORTED", "'user' is boolean"),
         ({"user": ["1", "2"]}, "ID_TYPE_MISMATCH", "string in recommendations and bigint in truth"),
         ({"model": None}, "MISSING_MODEL", "pass model=\"als\" or columns={'model': 'yours'}"),
-        ({"User": [1, 2]}, "AMBIGUOUS_COLUMN", "`user` already exists"),
+        ({"User": [1, 2]}, "AMBIGUOUS_COLUMN", "differ by case only"),
     ],
 )
 def test_columns_of_wrong_types(desk: "Desk", lists: dict[str, Any], code: str, says: str) -> None:

@@ -303,3 +303,23 @@ def test_runs_that_are_published_are_read_by_name(published: "Desk", spark: Spar
         rows = read_published(spark, str(published.out), "metrics", run_ids).collect()
         assert {row["run_id"] for row in rows} == {"b"}
         assert len(rows) == 6
+
+
+def test_an_output_folder_may_have_the_name_of_a_pattern(desk: "Desk", spark: SparkSession) -> None:
+    desk.out = desk.home / "out[1]{a,b}*"
+    desk.change("output", path=str(desk.out))
+    desk.done("split", "--run-id", "a")
+    desk.done("evaluate", "--run-id", "a")
+    assert desk.metric() == {"best": 1.0, "late": 0.5, "half": 0.5}
+    assert read_published(spark, str(desk.out), "per_user").count() == 12
+
+
+@pytest.mark.slow
+def test_so_it_may_where_spark_does_all(desk: "Desk") -> None:
+    desk.out = desk.home / "out[1]{a,b}*"
+    desk.change("output", path=str(desk.out))
+    desk.done("split", "--run-id", "a")
+    desk.done("evaluate", "--run-id", "a", "--set", "evaluate.plan=shuffle")
+    assert desk.metric() == {"best": 1.0, "late": 0.5, "half": 0.5}
+    desk.tree["split"] = {"method": "k_fold", "k": 2}
+    desk.done("split", "--run-id", "b")
