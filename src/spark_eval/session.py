@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+import pyspark
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
@@ -87,6 +88,7 @@ def get_session(
     """
     for name in TRACE_LOGGERS:
         PySparkLogger.getLogger(name).disabled = True
+    journal.listen_if_somebody_types()
     session = existing_session()
     if session is not None:
         say_what_is_ignored(session, conf or {})
@@ -108,7 +110,8 @@ def get_session(
     builder = SparkSession.builder.appName(app_name).master(master)
     for name, value in settings.items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    with journal.telling(f"start of Spark {pyspark.__version__} with {java}"):
+        return builder.getOrCreate()
 
 
 def existing_session() -> SparkSession | None:
