@@ -212,7 +212,9 @@ def test_other_users_or_training_rows_are_another_run(segmented: "Desk", tmp_pat
     rows = pd.concat([USERS if name == "users" else TRAIN] * 2)
     other.home = tmp_path
     other.change(name, path=str(other.write(name, rows)))
-    assert other.refused("evaluate", "--run-id", "a")[:2] == (2, "RUN_EXISTS")
+    code, error, line = other.refused("evaluate", "--run-id", "a")
+    assert (code, error) == (2, "RUN_EXISTS")
+    assert "evaluate of run 'a' is there already, of other content; use --replace" in line
     if name == "users":
         assert other.refused("evaluate", "--run-id", "b")[:2] == (3, "DUPLICATE_USER")
 

@@ -27,6 +27,7 @@ from spark_eval.verbs.evaluation import Evaluation, Tables
 from spark_eval.verbs.frames import Frame, in_spark
 
 
+@journal.telling("evaluate")
 def evaluate(
     recommendations: Frame,
     truth: Frame,
