@@ -60,6 +60,19 @@ TABLES = [
 ]
 
 
+def test_tables_of_some_rows_are_written_by_the_driver(published: "Desk") -> None:
+    """Spark's first write of a run costs seconds; a table of it has one file, or one per model."""
+    files = [
+        path for name in ("metrics", "leakage") for path in (published.out / name / "run_id=a").rglob("*")
+    ]
+    names = sorted(str(path.relative_to(published.out)) for path in files if path.is_file())
+    models = [f"metrics/run_id=a/model={model}/part-0.parquet" for model in ("best", "half", "late")]
+    assert [name for name in names if not name.endswith(".json")] == [
+        "leakage/run_id=a/part-0.parquet",
+        *models,
+    ]
+
+
 @pytest.mark.parametrize(("table", "columns", "partitions"), TABLES)
 def test_columns_types_and_partitions(
     published: "Desk", spark: SparkSession, table: str, columns: dict[str, str], partitions: list[str]
