@@ -17,12 +17,12 @@ from spark_eval.batches.ids import Booleans, Ids, Ints, changes, numbers, plain
 from spark_eval.batches.lookup import Lookup
 from spark_eval.batches.order import (
     Places,
-    best_first,
     best_of_repeated,
     held_places,
     places_by_rank,
     places_by_score,
     sharing_rank,
+    unrounded,
 )
 from spark_eval.batches.parcels import Kind, Parcel, gathered
 from spark_eval.batches.rows import SHARED, SOUND, Codes, faults
@@ -166,7 +166,7 @@ class Meeting:
             kept = best_of_repeated(of_list, items, ranks) if self.needs_whole else None
             held = None if self.held_cuts is None else held_places(of_list, ranks, kept)
             return places_by_rank(ranks, len(n_rows), kept, held)
-        return places_by_score(of_list, items, best_first(batch[SCORE]), self.ties, self.cuts)
+        return places_by_score(of_list, items, unrounded(batch[SCORE]), self.ties, self.cuts)
 
     def faulty(self, batch: pa.RecordBatch, codes: Codes) -> pa.Table:
         """One fragment for each row with a fault."""

@@ -57,31 +57,27 @@ def held_places(of_list: Ints, ranks: Ints, kept: Booleans | None) -> Ints:
     return places
 
 
-def best_first(scores: pa.Array) -> Ints | Floats:
-    """Numbers that ascend from the best score to the worst, equal where scores are; shape (n,).
+def unrounded(scores: pa.Array) -> Ints | Floats:
+    """Numbers that order and tie as the scores do; shape (n,).
 
-    No score is rounded: neither whole numbers beyond 2^53, nor decimals of any length.
+    Neither whole numbers beyond 2^53 nor decimals of any length are rounded to doubles.
     """
-    if pa.types.is_integer(scores.type):
-        whole: Ints = numbers(scores.cast(pa.int64()))
-        return ~whole
     if pa.types.is_decimal(scores.type):
-        coded = scores.dictionary_encode()
-        place = np.empty(len(coded.dictionary), dtype=np.int64)
-        place[numbers(pc.sort_indices(coded.dictionary))] = np.arange(len(place))
-        rank: Ints = place[numbers(coded.indices)]
-        return ~rank
-    rounded: Floats = numbers(scores.cast(pa.float64()))
-    return -rounded
+        return by_value(scores.dictionary_encode())
+    whole = pa.types.is_integer(scores.type)
+    exact: Ints | Floats = numbers(scores.cast(pa.int64() if whole else pa.float64()))
+    return exact
 
 
 def places_by_score(
-    of_list: Ints, items: Ids, order: Ints | Floats, ties: Ties, cuts: Sequence[int]
+    of_list: Ints, items: Ids, scores: Ints | Floats, ties: Ties, cuts: Sequence[int]
 ) -> Places:
-    """Ranks from 1, smallest ``order`` first; of a repeated item the row with the smallest one is kept.
+    """Ranks from 1, best score first; of a repeated item the row with the best score is kept.
 
     ``of_list`` numbers whole lists 0, 1, ... and ascends.
     """
+    # The complement of whole numbers falls as they rise, also of the least one.
+    order = ~scores.view(np.int64) if scores.dtype == np.int64 else -scores
     kept = best_of_repeated(of_list, items, order)
     if kept is None:
         return sorted_places(of_list, order, tie_order(items, ties), cuts)
@@ -141,10 +137,15 @@ def sharing_rank(of_list: Ints, items: Ids, ranks: Ints) -> Booleans | None:
 
 def tie_order(items: Ids, ties: Ties) -> Ints:
     """Numbers that ascend in the order in which items of equal score stand; shape (n,)."""
-    key = items.key
-    if pa.types.is_dictionary(items.values.type):
-        by_text = numbers(pc.sort_indices(items.values.dictionary))
-        place = np.empty(len(by_text), dtype=np.int64)
-        place[by_text] = np.arange(len(by_text))
-        key = place[key]
+    is_text = pa.types.is_dictionary(items.values.type)
+    key = by_value(items.values) if is_text else items.key
     return ~key if ties is Ties.ITEM_DESC else key
+
+
+def by_value(coded: pa.DictionaryArray) -> Ints:
+    """The place of each entry's value among the sorted values; shape (n,)."""
+    ascending = numbers(pc.sort_indices(coded.dictionary))
+    place = np.empty(len(ascending), dtype=np.int64)
+    place[ascending] = np.arange(len(ascending))
+    places: Ints = place[numbers(coded.indices)]
+    return places
