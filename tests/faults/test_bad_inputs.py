@@ -47,6 +47,8 @@ RECS = "recommendations"
 # The smallest whole number that a double cannot hold.
 BIG = 2**53 + 1
 SECONDS, MICROSECONDS = pa.timestamp("s", "UTC"), pa.timestamp("us", "UTC")
+NANOSECONDS = pa.timestamp("ns", "UTC")
+without_unit = keys("interactions", timestamp_unit=None)
 ranked = given(RECS, RANKED)
 # Spark reads a log itself where its reader is given an option.
 through_spark = keys("interactions", options={"mergeSchema": True})
@@ -74,6 +76,23 @@ def flipped(folder: Path) -> None:
     data = bytearray(file.read_bytes())
     data[data.index(np.int64(102).tobytes())] ^= 1
     file.write_bytes(data)
+
+
+def no_groups(schema: pa.Schema) -> Callable[[Path], None]:
+    """No rows, as Spark writes an empty frame."""
+
+    def write(folder: Path) -> None:
+        pq.ParquetWriter(folder / "0.parquet", schema).close()
+
+    return write
+
+
+def no_text(values: pa.ChunkedArray) -> pa.Array:
+    """As many texts that are no UTF-8."""
+    n_rows = len(values)
+    places = b"".join(place.to_bytes(4, "little") for place in range(n_rows + 1))
+    letters = b"\xff" * n_rows
+    return pa.Array.from_buffers(pa.string(), n_rows, [None, pa.py_buffer(places), pa.py_buffer(letters)])
 
 
 def as_type(kind: pa.DataType) -> Callable[[pa.ChunkedArray], pa.ChunkedArray]:
@@ -143,9 +162,9 @@ SPLIT: list[tuple[str, Spoiler, str]] = [
     ),
     ("times that are truth values", column("interactions", timestamp=True), "TIMESTAMP_TYPE ... boolean"),
     (
-        "times in nanoseconds",
-        column("interactions", timestamp=lambda at: at.cast(SECONDS).cast(pa.timestamp("ns", "UTC"))),
-        "UNSUPPORTED_TYPE ... NANOS",
+        "parts of a microsecond",
+        then(column("interactions", timestamp=pa.array([10**18 + 1] * 40, NANOSECONDS)), without_unit),
+        "TIMESTAMP_TOO_FINE ... column timestamp ... coerce_timestamps='us'",
     ),
     (
         "times as 05/01/2024",
@@ -177,6 +196,11 @@ SPLIT: list[tuple[str, Spoiler, str]] = [
         files("interactions", add(LOG.drop_columns("relevance"))),
         "SCHEMA_DRIFT ... 'relevance' ... 1.parquet",
     ),
+    (
+        "another column in some files of a log only",
+        files("interactions", add(LOG.append_column("shop", pa.array(["x"] * 40)))),
+        "SCHEMA_DRIFT ... 'shop' ... 0.parquet",
+    ),
     ("a column of ours in the log", column("interactions", fold=1), "RESERVED_COLUMN ... 'fold'"),
     (
         "too many bad rows in a log",
@@ -195,6 +219,28 @@ EVALUATE: list[tuple[str, Spoiler, str]] = [
         "ID_TYPE_MISMATCH ... user is string in recommendations and bigint in truth",
     ),
     ("ids of floats", column(RECS, user=as_type(pa.float64())), "ID_IS_FLOAT ... 'user' is double"),
+    (
+        "a segment in some files only",
+        then(
+            given("users", USERS.drop_columns("country")),
+            files("users", add(USERS)),
+            keys("evaluate", segments=["country"]),
+        ),
+        "SCHEMA_DRIFT ... users: 1 of 2 files have no column 'country'",
+    ),
+    (
+        "a filter's column in some files only",
+        then(
+            files(RECS, add(LISTS.append_column("day", pa.array([1] * 8)))),
+            keys(RECS, where=[{"column": "day", "op": "==", "value": 1}]),
+        ),
+        "SCHEMA_DRIFT ... 'day'",
+    ),
+    (
+        "a Delta table",
+        files(RECS, lambda folder: (folder / "_delta_log").mkdir()),
+        "TABLE_FORMAT ... set recommendations.format: delta",
+    ),
     ("ids of truth values", column("truth", user=True), "ID_TYPE_UNSUPPORTED ... 'user' is boolean"),
     (
         "ids in CSV with zeros",
@@ -309,6 +355,11 @@ BY_BOTH_PLANS: list[tuple[str, Spoiler, str]] = [
     ("negative relevance", row("truth", relevance=-1.0), "NEGATIVE_RELEVANCE ... truth: 1 rows"),
     ("a flipped bit", files(RECS, flipped), "CORRUPT_FILE ... 0.parquet"),
     (
+        "text that is no UTF-8",
+        then(column(RECS, item=no_text), column("truth", item="a")),
+        "INVALID_TEXT ... item",
+    ),
+    (
         "too many bad rows of a model",
         then(row(RECS, score=None), keys(RECS, max_quarantined=0.1)),
         "QUARANTINE_SHARE ... recommendations of model 'a': 1 of 5 rows ... 1 NULL_SCORE",
@@ -361,6 +412,12 @@ COUNTED: list[tuple[str, Spoiler, str]] = [
         "EMPTY_RECOMMENDATIONS ... recommendations",
     ),
     (
+        "recommendations without a row group",
+        files(RECS, no_groups(LISTS.schema)),
+        "EMPTY_RECOMMENDATIONS ... recommendations",
+    ),
+    ("a truth without a row group", files("truth", no_groups(TRUTH.schema)), "EMPTY_TRUTH ... truth"),
+    (
         "relevance too large for exp2",
         then(row("truth", relevance=1e6), keys("evaluate", metrics=["ndcg(gain=exp2)"])),
         "RELEVANCE_TOO_LARGE ... 1000000.0",
@@ -406,6 +463,16 @@ SPLIT_KEPT: list[tuple[Any, ...]] = [
         "interactions - quarantined NULL_TIMESTAMP 1",
     ),
     ("null times", row("interactions", timestamp=None), "interactions - quarantined NULL_TIMESTAMP 1"),
+    (
+        "times in nanoseconds",
+        then(
+            column("interactions", timestamp=lambda at: at.cast(SECONDS).cast(NANOSECONDS)),
+            row("interactions", timestamp=None),
+            without_unit,
+        ),
+        "interactions - quarantined NULL_TIMESTAMP 1",
+        "interactions - used local_train 20",
+    ),
     (
         "times far from ours",
         then(

@@ -61,8 +61,13 @@ def by_spark(frame: DataFrame, names: list[str]) -> Rows:
 def by_workers(files: PlainFiles, names: list[str]) -> Rows:
     """The rows as the workers read them."""
     parts = [part for task in files.tasks(2) for part in task]
-    table = pa.Table.from_batches(read_parts(parts, files.columns)) if parts else None
-    return [] if table is None else rows_of(table, names)
+    batches = list(read_parts(parts, files.columns))
+    assert files.n_rows == sum(batch.num_rows for batch in batches)  # what accounting takes for them
+    if not batches:
+        return []
+    table = pa.Table.from_batches(batches)
+    assert not any(table[name].null_count for name in names if files.is_complete(name))
+    return rows_of(table, names)
 
 
 def rows_of(table: pa.Table, names: list[str]) -> Rows:

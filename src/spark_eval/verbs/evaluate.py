@@ -70,6 +70,7 @@ MOST_BUCKETS: Final = 10_000
 LEAST_ROWS: Final = 50_000
 
 
+@journal.telling("evaluate")
 def evaluate(
     recommendations: Frame,
     truth: Frame,

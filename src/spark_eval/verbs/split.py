@@ -8,6 +8,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
+from spark_eval import journal
 from spark_eval.errors import ConfigError, DataError, nearest
 from spark_eval.ledger import ACCOUNTING, AccountingRow
 from spark_eval.names import literal
@@ -166,6 +167,7 @@ class FoldSplit(Split):
         return leaks(folds, self.rule), fold_ledger(folds, facts)
 
 
+@journal.telling("split")
 def split(
     interactions: Frame,
     rule: Rule | None = None,
