@@ -130,8 +130,8 @@ def launch(settings: Mapping[str, str]) -> None:
     if aside is None or SparkContext._gateway is not None:
         return  # PySpark starts it itself, or has done so
     launch_gateway: Any = java_gateway.launch_gateway
-    conf = SparkConf().setAll(list(settings.items()))
-    gateway = launch_gateway(conf, {"stdout": aside.end, "stderr": aside.end})
+    conf, end = SparkConf().setAll(list(settings.items())), aside.open()
+    gateway = launch_gateway(conf, {"stdout": end, "stderr": end})
     SparkContext._ensure_initialized(gateway=gateway)
 
 

@@ -218,8 +218,8 @@ def test_partitions_without_a_user_do_no_harm(spark: SparkSession) -> None:
     assert_rows(per_user.unionAll(nobody), "ap_at_6 double", [(0.75,)])
 
 
-def test_a_metric_that_is_no_number_is_null(spark: SparkSession) -> None:
-    # Infinite relevances never come so far; here they make the quotient of two infinities.
-    population = population_of(spark, {"als": [graded([float("inf")])]})
-    per_user = measure(population, values("ndcg", ks=(1,)), DEFAULT, 1).select("ndcg_at_1")
-    assert_rows(per_user, "ndcg_at_1 double", [(None,)])
+def test_a_metric_that_is_no_number_is_null_and_one_beyond_doubles_infinite(spark: SparkSession) -> None:
+    # Two equal hits are no pair. The means refuse what is infinite.
+    population = population_of(spark, {"als": [graded([1.7e308, 1.7e308])]})
+    per_user = measure(population, values("fcp", "ndcg", ks=(2,)), DEFAULT, 2).select("fcp_at_2", "ndcg_at_2")
+    assert_rows(per_user, "fcp_at_2 double, ndcg_at_2 double", [(None, float("inf"))])

@@ -13,7 +13,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from zoo import LISTS, LOG, PREDICTIONS, ZOO, Folder, under
+from zoo import LISTS, LOG, PLAIN, PREDICTIONS, ZOO, Folder, under
 
 from spark_eval.batches.files import read_parts
 from spark_eval.config import PredictionsSection, Recommendations, Source
@@ -120,6 +120,7 @@ def look(spark: SparkSession, folder: Folder, home: Path) -> None:
         frame = read_source(spark, source, folder.table, "", "UTC")
         rows = conformed(frame, source, folder.table)
         files = plain(frame, source, folder.table)
+        assert files is not None or folder.name not in PLAIN
         if way == "workers" and files is not None:
             return by_workers(files, names)
         return by_spark(rows, names)
@@ -148,3 +149,4 @@ def test_both_readers_give_what_is_there_or_refuse_it(
 def test_the_zoo_is_large() -> None:
     assert len(ZOO) >= 60
     assert len({folder.name for folder in ZOO}) == len(ZOO)
+    assert {folder.name for folder in ZOO} > PLAIN
