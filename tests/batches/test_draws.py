@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_eval.batches.draws import text_hashes, user_hashes
+from spark_eval.batches.draws import id_hashes, text_hashes
 
 # Of the reference implementation, with seed 0: bytes, half a word, stripes, words and what is left of them.
 REFERENCE = {
@@ -24,19 +24,22 @@ def test_the_reference_gives_the_same(text: str, expected: int) -> None:
 
 def test_a_hash_depends_on_the_id_and_the_seed_alone() -> None:
     users = pa.array(["b", "a", "ccccccccc", "a", "ä", ""])
-    hashes = user_hashes(users, 7)
+    hashes = id_hashes(users, np.int64(7))
     assert hashes[1] == hashes[3]
     assert len(set(hashes.tolist())) == 5
-    assert user_hashes(users.slice(2, 2), 7).tolist() == hashes[2:4].tolist()
-    assert not set(user_hashes(users, 8).tolist()) & set(hashes.tolist())
+    assert id_hashes(users.slice(2, 2), np.int64(7)).tolist() == hashes[2:4].tolist()
+    assert not set(id_hashes(users, np.int64(8)).tolist()) & set(hashes.tolist())
 
 
 def test_integers_draw_as_their_text_does() -> None:
     numbers = [0, -1, 7, 2**63 - 1, -(2**63)]
-    texts = user_hashes(pa.array([str(number) for number in numbers]), 3)
-    assert user_hashes(pa.array(numbers), 3).tolist() == texts.tolist()
+    texts = id_hashes(pa.array([str(number) for number in numbers]), np.int64(3))
+    assert id_hashes(pa.array(numbers), np.int64(3)).tolist() == texts.tolist()
 
 
 def test_the_seed_comes_before_the_id() -> None:
     """As Spark's ``xxhash64(7L, 'a')`` has it."""
-    assert user_hashes(pa.array(["a"]), 7).view("i8").tolist() == [2701516948731497016]
+    assert id_hashes(pa.array(["a"]), np.int64(7)).view("i8").tolist() == [2701516948731497016]
+    assert (
+        id_hashes(pa.array(["a"]), np.int32(7)).tolist() != id_hashes(pa.array(["a"]), np.int64(7)).tolist()
+    )

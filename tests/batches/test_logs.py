@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from spark_eval.batches.draws import user_hashes
+from spark_eval.batches.draws import id_hashes
 from spark_eval.batches.logs import OUTCOMES, Counting, Labelling, moments
 from spark_eval.errors import DataError
 from spark_eval.splits.moments import Boundary
@@ -99,7 +99,7 @@ def test_a_row_without_an_id_is_told_before_one_without_a_time() -> None:
 def test_a_user_is_tested_whose_draw_is_below_the_share(seed: int) -> None:
     users = [f"u{number % 50}" for number in range(100)]
     rows = batch([25] * 100, user=list(users))
-    draws = [int(value) % HASH_STEPS for value in user_hashes(pa.array(users), seed)]
+    draws = [int(value) % HASH_STEPS for value in id_hashes(pa.array(users), np.int64(seed))]
     for share in (draws[7] / HASH_STEPS, (draws[7] + 1) / HASH_STEPS):
         rule = GlobalLocalRanker(ranker_test_share=share, seed=seed)
         found = Labelling(rule, LINE, "us").outcomes(rows, moments(rows["timestamp"], "us"))

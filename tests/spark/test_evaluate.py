@@ -1,6 +1,5 @@
 """The whole evaluation on a handful of rows: what it refuses, what it stamps, what it keeps."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,7 +7,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_eval.errors import ConfigError, DataError
-from spark_eval.verbs import by_workers
 from spark_eval.verbs.evaluate import evaluate
 
 
@@ -33,6 +31,12 @@ def code_of(recommendations: DataFrame, truth: DataFrame, **rules: Any) -> str:
         ([("als", 1, 1, 1)], [], {}, "EMPTY_TRUTH"),
         ([("als", 1, 1, 1)], [(1, 1, 3.0)], {"threshold": 4.0}, "EMPTY_TRUTH"),
         ([("als", 1, 1, 1)], [(1, 1, -3.0)], {}, "NEGATIVE_RELEVANCE"),
+        (
+            [("als", 1, 1, 1)],
+            [(1, 1, 1.5e308), (1, 1, 1.5e308)],
+            {"conventions": {"truth_duplicates": "sum"}, "metrics": ["precision"]},
+            "RELEVANCE_TOO_LARGE",
+        ),
         ([("als", 1, 1, 1)], [(1, 1, 513.0)], {"conventions": {"gain": "exp2"}}, "RELEVANCE_TOO_LARGE"),
         ([], [(1, 1, 1.0)], {}, "EMPTY_RECOMMENDATIONS"),
         ([("als", 2, 1, 1)], [(1, 1, 1.0)], {}, "NO_ID_OVERLAP"),
@@ -104,32 +108,19 @@ def test_rows_carry_the_stamp_and_the_model_of_their_rules(spark: SparkSession) 
     assert found == [("als", "mrr", 1, stamp), ("als", "mrr", 3, stamp)]
 
 
-@pytest.mark.parametrize(("plan", "n_kept"), [("workers", 2), ("shuffle", 2)])
-def test_what_is_kept_is_freed(spark: SparkSession, persisted: list[Any], plan: str, n_kept: int) -> None:
+def test_what_is_kept_is_freed(spark: SparkSession, persisted: list[Any]) -> None:
     rows, truth = tiny(spark, [("als", 1, 1, 1)]), liked(spark, [(1, 1, 1.0)])
-    evaluation = evaluate(rows, truth, metrics=["rr"], k=1, plan=plan)
-    assert [rows.is_cached for rows in persisted] == [True] * n_kept
+    evaluation = evaluate(rows, truth, metrics=["rr"], k=1)
+    assert [rows.is_cached for rows in persisted] == [True]
     evaluation.unpersist()
-    assert [rows.is_cached for rows in persisted] == [False] * n_kept
+    assert [rows.is_cached for rows in persisted] == [False]
 
 
-@pytest.mark.parametrize(("plan", "n_kept"), [("workers", 2), ("shuffle", 2)])
-def test_a_refusal_keeps_nothing(spark: SparkSession, persisted: list[Any], plan: str, n_kept: int) -> None:
+def test_a_refusal_keeps_nothing(spark: SparkSession, persisted: list[Any]) -> None:
     rows, truth = tiny(spark, [("als", 2, 1, 1)]), liked(spark, [(1, 1, 1.0)])
     with pytest.raises(DataError, match="NO_ID_OVERLAP"):
-        evaluate(rows, truth, metrics=["rr"], k=1, plan=plan)
-    assert [rows.is_cached for rows in persisted] == [False] * n_kept
-
-
-def test_scored_lists_that_lie_apart_are_left_to_spark(spark: SparkSession, tmp_path: Path) -> None:
-    rows = [("als", user, item, 1.0 / item) for item in (1, 2) for user in (1, 2, 3)]
-    lists = spark.createDataFrame(rows, "model string, user int, item int, score double").coalesce(1)
-    evaluation = evaluate(
-        lists, liked(spark, [(1, 2, 1.0)]), metrics=["rr"], k=2, folder=str(tmp_path / "out")
-    )
-    assert evaluation.reason == "shuffle: lists to be ranked or checked as a whole do not lie together"
-    assert [row["rr_at_2"] for row in evaluation.per_user.collect()] == [0.5]
-    evaluation.unpersist()
+        evaluate(rows, truth, metrics=["rr"], k=1)
+    assert [rows.is_cached for rows in persisted] == [False]
 
 
 def test_ids_up_to_the_largest_come_out_as_they_went_in(spark: SparkSession) -> None:
@@ -144,18 +135,3 @@ def test_ids_up_to_the_largest_come_out_as_they_went_in(spark: SparkSession) -> 
     evaluation = evaluate(recommendations, truth, metrics=["rr"], k=9)
     found = {row["user"]: row["rr_at_9"] for row in evaluation.per_user.collect()}
     assert found == {user: 1 / rank for rank, user in enumerate(users, 1)}
-
-
-def test_a_bucket_of_very_many_rows_of_truth_is_left_to_spark(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, persisted: list[Any]
-) -> None:
-    rows = tiny(spark, [("als", 1, 1, 1), ("als", 2, 3, 1)])
-    truth = liked(spark, [(1, item, 1.0) for item in range(6)])
-    monkeypatch.setattr(by_workers, "MOST_ROWS", 5)
-    evaluation = evaluate(rows, truth, metrics=["rr"], k=1)
-    assert evaluation.reason == "shuffle: 6 rows of the truth go to one bucket of users, more than 5"
-    assert evaluation.metrics.collect()[0]["value"] == 1.0
-    evaluation.unpersist()
-    assert not any(rows.is_cached for rows in persisted)
-    with pytest.raises(ConfigError, match=r"PLAN_IMPOSSIBLE.*6 rows of the truth"):
-        evaluate(rows, truth, metrics=["rr"], k=1, plan="workers")

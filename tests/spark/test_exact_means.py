@@ -1,4 +1,4 @@
-"""Means and standard errors of values of any size: those of fractions, rounded once, in every plan."""
+"""Means and standard errors of values of any size: those of fractions, rounded once."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ MODELS: Mapping[str, Sequence[float]] = {
 
 
 def evaluated(
-    spark: SparkSession, models: Mapping[str, Sequence[float]], plan: str, metrics: Sequence[str] = ("cg",)
+    spark: SparkSession, models: Mapping[str, Sequence[float]], metrics: Sequence[str] = ("cg",)
 ) -> Evaluation:
     """Each model has users of its own, with a segment, and one relevant item in each list."""
     users = [
@@ -43,7 +43,6 @@ def evaluated(
         metrics=metrics,
         k=[1, 2],
         no_recommendations="drop",
-        plan=plan,
     )
 
 
@@ -53,9 +52,8 @@ def root(number: Fraction) -> float:
     return float(Fraction(math.isqrt(int(number * scale * scale)), scale))
 
 
-@pytest.mark.parametrize("plan", ["workers", "shuffle"])
-def test_means_and_errors_are_those_of_fractions(spark: SparkSession, plan: str) -> None:
-    evaluation = evaluated(spark, MODELS, plan)
+def test_means_and_errors_are_those_of_fractions(spark: SparkSession) -> None:
+    evaluation = evaluated(spark, MODELS)
     rows = {
         (row["model"], row["segment_value"], row["k"]): (row["value"], row["std_error"])
         for row in evaluation.metrics.collect()
@@ -74,15 +72,14 @@ def test_means_and_errors_are_those_of_fractions(spark: SparkSession, plan: str)
     evaluation.unpersist()
 
 
-@pytest.mark.parametrize("plan", ["workers", "shuffle"])
 @pytest.mark.parametrize(
     ("relevances", "metric"),
     [([1.7e308], "cg"), ([1.7e308], "ndcg"), ([1.7e308, 1.0], "cg@1")],
     ids=["a value", "a quotient", "an interval"],
 )
 def test_what_no_double_holds_is_refused(
-    spark: SparkSession, plan: str, relevances: Sequence[float], metric: str
+    spark: SparkSession, relevances: Sequence[float], metric: str
 ) -> None:
     with pytest.raises(DataError) as raised:
-        assert evaluated(spark, {"als": relevances}, plan, [metric]).metrics
+        assert evaluated(spark, {"als": relevances}, [metric]).metrics
     assert raised.value.code == "METRIC_OVERFLOW"

@@ -38,7 +38,7 @@ class World:
         lists, truth, train = (
             frame.where(F.col("fold") == fold).drop("fold") for frame in (self.lists, self.truth, self.train)
         )
-        chosen: dict[str, Any] = MEASURE | {"conventions": {"ties": ties}, "plan": "shuffle"}
+        chosen: dict[str, Any] = MEASURE | {"conventions": {"ties": ties}}
         return evaluate(lists, truth, train=train, users=self.users, **chosen)
 
 

@@ -20,7 +20,6 @@ from spark_eval.segments import activity_bounds, check_segments
 from spark_eval.transforms.conform import conform_train
 from spark_eval.transforms.segments import (
     activity_histogram,
-    add_segments,
     count_by_id,
     count_train,
     count_users,
@@ -127,25 +126,7 @@ def test_a_train_table_without_a_sound_row_is_refused() -> None:
     assert raised.value.code == "EMPTY_TRAIN"
 
 
-POPULATION = "model string, user bigint, n_relevant long"
 PEOPLE = "user int, country string, `age band` string"
-
-
-def test_users_who_are_in_no_table_have_no_value(spark: SparkSession) -> None:
-    population = spark.createDataFrame([(m, u, 1) for m in ("als", "bpr") for u in (1, 2, 3)], POPULATION)
-    users = spark.createDataFrame([(1, "it", None), (2, None, "30-39"), (9, "fr", "0-9")], PEOPLE)
-    trained = spark.createDataFrame([(1, 4), (3, 5), (8, 1)], "user smallint, n_interactions long")
-    names = ["country", "age band", "known", "activity"]
-    rows = [
-        (1, "it", None, "known", "6"),
-        (2, None, "30-39", "no_train", "no_train"),
-        (3, None, None, "known", "10"),
-    ]
-    found = add_segments(population, names, users, trained, {3: 1, 6: 4, 10: 5})
-    schema = "model string, user bigint, country string, `age band` string, known string, activity string"
-    assert_rows(
-        found.select("model", "user", *names), schema, [(m, *r) for m in ("als", "bpr") for r in rows]
-    )
 
 
 def test_users_are_counted_with_the_values_of_their_segments(spark: SparkSession) -> None:
@@ -211,8 +192,7 @@ def test_an_evaluation_refuses_them_before_it_measures_and_keeps_nothing(
     assert not any(rows.is_cached for rows in persisted)
 
 
-@pytest.mark.parametrize("plan", ["workers", "shuffle"])
-def test_what_is_wrong_with_users_is_told_before_truth_is_read(spark: SparkSession, plan: str) -> None:
+def test_what_is_wrong_with_users_is_told_before_truth_is_read(spark: SparkSession) -> None:
     lists = spark.createDataFrame([(1, "a", 1)], "user int, item string, rank int")
     unread = lists.select("user", F.raise_error(F.lit("truth was read")).cast("string").alias("item"))
     with pytest.raises(DataError) as raised:
@@ -223,15 +203,13 @@ def test_what_is_wrong_with_users_is_told_before_truth_is_read(spark: SparkSessi
             users=spark.sql("SELECT int(id) AS user, id AS zip FROM range(1001)"),
             train=spark.createDataFrame([(None, "a")], "user int, item string"),
             segments=["zip"],
-            plan=plan,
         )
     assert str(raised.value).startswith("error[TOO_MANY_SEGMENTS] users: segment 'zip' has 1001 values")
     assert "also [EMPTY_TRAIN]" in str(raised.value)
 
 
-@pytest.mark.parametrize(("plan", "n_kept"), [("workers", 4), ("shuffle", 4)])
 def test_users_and_train_are_read_once_and_freed(
-    spark: SparkSession, persisted: list[Any], tmp_path: Path, plan: str, n_kept: int
+    spark: SparkSession, persisted: list[Any], tmp_path: Path
 ) -> None:
     lists = spark.createDataFrame(
         [("als", 1, 7, 1), ("als", 2, 8, 1)], "model string, user int, item int, rank int"
@@ -248,7 +226,6 @@ def test_users_and_train_are_read_once_and_freed(
         segments=["country", "known", "activity"],
         metrics=["rr"],
         k=1,
-        plan=plan,
     )
     shutil.rmtree(tmp_path)
     schema = (
@@ -264,6 +241,6 @@ def test_users_and_train_are_read_once_and_freed(
         *((name, value, 1) for name, value in (("known", "known"), ("known", "no_train"))),
         *((name, value, 1) for name, value in (("activity", "10"), ("activity", "no_train"))),
     }
-    assert [rows.is_cached for rows in persisted] == [True] * n_kept
+    assert [rows.is_cached for rows in persisted] == [True] * 3
     evaluation.unpersist()
     assert not any(rows.is_cached for rows in persisted)

@@ -27,12 +27,15 @@ P1, P2, P3, P4, P5 = (
 Bytes = NDArray[np.uint8]
 
 
-def user_hashes(users: pa.Array, seed: int) -> Hashes:
-    """``xxhash64(seed, string(user))`` of n users, integers or text, without nulls; shape (n,)."""
-    coded = users.dictionary_encode()
-    of_seed = xxh64(np.array([seed], dtype="<i8").view(np.uint8)[None, :], np.uint64(SPARK_SEED))
-    of_user = text_hashes(coded.dictionary.cast(pa.string()), of_seed[0])
-    hashes: Hashes = of_user[coded.indices.to_numpy()]
+def id_hashes(ids: pa.Array, seed: np.int32 | np.int64) -> Hashes:
+    """``xxhash64(seed, string(id))`` of n ids, integers or text, without nulls; shape (n,).
+
+    Spark hashes the bytes of the seed: an int has 4, a bigint 8.
+    """
+    coded = ids.dictionary_encode()
+    of_seed = xxh64(np.frombuffer(seed.tobytes(), dtype=np.uint8)[None, :], np.uint64(SPARK_SEED))
+    of_id = text_hashes(coded.dictionary.cast(pa.string()), of_seed[0])
+    hashes: Hashes = of_id[coded.indices.to_numpy()]
     return hashes
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from spark_eval.batches.draws import user_hashes
+from spark_eval.batches.draws import id_hashes
 from spark_eval.batches.files import PartWriter
 from spark_eval.batches.ids import Booleans, Ints, changes, numbers
 from spark_eval.batches.rows import beyond_doubles, inexact_relevance
@@ -136,7 +136,7 @@ class Labelling:
         local = np.flatnonzero(outcomes == OUTCOMES.index(Subset.RANKER_TRAIN))
         if len(local):
             users = batch[USER].take(pa.array(local))
-            draws = user_hashes(users, self.rule.seed) & np.uint64(HASH_STEPS - 1)
+            draws = id_hashes(users, np.int64(self.rule.seed)) & np.uint64(HASH_STEPS - 1)
             tested = local[draws < np.uint64(self.rule.ranker_test_steps)]
             outcomes[tested] = OUTCOMES.index(Subset.RANKER_TEST)
         return outcomes

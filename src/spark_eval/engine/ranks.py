@@ -9,12 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from spark_eval.batches.draws import user_hashes
+from spark_eval.batches.draws import id_hashes
 from spark_eval.conventions import Ties
 from spark_eval.engine.codes import Booleans, Codes, Hashes, Ints, changes, mixed, numbers
 from spark_eval.engine.orders import ordered
 
-TIES_SEED = 20231
+TIES_SEED = np.int32(20231)
 # Of the order of score bits, the sign bit; and what the others are.
 SIGN = np.uint64(1 << 63)
 # Numbers by which these rows are sorted where their scores are equal, the first of them first.
@@ -181,6 +181,6 @@ def tie_keys(items: Codes, item: Ints, ties: Ties) -> TieKeys:
             case Ties.ITEM_DESC:
                 return [~in_order]
         distinct, place = np.unique(item[rows], return_inverse=True)
-        return [user_hashes(items.ids(distinct), TIES_SEED).view(np.int64)[place], ~in_order]
+        return [id_hashes(items.ids(distinct), TIES_SEED).view(np.int64)[place], ~in_order]
 
     return keys

@@ -1,0 +1,171 @@
+"""The engine as the workers drive it, without Spark: rows, senders, messages, buckets, measured lists."""
+
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pyarrow as pa
+import pytest
+
+from spark_eval.conventions import Checks
+from spark_eval.engine.measure import Measuring
+from spark_eval.engine.messages import Kind
+from spark_eval.engine.question import Question
+from spark_eval.engine.send import ListSender, TruthSender, UserSender
+from spark_eval.ledger import list_entries, truth_entries
+from spark_eval.metrics.values import summed
+from spark_eval.plan import Plan
+from spark_eval.transforms import exchange
+from spark_eval.transforms.exchange import Summary, buckets, summary_of
+from spark_eval.verbs.checks import LARGEST_DOUBLE
+from spark_eval.verbs.evaluate import added_counts, counts_of_models
+from spark_eval.verbs.evaluation import sums_of_models
+from spark_eval.verbs.summary import metric_rows
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How rows lie and travel: buckets, tasks, rows of a batch, and what a worker measures at once."""
+
+    n_buckets: int = 3
+    n_tasks: int = 2
+    batch_rows: int = 50
+    is_scattered: bool = True
+    most_rows: int = exchange.MOST_ROWS
+
+
+LAYOUT: Final = Layout()
+
+
+@dataclass(frozen=True)
+class Tables:
+    """What comes in, as it has been conformed; ``trained`` are items with training interactions by fold."""
+
+    lists: pa.Table
+    truth: pa.Table
+    model: str | None = None
+    users: pa.Table | None = None
+    train: pa.Table | None = None
+    bounds: Mapping[int, int] | None = None
+    trained: Mapping[int | None, pa.Array] | None = None
+
+
+@dataclass(frozen=True)
+class Found:
+    """Rows of ``per_user`` by model, fold if any, and user; counts; ledger; rows of ``metrics``."""
+
+    per_user: dict[tuple[Any, ...], dict[str, Any]]
+    truth: list[dict[str, Any]]
+    lists: dict[str | None, dict[str, int]]
+    entries: list[tuple[Any, ...]]
+    metrics: list[tuple[Any, ...]]
+    summaries: list[Summary] = field(compare=False)
+
+
+def drive(plan: Plan, tables: Tables, layout: Layout = LAYOUT) -> Found:
+    """Measure the tables."""
+    question = question_of(plan, tables)
+    messages = list(sent(tables, plan, layout))
+    random.Random(7).shuffle(messages)
+    per_user: dict[tuple[Any, ...], dict[str, Any]] = {}
+    summaries = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exchange, "MOST_ROWS", layout.most_rows)
+        for bucket in buckets(messages, question, layout.n_buckets):
+            models = []
+            for one in Measuring(bucket).measured():
+                models.append(summary_of(one))
+                for row in one.per_user.to_pylist():
+                    fold = (row["fold"],) if question.has_folds else ()
+                    key = (one.model, *fold, row["user"])
+                    assert key not in per_user
+                    per_user[key] = row
+            summaries.append(Summary(list(bucket.truth_counts()), bucket.truth_folds, models))
+    return found_of(plan, per_user, summaries)
+
+
+def found_of(plan: Plan, per_user: dict[tuple[Any, ...], dict[str, Any]], summaries: list[Summary]) -> Found:
+    """Add up what the buckets say, as the driver does."""
+    truth = added_counts([count for summary in summaries for count in summary.truth])
+    lists = counts_of_models(summaries)
+    of_truth = truth_entries(truth)
+    used = sum(count["users"] or 0 for count in truth if count["fault"] is None and not count["everything"])
+    parts: dict[str | None, list[pa.Table]] = {}
+    for one in (one for summary in summaries for one in summary.models):
+        parts.setdefault(one.model, []).append(one.sums)
+    models = [count["model"] for count in lists]
+    named = {model: tables for model, tables in parts.items() if model is not None}
+    sums = sums_of_models(named, list(summed(plan.metrics)))
+    entries = [*of_truth, *list_entries(lists, used, plan.conventions)]
+    return Found(
+        per_user,
+        truth,
+        {count.pop("model"): count for count in lists},
+        sorted((entry.row() for entry in entries), key=str),
+        sorted(metric_rows(sums, [one for one in models if one is not None], plan.metrics, ""), key=str),
+        summaries,
+    )
+
+
+def question_of(plan: Plan, tables: Tables) -> Question:
+    """Return what ``verbs.evaluate`` asks of such tables."""
+    has_scores = "score" in tables.lists.column_names
+    user, item = (id_type(tables.truth.schema.field(name).type) for name in ("user", "item"))
+    return Question(
+        user=user,
+        item=item,
+        metrics=tuple((value.name, value.k) for value in plan.metrics),
+        conventions=plan.conventions,
+        model=tables.model,
+        has_scores=has_scores,
+        has_folds=plan.by_fold,
+        checks_all=has_scores or plan.checks is Checks.FULL,
+        sees_ties=plan.sees_ties,
+        cuts=tuple(plan.cuts),
+        held_cuts=None if has_scores else plan.held_cuts,
+        depth=plan.depth,
+        truth_depth=plan.truth_depth,
+        most_relevance=LARGEST_DOUBLE,
+        segments=tuple(plan.segments),
+        bounds=tables.bounds,
+        trained=tables.trained,
+    )
+
+
+def id_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type of ids as the engine has them."""
+    return pa.int64() if pa.types.is_integer(kind) else pa.string()
+
+
+def sent(tables: Tables, plan: Plan, layout: Layout) -> Iterator[pa.RecordBatch]:
+    """Return the messages of all tasks."""
+    n_buckets = layout.n_buckets
+    for table, sender in (
+        (tables.truth, TruthSender(n_buckets, plan.conventions)),
+        (tables.lists, ListSender(n_buckets, tables.model is None)),
+        (tables.users, UserSender(n_buckets, Kind.SEGMENTS)),
+        (tables.train, UserSender(n_buckets, Kind.TRAINED)),
+    ):
+        if table is not None:
+            for task in tasks_of(table, layout):
+                yield from sender(task)
+
+
+def tasks_of(table: pa.Table, layout: Layout) -> Iterator[Sequence[pa.RecordBatch]]:
+    """Return the batches of each task."""
+    if layout.is_scattered:
+        order = random.Random(len(table)).sample(range(len(table)), len(table))
+        table = table.take(pa.array(order, pa.int64()))
+    size = max(-(-len(table) // layout.n_tasks), 1)
+    for start in range(0, max(len(table), 1), size):
+        yield table.slice(start, size).combine_chunks().to_batches(layout.batch_rows)
+
+
+def table_of(rows: Sequence[Sequence[Any]], **columns: pa.DataType) -> pa.Table:
+    """Return rows as a table with these columns."""
+    values = zip(*rows, strict=True) if rows else [()] * len(columns)
+    return pa.table(
+        [pa.array(list(one), kind) for one, kind in zip(values, columns.values(), strict=True)],
+        names=list(columns),
+    )
