@@ -85,7 +85,7 @@ def run_evaluate(
         spark = session()
         journal.stage("start", then="read")
         tables = read_tables(spark, job, plan)
-        journal.stage("read", then="truth")
+        journal.stage("read", then="measure")
         evaluation = measure_lists(tables, plan, attempt.staged(Table.PER_USER))
         with closing(evaluation.kept):
             write(evaluation.metrics.coalesce(1), attempt, Table.METRICS, MODEL)
