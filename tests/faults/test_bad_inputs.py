@@ -34,6 +34,7 @@ from spoiling import (
     row,
     text,
     then,
+    through_spark,
     without,
 )
 
@@ -48,8 +49,8 @@ RECS = "recommendations"
 BIG = 2**53 + 1
 SECONDS, MICROSECONDS = pa.timestamp("s", "UTC"), pa.timestamp("us", "UTC")
 ranked = given(RECS, RANKED)
-# Spark reads a log itself where its reader is given an option.
-through_spark = keys("interactions", options={"mergeSchema": True})
+# Who reads the Parquet of lists and truth.
+READERS: dict[str, Spoiler] = {"workers": then(), "spark": through_spark(RECS, "truth")}
 
 
 def add(rows: pa.Table) -> Callable[[Path], None]:
@@ -283,8 +284,8 @@ EVALUATE: list[tuple[str, Spoiler, str]] = [
         "... [RELEVANCE_NOT_NUMERIC] truth ... [MISSING_INPUT] train",
     ),
 ]
-# Seen only when rows are counted: under either plan.
-BY_BOTH_PLANS: list[tuple[str, Spoiler, str]] = [
+# Seen only when rows are counted, whoever reads them.
+BY_ROW: list[tuple[str, Spoiler, str]] = [
     (
         "two items at one rank",
         then(ranked, column(RECS, rank=1), row("truth", item=201)),
@@ -344,7 +345,7 @@ BY_BOTH_PLANS: list[tuple[str, Spoiler, str]] = [
         "[QUARANTINE_SHARE] recommendations of model 'a': 1 of 6",
     ),
 ]
-# The same; the plan hardly matters.
+# The same, of whole lists.
 COUNTED: list[tuple[str, Spoiler, str]] = [
     (
         "ids of nobody in the truth",
@@ -585,23 +586,24 @@ def inputs(tmp_path: Path, spark: SparkSession) -> Inputs:
 
 
 def refusals() -> Iterator[Any]:
-    """verb, plan, what is done, what is said."""
-    for verb, plans, cases in (
-        ("validate", ["auto"], [*CONFIGS, *VALIDATE]),
-        ("split", ["auto"], SPLIT),
-        ("evaluate", ["auto"], EVALUATE),
-        ("evaluate", ["workers", "shuffle"], BY_BOTH_PLANS),
-        ("evaluate", ["workers", "shuffle"], COUNTED),
+    """verb, what is done, what is said."""
+    for verb, readers, cases in (
+        ("validate", ["workers"], [*CONFIGS, *VALIDATE]),
+        ("split", ["workers"], SPLIT),
+        ("evaluate", ["workers"], EVALUATE),
+        ("evaluate", ["workers", "spark"], BY_ROW),
+        ("evaluate", ["workers", "spark"], COUNTED),
     ):
         for name, spoil, says in cases:
-            for plan in plans:
-                slow = [pytest.mark.slow] if plan == "shuffle" else []
-                yield pytest.param(verb, plan, spoil, says, id=f"{name}, {verb}, {plan}", marks=slow)
+            for reader in readers:
+                slow = [pytest.mark.slow] if reader == "spark" else []
+                spoilt = then(spoil, READERS[reader])
+                yield pytest.param(verb, spoilt, says, id=f"{name}, {verb}, {reader}", marks=slow)
 
 
-@pytest.mark.parametrize(("verb", "plan", "spoil", "says"), list(refusals()))
-def test_it_is_refused_by_name(inputs: Inputs, verb: str, plan: str, spoil: Spoiler, says: str) -> None:
-    inputs.spoil(keys("evaluate", plan=plan), spoil)
+@pytest.mark.parametrize(("verb", "spoil", "says"), list(refusals()))
+def test_it_is_refused_by_name(inputs: Inputs, verb: str, spoil: Spoiler, says: str) -> None:
+    inputs.spoil(spoil)
     code, line = refused(inputs, verb)
     expected, *others = says.split(" ... ")
     assert code == expected, line
@@ -626,14 +628,14 @@ def kept() -> Iterator[Any]:
     """verb, what is done, lines of the ledger."""
     for name, spoil, *lines in SPLIT_KEPT:
         yield pytest.param("split", spoil, lines, id=f"{name}, split")
-        by_spark = then(spoil, through_spark)
+        by_spark = then(spoil, through_spark("interactions"))
         yield pytest.param("split", by_spark, lines, id=f"{name}, split by Spark", marks=pytest.mark.slow)
     for cases in (ALL_KEPT, EVALUATE_KEPT):
         for name, spoil, *lines in cases:
-            for plan in ("workers", "shuffle"):
-                spoilt = then(spoil, keys("evaluate", plan=plan))
-                slow = [pytest.mark.slow] if cases is EVALUATE_KEPT or plan == "shuffle" else []
-                yield pytest.param("evaluate", spoilt, lines, id=f"{name}, evaluate, {plan}", marks=slow)
+            for reader, through in READERS.items():
+                spoilt = then(spoil, through)
+                slow = [pytest.mark.slow] if cases is EVALUATE_KEPT or reader == "spark" else []
+                yield pytest.param("evaluate", spoilt, lines, id=f"{name}, evaluate, {reader}", marks=slow)
 
 
 @pytest.mark.parametrize(("verb", "spoil", "lines"), list(kept()))
@@ -670,12 +672,12 @@ def test_a_session_that_loses_files_is_refused(inputs: Inputs, spark: SparkSessi
     assert f"spark.sql.files.{setting}" in line
 
 
-@pytest.mark.parametrize("plan", ["workers", pytest.param("shuffle", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("reader", ["workers", pytest.param("spark", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("what", ["damaged", "shorter", "another schema", "gone"])
 def test_files_that_are_replaced_while_they_are_read(
-    inputs: Inputs, monkeypatch: pytest.MonkeyPatch, what: str, plan: str
+    inputs: Inputs, monkeypatch: pytest.MonkeyPatch, what: str, reader: str
 ) -> None:
-    inputs.spoil(keys("evaluate", plan=plan))
+    inputs.spoil(READERS[reader])
     file = inputs.path("recommendations") / "0.parquet"
 
     def measured(*given: Any) -> Evaluation:
