@@ -197,7 +197,8 @@ def describe(work: Workload) -> str:
     grades = "graded truth" if dataset.graded else "binary truth"
     repeats = f", {dataset.repeats:.0%} repeated rows" if dataset.repeats else ""
     numbers = f"{len(work.metrics)} metrics x k = {', '.join(map(str, work.ks))}"
-    spark = f"local[2], {work.partitions} partitions; our tables read by {'the workers' if work.read == 'files' else 'Spark'}"
+    reader = "Spark" if work.read == "spark" else "the workers"
+    spark = f"local[2], {work.partitions} partitions; our tables read by {reader}"
     return f"{lists}, {place}, {grades}{repeats}; {numbers}; {spark}"
 
 
