@@ -210,7 +210,7 @@ def through_spark(*tables: str) -> Spoiler:
     def spoil(inputs: Inputs) -> None:
         for table in tables:
             if {"format", "table"}.isdisjoint(inputs.tree.get(table, {})):
-                keys(table, options={"mergeSchema": True})(inputs)
+                keys(table, options={"datetimeRebaseModeInRead": "CORRECTED"})(inputs)
 
     return spoil
 

@@ -144,11 +144,6 @@ SPLIT: list[tuple[str, Spoiler, str]] = [
     ),
     ("times that are truth values", column("interactions", timestamp=True), "TIMESTAMP_TYPE ... boolean"),
     (
-        "times in nanoseconds",
-        column("interactions", timestamp=lambda at: at.cast(SECONDS).cast(pa.timestamp("ns", "UTC"))),
-        "UNSUPPORTED_TYPE ... NANOS",
-    ),
-    (
         "times as 05/01/2024",
         column("interactions", timestamp="05/01/2024"),
         "EMPTY_INPUT ... interactions ... timestamp",
@@ -325,7 +320,18 @@ BY_ROW: list[tuple[str, Spoiler, str]] = [
         "NULL_MODEL ... [RANK_BASE] recommendations of model 'a' ... [NO_ID_OVERLAP]",
     ),
     (
-        "faults of rows of all tables",
+        "faults of users and train, before the larger tables are read",
+        then(
+            row("truth", relevance=-1.0),
+            given("users", USERS),
+            row("users"),
+            given("train", TRAIN.slice(0, 0)),
+            keys("evaluate", segments=["country", "known"]),
+        ),
+        "DUPLICATE_USER ... [EMPTY_TRAIN]",
+    ),
+    (
+        "faults of rows of both tables",
         then(
             ranked,
             row(RECS, rank=0),
@@ -333,15 +339,10 @@ BY_ROW: list[tuple[str, Spoiler, str]] = [
             row(RECS, rank=None),
             row("truth", relevance=-1.0),
             row("truth", item=None),
-            given("users", USERS),
-            row("users"),
-            given("train", TRAIN.slice(0, 0)),
             keys("truth", max_quarantined=0),
             keys(RECS, max_quarantined=0),
-            keys("evaluate", segments=["country", "known"]),
         ),
-        "NEGATIVE_RELEVANCE ... [RANK_BASE] ... [DUPLICATE_USER] ... [EMPTY_TRAIN] ... "
-        "[INVALID_MODEL_NAME] ... [QUARANTINE_SHARE] truth: 1 of 5 rows ... "
+        "NEGATIVE_RELEVANCE ... [RANK_BASE] ... [INVALID_MODEL_NAME] ... [QUARANTINE_SHARE] truth: 1 of 5 rows ... "
         "[QUARANTINE_SHARE] recommendations of model 'a': 1 of 6",
     ),
 ]
@@ -618,7 +619,7 @@ def refused(inputs: Inputs, verb: str) -> tuple[str, str]:
     assert found, answer.err
     assert not re.search(r"Traceback|Py4J|java\.|org\.apache", answer.err), answer.err
     assert answer.code in (2, 3)
-    assert answer.code == 2 or "; " in found[2], f"no mend: {answer.err}"
+    assert answer.code == 2 or re.search(r"[;.] ", found[2]), f"no mend: {answer.err}"
     assert not inputs.out.exists()
     OUTCOMES[f"exit {answer.code}"] += 1
     return found[1], answer.err
