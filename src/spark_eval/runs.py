@@ -87,7 +87,7 @@ def run_evaluate(
         spark = session()
         journal.stage("start", then="read")
         tables = read_tables(spark, job, plan)
-        journal.stage("read", then="truth")
+        journal.stage("read", then="measure")
         evaluation = measure_lists(tables, plan, attempt.staged(Table.PER_USER))
         with closing(evaluation.kept):
             write_rows(spark, evaluation.metric_rows, METRICS, attempt, Table.METRICS, MODEL)
