@@ -107,7 +107,7 @@ def test_one_hash_of_the_values(
     record_property("values", digest(pd.DataFrame({"table": [per_user, metrics]}))[:16])
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.timeout(3600)  # minutes alone, half an hour beside ten other sessions
 def test_one_hash_over_the_grid(spark: SparkSession, tmp_path: Path) -> None:
     tables, seen, n_runs = inputs(), set[tuple[str, ...]](), 0

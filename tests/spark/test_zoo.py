@@ -138,7 +138,7 @@ def look(spark: SparkSession, folder: Folder, home: Path) -> None:
 
 @pytest.mark.parametrize(
     "folder",
-    [pytest.param(f, id=f.name, marks=[] if f.is_quick else [pytest.mark.slow]) for f in ZOO],
+    [pytest.param(f, id=f.name, marks=[] if f.is_quick else [pytest.mark.exhaustive]) for f in ZOO],
 )
 def test_both_readers_give_what_is_there_or_refuse_it(
     spark: SparkSession, tmp_path: Path, folder: Folder
