@@ -16,7 +16,7 @@
 # PYTHON=/path/to/python3 chooses the interpreter, dist=/a/folder where package and archive go.
 
 .DELETE_ON_ERROR:
-.PHONY: setup demo test test-slow test-pages test-parity test-airflow test-versions benchmarks check package archive lock clean
+.PHONY: setup demo test test-slow test-exhaustive test-pages test-parity test-airflow test-versions benchmarks check package archive lock clean
 unexport PYTHONPATH PYTHONHOME SPARK_HOME
 
 dist := dist
