@@ -39,7 +39,7 @@ class Entry:
 
 
 def truth_entries(counts: Iterable[Mapping[str, Any]]) -> list[Entry]:
-    """Entries of the truth, from ``transforms.account.count_truth``."""
+    """Entries of the truth, from ``engine.bucket.Bucket.truth_counts``, added up."""
     entries: list[Entry] = []
     for count in counts:
         rows, distinct, users, reason = (count[name] for name in ("rows", "distinct", "users", "fault"))
@@ -94,7 +94,7 @@ def list_entries(
     n_truth_users: int,
     conventions: Conventions,
 ) -> list[Entry]:
-    """Entries of the recommendations and the users per model, from ``transforms.account.count_lists``."""
+    """Entries of the recommendations and the users per model, from ``AllLists.counts``, added up."""
     entries = []
     for count in sorted(counts, key=lambda count: str(count["model"])):
         for name in (name.removesuffix(".rows") for name in count if name.endswith(".rows")):

@@ -36,23 +36,6 @@ ODD_ID: Final = (
     r"\x{1100}-\x{11FF}\x{1AB0}-\x{1AFF}\x{1DC0}-\x{1DFF}\x{20D0}-\x{20FF}\x{2126}\x{212A}\x{212B}"
     r"\x{3099}\x{309A}\x{F900}-\x{FAFF}\x{FE20}-\x{FE2F}]"
 )
-# The hits of one list and the relevances of one user's truth, as arrays in rank order.
-HIT_RANKS: Final = "hit_ranks"
-HIT_RELEVANCES: Final = "hit_relevances"
-# The ranks between which the items lie that have the score of an item, or of each hit of a list.
-TIE_FIRST: Final = "tie_first"
-TIE_LAST: Final = "tie_last"
-HIT_TIE_FIRSTS: Final = "hit_tie_firsts"
-HIT_TIE_LASTS: Final = "hit_tie_lasts"
-# The place of an item, or of each hit, among the items that its list of given ranks holds; and how many of
-# these lie at ranks up to each cutoff, as an array.
-HELD_PLACE: Final = "held_place"
-HELD_PLACES: Final = "held_places"
-HELD_WITHIN: Final = "held_within"
-# Whether the next item of the list has the same score.
-TIED_NEXT: Final = "tied_next"
-GRADES: Final = "grades"
-GRADE_COUNTS: Final = "grade_counts"
 # How many training interactions a user has, and whether an item has any.
 N_INTERACTIONS: Final = "n_interactions"
 IN_TRAIN: Final = "in_train"

@@ -8,12 +8,6 @@ from spark_eval.schema import (
     ALL,
     FOLD,
     FOLDS,
-    GRADE_COUNTS,
-    GRADES,
-    HIT_RANKS,
-    HIT_RELEVANCES,
-    HIT_TIE_FIRSTS,
-    HIT_TIE_LASTS,
     MODEL,
     N_INTERACTIONS,
     N_RECOMMENDED,
@@ -27,8 +21,7 @@ DECILES: Final = 10
 RESERVED: Final = frozenset(
     {
         *(FOLD, FOLDS),
-        *(MODEL, USER, N_RELEVANT, N_RECOMMENDED, GRADES, GRADE_COUNTS, N_INTERACTIONS),
-        *(HIT_RANKS, HIT_RELEVANCES, HIT_TIE_FIRSTS, HIT_TIE_LASTS),
+        *(MODEL, USER, N_RELEVANT, N_RECOMMENDED, N_INTERACTIONS),
         *(ALL, "measured", "run_id", ""),
     }
 )

@@ -79,7 +79,7 @@ def test_equally_active_users_share_the_decile_of_their_rank(of_users: list[int]
         (["known", "known"], (True, True), "INVALID_SEGMENT", "'known' comes twice"),
         *(
             ([name], (True, True), "INVALID_SEGMENT", "a column of ours")
-            for name in ("", "user", "MODEL", "n_relevant", "n_recommended", "hit_ranks", "all", "run_id")
+            for name in ("", "user", "MODEL", "n_relevant", "n_recommended", "all", "run_id")
         ),
         (["AP_at_5"], (True, True), "INVALID_SEGMENT", "a column of ours"),
     ],

@@ -57,19 +57,6 @@ class Ids:
         of_text = pd.util.hash_array(texts, hash_key=f"{SEED:016}", categorize=False)
         return of_text[self.key]
 
-    def take(self, places: Ints) -> "Ids":
-        """The ids at these places."""
-        return Ids(self.values.take(pa.array(places)), self.key[places])
-
-    def plain(self) -> pa.Array:
-        """The ids as int64 or text."""
-        return self.values.dictionary_decode() if pa.types.is_dictionary(self.values.type) else self.values
-
-    def equal(self, others: pa.Array) -> Booleans:
-        """Where the ids are those of a plain column of the same length."""
-        equal: Booleans = pc.equal(self.plain(), others).to_numpy(zero_copy_only=False)
-        return equal
-
 
 def plain(column: pa.Array) -> pa.Array:
     """A column of integers or text as int64 or text."""

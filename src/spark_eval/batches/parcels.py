@@ -19,12 +19,6 @@ ROWS_KEPT: Final = 1 << 18
 class Kind(StrEnum):
     """What a parcel holds; tables have a column ``user`` unless it says otherwise."""
 
-    RELEVANT = "relevant"  # items, with their relevance
-    REJECTED = "rejected"  # other rows of the truth, counted by user and fault
-    SEGMENTS = "segments"  # users with a column per segment
-    TRAINED = "trained"  # users with their number of training interactions
-    FRAGMENTS = "fragments"  # of lists, one per row
-    ROWS = "rows"  # of lists that may go on elsewhere
     TESTED = "tested"  # rows of the tested parts of a split
     PAIRS = "pairs"  # hashes of the pairs of these, without users
     LEARNT = "learnt"  # rows of local_train that may be pairs of these
@@ -77,17 +71,3 @@ def of_kind(parcels: Sequence[Parcel], kind: Kind, schema: pa.Schema) -> pa.Tabl
     """All tables of one kind, which have this schema, end to end."""
     tables = [parcel.table for parcel in parcels if parcel.kind is kind]
     return in_one_piece([schema.empty_table(), *tables])
-
-
-def packed(table: pa.Table) -> bytes:
-    """A table as bytes."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as stream:
-        stream.write_table(table)
-    packed: bytes = sink.getvalue().to_pybytes()
-    return packed
-
-
-def unpacked(data: pa.Buffer) -> pa.Table:
-    """The table again."""
-    return pa.ipc.open_stream(data).read_all()

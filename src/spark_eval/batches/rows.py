@@ -1,4 +1,4 @@
-"""The rows that cannot be used, by the same rules as ``transforms.conform`` and ``transforms.truth``."""
+"""The rows that cannot be used, by the same rules as ``transforms.conform``."""
 
 import numpy as np
 import pyarrow as pa
@@ -28,8 +28,6 @@ from spark_eval.schema import (
 Codes = NDArray[np.int8]
 # The code of a row that can be used; the others are places in ROW_FAULTS.
 SOUND = -1
-# Found out only later, in whole lists.
-SHARED = ROW_FAULTS.index(Fault.DUPLICATE_RANK)
 
 
 def faults(batch: pa.RecordBatch) -> Codes | None:

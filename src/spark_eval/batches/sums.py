@@ -23,7 +23,6 @@ COUNTS: Final = ("n_users", "n_defined", "n_infinite")
 TOTAL: Final = "total"
 SQUARES: Final = "squares"
 KINDS: Final = (*COUNTS, TOTAL, SQUARES)
-CELL: Final = (SEGMENT, SEGMENT_VALUE, COLUMN)
 # A row is the amount of one limb of one sum; limbs that are 0 have none.
 SUMS: Final = pa.schema(
     {

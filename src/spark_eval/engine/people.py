@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -10,8 +9,6 @@ import pyarrow.compute as pc
 
 from spark_eval.engine.codes import Codes, Ints, distinct_of, numbers
 from spark_eval.schema import FOLD, MISSING, N_INTERACTIONS, NO_TRAIN, USER, BuiltIn
-
-NO_FOLD: Final = 0
 
 
 @dataclass(frozen=True)
