@@ -144,7 +144,7 @@ def needed(section: Any, name: str) -> Any:
 
 def write(frame: DataFrame, attempt: Attempt | RemoteAttempt, table: Table, *partitions: str) -> None:
     """Stage a table; nothing can be there yet."""
-    frame.write.mode("errorifexists").partitionBy(*partitions).parquet(attempt.staged(table))
+    frame.write.mode("error").partitionBy(*partitions).parquet(attempt.staged(table))
 
 
 def write_rows(

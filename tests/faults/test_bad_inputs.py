@@ -398,8 +398,9 @@ BY_ROW: list[tuple[str, Spoiler, str]] = [
             keys("truth", max_quarantined=0),
             keys(RECS, max_quarantined=0),
         ),
-        "NEGATIVE_RELEVANCE ... [RANK_BASE] ... [INVALID_MODEL_NAME] ... [QUARANTINE_SHARE] truth: 1 of 5 "
-        "rows ... [QUARANTINE_SHARE] recommendations of model 'a': 1 of 6",
+        "NEGATIVE_RELEVANCE ... [RANK_BASE] ... [INVALID_MODEL_NAME] ... "
+        "[QUARANTINE_SHARE] truth: 1 of 5 rows ... "
+        "[QUARANTINE_SHARE] recommendations of model 'a': 1 of 6",
     ),
 ]
 # The same, of whole lists.

@@ -103,7 +103,7 @@ class Split:
         observed = Observation("split")
         rows = replace(self, labelled=self.labelled.observe(observed, *self.counts())).rows
         with setting(self.labelled.sparkSession, TIMESTAMP_TYPE, MICROSECONDS):
-            rows.write.mode("errorifexists").partitionBy(SUBSET).parquet(folder)
+            rows.write.mode("error").partitionBy(SUBSET).parquet(folder)
         return self.counted(observed.get)
 
     def in_folds(self) -> DataFrame:
