@@ -95,8 +95,8 @@ def found_of(plan: Plan, per_user: dict[tuple[Any, ...], dict[str, Any]], summar
     for one in (one for summary in summaries for one in summary.models):
         parts.setdefault(one.model, []).append(one.sums)
     models = [count["model"] for count in lists]
-    named = {model: tables for model, tables in parts.items() if model is not None}
-    sums = sums_of_models(named, list(summed(plan.metrics)))
+    parts.pop(None, None)
+    sums = sums_of_models(parts, list(summed(plan.metrics)))
     entries = [*of_truth, *list_entries(lists, used, plan.conventions)]
     return Found(
         per_user,

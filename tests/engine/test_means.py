@@ -28,7 +28,7 @@ User = tuple[Sequence[float], Mapping[str, str]]
 
 def rows_of(models: Mapping[str, Sequence[User]], metric: MetricValue = AP) -> list[dict[str, Any]]:
     """Rows of the table ``metrics``."""
-    parts = {}
+    parts: dict[str | None, list[Any]] = {}
     for model, users in models.items():
         measured = {
             column: np.array([values[place] for values, _ in users], dtype=np.float64)
@@ -39,7 +39,7 @@ def rows_of(models: Mapping[str, Sequence[User]], metric: MetricValue = AP) -> l
             known = sorted({facts[name] for _, facts in users})
             segments[name] = (np.array([known.index(facts[name]) for _, facts in users]), known)
         parts[model] = [sums(measured, summed([metric]), segments)]
-    found = sums_of_models(dict(parts), list(summed([metric])))
+    found = sums_of_models(parts, list(summed([metric])))
     return [dict(zip(NAMES, row, strict=True)) for row in metric_rows(found, list(models), [metric], "")]
 
 

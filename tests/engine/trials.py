@@ -120,7 +120,7 @@ def draw(case: Case, seed: int) -> tuple[list[Recommendation], list[Relevance]]:
     truth, recommendations = [], []
     for user in (identity(case.ids, "u", number) for number in range(N_USERS)):
         for _ in range(random.integers(0, LONGEST) if random.random() < 0.85 else 0):
-            item = identity(case.ids, "i", int(random.integers(N_ITEMS)))
+            item: Id = identity(case.ids, "i", int(random.integers(N_ITEMS)))
             relevance = rarely(float(random.integers(0, 11)) / 2, rarely(None, float("nan"), 0.5))
             truth.append(
                 Relevance(rarely(user, None), rarely(item, None), relevance, int(random.integers(5)))
@@ -132,7 +132,7 @@ def draw(case: Case, seed: int) -> tuple[list[Recommendation], list[Relevance]]:
             shares = case.name == "ranks that are shared"
             ranks = random.choice(np.arange(1, LONGEST + 4), n_items, replace=shares)
             for rank in ranks:
-                item: Id = identity(case.ids, "i", int(random.integers(0, N_ITEMS)))
+                item = identity(case.ids, "i", int(random.integers(0, N_ITEMS)))
                 order: Any = int(rank)
                 if case.are_scores:
                     # Zeros of both signs are equal; a score between two multiples differs in its last bits.

@@ -18,7 +18,7 @@ Id = int | str
 class Recommendation(NamedTuple):
     """A row as it came: ``order`` is a score or a rank."""
 
-    model: str
+    model: str | None
     user: Id | None
     item: Id | None
     order: float | None
@@ -44,10 +44,10 @@ class Rules:
 
 def evaluate(
     recommendations: Iterable[Recommendation], truth: Iterable[Relevance], rules: Rules
-) -> dict[tuple[str, Id], dict[str, float]]:
+) -> dict[tuple[str | None, Id], dict[str, float]]:
     """Every column of ``per_user`` by model and user."""
     relevant = truth_by_user(truth, rules)
-    rows: dict[str, dict[Id, list[tuple[Id, float]]]] = defaultdict(lambda: defaultdict(list))
+    rows: dict[str | None, dict[Id, list[tuple[Id, float]]]] = defaultdict(lambda: defaultdict(list))
     for model, user, item, order in recommendations:
         of_model = rows[model]
         if user is not None and item is not None and order is not None and math.isfinite(order):

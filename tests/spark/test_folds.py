@@ -102,7 +102,7 @@ def test_mean_and_deviation_are_those_of_the_folds(world: World) -> None:
 def test_users_keep_their_ids_and_tell_their_fold(world: World) -> None:
     kinds = dict(world.evaluation.per_user.dtypes)
 
-    assert (kinds["user"], kinds["fold"]) == ("bigint", "int")
+    assert (kinds["user"], kinds["fold"]) == ("int", "int")
     assert world.evaluation.per_user.columns[:6] == [
         *("model", "user", "n_relevant", "n_recommended", "fold", "country")
     ]

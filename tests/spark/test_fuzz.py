@@ -99,7 +99,7 @@ def frame_of(
 
 def differences(
     spark: SparkSession, table: Table, values: Sequence[MetricValue], n_users: int, folder: Path
-) -> dict[tuple[str, Id, str], tuple[float | None, float]]:
+) -> dict[tuple[str | None, Id, str], tuple[float | None, float]]:
     """Where the evaluation of random rows and the oracle differ: what the one gives, and the other."""
     recommendations, truth = draw(table, n_users, random.Random(EVERY.index(table)))
     place = {"rank": pa.int32(), "score": pa.float64()}[table.order]

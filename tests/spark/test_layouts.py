@@ -77,7 +77,7 @@ def test_the_same_bits_from_files_and_from_spark(
     tables = tables_of(spark, kind, order, random.Random(name))
 
     def measured(frames: Sequence[DataFrame], **more: Any) -> list[Any]:
-        return everything(evaluate(*frames, timestamp_unit="s", k=[3, 10], **rules, **more))
+        return everything(evaluate(frames[0], frames[1], timestamp_unit="s", k=[3, 10], **rules, **more))
 
     through_spark = measured([frame.repartition(5) for frame in tables])
     for place, frame in enumerate(tables):

@@ -11,7 +11,7 @@ import pytest
 from frames import explained
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_eval.verbs import evaluate as verb
+from spark_eval.transforms.exchange import measure
 from spark_eval.verbs.evaluate import evaluate
 from spark_eval.verbs.evaluation import Evaluation
 
@@ -43,9 +43,8 @@ def evaluated(*frames: DataFrame, **rules: Any) -> Iterator[tuple[Evaluation, st
         passes.append(measure(*arguments))
         return passes[-1]
 
-    measure = verb.measure
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(verb, "measure", noted)
+        patch.setattr("spark_eval.verbs.evaluate.measure", noted)
         evaluation = evaluate(*frames, **rules)
     [rows] = passes
     # What has run; below it Spark tells what it meant to run at first.

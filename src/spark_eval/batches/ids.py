@@ -57,6 +57,10 @@ class Ids:
         of_text = pd.util.hash_array(texts, hash_key=f"{SEED:016}", categorize=False)
         return of_text[self.key]
 
+    def take(self, places: Ints) -> "Ids":
+        """The ids at these places."""
+        return Ids(self.values.take(pa.array(places)), self.key[places])
+
 
 def plain(column: pa.Array) -> pa.Array:
     """A column of integers or text as int64 or text."""

@@ -1,11 +1,10 @@
 """In-list AUC of given ranks: what a list holds counts, in its order; ranks that hold nothing do not."""
 
-from collections.abc import Sequence
-
+import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from drive import Tables, drive, table_of
 
-from spark_eval import evaluate
+from spark_eval.plan import make_plan
 
 HIT = 0
 # By user: the rank of each row and its item.
@@ -31,14 +30,14 @@ EXPECTED: dict[str, list[Value]] = {
 ROWS = [(user, item, rank) for user, rows in LISTS.items() for rank, item in rows]
 
 
-@pytest.mark.parametrize("rows", [ROWS, ROWS[::2] + ROWS[1::2]], ids=["together", "scattered"])
-def test_places_that_hold_nothing_do_not_count(
-    spark: SparkSession, rows: Sequence[tuple[str, int, int]]
-) -> None:
-    recommendations = spark.createDataFrame(rows, "user string, item int, rank int")
-    truth = spark.createDataFrame([(user, HIT) for user in LISTS], "user string, item int")
-    evaluation = evaluate(recommendations, truth, model="m", metrics=METRICS)
-    users = {row["user"]: row for row in evaluation.per_user.collect()}
+def test_places_that_hold_nothing_do_not_count() -> None:
+    tables = Tables(
+        table_of(ROWS, user=pa.string(), item=pa.int64(), rank=pa.int64()),
+        table_of([(user, HIT) for user in LISTS], user=pa.string(), item=pa.int64()),
+        model="m",
+    )
+    evaluation = drive(make_plan(METRICS), tables)
+    users = {row["user"]: row for row in evaluation.per_user.values()}
     found = {
         user: [
             None if row[f"auc_at_{k}"] is None else (row[f"auc_at_{k}"], row[f"auc_impressions_at_{k}"])
@@ -50,13 +49,10 @@ def test_places_that_hold_nothing_do_not_count(
     assert {user: row["auc_one_class_extremes_at_1"] for user, row in users.items()} == dict.fromkeys(
         LISTS, 0.0
     )
-    means = {
-        (row["metric"], row["k"]): (row["value"], row["n_undefined"]) for row in evaluation.metrics.collect()
-    }
+    means = {row[1:3]: (row[5], row[10]) for row in evaluation.metrics}
     of_users = [mean for mean in (row[0] for row in EXPECTED.values()) if mean is not None]
     auc, impressions = zip(*of_users, strict=True)
     assert means["gauc", 20] == (pytest.approx(sum(auc) / 5), 1)
     weighted = sum(one * weight for one, weight in of_users) / sum(impressions)
     assert means["gauc_by_impressions", 20] == (pytest.approx(weighted), 1)
     assert means["gauc_by_positives", 20] == (pytest.approx(sum(auc) / 5), 1)
-    evaluation.unpersist()
