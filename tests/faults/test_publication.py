@@ -8,7 +8,7 @@ import signal
 import time
 from collections.abc import Iterator
 from functools import partial
-from itertools import product
+from itertools import count, product
 from pathlib import Path
 
 import pyarrow.dataset as ds
@@ -200,7 +200,7 @@ def test_readers_during_publications(tmp_path: Path) -> None:
     print(f"{len(counts)} reads")
     assert len(set(counts)) > 10
     assert counts == sorted(counts)
-    assert all(count % 1_000 == 0 for count in counts)
+    assert all(n % 1_000 == 0 for n in counts)
 
 
 def test_a_reader_of_replaced_content_finds_old_or_new(tmp_path: Path) -> None:
@@ -224,19 +224,24 @@ def test_a_reader_of_replaced_content_finds_old_or_new(tmp_path: Path) -> None:
 @pytest.mark.parametrize("n_runs", [40, pytest.param(200, marks=pytest.mark.exhaustive)])
 def test_spark_reads_during_publications(tmp_path: Path, spark: SparkSession, n_runs: int) -> None:
     """The same with Spark, which lists the files, reads a footer and scans in separate steps."""
+    enough = tmp_path / "enough"
 
     def publish_all() -> bool:
-        for n in range(n_runs):
+        for n in count():
             publish(tmp_path, f"r-{n}", {Table.METRICS: 1_000}, NEW)
             time.sleep(0.04)
-        return True
+            if n >= n_runs and enough.exists():
+                return True
+        return False
 
     publish(tmp_path, "r-first", {Table.METRICS: 1_000}, NEW)
     writer = forked(publish_all)
     counts = []
     while os.waitpid(writer, os.WNOHANG)[0] == 0:
         counts.append(spark.read.parquet(str(tmp_path / "metrics")).count())
+        if len(set(counts)) > 2:
+            enough.touch()
     print(f"{len(counts)} reads")
     assert len(set(counts)) > 2
     assert counts == sorted(counts)
-    assert all(count % 1_000 == 0 for count in counts)
+    assert all(n % 1_000 == 0 for n in counts)
