@@ -3,6 +3,8 @@
 #   make setup   .venv with spark-eval in it, and nothing else
 #   make test    the default tests, in two processes; ARGS="-k name" goes to pytest
 #   make test-pages  what README and docs/ say: every command, config and code block, in a clone
+#   make test-slow the tests that take longer, in two processes: a cluster, the set-up, kills, the pages
+#   make test-exhaustive  many repetitions of what the others show once: before a release, after a rebuilding
 #   make test-parity  the numbers of nine libraries against those of our presets
 #   make test-airflow the DAG of dags/ in a real Airflow
 #   make test-versions  part of the tests under each Spark, Python and library of requirements/versions.txt
@@ -14,7 +16,7 @@
 # PYTHON=/path/to/python3 chooses the interpreter, dist=/a/folder where package and archive go.
 
 .DELETE_ON_ERROR:
-.PHONY: setup demo test test-slow test-pages test-parity test-airflow test-versions benchmarks check package archive lock clean
+.PHONY: setup demo test test-slow test-exhaustive test-pages test-parity test-airflow test-versions benchmarks check package archive lock clean
 unexport PYTHONPATH PYTHONHOME SPARK_HOME
 
 dist := dist
@@ -29,10 +31,13 @@ demo: .venv/.run
 	@.venv/bin/spark-eval demo
 
 test: .venv/.dev
-	@$(in_venv) pytest -n 2 --dist loadfile -m "not slow and not cluster and not setup and not parity and not airflow" $(ARGS)
+	@$(in_venv) pytest -n 2 --dist loadfile -m "not slow and not cluster and not setup and not parity and not airflow and not exhaustive" $(ARGS)
 
 test-slow: .venv/.dev
-	@$(in_venv) pytest -m "slow or cluster or setup" $(ARGS)
+	@$(in_venv) pytest -n 2 --dist loadfile -m "(slow or cluster or setup) and not exhaustive and not airflow" $(ARGS)
+
+test-exhaustive: .venv/.dev
+	@$(in_venv) pytest -m exhaustive $(ARGS)
 
 test-pages: .venv/.dev
 	@$(in_venv) pytest -m "not airflow" tests/pages $(ARGS)

@@ -11,6 +11,7 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -34,6 +35,9 @@ GRADE_SHARES: Final = np.array([0.4, 0.25, 0.15, 0.12, 0.08])
 TIED_SCORES: Final = 20  # how many different scores there are where scores tie
 LOG_BEGINS: Final = 1_672_531_200  # 2023-01-01
 LOG_SECONDS: Final = 2 * 365 * 86_400
+# How the rows of recommendations lie: list after list, all first ranks first, in no order, by item.
+TOGETHER: Final = "together"
+LAYOUTS: Final = (TOGETHER, "by_rank", "anywhere", "by_item")
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,8 @@ class Dataset:
 
     ``ids`` are ``int`` or ``string``; lists have ranks, or with ``scored`` scores, of few different values
     with ``ties``; ``graded`` truth has a column relevance of 1 to 5; ``repeats`` is the share of rows, in
-    both tables, that repeat another of the same user. With several ``models`` there is a column model.
+    both tables, that repeat another of the same user. With several ``models`` there is a column model, with
+    ``folds`` a column fold in both tables, each user being in one. ``layout`` is one of LAYOUTS.
     Where it ``holds`` no lists, there is one table only: a log is ``interactions``, ``length`` rows a user in
     the mean, by time; ``predictions`` are as many labels, one in nine positive, with their probabilities.
     """
@@ -56,6 +61,8 @@ class Dataset:
     models: int = 1
     repeats: float = 0.0
     holds: str = "lists"
+    layout: str = TOGETHER
+    folds: int = 0
     seed: int = 20231
 
     @property
@@ -67,7 +74,8 @@ class Dataset:
     def name(self) -> str:
         """A folder name that says what is in it."""
         digest = hashlib.sha256(json.dumps([FORMAT, asdict(self)]).encode()).hexdigest()
-        return f"{self.users}x{self.length}-{digest[:8]}"
+        layout = "" if self.layout == TOGETHER else f"-{self.layout}"
+        return f"{self.users}x{self.length}{layout}-{digest[:8]}"
 
 
 SIZES: Final = {
@@ -93,11 +101,28 @@ def ensure(dataset: Dataset, folder: Path) -> Path:
         for name, table in made(dataset, part, np.random.default_rng([dataset.seed, number])):
             (staged / name).mkdir(exist_ok=True)
             pq.write_table(table, staged / name / f"part-{number:04}.parquet", compression="snappy")
+    if dataset.layout != TOGETHER:
+        scatter(dataset, staged / "recommendations")
     try:
         staged.rename(place)
     except OSError:  # somebody else was faster
         shutil.rmtree(staged)
     return place
+
+
+def scatter(dataset: Dataset, folder: Path) -> None:
+    """Write the rows of all files again in the order of the layout: into as many files, each of a part."""
+    files, rows = sorted(folder.iterdir()), pq.read_table(folder)
+    match dataset.layout:
+        case "by_rank":
+            order = ("score", "descending") if dataset.scored else ("rank", "ascending")
+            places = pc.sort_indices(rows, sort_keys=[order]).to_numpy()
+        case "by_item":
+            places = pc.sort_indices(rows, sort_keys=[("item", "ascending")]).to_numpy()
+        case _:
+            places = np.random.default_rng(dataset.seed).permutation(len(rows))
+    for file, part in zip(files, np.array_split(places, len(files)), strict=True):
+        pq.write_table(rows.take(pa.array(part)), file, compression="snappy")
 
 
 def tables(dataset: Dataset, users: Ints, random: np.random.Generator) -> Iterator[tuple[str, pa.Table]]:
@@ -170,6 +195,8 @@ def recommendations(
         columns["rank"] = pa.array(ranks)
     if dataset.models > 1:
         columns["model"] = pa.array(np.full(items.size, model))
+    if dataset.folds:
+        columns["fold"] = folds_of(dataset, np.repeat(users, dataset.length))
     return pa.table(columns)
 
 
@@ -198,7 +225,14 @@ def truth(dataset: Dataset, users: Ints, lists: Ints, random: np.random.Generato
     }
     if dataset.graded:
         columns["relevance"] = pa.array(grades)
+    if dataset.folds:
+        columns["fold"] = folds_of(dataset, everybody[row])
     return pa.table(columns)
+
+
+def folds_of(dataset: Dataset, users: Ints) -> pa.Array:
+    """The fold of each of these users."""
+    return pa.array((users % dataset.folds).astype(np.int32))
 
 
 def as_ids(dataset: Dataset, kind: str, numbers: Ints) -> pa.Array:

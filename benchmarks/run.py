@@ -15,9 +15,9 @@ import click
 from benchmarks import table
 from benchmarks.check import TOLERANCE, difference, of_means, read_per_user
 from benchmarks.contenders import CONTENDERS, PROFILE, Contender
-from benchmarks.data import DEFAULT_FOLDER, SIZES, ensure
+from benchmarks.data import DEFAULT_FOLDER, LAYOUTS, SIZES, TOGETHER, ensure
 from benchmarks.race import Entrant, race
-from benchmarks.workload import KINDS, Task, Workload, workload
+from benchmarks.workload import KINDS, LISTS, READERS, Task, Workload, workload
 
 RESULTS: Final = Path(__file__).parent / "results"
 # What a scaling curve changes of the workload, and the points it has.
@@ -41,6 +41,8 @@ CURVES: Final[Mapping[str, Sequence[int]]] = {
 )
 @click.option("--size", type=click.Choice(list(SIZES)), default="S", help="How many users.")
 @click.option("--workload", "kind", type=click.Choice(list(KINDS)), default="ranked", help="Which lists.")
+@click.option("--layout", type=click.Choice(LAYOUTS), default=TOGETHER, help="How the rows of lists lie.")
+@click.option("--read", type=click.Choice(list(READERS)), default="files", help="Who reads Parquet for us.")
 @click.option("--contenders", default="", help="Comma-separated names; default: all.")
 @click.option("--repetitions", type=click.IntRange(1), default=3, help="Warm ones; a cold one comes before.")
 @click.option("--timeout", type=float, default=20.0, help="Minutes for one repetition.")
@@ -52,6 +54,8 @@ def main(
     what: str,
     size: str,
     kind: str,
+    layout: str,
+    read: str,
     contenders: str,
     repetitions: int,
     timeout: float,
@@ -61,7 +65,10 @@ def main(
     results: Path,
 ) -> None:
     """Measure spark-eval, floors and peers side by side; write a dated table."""
-    plain = workload(kind, size, partitions=partitions, memory=memory)
+    if kind not in LISTS and (layout, read) != (TOGETHER, "files"):
+        raise click.BadParameter(f"--layout and --read are of lists: {', '.join(LISTS)}")
+    plain = workload(kind, size, layout, partitions=partitions, memory=memory, read=read)
+    title = named(kind, layout, read)
     chosen = chosen_contenders(what, kind, [name for name in contenders.split(",") if name])
     before = os.getloadavg()[0]
     with scratch_folder(data) as scratch:
@@ -71,7 +78,7 @@ def main(
     rows = [table.figures(entrant) for entrant in entrants]
     now = datetime.now(UTC)
     options = f"--table {what} --size {size} --workload {kind} --repetitions {repetitions}"
-    options += f" --memory {memory} --partitions {partitions}"
+    options += f" --layout {layout} --read {read} --memory {memory} --partitions {partitions}"
     options += f" --contenders {contenders}" if contenders else ""
     facts = {
         "date": now.isoformat(timespec="seconds"),
@@ -83,14 +90,20 @@ def main(
         "rows": rows,
         "differences": differences,
     }
-    text = render(what, rows, differences, size, kind)
+    text = render(what, rows, differences, size, title)
     page = table.write(
-        results, f"{now:%Y-%m-%d}-{what}-{size}-{kind}", f"{what}, {size}, {kind}", facts, text
+        results, f"{now:%Y-%m-%d}-{what}-{size}-{title}", f"{what}, {size}, {title}", facts, text
     )
     click.echo(page.read_text())
     unequal = [name for name, value in differences.items() if value is not None and value > TOLERANCE]
     if unequal:
         raise click.ClickException(f"not equal to ours: {', '.join(unequal)}")
+
+
+def named(kind: str, layout: str, read: str) -> str:
+    """The workload for the names of tables: what is not as usual follows its kind."""
+    others = [layout] * (layout != TOGETHER) + [f"read-by-{read}"] * (read != "files")
+    return "-".join([kind, *others])
 
 
 def chosen_contenders(what: str, kind: str, names: Sequence[str]) -> list[Contender]:
@@ -162,11 +175,11 @@ def render(
     rows: Sequence[Mapping[str, Any]],
     differences: Mapping[str, float | None],
     size: str,
-    kind: str,
+    title: str,
 ) -> str:
     """The table in Markdown."""
     if what == "peers":
-        return table.comparison(rows, differences, size, kind)
+        return table.comparison(rows, differences, size, title)
     return table.steps(rows[0]) if what == "profile" else table.curve(rows)
 
 
@@ -179,10 +192,14 @@ def describe(work: Workload) -> str:
     if dataset.holds == "predictions":
         return f"{dataset.users * dataset.length:,} rows of a label and a probability; 6 metrics; local[2]"
     place = f"{work.place}s{' with ties' if dataset.ties else ''}"
+    place += "" if dataset.layout == TOGETHER else f", rows {dataset.layout}"
+    place += f", {dataset.folds} folds" if dataset.folds else ""
     grades = "graded truth" if dataset.graded else "binary truth"
     repeats = f", {dataset.repeats:.0%} repeated rows" if dataset.repeats else ""
     numbers = f"{len(work.metrics)} metrics x k = {', '.join(map(str, work.ks))}"
-    return f"{lists}, {place}, {grades}{repeats}; {numbers}; local[2], {work.partitions} partitions"
+    reader = "Spark" if work.read == "spark" else "the workers"
+    spark = f"local[2], {work.partitions} partitions; our tables read by {reader}"
+    return f"{lists}, {place}, {grades}{repeats}; {numbers}; {spark}"
 
 
 if __name__ == "__main__":

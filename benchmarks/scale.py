@@ -17,21 +17,20 @@ from pyspark.sql import SparkSession
 
 from benchmarks.data import Dataset, ensure
 from benchmarks.processes import usage
-from benchmarks.workload import RUN_NAMES
+from benchmarks.workload import READERS, RUN_NAMES
 from spark_eval import get_session
-from spark_eval.batches import sieve
 from spark_eval.config import parse_config
 from spark_eval.runs import run_evaluate, run_split
 
 LENGTH, MODELS, LOG_ROWS = 100, 5, 50
 KS = [1, 5, 10, 20, 50]
-# What differs from ranked lists under the plan ``workers``: tables, plan, bytes of the sieve.
-CASES: dict[str, tuple[dict[str, Any], str, int]] = {
-    "ranked": ({}, "workers", sieve.MOST_BYTES),
-    "ranked, all pass": ({}, "workers", 1 << 12),
-    "ranked, shuffle": ({}, "shuffle", sieve.MOST_BYTES),
-    "scored": ({"scored": True, "ties": True}, "workers", sieve.MOST_BYTES),
-    "split": ({"models": 1, "length": LOG_ROWS, "log": True}, "auto", sieve.MOST_BYTES),
+# What differs from ranked lists, list after list, that the workers read: tables, and who reads them.
+CASES: dict[str, tuple[dict[str, Any], str]] = {
+    "ranked": ({}, "files"),
+    "ranked, read by Spark": ({}, "spark"),
+    "ranked, anywhere": ({"layout": "anywhere"}, "files"),
+    "scored": ({"scored": True, "ties": True}, "files"),
+    "split": ({"models": 1, "length": LOG_ROWS, "holds": "log"}, "files"),
 }
 
 
@@ -49,15 +48,16 @@ def size(folder: Path) -> int:
     return sum(file.stat().st_size for file in folder.rglob("*.parquet"))
 
 
-def run(spark: SparkSession, tables: Path, plan: str, output: Path) -> None:
+def run(spark: SparkSession, tables: Path, read: str, output: Path) -> None:
     """Split or evaluation of what there is, published."""
     tree: dict[str, Any] = {"output": {"path": str(output)}}
     if (tables / "interactions").exists():
         tree["interactions"] = {"path": str(tables / "interactions"), "columns": {"relevance": "rating"}}
         run_split(lambda: spark, parse_config(tree), None, replace=False)
     else:
-        tree |= {name: {"path": str(tables / name)} for name in ("recommendations", "truth")}
-        tree["evaluate"] = {"k": KS, "metrics": list(RUN_NAMES.values()), "plan": plan}
+        for name in ("recommendations", "truth"):
+            tree[name] = {"path": str(tables / name), "options": dict(READERS[read])}
+        tree["evaluate"] = {"k": KS, "metrics": list(RUN_NAMES.values())}
         run_evaluate(lambda: spark, parse_config(tree), None, replace=False)
 
 
@@ -66,13 +66,13 @@ def main(folder: Path, all_users: list[int]) -> None:
     ui = {"spark.ui.enabled": "true", "spark.driver.memory": "2g", "spark.sql.shuffle.partitions": "4"}
     spark = get_session("scale", "local[2]", ui)
     for users in all_users:
-        for case, (changes, plan, sieve.MOST_BYTES) in CASES.items():
+        for case, (changes, read) in CASES.items():
             tables = ensure(
                 Dataset(**{"users": users, "length": LENGTH, "models": MODELS, **changes}), folder
             )
             for _ in range(2):
                 before, cpu = shuffled(spark), usage(os.getpid()).cpu
-                run(spark, tables, plan, folder / "out")
+                run(spark, tables, read, folder / "out")
                 seconds, after = usage(os.getpid()).cpu - cpu, shuffled(spark)
                 written = size(folder / "out")
                 shutil.rmtree(folder / "out")

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.data import SIZES, Dataset
+from benchmarks.data import SIZES, TOGETHER, Dataset
 
 # Names of one user's value (as columns have them) -> names of the mean (as configs have them).
 RUN_NAMES: Final = {
@@ -19,9 +19,16 @@ RUN_NAMES: Final = {
 }
 
 
+# Who reads plain Parquet for us: the workers, or Spark, as it does where a table has an option of Spark's.
+READERS: Final[Mapping[str, Mapping[str, str]]] = {"files": {}, "spark": {"mergeSchema": "true"}}
+
+
 @dataclass(frozen=True)
 class Workload:
-    """One evaluation. ``metrics`` are names of one user's value; ``conventions`` are forks of spark-eval."""
+    """One evaluation. ``metrics`` are names of one user's value; ``conventions`` are choices of spark-eval.
+
+    ``read`` is one of READERS.
+    """
 
     dataset: Dataset
     ks: tuple[int, ...] = (1, 5, 10, 20, 50)
@@ -29,6 +36,7 @@ class Workload:
     conventions: Mapping[str, str] = field(default_factory=dict)
     partitions: int = 4
     memory: str = "2g"
+    read: str = "files"
 
     @property
     def columns(self) -> list[str]:
@@ -44,6 +52,11 @@ class Workload:
     def key(self) -> list[str]:
         """What a row of ``per_user`` belongs to."""
         return ["model", "user"] if self.dataset.models > 1 else ["user"]
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        """Options with which our tables are opened."""
+        return READERS[self.read]
 
     @property
     def place(self) -> str:
@@ -92,19 +105,21 @@ class Task:
 
 
 # Changes to the plain workload: lists with ranks, integer ids, binary truth, one model; or another table.
+LISTS: Final = ("ranked", "graded", "scored", "models", "folds", "messy")
 KINDS: Final[Mapping[str, Mapping[str, Any]]] = {
     "ranked": {},
     "graded": {"ids": "string", "graded": True},
     "scored": {"scored": True, "ties": True},
     "models": {"models": 4},
+    "folds": {"folds": 5},
     "messy": {"scored": True, "ties": True, "repeats": 0.01},
     "split": {"holds": "log"},
     "predictions": {"holds": "predictions"},
 }
 
 
-def workload(kind: str, size: str, **settings: Any) -> Workload:
+def workload(kind: str, size: str, layout: str = TOGETHER, **settings: Any) -> Workload:
     """One of KINDS in one of SIZES; the metrics of ``graded`` take 2^relevance - 1 as gain."""
-    dataset = replace(SIZES[size], **KINDS[kind])
+    dataset = replace(SIZES[size], layout=layout, **KINDS[kind])
     conventions = {"gain": "exp2"} if dataset.graded else {}
     return Workload(dataset, conventions=conventions, **settings)

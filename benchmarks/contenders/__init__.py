@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from benchmarks.workload import KINDS, Task
+from benchmarks.workload import LISTS, Task
 
 Means = Mapping[str, float]
 Repetition = Callable[[Path], Means | None]
@@ -31,7 +31,7 @@ class Contender:
     module: str
     function: str = "prepare"
     needs: tuple[str, ...] = ()
-    kinds: tuple[str, ...] = ("ranked",)
+    kinds: tuple[str, ...] = ("ranked", "folds")
     per_user: bool = False
     ap: str = "min_relevant_k"
     population: str = "truth"
@@ -51,21 +51,20 @@ class Contender:
 
 SPLIT: Final = "split"
 PREDICTIONS: Final = "predictions"
-ALL_KINDS: Final = tuple(kind for kind in KINDS if kind not in (SPLIT, PREDICTIONS))
 CONTENDERS: Final = {
     contender.name: contender
     for contender in (
-        Contender("ours", "spark_eval.evaluate on frames", "ours", "frames", kinds=ALL_KINDS, per_user=True),
+        Contender("ours", "spark_eval.evaluate on frames", "ours", "frames", kinds=LISTS, per_user=True),
         Contender(
             "ours-cli",
             "the verb evaluate, published",
             "ours",
             "published",
-            kinds=ALL_KINDS,
+            kinds=LISTS,
             per_user=True,
         ),
-        Contender("floor-scan", "i: scan both tables", "floors", "scan", kinds=ALL_KINDS),
-        Contender("floor-shuffle", "ii: scan, shuffle both by user", "floors", "shuffle", kinds=ALL_KINDS),
+        Contender("floor-scan", "i: scan both tables", "floors", "scan", kinds=LISTS),
+        Contender("floor-shuffle", "ii: scan, shuffle both by user", "floors", "shuffle", kinds=LISTS),
         Contender("hits-only", "iii: the least plan, without ledger or checks", "hits_only", per_user=True),
         Contender("ranking-evaluator", "Spark's RankingEvaluator, a call per number", "ranking_evaluator"),
         Contender(
@@ -105,4 +104,4 @@ CONTENDERS: Final = {
         ),
     )
 }
-PROFILE: Final = Contender("profile", "our path, cut off after each step", "steps", kinds=ALL_KINDS)
+PROFILE: Final = Contender("profile", "our path, cut off after each step", "steps", kinds=LISTS)

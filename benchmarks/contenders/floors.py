@@ -1,4 +1,4 @@
-"""Floors: what no plan that reads, or shuffles, both tables can go below."""
+"""Floors: what nothing that reads, or shuffles, both tables can go below."""
 
 from pathlib import Path
 

@@ -8,6 +8,7 @@ from benchmarks.workload import RUN_NAMES, Task
 from spark_eval import evaluate
 from spark_eval.config import parse_config
 from spark_eval.runs import run_evaluate
+from spark_eval.schema import ALL
 
 MODEL = "only"
 
@@ -17,7 +18,7 @@ def frames(task: Task) -> Repetition:
     spark, workload = session(task), task.workload
 
     def repeat(folder: Path) -> Means:
-        recommendations, truth = read(spark, task)
+        recommendations, truth = read(spark, task, workload.options)
         evaluation = evaluate(
             recommendations,
             truth,
@@ -31,7 +32,8 @@ def frames(task: Task) -> Repetition:
         evaluation.accounting.collect()
         evaluation.unpersist()
         of_mean = {run_name: name for name, run_name in RUN_NAMES.items()}
-        return {f"{of_mean[row.metric]}@{row.k}": row.value for row in metrics}
+        everybody = [row for row in metrics if row.segment == ALL]
+        return {f"{of_mean[row.metric]}@{row.k}": row.value for row in everybody}
 
     return repeat
 
@@ -44,9 +46,9 @@ def published(task: Task) -> Repetition:
         config = parse_config(
             {
                 "output": {"path": str(folder)},
-                "recommendations": {"path": task.recommendations}
+                "recommendations": {"path": task.recommendations, "options": dict(workload.options)}
                 | ({"model": MODEL} if workload.dataset.models == 1 else {}),
-                "truth": {"path": task.truth},
+                "truth": {"path": task.truth, "options": dict(workload.options)},
                 "evaluate": {
                     "k": list(workload.ks),
                     "metrics": workload.run_metrics,

@@ -1,6 +1,8 @@
 """What the contenders on Spark share: the same session, the same reading and writing."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -22,9 +24,12 @@ def session(task: Task) -> SparkSession:
     )
 
 
-def read(spark: SparkSession, task: Task) -> tuple[DataFrame, DataFrame]:
+def read(
+    spark: SparkSession, task: Task, options: Mapping[str, str] = MappingProxyType({})
+) -> tuple[DataFrame, DataFrame]:
     """Recommendations and truth."""
-    return spark.read.parquet(task.recommendations), spark.read.parquet(task.truth)
+    tables = (spark.read.options(**options).parquet(path) for path in (task.recommendations, task.truth))
+    return next(tables), next(tables)
 
 
 def write_and_average(per_user: DataFrame, folder: Path, workload: Workload) -> Means:

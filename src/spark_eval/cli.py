@@ -128,13 +128,14 @@ def predictions(file: Path, run_id: str | None, settings: Sequence[str], replace
 )
 @click.option("--scale", type=click.FloatRange(0.1, 1000), default=1.0, help="Size of the made-up log.")
 @click.option("--output", type=click.Path(path_type=Path), default=Path("spark-eval-demo"), show_default=True)
-def demo(ratings: Path | None, scale: float, output: Path) -> None:
+@click.option("--replace", is_flag=True, help="Replace the demo of another log in the output folder.")
+def demo(ratings: Path | None, scale: float, output: Path, replace: bool) -> None:
     """Everything end to end: make a log, split it, train three models, evaluate them."""
     from spark_eval.demo.run import run_demo
 
     check_working_folder()
     journal.log.setLevel(logging.WARNING)  # it tells its steps itself
-    run_demo(ratings, scale, output)
+    run_demo(ratings, scale, output, replace)
 
 
 @program.command()

@@ -160,7 +160,7 @@ class Checks(Choice):
     """
 
     HITS = "hits", "among the hits"
-    FULL = "full", "among all recommendations, which may cost a shuffle"
+    FULL = "full", "among all recommendations"
 
 
 @dataclass(frozen=True)

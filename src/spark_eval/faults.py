@@ -23,6 +23,13 @@ CAUSE: Final = re.compile(r"^(?:Caused by)?:? ?((?:[\w$]+\.)*\w*(?:Exception|Err
 CLASS: Final = re.compile(r"(?:[\w$]+\.)+(?=\w*(?:Exception|Error)\b)")
 # What Py4J says where no answer came.
 NO_ANSWER: Final = re.compile(r"An error occurred while calling [\w.$]+$")
+# Sentences of advice to somebody who writes SQL; what to do about a config stands in MENDS.
+SENTENCE: Final = re.compile(r"(?<=[.!]) (?=[A-Z])")
+ADVICE: Final = re.compile(
+    r"(Use|Set|Choose|Correct|Please,?|Consider|Try|Verify|Check|Ensure|Make sure|You (can|may|need|must)|"
+    r"It (must be specified|is possible)|Search path|If (you|necessary|this|the)|"
+    r"To (tolerate|process|bypass|avoid|ignore|allow|work|convert|use))\b"
+)
 MOST_CHARACTERS: Final = 500
 SECONDS_TO_END: Final = 2.0
 # Spark's conditions, by their beginnings, and ours. The first of these counts: what wraps others is last.
@@ -167,5 +174,7 @@ def known(text: str) -> tuple[type[SparkEvalError], str, str]:
 
 
 def told(text: str) -> str:
-    """A sentence of Spark's in one line, without the trace that follows and the classes it came in."""
-    return CLASS.sub("", " ".join(END.split(text.strip())[0].split())).rstrip(". ")[:MOST_CHARACTERS]
+    """What Spark says in one line, without its advice, the trace that follows and the classes it came in."""
+    first, *others = SENTENCE.split(CLASS.sub("", " ".join(END.split(text.strip())[0].split())))
+    kept = [first, *(sentence for sentence in others if not ADVICE.match(sentence))]
+    return " ".join(kept).rstrip(". ")[:MOST_CHARACTERS]

@@ -88,8 +88,8 @@ def read_path(
     files = check_listing(spark, source, name, splits, before)
     held = Held.of([place for place in files.values() if place.startswith("/")], source.format, name)
     wanted = columns_of(source, name, segments, held)
-    options = {option.lower(): value for option, value in source.options.items()}
-    held.check(wanted, bool(options.get("mergeschema")), name)
+    options = {option.lower(): str(value).lower() for option, value in source.options.items()}
+    held.check(wanted, options.get("mergeschema") == "true", name)
     path = source.path or splits
     frame = read_typed(spark, source, path, timezone, Texts.of(source, segments, files), held.nanoseconds)
     held.check_seen(wanted, frame.columns, name)

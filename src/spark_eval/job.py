@@ -32,8 +32,8 @@ SECTIONS: Final[Mapping[str, Sequence[str]]] = {
     "evaluate": ("recommendations", "truth", "train", "users", "items", "evaluate"),
     "predictions": ("predictions",),
 }
-# They decide how numbers are computed, or whether they are published, and not which.
-NEUTRAL_KEYS: Final = ("plan", "max_quarantined")
+# They decide whether numbers are published, and not which.
+NEUTRAL_KEYS: Final = ("max_quarantined",)
 # What is relevant, unless the config says otherwise: the test part of this run's own split.
 DEFAULT_TRUTH: Final = {
     method: Source(subset=Subset.GLOBAL_TEST if method == GLOBAL_LOCAL_RANKER else Subset.TEST)

@@ -2,15 +2,16 @@
 
 ``begin`` names the run; from then on each ``stage`` begins where the one before it ended, so that their
 seconds add up to those of the run. Nothing is counted for it. Who only uses the library hears nothing, unless
-the logger ``spark_eval`` is given a handler. ``followers`` are told of stages that begin.
+they type in a console or a notebook, or give the logger ``spark_eval`` a handler. ``followers`` are told of
+stages that begin.
 """
 
 import json
 import logging
 import sys
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -134,6 +135,26 @@ class ToPrint(logging.Handler):
         """JSON goes to stderr, apart from the tables; text stands above them on stdout."""
         with suppress(OSError):  # nobody listens any more: no reason to stop
             print(self.format(record), file=sys.stderr if self.as_json else sys.stdout, flush=True)
+
+
+def listen_if_somebody_types() -> None:
+    """Tell the events as text in a console or a notebook, unless its owner has set up logging."""
+    is_left_alone = not log.handlers and log.level == logging.NOTSET and not log.isEnabledFor(logging.INFO)
+    if hasattr(sys, "ps1") and is_left_alone:
+        listen(as_json=False)
+
+
+@contextmanager
+def telling(what: str) -> Iterator[None]:
+    """Tell that something begins that Python was asked for, and what it took; a run tells its own stages."""
+    if clock.get() is not None:
+        yield
+        return
+    listen_if_somebody_types()
+    start = time.monotonic()
+    say("call_started", f"{what} ...")
+    yield
+    say("call_ended", what, seconds=round(time.monotonic() - start, 3))
 
 
 def is_json() -> bool:

@@ -209,10 +209,8 @@ def check_listing(
         if not files:
             raise DataError("EMPTY_INPUT", f"{name}: no data file at {path!r}; run what writes it")
     if before is not None and (others := sorted({*before} ^ {*files})):
-        message = (
-            f"{name}: {len(others)} files came or went, such as {others[0]!r}; start again once they rest"
-        )
-        raise DataError("INPUT_CHANGED_DURING_RUN", message)
+        what = f"{name}: {len(others)} files came or went, such as {others[0]!r}"
+        raise DataError("INPUT_CHANGED_DURING_RUN", f"{what}; start again once they rest")
     local_files = [place for place in files.values() if place.startswith("/")]
     empty = [place for place in local_files if Path(place).is_file() and not Path(place).stat().st_size]
     if empty:
@@ -228,10 +226,9 @@ def check_no_table(spark: SparkSession, path: str, places: Collection[str], name
         folders.add(static_part(path))
     for folder in sorted(folders):
         if (found := table_format(spark, folder)) is not None:
-            message = f"{name}: {folder!r} is a table of {found.title()}, whose removed files would count; "
-            raise ConfigError(
-                "TABLE_FORMAT", f"{message}set {name}.format: {found}, or name it by {name}.table"
-            )
+            what = f"{name}: {folder!r} is a table of {found.title()}, whose removed files would count"
+            mend = f"set {name}.format: {found}, or name it by {name}.table"
+            raise ConfigError("TABLE_FORMAT", f"{what}; {mend}")
 
 
 def base_folder(place: str) -> str:

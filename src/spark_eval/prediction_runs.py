@@ -9,9 +9,10 @@ from spark_eval import journal
 from spark_eval.config import Config
 from spark_eval.io import read_source
 from spark_eval.job import Job, Run
-from spark_eval.runs import needed, write, write_accounting, write_quarantine
+from spark_eval.runs import needed, write_accounting, write_quarantine, write_rows
 from spark_eval.schema import MODEL, Table
 from spark_eval.transforms.predictions import SOURCE
+from spark_eval.verbs.pointwise_tables import CURVES, METRICS, THRESHOLDS
 from spark_eval.verbs.predictions import measure_predictions, read_predictions
 
 # What is published at least; with ``curves`` and ``choose`` also the tables of these names.
@@ -37,13 +38,13 @@ def run_predictions(
         found = read_predictions(frame, source.columns, source.model, plan)
         measured = measure_predictions(found, job.most_quarantined)
         journal.stage("metrics", len(measured.metric_rows), then="publish")
-        write(measured.metrics.coalesce(1), attempt, Table.METRICS, MODEL)
+        write_rows(spark, measured.metric_rows, METRICS, attempt, Table.METRICS, MODEL)
         written = {Table.METRICS: len(measured.metric_rows)}
         if plan.curves:
-            write(measured.curves.coalesce(1), attempt, Table.CURVES, MODEL)
+            write_rows(spark, measured.curve_rows, CURVES, attempt, Table.CURVES, MODEL)
             written[Table.CURVES] = len(measured.curve_rows)
         if plan.rules:
-            write(measured.thresholds.coalesce(1), attempt, Table.THRESHOLDS, MODEL)
+            write_rows(spark, measured.threshold_rows, THRESHOLDS, attempt, Table.THRESHOLDS, MODEL)
             written[Table.THRESHOLDS] = len(measured.threshold_rows)
         ledger = [entry.row() for entry in measured.entries]
         written[Table.ACCOUNTING] = write_accounting(measured.spark, ledger, attempt)

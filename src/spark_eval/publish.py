@@ -185,8 +185,8 @@ class Attempt:
         there = [table for table in tables if self.place(table).exists()]
         if (job is not None or there) and not replace:
             what = "other content" if job is not None else f"unknown origin ({', '.join(there)})"
-            message = f"run {run_id!r} holds a {verb} of {what}; use --replace or another --run-id"
-            raise ConfigError("RUN_EXISTS", message)
+            message = f"{verb} of run {run_id!r} is there already, of {what}"
+            raise ConfigError("RUN_EXISTS", f"{message}; use --replace or another --run-id")
         return False
 
     def publish(

@@ -96,8 +96,8 @@ class RemoteAttempt:
             return False
         if not replace:
             what = "other content" if job is not None else f"unknown origin ({', '.join(there)})"
-            message = f"run {self.run_id!r} holds a {self.verb} of {what}; use --replace or another --run-id"
-            raise ConfigError("RUN_EXISTS", message)
+            message = f"{self.verb} of run {self.run_id!r} is there already, of {what}"
+            raise ConfigError("RUN_EXISTS", f"{message}; use --replace or another --run-id")
         if not self.manifest:
             message = f"{self.files.root}: this store cannot swap two folders in one step; "
             message += "publish under another --run-id, or choose output.manifest"

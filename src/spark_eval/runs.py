@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import asdict
 from functools import reduce
 from itertools import chain
+from pathlib import Path
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -30,8 +31,9 @@ from spark_eval.verbs.evaluate import measure_lists
 from spark_eval.verbs.evaluation import Tables
 from spark_eval.verbs.leakage import LEAKAGE
 from spark_eval.verbs.quarantine import quarantined, share_faults
-from spark_eval.verbs.small import small_table
+from spark_eval.verbs.small import small_table, write_small
 from spark_eval.verbs.split import split
+from spark_eval.verbs.summary import METRICS
 
 # What each verb publishes at least.
 SPLIT_TABLES: Final = (Table.SPLITS, Table.LEAKAGE, Table.ACCOUNTING)
@@ -60,7 +62,7 @@ def run_split(session: Callable[[], SparkSession], config: Config, run_id: str |
         DataError.raise_all(shares)
         found, of_folds = parts.compared(facts, folder)
         ledger += of_folds
-        write(small_table(spark, found, LEAKAGE).coalesce(1), attempt, Table.LEAKAGE)
+        write_rows(spark, found, LEAKAGE, attempt, Table.LEAKAGE)
         journal.stage("leakage", then="publish")
         tables = {
             Table.SPLITS: facts.n_written,
@@ -85,10 +87,10 @@ def run_evaluate(
         spark = session()
         journal.stage("start", then="read")
         tables = read_tables(spark, job, plan)
-        journal.stage("read", then="truth")
+        journal.stage("read", then="measure")
         evaluation = measure_lists(tables, plan, attempt.staged(Table.PER_USER))
         with closing(evaluation.kept):
-            write(evaluation.metrics.coalesce(1), attempt, Table.METRICS, MODEL)
+            write_rows(spark, evaluation.metric_rows, METRICS, attempt, Table.METRICS, MODEL)
             journal.stage("metrics", len(evaluation.metric_rows), then="publish")
             ledger = [entry.row() for entry in evaluation.entries]
             written = {
@@ -142,14 +144,29 @@ def needed(section: Any, name: str) -> Any:
 
 def write(frame: DataFrame, attempt: Attempt | RemoteAttempt, table: Table, *partitions: str) -> None:
     """Stage a table; nothing can be there yet."""
-    frame.write.mode("errorifexists").partitionBy(*partitions).parquet(attempt.staged(table))
+    frame.write.mode("error").partitionBy(*partitions).parquet(attempt.staged(table))
+
+
+def write_rows(
+    spark: SparkSession,
+    rows: Sequence[Sequence[Any]],
+    schema: str,
+    attempt: Attempt | RemoteAttempt,
+    table: Table,
+    *partitions: str,
+) -> None:
+    """Stage rows that the driver holds; through Spark only where the folder is not on this machine."""
+    if isinstance(attempt, Attempt):
+        write_small(rows, schema, Path(attempt.staged(table)), by_model=MODEL in partitions)
+    else:
+        write(small_table(spark, rows, schema).coalesce(1), attempt, table, *partitions)
 
 
 def write_accounting(
     spark: SparkSession, rows: Sequence[AccountingRow], attempt: Attempt | RemoteAttempt
 ) -> int:
     """Stage the ledger; the number of its rows."""
-    write(small_table(spark, rows, ACCOUNTING).coalesce(1), attempt, Table.ACCOUNTING)
+    write_rows(spark, rows, ACCOUNTING, attempt, Table.ACCOUNTING)
     return len(rows)
 
 

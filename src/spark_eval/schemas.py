@@ -111,9 +111,7 @@ class Held:
             faults += self.repeated(column, name)
             kinds = {moments[column]: place for place, moments in self.moments.items() if column in moments}
             if len(kinds) > 1:
-                message = (
-                    f"{name}: files count column {column!r} in different ways (zone, nanoseconds), such as "
-                )
+                message = f"{name}: files count {column!r} in different ways (zone, nanoseconds), such as "
                 message += f"{' and '.join(map(repr, kinds.values()))}; {HOW_TO_MEND}"
                 faults.append(DataError("SCHEMA_DRIFT", message))
         DataError.raise_all(faults)
@@ -132,16 +130,10 @@ class Held:
         known = {column.lower() for column in columns}
         for column in wanted:
             holder = next((place for place in self.columns if self.has(place, column)), None)
-            if (
-                holder is not None
-                and column.partition(".")[0].lower() not in known
-                and column.lower() not in known
-            ):
-                message = (
-                    f"{name}: Spark does not see column {column!r} of {holder!r}: a _common_metadata or "
-                )
-                message += "_metadata beside the files, or Spark's own schema kept in a footer by another "
-                raise DataError("SCHEMA_DRIFT", f"{message}writer, lacks it; remove that, and {HOW_TO_MEND}")
+            if holder is not None and known.isdisjoint({column.lower(), column.lower().partition(".")[0]}):
+                message = f"{name}: Spark does not see column {column!r} of {holder!r}, which is not in a "
+                message += "_common_metadata or _metadata beside it, or not in a schema of Spark's that its "
+                raise DataError("SCHEMA_DRIFT", f"{message}writer kept; remove that, or {HOW_TO_MEND}")
 
     def all_columns(self) -> list[str]:
         """Return the columns of all files."""

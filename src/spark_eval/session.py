@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import pyspark
 from pyspark import SparkConf, SparkContext, java_gateway
 from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
@@ -92,6 +93,7 @@ def get_session(
     """
     for name in TRACE_LOGGERS:
         PySparkLogger.getLogger(name).disabled = True
+    journal.listen_if_somebody_types()
     session = existing_session()
     if session is not None:
         say_what_is_ignored(session, conf or {})
@@ -114,11 +116,12 @@ def get_session(
         f"{log4j} {JIT} {given.get('spark.driver.extraJavaOptions', '')}".strip()
     )
     settings |= {"spark.app.name": app_name, "spark.master": master}
-    launch(settings)
     builder = SparkSession.builder
     for name, value in settings.items():
         builder = builder.config(name, value)
-    return stoppable(builder.getOrCreate(), is_ours=True)
+    with journal.telling(f"start of Spark {pyspark.__version__} with {java}"):
+        launch(settings)
+        return stoppable(builder.getOrCreate(), is_ours=True)
 
 
 def launch(settings: Mapping[str, str]) -> None:
@@ -127,8 +130,8 @@ def launch(settings: Mapping[str, str]) -> None:
     if aside is None or SparkContext._gateway is not None:
         return  # PySpark starts it itself, or has done so
     launch_gateway: Any = java_gateway.launch_gateway
-    conf = SparkConf().setAll(list(settings.items()))
-    gateway = launch_gateway(conf, {"stdout": aside.end, "stderr": aside.end})
+    conf, end = SparkConf().setAll(list(settings.items())), aside.open()
+    gateway = launch_gateway(conf, {"stdout": end, "stderr": end})
     SparkContext._ensure_initialized(gateway=gateway)
 
 

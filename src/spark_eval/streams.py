@@ -59,7 +59,7 @@ class Stream:
 
 
 class Aside:
-    """Where the JVM and its workers print: ``end`` is a pipe's, the other end is read by a thread.
+    """Where the JVM and its workers print, once there is a JVM: a pipe that a thread reads.
 
     With ``is_shown`` all of it goes on to stderr.
     """
@@ -67,32 +67,38 @@ class Aside:
     def __init__(self, *, is_shown: bool) -> None:
         self.is_shown = is_shown
         self.tail = b""
-        self.source, self.end = os.pipe()
         self.ended = threading.Event()
-        self.reader = threading.Thread(target=self.read, name="aside", daemon=True)
-        self.reader.start()
+        self.reader: threading.Thread | None = None
+        self.end = -1
 
-    def read(self) -> None:
-        """Read until the end, and then what is there already."""
+    def open(self) -> int:
+        """The end of the pipe to print into."""
+        source, self.end = os.pipe()
+        self.reader = threading.Thread(target=self.read, args=(source,), name="aside", daemon=True)
+        self.reader.start()
+        return self.end
+
+    def read(self, source: int) -> None:
+        """Read until the end, and then what is there already. Whoever prints later prints to nobody."""
         while True:
             is_last = self.ended.is_set()
-            if select.select([self.source], [], [], 0 if is_last else PERIOD)[0]:
-                part = os.read(self.source, MOST_BYTES)
+            if select.select([source], [], [], 0 if is_last else PERIOD)[0]:
+                part = os.read(source, MOST_BYTES)
                 self.tail = (self.tail + part)[-MOST_BYTES:]
                 if self.is_shown:
                     sys.stderr.write(part.decode(errors="replace"))
                     sys.stderr.flush()
             elif is_last:
+                os.close(source)
                 return
 
     def close(self) -> None:
-        """Show nothing from now on. Whoever prints later prints to nobody."""
-        self.ended.set()
-        self.reader.join(PATIENCE)
+        """Show nothing from now on."""
+        if self.reader is not None:
+            self.ended.set()
+            self.reader.join(PATIENCE)
+            os.close(self.end)
         self.is_shown = False
-        os.close(self.end)
-        if not self.reader.is_alive():
-            os.close(self.source)
 
     def last_words(self) -> str:
         """What was printed last, less the traces."""

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from benchmarks.check import difference
 from benchmarks.contenders import CONTENDERS
-from benchmarks.data import SIZES, Dataset, ensure
+from benchmarks.data import LAYOUTS, SIZES, Dataset, ensure
 from benchmarks.processes import usage
 from benchmarks.workload import Task, workload
 
@@ -56,6 +56,32 @@ def test_data_of_the_other_workloads(tmp_path: Path) -> None:
     assert recommendations.duplicated(["model", "user", "item"]).any()
     assert truth.duplicated().any()
     assert set(truth["relevance"]) <= {1.0, 2.0, 3.0, 4.0, 5.0}
+
+
+@pytest.mark.parametrize("scored", [False, True])
+def test_layouts_hold_the_same_rows(tmp_path: Path, scored: bool) -> None:
+    plain = replace(TINY, scored=scored, models=2)
+    whole, truth = read(plain, tmp_path)
+    order = ["model", "user", "item"]
+    for layout in LAYOUTS[1:]:
+        dataset = replace(plain, layout=layout)
+        rows, same = read(dataset, tmp_path)
+        assert layout in dataset.name
+        pd.testing.assert_frame_equal(same, truth)
+        assert not rows.equals(whole)
+        found, expected = (frame.sort_values(order, ignore_index=True) for frame in (rows, whole))
+        pd.testing.assert_frame_equal(found, expected)
+        if layout == "by_item":
+            assert rows["item"].is_monotonic_increasing
+        elif layout == "by_rank":
+            assert (-rows["score"] if scored else rows["rank"]).is_monotonic_increasing
+
+
+def test_folds_of_both_tables(tmp_path: Path) -> None:
+    recommendations, truth = read(replace(TINY, folds=3), tmp_path)
+    assert set(recommendations["fold"]) == set(truth["fold"]) == {0, 1, 2}
+    found = recommendations[["user", "fold"]].merge(truth[["user", "fold"]], on="user")
+    assert (found["fold_x"] == found["fold_y"]).all()
 
 
 def test_a_task_survives_the_way_to_its_process() -> None:
@@ -103,6 +129,12 @@ def test_smoke_run_writes_a_table_of_equal_results(tmp_path: Path) -> None:
         "benchmarks.run",
         "--size",
         "smoke",
+        "--workload",
+        "folds",
+        "--layout",
+        "anywhere",
+        "--read",
+        "spark",
         "--contenders",
         "ours,hits-only,ranx",
     ]

@@ -40,7 +40,7 @@ def closed_pipe() -> Iterator[TextIO]:
 @contextmanager
 def full_disk() -> Iterator[TextIO]:
     """A file on a disk without any space left."""
-    out = Path("/dev/full").open("w")  # noqa: SIM115
+    out = os.fdopen(os.open("/dev/full", os.O_WRONLY), "w")
     yield out
     with suppress(OSError):
         out.close()
@@ -139,7 +139,7 @@ def test_a_signal_that_is_to_be_ignored_is(desk: "Desk", monkeypatch: pytest.Mon
 def test_what_the_jvm_prints_is_kept_apart(capfd: pytest.CaptureFixture[str]) -> None:
     for is_shown in (False, True):
         aside = Aside(is_shown=is_shown)
-        jvm = os.dup(aside.end)
+        jvm = os.dup(aside.open())
         os.write(jvm, b"some ERROR\n\tat java.lang.Thread\nthe last words\n")
         aside.close()
         assert aside.last_words() == "some ERROR / the last words"
@@ -174,7 +174,7 @@ def test_a_dead_jvm_has_a_name(
     monkeypatch: pytest.MonkeyPatch, error: Exception, gateway: int | None, says: str
 ) -> None:
     aside = Aside(is_shown=False)
-    os.write(aside.end, b"OutOfMemoryError: Java heap space\n")
+    os.write(aside.open(), b"OutOfMemoryError: Java heap space\n")
     aside.close()
     token = streams.current.set(aside)
     monkeypatch.setattr(SparkContext, "_gateway", None if gateway is None else Ended(gateway))

@@ -10,8 +10,7 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Desk
 
 SPLIT = ["start", "read", "cuts", "splits", "leakage", "publish"]
-WORKERS = ["start", "read", "truth", "lists", "metrics", "publish"]
-SHUFFLE = ["start", "read", "truth", "lists", "per_user", "metrics", "publish"]
+EVALUATE = ["start", "read", "measure", "metrics", "publish"]
 
 
 def events(err: str) -> list[dict[str, Any]]:
@@ -27,35 +26,31 @@ def stages(told: list[dict[str, Any]]) -> dict[str, int | None]:
 def test_a_run_in_json(desk: "Desk") -> None:
     told = events(desk.run("split", "--run-id", "a", "--log-format", "json").err)
     assert stages(told) == dict.fromkeys(SPLIT) | {"splits": 40}
-    for plan, names in (("workers", WORKERS), ("shuffle", SHUFFLE)):
-        given = ["--set", f"evaluate.plan={plan}", "--set", f"evaluate.k=[{len(names)}]"]
-        answer = desk.run("evaluate", "--run-id", "a", "--replace", "--log-format=json", *given)
-        told = events(answer.err)
-        assert stages(told) == dict.fromkeys(names) | {"truth": 4, "lists": 18, "metrics": 6}
-        assert all(event["run_id"] == "a" and event["verb"] == "evaluate" for event in told)
-        assert all(event["level"] == "info" and event["time"].endswith("+00:00") for event in told)
-        assert [event["event"] for event in told if event["event"] != "stage"] == [
-            *("run_started", "plan", "run_ended"),
-        ]
-        assert [event["plan"] for event in told if event["event"] == "plan"] == [plan]
-        end = told[-1]
-        del end["message"], end["time"]
-        took = end.pop("seconds")
-        assert end == {
-            "level": "info",
-            "event": "run_ended",
-            "run_id": "a",
-            "verb": "evaluate",
-            "outcome": "published",
-            "rows_in": 22,
-            "rows_used": 22,
-            "rows_quarantined": 0,
-            "users": 4,
-            "models": 3,
-        }
-        assert took == pytest.approx(sum(e["seconds"] for e in told if e["event"] == "stage"), abs=0.1)
-        assert "run a published" in answer.out
-        assert "{" not in answer.out
+    answer = desk.run("evaluate", "--run-id", "a", "--log-format=json")
+    told = events(answer.err)
+    assert stages(told) == dict.fromkeys(EVALUATE) | {"measure": 22, "metrics": 6}
+    assert all(event["run_id"] == "a" and event["verb"] == "evaluate" for event in told)
+    assert all(event["level"] == "info" and event["time"].endswith("+00:00") for event in told)
+    others = [event["event"] for event in told if event["event"] != "stage"]
+    assert others == ["run_started", "run_ended"]
+    end = told[-1]
+    del end["message"], end["time"]
+    took = end.pop("seconds")
+    assert end == {
+        "level": "info",
+        "event": "run_ended",
+        "run_id": "a",
+        "verb": "evaluate",
+        "outcome": "published",
+        "rows_in": 22,
+        "rows_used": 22,
+        "rows_quarantined": 0,
+        "users": 4,
+        "models": 3,
+    }
+    assert took == pytest.approx(sum(e["seconds"] for e in told if e["event"] == "stage"), abs=0.1)
+    assert "run a published" in answer.out
+    assert "{" not in answer.out
     again = events(desk.run("split", "--run-id", "a", "--log-format=json").err)
     assert [event.get("outcome") for event in again] == [None, "already_published"]
 

@@ -60,6 +60,19 @@ TABLES = [
 ]
 
 
+def test_tables_of_some_rows_are_written_by_the_driver(published: "Desk") -> None:
+    """Spark's first write of a run costs seconds; a table of it has one file, or one per model."""
+    files = [
+        path for name in ("metrics", "leakage") for path in (published.out / name / "run_id=a").rglob("*")
+    ]
+    names = sorted(str(path.relative_to(published.out)) for path in files if path.is_file())
+    models = [f"metrics/run_id=a/model={model}/part-0.parquet" for model in ("best", "half", "late")]
+    assert [name for name in names if not name.endswith(".json")] == [
+        "leakage/run_id=a/part-0.parquet",
+        *models,
+    ]
+
+
 @pytest.mark.parametrize(("table", "columns", "partitions"), TABLES)
 def test_columns_types_and_partitions(
     published: "Desk", spark: SparkSession, table: str, columns: dict[str, str], partitions: list[str]
@@ -212,7 +225,9 @@ def test_other_users_or_training_rows_are_another_run(segmented: "Desk", tmp_pat
     rows = pd.concat([USERS if name == "users" else TRAIN] * 2)
     other.home = tmp_path
     other.change(name, path=str(other.write(name, rows)))
-    assert other.refused("evaluate", "--run-id", "a")[:2] == (2, "RUN_EXISTS")
+    code, error, line = other.refused("evaluate", "--run-id", "a")
+    assert (code, error) == (2, "RUN_EXISTS")
+    assert "evaluate of run 'a' is there already, of other content; use --replace" in line
     if name == "users":
         assert other.refused("evaluate", "--run-id", "b")[:2] == (3, "DUPLICATE_USER")
 
@@ -303,3 +318,23 @@ def test_runs_that_are_published_are_read_by_name(published: "Desk", spark: Spar
         rows = read_published(spark, str(published.out), "metrics", run_ids).collect()
         assert {row["run_id"] for row in rows} == {"b"}
         assert len(rows) == 6
+
+
+def test_an_output_folder_may_have_the_name_of_a_pattern(desk: "Desk", spark: SparkSession) -> None:
+    desk.out = desk.home / "out[1]{a,b}*"
+    desk.change("output", path=str(desk.out))
+    desk.done("split", "--run-id", "a")
+    desk.done("evaluate", "--run-id", "a")
+    assert desk.metric() == {"best": 1.0, "late": 0.5, "half": 0.5}
+    assert read_published(spark, str(desk.out), "per_user").count() == 12
+
+
+@pytest.mark.slow
+def test_so_it_may_where_spark_does_all(desk: "Desk") -> None:
+    desk.out = desk.home / "out[1]{a,b}*"
+    desk.change("output", path=str(desk.out))
+    desk.done("split", "--run-id", "a")
+    desk.done("evaluate", "--run-id", "a", "--set", "evaluate.plan=shuffle")
+    assert desk.metric() == {"best": 1.0, "late": 0.5, "half": 0.5}
+    desk.tree["split"] = {"method": "k_fold", "k": 2}
+    desk.done("split", "--run-id", "b")

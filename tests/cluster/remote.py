@@ -1,8 +1,9 @@
-"""What ``split`` and ``evaluate`` give in any session, and what a session of Spark Connect refuses."""
+"""What the verbs give of frames in any session, and what a session of Spark Connect refuses."""
 
 import json
 import sys
-from collections.abc import Callable
+import tempfile
+from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -21,17 +22,17 @@ def values(frame: DataFrame) -> list[list[str]]:
     )
 
 
-def refused(call: Callable[[], object]) -> str:
-    """The code of the error that a call ends in."""
+def refused(spark: SparkSession) -> str:
+    """The code with which a verb of the command line ends in this session, or nothing."""
     try:
-        call()
+        check_workers(spark)
     except SparkEvalError as error:
         return error.code
     return ""
 
 
 def answers(spark: SparkSession) -> dict[str, Any]:
-    """Tables of a split and of evaluations by scores and by ranks; codes of what is refused."""
+    """Tables of a split, of evaluations and of predictions, and the code of what is refused."""
     log = spark.createDataFrame(
         [(user, (user * n) % 7, n * DAY, float(n)) for user in range(20) for n in range(1, 11)],
         "user long, item long, timestamp long, relevance double",
@@ -39,11 +40,10 @@ def answers(spark: SparkSession) -> dict[str, Any]:
     parts = split(log, local_cut=0.6, global_cut=0.8, timestamp_unit="s")
     train, test = parts.subset("global_train"), parts.subset("global_test")
     popular = train.groupBy("item").count().withColumnRenamed("count", "score")
-    # Rows of one list lie together, as the plan `workers` needs it.
-    lists = test.select("user").distinct().crossJoin(popular).orderBy("user")
+    lists = test.select("user").distinct().crossJoin(popular)
     users = spark.createDataFrame([(user, "ab"[user % 2]) for user in range(20)], "user long, shop string")
     found: dict[str, Any] = {"get_session gives this": get_session() is spark}
-    found |= {"accounting of split": values(parts.accounting)}
+    found |= {"accounting of split": values(parts.accounting), "leakage": values(parts.leakage)}
     ranked = lists.selectExpr("user", "item", "int(item) + 1 AS rank")
     for name, given in (("score", lists), ("rank", ranked)):
         result = evaluate(
@@ -58,16 +58,27 @@ def answers(spark: SparkSession) -> dict[str, Any]:
         )
         tables = {"metrics": result.metrics, "per_user": result.per_user, "accounting": result.accounting}
         found |= {f"{table} by {name}": values(frame) for table, frame in tables.items()}
-        found[f"plan by {name}"] = result.reason.partition(":")[0]
         result.unpersist()
-    scored = lists.selectExpr("item % 2 AS label", "1 / (1 + item) AS score")
-    found["refused"] = [
-        refused(lambda: parts.leakage),
-        refused(lambda: evaluate_predictions(scored, "binary", model="m")),
-        refused(lambda: evaluate(ranked, test, model="m", plan="workers")),
-        refused(lambda: check_workers(spark)),
-    ]
-    return found
+    return found | of_folder(ranked, test) | of_predictions(lists) | {"refused": refused(spark)}
+
+
+def of_folder(lists: DataFrame, truth: DataFrame) -> dict[str, Any]:
+    """The rows of ``per_user`` in a folder, and whether Spark itself has written them there."""
+    with tempfile.TemporaryDirectory() as home:
+        folder = Path(home, "per_user")
+        result = evaluate(lists, truth, model="popular", folder=str(folder))
+        rows = values(result.per_user)
+        result.unpersist()
+        return {"per_user of a folder": rows, "written by Spark": (folder / "_SUCCESS").exists()}
+
+
+def of_predictions(lists: DataFrame) -> dict[str, Any]:
+    """Tables of predictions: sums of rows, sums of users, and what follows from the order of scores."""
+    scored = lists.selectExpr("user", "item % 2 AS label", "1 / (1 + item) AS score")
+    metrics, choose = ["log_loss", "auc", "gauc"], {"recall": [0.9]}
+    result = evaluate_predictions(scored, "binary", model="m", metrics=metrics, choose=choose, curves=True)
+    tables = ("metrics", "thresholds", "curves", "accounting")
+    return {f"{table} of predictions": values(getattr(result, table)) for table in tables}
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A client of a real Spark Connect server: the same bits as in a classic session, or a named refusal."""
+"""A client of a real Spark Connect server: the same bits as in a classic session."""
 
 import json
 import os
@@ -71,14 +71,8 @@ def wait_for(port: int, log: Path) -> None:
     pytest.fail(f"no server after {SECONDS_TO_START} seconds:\n{log.read_text()}")
 
 
-def test_split_and_evaluate_give_the_same_bits(remote: dict[str, Any], spark: SparkSession) -> None:
+def test_frames_give_the_same_bits(remote: dict[str, Any], spark: SparkSession) -> None:
     classic = answers(spark)
-    assert classic.pop("refused") == ["", "", "", ""]
-    plans = {(classic.pop(name), remote[name]) for name in ("plan by rank", "plan by score")}
-    assert plans == {("workers", "shuffle")}
+    assert (classic.pop("written by Spark"), remote["written by Spark"]) == (False, True)
+    assert (classic.pop("refused"), remote["refused"]) == ("", "CONNECT_UNSUPPORTED")
     assert {name: remote[name] for name in classic} == classic
-
-
-def test_what_needs_rdds_is_refused_by_name(remote: dict[str, Any]) -> None:
-    unsupported = "CONNECT_UNSUPPORTED"
-    assert remote["refused"] == [unsupported, unsupported, "PLAN_IMPOSSIBLE", unsupported]

@@ -165,7 +165,7 @@ def test_lists_are_shorter_only_where_no_more_items_exist(spark: SparkSession, t
     assert counts == {(model, user): n for model in models for user, n in ((10, 2), (COLD_USER, 4))}
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_order_and_partitions_of_train_change_nothing(spark: SparkSession, train: DataFrame) -> None:
     users = users_of(spark, 10, 20, 30, 40, COLD_USER)
     shuffled = train.orderBy(F.xxhash64("item", "user", "relevance")).repartition(5)

@@ -204,6 +204,17 @@ def text(table: str, kind: str, *contents: str, **options: Any) -> Spoiler:
     return spoil
 
 
+def through_spark(*tables: str) -> Spoiler:
+    """Read the Parquet of these tables through Spark: the workers read no table with an option of Spark's."""
+
+    def spoil(inputs: Inputs) -> None:
+        for table in tables:
+            if {"format", "table"}.isdisjoint(inputs.tree.get(table, {})):
+                keys(table, options={"datetimeRebaseModeInRead": "CORRECTED"})(inputs)
+
+    return spoil
+
+
 def orc(table: str, *frames: pa.Table) -> Spoiler:
     """A table as ORC."""
 

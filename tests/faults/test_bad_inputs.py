@@ -34,6 +34,7 @@ from spoiling import (
     row,
     text,
     then,
+    through_spark,
     without,
 )
 
@@ -47,9 +48,11 @@ RECS = "recommendations"
 # The smallest whole number that a double cannot hold.
 BIG = 2**53 + 1
 SECONDS, MICROSECONDS = pa.timestamp("s", "UTC"), pa.timestamp("us", "UTC")
+NANOSECONDS = pa.timestamp("ns", "UTC")
+without_unit = keys("interactions", timestamp_unit=None)
 ranked = given(RECS, RANKED)
-# Spark reads a log itself where its reader is given an option.
-through_spark = keys("interactions", options={"mergeSchema": True})
+# Who reads the Parquet of lists and truth.
+READERS: dict[str, Spoiler] = {"workers": then(), "spark": through_spark(RECS, "truth")}
 
 
 def add(rows: pa.Table) -> Callable[[Path], None]:
@@ -74,6 +77,23 @@ def flipped(folder: Path) -> None:
     data = bytearray(file.read_bytes())
     data[data.index(np.int64(102).tobytes())] ^= 1
     file.write_bytes(data)
+
+
+def no_groups(schema: pa.Schema) -> Callable[[Path], None]:
+    """No rows, as Spark writes an empty frame."""
+
+    def write(folder: Path) -> None:
+        pq.ParquetWriter(folder / "0.parquet", schema).close()
+
+    return write
+
+
+def no_text(values: pa.ChunkedArray) -> pa.Array:
+    """As many texts that are no UTF-8."""
+    n_rows = len(values)
+    places = b"".join(place.to_bytes(4, "little") for place in range(n_rows + 1))
+    letters = b"\xff" * n_rows
+    return pa.Array.from_buffers(pa.string(), n_rows, [None, pa.py_buffer(places), pa.py_buffer(letters)])
 
 
 def as_type(kind: pa.DataType) -> Callable[[pa.ChunkedArray], pa.ChunkedArray]:
@@ -143,9 +163,9 @@ SPLIT: list[tuple[str, Spoiler, str]] = [
     ),
     ("times that are truth values", column("interactions", timestamp=True), "TIMESTAMP_TYPE ... boolean"),
     (
-        "times in nanoseconds",
-        column("interactions", timestamp=lambda at: at.cast(SECONDS).cast(pa.timestamp("ns", "UTC"))),
-        "UNSUPPORTED_TYPE ... NANOS",
+        "parts of a microsecond",
+        then(column("interactions", timestamp=pa.array([10**18 + 1] * 40, NANOSECONDS)), without_unit),
+        "TIMESTAMP_TOO_FINE ... column timestamp ... coerce_timestamps='us'",
     ),
     (
         "times as 05/01/2024",
@@ -177,6 +197,11 @@ SPLIT: list[tuple[str, Spoiler, str]] = [
         files("interactions", add(LOG.drop_columns("relevance"))),
         "SCHEMA_DRIFT ... 'relevance' ... 1.parquet",
     ),
+    (
+        "another column in some files of a log only",
+        files("interactions", add(LOG.append_column("shop", pa.array(["x"] * 40)))),
+        "SCHEMA_DRIFT ... 'shop' ... 0.parquet",
+    ),
     ("a column of ours in the log", column("interactions", fold=1), "RESERVED_COLUMN ... 'fold'"),
     (
         "too many bad rows in a log",
@@ -195,6 +220,28 @@ EVALUATE: list[tuple[str, Spoiler, str]] = [
         "ID_TYPE_MISMATCH ... user is string in recommendations and bigint in truth",
     ),
     ("ids of floats", column(RECS, user=as_type(pa.float64())), "ID_IS_FLOAT ... 'user' is double"),
+    (
+        "a segment in some files only",
+        then(
+            given("users", USERS.drop_columns("country")),
+            files("users", add(USERS)),
+            keys("evaluate", segments=["country"]),
+        ),
+        "SCHEMA_DRIFT ... users: 1 of 2 files have no column 'country'",
+    ),
+    (
+        "a filter's column in some files only",
+        then(
+            files(RECS, add(LISTS.append_column("day", pa.array([1] * 8)))),
+            keys(RECS, where=[{"column": "day", "op": "==", "value": 1}]),
+        ),
+        "SCHEMA_DRIFT ... 'day'",
+    ),
+    (
+        "a Delta table",
+        files(RECS, lambda folder: (folder / "_delta_log").mkdir()),
+        "TABLE_FORMAT ... set recommendations.format: delta",
+    ),
     ("ids of truth values", column("truth", user=True), "ID_TYPE_UNSUPPORTED ... 'user' is boolean"),
     (
         "ids in CSV with zeros",
@@ -283,8 +330,8 @@ EVALUATE: list[tuple[str, Spoiler, str]] = [
         "... [RELEVANCE_NOT_NUMERIC] truth ... [MISSING_INPUT] train",
     ),
 ]
-# Seen only when rows are counted: under either plan.
-BY_BOTH_PLANS: list[tuple[str, Spoiler, str]] = [
+# Seen only when rows are counted, whoever reads them.
+BY_ROW: list[tuple[str, Spoiler, str]] = [
     (
         "two items at one rank",
         then(ranked, column(RECS, rank=1), row("truth", item=201)),
@@ -309,6 +356,11 @@ BY_BOTH_PLANS: list[tuple[str, Spoiler, str]] = [
     ("negative relevance", row("truth", relevance=-1.0), "NEGATIVE_RELEVANCE ... truth: 1 rows"),
     ("a flipped bit", files(RECS, flipped), "CORRUPT_FILE ... 0.parquet"),
     (
+        "text that is no UTF-8",
+        then(column(RECS, item=no_text), column("truth", item="a")),
+        "INVALID_TEXT ... item",
+    ),
+    (
         "too many bad rows of a model",
         then(row(RECS, score=None), keys(RECS, max_quarantined=0.1)),
         "QUARANTINE_SHARE ... recommendations of model 'a': 1 of 5 rows ... 1 NULL_SCORE",
@@ -324,7 +376,18 @@ BY_BOTH_PLANS: list[tuple[str, Spoiler, str]] = [
         "NULL_MODEL ... [RANK_BASE] recommendations of model 'a' ... [NO_ID_OVERLAP]",
     ),
     (
-        "faults of rows of all tables",
+        "faults of users and train, before the larger tables are read",
+        then(
+            row("truth", relevance=-1.0),
+            given("users", USERS),
+            row("users"),
+            given("train", TRAIN.slice(0, 0)),
+            keys("evaluate", segments=["country", "known"]),
+        ),
+        "DUPLICATE_USER ... [EMPTY_TRAIN]",
+    ),
+    (
+        "faults of rows of both tables",
         then(
             ranked,
             row(RECS, rank=0),
@@ -332,19 +395,15 @@ BY_BOTH_PLANS: list[tuple[str, Spoiler, str]] = [
             row(RECS, rank=None),
             row("truth", relevance=-1.0),
             row("truth", item=None),
-            given("users", USERS),
-            row("users"),
-            given("train", TRAIN.slice(0, 0)),
             keys("truth", max_quarantined=0),
             keys(RECS, max_quarantined=0),
-            keys("evaluate", segments=["country", "known"]),
         ),
-        "NEGATIVE_RELEVANCE ... [RANK_BASE] ... [DUPLICATE_USER] ... [EMPTY_TRAIN] ... "
-        "[INVALID_MODEL_NAME] ... [QUARANTINE_SHARE] truth: 1 of 5 rows ... "
+        "NEGATIVE_RELEVANCE ... [RANK_BASE] ... [INVALID_MODEL_NAME] ... "
+        "[QUARANTINE_SHARE] truth: 1 of 5 rows ... "
         "[QUARANTINE_SHARE] recommendations of model 'a': 1 of 6",
     ),
 ]
-# The same; the plan hardly matters.
+# The same, of whole lists.
 COUNTED: list[tuple[str, Spoiler, str]] = [
     (
         "ids of nobody in the truth",
@@ -360,6 +419,12 @@ COUNTED: list[tuple[str, Spoiler, str]] = [
         given(RECS, LISTS.slice(0, 0)),
         "EMPTY_RECOMMENDATIONS ... recommendations",
     ),
+    (
+        "recommendations without a row group",
+        files(RECS, no_groups(LISTS.schema)),
+        "EMPTY_RECOMMENDATIONS ... recommendations",
+    ),
+    ("a truth without a row group", files("truth", no_groups(TRUTH.schema)), "EMPTY_TRUTH ... truth"),
     (
         "relevance too large for exp2",
         then(row("truth", relevance=1e6), keys("evaluate", metrics=["ndcg(gain=exp2)"])),
@@ -406,6 +471,16 @@ SPLIT_KEPT: list[tuple[Any, ...]] = [
         "interactions - quarantined NULL_TIMESTAMP 1",
     ),
     ("null times", row("interactions", timestamp=None), "interactions - quarantined NULL_TIMESTAMP 1"),
+    (
+        "times in nanoseconds",
+        then(
+            column("interactions", timestamp=lambda at: at.cast(SECONDS).cast(NANOSECONDS)),
+            row("interactions", timestamp=None),
+            without_unit,
+        ),
+        "interactions - quarantined NULL_TIMESTAMP 1",
+        "interactions - used local_train 20",
+    ),
     (
         "times far from ours",
         then(
@@ -585,23 +660,24 @@ def inputs(tmp_path: Path, spark: SparkSession) -> Inputs:
 
 
 def refusals() -> Iterator[Any]:
-    """verb, plan, what is done, what is said."""
-    for verb, plans, cases in (
-        ("validate", ["auto"], [*CONFIGS, *VALIDATE]),
-        ("split", ["auto"], SPLIT),
-        ("evaluate", ["auto"], EVALUATE),
-        ("evaluate", ["workers", "shuffle"], BY_BOTH_PLANS),
-        ("evaluate", ["workers", "shuffle"], COUNTED),
+    """verb, what is done, what is said."""
+    for verb, readers, cases in (
+        ("validate", ["workers"], [*CONFIGS, *VALIDATE]),
+        ("split", ["workers"], SPLIT),
+        ("evaluate", ["workers"], EVALUATE),
+        ("evaluate", ["workers", "spark"], BY_ROW),
+        ("evaluate", ["workers", "spark"], COUNTED),
     ):
         for name, spoil, says in cases:
-            for plan in plans:
-                slow = [pytest.mark.slow] if plan == "shuffle" else []
-                yield pytest.param(verb, plan, spoil, says, id=f"{name}, {verb}, {plan}", marks=slow)
+            for reader in readers:
+                slow = [pytest.mark.slow] if reader == "spark" else []
+                spoilt = then(spoil, READERS[reader])
+                yield pytest.param(verb, spoilt, says, id=f"{name}, {verb}, {reader}", marks=slow)
 
 
-@pytest.mark.parametrize(("verb", "plan", "spoil", "says"), list(refusals()))
-def test_it_is_refused_by_name(inputs: Inputs, verb: str, plan: str, spoil: Spoiler, says: str) -> None:
-    inputs.spoil(keys("evaluate", plan=plan), spoil)
+@pytest.mark.parametrize(("verb", "spoil", "says"), list(refusals()))
+def test_it_is_refused_by_name(inputs: Inputs, verb: str, spoil: Spoiler, says: str) -> None:
+    inputs.spoil(spoil)
     code, line = refused(inputs, verb)
     expected, *others = says.split(" ... ")
     assert code == expected, line
@@ -616,7 +692,7 @@ def refused(inputs: Inputs, verb: str) -> tuple[str, str]:
     assert found, answer.err
     assert not re.search(r"Traceback|Py4J|java\.|org\.apache", answer.err), answer.err
     assert answer.code in (2, 3)
-    assert answer.code == 2 or "; " in found[2], f"no mend: {answer.err}"
+    assert answer.code == 2 or re.search(r"[;.] ", found[2]), f"no mend: {answer.err}"
     assert not inputs.out.exists()
     OUTCOMES[f"exit {answer.code}"] += 1
     return found[1], answer.err
@@ -626,14 +702,14 @@ def kept() -> Iterator[Any]:
     """verb, what is done, lines of the ledger."""
     for name, spoil, *lines in SPLIT_KEPT:
         yield pytest.param("split", spoil, lines, id=f"{name}, split")
-        by_spark = then(spoil, through_spark)
+        by_spark = then(spoil, through_spark("interactions"))
         yield pytest.param("split", by_spark, lines, id=f"{name}, split by Spark", marks=pytest.mark.slow)
     for cases in (ALL_KEPT, EVALUATE_KEPT):
         for name, spoil, *lines in cases:
-            for plan in ("workers", "shuffle"):
-                spoilt = then(spoil, keys("evaluate", plan=plan))
-                slow = [pytest.mark.slow] if cases is EVALUATE_KEPT or plan == "shuffle" else []
-                yield pytest.param("evaluate", spoilt, lines, id=f"{name}, evaluate, {plan}", marks=slow)
+            for reader, through in READERS.items():
+                spoilt = then(spoil, through)
+                slow = [pytest.mark.slow] if cases is EVALUATE_KEPT or reader == "spark" else []
+                yield pytest.param("evaluate", spoilt, lines, id=f"{name}, evaluate, {reader}", marks=slow)
 
 
 @pytest.mark.parametrize(("verb", "spoil", "lines"), list(kept()))
@@ -670,12 +746,12 @@ def test_a_session_that_loses_files_is_refused(inputs: Inputs, spark: SparkSessi
     assert f"spark.sql.files.{setting}" in line
 
 
-@pytest.mark.parametrize("plan", ["workers", pytest.param("shuffle", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("reader", ["workers", pytest.param("spark", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("what", ["damaged", "shorter", "another schema", "gone"])
 def test_files_that_are_replaced_while_they_are_read(
-    inputs: Inputs, monkeypatch: pytest.MonkeyPatch, what: str, plan: str
+    inputs: Inputs, monkeypatch: pytest.MonkeyPatch, what: str, reader: str
 ) -> None:
-    inputs.spoil(keys("evaluate", plan=plan))
+    inputs.spoil(READERS[reader])
     file = inputs.path("recommendations") / "0.parquet"
 
     def measured(*given: Any) -> Evaluation:

@@ -51,16 +51,18 @@ def inputs(
         write(spark, rows.drop_duplicates(["user", "item"]), home / name)
 
 
-def results(spark: SparkSession, home: Path, out: Path, plan: str) -> list[pd.DataFrame]:
-    """What is published of an evaluation and a split."""
+def results(spark: SparkSession, home: Path, out: Path, reader: str) -> list[pd.DataFrame]:
+    """What is published of an evaluation and a split, of tables that the workers read, or Spark."""
+    # The workers read no table with an option of Spark's.
+    options = {} if reader == "workers" else {"options": {"mergeSchema": True}}
     config = parse_config(
         {
             "output": {"path": str(out)},
-            "interactions": {"path": str(home / "log"), "timestamp_unit": "s"},
+            "interactions": {"path": str(home / "log"), "timestamp_unit": "s", **options},
             "split": {"method": "global_local_ranker", "local_cut": 0.5, "global_cut": "20d"},
-            "recommendations": {"path": str(home / "lists"), "model": "als"},
-            "truth": {"path": str(home / "truth")},
-            "evaluate": {"k": [3, 10], "metrics": ["map", "ndcg"], "plan": plan},
+            "recommendations": {"path": str(home / "lists"), "model": "als", **options},
+            "truth": {"path": str(home / "truth"), **options},
+            "evaluate": {"k": [3, 10], "metrics": ["map", "ndcg"]},
         }
     )
     tables = []
@@ -90,21 +92,21 @@ def damage(file: Path, chance: random.Random) -> str:
     return what
 
 
-@pytest.mark.parametrize("plan", ["workers", pytest.param("shuffle", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("reader", ["workers", pytest.param("spark", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("write", [write_by_spark, write_by_arrow])
-@pytest.mark.parametrize("n_trials", [5, pytest.param(25, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n_trials", [5, pytest.param(25, marks=pytest.mark.exhaustive)])
 def test_no_damage_gives_a_wrong_number(
     spark: SparkSession,
     tmp_path: Path,
-    plan: str,
+    reader: str,
     write: Write,
     n_trials: int,
 ) -> None:
     whole = tmp_path / "whole"
     whole.mkdir()
     inputs(spark, whole, write)
-    expected = results(spark, whole, tmp_path / "expected", plan)
-    chance = random.Random(f"{plan} {write.__name__} {n_trials}")
+    expected = results(spark, whole, tmp_path / "expected", reader)
+    chance = random.Random(f"{reader} {write.__name__} {n_trials}")
     codes = []
     for number in range(n_trials):
         home = tmp_path / str(number)
@@ -112,7 +114,7 @@ def test_no_damage_gives_a_wrong_number(
         [file] = (home / chance.choice(["lists", "truth", "log"])).glob("*.parquet")
         what = damage(file, chance)
         try:
-            found = results(spark, home, tmp_path / f"out-{number}", plan)
+            found = results(spark, home, tmp_path / f"out-{number}", reader)
         except Exception as error:
             named = renamed(error)
             assert named.code not in ("UNEXPECTED", "SPARK_FAILED"), (what, named)

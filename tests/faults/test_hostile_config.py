@@ -81,7 +81,7 @@ CODE: Final = [
     (f'{LISTS}{{metrics: ["ndcg(gain=os.system)@5"]}}\n', "INVALID_CHOICE"),
     (f'{LISTS}{{conventions: "{TOUCH}"}}\n', "UNKNOWN_PRESET"),
     (f"{LISTS}{{conventions: ../../PRIVATE}}\n", "UNKNOWN_PRESET"),
-    (f"{LISTS}{{plan: subprocess.Popen}}\n", "INVALID_CHOICE"),
+    (f"{LISTS}{{checks: subprocess.Popen}}\n", "INVALID_CHOICE"),
     (f"{LISTS}{{segments: ['x` from y; --']}}\n", "MISSING_USERS"),
     (f"{OUTPUT}split: {{timezone: ../../../../etc/passwd}}\n", "INVALID_TIMEZONE"),
     (f'{OUTPUT}split: {{local_cut: "{TOUCH}"}}\n', "INVALID_CUT"),
@@ -353,20 +353,21 @@ def test_tables_stay_below_the_output(home: Home, place: str, is_there: bool) ->
         (["é", unicodedata.normalize("NFD", "é")], "MODELS_ALIKE"),
     ],
 )
-@pytest.mark.parametrize("plan", ["workers", "shuffle"])
+@pytest.mark.parametrize("options", ["{}", "{mergeSchema: true}"], ids=["by workers", "through Spark"])
 @pytest.mark.usefixtures("spark")
-def test_models_that_readers_would_mangle(home: Home, models: list[str], code: str, plan: str) -> None:
+def test_models_that_readers_would_mangle(home: Home, models: list[str], code: str, options: str) -> None:
     home.write("lists.parquet", models)
     before = home.files()
-    answer = home.call("evaluate", f"{LISTS}{{plan: {plan}}}\ntruth: {{path: LOG}}\n")
+    lists = f"recommendations: {{path: LISTS, options: {options}}}\n"
+    answer = home.call("evaluate", f"{OUTPUT}{lists}truth: {{path: LOG}}\n")
     assert (answer.code, answer.error) == (3, code)
     assert answer.err.rstrip("\n").isprintable()
     assert home.files() == before
 
 
 @pytest.mark.usefixtures("spark")
-@pytest.mark.parametrize("plan", ["workers", pytest.param("shuffle", marks=pytest.mark.slow)])
-def test_names_of_columns_are_only_names(home: Home, plan: str) -> None:
+@pytest.mark.parametrize("reader", ["workers", pytest.param("spark", marks=pytest.mark.slow)])
+def test_names_of_columns_are_only_names(home: Home, reader: str) -> None:
     names = {
         "model": "(select 1)",
         "user": "u`; DROP TABLE log; --",
@@ -389,7 +390,8 @@ def test_names_of_columns_are_only_names(home: Home, plan: str) -> None:
     }
     assert home.call("split", json.dumps(tree), "--run-id", "a").code == 0
     assert {"' or 1=1 --", "名 🙂"} < set(pd.read_parquet(home.out / "splits").columns)
-    answer = home.call("evaluate", json.dumps(tree), "--run-id", plan, "--set", f"evaluate.plan={plan}")
+    given = [] if reader == "workers" else ["--set", "recommendations.options={mergeSchema: true}"]
+    answer = home.call("evaluate", json.dumps(tree), "--run-id", "a", *given)
     assert answer.code == 0, answer.err
     metrics = pd.read_parquet(home.out / "metrics").query("metric == 'hit_rate' and k == 1")
     assert list(metrics["value"]) == [1.0]

@@ -118,7 +118,7 @@ def test_another_run_finishes_what_was_begun(roots: Iterator[Path]) -> None:
 
 @pytest.mark.parametrize(
     "code",
-    [errno.EACCES, *(pytest.param(code, marks=pytest.mark.slow) for code in (errno.ENOSPC, errno.EIO))],
+    [errno.EACCES, *(pytest.param(code, marks=pytest.mark.exhaustive) for code in (errno.ENOSPC, errno.EIO))],
     ids=errno.errorcode.get,
 )
 def test_a_refusal_at_every_step(roots: Iterator[Path], is_replaced: bool, code: int) -> None:
@@ -140,7 +140,7 @@ def test_a_refusal_at_every_step(roots: Iterator[Path], is_replaced: bool, code:
     assert n_failed >= 40
 
 
-@pytest.mark.parametrize("n_kills", [100, pytest.param(1_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n_kills", [100, pytest.param(1_000, marks=pytest.mark.exhaustive)])
 def test_random_kills(roots: Iterator[Path], is_replaced: bool, n_kills: int) -> None:
     """SIGKILL at random moments of an attempt that lasts some milliseconds; then the same command again."""
     chance, killed = random.Random(20231), 0
@@ -158,7 +158,7 @@ def test_random_kills(roots: Iterator[Path], is_replaced: bool, n_kills: int) ->
     print(f"{killed} random kills, 0 bad")
 
 
-@pytest.mark.parametrize("n_rounds", [25, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n_rounds", [25, pytest.param(200, marks=pytest.mark.exhaustive)])
 def test_racers(tmp_path: Path, n_rounds: int) -> None:
     """Four processes at one run: one publishes it, the others are told."""
     for number in range(n_rounds):
@@ -221,7 +221,7 @@ def test_a_reader_of_replaced_content_finds_old_or_new(tmp_path: Path) -> None:
     assert n_seen > 200
 
 
-@pytest.mark.parametrize("n_runs", [40, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n_runs", [40, pytest.param(200, marks=pytest.mark.exhaustive)])
 def test_spark_reads_during_publications(tmp_path: Path, spark: SparkSession, n_runs: int) -> None:
     """The same with Spark, which lists the files, reads a footer and scans in separate steps."""
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
-from spoiling import LISTS, Inputs, call, given, keys
+from spoiling import LISTS, Inputs, call, given
 
 from spark_eval.batches.keys import KEYS, key_sum
 from spark_eval.bounds import Expected
@@ -72,7 +72,7 @@ def test_a_spoilt_staging_is_not_published(
 ) -> None:
     assert SparkSession.getActiveSession() is spark
     inputs = Inputs(tmp_path)
-    inputs.spoil(given(RECS, LISTS.slice(0, 7)), keys("evaluate", plan="workers"))
+    inputs.spoil(given(RECS, LISTS.slice(0, 7)))
     check_rest = Job.check_rest
 
     def spoilt(job: Job, *given: Any) -> None:

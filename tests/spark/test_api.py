@@ -1,5 +1,6 @@
 """What somebody sees who looks around in Python."""
 
+import logging
 import subprocess
 import sys
 from importlib.resources import files
@@ -8,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import spark_eval
-from spark_eval import evaluate, evaluate_predictions, split
+from spark_eval import evaluate, evaluate_predictions, journal, split
 
 ROWS = [(user, item, 86_400 * item, 1.0) for user in range(3) for item in range(1, 11)]
 
@@ -45,6 +46,29 @@ def test_results_tell_in_a_line_what_they_are(spark: SparkSession) -> None:
     )
     several = repr(evaluate_predictions(scored, "binary", metrics="auc"))
     assert several.startswith("PredictionMetrics of 7 models (0, 1, 2, 3, 4 and 2 more): auc; metrics, ")
+
+
+@pytest.mark.parametrize("is_typed", [True, False])
+def test_who_types_is_told_what_is_going_on(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], is_typed: bool
+) -> None:
+    journal.clock.set(None)
+    for name, value in {"handlers": [], "level": logging.NOTSET, "propagate": True}.items():
+        monkeypatch.setattr(journal.log, name, value)
+    if is_typed:
+        monkeypatch.setattr(sys, "ps1", "In : ", raising=False)
+    log = spark.createDataFrame(ROWS, "user long, item long, timestamp long, score double")
+    split(log, method="holdout", timestamp_unit="s")
+    evaluate(log, log, model="m", metrics="map")
+    lines = [line.partition("] ")[2] or line.strip() for line in capsys.readouterr().out.splitlines()]
+    told = [
+        "split ...",
+        "split",
+        "evaluate ...",
+        "plan workers: recommendations are read through Spark",
+        "evaluate",
+    ]
+    assert lines == (told if is_typed else [])
 
 
 @pytest.mark.parametrize("name", ["leakage", "accounting"])

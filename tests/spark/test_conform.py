@@ -1,6 +1,6 @@
 """The door of the inputs: columns found by name and path, types checked, unusable rows marked."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -14,8 +14,11 @@ from spark_eval.schema import FAULT, ITEM, RANK, RELEVANCE, SCORE, TIMESTAMP, US
 from spark_eval.transforms.conform import (
     align_ids,
     conform_interactions,
+    conform_items,
     conform_recommendations,
+    conform_train,
     conform_truth,
+    conform_users,
 )
 
 SCORED = "model string, user string, item int, score double, fault string"
@@ -72,6 +75,26 @@ def test_a_fault_of_the_table_has_a_name(
 ) -> None:
     fault = fault_of(spark, schema, columns)
     assert (fault.code, words in fault.message) == (code, True), fault
+
+
+@pytest.mark.parametrize("table", ["interactions", "recommendations", "truth", "train", "users", "items"])
+def test_ids_under_a_collation_are_refused_in_every_table(spark: SparkSession, table: str) -> None:
+    ids = "'a' COLLATE UTF8_LCASE AS user, 'b' COLLATE UNICODE AS item"
+    frame = spark.sql(f"SELECT {ids}, 1L AS timestamp, 1 AS score")
+    conforming: dict[str, Callable[[], DataFrame]] = {
+        "interactions": lambda: conform_interactions(frame, {}, "s", "UTC"),
+        "recommendations": lambda: conform_recommendations(frame, {}, "als"),
+        "truth": lambda: conform_truth(frame, {}, "s", "UTC", Conventions()),
+        "train": lambda: conform_train(frame, {}),
+        "users": lambda: conform_users(frame, {}, []),
+        "items": lambda: conform_items(frame, {}),
+    }
+    with pytest.raises(DataError) as raised:
+        conforming[table]()
+    assert raised.value.code == "ID_COLLATION"
+    column = "item" if table == "items" else "user"
+    assert f"{table}: column {column!r} is string collate" in raised.value.message
+    assert f"CAST({column} AS STRING COLLATE UTF8_BINARY)" in raised.value.message
 
 
 def test_all_faults_of_a_table_come_in_one_error(spark: SparkSession) -> None:

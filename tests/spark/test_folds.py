@@ -75,7 +75,7 @@ def numbers(metrics: DataFrame, segment: str, value: str) -> list[tuple[Any, ...
 
 
 @pytest.mark.parametrize(
-    "fold", [FOLDS[0], *(pytest.param(fold, marks=pytest.mark.slow) for fold in FOLDS[1:])]
+    "fold", [FOLDS[0], *(pytest.param(fold, marks=pytest.mark.exhaustive) for fold in FOLDS[1:])]
 )
 def test_a_fold_has_the_numbers_of_its_rows_alone(world: World, fold: int) -> None:
     alone = world.alone(fold)

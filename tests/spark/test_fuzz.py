@@ -135,7 +135,7 @@ def test_every_metric_under_every_convention(spark: SparkSession, tmp_path: Path
     assert differences(spark, table, values, 40, tmp_path) == {}
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("table", EVERY, ids=str)
 def test_every_metric_under_every_convention_at_every_cutoff(
     spark: SparkSession, tmp_path: Path, table: Table

@@ -127,7 +127,7 @@ def test_a_user_in_two_parts_is_a_leak_where_users_are_drawn(spark: SparkSession
     ("reason", "method", "options"),
     [
         ("cold_user", "k_fold", {"k": 3}),
-        pytest.param("cold_item", "k_fold", {"k": 3}, marks=pytest.mark.slow),
+        pytest.param("cold_item", "k_fold", {"k": 3}, marks=pytest.mark.exhaustive),
         ("seen", "holdout", {"test_share": 0.4, "validation_share": 0.3}),
     ],
 )

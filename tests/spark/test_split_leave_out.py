@@ -53,8 +53,8 @@ def test_the_last_share_of_each_users_rows_is_rounded_down(spark: SparkSession) 
     ("method", "options"),
     [
         ("leave_p_out", {"p": 3}),
-        pytest.param("leave_p_out", {"p": 2, "choose": "hash"}, marks=pytest.mark.slow),
-        pytest.param("last_fraction", {}, marks=pytest.mark.slow),
+        pytest.param("leave_p_out", {"p": 2, "choose": "hash"}, marks=pytest.mark.exhaustive),
+        pytest.param("last_fraction", {}, marks=pytest.mark.exhaustive),
     ],
 )
 def test_the_same_rows_are_left_out_whatever_the_partitions(

@@ -19,6 +19,7 @@ from spark_eval.batches.footers import READS_INT96
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.faults import renamed
 from spark_eval.schema import SUBSET
+from spark_eval.settings import TIMESTAMP_TYPE
 from spark_eval.splits import cuts
 from spark_eval.splits.cuts import resolve
 from spark_eval.splits.label import label
@@ -163,8 +164,19 @@ def test_timestamps_as_spark_has_always_written_them(spark: SparkSession, tmp_pa
     assert (done.plain is not None) == READS_INT96
     facts = done.write(str(tmp_path / "ours"))
     assert facts == done.facts()
+    before = spark.conf.get(TIMESTAMP_TYPE)
     replace(done, plain=None).write(str(tmp_path / "spark"))
     assert_same_tables(spark, tmp_path / "ours", tmp_path / "spark")
+    assert moments_in(tmp_path / "ours") == moments_in(tmp_path / "spark") == {"microseconds, in UTC"}
+    assert spark.conf.get(TIMESTAMP_TYPE) == before
+
+
+def moments_in(folder: Path) -> set[str]:
+    """How the files of a split store their moments."""
+    columns = [pq.read_metadata(file).schema.column(2) for file in folder.rglob("*.parquet")]
+    modern = "Timestamp(isAdjustedToUTC=true, timeUnit=microseconds"
+    kinds = [column.physical_type == "INT64" and str(column.logical_type) for column in columns]
+    return {"microseconds, in UTC" if str(kind).startswith(modern) else str(kind) for kind in kinds}
 
 
 def test_other_libraries_files_are_plain_too(spark: SparkSession, tmp_path: Path) -> None:

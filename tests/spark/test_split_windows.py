@@ -49,7 +49,9 @@ def test_windows_end_at_an_instant_and_what_is_in_none_is_dropped(spark: SparkSe
     assert ledger(gapped)["interactions", "dropped", "gap"] == (2, None)
 
 
-@pytest.mark.parametrize("boundary", ["exclusive", pytest.param("inclusive_train", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "boundary", ["exclusive", pytest.param("inclusive_train", marks=pytest.mark.exhaustive)]
+)
 def test_test_windows_never_overlap_nor_divide_a_moment(spark: SparkSession, boundary: str) -> None:
     rows = random_rows(200)
     options: dict[str, Any] = {"n_folds": 4, "test_days": 5, "step_days": 6, "boundary": boundary}

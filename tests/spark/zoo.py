@@ -84,6 +84,12 @@ def pair(first: pa.Table, second: pa.Table) -> Maker:
     return make
 
 
+def int96_second(_: SparkSession, folder: Path) -> None:
+    """Moments of two physical types, which mean the same."""
+    put(folder / "0.parquet", HEAD)
+    put(folder / "1.parquet", TAIL, **INT96)
+
+
 def cast(rows: pa.Table = BASE, **kinds: pa.DataType) -> pa.Table:
     """The rows with columns of other types."""
     for name, kind in kinds.items():
@@ -482,6 +488,7 @@ def schemas() -> Iterator[Folder]:
     yield Folder("a summary that fits", beside(summary(BASE)))
     berlin = cast(TAIL, timestamp=pa.timestamp("us", "Europe/Berlin"))
     yield quick("another zone second", pair(HEAD, berlin))
+    yield quick("INT96 second", int96_second)
     no_zone = cast(TAIL, timestamp=LOCAL)
     yield quick("no zone second", pair(HEAD, no_zone), None, "SCHEMA_DRIFT")
     yield refused("no zone first", pair(no_zone, HEAD), "SCHEMA_DRIFT")
@@ -519,3 +526,9 @@ ZOO: Final = [
     for kind in (writers, footers_of_others, names, partitions, of_tables, schemas, broken)
     for folder in kind()
 ]
+# Of these the workers must read the files themselves: they are what most people write.
+PLAIN: Final = {
+    *("plain", "as Spark writes", "as Spark writes, in microseconds", "as pandas writes", "packed by zstd"),
+    *("moments as INT96", "moments of no zone", "small row groups", "columns that are required"),
+    *("another zone second", "INT96 second", "hidden files", "a folder elsewhere", "a fragment"),
+}

@@ -29,14 +29,14 @@ OPTIONS = (
     *("-W", "ignore::ResourceWarning", "-W", "ignore::pytest.PytestUnraisableExceptionWarning"),
 )
 TOOLS = ("chispa", "hypothesis", "pytest", "pytest-timeout", "scipy")
-# The numbers, the plans, splits, predictions, the commands end to end, and the values of one evaluation.
+# The numbers, the evaluation against an oracle, splits, predictions, the commands end to end, and the
+# values of one evaluation.
 TESTS = (
     "tests/metrics/test_textbook.py",
     "tests/metrics/test_golden.py",
     "tests/spark/test_evaluate.py",
     "tests/spark/test_frames.py",
-    "tests/spark/test_measure.py",
-    "tests/spark/test_plans.py",
+    "tests/spark/test_oracle.py",
     "tests/spark/test_predictions.py",
     "tests/spark/test_split.py",
     "tests/spark/test_split_plain.py",

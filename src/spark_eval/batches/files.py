@@ -62,7 +62,7 @@ def read_parts(parts: Sequence[FilePart], columns: Mapping[str, str]) -> Iterato
     for part in parts:
         try:
             for batch in read_part(part, columns.values()):
-                arrays = [in_one_form(batch[theirs]) for theirs in columns.values()]
+                arrays = [batch[theirs] for theirs in columns.values()]
                 for ours, array in zip(columns, arrays, strict=True):
                     if ours in TEXTS or ours.startswith(SEGMENT_COLUMN.format("")):
                         check_text(array, columns[ours], part.path)
@@ -83,11 +83,21 @@ def check_text(array: pa.Array, column: str, path: str) -> None:
 
 
 def read_part(part: FilePart, columns: Iterable[str]) -> Iterator[pa.RecordBatch]:
-    """Batches as they are stored; damaged pages are refused."""
+    """Batches of columns in one form; damaged pages are refused."""
     with pq.ParquetFile(part.path, coerce_int96_timestamp_unit="us", page_checksum_verification=True) as file:
-        yield from file.iter_batches(
+        instants = int96_of(file.metadata)
+        for batch in file.iter_batches(
             BATCH_ROWS, row_groups=list(part.groups), columns=list(dict.fromkeys(columns)), use_threads=False
-        )
+        ):
+            names = batch.schema.names
+            arrays = [in_one_form(batch[name], name in instants) for name in names]
+            yield pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+def int96_of(footer: pq.FileMetaData) -> set[str]:
+    """Return the columns that are stored as INT96: instants, though their type names no zone."""
+    columns = map(footer.schema.column, range(len(footer.schema)))
+    return {column.path for column in columns if column.physical_type == "INT96"}
 
 
 def is_consistent(footer: pq.FileMetaData) -> bool:
@@ -99,16 +109,16 @@ def is_consistent(footer: pq.FileMetaData) -> bool:
     )
 
 
-def in_one_form(column: pa.Array) -> pa.Array:
+def in_one_form(column: pa.Array, is_instant: bool = False) -> pa.Array:
     """Text neither large nor coded, moments in microseconds and, with any zone, in UTC; else as it is."""
-    return column.cast(form_of(column.type))
+    return column.cast(form_of(column.type, is_instant))
 
 
-def form_of(kind: pa.DataType) -> pa.DataType:
-    """The one type for all columns that hold the same."""
+def form_of(kind: pa.DataType, is_instant: bool = False) -> pa.DataType:
+    """The one type for all columns that hold the same; moments that are instants have a zone."""
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     if pa.types.is_timestamp(kind):
-        return pa.timestamp("us", None if kind.tz is None else "UTC")
+        return pa.timestamp("us", None if kind.tz is None and not is_instant else "UTC")
     return pa.string() if pa.types.is_large_string(kind) else kind
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spark_eval.batches.files import form_of, is_consistent
+from spark_eval.batches.files import form_of, int96_of, is_consistent
 
 CODECS: Final = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"})
 ENCODINGS: Final = frozenset(
@@ -71,7 +71,7 @@ def is_plain(path: str, wanted: pa.Schema) -> bool:
     except (OSError, EncryptedFile, pa.ArrowException):
         return False
     places = places_of(footer)
-    names = [name.lower() for name in schema.names]
+    names, instants = [name.lower() for name in schema.names], int96_of(footer)
     return (
         has_fitting_checksums(Path(path))
         and counts_as_today(footer)
@@ -80,7 +80,7 @@ def is_plain(path: str, wanted: pa.Schema) -> bool:
             names.count(column.name.lower()) == 1
             and column.name in places
             and type_of(footer.schema.column(places[column.name])) == column.type
-            and form_of(schema.field(column.name).type) == column.type
+            and form_of(schema.field(column.name).type, column.name in instants) == column.type
             and is_packed_plainly(footer, places[column.name])
             for column in wanted
         )

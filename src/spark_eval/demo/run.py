@@ -9,10 +9,10 @@ from typing import Any, Final
 import yaml
 
 from spark_eval import tell
-from spark_eval.config import parse_config
+from spark_eval.config import parse_config, read_config
 from spark_eval.demo.models import recommend_all
 from spark_eval.demo.simulate import simulate
-from spark_eval.errors import DataError
+from spark_eval.errors import ConfigError, DataError
 from spark_eval.names import literal
 from spark_eval.runs import run_evaluate, run_split
 from spark_eval.schema import SUBSET, SUBSETS, USER, Subset, Table
@@ -21,24 +21,33 @@ from spark_eval.session import describe_java, get_session
 RUN_ID: Final = "demo"
 LIST_LENGTH: Final = 20
 SEED: Final = 7
+# ALS does without the machine's own BLAS: its absence is told on stderr, its presence gives other last bits.
+QUIET: Final = {
+    "spark.driver.extraJavaOptions": "-Ddev.ludovic.netlib.blas.allowNative=false "
+    "-Ddev.ludovic.netlib.lapack.allowNative=false"
+}
 
 
-def run_demo(ratings: Path | None, scale: float, output: Path) -> None:
+def run_demo(ratings: Path | None, scale: float, output: Path, replace: bool) -> None:
     """Make or take a log, split it, train on global_train alone, recommend, evaluate on global_test.
 
-    Everything is written under ``output``, with the config that evaluates it again.
+    Everything is written under ``output``, with the config that evaluates it again. Raises ConfigError
+    RUN_EXISTS where a demo of another log is there already, unless that is to be replaced.
     """
     if ratings is not None and not ratings.is_file():
         raise DataError("MISSING_INPUT", f"--ratings: no file {str(ratings)!r}")
+    given, file = ratings or output / "log.parquet", output / "demo.yaml"
+    tree = settings({"path": str(given)} if ratings is None else movielens(ratings), output)
+    config = parse_config(tree)
+    check_older(file, given, replace)
     output.mkdir(parents=True, exist_ok=True)
     print(describe_java())
     with step("made the log") if ratings is None else step("found the log"):
-        source = made_up(output / "log.parquet", scale) if ratings is None else movielens(ratings)
-    tree = settings(source, output)
-    (output / "demo.yaml").write_text(yaml.safe_dump(tree, sort_keys=False))
-    config = parse_config(tree)
+        if ratings is None:
+            simulate(scale, SEED).to_parquet(given, index=False)
+    file.write_text(yaml.safe_dump(tree, sort_keys=False))
     with step("started Spark"):
-        spark = get_session("spark-eval demo", config.spark.master, {})
+        spark = get_session("spark-eval demo", config.spark.master, QUIET)
     with step("split it by time and users"):
         split = run_split(lambda: spark, config, RUN_ID, replace=True)
     tell.split(split)
@@ -52,6 +61,18 @@ def run_demo(ratings: Path | None, scale: float, output: Path) -> None:
         evaluation = run_evaluate(lambda: spark, config, RUN_ID, replace=True)
     tell.evaluation(evaluation)
     print(f"again, or with other metrics: spark-eval evaluate --config {output / 'demo.yaml'}")
+
+
+def check_older(file: Path, log: Path, replace: bool) -> None:
+    """Say that an older demo is replaced, by its config; refuse to replace one of another log unasked."""
+    if not file.exists():
+        return
+    source = read_config(file).interactions
+    older = str(source and source.path)
+    if Path(older).absolute() != log.absolute() and not replace:
+        message = f"{str(file.parent)!r} holds the demo of {older!r}; use --replace or another --output"
+        raise ConfigError("RUN_EXISTS", message)
+    print(f"replaces the demo of {older} in {file.parent}")
 
 
 def settings(source: dict[str, Any], output: Path) -> dict[str, Any]:
@@ -68,12 +89,6 @@ def settings(source: dict[str, Any], output: Path) -> dict[str, Any]:
             "metrics": ["map", "mar", "mrr", "ndcg", "recall", "precision", "hit_rate"],
         },
     }
-
-
-def made_up(path: Path, scale: float) -> dict[str, Any]:
-    """A simulated log, as a source."""
-    simulate(scale, SEED).to_parquet(path, index=False)
-    return {"path": str(path)}
 
 
 def movielens(path: Path) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from pyspark.sql import types as T
 
 from spark_eval import journal
 from spark_eval.batches.files import keep_files
-from spark_eval.connect import tasks_at_once
+from spark_eval.connect import is_remote, tasks_at_once
 from spark_eval.conventions import Checks, Conventions
 from spark_eval.engine.messages import Kind
 from spark_eval.engine.question import Question
@@ -70,6 +70,7 @@ MOST_BUCKETS: Final = 10_000
 LEAST_ROWS: Final = 50_000
 
 
+@journal.telling("evaluate")
 def evaluate(
     recommendations: Frame,
     truth: Frame,
@@ -151,7 +152,8 @@ def measure_lists(tables: Tables, plan: Plan, folder: str | None = None) -> Eval
         n_buckets, n_tasks = buckets_for(tables)
         messages = exchanged(messages_of(tables, users, training, plan, n_buckets, n_tasks), n_tasks)
         schema = per_user_schema(tables, plan)
-        is_local = folder is not None and takes_files(folder)
+        # The folders of a remote session are those of its server.
+        is_local = folder is not None and takes_files(folder) and not is_remote(messages)
         if folder is not None and is_local:
             rows = measure_to_files(messages, question, n_buckets, schema, folder)
         else:
@@ -257,7 +259,7 @@ def checked(
     of_folds = fold_faults(summaries) if plan.by_fold and not of_truth else []
     of_lists = counts_of_models(summaries)
     entries += list_entries(of_lists, used["users"], plan.conventions)
-    journal.stage("read", rows_in(entries, "truth") + rows_in(entries, "recommendations"), then="metrics")
+    journal.stage("measure", rows_in(entries, "truth") + rows_in(entries, "recommendations"), then="metrics")
     check_tables(tables, entries, of_lists, plan, [*of_truth, *of_folds])
     return entries, sorted(count[MODEL] for count in of_lists)
 

@@ -115,6 +115,6 @@ def sums_of_models(
 
 def written(per_user: DataFrame, folder: str) -> DataFrame:
     """Return the same rows, from files that lie below the folder now."""
-    per_user.write.mode("errorifexists").partitionBy(MODEL).parquet(folder)
+    per_user.write.mode("error").partitionBy(MODEL).parquet(folder)
     # Read with its schema: Spark would take models named 1 and 01 for one number.
     return per_user.sparkSession.read.schema(per_user.schema).parquet(literal(folder))

@@ -10,6 +10,7 @@ from typing import Any, Final
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
+from spark_eval import journal
 from spark_eval.batches.predictions import Counted, Reading, outline
 from spark_eval.batches.sound import SoundReading
 from spark_eval.errors import DataError
@@ -100,6 +101,7 @@ class PredictionMetrics:
         return sorted({str(model) for model, _, _ in self.totals.sums})
 
 
+@journal.telling("evaluate_predictions")
 def evaluate_predictions(
     predictions: Frame,
     task: str,

@@ -1,12 +1,18 @@
 """Rows that the driver holds, as a table."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
+
+from spark_eval.names import folder_name
+from spark_eval.schema import MODEL
 
 
 def small_table(spark: SparkSession, rows: Sequence[Sequence[Any]], schema: str) -> DataFrame:
@@ -14,9 +20,31 @@ def small_table(spark: SparkSession, rows: Sequence[Sequence[Any]], schema: str)
 
     Through Arrow: from tuples Spark would start Python workers to convert them.
     """
+    frame: DataFrame = spark.createDataFrame(arrow_table(rows, schema))
+    return frame
+
+
+def arrow_table(rows: Sequence[Sequence[Any]], schema: str) -> pa.Table:
+    """Return rows as an Arrow table with the types that Spark would give it."""
     kind: Any = T.StructType.fromDDL(schema)
     fields = to_arrow_schema(kind)
     columns = zip(*rows, strict=True) if rows else ([] for _ in fields)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, fields, strict=True)]
-    frame: DataFrame = spark.createDataFrame(pa.Table.from_arrays(arrays, schema=fields))
-    return frame
+    return pa.Table.from_arrays(arrays, schema=fields)
+
+
+def write_small(rows: Sequence[Sequence[Any]], schema: str, folder: Path, *, by_model: bool) -> None:
+    """Write rows as Parquet without Spark, whose first write costs seconds; one file, or one per model."""
+    table = arrow_table(rows, schema)
+    parts = {folder: table}
+    if by_model:
+        models = table[MODEL]
+        parts = {
+            folder / f"{MODEL}={folder_name(model)}": table.filter(pc.equal(models, model)).drop_columns(
+                MODEL
+            )
+            for model in pc.unique(models).to_pylist()
+        }
+    for place, part in parts.items():
+        place.mkdir(parents=True)
+        pq.write_table(part, place / "part-0.parquet", write_page_checksum=True)

@@ -8,6 +8,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
+from spark_eval import journal
 from spark_eval.errors import ConfigError, DataError, nearest
 from spark_eval.ledger import ACCOUNTING, AccountingRow
 from spark_eval.names import literal
@@ -102,7 +103,7 @@ class Split:
         observed = Observation("split")
         rows = replace(self, labelled=self.labelled.observe(observed, *self.counts())).rows
         with setting(self.labelled.sparkSession, TIMESTAMP_TYPE, MICROSECONDS):
-            rows.write.mode("errorifexists").partitionBy(SUBSET).parquet(folder)
+            rows.write.mode("error").partitionBy(SUBSET).parquet(folder)
         return self.counted(observed.get)
 
     def in_folds(self) -> DataFrame:
@@ -166,6 +167,7 @@ class FoldSplit(Split):
         return leaks(folds, self.rule), fold_ledger(folds, facts)
 
 
+@journal.telling("split")
 def split(
     interactions: Frame,
     rule: Rule | None = None,
