@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from drive import Found, Layout, Tables, drive, table_of
-from oracle import Recommendation
+from oracle import Id, Recommendation
 from slow_ledger import counts_of_lists
 
 from spark_eval.conventions import TruthDuplicates
@@ -289,14 +289,16 @@ def test_cold_items_are_distinct_sound_and_within_reach() -> None:
         for user in range(60)
         for place in range(1, 8)
     ]
-    truth = {user: {source.randrange(12): 1.0 for _ in range(3)} for user in range(0, 69, 2)}
+    truth: dict[Id, dict[Id, float]] = {
+        user: {source.randrange(12): 1.0 for _ in range(3)} for user in range(0, 69, 2)
+    }
     trained = {0, 2, 3, 5, 7, 10}
     lists = table_of(rows, model=TEXT, user=INT, item=INT, rank=INT)
     pairs = liked(*((user, item) for user, items in truth.items() for item in items))
     known = pa.array(sorted(trained))
     for rules in ({"k": 4}, {"k": 4, "checks": "full"}, {"k": "all"}):
         plan = make_plan(["precision" if "checks" not in rules else "map"], **rules)
-        expected = counts_of_lists(rows, {**truth}, plan, False, trained)
+        expected = counts_of_lists(rows, truth, plan, False, trained)
         told = drive(plan, Tables(lists, pairs, trained={None: known}))
         assert {model: +Counter(counts) for model, counts in told.lists.items()} == expected
         assert expected["m"]["used.cold_item.rows"] > 0

@@ -78,7 +78,8 @@ def mixed(numbers: Hashes) -> Hashes:
     """Each number scrambled, one to one."""
     mix = numbers + np.uint64(SEED * GOLDEN % 2**64)
     for shift, mixer in zip((30, 27), MIXERS, strict=True):
-        mix = (mix ^ (mix >> np.uint64(shift))) * np.uint64(mixer)
+        mix ^= mix >> np.uint64(shift)
+        mix *= np.uint64(mixer)
     mix ^= mix >> np.uint64(31)
     return mix
 
@@ -100,9 +101,10 @@ def changes(values: NDArray[Any]) -> Booleans:
     return changed
 
 
-def numbers(column: pa.Array) -> NDArray[Any]:
+def numbers(column: pa.Array | pa.ChunkedArray) -> NDArray[Any]:
     """A column without nulls as numpy has it."""
-    values: NDArray[Any] = column.to_numpy(zero_copy_only=False)
+    is_whole = isinstance(column, pa.Array)
+    values: NDArray[Any] = column.to_numpy(zero_copy_only=False) if is_whole else column.to_numpy()
     return values
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pandas as pd
@@ -10,16 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
-Hashes = NDArray[np.uint64]
-Booleans = NDArray[np.bool_]
-Floats = NDArray[np.float64]
+from spark_eval.batches.ids import SEED, Hashes, Ints, mixed, numbers
 
-# Tasks of one exchange must agree on the hash of an id.
-SEED: Final = 20231
-# The numbers of splitmix64: Steele, Lea and Flood, OOPSLA 2014.
-GOLDEN: Final = 0x9E3779B97F4A7C15
-MIXERS: Final = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -76,30 +69,6 @@ def hashes_of(column: pa.Array) -> Hashes:
     of_text = pd.util.hash_array(texts, hash_key=f"{SEED:016}", categorize=False)
     hashes: Hashes = of_text[numbers(column.indices)]
     return hashes
-
-
-def mixed(values: Hashes) -> Hashes:
-    """Scramble each number, one to one."""
-    mix = values + np.uint64(SEED * GOLDEN % 2**64)
-    for shift, mixer in zip((30, 27), MIXERS, strict=True):
-        mix ^= mix >> np.uint64(shift)
-        mix *= np.uint64(mixer)
-    mix ^= mix >> np.uint64(31)
-    return mix
-
-
-def changes(values: NDArray[Any]) -> Booleans:
-    """Return where a value differs from the one before, and at the first."""
-    changed = np.ones(len(values), dtype=bool)
-    np.not_equal(values[1:], values[:-1], out=changed[1:])
-    return changed
-
-
-def numbers(column: pa.Array | pa.ChunkedArray) -> NDArray[Any]:
-    """Return a column without nulls as numpy has it."""
-    is_whole = isinstance(column, pa.Array)
-    values: NDArray[Any] = column.to_numpy(zero_copy_only=False) if is_whole else column.to_numpy()
-    return values
 
 
 def distinct_of(values: Ints) -> tuple[Ints, Ints]:

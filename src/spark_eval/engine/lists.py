@@ -6,8 +6,9 @@ from functools import cached_property
 
 import numpy as np
 
+from spark_eval.batches.ids import Booleans, Ints, changes
 from spark_eval.conventions import Conventions, NoHits, NoRecommendations, NoTruth
-from spark_eval.engine.codes import Booleans, Ints, changes, counted
+from spark_eval.engine.codes import counted
 from spark_eval.engine.orders import ordered
 from spark_eval.engine.truth import Truth
 from spark_eval.ledger import CLASHES, WITH_TRUTH, WITHOUT_HITS, WITHOUT_TRUTH

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from spark_eval.engine.codes import Hashes, Ints
+from spark_eval.batches.ids import Hashes, Ints
 
 
 def ordered(*keys: Ints | Hashes) -> Ints:

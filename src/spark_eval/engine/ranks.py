@@ -10,8 +10,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from spark_eval.batches.draws import id_hashes
+from spark_eval.batches.ids import Booleans, Hashes, Ints, changes, mixed, numbers
 from spark_eval.conventions import Ties
-from spark_eval.engine.codes import Booleans, Codes, Hashes, Ints, changes, mixed, numbers
+from spark_eval.engine.codes import Codes
 from spark_eval.engine.orders import ordered
 
 TIES_SEED = np.int32(20231)
