@@ -28,7 +28,7 @@ def test_a_run_in_json(desk: "Desk") -> None:
     assert stages(told) == dict.fromkeys(SPLIT) | {"splits": 40}
     answer = desk.run("evaluate", "--run-id", "a", "--log-format=json")
     told = events(answer.err)
-    assert stages(told) == dict.fromkeys(EVALUATE) | {"measure": 22, "metrics": 6}
+    assert stages(told) == dict.fromkeys(EVALUATE) | {"measure": 22, "metrics": 12}
     assert all(event["run_id"] == "a" and event["verb"] == "evaluate" for event in told)
     assert all(event["level"] == "info" and event["time"].endswith("+00:00") for event in told)
     others = [event["event"] for event in told if event["event"] != "stage"]
@@ -78,7 +78,7 @@ def test_errors_in_json(desk: "Desk") -> None:
         *("error", "error", "MISSING_INPUT", 3),
     )
     assert (error["run_id"], error["verb"]) == ("a", "split")
-    assert "'no/such/log' does not exist" in error["message"]
+    assert "'no/such/log' not found" in error["message"]
     assert "trace" not in error
     assert "Traceback" in events(desk.run("split", "--debug", "--log-format=json").err)[-1]["trace"]
     [error] = events(desk.run("split", "--log-format=json", "--set", "evaluate.k=[0]").err)
