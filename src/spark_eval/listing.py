@@ -10,7 +10,7 @@ from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
 from spark_eval.config import Source
@@ -88,7 +88,12 @@ def ask(spark: SparkSession, source: Source, splits: str) -> dict[str, str]:
     reader = spark.read.format(source.format).options(**source.options)
     if source.format in FILE_FORMATS:
         reader = reader.schema("listed long")  # with a schema Spark opens no file
-    files = data_files(reader.load(spark_path(path)).inputFiles(), path)
+    try:
+        files = data_files(reader.load(spark_path(path)).inputFiles(), path)
+    except AnalysisException as error:
+        if not (PATTERN.search(path) and "[PATH_NOT_FOUND]" in str(error)):
+            raise
+        return {}  # a pattern that matches nothing
     return files if files or source.format in FILE_FORMATS else all_below(spark, path)
 
 
