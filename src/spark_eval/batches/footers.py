@@ -6,6 +6,7 @@ What is on them is read alike by both, which the tests see to; whatever is new o
 
 import json
 import os
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -44,6 +45,9 @@ FIRST_MODERN: Final = b"3.1.0"
 # What stands at the end of a file with an encrypted footer, and how long the signature of a readable one is.
 ENCRYPTED: Final = b"PARE"
 SIGNATURE_BYTES: Final = 28
+# What checksums of Hadoop's begin with, and how much later than these a file of a busy machine is closed.
+CHECKSUMS_BEGIN: Final = b"crc\0"
+MOMENT_NS: Final = 10_000_000_000
 
 
 class EncryptedFile(ValueError):
@@ -127,9 +131,25 @@ def counts_as_today(footer: pq.FileMetaData) -> bool:
 
 
 def has_fitting_checksums(path: Path) -> bool:
-    """Return whether a file has no checksums of Hadoop's that are older; only Spark looks at them."""
+    """Return whether a file has no checksums of Hadoop's that are of another file; only Spark looks at them.
+
+    Older ones are. But Hadoop may close a file a moment after its checksums: these are compared.
+    """
     checksums = path.with_name(f".{path.name}.crc")
-    return not checksums.exists() or checksums.stat().st_mtime_ns >= path.stat().st_mtime_ns
+    if not checksums.exists():
+        return True
+    older = path.stat().st_mtime_ns - checksums.stat().st_mtime_ns
+    return older <= 0 or (older < MOMENT_NS and fits(path, checksums.read_bytes()))
+
+
+def fits(path: Path, checksums: bytes) -> bool:
+    """Return whether these are the checksums of a file: a CRC-32 of every so many bytes."""
+    size = int.from_bytes(checksums[4:8], "big")
+    if checksums[:4] != CHECKSUMS_BEGIN or not size:
+        return False
+    with path.open("rb") as file:
+        chunks = iter(lambda: file.read(size), b"")
+        return b"".join(zlib.crc32(chunk).to_bytes(4, "big") for chunk in chunks) == checksums[8:]
 
 
 def moments_of(footer: pq.FileMetaData) -> dict[str, tuple[bool, bool]]:
