@@ -14,7 +14,7 @@ HELP = {
     "--replace": "Overwrite this run if it is already published with different content.",
 }
 README = [
-    "Only recommendations that can be hits are shuffled",
+    "one shuffle, however the rows lie",
     "all metrics average over users with a relevant test item. A user without recommendations scores 0; "
     "`no_recommendations: drop` leaves them out.",
     "`accounting` counts every input row once: used, filtered, deduplicated, dropped or quarantined.",
