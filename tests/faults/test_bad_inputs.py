@@ -692,7 +692,7 @@ def refused(inputs: Inputs, verb: str) -> tuple[str, str]:
     assert found, answer.err
     assert not re.search(r"Traceback|Py4J|java\.|org\.apache", answer.err), answer.err
     assert answer.code in (2, 3)
-    assert answer.code == 2 or re.search(r"[;.] ", found[2]), f"no mend: {answer.err}"
+    assert answer.code == 2 or re.search(r"; |\. (Fix|Map) ", found[2]), f"no mend: {answer.err}"
     assert not inputs.out.exists()
     OUTCOMES[f"exit {answer.code}"] += 1
     return found[1], answer.err
