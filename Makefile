@@ -3,7 +3,7 @@
 #   make setup   .venv with spark-eval in it, and nothing else
 #   make test    the default tests, in two processes; ARGS="-k name" goes to pytest
 #   make test-pages  what README and docs/ say: every command, config and code block, in a clone
-#   make test-slow the tests that take longer, in two processes: a cluster, the set-up, kills, the pages
+#   make test-slow the tests that take longer, in two processes: a cluster, the set-up, kills, README
 #   make test-exhaustive  many repetitions of what the others show once: before a release, after a rebuilding
 #   make test-parity  the numbers of nine libraries against those of our presets
 #   make test-airflow the DAG of dags/ in a real Airflow
@@ -39,14 +39,14 @@ test-slow: .venv/.dev
 test-exhaustive: .venv/.dev
 	@$(in_venv) pytest -m exhaustive $(ARGS)
 
-test-pages: .venv/.dev
-	@$(in_venv) pytest -m "not airflow" tests/pages $(ARGS)
+test-pages: .venv/.dev .venv-airflow/.installed
+	@$(in_venv) pytest tests/pages $(ARGS)
 
 test-parity: .venv/.dev .venv-parity/.installed
 	@$(in_venv) pytest -m parity tests/parity $(ARGS)
 
 test-airflow: .venv/.dev .venv-airflow/.installed
-	@$(in_venv) pytest -m airflow tests/airflow tests/pages $(ARGS)
+	@$(in_venv) pytest -m airflow tests/airflow $(ARGS)
 
 test-versions: .venv/.python
 	@.venv/bin/python tests/versions/matrix.py $(ARGS)

@@ -71,7 +71,9 @@ def walk(tmp_path: Path) -> Iterator[Walk]:
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.usefixtures("quiet")
-@pytest.mark.parametrize("page", IN_A_CLONE)
+@pytest.mark.parametrize(
+    "page", [pytest.param(p, marks=[] if p == "README.md" else [pytest.mark.exhaustive]) for p in IN_A_CLONE]
+)
 def test_a_page_does_what_it_says(walk: Walk, page: str, request: pytest.FixtureRequest) -> None:
     if any(block.language == PYTHON and "get_session" in block.text for block in blocks(page)):
         request.getfixturevalue("spark")
@@ -95,7 +97,7 @@ def test_the_python_of_a_page_prints_what_it_says(page: str, tmp_path: Path) -> 
 @pytest.mark.airflow
 @pytest.mark.timeout(3600)
 def test_the_page_of_airflow_does_what_it_says(walk: Walk) -> None:
-    assert AIRFLOW.exists(), "no .venv-airflow; `make test-airflow` makes it and runs this"
+    assert AIRFLOW.exists(), "no .venv-airflow; `make test-pages` makes it and runs this"
     assert walk.shell is not None
     (walk.shell.scratch / "airflow").symlink_to(AIRFLOW)
     print(*take_all(walk, "docs/airflow.md"), sep="\n")

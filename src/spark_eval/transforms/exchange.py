@@ -22,7 +22,7 @@ from spark_eval.engine.messages import MESSAGE, Kind, by_bucket, split
 from spark_eval.engine.question import Question
 from spark_eval.names import folder_name, model_faults
 from spark_eval.scan import PlainFiles
-from spark_eval.schema import MODEL
+from spark_eval.schema import MODEL, USER
 
 Batches = Iterable[pa.RecordBatch]
 Sender = Callable[[Batches], Iterator[pa.RecordBatch]]
@@ -131,10 +131,11 @@ def buckets(batches: Batches, question: Question, n_buckets: int) -> Iterator[Bu
 
 def parts_for(rows: Mapping[Kind, pa.Table], question: Question) -> int:
     """Return in how many parts a bucket is measured."""
-    n_rows = {kind: table.num_rows for kind, table in rows.items()}
+    n_lists = rows[Kind.LISTS].num_rows if Kind.LISTS in rows else 0
+    n_users = len(rows[Kind.TRUTH][USER].unify_dictionaries().unique()) if Kind.TRUTH in rows else 0
     n_columns = sum(len(value.columns) for value in question.values)
-    n_values: int = n_rows.get(Kind.TRUTH, 0) * len(models_in(rows, question)) * n_columns
-    return 1 + int(max(n_rows.get(Kind.LISTS, 0) // MOST_ROWS, n_values // MOST_VALUES))
+    n_values = n_users * len(models_in(rows, question)) * n_columns
+    return 1 + max(n_lists // MOST_ROWS, n_values // MOST_VALUES)
 
 
 def summary_of(measured: Measured, file: str | None = None) -> ModelSummary:
