@@ -12,7 +12,7 @@ from spark_eval.config import Source
 from spark_eval.errors import ConfigError, DataError, nearest
 from spark_eval.faults import renamed
 from spark_eval.hadoop import HadoopFiles
-from spark_eval.listing import FILE_FORMATS, check_listing, data_files
+from spark_eval.listing import FILE_FORMATS, check_listing, data_files, partitions_of
 from spark_eval.places import local_path
 from spark_eval.schema import FOLD, SUBSET, SUBSETS
 from spark_eval.schemas import Held, columns_of
@@ -91,7 +91,8 @@ def read_path(
     options = {option.lower(): str(value).lower() for option, value in source.options.items()}
     held.check(wanted, options.get("mergeschema") == "true", name)
     path = source.path or splits
-    frame = read_typed(spark, source, path, timezone, Texts.of(source, segments, files), held.nanoseconds)
+    texts = Texts.of(source, segments, partitions_of(source, path, files.values()))
+    frame = read_typed(spark, source, path, timezone, texts, held.nanoseconds)
     held.check_seen(wanted, frame.columns, name)
     if source.format in FILE_FORMATS and data_files(frame.inputFiles(), path) != files:
         raise DataError("INPUT_CHANGED_DURING_RUN", f"{name}: files came or went; start again once they rest")

@@ -132,6 +132,15 @@ def name_below(place: str, top: str) -> str:
     return place.removeprefix(f"{top.rstrip('/')}/")
 
 
+def partitions_of(source: Source, path: str, places: Collection[str]) -> set[str]:
+    """Return the columns that are names of folders, below the folders that a path or pattern names."""
+    local = local_path(path)
+    top = path.rstrip("/") if local is None else str(local.absolute())
+    depth = 0 if "basepath" in map(str.lower, source.options) else len(top.split("/"))
+    folders = {folder for place in places for folder in place.split("/")[depth:-1]}
+    return {unquote(folder.partition("=")[0]) for folder in folders if "=" in folder}
+
+
 def is_hidden(name: str) -> bool:
     """Return whether Spark takes a file or folder of this name for no data."""
     return name.startswith(".") or (name.startswith("_") and "=" not in name) or name.endswith("._COPYING_")

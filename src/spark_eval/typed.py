@@ -4,7 +4,6 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import unquote
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -39,13 +38,10 @@ class Texts:
     texts: Collection[str]
 
     @classmethod
-    def of(cls, source: Source, segments: Sequence[str], files: Collection[str]) -> "Texts":
-        """Those of a source with these files; a model and a segment are text whatever they look like."""
-        folders = [folder for file in files for folder in file.split("/")[:-1] if "=" in folder]
+    def of(cls, source: Source, segments: Sequence[str], partitions: Collection[str]) -> "Texts":
+        """Those of a source with these partitions; a model and a segment are text whatever they look like."""
         return cls(
-            None
-            if source.format in TEXT_FORMATS
-            else {unquote(f.partition("=")[0]).lower() for f in folders},
+            None if source.format in TEXT_FORMATS else {name.lower() for name in partitions},
             {source.columns.get(name, name).lower() for name in (USER, ITEM)},
             {source.columns.get(name, name).lower() for name in (MODEL, *segments)},
         )

@@ -188,6 +188,13 @@ def parts(column: str, *values: str, rows: pa.Table = BASE) -> Maker:
     return make
 
 
+def by_pattern(_: SparkSession, folder: Path) -> str:
+    """Partitions that a pattern names, of which the files hold the column themselves, as numbers."""
+    put(folder / "user=9" / "0.parquet", HEAD)
+    put(folder / "user=8" / "0.parquet", TAIL)
+    return f"{folder}/user=*"
+
+
 def linked_partition(_: SparkSession, folder: Path) -> None:
     """One partition lies here, one elsewhere."""
     put(folder / "day=1" / "0.parquet", HEAD)
@@ -459,7 +466,7 @@ def partitions() -> Iterator[Folder]:
     odd = lists_of("a/b", "1.10", "1.1")
     folders = parts("model", "a%2Fb", "1.10", "1.1", rows=odd)
     yield Folder("models of odd names as folders", folders, odd, table=LISTS)
-    yield Folder("a day beside", by_spark())
+    yield Folder("a pattern of partitions", by_pattern)
 
 
 def of_tables() -> Iterator[Folder]:
