@@ -217,6 +217,9 @@ def check_listing(
         start = "" if Path(path).is_absolute() or ":" in path else " (relative to the working folder)"
         mend = f"Fix `{name}.path`, or run the job that produces it"
         raise DataError("MISSING_INPUT", f"{name}: {path!r} not found{start}. {mend}")
+    if local is not None and (dead := dead_links(local)):
+        message = f"{name}: {str(dead[0])!r} leads to no file; remove the link, or run what writes its goal"
+        raise DataError("MISSING_INPUT", message)
     files = ask(spark, source, splits)
     if source.format in FILE_FORMATS:
         check_no_table(spark, path, files.values(), name)
@@ -231,6 +234,16 @@ def check_listing(
         message = f"{name}: {len(empty)} files without a byte, such as {empty[0]!r}; write or remove them"
         raise DataError("EMPTY_FILE", message)
     return files
+
+
+def dead_links(folder: Path) -> list[Path]:
+    """Return the links below a local folder that lead nowhere: Spark passes over them without a word."""
+    found = []
+    for top, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not is_hidden(name))
+        links = (Path(top, name) for name in files if not is_hidden(name))
+        found += [link for link in links if link.is_symlink() and not link.exists()]
+    return sorted(found)
 
 
 def check_no_table(spark: SparkSession, path: str, places: Collection[str], name: str) -> None:
