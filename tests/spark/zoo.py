@@ -450,7 +450,7 @@ def names() -> Iterator[Folder]:
     yield quick("a partition elsewhere", linked_partition)
     yield Folder("a file elsewhere", linked_file)
     yield Folder("a folder elsewhere", linked_root)
-    yield Folder("a link to nowhere", beside(dangling))
+    yield refused("a link to nowhere", beside(dangling), "MISSING_INPUT")
     yield Folder("a folder below", beside(nested))
     yield Folder("the summary of Dask", beside(whole_summary))
 
