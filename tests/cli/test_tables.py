@@ -334,7 +334,7 @@ def test_so_it_may_where_spark_does_all(desk: "Desk") -> None:
     desk.out = desk.home / "out[1]{a,b}*"
     desk.change("output", path=str(desk.out))
     desk.done("split", "--run-id", "a")
-    desk.done("evaluate", "--run-id", "a", "--set", "evaluate.plan=shuffle")
+    desk.done("evaluate", "--run-id", "a", "--set", "recommendations.options.mergeSchema=true")
     assert desk.metric() == {"best": 1.0, "late": 0.5, "half": 0.5}
     desk.tree["split"] = {"method": "k_fold", "k": 2}
     desk.done("split", "--run-id", "b")

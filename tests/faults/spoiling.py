@@ -210,7 +210,8 @@ def through_spark(*tables: str) -> Spoiler:
     def spoil(inputs: Inputs) -> None:
         for table in tables:
             if {"format", "table"}.isdisjoint(inputs.tree.get(table, {})):
-                keys(table, options={"datetimeRebaseModeInRead": "CORRECTED"})(inputs)
+                given = inputs.tree.get(table, {}).get("options", {})
+                keys(table, options={**given, "datetimeRebaseModeInRead": "CORRECTED"})(inputs)
 
     return spoil
 

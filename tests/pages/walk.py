@@ -18,6 +18,8 @@ from typing import Any
 
 from tests.pages.blocks import OUTPUT, PYTHON, REPOSITORY, SHELL, YAML, Block
 
+from spark_eval.session import LAUNCHER_HOME
+
 SECONDS_PER_BLOCK = 900
 # What a page leaves out of what is printed: the rest of a line, or as a line of its own any lines.
 ELLIPSIS = "…"
@@ -146,7 +148,9 @@ def environment(home: Path, **more: str) -> dict[str, str]:
     own = Path(sys.prefix)
     path = [entry for entry in os.environ["PATH"].split(":") if own not in Path(entry, "x").parents]
     kept = {name: value for name, value in os.environ.items() if name.startswith(("PIP_", "LANG", "LC_"))}
-    java = {"JAVA_HOME": os.environ["JAVA_HOME"]} if "JAVA_HOME" in os.environ else {}
+    # A session in this process has set our launcher, which needs what a shell of its own does not have.
+    given = os.environ.get("JAVA_HOME", str(LAUNCHER_HOME))
+    java = {} if given == str(LAUNCHER_HOME) else {"JAVA_HOME": given}
     # Nothing that a page starts may be seen from elsewhere.
     loopback = {"SPARK_LOCAL_IP": "127.0.0.1"}
     return {**kept, **java, **loopback, "PATH": ":".join(path), "HOME": str(home), **more}
