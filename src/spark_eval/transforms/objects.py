@@ -80,11 +80,6 @@ def together(objects: DataFrame, n_numbers: int, make: Callable[[int, list[Any]]
     return objects.repartition(n_tasks, NUMBER).mapInArrow(lambda batches: packed(meet(batches)), schema())
 
 
-def collected(objects: DataFrame) -> list[Any]:
-    """Return the objects themselves."""
-    return [pickle.loads(row[OBJECT]) for row in objects.select(OBJECT).collect()]
-
-
 def packed(found: Iterable[tuple[int | None, Any]]) -> Iterator[pa.RecordBatch]:
     """Return a batch for each object, which may be large."""
     for number, one in found:

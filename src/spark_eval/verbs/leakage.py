@@ -25,8 +25,9 @@ from spark_eval.names import literal
 from spark_eval.scan import PlainFiles, takes_files
 from spark_eval.schema import ITEM, SUBSET, SUBSETS, TIMESTAMP, USER, Subset
 from spark_eval.transforms.inputs import id_type
-from spark_eval.transforms.objects import collected, made_with_numbers, reading, together
+from spark_eval.transforms.objects import made_with_numbers, reading, together
 from spark_eval.verbs.facts import Facts
+from spark_eval.verbs.small import collected
 
 # Each check, and whether its rows are leaks.
 CHECKS: Final = {

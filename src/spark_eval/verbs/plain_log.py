@@ -11,8 +11,9 @@ from spark_eval.batches.logs import STRETCHES, Counting, Labelling, Written
 from spark_eval.scan import PlainFiles
 from spark_eval.schema import ITEM, TIMESTAMP, USER
 from spark_eval.splits.rules import GlobalLocalRanker, Timeline
-from spark_eval.transforms.objects import Batches, collected, made_of_files, reading
+from spark_eval.transforms.objects import Batches, made_of_files, reading
 from spark_eval.verbs.facts import Facts
+from spark_eval.verbs.small import collected
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from spark_eval.pointwise.task import Plan
 from spark_eval.pointwise.totals import Cell, Totals, segment_faults
 from spark_eval.scan import plain_predictions
 from spark_eval.schema import Outcome
-from spark_eval.transforms.objects import collected, each, made, made_of_files
+from spark_eval.transforms.objects import each, made, made_of_files
 from spark_eval.transforms.predictions import SOURCE, Predictions, conform_predictions
 from spark_eval.transforms.scored import in_order, in_ranges, of_users
 from spark_eval.verbs.frames import Frame, in_spark
@@ -37,7 +37,7 @@ from spark_eval.verbs.pointwise_tables import (
     threshold_rows,
 )
 from spark_eval.verbs.quarantine import share_faults
-from spark_eval.verbs.small import small_table
+from spark_eval.verbs.small import collected, small_table
 
 # What a task sorts together, about: distinct scores of both labels, rows of users.
 SCORES_PER_RANGE: Final = 1_000_000

@@ -1,5 +1,6 @@
-"""Rows that the driver holds, as a table."""
+"""What the driver holds: rows that become a table, and objects of the workers that come to it."""
 
+import pickle
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from spark_eval.names import folder_name
 from spark_eval.schema import MODEL
+from spark_eval.transforms.objects import OBJECT
 
 
 def small_table(spark: SparkSession, rows: Sequence[Sequence[Any]], schema: str) -> DataFrame:
@@ -22,6 +24,11 @@ def small_table(spark: SparkSession, rows: Sequence[Sequence[Any]], schema: str)
     """
     frame: DataFrame = spark.createDataFrame(arrow_table(rows, schema))
     return frame
+
+
+def collected(objects: DataFrame) -> list[Any]:
+    """Return the objects that a frame of ``transforms.objects`` holds."""
+    return [pickle.loads(row[OBJECT]) for row in objects.select(OBJECT).collect()]
 
 
 def arrow_table(rows: Sequence[Sequence[Any]], schema: str) -> pa.Table:
