@@ -99,7 +99,7 @@ clean:
 	@$(pip_install) --require-hashes -r requirements/build.txt
 	@$(pip_install) --require-hashes -r requirements/run.txt
 	@$(pip_install) --no-deps -e .
-	@.venv/bin/python -c "from spark_eval.session import describe_java; print(describe_java())"
+	@.venv/bin/python -c "from spark_eval.runtime.session import describe_java; print(describe_java())"
 	@touch $@
 
 .venv/.dev: .venv/.run requirements/dev.txt

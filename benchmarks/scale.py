@@ -19,8 +19,8 @@ from benchmarks.data import Dataset, ensure
 from benchmarks.processes import usage
 from benchmarks.workload import READERS, RUN_NAMES
 from spark_eval import get_session
-from spark_eval.config import parse_config
-from spark_eval.runs import run_evaluate, run_split
+from spark_eval.config.sections import parse_config
+from spark_eval.runs.run import run_evaluate, run_split
 
 LENGTH, MODELS, LOG_ROWS = 100, 5, 50
 KS = [1, 5, 10, 20, 50]

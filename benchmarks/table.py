@@ -9,8 +9,8 @@ from statistics import median
 from typing import Any, Final
 
 from benchmarks.race import Entrant, Sample
-from spark_eval.session import find_java
-from spark_eval.versions import code_version
+from spark_eval.runtime.session import find_java
+from spark_eval.runtime.versions import code_version
 
 LIBRARIES: Final = (
     "pyspark",

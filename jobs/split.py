@@ -2,7 +2,7 @@
 
 import sys
 
-from spark_eval.cli import main
+from spark_eval.cli.commands import main
 
 if __name__ == "__main__":
     main(["split", *sys.argv[1:]])

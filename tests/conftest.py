@@ -26,7 +26,7 @@ def no_wait_for_the_disk() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     # Imported here: the rings without a JVM load no Spark.
-    from spark_eval.session import get_session
+    from spark_eval.runtime.session import get_session
 
     session = get_session(
         "spark-eval tests",

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from spark_eval.accounting import Entry, check, list_entries, train_entries, truth_entries
 from spark_eval.conventions import Conventions
 from spark_eval.errors import DataError, SparkEvalError
-from spark_eval.ledger import Entry, check, list_entries, train_entries, truth_entries
 from spark_eval.presets import parse_conventions
 from spark_eval.schema import FATAL, Fault, Outcome, Reason
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from spark_eval import describe
-from spark_eval.cli import program
-from spark_eval.config import Config, read_config
-from spark_eval.faults import MENDS, REFUSALS
+from spark_eval.cli import metric_tables
+from spark_eval.cli.commands import program
+from spark_eval.config.sections import Config, read_config
+from spark_eval.runtime.spark_errors import MENDS, REFUSALS
 from spark_eval.schema import Fault, Table
 
 REPOSITORY = Path(__file__).parents[1]
@@ -31,23 +31,23 @@ def test_it_begins_with_the_two_commands() -> None:
 @pytest.mark.parametrize(
     ("header", "rows"),
     [
-        (describe.METRICS, describe.metric_rows()),
-        (describe.POINTWISE_METRICS, describe.pointwise_rows()),
-        (describe.CONVENTIONS, describe.convention_rows()),
-        (describe.PRESET_TABLE, describe.short_preset_rows()),
+        (metric_tables.METRICS, metric_tables.metric_rows()),
+        (metric_tables.POINTWISE_METRICS, metric_tables.pointwise_rows()),
+        (metric_tables.CONVENTIONS, metric_tables.convention_rows()),
+        (metric_tables.PRESET_TABLE, metric_tables.short_preset_rows()),
     ],
     ids=["metrics", "predictions", "conventions", "presets"],
 )
-def test_its_tables_of_numbers_are_the_code(header: Sequence[str], rows: describe.Rows) -> None:
-    assert describe.markdown(header, rows) in README
+def test_its_tables_of_numbers_are_the_code(header: Sequence[str], rows: metric_tables.Rows) -> None:
+    assert metric_tables.markdown(header, rows) in README
 
 
 def test_the_document_of_conventions_is_the_code() -> None:
-    assert (REPOSITORY / "docs" / "conventions.md").read_text(encoding="utf-8") == describe.document()
+    assert (REPOSITORY / "docs" / "conventions.md").read_text(encoding="utf-8") == metric_tables.document()
 
 
 def test_the_metrics_of_predictions_are_the_code() -> None:
-    table = describe.markdown(describe.POINTWISE_METRICS, describe.pointwise_rows())
+    table = metric_tables.markdown(metric_tables.POINTWISE_METRICS, metric_tables.pointwise_rows())
     assert table in (REPOSITORY / "docs" / "predictions.md").read_text(encoding="utf-8")
 
 

@@ -17,14 +17,14 @@ from benchmarks.contenders.ours import MODEL, frames
 from benchmarks.contenders.spark import finish, read, session
 from benchmarks.processes import usage
 from benchmarks.workload import Task
-from spark_eval.plan import make_plan
-from spark_eval.scan import plain_recommendations, plain_truth
+from spark_eval.metrics.options import make_plan
 from spark_eval.transforms.conform import conform_recommendations, conform_truth
 from spark_eval.transforms.exchange import exchanged, measure, measure_to_files
+from spark_eval.transforms.plain_files import plain_recommendations, plain_truth
 from spark_eval.verbs.evaluate import buckets_for, messages_of, per_user_schema, question_of
 from spark_eval.verbs.evaluation import Tables
-from spark_eval.verbs.folds_of_tables import check_folds
 from spark_eval.verbs.segments import Training
+from spark_eval.verbs.shared_folds import check_folds
 
 
 class Steps:

@@ -8,15 +8,17 @@ the metric kernels load neither Spark nor the config layer.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from spark_eval.schema import VERSION
+
 if TYPE_CHECKING:
-    from spark_eval.published import read_published
-    from spark_eval.session import get_session
+    from spark_eval.publishing.published import read_published
+    from spark_eval.runtime.session import get_session
     from spark_eval.verbs.evaluate import evaluate
     from spark_eval.verbs.evaluation import Evaluation
     from spark_eval.verbs.predictions import PredictionMetrics, evaluate_predictions
     from spark_eval.verbs.split import Split, split
 
-__version__: Final = "0.1.0"
+__version__: Final = VERSION
 __all__ = [
     "Evaluation",
     "PredictionMetrics",
@@ -32,10 +34,10 @@ __all__ = [
 _HOMES: Final = {
     "Evaluation": "spark_eval.verbs.evaluation",
     "evaluate": "spark_eval.verbs.evaluate",
-    "get_session": "spark_eval.session",
+    "get_session": "spark_eval.runtime.session",
     "PredictionMetrics": "spark_eval.verbs.predictions",
     "evaluate_predictions": "spark_eval.verbs.predictions",
-    "read_published": "spark_eval.published",
+    "read_published": "spark_eval.publishing.published",
     "Split": "spark_eval.verbs.split",
     "split": "spark_eval.verbs.split",
 }

@@ -75,3 +75,8 @@ def models_shown(models: Sequence[str]) -> str:
     """Return how many models there are, and the names of the first ones."""
     more = f" and {len(models) - MOST_SHOWN} more" if models[MOST_SHOWN:] else ""
     return f"{len(models)} model{'' if len(models) == 1 else 's'} ({', '.join(models[:MOST_SHOWN])}{more})"
+
+
+def quoted(name: str) -> str:
+    """A column's name as Spark takes it literally, whatever it holds."""
+    return "`" + name.replace("`", "``") + "`"

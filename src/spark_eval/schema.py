@@ -16,6 +16,10 @@ SUBSET: Final = "subset"
 FOLD: Final = "fold"
 N_RELEVANT: Final = "n_relevant"
 N_RECOMMENDED: Final = "n_recommended"
+# The values of segments of predictions on their way, by the place of their segment.
+SEGMENT_COLUMN: Final = "segment_{}"
+
+VERSION: Final = "0.1.0"
 
 # What is wrong with text that cannot be read, and what to do about it.
 NO_TEXT: Final = "holds text that is no UTF-8; write it as UTF-8, or name its encoding in options"

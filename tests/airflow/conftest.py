@@ -18,7 +18,7 @@ import yaml
 from tests.cluster.conftest import build_package, free_port, until
 
 from spark_eval.demo.simulate import simulate
-from spark_eval.session import LAUNCHER_HOME, find_java
+from spark_eval.runtime.session import LAUNCHER_HOME, find_java
 
 REPOSITORY = Path(__file__).parents[2]
 AIRFLOW = REPOSITORY / ".venv-airflow" / "bin"

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from spark_eval.cli import main
+from spark_eval.cli.commands import main
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

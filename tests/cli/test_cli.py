@@ -11,13 +11,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 import spark_eval
-from spark_eval.cli import main
-from spark_eval.config import Source
+from spark_eval.cli.commands import main
+from spark_eval.config.sections import Source
 from spark_eval.conventions import FORKS
-from spark_eval.io import read_source
 from spark_eval.metrics import RANKING
-from spark_eval.publish import Attempt
+from spark_eval.publishing.local import Attempt
 from spark_eval.schema import Table
+from spark_eval.sources.read import read_source
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Desk

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_eval.cli import main
-from spark_eval.config import Config, read_config
+from spark_eval.cli.commands import main
+from spark_eval.config.sections import Config, read_config
 from spark_eval.conventions import NoTruth
 from spark_eval.errors import ConfigError
 

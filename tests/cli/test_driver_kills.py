@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 import pytest
 
-from spark_eval.publish import unfinished
+from spark_eval.publishing.local import unfinished
 from spark_eval.schema import Table
 
 if TYPE_CHECKING:

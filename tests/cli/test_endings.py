@@ -15,12 +15,14 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark import SparkContext
 from pyspark.errors import PySparkRuntimeError
 
-from spark_eval import runs, streams, tell
-from spark_eval.cli import main
-from spark_eval.faults import renamed
-from spark_eval.io import read_source
-from spark_eval.publish import Staging
-from spark_eval.streams import Aside
+from spark_eval.cli import terminal
+from spark_eval.cli.commands import main
+from spark_eval.publishing.local import Staging
+from spark_eval.runs import run
+from spark_eval.runtime import streams
+from spark_eval.runtime.spark_errors import renamed
+from spark_eval.runtime.streams import Aside
+from spark_eval.sources.read import read_source
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Desk
@@ -107,7 +109,7 @@ def test_a_signal_ends_a_run_and_leaves_nothing(
     desk: "Desk", monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
     handlers = [signal.getsignal(number) for number in signal.Signals]
-    monkeypatch.setattr(runs, "read_source", signalling(number, read_source))
+    monkeypatch.setattr(run, "read_source", signalling(number, read_source))
     answer = desk.run("split", "--run-id", "a")
     assert answer.code == 1
     assert answer.err == f"error[INTERRUPTED] stopped by {number.name} before run 'a' was published\n"
@@ -121,14 +123,14 @@ def test_a_signal_comes_too_late_for_a_run_that_is_being_published(
     monkeypatch.setattr(Staging, "carry_out", signalling(signal.SIGTERM, Staging.carry_out))
     answer = desk.run("split", "--run-id", "a")
     assert (answer.code, answer.err) == (0, "warning: run a is published, but: stopped by SIGTERM\n")
-    monkeypatch.setattr(tell, "split", signalling(signal.SIGINT, tell.split))
+    monkeypatch.setattr(terminal, "split", signalling(signal.SIGINT, terminal.split))
     answer = desk.run("split", "--run-id", "a")
     assert (answer.code, answer.err) == (0, "warning: run a is published, but: stopped by SIGINT\n")
     assert not (desk.out / "_staging").exists()
 
 
 def test_a_signal_that_is_to_be_ignored_is(desk: "Desk", monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs, "read_source", signalling(signal.SIGHUP, read_source))
+    monkeypatch.setattr(run, "read_source", signalling(signal.SIGHUP, read_source))
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         desk.done("split", "--run-id", "a")

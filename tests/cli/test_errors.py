@@ -9,8 +9,8 @@ import pytest
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from spark_eval.faults import renamed
 from spark_eval.names import model_faults
+from spark_eval.runtime.spark_errors import renamed
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Desk

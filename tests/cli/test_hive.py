@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyspark
 import pytest
 
-from spark_eval.session import LAUNCHER_HOME, find_java
+from spark_eval.runtime.session import LAUNCHER_HOME, find_java
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Desk
@@ -19,7 +19,7 @@ REPOSITORY = Path(__file__).parents[2]
 # A table of Spark's own, and one of Hive's, whose partitions are made as rows come.
 FILL = """
 import json, sys
-from spark_eval.session import get_session
+from spark_eval.runtime.session import get_session
 
 log, lists, conf = sys.argv[1:]
 spark = get_session(master="local[1]", conf=json.loads(conf))

@@ -18,10 +18,10 @@ PROGRAM = """
 import os, signal, sys, time
 from pathlib import Path
 from pyspark import SparkContext
-from spark_eval import runs
-from spark_eval.cli import main
+from spark_eval.runs import run
+from spark_eval.cli.commands import main
 
-measure = runs.measure_lists
+measure = run.measure_lists
 
 
 def in_a_worker(tables, work):
@@ -48,7 +48,7 @@ def kill_the_jvm(*given):
 
 arguments = sys.argv[2:]
 for fault in sys.argv[1].split():
-    runs.measure_lists = globals()[fault]
+    run.measure_lists = globals()[fault]
     try:
         main(arguments)
     except SystemExit as left:

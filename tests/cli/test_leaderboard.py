@@ -6,10 +6,10 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from spark_eval import tell
-from spark_eval.job import Run
-from spark_eval.leaderboard import Leaderboard, show
-from spark_eval.plan import DEFAULT_METRICS
+from spark_eval.cli import terminal
+from spark_eval.cli.leaderboard import Leaderboard, show
+from spark_eval.metrics.options import DEFAULT_METRICS
+from spark_eval.runs.job import Run
 from spark_eval.schema import Table
 from spark_eval.splits.folds import Holdout, KFold
 from spark_eval.splits.leave_out import LastFraction
@@ -78,7 +78,7 @@ def test_repeated_pairs_of_a_split_are_told_to_be_allowed(
     places = {table: str(tmp_path / f"{table}.parquet") for table in tables}
     for table, rows in tables.items():
         rows.to_parquet(places[table])
-    tell.split(Run("a", places, True, None))
+    terminal.split(Run("a", places, True, None))
     out = capsys.readouterr().out
     verdicts = [
         line.replace("│", " ").split()[-1] for line in out.splitlines() if "│" in line and "_" in line
@@ -93,4 +93,4 @@ def test_repeated_pairs_of_a_split_are_told_to_be_allowed(
 def test_every_check_that_may_be_allowed_says_why() -> None:
     rules = [kind() for kind in (Holdout, KFold, LastFraction)]
     checks = [*CHECKS.items(), *(check for rule in rules for check in rule.checks.items())]
-    assert {check for check, is_promised in checks if not is_promised} == set(tell.ALLOWED)
+    assert {check for check, is_promised in checks if not is_promised} == set(terminal.ALLOWED)

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from pyspark import SparkStageInfo
 
-from spark_eval.progress import look
+from spark_eval.runtime.progress import look
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Desk

@@ -13,12 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-import spark_eval.publish
-from spark_eval import runs
-from spark_eval.bounds import Expected
-from spark_eval.commits import read_commit
+import spark_eval.publishing.local
 from spark_eval.errors import BusyError, ConfigError, EnvironmentFault, SparkEvalError
-from spark_eval.publish import Attempt, unfinished
+from spark_eval.publishing.commits import read_commit
+from spark_eval.publishing.local import Attempt, unfinished
+from spark_eval.publishing.verify import Expected
+from spark_eval.runs import run
 from spark_eval.schema import Table
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def test_nothing_is_replaced_where_that_takes_more_than_one_step(
     def refuse(*_: Path) -> None:
         raise OSError(errno.EINVAL, "invalid argument")
 
-    monkeypatch.setattr(spark_eval.publish, "swap", refuse)
+    monkeypatch.setattr(spark_eval.publishing.local, "swap", refuse)
     with pytest.raises(EnvironmentFault, match="CANNOT_SWAP"):
         publish(tmp_path, {Table.METRICS: 2}, "g")
     assert pq.read_table(tmp_path / "metrics").num_rows == 1
@@ -207,7 +207,7 @@ def test_a_failed_write_publishes_nothing(desk: "Desk", monkeypatch: pytest.Monk
         raise OSError("no space left on device")
 
     desk.change("truth", path=str(desk.home / "log"))
-    monkeypatch.setattr(runs, "write_accounting", fail)
+    monkeypatch.setattr(run, "write_accounting", fail)
     code, name, line = desk.refused(verb)
     assert (code, name) == (1, "FILE_SYSTEM")
     assert "no space left" in line

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-from spark_eval.config import read_config
+from spark_eval.config.sections import read_config
 from spark_eval.demo.simulate import simulate
 from spark_eval.splits.methods import GLOBAL_LOCAL_RANKER, METHODS
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from spark_eval.cli import program
+from spark_eval.cli.commands import program
 from spark_eval.metrics.registry import RANKING
 
 REPOSITORY = Path(__file__).parents[2]

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from spark_eval.session import LAUNCHER_HOME, find_java
+from spark_eval.runtime.session import LAUNCHER_HOME, find_java
 
 Found = TypeVar("Found")
 REPOSITORY = Path(__file__).parents[2]

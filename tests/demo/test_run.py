@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from spark_eval.cli import main
-from spark_eval.demo.run import check_older, movielens, settings
+from spark_eval.cli.commands import main
+from spark_eval.cli.demo import check_older, movielens, settings
 
 
 @pytest.fixture

@@ -8,20 +8,20 @@ from typing import Any, Final
 import pyarrow as pa
 import pytest
 
+from spark_eval.accounting import list_entries, truth_entries
 from spark_eval.conventions import Checks
 from spark_eval.engine.measure import Measuring
 from spark_eval.engine.messages import Kind
 from spark_eval.engine.question import Question
 from spark_eval.engine.send import ListSender, TruthSender, UserSender
-from spark_eval.ledger import list_entries, truth_entries
+from spark_eval.engine.summary import metric_rows
+from spark_eval.metrics.options import Plan
 from spark_eval.metrics.values import summed
-from spark_eval.plan import Plan
 from spark_eval.transforms import exchange
 from spark_eval.transforms.exchange import Summary, buckets, summary_of
 from spark_eval.verbs.checks import LARGEST_DOUBLE
 from spark_eval.verbs.evaluate import added_counts, counts_of_models
 from spark_eval.verbs.evaluation import sums_of_models
-from spark_eval.verbs.summary import metric_rows
 
 
 @dataclass(frozen=True)

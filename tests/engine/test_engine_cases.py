@@ -12,13 +12,13 @@ from drive import Found, Layout, Tables, drive, table_of
 from oracle import Id, Recommendation
 from slow_ledger import counts_of_lists
 
+from spark_eval.arrow.orders import ordered
+from spark_eval.cli.metric_tables import WORKED
 from spark_eval.conventions import TruthDuplicates
-from spark_eval.describe import WORKED
 from spark_eval.engine import truth as truth_module
-from spark_eval.engine.orders import ordered
 from spark_eval.engine.ranks import falling
 from spark_eval.engine.truth import Truth, combined
-from spark_eval.plan import make_plan
+from spark_eval.metrics.options import make_plan
 
 INT, TEXT, DOUBLE = pa.int64(), pa.string(), pa.float64()
 NAN, INFINITY = float("nan"), float("inf")

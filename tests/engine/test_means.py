@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from spark_eval.batches.sums import sums
+from spark_eval.engine.means import sums
+from spark_eval.engine.summary import METRICS, metric_rows
 from spark_eval.errors import DataError
 from spark_eval.metrics import MetricValue, parse_metric
 from spark_eval.metrics.values import summed
 from spark_eval.verbs.evaluation import sums_of_models
-from spark_eval.verbs.summary import METRICS, metric_rows
 
 AP, DCG, FCP = (parse_metric(text)[0] for text in ("ap@5", "dcg@5", "fcp@5"))
 NAMES = [column.split()[0] for column in METRICS.split(", ")]

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spark_eval.errors import BusyError, SparkEvalError
-from spark_eval.publish import Attempt
+from spark_eval.publishing.local import Attempt
 from spark_eval.schema import Table
 
 # What a process says by its exit code.

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from spark_eval.cli import main
+from spark_eval.cli.commands import main
 
 DAY = 86_400
 START = 1_704_067_200  # 2024-01-01

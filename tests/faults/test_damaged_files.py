@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_eval.config import parse_config
+from spark_eval.config.sections import parse_config
 from spark_eval.errors import SparkEvalError
-from spark_eval.faults import renamed
-from spark_eval.runs import run_evaluate, run_split
+from spark_eval.runs.run import run_evaluate, run_split
+from spark_eval.runtime.spark_errors import renamed
 from spark_eval.schema import Table
 
 Write = Callable[[SparkSession, pd.DataFrame, Path], None]

@@ -16,8 +16,8 @@ import pandas as pd
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_eval import cli
-from spark_eval.redact import redacted
+from spark_eval.cli import commands
+from spark_eval.errors import redacted
 
 OUTPUT: Final = "output: {path: OUT}\n"
 LOG: Final = f"{OUTPUT}interactions: {{path: LOG, timestamp_unit: s"
@@ -202,7 +202,7 @@ class Home:
         given = [verb, "--config", str(config), *map(self.filled, arguments)]
         out, err, start = io.StringIO(), io.StringIO(), time.process_time()
         with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as left:
-            cli.main(given)
+            commands.main(given)
         return Answer(int(left.value.code or 0), out.getvalue(), err.getvalue(), time.process_time() - start)
 
     def files(self) -> set[str]:
@@ -228,7 +228,7 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> Any:
         raise AssertionError("Spark was asked for")
 
-    monkeypatch.setattr(cli, "open_session", refuse)
+    monkeypatch.setattr(commands, "open_session", refuse)
 
 
 @pytest.mark.usefixtures("no_spark")
@@ -292,7 +292,7 @@ def test_what_others_say_is_told_without_secrets(home: Home, monkeypatch: pytest
     def fail(*_: object) -> Any:
         raise RuntimeError(told)
 
-    monkeypatch.setattr(cli, "open_session", fail)
+    monkeypatch.setattr(commands, "open_session", fail)
     for given in ([], ["--debug"], ["--debug", "--log-format=json"]):
         answer = home.call("split", SOUND, *given)
         assert answer.code == 1
@@ -412,7 +412,7 @@ def test_settings_of_spark_are_no_shell(home: Home) -> None:
     conf = {"spark.driver.extraJavaOptions": hostile, "spark.app.id": hostile, "spark.driver.memory": "1g"}
     tree = {"output": {"path": "OUT"}, "spark": {"master": "local[1]", "conf": conf}}
     (home.folder / "config.yaml").write_text(home.filled(json.dumps(tree)))
-    code = "from spark_eval.cli import main; main(['validate', '--config', 'config.yaml'])"
+    code = "from spark_eval.cli.commands import main; main(['validate', '--config', 'config.yaml'])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "inputs checked: none" in done.stdout, done.stderr
     assert not home.canary.exists()

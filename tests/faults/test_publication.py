@@ -16,8 +16,8 @@ import pytest
 from publishing import ALREADY, BUSY, FAILED, WON, contents, die_at, ended, fail_at, forked, publish
 from pyspark.sql import SparkSession
 
-from spark_eval.commits import read_commit
-from spark_eval.publish import unfinished
+from spark_eval.publishing.commits import read_commit
+from spark_eval.publishing.local import unfinished
 from spark_eval.schema import Table
 
 pytestmark = [

@@ -12,17 +12,18 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_eval import read_published, remote
-from spark_eval.batches.keys import key_sum
-from spark_eval.bounds import Expected
-from spark_eval.config import Output, Source
+from spark_eval import read_published
+from spark_eval.arrow.checksums import key_sum
+from spark_eval.config.sections import Output, Source
 from spark_eval.errors import BusyError, ConfigError, EnvironmentFault, SparkEvalError
-from spark_eval.hadoop import HadoopFiles
-from spark_eval.listing import fingerprint
-from spark_eval.places import store_of
-from spark_eval.published import published_tables
-from spark_eval.remote import RemoteAttempt, published_jobs, unpublished
+from spark_eval.publishing import remote
+from spark_eval.publishing.places import store_of
+from spark_eval.publishing.published import published_tables
+from spark_eval.publishing.remote import RemoteAttempt, published_jobs, unpublished
+from spark_eval.publishing.verify import Expected
+from spark_eval.runtime.hadoop_files import HadoopFiles
 from spark_eval.schema import Table
+from spark_eval.sources.listing import fingerprint
 
 TABLES: Final = {Table.METRICS: 3, Table.ACCOUNTING: 2}
 # What publication asks of a store.

@@ -10,11 +10,10 @@ import pytest
 from pyspark.sql import SparkSession
 from spoiling import LISTS, Inputs, call, given
 
-from spark_eval.batches.keys import KEYS, key_sum
-from spark_eval.bounds import Expected
+from spark_eval.arrow.checksums import KEYS, key_sum
 from spark_eval.errors import SparkEvalError
-from spark_eval.job import Job
-from spark_eval.transforms.aggregate import sum_of_keys
+from spark_eval.publishing.verify import Expected, sum_of_keys
+from spark_eval.runs.job import Job
 
 RECS = "recommendations"
 NAMES = ["user", "n_relevant", "n_recommended"]

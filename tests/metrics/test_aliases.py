@@ -4,15 +4,15 @@ import doctest
 
 import pytest
 
-from spark_eval import describe
-from spark_eval.config import parse_config
+from spark_eval.cli import metric_tables
+from spark_eval.config.sections import parse_config
 from spark_eval.errors import ConfigError
 from spark_eval.metrics import RANKING, metric_values
 from spark_eval.metrics.aliases import ALIASES, plain
+from spark_eval.metrics.options import make_plan
 from spark_eval.metrics.values import ranking_names
-from spark_eval.plan import make_plan
 from spark_eval.pointwise.metrics import POINTWISE
-from spark_eval.pointwise.plan import make_plan as make_pointwise_plan
+from spark_eval.pointwise.options import make_plan as make_pointwise_plan
 
 OUTPUT = {"output": {"path": "out"}}
 
@@ -89,7 +89,7 @@ def test_every_alias_is_of_a_metric() -> None:
 @pytest.mark.parametrize("name", [*RANKING, *(name for name in POINTWISE if name not in RANKING)])
 def test_what_metrics_name_prints_runs_as_it_stands(name: str) -> None:
     for written in (name, name.upper(), f"{name}@10"):
-        text = describe.metric_text(written)
+        text = metric_tables.metric_text(written)
         assert f"{name}, " in text
     [test] = [doctest.DocTestParser().get_doctest(text, {}, name, None, None)]
     assert doctest.DocTestRunner(verbose=False).run(test).failed == 0
@@ -97,13 +97,13 @@ def test_what_metrics_name_prints_runs_as_it_stands(name: str) -> None:
 
 
 def test_metrics_name_under_a_preset() -> None:
-    ranx = describe.metric_text("MAP", "ranx")
+    ranx = metric_tables.metric_text("MAP", "ranx")
     assert "denominator=relevant: m, the user's relevant items (default: min_relevant_k)" in ranx
     assert "gain=" not in ranx.partition("under preset")[2]
-    assert "trapezoid" in describe.metric_text("auprc", "spark")
-    assert "one of rankings only" in describe.metric_text("auprc", "ranx")
+    assert "trapezoid" in metric_tables.metric_text("auprc", "spark")
+    assert "one of rankings only" in metric_tables.metric_text("auprc", "ranx")
     with pytest.raises(ConfigError, match="did you mean 'ranx'"):
-        describe.metric_text("map", "rank")
+        metric_tables.metric_text("map", "rank")
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_metrics_name_under_a_preset() -> None:
 )
 def test_what_is_no_name_of_a_metric(name: str, meant: str) -> None:
     with pytest.raises(ConfigError, match=f"UNKNOWN_METRIC.*did you mean '{meant}'"):
-        describe.metric_text(name)
+        metric_tables.metric_text(name)
 
 
 def test_a_metric_by_two_names_is_measured_once() -> None:

@@ -5,13 +5,13 @@ import sys
 
 LIGHT = (
     "spark_eval.metrics",
-    "spark_eval.pointwise.plan",
+    "spark_eval.pointwise.options",
     "spark_eval.stats.digits",
     "spark_eval.stats.exact",
     "spark_eval.stats.intervals",
     "spark_eval.conventions",
     "spark_eval.presets",
-    "spark_eval.segments",
+    "spark_eval.engine.segments",
     "spark_eval.schema",
     "spark_eval.errors",
     "spark_eval.splits.rules",

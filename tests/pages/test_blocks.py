@@ -30,8 +30,8 @@ from tests.pages.blocks import (
 )
 from tests.pages.walk import difference
 
-from spark_eval.cli import program
-from spark_eval.config import parse_config, read_config
+from spark_eval.cli.commands import program
+from spark_eval.config.sections import parse_config, read_config
 from spark_eval.errors import ConfigError
 
 MAKEFILE = (REPOSITORY / "Makefile").read_text(encoding="utf-8")

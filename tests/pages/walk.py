@@ -18,7 +18,7 @@ from typing import Any
 
 from tests.pages.blocks import OUTPUT, PYTHON, REPOSITORY, SHELL, YAML, Block
 
-from spark_eval.session import LAUNCHER_HOME
+from spark_eval.runtime.session import LAUNCHER_HOME
 
 SECONDS_PER_BLOCK = 900
 # What a page leaves out of what is printed: the rest of a line, or as a line of its own any lines.

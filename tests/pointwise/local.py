@@ -8,14 +8,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from spark_eval.batches.predictions import Counted, Reading, UserRows, totals_of_users
+from spark_eval.pointwise.batches import Counted, Reading, UserRows, totals_of_users
 from spark_eval.pointwise.cuts import Extent, Sample, cuts_of, standings
+from spark_eval.pointwise.options import make_plan
 from spark_eval.pointwise.ordered import Points, Range, Run, ordered
-from spark_eval.pointwise.plan import make_plan
-from spark_eval.pointwise.task import Plan
-from spark_eval.pointwise.totals import Cell, Totals
-from spark_eval.schema import ALL
-from spark_eval.verbs.pointwise_tables import (
+from spark_eval.pointwise.tables import (
     CURVES,
     METRICS,
     THRESHOLDS,
@@ -23,6 +20,9 @@ from spark_eval.verbs.pointwise_tables import (
     metric_rows,
     threshold_rows,
 )
+from spark_eval.pointwise.task import Plan
+from spark_eval.pointwise.totals import Cell, Totals
+from spark_eval.schema import ALL
 
 
 @dataclass

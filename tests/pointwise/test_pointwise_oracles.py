@@ -196,7 +196,7 @@ def test_the_same_bits_however_the_rows_come(
     if not is_weighted:
         del rows["weight"]
     whole = measure(rows, **EVERYTHING)
-    monkeypatch.setattr("spark_eval.batches.predictions.ROWS_TOGETHER", 20)
+    monkeypatch.setattr("spark_eval.pointwise.batches.ROWS_TOGETHER", 20)
     monkeypatch.setattr("spark_eval.pointwise.cuts.STEP", 2)
     parted = measure(rows, order=np.random.default_rng(1).permutation(400), **layout, **EVERYTHING)
     assert parted.metrics == whole.metrics

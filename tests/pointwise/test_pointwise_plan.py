@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from spark_eval.config import read_config
+from spark_eval.config.sections import read_config
 from spark_eval.errors import ConfigError
 from spark_eval.pointwise.metrics import POINTWISE
-from spark_eval.pointwise.plan import make_plan
+from spark_eval.pointwise.options import make_plan
 from spark_eval.pointwise.task import Scores, Task
 
 REPOSITORY = Path(__file__).parents[2]

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from spark_eval import session
 from spark_eval.errors import EnvironmentFault
-from spark_eval.session import find_java
+from spark_eval.runtime import session
+from spark_eval.runtime.session import find_java
 
 REPOSITORY = Path(__file__).parents[2]
 NOT_IN_A_CLONE = (
@@ -166,7 +166,7 @@ def test_the_launcher_drops_one_request_only(
 LOCAL_JOB = """
 import pandas as pd
 from pyspark.sql import functions as F
-from spark_eval.session import describe_java, get_session
+from spark_eval.runtime.session import describe_java, get_session
 
 def doubled(number: pd.Series) -> pd.Series:
     return 2 * number

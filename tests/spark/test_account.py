@@ -5,7 +5,7 @@ from typing import Any
 from frames import assert_rows
 from pyspark.sql import SparkSession
 
-from spark_eval.ledger import ACCOUNTING
+from spark_eval.accounting import ACCOUNTING
 from spark_eval.verbs.evaluate import evaluate
 from spark_eval.verbs.evaluation import Evaluation
 

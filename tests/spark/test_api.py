@@ -9,7 +9,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import spark_eval
-from spark_eval import evaluate, evaluate_predictions, journal, split
+from spark_eval import evaluate, evaluate_predictions, split
+from spark_eval.runtime import events
 
 ROWS = [(user, item, 86_400 * item, 1.0) for user in range(3) for item in range(1, 11)]
 
@@ -56,10 +57,10 @@ def test_who_types_is_told_what_is_going_on(
     caplog: pytest.LogCaptureFixture,
     is_typed: bool,
 ) -> None:
-    journal.clock.set(None)
+    events.clock.set(None)
     caplog.set_level(logging.WARNING)  # what Python starts with, whatever other tests have set
     for name, value in {"handlers": [], "level": logging.NOTSET, "propagate": True}.items():
-        monkeypatch.setattr(journal.log, name, value)
+        monkeypatch.setattr(events.log, name, value)
     if is_typed:
         monkeypatch.setattr(sys, "ps1", "In : ", raising=False)
     log = spark.createDataFrame(ROWS, "user long, item long, timestamp long, score double")

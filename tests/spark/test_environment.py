@@ -14,8 +14,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 import spark_eval.verbs
-from spark_eval import daemon
 from spark_eval.errors import EnvironmentFault
+from spark_eval.runtime import daemon
 
 LISTEN = "0A"
 # 127.0.0.1, also within IPv6, and ::1, as the kernel writes them.

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_eval import evaluate, evaluate_predictions, split
-from spark_eval.faults import renamed
+from spark_eval.runtime.spark_errors import renamed
 
 LARGEST = 2**53
 LONGS = [(LARGEST, LARGEST + 1), (-(2**63), -(2**63) + 1), (2**63 - 2, 2**63 - 1), (-LARGEST - 1, -LARGEST)]

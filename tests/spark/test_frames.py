@@ -130,7 +130,7 @@ def test_a_session_that_is_there_is_returned_and_what_it_ignores_is_told(
 ) -> None:
     before = dict(os.environ)
     for name, value in {"handlers": [], "propagate": True}.items():
-        monkeypatch.setattr(f"spark_eval.journal.log.{name}", value)
+        monkeypatch.setattr(f"spark_eval.runtime.events.log.{name}", value)
     found = get_session(conf={"spark.executor.memory": "9g", "spark.sql.shuffle.partitions": "2"})
     assert found is spark
     assert [record.getMessage().rpartition(": ")[2] for record in caplog.records] == ["spark.executor.memory"]

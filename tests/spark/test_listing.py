@@ -7,11 +7,11 @@ import pytest
 from pyspark.sql import SparkSession
 from zoo import BASE, put
 
-from spark_eval.config import Source
+from spark_eval.config.sections import Source
 from spark_eval.errors import DataError
-from spark_eval.io import read_source
-from spark_eval.listing import fingerprint
-from spark_eval.places import local_path
+from spark_eval.runtime.paths import local_path
+from spark_eval.sources.listing import fingerprint
+from spark_eval.sources.read import read_source
 
 
 class Asked(Exception):

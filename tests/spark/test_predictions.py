@@ -13,8 +13,8 @@ from pyspark.sql import functions as F
 
 from spark_eval import evaluate_predictions
 from spark_eval.errors import DataError
-from spark_eval.faults import renamed
-from spark_eval.pointwise.plan import make_plan
+from spark_eval.pointwise.options import make_plan
+from spark_eval.runtime.spark_errors import renamed
 from spark_eval.transforms.predictions import conform_predictions
 
 NAN, INFINITE = float("nan"), float("inf")

@@ -11,10 +11,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_eval.batches.predictions import Reading
-from spark_eval.batches.sound import SoundReading, Unsound
-from spark_eval.pointwise.plan import make_plan
+from spark_eval.pointwise.batches import Reading
+from spark_eval.pointwise.options import make_plan
 from spark_eval.pointwise.task import Plan
+from spark_eval.pointwise.valid import SoundReading, Unsound
 from spark_eval.verbs.predictions import PredictionMetrics, measure_predictions, read_predictions
 
 SCHEMA = "name string, label int, score double, user bigint, weight double, cv int, country string, age int"

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_eval import segments
+from spark_eval.engine import segments
+from spark_eval.engine.segments import activity_bounds, check_segments
 from spark_eval.errors import ConfigError, DataError
-from spark_eval.segments import activity_bounds, check_segments
 from spark_eval.transforms.conform import conform_train
 from spark_eval.transforms.segments import (
     activity_histogram,

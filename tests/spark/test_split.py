@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from split_logs import day, leaks, log_at, outcomes, ranker_parts
 
+from spark_eval.accounting import ACCOUNTING
 from spark_eval.errors import ConfigError, SparkEvalError
-from spark_eval.ledger import ACCOUNTING
 from spark_eval.schema import FAULT, SUBSET, TIMESTAMP, USER
 from spark_eval.splits.rules import GlobalLocalRanker
 from spark_eval.verbs.split import Split, split

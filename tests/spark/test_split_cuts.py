@@ -15,10 +15,10 @@ from split_logs import DAY, KNOWN_AND_COLD, LogRow, day, log_at, log_of, micros,
 
 from spark_eval.errors import DataError
 from spark_eval.schema import FAULT, TIMESTAMP
-from spark_eval.splits import cuts
-from spark_eval.splits.cuts import Bucket, counted, resolve, times_of_rows
 from spark_eval.splits.moments import Boundary, DaysBack, Share
 from spark_eval.splits.rules import GlobalLocalRanker
+from spark_eval.verbs import cuts
+from spark_eval.verbs.cuts import Bucket, counted, resolve, times_of_rows
 from spark_eval.verbs.split import split
 
 

@@ -10,9 +10,9 @@ from pyspark.sql import functions as F
 from split_logs import DAY, KNOWN_AND_COLD, PLAIN, day, log_at, log_of, outcomes, plan_of, ranker_parts
 
 from spark_eval.schema import FAULT, FOLD, SUBSET, TIMESTAMP, USER
-from spark_eval.splits.label import label
 from spark_eval.splits.moments import Boundary
 from spark_eval.splits.rules import GlobalLocalRanker, Policy, Timeline
+from spark_eval.transforms.label import label
 
 
 @pytest.mark.parametrize(

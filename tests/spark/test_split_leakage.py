@@ -10,8 +10,8 @@ from pyspark.sql import functions as F
 from split_logs import at, day
 
 from spark_eval.schema import FAULT
-from spark_eval.verbs.facts import Facts
 from spark_eval.verbs.leakage import leakage_rows
+from spark_eval.verbs.split_counts import Facts
 
 Row = tuple[Any, Any, Any, str]
 Found = dict[str, tuple[int, int, bool]]

@@ -14,17 +14,17 @@ from chispa import assert_df_equality
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_eval.batches import files
-from spark_eval.batches.footers import READS_INT96
+from spark_eval.arrow import files
+from spark_eval.arrow.footers import READS_INT96
 from spark_eval.errors import ConfigError, DataError
-from spark_eval.faults import renamed
+from spark_eval.runtime.settings import TIMESTAMP_TYPE
+from spark_eval.runtime.spark_errors import renamed
 from spark_eval.schema import SUBSET
-from spark_eval.settings import TIMESTAMP_TYPE
-from spark_eval.splits import cuts
-from spark_eval.splits.cuts import resolve
-from spark_eval.splits.label import label
 from spark_eval.splits.rules import GlobalLocalRanker, Timeline
 from spark_eval.transforms.conform import conform_interactions
+from spark_eval.transforms.label import label
+from spark_eval.verbs import cuts
+from spark_eval.verbs.cuts import resolve
 from spark_eval.verbs.plain_log import PlainLog
 from spark_eval.verbs.split import Split, split
 

@@ -15,14 +15,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from zoo import LISTS, LOG, PLAIN, PREDICTIONS, ZOO, Folder, under
 
-from spark_eval.batches.files import read_parts
-from spark_eval.config import PredictionsSection, Recommendations, Source
+from spark_eval.arrow.files import read_parts
+from spark_eval.config.sections import PredictionsSection, Recommendations, Source
 from spark_eval.errors import SparkEvalError
-from spark_eval.faults import renamed
-from spark_eval.io import read_source
-from spark_eval.listing import fingerprint
-from spark_eval.scan import PlainFiles, plain_log, plain_predictions, plain_recommendations
+from spark_eval.runtime.spark_errors import renamed
+from spark_eval.sources.listing import fingerprint
+from spark_eval.sources.read import read_source
 from spark_eval.transforms.conform import conform_interactions, conform_recommendations
+from spark_eval.transforms.plain_files import PlainFiles, plain_log, plain_predictions, plain_recommendations
 from spark_eval.transforms.predictions import conform_predictions
 
 COLUMNS = {

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from spark_eval.batches.ids import Booleans, Ints, is_odd, numbers
-from spark_eval.engine.codes import Codes, counted
+from spark_eval.arrow.codes import Codes, counted
+from spark_eval.arrow.hashes import Booleans, Ints, is_odd, numbers
 from spark_eval.engine.lists import AllLists, Hits, distinct_hits
 from spark_eval.engine.messages import Kind
 from spark_eval.engine.people import numbered, place_in

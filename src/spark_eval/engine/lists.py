@@ -6,12 +6,12 @@ from functools import cached_property
 
 import numpy as np
 
-from spark_eval.batches.ids import Booleans, Ints, changes
+from spark_eval.accounting import CLASHES, WITH_TRUTH, WITHOUT_HITS, WITHOUT_TRUTH
+from spark_eval.arrow.codes import counted
+from spark_eval.arrow.hashes import Booleans, Ints, changes
+from spark_eval.arrow.orders import ordered
 from spark_eval.conventions import Conventions, NoHits, NoRecommendations, NoTruth
-from spark_eval.engine.codes import counted
-from spark_eval.engine.orders import ordered
 from spark_eval.engine.truth import Truth
-from spark_eval.ledger import CLASHES, WITH_TRUTH, WITHOUT_HITS, WITHOUT_TRUTH
 from spark_eval.metrics.lists import Held, Lists, Ragged
 from spark_eval.schema import ROW_FAULTS, USER, Fault, Outcome, Reason
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from spark_eval.batches.ids import Ints
-from spark_eval.batches.sums import sums
+from spark_eval.arrow.hashes import Ints
 from spark_eval.engine.bucket import Bucket
 from spark_eval.engine.lists import AllLists
+from spark_eval.engine.means import sums
 from spark_eval.engine.messages import Kind
 from spark_eval.engine.people import segments_of
 from spark_eval.metrics.lists import Floats, Lists

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from spark_eval.batches.ids import Ints, numbers
-from spark_eval.engine.codes import CODED_TEXT, hashes_of
+from spark_eval.arrow.codes import CODED_TEXT, hashes_of
+from spark_eval.arrow.hashes import Ints, numbers
 from spark_eval.schema import USER
 
 # So many rows are divided among the buckets at once: more make larger messages, and take more memory.

@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_eval.batches.ids import Ints, numbers
-from spark_eval.engine.codes import Codes, distinct_of
+from spark_eval.arrow.codes import Codes, distinct_of
+from spark_eval.arrow.hashes import Ints, numbers
 from spark_eval.schema import FOLD, MISSING, N_INTERACTIONS, NO_TRAIN, USER, BuiltIn
 
 

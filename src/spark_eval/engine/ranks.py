@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from spark_eval.batches.draws import id_hashes
-from spark_eval.batches.ids import Booleans, Hashes, Ints, changes, mixed, numbers
+from spark_eval.arrow.codes import Codes
+from spark_eval.arrow.hashes import Booleans, Hashes, Ints, changes, mixed, numbers
+from spark_eval.arrow.orders import ordered
+from spark_eval.arrow.xxhash64 import id_hashes
 from spark_eval.conventions import Ties
-from spark_eval.engine.codes import Codes
-from spark_eval.engine.orders import ordered
 
 TIES_SEED = np.int32(20231)
 # Of the order of score bits, the sign bit; and what the others are.

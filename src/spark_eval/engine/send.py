@@ -7,9 +7,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_eval.batches.rows import SOUND, Codes, faults, judged
+from spark_eval.arrow.codes import CODED_TEXT
+from spark_eval.arrow.row_faults import SOUND, Codes, faults, judged
 from spark_eval.conventions import Conventions
-from spark_eval.engine.codes import CODED_TEXT
 from spark_eval.engine.messages import Kind, batch_of, messages
 from spark_eval.schema import (
     FAULT,

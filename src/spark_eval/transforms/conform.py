@@ -12,9 +12,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from spark_eval.batches.rows import inexact_relevance
+from spark_eval.arrow.row_faults import inexact_relevance
 from spark_eval.conventions import Conventions, NegativeRelevance, TruthDuplicates
 from spark_eval.errors import DataError, nearest
+from spark_eval.names import quoted
 from spark_eval.schema import (
     FAULT,
     FOLD,
@@ -29,8 +30,7 @@ from spark_eval.schema import (
     BuiltIn,
     Fault,
 )
-from spark_eval.transforms.folds import fold_of
-from spark_eval.transforms.inputs import ID_TYPES, NO_MODEL, Input, open_input, quoted
+from spark_eval.transforms.inputs import ID_TYPES, NO_MODEL, Input, fold_of, open_input
 from spark_eval.transforms.instants import instant
 
 ARRAY_COLUMNS = ("recommendations", "items", ITEM)

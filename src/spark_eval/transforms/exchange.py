@@ -14,15 +14,15 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
-from spark_eval.batches.files import FilePart, read_parts
-from spark_eval.batches.keys import key_sum
+from spark_eval.arrow.checksums import key_sum
+from spark_eval.arrow.files import FilePart, read_parts
 from spark_eval.engine.bucket import Bucket, models_in
 from spark_eval.engine.measure import Measured, Measuring
 from spark_eval.engine.messages import MESSAGE, Kind, by_bucket, split
 from spark_eval.engine.question import Question
 from spark_eval.names import folder_name, model_faults
-from spark_eval.scan import PlainFiles
 from spark_eval.schema import MODEL, USER
+from spark_eval.transforms.plain_files import PlainFiles
 
 Batches = Iterable[pa.RecordBatch]
 Sender = Callable[[Batches], Iterator[pa.RecordBatch]]

@@ -10,7 +10,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_eval.errors import ConfigError, DataError, nearest
-from spark_eval.schema import EXACT_DIGITS, LARGEST_EXACT, NO_TEXT
+from spark_eval.names import quoted
+from spark_eval.schema import EXACT_DIGITS, FOLD, LARGEST_EXACT, NO_TEXT
 
 # The collation of plain strings.
 BYTE_BY_BYTE: Final = "UTF8_BINARY"
@@ -132,11 +133,6 @@ def has_path(kind: T.DataType, fields: Sequence[str]) -> bool:
     return True
 
 
-def quoted(name: str) -> str:
-    """A column's name as Spark takes it literally, whatever it holds."""
-    return "`" + name.replace("`", "``") + "`"
-
-
 def open_input(
     frame: DataFrame, source: str, names: Mapping[str, str] | None, known: tuple[str, ...]
 ) -> Input:
@@ -150,3 +146,11 @@ def open_input(
 def id_type(frame: DataFrame, name: str) -> pa.DataType:
     """Return the type of ids as batches have them."""
     return pa.string() if isinstance(frame.schema[name].dataType, T.StringType) else pa.int64()
+
+
+def fold_of(table: Input) -> dict[str, Column]:
+    """The column ``fold`` as a long, where the table has one."""
+    if not table.has(FOLD):
+        return {}
+    whole = table.typed(FOLD, (T.IntegralType,), "FOLD_NOT_INTEGER", "folds are whole numbers")
+    return {FOLD: whole.cast("long")}

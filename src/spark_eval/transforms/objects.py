@@ -9,9 +9,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from spark_eval.batches.files import FilePart, read_parts
-from spark_eval.connect import tasks_at_once
-from spark_eval.scan import PlainFiles
+from spark_eval.arrow.files import FilePart, read_parts
+from spark_eval.runtime.connect import tasks_at_once
+from spark_eval.transforms.plain_files import PlainFiles
 
 Batches = Iterable[pa.RecordBatch]
 NUMBER: Final = "number"

@@ -10,14 +10,25 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from spark_eval.batches.predictions import SCORE_COLUMN, SEGMENT_COLUMN
 from spark_eval.pointwise.amounts import LARGEST_WEIGHT
+from spark_eval.pointwise.batches import SCORE_COLUMN
 from spark_eval.pointwise.task import Class, Plan, Scores, Task
-from spark_eval.scan import PlainFiles
-from spark_eval.schema import FAULT, FOLD, ITEM, LABEL, MISSING, MODEL, SCORE, USER, WEIGHT, Fault
+from spark_eval.schema import (
+    FAULT,
+    FOLD,
+    ITEM,
+    LABEL,
+    MISSING,
+    MODEL,
+    SCORE,
+    SEGMENT_COLUMN,
+    USER,
+    WEIGHT,
+    Fault,
+)
 from spark_eval.transforms.conform import any_null, first_fault, is_finite
-from spark_eval.transforms.folds import fold_of
-from spark_eval.transforms.inputs import NO_MODEL, Input, open_input
+from spark_eval.transforms.inputs import NO_MODEL, Input, fold_of, open_input
+from spark_eval.transforms.plain_files import PlainFiles
 
 SOURCE: Final = "predictions"
 COLUMNS: Final = (LABEL, SCORE, USER, ITEM, MODEL, WEIGHT, FOLD)

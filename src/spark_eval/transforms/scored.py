@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from pyspark.sql import DataFrame
 
-from spark_eval.batches.predictions import Part, UserRows, totals_of_users
+from spark_eval.pointwise.batches import Part, UserRows, totals_of_users
 from spark_eval.pointwise.cuts import Cut
 from spark_eval.pointwise.ordered import Range, Run, Standing, ordered
 from spark_eval.pointwise.task import Rule

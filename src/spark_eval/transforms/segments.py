@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from spark_eval.names import quoted
 from spark_eval.schema import FAULT, FOLD, ITEM, N_INTERACTIONS, N_ROWS, USER, Outcome
-from spark_eval.transforms.inputs import quoted
 
 # Whether a row of ``count_by_id`` counts a user's rows, not an item's.
 OF_USER = "of_user"

@@ -7,11 +7,11 @@ from typing import Any, Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from spark_eval.accounting import Entry, check
 from spark_eval.conventions import Gain, RecommendationDuplicates
 from spark_eval.errors import DataError
-from spark_eval.ledger import Entry, check
+from spark_eval.metrics.options import Plan
 from spark_eval.names import model_faults
-from spark_eval.plan import Plan
 from spark_eval.schema import MODEL, USER, Outcome, Reason
 from spark_eval.verbs.evaluation import Tables
 from spark_eval.verbs.quarantine import MOST_EXAMPLES, share_faults

@@ -11,19 +11,19 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
-from spark_eval import journal
-from spark_eval.batches.files import keep_files
-from spark_eval.connect import is_remote, tasks_at_once
+from spark_eval.accounting import Entry, list_entries, rows_in, truth_entries
+from spark_eval.arrow.files import keep_files
 from spark_eval.conventions import Checks, Conventions
 from spark_eval.engine.messages import Kind
 from spark_eval.engine.question import Question
+from spark_eval.engine.segments import check_segments, user_columns
 from spark_eval.engine.send import ListSender, TruthSender, UserSender
 from spark_eval.errors import each
-from spark_eval.ledger import Entry, list_entries, rows_in, truth_entries
+from spark_eval.metrics.options import DEFAULT_K, DEFAULT_METRICS, Plan, make_plan
 from spark_eval.metrics.values import summed
 from spark_eval.names import literal
-from spark_eval.plan import DEFAULT_K, DEFAULT_METRICS, Plan, make_plan
-from spark_eval.scan import plain_recommendations, plain_truth, takes_files
+from spark_eval.runtime import events
+from spark_eval.runtime.connect import is_remote, tasks_at_once
 from spark_eval.schema import (
     FAULT,
     FOLD,
@@ -37,7 +37,6 @@ from spark_eval.schema import (
     USER,
     Outcome,
 )
-from spark_eval.segments import check_segments, user_columns
 from spark_eval.transforms.conform import (
     align_ids,
     check_id_types,
@@ -48,6 +47,7 @@ from spark_eval.transforms.conform import (
 )
 from spark_eval.transforms.exchange import SUMMARY, Summary, exchanged, measure, measure_to_files, send
 from spark_eval.transforms.inputs import id_type
+from spark_eval.transforms.plain_files import plain_recommendations, plain_truth, takes_files
 from spark_eval.verbs.checks import (
     LARGEST_DOUBLE,
     MAX_EXP2_RELEVANCE,
@@ -56,9 +56,9 @@ from spark_eval.verbs.checks import (
     truth_faults,
 )
 from spark_eval.verbs.evaluation import Evaluation, Tables, sums_of_models, written
-from spark_eval.verbs.folds_of_tables import check_folds, fold_faults
 from spark_eval.verbs.frames import Frame, in_spark
 from spark_eval.verbs.segments import Training, known_items, read_about
+from spark_eval.verbs.shared_folds import check_folds, fold_faults
 
 # A bucket has about so many rows of lists and of the truth. Many small ones keep the workers' memory low.
 ROWS_PER_BUCKET: Final = 500_000
@@ -70,7 +70,7 @@ MOST_BUCKETS: Final = 10_000
 LEAST_ROWS: Final = 50_000
 
 
-@journal.telling("evaluate")
+@events.telling("evaluate")
 def evaluate(
     recommendations: Frame,
     truth: Frame,
@@ -259,7 +259,7 @@ def checked(
     of_folds = fold_faults(summaries) if plan.by_fold and not of_truth else []
     of_lists = counts_of_models(summaries)
     entries += list_entries(of_lists, used["users"], plan.conventions)
-    journal.stage("measure", rows_in(entries, "truth") + rows_in(entries, "recommendations"), then="metrics")
+    events.stage("measure", rows_in(entries, "truth") + rows_in(entries, "recommendations"), then="metrics")
     check_tables(tables, entries, of_lists, plan, [*of_truth, *of_folds])
     return entries, sorted(count[MODEL] for count in of_lists)
 

@@ -9,14 +9,14 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_eval.batches.sums import SUMS, added
-from spark_eval.ledger import ACCOUNTING, Entry
+from spark_eval.accounting import ACCOUNTING, Entry
+from spark_eval.engine.means import SUMS, added
+from spark_eval.engine.summary import METRICS, fold_rows, metric_rows, population
+from spark_eval.metrics.options import Plan
 from spark_eval.names import literal, models_shown
-from spark_eval.plan import Plan
-from spark_eval.scan import PlainFiles
 from spark_eval.schema import MODEL
+from spark_eval.transforms.plain_files import PlainFiles
 from spark_eval.verbs.small import small_table
-from spark_eval.verbs.summary import METRICS, fold_rows, metric_rows, population
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class Evaluation:
 def sums_of_models(
     parts: Mapping[str | None, Sequence[pa.Table]], names: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """The exact sums over the users of each model, from tables of ``batches.sums``, by column's name."""
+    """The exact sums over the users of each model, from tables of ``engine.means``, by column's name."""
     return [
         {MODEL: model, **row}
         for model, tables in parts.items()

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from spark_eval.errors import ConfigError, DataError, each
-from spark_eval.session import get_session
+from spark_eval.runtime.session import get_session
 
 # What the verbs take: these, and Arrow tables, which have no types to be named here.
 Frame = DataFrame | pd.DataFrame

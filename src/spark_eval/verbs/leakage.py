@@ -10,7 +10,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from spark_eval.batches.leaks import (
+from spark_eval.arrow.bloom import Sieve, slice_bits_for
+from spark_eval.arrow.parcels import Parcel
+from spark_eval.names import literal
+from spark_eval.schema import ITEM, SUBSET, SUBSETS, TIMESTAMP, USER, Subset
+from spark_eval.splits.leaks import (
     BOTH_RANKER_PARTS,
     GLOBAL_TEST_EARLY,
     PARTS,
@@ -19,15 +23,11 @@ from spark_eval.batches.leaks import (
     RETURNED_TO_LOCAL_TEST,
     Comparing,
 )
-from spark_eval.batches.parcels import Parcel
-from spark_eval.batches.sieve import Sieve, slice_bits_for
-from spark_eval.names import literal
-from spark_eval.scan import PlainFiles, takes_files
-from spark_eval.schema import ITEM, SUBSET, SUBSETS, TIMESTAMP, USER, Subset
 from spark_eval.transforms.inputs import id_type
 from spark_eval.transforms.objects import made_with_numbers, reading, together
-from spark_eval.verbs.facts import Facts
+from spark_eval.transforms.plain_files import PlainFiles, takes_files
 from spark_eval.verbs.small import collected
+from spark_eval.verbs.split_counts import Facts
 
 # Each check, and whether its rows are leaks.
 CHECKS: Final = {

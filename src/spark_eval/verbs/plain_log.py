@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from spark_eval.batches.files import keep_files
-from spark_eval.batches.logs import STRETCHES, Counting, Labelling, Written
-from spark_eval.scan import PlainFiles
+from spark_eval.arrow.files import keep_files
 from spark_eval.schema import ITEM, TIMESTAMP, USER
+from spark_eval.splits.labels import STRETCHES, Counting, Labelling, Written
 from spark_eval.splits.rules import GlobalLocalRanker, Timeline
 from spark_eval.transforms.objects import Batches, made_of_files, reading
-from spark_eval.verbs.facts import Facts
+from spark_eval.transforms.plain_files import PlainFiles
 from spark_eval.verbs.small import collected
+from spark_eval.verbs.split_counts import Facts
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class PlainLog:
     unit: str | None
 
     def counted(self, spans: Sequence[tuple[int, int]], bits: int | None) -> DataFrame:
-        """As ``splits.cuts.counted``."""
+        """As ``verbs.cuts.counted``."""
         # Ids are read only to see whether they are there.
         doubtful = [name for name in (USER, ITEM) if not self.files.is_complete(name)]
         needed = {name: self.files.columns[name] for name in (*doubtful, TIMESTAMP)}

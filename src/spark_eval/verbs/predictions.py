@@ -10,25 +10,15 @@ from typing import Any, Final
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_eval import journal
-from spark_eval.batches.predictions import Counted, Reading, outline
-from spark_eval.batches.sound import SoundReading
+from spark_eval.accounting import ACCOUNTING, Entry, check
 from spark_eval.errors import DataError
-from spark_eval.ledger import ACCOUNTING, Entry, check
 from spark_eval.names import model_faults, models_shown
 from spark_eval.pointwise.amounts import N_LIMBS
+from spark_eval.pointwise.batches import Counted, Reading, outline
 from spark_eval.pointwise.cuts import Extent, Sample, cuts_of, standings
+from spark_eval.pointwise.options import make_plan
 from spark_eval.pointwise.ordered import Candidate, Points
-from spark_eval.pointwise.plan import make_plan
-from spark_eval.pointwise.task import Plan
-from spark_eval.pointwise.totals import Cell, Totals, segment_faults
-from spark_eval.scan import plain_predictions
-from spark_eval.schema import Outcome
-from spark_eval.transforms.objects import each, made, made_of_files
-from spark_eval.transforms.predictions import SOURCE, Predictions, conform_predictions
-from spark_eval.transforms.scored import in_order, in_ranges, of_users
-from spark_eval.verbs.frames import Frame, in_spark
-from spark_eval.verbs.pointwise_tables import (
+from spark_eval.pointwise.tables import (
     CURVES,
     METRICS,
     THRESHOLDS,
@@ -36,6 +26,16 @@ from spark_eval.verbs.pointwise_tables import (
     metric_rows,
     threshold_rows,
 )
+from spark_eval.pointwise.task import Plan
+from spark_eval.pointwise.totals import Cell, Totals, segment_faults
+from spark_eval.pointwise.valid import SoundReading
+from spark_eval.runtime import events
+from spark_eval.schema import Outcome
+from spark_eval.transforms.objects import each, made, made_of_files
+from spark_eval.transforms.plain_files import plain_predictions
+from spark_eval.transforms.predictions import SOURCE, Predictions, conform_predictions
+from spark_eval.transforms.scored import in_order, in_ranges, of_users
+from spark_eval.verbs.frames import Frame, in_spark
 from spark_eval.verbs.quarantine import share_faults
 from spark_eval.verbs.small import collected, small_table
 
@@ -101,7 +101,7 @@ class PredictionMetrics:
         return sorted({str(model) for model, _, _ in self.totals.sums})
 
 
-@journal.telling("evaluate_predictions")
+@events.telling("evaluate_predictions")
 def evaluate_predictions(
     predictions: Frame,
     task: str,

@@ -8,8 +8,8 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from spark_eval.accounting import AccountingRow
 from spark_eval.errors import DataError
-from spark_eval.ledger import AccountingRow
 from spark_eval.schema import FATAL, FAULT, MODEL, Fault, Outcome
 
 # Of rows that are shown where too many are quarantined, and of the characters of each.

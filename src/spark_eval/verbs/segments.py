@@ -11,10 +11,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from spark_eval.accounting import Entry, train_entries
+from spark_eval.engine.segments import activity_bounds, user_columns
 from spark_eval.errors import DataError
-from spark_eval.ledger import Entry, train_entries
 from spark_eval.schema import FOLD, IN_TRAIN, ITEM, N_INTERACTIONS, BuiltIn
-from spark_eval.segments import activity_bounds, user_columns
 from spark_eval.transforms.segments import (
     activity_histogram,
     count_by_id,

@@ -8,29 +8,28 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
-from spark_eval import journal
+from spark_eval.accounting import ACCOUNTING, AccountingRow
 from spark_eval.errors import ConfigError, DataError, nearest
-from spark_eval.ledger import ACCOUNTING, AccountingRow
-from spark_eval.names import literal
-from spark_eval.scan import plain_log, takes_files
+from spark_eval.names import literal, quoted
+from spark_eval.runtime import events
+from spark_eval.runtime.settings import MICROSECONDS, TIMESTAMP_TYPE, setting
 from spark_eval.schema import FAULT, FOLD, ITEM, RELEVANCE, SUBSET, SUBSETS, TIMESTAMP, USER
-from spark_eval.settings import MICROSECONDS, TIMESTAMP_TYPE, setting
-from spark_eval.splits.cuts import backtest, resolve
 from spark_eval.splits.folds import FoldRule, StratifiedKFold
-from spark_eval.splits.label import label
-from spark_eval.splits.label_folds import PLACES, label_folds
 from spark_eval.splits.leave_out import Choices, LeavePOut
 from spark_eval.splits.methods import GLOBAL_LOCAL_RANKER, METHODS, Rule, rule_of
 from spark_eval.splits.rules import GlobalLocalRanker, Timeline
 from spark_eval.splits.windows import Backtest, Windows
 from spark_eval.transforms.conform import conform_interactions
-from spark_eval.transforms.inputs import quoted
-from spark_eval.verbs.facts import Facts
-from spark_eval.verbs.folds import FoldFacts, compared, fold_ledger, leaks
+from spark_eval.transforms.label import label
+from spark_eval.transforms.label_folds import PLACES, label_folds
+from spark_eval.transforms.plain_files import plain_log, takes_files
+from spark_eval.verbs.cuts import backtest, resolve
 from spark_eval.verbs.frames import Frame, in_spark
 from spark_eval.verbs.leakage import LEAKAGE, LeakageRow, leakage_rows
 from spark_eval.verbs.plain_log import PlainLog
 from spark_eval.verbs.small import small_table
+from spark_eval.verbs.split_counts import Facts
+from spark_eval.verbs.split_folds import FoldFacts, compared, fold_ledger, leaks
 
 # The leakage report, and the ledger of the folds.
 Compared = tuple[list[LeakageRow], list[AccountingRow]]
@@ -77,7 +76,7 @@ class Split:
 
     @cached_property
     def accounting(self) -> DataFrame:
-        """The ledger of the log (columns in ``ledger.ACCOUNTING``), from a scan when it is first asked for.
+        """The accounting of the log (columns ``ACCOUNTING``), from a scan when it is first asked for.
 
         ``users`` is null but for folds: counting distinct users would cost a shuffle of the log.
         """
@@ -85,9 +84,7 @@ class Split:
 
     @cached_property
     def leakage(self) -> DataFrame:
-        """What of the test parts is in the train parts; see ``verbs.leakage`` and ``verbs.folds``. Counted
-        when it is first asked for.
-        """
+        """What of the test parts is in the train parts, counted when it is first asked for."""
         return small_table(self.labelled.sparkSession, self.compared(self.facts())[0], LEAKAGE)
 
     def facts(self) -> Facts:
@@ -167,7 +164,7 @@ class FoldSplit(Split):
         return leaks(folds, self.rule), fold_ledger(folds, facts)
 
 
-@journal.telling("split")
+@events.telling("split")
 def split(
     interactions: Frame,
     rule: Rule | None = None,

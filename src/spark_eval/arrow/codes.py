@@ -1,0 +1,82 @@
+"""Ids as numbers: equal ids have equal numbers in all columns that are numbered together."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from spark_eval.arrow.hashes import SEED, Hashes, Ints, mixed, numbers
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Codes:
+    """The ids of several columns as numbers.
+
+    ``columns`` hold a number for each row. Of integers it is the id itself, of text its place in ``texts``.
+    """
+
+    columns: Sequence[Ints]
+    texts: pa.Array | None
+
+    @classmethod
+    def of(cls, columns: Sequence[pa.ChunkedArray]) -> "Codes":
+        """Number columns of integers, or of text, plain or dictionary-coded; none may hold a null."""
+        if all(pa.types.is_integer(column.type) for column in columns):
+            return cls([numbers(column).astype(np.int64, copy=False) for column in columns], None)
+        coded = [
+            column if pa.types.is_dictionary(column.type) else column.cast(pa.string()).dictionary_encode()
+            for column in columns
+        ]
+        chunks = [chunk for column in coded for chunk in column.cast(CODED_TEXT).chunks]
+        if not chunks:
+            return cls([np.empty(0, np.int64) for _ in columns], pa.array([], pa.string()))
+        united = pa.chunked_array(chunks).unify_dictionaries()
+        codes = np.concatenate([numbers(chunk.indices) for chunk in united.chunks]).astype(np.int64)
+        ends = np.cumsum([len(column) for column in columns])[:-1]
+        return cls(np.split(codes, ends), united.chunk(0).dictionary)
+
+    def ids(self, codes: Ints) -> pa.Array:
+        """Return the ids that these numbers stand for, as int64 or text."""
+        return pa.array(codes) if self.texts is None else self.texts.take(pa.array(codes))
+
+    def in_order(self, codes: Ints) -> Ints:
+        """Return numbers that ascend as the ids do: integers by value, text by its UTF-8 bytes."""
+        if self.texts is None:
+            return codes
+        place = np.empty(len(self.texts), dtype=np.int64)
+        place[numbers(pc.sort_indices(self.texts))] = np.arange(len(self.texts))
+        return place[codes]
+
+
+CODED_TEXT: Final = pa.dictionary(pa.int32(), pa.string())
+
+
+def hashes_of(column: pa.Array) -> Hashes:
+    """Return 64 bits of each id of a column of integers or text without nulls; shape (n,)."""
+    if pa.types.is_integer(column.type):
+        return mixed(numbers(column).astype(np.int64, copy=False).view(np.uint64))
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    texts = numbers(column.dictionary.cast(pa.string()))
+    # SipHash, of each text of the batch once.
+    of_text = pd.util.hash_array(texts, hash_key=f"{SEED:016}", categorize=False)
+    hashes: Hashes = of_text[numbers(column.indices)]
+    return hashes
+
+
+def distinct_of(values: Ints) -> tuple[Ints, Ints]:
+    """Return the distinct values as they come first, and the place of each row's own among them."""
+    coded = pa.array(values).dictionary_encode()
+    return numbers(coded.dictionary), numbers(coded.indices).astype(np.int64)
+
+
+def counted(places: Ints, n: int) -> Ints:
+    """Count how often each place below n is named; shape (n,)."""
+    return np.bincount(places, minlength=n)

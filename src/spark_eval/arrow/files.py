@@ -1,0 +1,187 @@
+"""Plain Parquet files, read and written by Arrow itself: no conversion to rows and back."""
+
+import uuid
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from spark_eval.errors import DataError
+from spark_eval.schema import ITEM, MODEL, NO_TEXT, SEGMENT_COLUMN, USER
+
+BATCH_ROWS: Final = 1 << 17
+# Of a file that is written: what readers can skip, and what a writer keeps in memory.
+ROWS_PER_GROUP: Final = 1 << 18
+# Our columns of text, beside those of segments.
+TEXTS: Final = (USER, ITEM, MODEL)
+
+
+@dataclass(frozen=True)
+class FilePart:
+    """Some row groups of a file."""
+
+    path: str
+    groups: tuple[int, ...]
+    n_bytes: int
+
+
+def parts_of(path: str, footer: pq.FileMetaData, most_bytes: int) -> Iterator[FilePart]:
+    """The file in parts of about so many bytes."""
+    groups: list[int] = []
+    n_bytes = 0
+    for number in range(footer.num_row_groups):
+        size = footer.row_group(number).total_byte_size
+        if groups and n_bytes + size > most_bytes:
+            yield FilePart(path, tuple(groups), n_bytes)
+            groups, n_bytes = [], 0
+        groups.append(number)
+        n_bytes += size
+    if groups:
+        yield FilePart(path, tuple(groups), n_bytes)
+
+
+def statistics_of(footer: pq.FileMetaData, column: str) -> Iterator[pq.Statistics | None]:
+    """What the footer tells of a column in each row group that has rows, if it tells anything."""
+    paths = [footer.schema.column(place).path for place in range(len(footer.schema))]
+    place = paths.index(column)
+    for number in range(footer.num_row_groups):
+        if footer.row_group(number).num_rows:
+            yield footer.row_group(number).column(place).statistics
+
+
+def read_parts(parts: Sequence[FilePart], columns: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
+    """Batches with these columns (ours: theirs), each of one type whatever wrote the files.
+
+    Raises DataError CORRUPT_FILE, INVALID_TEXT, or INPUT_CHANGED_DURING_RUN where a file is gone.
+    """
+    for part in parts:
+        try:
+            for batch in read_part(part, columns.values()):
+                arrays = [batch[theirs] for theirs in columns.values()]
+                for ours, array in zip(columns, arrays, strict=True):
+                    if ours in TEXTS or ours.startswith(SEGMENT_COLUMN.format("")):
+                        check_text(array, columns[ours], part.path)
+                yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
+        except FileNotFoundError as error:
+            message = f"{part.path!r} is gone; start again once it rests"
+            raise DataError("INPUT_CHANGED_DURING_RUN", message) from error
+        except (OSError, pa.ArrowException) as error:
+            raise DataError("CORRUPT_FILE", f"{part.path!r}: {error}; write the file again") from error
+
+
+def check_text(array: pa.Array, column: str, path: str) -> None:
+    """Raise DataError INVALID_TEXT for bytes that are no UTF-8, which no table of ours could hold."""
+    try:
+        array.validate(full=pa.types.is_string(array.type))
+    except pa.ArrowInvalid as error:
+        raise DataError("INVALID_TEXT", f"{path!r}: column {column!r} {NO_TEXT}") from error
+
+
+def read_part(part: FilePart, columns: Iterable[str]) -> Iterator[pa.RecordBatch]:
+    """Batches of columns in one form; damaged pages are refused."""
+    with pq.ParquetFile(part.path, coerce_int96_timestamp_unit="us", page_checksum_verification=True) as file:
+        instants = int96_of(file.metadata)
+        for batch in file.iter_batches(
+            BATCH_ROWS, row_groups=list(part.groups), columns=list(dict.fromkeys(columns)), use_threads=False
+        ):
+            names = batch.schema.names
+            arrays = [in_one_form(batch[name], name in instants) for name in names]
+            yield pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+def int96_of(footer: pq.FileMetaData) -> set[str]:
+    """Return the columns that are stored as INT96: instants, though their type names no zone."""
+    columns = map(footer.schema.column, range(len(footer.schema)))
+    return {column.path for column in columns if column.physical_type == "INT96"}
+
+
+def is_consistent(footer: pq.FileMetaData) -> bool:
+    """Whether all numbers of rows in a footer agree: those of the file, its row groups and their columns."""
+    flat = [n for n in range(footer.num_columns) if not footer.schema.column(n).max_repetition_level]
+    groups = [footer.row_group(n) for n in range(footer.num_row_groups)]
+    return footer.num_rows == sum(group.num_rows for group in groups) and all(
+        group.column(n).num_values == group.num_rows for group in groups for n in flat
+    )
+
+
+def in_one_form(column: pa.Array, is_instant: bool = False) -> pa.Array:
+    """Text neither large nor coded, moments in microseconds and, with any zone, in UTC; else as it is."""
+    return column.cast(form_of(column.type, is_instant))
+
+
+def form_of(kind: pa.DataType, is_instant: bool = False) -> pa.DataType:
+    """The one type for all columns that hold the same; moments that are instants have a zone."""
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", None if kind.tz is None and not is_instant else "UTC")
+    return pa.string() if pa.types.is_large_string(kind) else kind
+
+
+class PartWriter:
+    """Writes tables of one schema below a folder, a file for each value of a partition column.
+
+    Files have names that no other attempt gives to its own.
+    """
+
+    def __init__(self, folder: str, column: str) -> None:
+        self.folder = Path(folder)
+        self.column = column
+        self.files: list[str] = []
+        self.writers: dict[str, pq.ParquetWriter] = {}
+        self.kept: dict[str, list[pa.Table]] = {}
+        self.opened = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            for value in self.kept:
+                self.flush(value)
+        self.opened.close()
+
+    def add(self, value: str, table: pa.Table) -> None:
+        """Write these rows, or keep them until there are more."""
+        kept = self.kept.setdefault(value, [])
+        kept.append(table)
+        if sum(table.num_rows for table in kept) >= ROWS_PER_GROUP:
+            self.flush(value)
+
+    def flush(self, value: str) -> None:
+        """Write what is kept for a value."""
+        kept = self.kept[value]
+        if not kept:
+            return
+        if value not in self.writers:
+            file = f"{self.column}={value}/part-{uuid.uuid4().hex}.parquet"
+            path = self.folder / file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self.writers[value] = self.opened.enter_context(parquet_writer(path, kept[0].schema))
+            self.files.append(file)
+        self.writers[value].write_table(pa.concat_tables(kept), ROWS_PER_GROUP)
+        kept.clear()
+
+
+def parquet_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
+    """Moments as differences: a dictionary of them costs time and space, for hardly any comes twice."""
+    moments = [column.name for column in schema if pa.types.is_timestamp(column.type)]
+    return pq.ParquetWriter(
+        path,
+        schema,
+        use_dictionary=[name for name in schema.names if name not in moments],
+        column_encoding=dict.fromkeys(moments, "DELTA_BINARY_PACKED"),
+        write_page_checksum=True,
+    )
+
+
+def keep_files(folder: str, written: Collection[str]) -> None:
+    """Remove what attempts of tasks have written that came to nothing."""
+    root = Path(folder)
+    root.mkdir(parents=True, exist_ok=True)
+    for file in root.rglob("*.parquet"):
+        if str(file.relative_to(root)) not in written:
+            file.unlink()

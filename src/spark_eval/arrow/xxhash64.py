@@ -1,0 +1,94 @@
+"""Spark's ``xxhash64`` of ids, without Spark: the draw that decides a user's part of local_test.
+
+XXH64 as Yann Collet specifies it (https://github.com/Cyan4973/xxHash, doc/xxhash_spec.md). As in Spark, the
+hash of one column is the seed of the next one's, and the first one's seed is 42.
+"""
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from spark_eval.arrow.hashes import Hashes, numbers
+
+SPARK_SEED: Final = 42
+P1, P2, P3, P4, P5 = (
+    np.uint64(prime)
+    for prime in (
+        0x9E3779B185EBCA87,
+        0xC2B2AE3D27D4EB4F,
+        0x165667B19E3779F9,
+        0x85EBCA77C2B2AE63,
+        0x27D4EB2F165667C5,
+    )
+)
+Bytes = NDArray[np.uint8]
+
+
+def id_hashes(ids: pa.Array, seed: np.int32 | np.int64) -> Hashes:
+    """``xxhash64(seed, string(id))`` of n ids, integers or text, without nulls; shape (n,).
+
+    Spark hashes the bytes of the seed: an int has 4, a bigint 8.
+    """
+    coded = ids.dictionary_encode()
+    of_seed = xxh64(np.frombuffer(seed.tobytes(), dtype=np.uint8)[None, :], np.uint64(SPARK_SEED))
+    of_id = text_hashes(coded.dictionary.cast(pa.string()), of_seed[0])
+    hashes: Hashes = of_id[coded.indices.to_numpy()]
+    return hashes
+
+
+def text_hashes(texts: pa.Array, seed: np.uint64) -> Hashes:
+    """XXH64 of the UTF-8 bytes of n texts; shape (n,)."""
+    hashes = np.empty(len(texts), dtype=np.uint64)
+    lengths = numbers(pc.binary_length(texts))
+    for length in np.unique(lengths):
+        places = np.flatnonzero(lengths == length)
+        _, _, data = texts.take(pa.array(places)).buffers()
+        content = np.frombuffer(data, dtype=np.uint8, count=length * len(places)) if length else np.empty(0)
+        hashes[places] = xxh64(content.astype(np.uint8, copy=False).reshape(len(places), length), seed)
+    return hashes
+
+
+def xxh64(data: Bytes, seed: np.uint64 | Hashes) -> Hashes:
+    """The hash of each row of shape (n, length), all of one length in bytes; ``seed`` of all, or of each."""
+    n_rows, length = data.shape
+    n_words, n_stripes = length // 8, length // 32
+    words = np.ascontiguousarray(data[:, : 8 * n_words]).view("<u8")
+    start = np.full(n_rows, seed, dtype=np.uint64)
+    if n_stripes:
+        lanes = [start + P1 + P2, start + P2, start, start - P1]
+        for stripe in range(n_stripes):
+            lanes = [mixed_in(lane, words[:, 4 * stripe + place]) for place, lane in enumerate(lanes)]
+        hashes = np.zeros(n_rows, dtype=np.uint64)
+        for lane, turn in zip(lanes, (1, 7, 12, 18), strict=True):
+            hashes += rotated(lane, turn)
+        for lane in lanes:
+            hashes = (hashes ^ mixed_in(np.zeros_like(lane), lane)) * P1 + P4
+    else:
+        hashes = start + P5
+    hashes += np.uint64(length)
+    for place in range(4 * n_stripes, n_words):
+        word = mixed_in(np.zeros(n_rows, dtype=np.uint64), words[:, place])
+        hashes = rotated(hashes ^ word, 27) * P1 + P4
+    rest = data[:, 8 * n_words :]
+    if rest.shape[1] >= 4:
+        half = np.ascontiguousarray(rest[:, :4]).view("<u4")[:, 0].astype(np.uint64)
+        hashes = rotated(hashes ^ half * P1, 23) * P2 + P3
+        rest = rest[:, 4:]
+    for byte in rest.T:
+        hashes = rotated(hashes ^ byte.astype(np.uint64) * P5, 11) * P1
+    for shift, prime in ((33, P2), (29, P3)):
+        hashes = (hashes ^ hashes >> np.uint64(shift)) * prime
+    return hashes ^ hashes >> np.uint64(32)
+
+
+def mixed_in(lane: Hashes, word: Hashes) -> Hashes:
+    """A lane that has taken up a word."""
+    return rotated(lane + word * P2, 31) * P1
+
+
+def rotated(numbers: Hashes, bits: int) -> Hashes:
+    """Each number with its bits turned to the left."""
+    return numbers << np.uint64(bits) | numbers >> np.uint64(64 - bits)

@@ -1,0 +1,295 @@
+"""The command line: ``spark-eval <verb>``, and the same program behind ``jobs/<verb>.py``.
+
+Spark and the tables' libraries are imported by the verbs that need them, so that help and a wrong config
+are answered at once.
+"""
+
+import logging
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from spark_eval.config.sections import Config, read_config
+from spark_eval.errors import ConfigError, SparkEvalError
+from spark_eval.names import check_run_id
+from spark_eval.runtime import endings, events, streams
+from spark_eval.runtime.local_files import check_working_folder
+from spark_eval.runtime.signals import Stopped, heard
+from spark_eval.schema import VERSION
+
+if TYPE_CHECKING:
+    from spark_eval.runs.job import Run
+
+config_option = click.option(
+    "--config", "file", required=True, type=click.Path(path_type=Path), help="YAML config file."
+)
+settings_option = click.option(
+    "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Override a.dotted.key; may be repeated."
+)
+
+
+def run_options(verb: Callable[..., None]) -> Callable[..., None]:
+    """What every verb takes that makes a run. ``main`` sees to --debug and --log-format itself."""
+    options = [
+        config_option,
+        click.option(
+            "--run-id",
+            help="Default: a hash of config, inputs and code. Use one id for split and evaluate.",
+        ),
+        settings_option,
+        click.option(
+            "--replace",
+            is_flag=True,
+            help="Overwrite this run if it is already published with different content.",
+        ),
+        click.option(
+            "--log-format",
+            type=click.Choice(["text", "json"]),
+            default="text",
+            show_default=True,
+            expose_value=False,
+            help="Progress as text on stdout, or as one JSON object a line on stderr.",
+        ),
+        click.option(
+            "--debug",
+            is_flag=True,
+            expose_value=False,
+            help="Show the trace of a failure, and what Spark prints.",
+        ),
+    ]
+    for option in reversed(options):
+        verb = option(verb)
+    return verb
+
+
+@click.group(
+    no_args_is_help=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(VERSION, prog_name="spark-eval")
+def program() -> None:
+    """Distributed offline evaluation of recommender systems on Spark.
+
+    Exit codes: 0 done or already published, 1 infrastructure (retry), 2 config, 3 data (both: stop),
+    4 another attempt holds the run (retry later).
+    """
+
+
+@program.command()
+@run_options
+def split(file: Path, run_id: str | None, settings: Sequence[str], replace: bool) -> None:
+    """Label the interactions by time and users; publish splits, leakage and accounting."""
+    from spark_eval.cli import terminal
+    from spark_eval.runs.run import run_split
+
+    config = open_config(file, settings, run_id)
+    publish(config, "split", lambda session: run_split(session, config, run_id, replace), terminal.split)
+
+
+@program.command()
+@run_options
+def evaluate(file: Path, run_id: str | None, settings: Sequence[str], replace: bool) -> None:
+    """Measure recommendations against the truth; publish per_user, metrics and accounting."""
+    from spark_eval.cli import terminal
+    from spark_eval.runs.run import run_evaluate
+
+    config = open_config(file, settings, run_id)
+    publish(
+        config,
+        "evaluate",
+        lambda session: run_evaluate(session, config, run_id, replace),
+        terminal.evaluation,
+    )
+
+
+@program.command()
+@run_options
+def predictions(file: Path, run_id: str | None, settings: Sequence[str], replace: bool) -> None:
+    """Measure predictions against their labels; publish metrics, curves, thresholds and accounting."""
+    from spark_eval.cli import terminal
+    from spark_eval.runs.predictions import run_predictions
+
+    config = open_config(file, settings, run_id)
+    publish(
+        config,
+        "predictions",
+        lambda session: run_predictions(session, config, run_id, replace),
+        terminal.predictions,
+    )
+
+
+@program.command()
+@click.option(
+    "--ratings", type=click.Path(path_type=Path), help="A MovieLens-style CSV instead of a made-up log."
+)
+@click.option("--scale", type=click.FloatRange(0.1, 1000), default=1.0, help="Size of the made-up log.")
+@click.option("--output", type=click.Path(path_type=Path), default=Path("spark-eval-demo"), show_default=True)
+@click.option("--replace", is_flag=True, help="Replace the demo of another log in the output folder.")
+def demo(ratings: Path | None, scale: float, output: Path, replace: bool) -> None:
+    """Everything end to end: make a log, split it, train three models, evaluate them."""
+    from spark_eval.cli.demo import run_demo
+
+    check_working_folder()
+    events.log.setLevel(logging.WARNING)  # it tells its steps itself
+    run_demo(ratings, scale, output, replace)
+
+
+@program.command()
+@config_option
+@settings_option
+@click.option(
+    "--verb",
+    type=click.Choice(["split", "evaluate", "predictions"]),
+    help="Check the inputs of this verb only; the others need not exist yet.",
+)
+def validate(file: Path, settings: Sequence[str], verb: str | None) -> None:
+    """Check the config and the columns and types of its inputs; no table is read."""
+    from spark_eval.cli import terminal
+    from spark_eval.runs.run import check_inputs
+
+    config = open_config(file, settings, None)
+    with working(config, "validate") as session:
+        checked = check_inputs(session, config, verb)
+    terminal.checked(file, checked)
+
+
+@program.command()
+@click.argument("name", required=False)
+@click.option("--preset", help="Show what a preset chooses at every fork, and why its numbers differ.")
+@click.option("--markdown", is_flag=True, help="Print all of it as a document.")
+def metrics(name: str | None, preset: str | None, markdown: bool) -> None:
+    """List the metrics with their formulas, and the conventions; or show one metric NAME in full.
+
+    NAME is understood in any case and by its other names: ndcg, NDCG@10, HR. With --preset it says what
+    that preset chooses for this metric.
+    """
+    from spark_eval.cli import terminal
+
+    if markdown and (name or preset):
+        raise click.UsageError("--markdown prints all metrics and presets; leave out NAME and --preset")
+    terminal.metrics(name, preset, markdown)
+
+
+@program.command()
+@config_option
+@click.option("--json", "as_json", is_flag=True, help="Print it as one JSON object.")
+def status(file: Path, as_json: bool) -> None:
+    """List the runs published under the output root, and unfinished attempts, running or dead."""
+    from spark_eval.cli import terminal
+
+    config = open_config(file, (), None)
+    terminal.status(config, lambda: open_session(config, "status"), as_json)
+
+
+def open_config(file: Path, settings: Sequence[str], run_id: str | None) -> Config:
+    """The checked config and run id."""
+    check_working_folder()
+    if run_id is not None:
+        check_run_id(run_id)
+    return read_config(file, settings)
+
+
+def open_session(config: Config, verb: str) -> Any:
+    """The submitted session, or a local one as the config has it, with workers that fit.
+
+    From now on its jobs are called by what the run is doing, in Spark's pages and event logs.
+    """
+    from spark_eval.runtime.preflight import check_workers
+    from spark_eval.runtime.session import get_session
+
+    conf = {name: spark_text(value) for name, value in config.spark.conf.items()}
+    session = get_session(f"spark-eval {verb}", config.spark.master, conf)
+    label = session.sparkContext.setJobGroup
+    events.followers.append(lambda run: label(f"{run.verb} of run {run.run_id}", f"{run.verb}: {run.doing}"))
+    events.tell_followers()
+    check_workers(session)
+    return session
+
+
+def publish(
+    config: Config, verb: str, run: "Callable[[Callable[[], Any]], Run]", show: "Callable[[Run], None]"
+) -> None:
+    """Do what a verb does with its session, and print what came of it.
+
+    Once the run is published it has not failed: what goes wrong from then on is only said.
+    """
+    from spark_eval.runtime.spark_errors import renamed
+
+    try:
+        with working(config, verb) as session:
+            done = run(session)
+        show(done)
+    except Stopped:
+        if not events.is_published():
+            raise
+        endings.warn(endings.stopped())
+    except Exception as error:
+        fault = renamed(error)
+        if events.is_published():
+            endings.warn(str(fault))
+        elif fault is error:
+            raise
+        else:  # not as it is: click takes EOFError, of a JVM that died, for the end of its own input
+            raise fault from error
+
+
+def spark_text(value: object) -> str:
+    """A config value as Spark spells it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+@contextmanager
+def working(config: Config, verb: str) -> Iterator[Callable[[], Any]]:
+    """Opens the verb's session when it is first asked for; until the end a terminal shows how far it is.
+
+    Nothing is shown elsewhere, so that stderr holds errors or JSON only.
+    """
+    from spark_eval.runtime.progress import Display
+
+    @cache
+    def session() -> Any:
+        found = open_session(config, verb)
+        display.watch(found.sparkContext.statusTracker())
+        return found
+
+    with Display(verb, is_wanted=not events.is_json()) as display:
+        try:
+            yield session
+        finally:
+            events.followers.clear()
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    """Run the program; every failure is one line on stderr, the last, and an exit code of the contract."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in given
+    given = [argument for argument in given if argument != "--debug"]
+    events.listen(as_json="--log-format=json" in given or ("--log-format", "json") in pairwise(given))
+    with streams.guarded() as out, heard() as signals:
+        with streams.apart(is_shown=debug):
+            code, error, trace = answer(given)
+            signals.is_over = True
+        out.flush()
+        error = error or endings.unwritten(out)
+        if error is not None:
+            endings.tell_error(error, trace if debug else "")
+    sys.exit(code if error is None else error.exit_code)
+
+
+def answer(given: list[str]) -> tuple[int, SparkEvalError | None, str]:
+    """The exit code of a verb that went well; or what went wrong, with its trace."""
+    try:
+        code = program.main(given, prog_name="spark-eval", standalone_mode=False)
+    except click.ClickException as error:
+        message = f"{error.format_message()} (spark-eval --help shows what is allowed)"
+        return 2, ConfigError("USAGE", message), traceback.format_exc()
+    except (Exception, Stopped) as error:
+        return 1, endings.named(error), traceback.format_exc()
+    return (code if isinstance(code, int) else 0), None, ""

@@ -1,0 +1,104 @@
+"""``spark-eval demo``: the public path from a log to a leaderboard, with models made on the way."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from spark_eval.cli import terminal
+from spark_eval.config.sections import parse_config, read_config
+from spark_eval.demo.models import recommend_all
+from spark_eval.demo.simulate import simulate
+from spark_eval.errors import ConfigError, DataError
+from spark_eval.names import literal
+from spark_eval.runs.run import run_evaluate, run_split
+from spark_eval.runtime.session import describe_java, get_session
+from spark_eval.schema import SUBSET, SUBSETS, USER, Subset, Table
+
+RUN_ID: Final = "demo"
+LIST_LENGTH: Final = 20
+SEED: Final = 7
+# ALS does without the machine's own BLAS: its absence is told on stderr, its presence gives other last bits.
+QUIET: Final = {
+    "spark.driver.extraJavaOptions": "-Ddev.ludovic.netlib.blas.allowNative=false "
+    "-Ddev.ludovic.netlib.lapack.allowNative=false"
+}
+
+
+def run_demo(ratings: Path | None, scale: float, output: Path, replace: bool) -> None:
+    """Make or take a log, split it, train on global_train alone, recommend, evaluate on global_test.
+
+    Everything is written under ``output``, with the config that evaluates it again. Raises ConfigError
+    RUN_EXISTS where a demo of another log is there already, unless that is to be replaced.
+    """
+    if ratings is not None and not ratings.is_file():
+        raise DataError("MISSING_INPUT", f"--ratings: no file {str(ratings)!r}")
+    given, file = ratings or output / "log.parquet", output / "demo.yaml"
+    tree = settings({"path": str(given)} if ratings is None else movielens(ratings), output)
+    config = parse_config(tree)
+    check_older(file, given, replace)
+    output.mkdir(parents=True, exist_ok=True)
+    print(describe_java())
+    with step("made the log") if ratings is None else step("found the log"):
+        if ratings is None:
+            simulate(scale, SEED).to_parquet(given, index=False)
+    file.write_text(yaml.safe_dump(tree, sort_keys=False))
+    with step("started Spark"):
+        spark = get_session("spark-eval demo", config.spark.master, QUIET)
+    with step("split it by time and users"):
+        split = run_split(lambda: spark, config, RUN_ID, replace=True)
+    terminal.split(split)
+    with step("trained three models on global_train and recommended"):
+        log = spark.read.parquet(literal(split.tables[Table.SPLITS]))
+        train = log.where(log[SUBSET].isin([subset.value for subset in SUBSETS["global_train"]]))
+        users = log.where(log[SUBSET] == Subset.GLOBAL_TEST.value).select(USER).distinct()
+        lists = recommend_all(train, users, LIST_LENGTH, SEED)
+        lists.write.mode("overwrite").parquet(str(output / "recommendations"))
+    with step("evaluated all three in one pass"):
+        evaluation = run_evaluate(lambda: spark, config, RUN_ID, replace=True)
+    terminal.evaluation(evaluation)
+    print(f"again, or with other metrics: spark-eval evaluate --config {output / 'demo.yaml'}")
+
+
+def check_older(file: Path, log: Path, replace: bool) -> None:
+    """Say that an older demo is replaced, by its config; refuse to replace one of another log unasked."""
+    if not file.exists():
+        return
+    source = read_config(file).interactions
+    older = str(source and source.path)
+    if Path(older).absolute() != log.absolute() and not replace:
+        message = f"{str(file.parent)!r} holds the demo of {older!r}; use --replace or another --output"
+        raise ConfigError("RUN_EXISTS", message)
+    print(f"replaces the demo of {older} in {file.parent}")
+
+
+def settings(source: dict[str, Any], output: Path) -> dict[str, Any]:
+    """The config of the demo."""
+    columns = {"user": "userId", "item": "movieId", "timestamp": "timestamp", "relevance": "rating"}
+    return {
+        "output": {"path": str(output)},
+        "interactions": {**source, "columns": columns, "timestamp_unit": "s"},
+        "split": {"method": "global_local_ranker", "local_cut": 0.8, "global_cut": 0.9, "seen": "drop"},
+        "recommendations": {"path": str(output / "recommendations")},
+        "truth": {"path": str(output / "splits" / f"run_id={RUN_ID}"), "subset": Subset.GLOBAL_TEST.value},
+        "evaluate": {
+            "k": [1, 5, 10],
+            "metrics": ["map", "mar", "mrr", "ndcg", "recall", "precision", "hit_rate"],
+        },
+    }
+
+
+def movielens(path: Path) -> dict[str, Any]:
+    """A file of ratings, as a source."""
+    return {"path": str(path), "format": "csv", "options": {"header": True}}
+
+
+@contextmanager
+def step(what: str) -> Iterator[None]:
+    """Print what was done and how long it took."""
+    start = time.monotonic()
+    yield
+    print(f"[{time.monotonic() - start:5.1f} s] {what}", flush=True)

@@ -1,0 +1,1 @@
+"""The config file: read strictly, checked before Spark starts."""

@@ -1,0 +1,66 @@
+"""What a config may not hold: secrets, servers to ask, code to run."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from spark_eval.errors import ConfigError, is_secret, redacted
+from spark_eval.names import CONTROL_CHARACTER
+from spark_eval.runtime.paths import SCHEMES
+
+# What Spark looks up in a list; it would load any class of which it is given the whole name.
+FORMAT: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
+# Options that Hadoop and Parquet take for classes to load.
+CLASS: Final = re.compile(r"(?i)[._](class|classes|impl|factory)$")
+# What stands in a URI of a file where others have a server.
+HOST: Final = re.compile(r"(?i)file://(?P<host>[^/]+)/?")
+TABLE: Final = re.compile(r"(\w[\w-]*|`[^`/:]+`)(\.(\w[\w-]*|`[^`/:]+`)){0,3}")
+
+
+def place(text: str) -> str:
+    """Text that can be a path, without the name of this very machine."""
+    if CONTROL_CHARACTER.search(text):
+        raise ValueError("holds a control character")
+    on_host = HOST.match(text)
+    if on_host is None or on_host["host"].lower() == "localhost":
+        return HOST.sub("file:///", text)
+    raise ValueError(f"{text!r} names a host, {on_host['host']!r}; a path of this machine is file:///...")
+
+
+def check_reading(path: str | None, kind: str, options: Iterable[str]) -> None:
+    """Raise ConfigError UNSUPPORTED_INPUT for what would ask a server, or run code, on the way."""
+    scheme, colon, _ = (path or "").partition(":")
+    if colon and "/" not in scheme and scheme.lower() not in SCHEMES:
+        message = f"path {path!r}: no file system {scheme!r}; allowed: {', '.join(SCHEMES)}"
+        raise ConfigError("UNSUPPORTED_INPUT", f"{message}; or a table of the catalog")
+    if not FORMAT.fullmatch(kind) or "jdbc" in kind.lower():
+        message = f"format {kind!r} is not read: it would run code or SQL"
+        raise ConfigError("UNSUPPORTED_INPUT", f"{message}; export the rows as files, or name a table")
+    for name in options:
+        if CLASS.search(name):
+            message = f"option {name!r} names a class to load"
+            raise ConfigError("UNSUPPORTED_INPUT", f"{message}; leave it to the conf of spark-submit")
+
+
+def check_secrets(tree: Any) -> None:
+    """Raise ConfigError SECRET_IN_CONFIG for a value that is a credential, or holds one."""
+    for keys, value in leaves(tree, ()):
+        is_said = value not in (None, "") and not isinstance(value, bool)
+        # The keys of ``columns`` are names of columns.
+        by_key = "columns" not in keys and any(map(is_secret, keys))
+        if is_said and (by_key or redacted(str(value)) != str(value)):
+            message = f"{redacted('.'.join(keys))} holds a secret, which others would read; leave it to "
+            message += "the environment, a Hadoop credential provider or the conf of spark-submit"
+            raise ConfigError("SECRET_IN_CONFIG", message)
+
+
+def leaves(tree: Any, keys: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every value of a tree that is no mapping or list, with the keys that lead to it."""
+    if isinstance(tree, Mapping):
+        for key, value in tree.items():
+            yield from leaves(value, (*keys, str(key)))
+    elif isinstance(tree, list):
+        for value in tree:
+            yield from leaves(value, keys)
+    else:
+        yield keys, tree

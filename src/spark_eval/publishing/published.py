@@ -1,0 +1,106 @@
+"""Read what is published, of whole runs only: those that have a commit record, on whatever store."""
+
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import reduce
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as T
+
+from spark_eval.errors import ConfigError, DataError, nearest
+from spark_eval.metrics.aliases import several
+from spark_eval.names import literal
+from spark_eval.publishing.commits import SHARED
+from spark_eval.publishing.remote import published_jobs
+from spark_eval.runtime.hadoop_files import HadoopFiles
+from spark_eval.runtime.paths import uri_of
+from spark_eval.schema import MODEL, Table
+
+RUN_ID: Final = "run_id"
+NO_COMMIT: Final = '{"jobs": {}}'
+
+
+def read_published(
+    spark: SparkSession, path: str, table: str, run_ids: Collection[str] | str | None = None
+) -> DataFrame:
+    """A table of the runs published below an output path, or of these runs; with the column ``run_id``.
+
+    Each run is whole, in all its tables: it counts from its commit record on. Columns that a run lacks are
+    null. Run ids and models are text, whatever they look like.
+
+    Raises ConfigError UNKNOWN_TABLE; DataError UNKNOWN_RUN or MISSING_TABLE for a run that is asked for and
+    is not published, or not with this table; DataError MISSING_INPUT where no run has it.
+    """
+    if table not in set(Table):
+        raise ConfigError.unknown("UNKNOWN_TABLE", "table", table, Table, "read_published")
+    tables = published_tables(HadoopFiles(spark, uri_of(path)))
+    if run_ids is not None:
+        check_runs(several(run_ids), tables, table, path)
+        tables = {run_id: tables[run_id] for run_id in several(run_ids)}
+    places = [place for found in tables.values() for place in found.get(table, ())]
+    if not places:
+        raise DataError("MISSING_INPUT", f"no run published below {path!r} has a table {table!r}")
+    by_base: dict[str, list[str]] = {}
+    for place in places:
+        by_base.setdefault(base_of(place), []).append(place)
+    frames = [read_places(spark, found) for found in by_base.values()]
+    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames)
+
+
+def check_runs(
+    run_ids: Sequence[str], tables: Mapping[str, Mapping[str, object]], table: str, path: str
+) -> None:
+    """Raise one DataError for all runs that are not published, or not with this table."""
+    faults = []
+    for run_id in run_ids:
+        if run_id not in tables:
+            known = nearest(run_id, tables) if tables else "none is"
+            message = f"no run {run_id!r} is published below {path!r}; {known}"
+            faults.append(DataError("UNKNOWN_RUN", message))
+        elif table not in tables[run_id]:
+            has = ", ".join(sorted(tables[run_id]))
+            faults.append(DataError("MISSING_TABLE", f"run {run_id!r} has no table {table!r}; it has {has}"))
+    DataError.raise_all(faults)
+
+
+def published_tables(files: HadoopFiles) -> dict[str, dict[str, list[str]]]:
+    """Run by run, the places of each table."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for run_id, table, place in places_of(files):
+        found.setdefault(run_id, {}).setdefault(table, []).append(place)
+    return found
+
+
+def places_of(files: HadoopFiles) -> Iterator[tuple[str, str, str]]:
+    """Run by run, its tables, and where they are."""
+    folder = f"{files.root}/_commits"
+    for name in files.names(folder):
+        if name.endswith(".json"):
+            commit = json.loads(files.read(f"{folder}/{name}") or NO_COMMIT)
+            for verb, job in commit["jobs"].items():
+                for table in job["tables"]:
+                    place = f"{files.root}/{table}/{RUN_ID}={commit['run_id']}"
+                    yield commit["run_id"], table, f"{place}/{verb}.parquet" if table in SHARED else place
+    for run_id, _, job in published_jobs(files):
+        for table, written in job["tables"].items():
+            yield run_id, table, written["path"]
+
+
+def base_of(place: str) -> str:
+    """The folder in which each run has one of its own."""
+    return place.partition(f"/{RUN_ID}=")[0]
+
+
+def read_places(spark: SparkSession, places: Sequence[str]) -> DataFrame:
+    """Folders and files of one table, below one base, with run ids and models as text."""
+    names = [literal(place) for place in places]
+    reader = spark.read.options(basePath=base_of(places[0]), mergeSchema=True)
+    # Spark would take models named 1 and 01 for one number, unless it is given a schema.
+    schema = T.StructType(
+        [
+            T.StructField(field.name, T.StringType() if field.name in (RUN_ID, MODEL) else field.dataType)
+            for field in reader.parquet(*names).schema
+        ]
+    )
+    return reader.schema(schema).parquet(*names)

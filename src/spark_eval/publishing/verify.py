@@ -1,0 +1,70 @@
+"""Whether what was written of ``per_user`` is what was measured: its keys, and the bounds of the metrics."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+from spark_eval.arrow.checksums import KEYS, key_sum
+from spark_eval.arrow.files import BATCH_ROWS, statistics_of
+from spark_eval.errors import SparkEvalError
+from spark_eval.schema import MODEL, N_RECOMMENDED, N_RELEVANT, USER
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What must be found: values of these columns between 0 and ``most``, keys that add up to ``keys``."""
+
+    most: Mapping[str, float] = field(default_factory=dict)
+    keys: int | None = None
+
+    def check_files(self, folder: Path) -> None:
+        """Raise SparkEvalError STAGED_OTHERWISE unless the files are as expected.
+
+        Of values, footers tell the least and the greatest; the columns of the keys are read.
+        """
+        found = 0
+        for path in folder.rglob("*.parquet"):
+            with pq.ParquetFile(path, page_checksum_verification=True) as file:
+                for column, largest in self.most.items():
+                    for told in statistics_of(file.metadata, column):
+                        if told is not None and told.has_min_max:
+                            check_bounds(column, told.min, told.max, largest)
+                if self.keys is not None:
+                    for told in statistics_of(file.metadata, USER):
+                        check_nulls(told.null_count if told is not None and told.has_null_count else 0)
+                    model = unquote(path.parent.name.removeprefix(f"{MODEL}="))
+                    batches = file.iter_batches(BATCH_ROWS, columns=list(KEYS), use_threads=False)
+                    found += sum(key_sum(model, pa.Table.from_batches([batch])) for batch in batches)
+        if self.keys is not None:
+            self.check_keys(found)
+
+    def check_keys(self, found: int) -> None:
+        """Raise SparkEvalError STAGED_OTHERWISE where the keys add up to something else."""
+        if found != self.keys:
+            message = "per_user: models and users in the files are not those that were measured; try again"
+            raise SparkEvalError("STAGED_OTHERWISE", message)
+
+
+def check_nulls(n_rows: int) -> None:
+    """Raise SparkEvalError STAGED_OTHERWISE where rows have no user."""
+    if n_rows:
+        raise SparkEvalError("STAGED_OTHERWISE", f"per_user: {n_rows} rows have no user; report it")
+
+
+def check_bounds(column: str, low: float | None, high: float | None, largest: float) -> None:
+    """Raise SparkEvalError STAGED_OTHERWISE where a column's values go below 0 or above the largest."""
+    if low is not None and high is not None and not 0 <= low <= high <= largest:
+        message = f"per_user: {column} goes from {low} to {high}, it must lie in 0 to {largest}; report it"
+        raise SparkEvalError("STAGED_OTHERWISE", message)
+
+
+def sum_of_keys() -> Column:
+    """As ``arrow.checksums.key_sum``, over the rows of all models."""
+    keys = F.xxhash64(F.col(MODEL).cast("string"), F.col(USER).cast("string"), N_RELEVANT, N_RECOMMENDED)
+    return F.sum(keys.cast("decimal(20,0)"))

@@ -1,0 +1,1 @@
+"""One run of one verb: from the sources of a config to published tables."""

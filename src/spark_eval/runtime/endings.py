@@ -1,0 +1,62 @@
+"""How the program ends: what went wrong by its name, and what is said of it, last on stderr."""
+
+import logging
+import sys
+
+import click
+
+from spark_eval.errors import EnvironmentFault, SparkEvalError, redacted
+from spark_eval.runtime import events
+from spark_eval.runtime.signals import Stopped, requests
+from spark_eval.runtime.streams import Stream
+
+
+def named(error: Exception | Stopped) -> SparkEvalError:
+    """What went wrong, by its name. Whatever fails after a signal, the signal is why."""
+    if requests.arrived or isinstance(error, Stopped | click.Abort):  # of a signal that PySpark had taken
+        return SparkEvalError("INTERRUPTED", stopped())
+    from spark_eval.runtime.spark_errors import renamed
+
+    return renamed(error)
+
+
+def stopped() -> str:
+    """By which signal the program was stopped, and before what."""
+    run = events.clock.get()
+    before = "" if run is None or run.is_published else f" before run {run.run_id!r} was published"
+    return f"stopped by {requests.arrived[0].name if requests.arrived else 'SIGINT'}{before}"
+
+
+def warn(what: str) -> None:
+    """Say on stderr what hindered a run that is published."""
+    run = events.clock.get()
+    message = f"run {run and run.run_id} is published, but: {what}"
+    if events.is_json():
+        events.say("warning", message, logging.WARNING)
+    else:
+        print(f"warning: {message}", file=sys.stderr)
+
+
+def unwritten(out: Stream) -> SparkEvalError | None:
+    """What is wrong where stdout could not be written: nothing if a run is published, or the reader left."""
+    if out.error is None:
+        return None
+    what = f"stdout could not be written: {out.error.strerror}"
+    if events.is_published():
+        warn(what)
+        return None
+    if isinstance(out.error, BrokenPipeError):
+        return None
+    from spark_eval.runtime.spark_errors import renamed
+
+    return EnvironmentFault(renamed(out.error).code, what)
+
+
+def tell_error(error: SparkEvalError, trace: str) -> None:
+    """Say what went wrong, last, below the trace if there is one."""
+    trace = redacted(trace)
+    if events.is_json():
+        facts = {"code": error.code, "exit_code": error.exit_code, "seconds": events.seconds()}
+        events.say("error", error.message, logging.ERROR, **facts, **({"trace": trace} if trace else {}))
+    else:
+        print(f"{trace}{error}", file=sys.stderr)

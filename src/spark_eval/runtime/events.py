@@ -1,0 +1,170 @@
+"""What a run says of itself while it works: events with stable keys, told as text or as JSON.
+
+``begin`` names the run; from then on each ``stage`` begins where the one before it ended, so that their
+seconds add up to those of the run. Nothing is counted for it. Who only uses the library hears nothing, unless
+they type in a console or a notebook, or give the logger ``spark_eval`` a handler. ``followers`` are told of
+stages that begin.
+"""
+
+import json
+import logging
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from spark_eval.errors import redacted
+
+log: Final = logging.getLogger("spark_eval")
+
+
+@dataclass
+class Clock:
+    """The run under way: since when, its stage, and since when that."""
+
+    verb: str
+    run_id: str
+    doing: str = "start"
+    is_published: bool = False
+    start: float = field(default_factory=time.monotonic)
+    stage: float = field(default_factory=time.monotonic)
+
+
+clock: Final[ContextVar[Clock | None]] = ContextVar("clock", default=None)
+# Called in the thread that works, when a stage begins.
+followers: Final[list[Callable[[Clock], None]]] = []
+
+
+def begin(verb: str, run_id: str) -> None:
+    """A run begins; what is told from now on is of it."""
+    clock.set(Clock(verb, run_id))
+    say("run_started", f"{verb} of run {run_id}")
+    tell_followers()
+
+
+def stage(name: str, rows: int | None = None, *, then: str = "end") -> None:
+    """A stage of the run has ended, in which so many rows were read or written, and another begins."""
+    if (run := clock.get()) is not None:
+        now = time.monotonic()
+        seconds, run.stage = round(now - run.stage, 3), now
+        counted = "" if rows is None else f", {rows:,} rows"
+        say("stage", f"{name}{counted}", stage=name, rows=rows, seconds=seconds)
+        run.doing = then
+        tell_followers()
+
+
+def tell_followers() -> None:
+    """What is being done, if a run is under way."""
+    if (run := clock.get()) is not None:
+        for follow in followers:
+            follow(run)
+
+
+def end(outcome: str, **facts: Any) -> None:
+    """The run has ended well; what it read and measured, in one line."""
+    if (run := clock.get()) is not None:
+        told = [f"{value:,} {name.replace('_', ' ')}" for name, value in facts.items() if value is not None]
+        message = ", ".join([f"{run.verb} of run {run.run_id} {outcome.replace('_', ' ')}", *told])
+        say("run_ended", message, outcome=outcome, **facts, seconds=seconds())
+
+
+def settle() -> None:
+    """The run is published now, or was before: whatever comes, it has not failed."""
+    if (run := clock.get()) is not None:
+        run.is_published = True
+
+
+def is_published() -> bool:
+    """Whether a run began, and is published."""
+    run = clock.get()
+    return run is not None and run.is_published
+
+
+def seconds() -> float:
+    """How long the run has taken so far."""
+    run = clock.get()
+    return 0.0 if run is None else round(time.monotonic() - run.start, 3)
+
+
+def say(event: str, message: str, level: int = logging.INFO, **facts: Any) -> None:
+    """Log an event with its facts."""
+    log.log(level, "%s", message, extra={"facts": {"event": event, **facts}})
+
+
+class JsonLines(logging.Formatter):
+    """One JSON object a line."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Time, level, event and run first, then the facts, then the message; none of them holds a secret."""
+        run = clock.get()
+        told = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "event": "log",
+            "run_id": run and run.run_id,
+            "verb": run and run.verb,
+            **getattr(record, "facts", {}),
+            "message": record.getMessage(),
+        }
+        return json.dumps({key: redacted(v) if isinstance(v, str) else v for key, v in told.items()})
+
+
+class Lines(logging.Formatter):
+    """Text for people: how long it took, and what."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The seconds of a stage in front, as far as it is one."""
+        took = getattr(record, "facts", {}).get("seconds")
+        mark = " " * 10 if took is None else f"[{took:6.1f} s]"
+        return f"{mark} {redacted(record.getMessage())}"
+
+
+class ToPrint(logging.Handler):
+    """Prints, to whatever stdout or stderr are at that moment."""
+
+    def __init__(self, as_json: bool) -> None:
+        super().__init__()
+        self.as_json = as_json
+        self.setFormatter(JsonLines() if as_json else Lines())
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """JSON goes to stderr, apart from the tables; text stands above them on stdout."""
+        with suppress(OSError):  # nobody listens any more: no reason to stop
+            print(self.format(record), file=sys.stderr if self.as_json else sys.stdout, flush=True)
+
+
+def listen_if_somebody_types() -> None:
+    """Tell the events as text in a console or a notebook, unless its owner has set up logging."""
+    is_left_alone = not log.handlers and log.level == logging.NOTSET and not log.isEnabledFor(logging.INFO)
+    if hasattr(sys, "ps1") and is_left_alone:
+        listen(as_json=False)
+
+
+@contextmanager
+def telling(what: str) -> Iterator[None]:
+    """Tell that something begins that Python was asked for, and what it took; a run tells its own stages."""
+    if clock.get() is not None:
+        yield
+        return
+    listen_if_somebody_types()
+    start = time.monotonic()
+    say("call_started", f"{what} ...")
+    yield
+    say("call_ended", what, seconds=round(time.monotonic() - start, 3))
+
+
+def is_json() -> bool:
+    """Whether the events are told as JSON."""
+    return any(isinstance(handler, ToPrint) and handler.as_json for handler in log.handlers)
+
+
+def listen(*, as_json: bool) -> None:
+    """Tell the events from now on."""
+    clock.set(None)
+    log.handlers = [ToPrint(as_json)]
+    log.setLevel(logging.INFO)
+    log.propagate = False  # or a root logger would say it again

@@ -1,0 +1,85 @@
+"""How far Spark is, on a terminal: one line, drawn again and again from its status tracker."""
+
+import sys
+from collections.abc import Sequence
+from threading import Event, Thread
+from types import TracebackType
+from typing import Any, Final, Self
+
+from pyspark import SparkStageInfo, StatusTracker
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from spark_eval.runtime import events
+
+PERIOD: Final = 0.2
+# Longer than an answer of the tracker takes: a JVM that gives none must not hold up the end.
+PATIENCE: Final = 2.0
+
+
+class Display:
+    """Nothing is shown and nobody is asked unless stderr is a terminal that can redraw a line.
+
+    It only looks on: what it cannot find out it does not show.
+    """
+
+    def __init__(self, verb: str, *, is_wanted: bool) -> None:
+        console = Console(stderr=True)
+        self.line = Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            TextColumn("{task.fields[told]}"),
+            TimeElapsedColumn(),
+            console=console,
+            transient=True,
+            redirect_stdout=sys.stdout.isatty(),  # what goes to a file must not come to the terminal
+            disable=not (is_wanted and sys.stderr.isatty() and console.is_interactive),
+        )
+        self.task = self.line.add_task(verb, total=None, told="")
+        self.ended = Event()
+        self.watcher: Thread | None = None
+
+    def __enter__(self) -> Self:
+        events.followers.append(lambda run: self.show(description=f"{run.verb}: {run.doing}"))
+        self.line.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.ended.set()
+        if self.watcher is not None:
+            self.watcher.join(PATIENCE)
+        self.line.stop()
+
+    def watch(self, tracker: StatusTracker) -> None:
+        """Ask the tracker from now on, in a thread of its own."""
+        if not self.line.disable:
+            self.watcher = Thread(target=self.ask, args=(tracker,), name="progress", daemon=True)
+            self.watcher.start()
+
+    def ask(self, tracker: StatusTracker) -> None:
+        """Show what the tracker says until the end, or until it says no more."""
+        while not self.ended.wait(PERIOD):
+            try:
+                found = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
+            except Exception:
+                return  # the JVM is gone: who works with it tells why
+            self.show(**look([stage for stage in found if stage is not None]))
+
+    def show(self, **changes: Any) -> None:
+        """Change what the line says."""
+        self.line.update(self.task, **changes)
+
+
+def look(stages: Sequence[SparkStageInfo]) -> dict[str, Any]:
+    """Tasks done of those of the stages at work, and in words; without any, a bar that says nothing."""
+    if not stages:
+        return {"total": None, "completed": 0, "told": ""}
+    total = sum(stage.numTasks for stage in stages)
+    done = sum(stage.numCompletedTasks for stage in stages)
+    at_work = sum(stage.numActiveTasks for stage in stages)
+    failed = sum(stage.numFailedTasks for stage in stages)
+    told = f"{done:,} of {total:,} tasks, {at_work:,} at work" + (f", {failed:,} failed" if failed else "")
+    return {"total": total, "completed": done, "told": told}

@@ -1,0 +1,286 @@
+"""Which files a source has: those that Spark lists.
+
+Spark is asked, but where a session is not started yet and the answer is sure: a plain local folder is walked.
+"""
+
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+from py4j.protocol import Py4JError
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import SparkSession
+
+from spark_eval.config.sections import Source
+from spark_eval.errors import ConfigError, DataError
+from spark_eval.names import PATTERN, literal
+from spark_eval.runtime.hadoop_files import HadoopFiles
+from spark_eval.runtime.paths import local_path, uri_of
+
+# Formats of Spark's own that are files below a path, and of which any schema may be given.
+FILE_FORMATS: Final = ("parquet", "orc", "csv", "json", "xml", "text")
+# Options by which Spark lists other files than lie in a folder.
+LISTING_OPTIONS: Final = {"pathglobfilter", "recursivefilelookup", "modifiedbefore", "modifiedafter"}
+# The log of a stream that Spark wrote, which says what counts.
+STREAM_LOG: Final = "_spark_metadata"
+# What tells that the log of a table says which of its files count, and how such a table is read.
+TABLE_FORMATS: Final = {"_delta_log": "delta", ".hoodie": "hudi"}
+ICEBERG: Final = "iceberg"
+
+
+def files_of(source: Source, splits: str, session: Callable[[], SparkSession]) -> dict[str, str]:
+    """Return the data files of a source: each by its name below the source's path, and where it is.
+
+    ``session`` is asked for only where a walk could find other files than Spark does.
+    """
+    walked = walk(source, splits)
+    return ask(session(), source, splits) if walked is None else walked
+
+
+def walk(source: Source, splits: str) -> dict[str, str] | None:
+    """Return the files of a plain local path; None where only Spark can tell which it reads.
+
+    Those are patterns, options that choose files, links, folders that are no partitions, other formats.
+    """
+    path = source.path or splits
+    local = None if source.table is not None else local_path(path)
+    options = {name.lower() for name in source.options}
+    if local is None or source.format not in FILE_FORMATS or options & LISTING_OPTIONS:
+        return None
+    if not local.exists():
+        return None if PATTERN.search(path) else {}
+    if local.is_file():
+        return {} if is_hidden(local.name) else {local.name: str(local.absolute())}
+    top = local.absolute()
+    places = walk_folder(top)
+    return None if places is None else {name_below(place, str(top)): place for place in sorted(places)}
+
+
+def walk_folder(folder: Path) -> list[str] | None:
+    """Return the data files of a folder and of its partitions; None where there is anything else."""
+    found, folders = [], [str(folder)]
+    while folders:
+        with os.scandir(folders.pop()) as entries:
+            for entry in entries:
+                if entry.name == STREAM_LOG:
+                    return None
+                if is_hidden(entry.name):
+                    continue
+                if entry.is_symlink():
+                    return None
+                if not entry.is_dir():
+                    found.append(entry.path)
+                elif "=" in entry.name:
+                    folders.append(entry.path)
+                else:
+                    return None
+    return found
+
+
+def ask(spark: SparkSession, source: Source, splits: str) -> dict[str, str]:
+    """Return the data files that Spark lists of a source."""
+    if source.table is not None:
+        places = spark.read.table(source.table).inputFiles()
+        return {place: decoded(place) for place in sorted(places)}
+    path = source.path or splits
+    reader = spark.read.format(source.format).options(**source.options)
+    if source.format in FILE_FORMATS:
+        reader = reader.schema("listed long")  # with a schema Spark opens no file
+    try:
+        files = data_files(reader.load(spark_path(path)).inputFiles(), path)
+    except AnalysisException as error:
+        if not (PATTERN.search(path) and "[PATH_NOT_FOUND]" in str(error)):
+            raise
+        return {}  # a pattern that matches nothing
+    return files if files or source.format in FILE_FORMATS else all_below(spark, path)
+
+
+def all_below(spark: SparkSession, path: str) -> dict[str, str]:
+    """Return whatever lies below a path, for a format that does not tell its files."""
+    found = [place for place, *_ in HadoopFiles(spark, uri_of(path)).files_below(uri_of(path))]
+    places = [str(local_path(place) or place) for place in found]
+    return {name_below(place, static_part(path)): place for place in places}
+
+
+def data_files(uris: Collection[str], path: str) -> dict[str, str]:
+    """Return the files of URIs that Spark lists, less those that it passes over, by their names."""
+    top = static_part(path)
+    places = sorted(map(decoded, uris))
+    return {name_below(place, top): place for place in places if not is_hidden(place.rpartition("/")[2])}
+
+
+def decoded(uri: str) -> str:
+    """Return where a file is: its path on this machine, or its URI as Hadoop takes it."""
+    parts = urlsplit(uri)
+    return unquote(parts.path) if parts.scheme == "file" and not parts.netloc else unquote(uri)
+
+
+def static_part(path: str) -> str:
+    """Return a path up to its first component that is a pattern; that of a file is its folder."""
+    local = local_path(path)
+    if local is not None and local.exists():
+        return str(local.absolute() if local.is_dir() else local.absolute().parent)
+    steps = (path if local is None else str(local.absolute())).rstrip("/").split("/")
+    count = next((place for place, step in enumerate(steps) if PATTERN.search(step)), len(steps))
+    return "/".join(steps[:count])
+
+
+def name_below(place: str, top: str) -> str:
+    """Return a file's name below a folder; its whole place where it is elsewhere."""
+    return place.removeprefix(f"{top.rstrip('/')}/")
+
+
+def partitions_of(source: Source, path: str, places: Collection[str]) -> set[str]:
+    """Return the columns that are names of folders, below the folders that a path or pattern names."""
+    local = local_path(path)
+    top = path.rstrip("/") if local is None else str(local.absolute())
+    depth = 0 if "basepath" in map(str.lower, source.options) else len(top.split("/"))
+    folders = {folder for place in places for folder in place.split("/")[depth:-1]}
+    return {unquote(folder.partition("=")[0]) for folder in folders if "=" in folder}
+
+
+def is_hidden(name: str) -> bool:
+    """Return whether Spark takes a file or folder of this name for no data."""
+    return name.startswith(".") or (name.startswith("_") and "=" not in name) or name.endswith("._COPYING_")
+
+
+def spark_path(path: str) -> str:
+    """Return a path as Spark's reader needs it: a name that exists is literal, any other may be a pattern."""
+    local = local_path(path)
+    if local is None:
+        return path
+    if local.exists():
+        return f"file:{literal(str(local.absolute()))}"
+    return f"file:{local}" if local.is_absolute() else f"file:{literal(str(Path.cwd()))}/{local}"
+
+
+def states(
+    source: Source, splits: str, files: Mapping[str, str], session: Callable[[], SparkSession]
+) -> list[tuple[Any, ...]]:
+    """Return name, size and time of each file; of tables in other places the names alone.
+
+    A file that is gone has no state.
+    """
+    local = {name: Path(place) for name, place in files.items() if place.startswith("/")}
+    found: list[tuple[Any, ...]] = [state for name, place in local.items() for state in state_of(name, place)]
+    others = {place: name for name, place in files.items() if name not in local}
+    if source.table is not None:
+        return found + [(name,) for name in others.values()]
+    if others:
+        path = source.path or splits
+        store = HadoopFiles(session(), path)
+        found += [
+            (others[place], n_bytes, moment)
+            for top in store.matching(path)
+            for place, n_bytes, moment in sorted(store.files_below(top))
+            if place in others
+        ]
+    return found
+
+
+def state_of(name: str, place: Path) -> Iterator[tuple[Any, ...]]:
+    """Yield the state of a local file; of a folder, which is a table of Hive's, those of the files in it."""
+    if place.is_dir():
+        for file in sorted(place.rglob("*")):
+            if file.is_file():
+                yield from state_of(f"{name}/{file.relative_to(place)}", file)
+    elif place.exists():
+        status = place.stat()
+        yield name, status.st_size, status.st_mtime_ns
+
+
+def fingerprint(source: Source, splits: str, session: Callable[[], SparkSession]) -> list[tuple[Any, ...]]:
+    """Return what tells one content of a source from another: its files' names, sizes and times.
+
+    Nothing where the source cannot be listed: reading it says why.
+    """
+    table: list[tuple[Any, ...]] = [] if source.table is None else [(source.table,)]
+    try:
+        return table + states(source, splits, files_of(source, splits, session), session)
+    except (PySparkException, Py4JError):
+        return table
+
+
+def check_listing(
+    spark: SparkSession, source: Source, name: str, splits: str, before: Collection[str] | None
+) -> dict[str, str]:
+    """Return the files that Spark lists of a path, which must be there and hold something.
+
+    ``before`` are their names when the run began. Raises DataError MISSING_INPUT, EMPTY_INPUT, EMPTY_FILE or
+    INPUT_CHANGED_DURING_RUN, and ConfigError TABLE_FORMAT.
+    """
+    path = source.path or splits
+    local = local_path(path)
+    if local is not None and not local.exists() and not PATTERN.search(path):
+        start = "" if Path(path).is_absolute() or ":" in path else " (relative to the working folder)"
+        mend = f"Fix `{name}.path`, or run the job that produces it"
+        raise DataError("MISSING_INPUT", f"{name}: {path!r} not found{start}. {mend}")
+    if local is not None and (dead := dead_links(local)):
+        message = f"{name}: {str(dead[0])!r} leads to no file; remove the link, or run what writes its goal"
+        raise DataError("MISSING_INPUT", message)
+    files = ask(spark, source, splits)
+    if source.format in FILE_FORMATS:
+        check_no_table(spark, path, files.values(), name)
+        if not files:
+            raise DataError("EMPTY_INPUT", f"{name}: no data file at {path!r}; run what writes it")
+    if before is not None and (others := sorted({*before} ^ {*files})):
+        what = f"{name}: {len(others)} files came or went, such as {others[0]!r}"
+        raise DataError("INPUT_CHANGED_DURING_RUN", f"{what}; start again once they rest")
+    local_files = [place for place in files.values() if place.startswith("/")]
+    empty = [place for place in local_files if Path(place).is_file() and not Path(place).stat().st_size]
+    if empty:
+        message = f"{name}: {len(empty)} files without a byte, such as {empty[0]!r}; write or remove them"
+        raise DataError("EMPTY_FILE", message)
+    return files
+
+
+def dead_links(folder: Path) -> list[Path]:
+    """Return the links below a local folder that lead nowhere: Spark passes over them without a word."""
+    found = []
+    for top, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not is_hidden(name))
+        links = (Path(top, name) for name in files if not is_hidden(name))
+        found += [link for link in links if link.is_symlink() and not link.exists()]
+    return sorted(found)
+
+
+def check_no_table(spark: SparkSession, path: str, places: Collection[str], name: str) -> None:
+    """Raise ConfigError TABLE_FORMAT for files of a table of which a log says which of them count."""
+    folders = {base_folder(place) for place in places}
+    if local_path(path) is None or not PATTERN.search(path):
+        folders.add(static_part(path))
+    for folder in sorted(folders):
+        if (found := table_format(spark, folder)) is not None:
+            what = f"{name}: {folder!r} is a table of {found.title()}, whose removed files would count"
+            mend = f"set {name}.format: {found}, or name it by {name}.table"
+            raise ConfigError("TABLE_FORMAT", f"{what}; {mend}")
+
+
+def base_folder(place: str) -> str:
+    """Return the folder of a file, above those of its partitions."""
+    folder = place.rpartition("/")[0]
+    while "=" in folder.rpartition("/")[2]:
+        folder = folder.rpartition("/")[0]
+    return folder
+
+
+def table_format(spark: SparkSession, folder: str) -> str | None:
+    """Return the format of the table that a folder is, or the data of; None for a plain folder."""
+    names = names_in(spark, folder)
+    for marker, found in TABLE_FORMATS.items():
+        if marker in names:
+            return found
+    is_data = folder.rpartition("/")[2] == "data"
+    for top in (folder, *([folder.rpartition("/")[0]] if is_data else [])):
+        if any(".metadata.json" in file for file in names_in(spark, f"{top}/metadata")):
+            return ICEBERG
+    return None
+
+
+def names_in(spark: SparkSession, folder: str) -> Collection[str]:
+    """Return what lies in a folder; nothing where there is none."""
+    if not folder.startswith("/"):
+        return HadoopFiles(spark, folder).names(folder)
+    return [file.name for file in Path(folder).iterdir()] if Path(folder).is_dir() else ()

@@ -1,0 +1,152 @@
+"""What the footers of local files say, against each other and against the schema that Spark has of them."""
+
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Final
+
+import pyarrow as pa
+
+from spark_eval.arrow.files import is_consistent
+from spark_eval.arrow.footers import EncryptedFile, moments_of, read_footer
+from spark_eval.config.sections import PredictionsSection, Source
+from spark_eval.errors import DataError
+from spark_eval.schema import (
+    FOLD,
+    ITEM,
+    LABEL,
+    MODEL,
+    RANK,
+    RELEVANCE,
+    SCORE,
+    SUBSET,
+    TIMESTAMP,
+    USER,
+    WEIGHT,
+)
+
+PARQUET: Final = "parquet"
+ORC: Final = "orc"
+LOG: Final = "interactions"
+# Our columns of each table; those of a log are published, all of them.
+COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
+    "recommendations": (USER, ITEM, MODEL, RANK, SCORE, FOLD),
+    "predictions": (LABEL, SCORE, USER, ITEM, MODEL, WEIGHT, FOLD),
+    "users": (USER,),
+    "items": (ITEM,),
+}
+LOG_COLUMNS: Final = (USER, ITEM, TIMESTAMP, RELEVANCE, FOLD)
+HOW_TO_MEND: Final = "write all with one schema"
+
+
+@dataclass
+class Held:
+    """What local files hold: the columns of each, these and their fields, and how each counts its moments."""
+
+    columns: dict[str, list[str]] = field(default_factory=dict)
+    paths: dict[str, frozenset[str]] = field(default_factory=dict)
+    moments: dict[str, Mapping[str, tuple[bool, bool]]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, places: Iterable[str], file_format: str, name: str) -> "Held":
+        """Look at the footers of files; those that take keys are left to Spark.
+
+        Raises DataError CORRUPT_FILE for files without a footer, or with one that is at odds.
+        """
+        found, damaged = cls(), []
+        for place in places if file_format in (PARQUET, ORC) else ():
+            try:
+                found.add(place, file_format)
+            except EncryptedFile:
+                continue
+            except (OSError, ValueError, pa.ArrowException) as error:
+                damaged.append(f"{place!r}: {error}")
+        if damaged:
+            message = f"{name}: {len(damaged)} files are damaged, such as {damaged[0]}; write them again"
+            raise DataError("CORRUPT_FILE", message)
+        return found
+
+    def add(self, place: str, file_format: str) -> None:
+        """Look at one file."""
+        fields: list[str] = []
+        if file_format == ORC:
+            import pyarrow.orc
+
+            self.columns[place] = list(pyarrow.orc.ORCFile(place).schema.names)
+        else:
+            footer = read_footer(place)
+            if not is_consistent(footer):
+                raise ValueError("its footer's numbers of rows do not agree")
+            self.columns[place] = list(footer.schema.to_arrow_schema().names)
+            self.moments[place] = moments_of(footer)
+            for number in range(len(footer.schema)):
+                fields += accumulate(footer.schema.column(number).path.split("."), "{}.{}".format)
+        self.paths[place] = frozenset(map(str.lower, (*self.columns[place], *fields)))
+
+    def has(self, place: str, column: str) -> bool:
+        """Return whether a file holds a column or field; Spark does not tell upper from lower case."""
+        return column.lower() in self.paths[place]
+
+    @property
+    def nanoseconds(self) -> dict[str, bool]:
+        """Columns that every file counts in nanoseconds, and whether in a zone; none where fields do so."""
+        kinds = [(column, kind) for moments in self.moments.values() for column, kind in moments.items()]
+        fine = {column: has_zone for column, (has_zone, is_fine) in kinds if is_fine}
+        others = {column for column, (_, is_fine) in kinds if not is_fine}
+        columns = {name for names in self.columns.values() for name in names}
+        return {} if fine.keys() & others or fine.keys() - columns else fine
+
+    def check(self, wanted: Collection[str], may_lack: bool, name: str) -> None:
+        """Raise DataError for columns that some files lack, hold twice, or count in another way than others.
+
+        Spark would fill a column with nulls, or leave it out everywhere. ``may_lack``: that is wanted so.
+        """
+        faults = []
+        for column in wanted:
+            without = [place for place in self.columns if not self.has(place, column)]
+            if not may_lack and 0 < len(without) < len(self.columns):
+                message = f"{name}: {len(without)} of {len(self.columns)} files have no column {column!r}, "
+                message += f"such as {without[0]!r}; {HOW_TO_MEND}, or take nulls with options.mergeSchema"
+                faults.append(DataError("SCHEMA_DRIFT", message))
+            faults += self.repeated(column, name)
+            kinds = {moments[column]: place for place, moments in self.moments.items() if column in moments}
+            if len(kinds) > 1:
+                message = f"{name}: files count {column!r} in different ways (zone, nanoseconds), such as "
+                message += f"{' and '.join(map(repr, kinds.values()))}; {HOW_TO_MEND}"
+                faults.append(DataError("SCHEMA_DRIFT", message))
+        DataError.raise_all(faults)
+
+    def repeated(self, column: str, name: str) -> list[DataError]:
+        """Return a fault where a file holds a column twice, but for case."""
+        for place, names in self.columns.items():
+            alike = [other for other in names if other.lower() == column.lower()]
+            if len(alike) > 1:
+                message = f"{name}: columns {', '.join(alike)} of {place!r} differ by case only; rename one"
+                return [DataError("AMBIGUOUS_COLUMN", message)]
+        return []
+
+    def check_seen(self, wanted: Collection[str], columns: Iterable[str], name: str) -> None:
+        """Raise DataError SCHEMA_DRIFT for columns in the files that Spark's schema of them has not."""
+        known = {column.lower() for column in columns}
+        for column in wanted:
+            holder = next((place for place in self.columns if self.has(place, column)), None)
+            if holder is not None and known.isdisjoint({column.lower(), column.lower().partition(".")[0]}):
+                message = f"{name}: Spark does not see column {column!r} of {holder!r}, which is not in a "
+                message += "_common_metadata or _metadata beside it, or not in a schema of Spark's that its "
+                raise DataError("SCHEMA_DRIFT", f"{message}writer kept; remove that, or {HOW_TO_MEND}")
+
+    def all_columns(self) -> list[str]:
+        """Return the columns of all files."""
+        names = (column for columns in self.columns.values() for column in columns)
+        return list({name.lower(): name for name in names}.values())
+
+
+def columns_of(source: Source, name: str, segments: Collection[str], held: Held) -> list[str]:
+    """Return the columns of a source that matter to us, by their own names."""
+    ours = {*COLUMNS.get(name, LOG_COLUMNS), *source.columns, *segments}
+    theirs = {source.columns.get(column, column) for column in ours}
+    theirs |= {condition.column for condition in source.where}
+    theirs |= {SUBSET} if source.subset is not None else set()
+    if isinstance(source, PredictionsSection):
+        theirs.update(source.probabilities)
+    return sorted(theirs.union(held.all_columns() if name == LOG else ()))
