@@ -23,6 +23,7 @@ OPERATIONS = REPOSITORY / "docs" / "operations.md"
 CODE = re.compile(r"[A-Z]+(?:_[A-Z0-9]+)*")
 # Parts of the page on operations, and how the errors named there end the program.
 SECTIONS = {"| quarantined as": "a row", **{f"Exit {code}": f"exit {code}" for code in (1, 2, 3, 4)}}
+SECTION = "section"
 # What results are asked for; their other attributes are parts of the package.
 RESULTS = {
     "Evaluation": ("per_user", "metrics", "accounting", "models", "unpersist"),
@@ -106,7 +107,8 @@ def keys_below(node: Mapping[str, Any], known: Mapping[str, Any], path: str) -> 
         for key, value in section["properties"].items():
             place = f"{path}.{key}".strip(".")
             default = "required" if key in section.get("required", ()) else json.dumps(value.get("default"))
-            yield place, f"{type_of(value, known)}: {default}"
+            kind = type_of(value, known)
+            yield place, kind if kind == SECTION else f"{kind}: {default}"
             yield from keys_below(value, known, place + ("[]" if value.get("type") == "array" else ""))
 
 
@@ -125,7 +127,7 @@ def type_of(node: Mapping[str, Any], known: Mapping[str, Any]) -> str:
     if "anyOf" in node:
         return " | ".join(type_of(part, known) for part in node["anyOf"])
     if "$ref" in node:
-        return "section"
+        return SECTION
     inner = node.get("items") or node.get("additionalProperties")
     of = f" of {type_of(inner, known)}" if isinstance(inner, Mapping) else ""
     bounds = {key: node[key] for key in ("enum", "const", "minimum", "maximum", "minLength") if key in node}

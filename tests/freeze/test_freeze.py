@@ -2,7 +2,7 @@
 
 import difflib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,20 +16,20 @@ FROZEN = Path(__file__).parent / "frozen"
 
 
 @pytest.fixture
-def holds(request: pytest.FixtureRequest) -> Callable[[str, Any], None]:
-    """Return a function that fails where what is found is not what is frozen, or freezes it if asked to."""
+def compare(request: pytest.FixtureRequest) -> Callable[[Mapping[str, Any]], None]:
+    """Return what fails with a diff where something is not what its file says, or writes the files anew."""
 
-    def check(name: str, found: Any) -> None:
-        path = FROZEN / f"{name}.json"
-        text = json.dumps(found, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
-        if request.config.getoption("--write-frozen", default=False):
-            path.write_text(text, encoding="utf-8")
-        frozen = path.read_text(encoding="utf-8")
-        if text != frozen:
-            lines = difflib.unified_diff(
-                frozen.splitlines(), text.splitlines(), "frozen", "found", lineterm=""
-            )
-            pytest.fail("\n".join([f"{path.name} has changed:", *lines]), pytrace=False)
+    def check(found: Mapping[str, Any]) -> None:
+        diffs: list[str] = []
+        for name, now in found.items():
+            path = FROZEN / f"{name}.json"
+            text = json.dumps(now, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+            if request.config.getoption("--write-frozen", default=False):
+                path.write_text(text, encoding="utf-8")
+            before, after = path.read_text(encoding="utf-8").splitlines(), text.splitlines()
+            diffs += difflib.unified_diff(before, after, f"frozen/{path.name}", "now", lineterm="")
+        if diffs:
+            pytest.fail("\n".join(diffs), pytrace=False)
 
     return check
 
@@ -38,19 +38,22 @@ def holds(request: pytest.FixtureRequest) -> Callable[[str, Any], None]:
     "what",
     [public.named_errors, public.commands, public.config_keys, public.split_options, public.python_names],
 )
-def test_names(holds: Callable[[str, Any], None], what: Callable[[], Any]) -> None:
-    holds(what.__name__, what())
+def test_names(compare: Callable[[Mapping[str, Any]], None], what: Callable[[], Any]) -> None:
+    compare({what.__name__: what()})
 
 
 @pytest.mark.parametrize("run_all", [runs.verbs, pytest.param(runs.splits, marks=pytest.mark.slow)])
 def test_what_is_published(
-    holds: Callable[[str, Any], None], spark: "SparkSession", tmp_path: Path, run_all: Callable[[Path], Path]
+    compare: Callable[[Mapping[str, Any]], None],
+    spark: "SparkSession",
+    tmp_path: Path,
+    run_all: Callable[[Path], Path],
 ) -> None:
     assert spark.getActiveSession() is not None
-    root = run_all(tmp_path)
-    name = run_all.__name__
-    holds(f"{name}_tables", published.columns_of(root))
-    holds(f"{name}_commits", published.commits_of(root, tmp_path))
-    if run_all is runs.verbs:
-        holds("means", published.means_of(root))
-    holds(f"{name}_bits", published.bits_of(root))
+    root, name = run_all(tmp_path), run_all.__name__
+    found = {
+        f"{name}_tables": published.columns_of(root),
+        f"{name}_commits": published.commits_of(root, tmp_path),
+        f"{name}_bits": published.bits_of(root),
+    }
+    compare(found | ({f"{name}_means": published.means_of(root)} if run_all is runs.verbs else {}))
