@@ -37,13 +37,13 @@ def shape_of(path: Path, table: Path) -> dict[str, Any]:
     return {"folders": folders, "columns": [f"{field.name}: {field.type}" for field in schema]}
 
 
-def bits_of(root: Path) -> dict[str, dict[str, Any]]:
+def bits_of(root: Path) -> dict[str, Any]:
     """Return for each run and table the number of rows, and a hash of each column."""
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, Any] = {}
     for run_id, table, folder in tables(root):
         rows = pq.read_table(folder)
-        hashes = {name: digest(values) for name, values in in_order(rows).items()}
-        found.setdefault(run_id, {})[table] = {"(rows)": len(rows), **hashes}
+        found[f"{run_id} {table}"] = len(rows)
+        found |= {f"{run_id} {table}.{name}": digest(values) for name, values in in_order(rows).items()}
     return found
 
 
@@ -62,14 +62,14 @@ def digest(values: list[str]) -> str:
     return hashlib.sha256("\n".join(values).encode()).hexdigest()[:16]
 
 
-def means_of(root: Path) -> dict[str, dict[str, float | None]]:
+def means_of(root: Path) -> dict[str, float | None]:
     """Return for each run the values of everybody's metrics, so that a diff shows numbers."""
-    found: dict[str, dict[str, float | None]] = {}
+    found: dict[str, float | None] = {}
     for run_id, table, folder in tables(root):
         for row in pq.read_table(folder).to_pylist() if table == "metrics" else ():
             if row["segment"] == "all":
                 at = "" if row["k"] is None else f"@{row['k']}"
-                found.setdefault(run_id, {})[f"{row['model']} {row['metric']}{at}"] = row["value"]
+                found[f"{run_id} {row['model']} {row['metric']}{at}"] = row["value"]
     return found
 
 
