@@ -1,4 +1,4 @@
-"""What the program says of itself. Names of modules stand here and in ``runs.py`` only."""
+"""What the program says of itself. Of this ring, only this file names modules of the package."""
 
 import ast
 import dataclasses
@@ -22,7 +22,7 @@ REPOSITORY = Path(__file__).parents[2]
 OPERATIONS = REPOSITORY / "docs" / "operations.md"
 CODE = re.compile(r"[A-Z]+(?:_[A-Z0-9]+)*")
 # Parts of the page on operations, and how the errors named there end the program.
-SECTIONS = {"| quarantined as": "a row", **{f"Exit {code}": f"exit {code}" for code in (1, 2, 3, 4)}}
+ENDS = {"| quarantined as": "a row", **{f"Exit {code}": f"exit {code}" for code in (1, 2, 3, 4)}}
 SECTION = "section"
 # What results are asked for; their other attributes are parts of the package.
 RESULTS = {
@@ -60,7 +60,7 @@ def documented() -> Iterator[tuple[str, str]]:
     for line in OPERATIONS.read_text(encoding="utf-8").splitlines():
         if line.startswith("#"):
             end = ""
-        end = next((how for start, how in SECTIONS.items() if line.startswith(start)), end)
+        end = next((how for start, how in ENDS.items() if line.startswith(start)), end)
         shown = line.split("|")[1] if line.startswith("|") else line.partition(",")[0]
         if end:
             yield from ((code, end) for code in re.findall(rf"`({CODE.pattern})`", shown))

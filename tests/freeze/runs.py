@@ -111,20 +111,16 @@ def verbs(home: Path) -> Path:
 
 
 def predict(desk: Desk) -> None:
-    """Measure clicks as ``conf/predictions.yaml`` does, and classes."""
+    """Measure clicks as ``conf/predictions.yaml`` does, then classes, then numbers."""
     path = str(desk.write("scored", make_predictions()))
-    do(
-        "predictions",
-        "clicks",
-        CONF / "predictions.yaml",
-        f"output.path={desk.out}",
-        f"predictions.path={path}",
-    )
-    probabilities = ["p_first", "p_second", "p_third"]
-    columns = {"label": "shelf", "user": "user_id"}
-    desk.change("predictions", path=path, columns=columns, task="multiclass", classes=[0, 1, 2])
-    desk.change("predictions", probabilities=probabilities)
+    places = (f"output.path={desk.out}", f"predictions.path={path}")
+    do("predictions", "clicks", CONF / "predictions.yaml", *places)
+    classes = {"classes": [0, 1, 2], "probabilities": ["p_first", "p_second", "p_third"]}
+    desk.change("predictions", path=path, task="multiclass", columns={"label": "shelf"}, **classes)
     do("predictions", "classes", desk.config())
+    desk.tree["predictions"] = {"path": path, "task": "regression"}
+    desk.change("predictions", columns={"label": "impressions", "score": "p"}, segments=["country"])
+    do("predictions", "numbers", desk.config())
 
 
 def measure_graded(desk: Desk) -> None:
@@ -151,7 +147,7 @@ def measure_a_split(desk: Desk) -> None:
     """Split a log in time, and measure lists against its last part, by segments of users named by text."""
     log = str(desk.write("log", make_log(), files=2))
     desk.change("interactions", path=log, columns=COLUMNS, timestamp_unit="s")
-    desk.change("split", local_cut="60d", global_cut={"share": 0.8}, seen="drop")
+    desk.change("split", local_cut="60d", global_cut={"share": 0.8})
     path = str(desk.write("named", make_lists(is_text=True)))
     desk.change("recommendations", path=path, layout=None, model=None)
     countries = pd.DataFrame({"user": range(N_USERS - 2), "country": list("aaabbbbccddde")})
@@ -166,7 +162,8 @@ def measure_a_split(desk: Desk) -> None:
 
 def measure_folds(desk: Desk) -> None:
     """Split a log in folds, and measure lists of each against its own test."""
-    desk.tree["split"] = {"method": "k_fold", "k": 3, "by": "row", "exact": True, "cold_items": "drop"}
+    rule = {"method": "k_fold", "k": 3, "by": "row", "exact": True, "cold_items": "drop", "seen": "drop"}
+    desk.tree["split"] = rule
     desk.change("recommendations", path=str(desk.write("by_fold", make_lists(is_text=True, n_folds=3))))
     desk.change("truth", subset="test")
     desk.change("train", subset="train")
