@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING
 
+import pytest
+
 from spark_eval import read_published
 
 if TYPE_CHECKING:
@@ -9,6 +11,7 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Desk
 
 
+@pytest.mark.slow
 def test_runs_by_manifest_are_those_of_a_folder(desk: "Desk", spark: "SparkSession") -> None:
     there = desk.twin(desk.home / "there")
     there.home.mkdir()

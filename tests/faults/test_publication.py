@@ -116,6 +116,7 @@ def test_another_run_finishes_what_was_begun(roots: Iterator[Path]) -> None:
     assert n_begun >= 30
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "code",
     [errno.EACCES, *(pytest.param(code, marks=pytest.mark.exhaustive) for code in (errno.ENOSPC, errno.EIO))],
@@ -140,6 +141,7 @@ def test_a_refusal_at_every_step(roots: Iterator[Path], is_replaced: bool, code:
     assert n_failed >= 40
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_kills", [100, pytest.param(1_000, marks=pytest.mark.exhaustive)])
 def test_random_kills(roots: Iterator[Path], is_replaced: bool, n_kills: int) -> None:
     """SIGKILL at random moments of an attempt that lasts some milliseconds; then the same command again."""
@@ -158,7 +160,7 @@ def test_random_kills(roots: Iterator[Path], is_replaced: bool, n_kills: int) ->
     print(f"{killed} random kills, 0 bad")
 
 
-@pytest.mark.parametrize("n_rounds", [25, pytest.param(200, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("n_rounds", [10, pytest.param(200, marks=pytest.mark.exhaustive)])
 def test_racers(tmp_path: Path, n_rounds: int) -> None:
     """Four processes at one run: one publishes it, the others are told."""
     for number in range(n_rounds):
@@ -221,7 +223,7 @@ def test_a_reader_of_replaced_content_finds_old_or_new(tmp_path: Path) -> None:
     assert n_seen > 200
 
 
-@pytest.mark.parametrize("n_runs", [40, pytest.param(200, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize("n_runs", [15, pytest.param(200, marks=pytest.mark.exhaustive)])
 def test_spark_reads_during_publications(tmp_path: Path, spark: SparkSession, n_runs: int) -> None:
     """The same with Spark, which lists the files, reads a footer and scans in separate steps."""
     enough = tmp_path / "enough"
