@@ -116,7 +116,7 @@ def differences(
     evaluation = evaluate(*frames, metrics=texts, k=1, no_truth="zero")
     per_user = {(row["model"], row["user"]): row for row in evaluation.per_user.toArrow().to_pylist()}
     evaluation.unpersist()
-    plan = make_plan(texts, 1, no_truth="zero")
+    plan = make_plan(metrics=texts, k=1, no_truth="zero")
     expected = oracle.evaluate(
         recommendations, truth, Rules(plan.conventions, plan.metrics, table.order == "score")
     )

@@ -3,9 +3,10 @@
 Config is untrusted data: no tags, no aliases, no repeated or unknown keys, no SQL text.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_args
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 from pydantic import (
     AfterValidator,
@@ -14,6 +15,7 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
+    create_model,
     field_serializer,
     model_serializer,
     model_validator,
@@ -24,16 +26,18 @@ from spark_eval.config.strict_yaml import MAX_CHARACTERS, load_yaml, overlay
 from spark_eval.engine.segments import check_segments
 from spark_eval.errors import ConfigError, nearest
 from spark_eval.metrics.aliases import several
-from spark_eval.metrics.options import DEFAULT_K, DEFAULT_METRICS, Plan, make_plan
+from spark_eval.metrics.options import EvaluateOptions, Plan, make_plan
 from spark_eval.metrics.values import canonical
-from spark_eval.pointwise import options
-from spark_eval.pointwise.task import DEFAULT_BINS, DEFAULT_CURVE_POINTS
-from spark_eval.pointwise.task import Plan as PointwisePlan
+from spark_eval.options import declared
+from spark_eval.pointwise.options import PredictionOptions, pointwise_named
+from spark_eval.pointwise.options import make_plan as make_prediction_plan
+from spark_eval.pointwise.task import Plan as PredictionPlan
 from spark_eval.schema import SUBSETS
 from spark_eval.splits.methods import GLOBAL_LOCAL_RANKER, Rule, known_method, rule_of
 
 Scalar = bool | int | float | str
 Item = TypeVar("Item")
+Keyed = TypeVar("Keyed", bound=BaseModel)
 # A list of the config, for which a single value may stand.
 Several = Annotated[list[Item], BeforeValidator(lambda given: None if given is None else several(given))]
 Place = Annotated[str, Field(min_length=1), AfterValidator(place)]
@@ -43,6 +47,30 @@ class Section(BaseModel):
     """A mapping of known keys; an unknown one is an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+def keyed(options: Any, but: str = "") -> Callable[[type[Keyed]], type[Keyed]]:
+    """Give a section a key for each option of a verb, but for one, and for those that it declares itself."""
+
+    def decorate(section: type[Keyed]) -> type[Keyed]:
+        keys: Any = {
+            name: (in_yaml(kind), list(option.default) if type(option.default) is tuple else option.default)
+            for name, (kind, option) in declared(options).items()
+            if name not in section.model_fields and name != but
+        }
+        return create_model(section.__name__, __base__=section, __doc__=section.__doc__, **keys)
+
+    return decorate
+
+
+def in_yaml(kind: Any) -> Any:
+    """Return what YAML can hold of a type: a list for a sequence, for which a single value may stand."""
+    kinds = get_args(kind) if isinstance(kind, UnionType) else (kind,)
+    items = [get_args(one)[0] for one in kinds if get_origin(one) is Sequence]
+    if not items:
+        return kind
+    list_of: Any = Several
+    return list_of[items[0]] | None if NoneType in kinds else list_of[items[0]]
 
 
 class Output(Section):
@@ -152,24 +180,19 @@ class SplitSection(Section):
         }
 
 
+@keyed(EvaluateOptions, but="threshold")
 class EvaluateSection(Section):
     """Metrics, cutoffs, conventions and population rules."""
 
-    k: Several[int | str] = list(DEFAULT_K)
-    metrics: Several[str] = list(DEFAULT_METRICS)
     conventions: str | dict[str, str | float | None] = "default"
     relevance: Relevance = Relevance()
-    no_recommendations: str | None = None
-    no_truth: str | None = None
-    checks: str = "hits"
-    segments: Several[str] = []
 
     def checked(self) -> Plan:
-        """The checked plan; raises ConfigError with the nearest allowed choice."""
-        options = {name: value for name, value in self if name != "relevance"}
+        """Return the checked plan; raise ConfigError with the nearest allowed choice."""
+        options: Any = {name: value for name, value in self if name != "relevance"}
         return make_plan(**options, threshold=self.relevance.threshold)
 
-    @field_serializer("metrics")
+    @field_serializer("metrics", check_fields=False)
     def named(self, metrics: list[str]) -> list[str]:
         """The names that are published: the same work has the same id, whatever metrics are called."""
         return [canonical(metric) for metric in metrics]
@@ -190,35 +213,23 @@ class Choose(Section):
     cost: Several[Costs] = []
 
 
+@keyed(PredictionOptions)
 class PredictionsSection(Source):
     """Rows of a label and a score, and what to measure of them."""
 
     model: str | None = None
     task: str
-    scores: str | None = None
-    positive: Scalar = 1
-    negative: Scalar = 0
-    classes: list[Scalar] = []
-    probabilities: list[str] = []
-    metrics: Several[str] | None = None
-    thresholds: Several[float] | None = None
     choose: Choose = Choose()
-    segments: Several[str] = []
-    sampling_rate: float | None = None
-    bins: int = DEFAULT_BINS
-    curves: bool = False
-    curve_points: int = DEFAULT_CURVE_POINTS
-    conventions: str = "default"
 
-    def checked(self) -> PointwisePlan:
-        """The checked plan; raises ConfigError with the nearest allowed choice."""
-        chosen = self.model_dump(exclude={*Source.model_fields, "model", "metrics"})
-        return options.make_plan(**chosen, metrics=self.metrics)
+    def checked(self) -> PredictionPlan:
+        """Return the checked plan; raise ConfigError with the nearest allowed choice."""
+        options: Any = {name: getattr(self, name) for name in declared(PredictionOptions)}
+        return make_prediction_plan(self.task, **options | {"choose": self.choose.model_dump()})
 
-    @field_serializer("metrics")
+    @field_serializer("metrics", check_fields=False)
     def named(self, metrics: list[str] | None) -> list[str] | None:
         """The names that are published."""
-        return metrics and [options.pointwise_named(metric).name for metric in metrics]
+        return metrics and [pointwise_named(metric).name for metric in metrics]
 
 
 class Config(Section):

@@ -3,15 +3,14 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypedDict, Unpack
 
 from spark_eval.errors import ConfigError
 from spark_eval.metrics.aliases import find, several
+from spark_eval.options import Option, completed
 from spark_eval.pointwise.metrics import POINTWISE
 from spark_eval.pointwise.registry import PointwiseMetric
 from spark_eval.pointwise.task import (
-    DEFAULT_BINS,
-    DEFAULT_CURVE_POINTS,
     PRESETS,
     Class,
     Goal,
@@ -32,50 +31,68 @@ MOST_THRESHOLDS: Final = 1_000
 RESERVED: Final = frozenset({"", ALL, FOLD, FOLDS})
 
 
-def make_plan(
-    task: str,
-    *,
-    scores: str | None = None,
-    positive: Class = 1,
-    negative: Class = 0,
-    classes: Sequence[Class] = (),
-    probabilities: Sequence[str] = (),
-    metrics: Sequence[str] | None = None,
-    thresholds: Sequence[float] | float | None = None,
-    choose: Mapping[str, Any] | None = None,
-    segments: Sequence[str] = (),
-    sampling_rate: float | None = None,
-    bins: int = DEFAULT_BINS,
-    curves: bool = False,
-    curve_points: int = DEFAULT_CURVE_POINTS,
-    conventions: str = "default",
-) -> Plan:
-    """Check the choices; raises ConfigError with what is allowed."""
-    chosen = parse_choice(Task, task, f"{WHERE}.task")
-    kind = parse_choice(Scores, scores or default_scores(chosen), f"{WHERE}.scores")
-    if conventions not in PRESETS:
-        raise ConfigError.unknown("UNKNOWN_PRESET", "preset", conventions, PRESETS, f"{WHERE}.conventions")
-    if not kind_fits(chosen, kind):
-        raise invalid(f"scores: {kind} does not fit task: {chosen}")
-    cuts = thresholds_of(chosen, kind, thresholds)
-    names = metrics_of(chosen, kind, metrics, bool(cuts))
+class PredictionOptions(TypedDict, total=False):
+    """What is measured of predictions, and how: also the keys of the config's section ``predictions``."""
+
+    scores: Annotated[
+        str | None,
+        Option(None, "probability, raw or class; None: raw numbers in a regression, else probabilities."),
+    ]
+    positive: Annotated[Class, Option(1, "the label of the positive class.")]
+    negative: Annotated[Class, Option(0, "the label of the negative class; any other is quarantined.")]
+    classes: Annotated[Sequence[Class], Option((), "the classes, in the order of their probabilities.")]
+    probabilities: Annotated[
+        Sequence[str], Option((), "a column per class; without them score is an array of probabilities.")
+    ]
+    metrics: Annotated[Sequence[str] | None, Option(None, "names; None: all but those by user.")]
+    thresholds: Annotated[
+        Sequence[float] | float | None,
+        Option(None, "scores at or above one are flagged; None: 0.5 of probabilities."),
+    ]
+    choose: Annotated[
+        Mapping[str, Any] | None,
+        Option(None, "thresholds to find: {flags: [300], recall: [0.95], cost: [{false_negative: 20}]}."),
+    ]
+    segments: Annotated[Sequence[str], Option((), "columns; each of their values is measured by itself.")]
+    sampling_rate: Annotated[
+        float | None, Option(None, "the rate at which negatives were sampled: probabilities are corrected.")
+    ]
+    bins: Annotated[int, Option(10, "how many bins of equal width the calibration has.")]
+    curves: Annotated[bool, Option(False, "draw the curves roc, pr and calibration.")]
+    curve_points: Annotated[
+        int, Option(100_000, "a curve of more distinct scores is reduced, within a bound that it states.")
+    ]
+    conventions: Annotated[str, Option("default", "a preset: default, or spark.")]
+
+
+def make_plan(task: str, **options: Unpack[PredictionOptions]) -> Plan:
+    """Return the checked choices; raise ConfigError with what is allowed."""
+    chosen, kind = completed(PredictionOptions, options), parse_choice(Task, task, f"{WHERE}.task")
+    scores = parse_choice(Scores, chosen["scores"] or default_scores(kind), f"{WHERE}.scores")
+    preset = chosen["conventions"]
+    if preset not in PRESETS:
+        raise ConfigError.unknown("UNKNOWN_PRESET", "preset", preset, PRESETS, f"{WHERE}.conventions")
+    if not kind_fits(kind, scores):
+        raise invalid(f"scores: {scores} does not fit task: {kind}")
+    thresholds = thresholds_of(kind, scores, chosen["thresholds"])
+    names = metrics_of(kind, scores, chosen["metrics"], bool(thresholds))
     needs = {name for metric in names for name in POINTWISE[metric].needs}
-    if curves and kind is Scores.PROBABILITY:
+    if chosen["curves"] and scores is Scores.PROBABILITY:
         needs.add("bins")
     plan = Plan(
-        task=chosen,
-        scores=kind,
+        task=kind,
+        scores=scores,
         metrics=names,
-        classes=classes_of(chosen, classes, negative, positive),
-        probabilities=tuple(probabilities),
-        thresholds=cuts,
-        rules=tuple(rules_of(choose or {})),
-        segments=tuple(several(segments)),
-        sampling_rate=sampling_rate,
-        bins=bins,
-        curves=curves,
-        curve_points=curve_points,
-        preset=conventions,
+        classes=classes_of(kind, chosen["classes"], chosen["negative"], chosen["positive"]),
+        probabilities=tuple(chosen["probabilities"]),
+        thresholds=thresholds,
+        rules=tuple(rules_of(chosen["choose"] or {})),
+        segments=tuple(several(chosen["segments"])),
+        sampling_rate=chosen["sampling_rate"],
+        bins=chosen["bins"],
+        curves=chosen["curves"],
+        curve_points=chosen["curve_points"],
+        preset=preset,
         needs=frozenset(needs),
     )
     check(plan)
