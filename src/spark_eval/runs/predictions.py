@@ -46,8 +46,7 @@ def run_predictions(
         if plan.rules:
             write_rows(spark, measured.threshold_rows, THRESHOLDS, attempt, Table.THRESHOLDS, MODEL)
             written[Table.THRESHOLDS] = len(measured.threshold_rows)
-        ledger = [entry.row() for entry in measured.entries]
-        written[Table.ACCOUNTING] = write_accounting(measured.spark, ledger, attempt)
-        written |= write_quarantine({SOURCE: found.given}, ledger, attempt)
+        written[Table.ACCOUNTING] = write_accounting(measured.spark, measured.entries, attempt)
+        written |= write_quarantine({SOURCE: found.given}, measured.entries, attempt)
         job.check_rest(session)
-        return job.publish(attempt, written, ledger, conventions=plan.stamp, models=measured.models)
+        return job.publish(attempt, written, measured.entries, conventions=plan.stamp, models=measured.models)

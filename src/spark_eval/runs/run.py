@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_eval.accounting import ACCOUNTING, AccountingRow
+from spark_eval.accounting import ACCOUNTING, Entry
 from spark_eval.config.sections import Config, Source
 from spark_eval.engine.segments import user_columns
 from spark_eval.engine.summary import METRICS
@@ -56,22 +56,22 @@ def run_split(session: Callable[[], SparkSession], config: Config, run_id: str |
         events.stage("cuts", then="splits")
         folder = attempt.staged(Table.SPLITS)
         facts = parts.write(folder)
-        ledger = facts.ledger()
+        entries = facts.ledger()
         events.stage("splits", facts.n_rows, then="leakage")
-        shares = share_faults(ledger, {"interactions": parts.labelled}, job.most_quarantined)
+        shares = share_faults(entries, {"interactions": parts.labelled}, job.most_quarantined)
         DataError.raise_all(shares)
         found, of_folds = parts.compared(facts, folder)
-        ledger += of_folds
+        entries += of_folds
         write_rows(spark, found, LEAKAGE, attempt, Table.LEAKAGE)
         events.stage("leakage", then="publish")
         tables = {
             Table.SPLITS: facts.n_written,
             Table.LEAKAGE: len(found),
-            Table.ACCOUNTING: write_accounting(spark, ledger, attempt),
-            **write_quarantine({"interactions": parts.labelled}, ledger, attempt),
+            Table.ACCOUNTING: write_accounting(spark, entries, attempt),
+            **write_quarantine({"interactions": parts.labelled}, entries, attempt),
         }
         job.check_rest(session)
-        return job.publish(attempt, tables, ledger, timeline=parts.timeline and asdict(parts.timeline))
+        return job.publish(attempt, tables, entries, timeline=parts.timeline and asdict(parts.timeline))
 
 
 def run_evaluate(
@@ -92,17 +92,17 @@ def run_evaluate(
         with closing(evaluation.kept):
             write_rows(spark, evaluation.metric_rows, METRICS, attempt, Table.METRICS, MODEL)
             events.stage("metrics", len(evaluation.metric_rows), then="publish")
-            ledger = [entry.row() for entry in evaluation.entries]
+            entries = evaluation.entries
             written = {
                 Table.PER_USER: evaluation.n_per_user,
                 Table.METRICS: len(evaluation.metric_rows),
-                Table.ACCOUNTING: write_accounting(evaluation.spark, ledger, attempt),
-                **write_quarantine(tables.given(), ledger, attempt),
+                Table.ACCOUNTING: write_accounting(evaluation.spark, entries, attempt),
+                **write_quarantine(tables.given(), entries, attempt),
             }
             facts = {"conventions": plan.stamp, "models": list(evaluation.models)}
             job.check_rest(session)
             most = {value.column: value.metric.upper or math.inf for value in plan.metrics}
-            return job.publish(attempt, written, ledger, Expected(most, evaluation.keys), **facts)
+            return job.publish(attempt, written, entries, Expected(most, evaluation.keys), **facts)
 
 
 def read_tables(spark: SparkSession, job: Job, plan: Plan) -> Tables:
@@ -162,25 +162,23 @@ def write_rows(
         write(small_table(spark, rows, schema).coalesce(1), attempt, table, *partitions)
 
 
-def write_accounting(
-    spark: SparkSession, rows: Sequence[AccountingRow], attempt: Attempt | RemoteAttempt
-) -> int:
-    """Stage the ledger; the number of its rows."""
-    write_rows(spark, rows, ACCOUNTING, attempt, Table.ACCOUNTING)
-    return len(rows)
+def write_accounting(spark: SparkSession, entries: Sequence[Entry], attempt: Attempt | RemoteAttempt) -> int:
+    """Stage the accounting; return the number of its rows."""
+    write_rows(spark, entries, ACCOUNTING, attempt, Table.ACCOUNTING)
+    return len(entries)
 
 
 def write_quarantine(
-    sources: Mapping[str, DataFrame], ledger: Sequence[AccountingRow], attempt: Attempt | RemoteAttempt
+    sources: Mapping[str, DataFrame], entries: Sequence[Entry], attempt: Attempt | RemoteAttempt
 ) -> dict[Table, int]:
     """Stage the rows that could not be used, if there are any: source, code, and the row as JSON.
 
-    Their number is that of the ledger.
+    Their number is that of the accounting.
     """
     bad = Counter[str]()
-    for source, _, outcome, _, n_rows, _ in ledger:
-        if outcome == Outcome.QUARANTINED:
-            bad[source] += n_rows
+    for entry in entries:
+        if entry.outcome == Outcome.QUARANTINED:
+            bad[entry.source] += entry.rows
     if not bad:
         return {}
     frames = [quarantined(source, sources[source]) for source in sorted(bad)]

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
-from spark_eval.accounting import Entry, list_entries, rows_in, truth_entries
+from spark_eval.accounting import Entry, list_entries, rows_in, table_entries
 from spark_eval.arrow.files import keep_files
 from spark_eval.conventions import Checks
 from spark_eval.engine.messages import Kind
@@ -248,7 +248,7 @@ def checked(
 ) -> tuple[list[Entry], list[str]]:
     """Return the entries of the accounting and the models; one DataError tells all that is wrong."""
     counts = added_counts([count for summary in summaries for count in summary.truth])
-    entries = [*training.entries, *truth_entries(counts)]
+    entries = [*training.entries, *table_entries("truth", counts)]
     used, of_truth = truth_faults(entries, counts, plan)
     of_folds = fold_faults(summaries) if plan.by_fold and not of_truth else []
     of_lists = counts_of_models(summaries)

@@ -94,7 +94,7 @@ class PredictionMetrics:
     @cached_property
     def accounting(self) -> DataFrame:
         """The table ``accounting``: what became of every row."""
-        return small_table(self.spark, [entry.row() for entry in self.entries], ACCOUNTING)
+        return small_table(self.spark, self.entries, ACCOUNTING)
 
     @property
     def models(self) -> list[str]:
@@ -145,8 +145,7 @@ def measure_predictions(
     with ExitStack() as kept:
         parts, counted, samples, n_user_rows = read_once(predictions, reading, kept)
         entries = entries_of(counted.rows)
-        ledger = [entry.row() for entry in entries]
-        shares = share_faults(ledger, {SOURCE: predictions.given}, most_quarantined or {})
+        shares = share_faults(entries, {SOURCE: predictions.given}, most_quarantined or {})
         of_segments = segment_faults(counted.totals.sums)
         check(entries, [*sound_faults(counted.rows), *of_segments, *shares])
         spark, totals = predictions.rows.sparkSession, counted.totals
