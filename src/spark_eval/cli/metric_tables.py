@@ -6,7 +6,7 @@ All of it comes from the registry and the enumerations: what is shown is what is
 import ast
 import doctest
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
 from spark_eval.conventions import FORKS, TieOrder, TruthDuplicates
@@ -36,10 +36,11 @@ PRESET_TABLE = ("preset", "numbers of", "changes")
 PRESET_NOTES = ("preset", "numbers of", "changes", "why numbers differ from the default's", "not reproduced")
 PRESET_FORKS = ("convention", "choice", "meaning", "default")
 PROMPT: Final = ">>> "
+DEFAULTS: Final = conventions_of("default")
 
 
 def metric_rows() -> Rows:
-    """One row per metric of the registry."""
+    """Return a row per metric of the registry."""
     return [
         [
             metric.name,
@@ -53,7 +54,7 @@ def metric_rows() -> Rows:
 
 
 def pointwise_rows() -> Rows:
-    """One row per metric of predictions."""
+    """Return a row per metric of predictions."""
     return [
         [metric.name, ", ".join(metric.tasks), metric.formula, metric.summary]
         for metric in POINTWISE.values()
@@ -61,23 +62,22 @@ def pointwise_rows() -> Rows:
 
 
 def convention_rows() -> Rows:
-    """One row per fork, with its choices, and the threshold."""
-    defaults = conventions_of("default")
+    """Return a row per convention, with its choices."""
     rows = []
     for fork, choices in FORKS.items():
-        default = getattr(defaults, fork)
-        others = [choice for choice in choices if choice is not default]
-        rows.append([fork, f"{default}: {default.meaning}", "; ".join(f"{c}: {c.meaning}" for c in others)])
+        default = getattr(DEFAULTS, fork)
+        told = [f"{one}: {one.meaning}" for one in (default, *(one for one in choices if one != default))]
+        rows.append([fork, told[0], "; ".join(told[1:])])
     return [*rows, ["threshold", "none: relevance above 0", "a number from 0: relevance at or above it"]]
 
 
 def choice_rows() -> Rows:
-    """One row per choice of every fork."""
+    """Return a row per choice of every convention."""
     return [[fork, choice, choice.meaning] for fork, choices in FORKS.items() for choice in choices]
 
 
 def preset_rows() -> Rows:
-    """One row per preset: whose numbers it gives, what it changes, why they differ, what it leaves out."""
+    """Return a row per preset, with the columns PRESET_NOTES."""
     return [
         [name, preset.source, ", ".join(changes(name)) or "nothing", preset.differs, preset.leaves_out]
         for name, preset in PRESETS.items()
@@ -85,31 +85,32 @@ def preset_rows() -> Rows:
 
 
 def short_preset_rows() -> Rows:
-    """The same without the story."""
+    """Return the same without the story."""
     return [row[: len(PRESET_TABLE)] for row in preset_rows()]
 
 
 def preset_fork_rows(name: str) -> Rows:
-    """Every fork as a preset chooses it, and the default's choice where that is another."""
-    chosen, defaults = conventions_of(name), conventions_of("default")
+    """Return every convention as a preset chooses it, and the default's choice where that is another."""
+    chosen = conventions_of(name)
+    changed = changed_forks(DEFAULTS, chosen)
     rows = [
-        [fork, choice, choice.meaning, "" if choice is default else default]
+        [fork, choice, choice.meaning, changed.get(fork, "")]
         for fork in FORKS
-        for choice, default in [(getattr(chosen, fork), getattr(defaults, fork))]
+        for choice in [getattr(chosen, fork)]
     ]
     threshold = "above 0" if chosen.threshold is None else f"{chosen.threshold} or more"
     return [*rows, ["threshold", threshold, "relevance that counts as relevant", ""]]
 
 
 def changes(name: str) -> list[str]:
-    """What a preset changes of the default, as it would be written in a config."""
+    """Return what a preset changes of the default, as a config would say it."""
     chosen = conventions_of(name)
-    forks = [f"{fork}: {choice}" for fork, choice in changed_forks(chosen, conventions_of("default")).items()]
+    forks = [f"{fork}: {choice}" for fork, choice in changed_forks(chosen, DEFAULTS).items()]
     return forks if chosen.threshold is None else [*forks, f"threshold: {chosen.threshold}"]
 
 
 def metric_text(text: str, preset: str | None = None) -> str:
-    """All of one metric, of rankings and of predictions, by any name it has; what a preset chooses for it.
+    """Return all of one metric, of rankings and of predictions, by any name; what a preset chooses for it.
 
     Raises ConfigError UNKNOWN_METRIC, UNKNOWN_PRESET, or what is wrong with its options and cutoff.
     """
@@ -131,33 +132,40 @@ def metric_text(text: str, preset: str | None = None) -> str:
 
 
 def pointwise_text(metric: PointwiseMetric) -> str:
-    """All of one metric of predictions."""
-    lines = [f"{metric.name}, of predictions ({', '.join(metric.tasks)})", f"formula: {metric.formula}"]
-    return "\n".join([*lines, *also_called(metric.name), "", noted(metric.kernel)])
+    """Return all of one metric of predictions."""
+    return whole_text(f"{metric.name}, of predictions ({', '.join(metric.tasks)})", metric, [metric.name])
 
 
 def ranking_text(metric: RankingMetric) -> str:
-    """All of one metric of rankings: formula, options, the notes of its kernel."""
-    lines = [f"{metric.name}, mean over users: {', '.join([metric.run_name, *metric.weights])}"]
-    lines += [f"formula: {metric.formula}", *also_called(*dict.fromkeys((metric.name, metric.run_name)))]
-    return "\n".join([*lines, *options_of(metric), "", noted(metric.kernel)])
+    """Return all of one metric of rankings."""
+    title = f"{metric.name}, mean over users: {', '.join([metric.run_name, *metric.weights])}"
+    options = [
+        f"option {short(fork, metric)}={choice}: {choice.meaning}"
+        for fork in metric.forks
+        for choice in FORKS[fork]
+        if choice is not TieOrder.SHARED or metric.name in SHARES_PLACES
+    ]
+    return whole_text(title, metric, [metric.name, metric.run_name], options)
 
 
-def also_called(*names: str) -> list[str]:
-    """A line with the other names that are understood, if there are any."""
-    aliases = [alias for name in names for alias in ALIASES.get(name, ())]
-    return [f"also called: {', '.join(aliases)}"] if aliases else []
+def whole_text(
+    title: str, metric: RankingMetric | PointwiseMetric, names: Iterable[str], options: Sequence[str] = ()
+) -> str:
+    """Return formula, other names, options and notes of a metric below its title."""
+    aliases = [alias for name in dict.fromkeys(names) for alias in ALIASES.get(name, ())]
+    called = [f"also called: {', '.join(aliases)}"] if aliases else []
+    return "\n".join([title, f"formula: {metric.formula}", *called, *options, "", noted(metric.kernel)])
 
 
 def noted(kernel: Callable[..., Any]) -> str:
-    """The docstring of a kernel, with the imports that its examples need in front of the first."""
+    """Return the docstring of a kernel, with the imports that its examples need before the first."""
     notes = inspect.cleandoc(kernel.__doc__ or "")
     before, mark, examples = notes.partition(PROMPT)
     return f"{before}{''.join(imports(notes, kernel))}{mark}{examples}"
 
 
 def imports(notes: str, kernel: Callable[..., Any]) -> list[str]:
-    """The lines that import what the examples of these notes take from the kernel's module."""
+    """Return the lines that import what the examples of these notes take from the kernel's module."""
     used = {
         node.id
         for example in doctest.DocTestParser().get_examples(notes)
@@ -171,7 +179,7 @@ def imports(notes: str, kernel: Callable[..., Any]) -> list[str]:
 
 
 def ranking_choices(metric: RankingMetric, preset: str) -> str:
-    """What a preset chooses where this metric has a choice, and the default where that is another."""
+    """Return what a preset chooses where a metric has a choice, and the default where that is another."""
     lines = [
         f"{short(fork, metric)}={choice}: {meaning}" + (f" (default: {default})" if default else "")
         for fork, choice, meaning, default in preset_fork_rows(preset)
@@ -181,7 +189,7 @@ def ranking_choices(metric: RankingMetric, preset: str) -> str:
 
 
 def pointwise_choices(metric: PointwiseMetric, preset: str) -> str:
-    """What a preset chooses for a metric of predictions."""
+    """Return what a preset chooses for a metric of predictions."""
     if preset not in POINTWISE_PRESETS:
         return f"presets of predictions: {', '.join(POINTWISE_PRESETS)}; {preset} is one of rankings only"
     chosen = POINTWISE_PRESETS[preset]
@@ -190,18 +198,8 @@ def pointwise_choices(metric: PointwiseMetric, preset: str) -> str:
     return f"under preset {preset}: {choices.get(metric.name, 'as by default; it has no choice to make')}"
 
 
-def options_of(metric: RankingMetric) -> list[str]:
-    """A line for each choice of each option."""
-    return [
-        f"option {short(fork, metric)}={choice}: {choice.meaning}"
-        for fork in metric.forks
-        for choice in FORKS[fork]
-        if choice is not TieOrder.SHARED or metric.name in SHARES_PLACES
-    ]
-
-
 def markdown(header: Sequence[str], rows: Rows) -> str:
-    """A table as documents hold it; the first column in code."""
+    """Return a table as documents hold it; the first column in code."""
     lines = [f"| {' | '.join(header)} |", "|" + "---|" * len(header)]
     for first, *others in rows:
         cells = [cell.replace("|", r"\|") for cell in others]
@@ -210,7 +208,7 @@ def markdown(header: Sequence[str], rows: Rows) -> str:
 
 
 def document() -> str:
-    """docs/conventions.md, whole."""
+    """Return the whole of docs/conventions.md."""
     parts = [
         "# Metrics, conventions, presets",
         "Printed by `spark-eval metrics --markdown`; a test compares. Ranks start at 1; k is the cutoff, h "

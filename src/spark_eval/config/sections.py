@@ -6,7 +6,7 @@ Config is untrusted data: no tags, no aliases, no repeated or unknown keys, no S
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, Self, TypeVar, get_args, get_origin
 
 from pydantic import (
     AfterValidator,
@@ -35,6 +35,8 @@ from spark_eval.pointwise.task import Plan as PredictionPlan
 from spark_eval.schema import SUBSETS
 from spark_eval.splits.methods import GLOBAL_LOCAL_RANKER, Rule, known_method, rule_of
 
+# What pydantic calls the fault of an unknown key.
+UNKNOWN: Final = "extra_forbidden"
 Scalar = bool | int | float | str
 Item = TypeVar("Item")
 Keyed = TypeVar("Keyed", bound=BaseModel)
@@ -95,16 +97,19 @@ class Filter(Section):
     value: Scalar | list[Scalar] | None = None
 
     @model_validator(mode="after")
-    def value_fits(self) -> "Filter":
-        """``in`` and ``between`` take lists, the null tests nothing, all others a single value."""
-        is_list = isinstance(self.value, list)
-        fits = {
-            "in": is_list,
-            "between": isinstance(self.value, list) and len(self.value) == 2,
-            "is_null": self.value is None,
-            "is_not_null": self.value is None,
-        }
-        if not fits.get(self.op, not is_list and self.value is not None):
+    def check_value(self) -> Self:
+        """Refuse what does not fit: ``in`` and ``between`` take lists, null tests nothing, others a value."""
+        values = self.value if isinstance(self.value, list) else None
+        match self.op:
+            case "in":
+                fits = values is not None
+            case "between":
+                fits = values is not None and len(values) == 2
+            case "is_null" | "is_not_null":
+                fits = self.value is None
+            case _:
+                fits = values is None and self.value is not None
+        if not fits:
             raise ValueError(f"value {self.value!r} does not fit op {self.op!r}")
         return self
 
@@ -127,19 +132,14 @@ class Source(Section):
     max_quarantined: float = Field(default=1.0, ge=0, le=1)
 
     @model_validator(mode="after")
-    def one_place(self) -> "Source":
-        """A source is a path, a table, or a subset of this run's split; and its subset is a known one."""
+    def check_place(self) -> Self:
+        """Refuse what is not one path, or one table, or a known subset of this run's split."""
         if (self.path is None) == (self.table is None) and (self.path or self.subset is None):
             raise ValueError("give either a path or a table, or else a subset of this run's split")
         if self.subset is not None and self.subset not in SUBSETS:
             raise ValueError(f"unknown subset {self.subset!r}; {nearest(self.subset, SUBSETS)}")
         if self.table is not None and not TABLE.fullmatch(self.table):
             raise ValueError(f"table {self.table!r} is no name, such as table, db.table or catalog.db.table")
-        return self
-
-    @model_validator(mode="after")
-    def only_reads(self) -> "Source":
-        """Nothing is run or asked for on the way."""
         check_reading(self.path, self.format, self.options)
         if {"path", "paths"} & {name.lower() for name in self.options}:
             raise ValueError("options: the path stands beside the options, not among them")
@@ -167,17 +167,17 @@ class SplitSection(Section):
     method: Annotated[str, AfterValidator(known_method)] = GLOBAL_LOCAL_RANKER
 
     def rule(self) -> Rule:
-        """The checked rule; raises ConfigError with the nearest allowed option."""
+        """Return the checked rule; raise ConfigError with the nearest allowed option."""
         return rule_of(self.method, self.model_extra or {})
 
     @model_serializer
     def whole(self) -> dict[str, Any]:
-        """The rule with its defaults, cuts in words: what a commit record keeps."""
-        options = vars(self.rule()).items()
-        return {"method": self.method} | {
+        """Return the rule with its defaults, cuts in words: what a commit record keeps."""
+        options = {
             name: value if isinstance(value, int | float | tuple | None) else str(value)
-            for name, value in options
+            for name, value in vars(self.rule()).items()
         }
+        return {"method": self.method, **options}
 
 
 @keyed(EvaluateOptions, but="threshold")
@@ -194,7 +194,7 @@ class EvaluateSection(Section):
 
     @field_serializer("metrics", check_fields=False)
     def named(self, metrics: list[str]) -> list[str]:
-        """The names that are published: the same work has the same id, whatever metrics are called."""
+        """Return the names that are published: whatever metrics are called, the same work has the same id."""
         return [canonical(metric) for metric in metrics]
 
 
@@ -228,7 +228,7 @@ class PredictionsSection(Source):
 
     @field_serializer("metrics", check_fields=False)
     def named(self, metrics: list[str] | None) -> list[str] | None:
-        """The names that are published."""
+        """Return the names that are published."""
         return metrics and [pointwise_named(metric).name for metric in metrics]
 
 
@@ -248,8 +248,8 @@ class Config(Section):
     predictions: PredictionsSection | None = None
 
     @model_validator(mode="after")
-    def choices_fit(self) -> "Config":
-        """Rules and plans check themselves, whichever verb the config is read for."""
+    def check_choices(self) -> Self:
+        """Let rules and plans check themselves, whichever verb the config is read for."""
         self.split.rule()
         if self.predictions is not None:
             self.predictions.checked()
@@ -259,7 +259,7 @@ class Config(Section):
 
 
 def read_config(path: Path, settings: Sequence[str] = ()) -> Config:
-    """The checked config of a YAML file, with ``dotted.key=value`` settings laid over it.
+    """Return the checked config of a YAML file, with ``dotted.key=value`` settings laid over it.
 
     Raises ConfigError: NO_CONFIG, INVALID_YAML, INVALID_SETTING, or what ``parse_config`` finds.
     """
@@ -278,29 +278,28 @@ def read_config(path: Path, settings: Sequence[str] = ()) -> Config:
 
 
 def parse_config(tree: Any) -> Config:
-    """The checked config; all that is wrong with it in one ConfigError, a secret before all else."""
+    """Return the checked config; raise all that is wrong with it as one ConfigError, a secret first."""
     check_secrets(tree)
     try:
         return Config.model_validate(tree)
     except ValidationError as error:
-        found = error.errors(include_url=False)
-        unknown = [fault for fault in found if fault["type"] == "extra_forbidden"]
-        code = "UNKNOWN_CONFIG_KEY" if unknown else "INVALID_CONFIG"
-        faults = [describe(fault["loc"], fault["type"], fault["msg"]) for fault in [*unknown, *found]]
-        raise ConfigError(code, "; ".join(dict.fromkeys(faults))) from None
+        faults = sorted(error.errors(include_url=False), key=lambda fault: fault["type"] != UNKNOWN)
+        code = "UNKNOWN_CONFIG_KEY" if faults[0]["type"] == UNKNOWN else "INVALID_CONFIG"
+        messages = [describe(fault["loc"], fault["type"], fault["msg"]) for fault in faults]
+        raise ConfigError(code, "; ".join(dict.fromkeys(messages))) from None
 
 
 def describe(place: tuple[int | str, ...], kind: str, message: str) -> str:
-    """One fault of the config in words."""
-    where = ".".join(str(part) for part in place) or "the config"
-    if kind != "extra_forbidden":
+    """Return one fault of the config in words."""
+    where = ".".join(map(str, place)) or "the config"
+    if kind != UNKNOWN:
         return f"{where}: {message.removeprefix('Value error, ')}"
     *path, key = place
     return f"unknown key {where!r}; {nearest(str(key), known_keys(path))}"
 
 
 def known_keys(path: Sequence[int | str]) -> list[str]:
-    """The keys that a section of the config may have."""
+    """Return the keys that a section of the config may have."""
     section: Any = Config
     for part in path:
         if isinstance(part, str) and part in section.model_fields:

@@ -84,7 +84,7 @@ for name in ("int", "float"):
 
 
 def load_yaml(text: str, where: str) -> Any:
-    """The document as plain Python values; ConfigError INVALID_YAML with the place of the fault."""
+    """Return the document as plain Python values; raise ConfigError INVALID_YAML with the fault's place."""
     if len(text) > MAX_CHARACTERS:
         raise ConfigError("INVALID_YAML", f"{where}: longer than {MAX_CHARACTERS} characters")
     try:
@@ -92,8 +92,8 @@ def load_yaml(text: str, where: str) -> Any:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = "" if mark is None else f" at line {mark.line + 1}, column {mark.column + 1}"
-        told = ", ".join(part for part in (error.context, error.problem) if part)
-        raise ConfigError("INVALID_YAML", f"{where}: {told}{place}") from None  # its own trace shows the text
+        problem = ", ".join(part for part in (error.context, error.problem) if part)
+        raise ConfigError("INVALID_YAML", f"{where}: {problem}{place}") from None  # its trace shows the text
     except yaml.YAMLError as error:
         raise ConfigError("INVALID_YAML", f"{where}: {error}") from None
 
