@@ -1,4 +1,4 @@
-"""Every fork in a definition, as an enumerated choice with one name and one line that says what it does.
+"""The conventions of definitions, each an enumeration of choices; a line says what each choice does.
 
 Conventions travel as one value and are stamped on every output row; ``presets`` fixes them all at once.
 """
@@ -10,12 +10,12 @@ from typing import Any, Final, Self
 
 
 class Choice(StrEnum):
-    """One way to go at a fork; ``meaning`` is shown by ``spark-eval metrics``."""
+    """One choice of a convention; ``meaning`` is shown by ``spark-eval metrics``."""
 
     meaning: str
 
     def __new__(cls, value: str, meaning: str) -> Self:
-        """The member, a string with its meaning."""
+        """Return the member, a string with its meaning."""
         member = str.__new__(cls, value)
         member._value_ = value
         member.meaning = meaning
@@ -154,7 +154,7 @@ class NoHits(Choice):
 
 
 class Checks(Choice):
-    """Where repeated items and ranks are looked for. Not a fork: it changes what is counted, no metric.
+    """Where repeated items and ranks are looked for. Not a convention: it changes what is counted, no metric.
 
     Metrics that ask how many items a list has look everywhere of themselves.
     """
@@ -165,7 +165,7 @@ class Checks(Choice):
 
 @dataclass(frozen=True)
 class Conventions:
-    """One choice for every fork. The defaults are those of the preset ``default``.
+    """One choice for every convention. The defaults are those of the preset ``default``.
 
     ``threshold`` is the smallest relevance that counts as relevant, 0 or more; None: all above 0.
     """
@@ -193,7 +193,7 @@ class Conventions:
     preset: str = "default"
 
     def changed(self, choices: Mapping[str, Any]) -> "Conventions":
-        """The same with single forks chosen otherwise."""
+        """Return the same with single conventions chosen otherwise."""
         return replace(self, **choices)
 
     @property
@@ -202,8 +202,8 @@ class Conventions:
         return self.truth_duplicates is TruthDuplicates.MAX
 
 
-# The forks with enumerated choices, and the choices of each.
-FORKS: Final[dict[str, type[Choice]]] = {
+# The conventions with enumerated choices, and the choices of each.
+CONVENTIONS: Final[dict[str, type[Choice]]] = {
     field.name: type(field.default) for field in fields(Conventions) if isinstance(field.default, Choice)
 }
 # Who is in the mean: stamped on every row, whatever the preset.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from spark_eval.conventions import (
-    FORKS,
+    CONVENTIONS,
     POPULATION,
     AucTies,
     AverageDenominator,
@@ -47,9 +47,9 @@ class Preset:
     leaves_out: str = ""
 
 
-def preset(source: str, differs: str, leaves_out: str = "", **forks: Any) -> Preset:
-    """A preset that differs from the default in these forks."""
-    return Preset(source, Conventions(**forks), differs, leaves_out)
+def preset(source: str, differs: str, leaves_out: str = "", **choices: Any) -> Preset:
+    """Return a preset that differs from the default in these choices."""
+    return Preset(source, Conventions(**choices), differs, leaves_out)
 
 
 PRESETS: Final[dict[str, Preset]] = {
@@ -181,65 +181,63 @@ PRESETS: Final[dict[str, Preset]] = {
 
 
 def conventions_of(name: str) -> Conventions:
-    """A preset's conventions; ConfigError UNKNOWN_PRESET with the nearest name."""
+    """Return a preset's conventions; raise ConfigError UNKNOWN_PRESET with the nearest name."""
     if name not in PRESETS:
         raise ConfigError.unknown("UNKNOWN_PRESET", "preset", name, PRESETS, WHERE)
     return PRESETS[name].conventions.changed({"preset": name})
 
 
 def parse_conventions(value: Conventions | str | Mapping[str, Any]) -> Conventions:
-    """A preset's name, or a mapping ``{preset: ..., fork: choice}`` with overrides of single conventions.
+    """Return the conventions of a preset's name, or of ``{preset: ..., convention: choice, ...}``.
 
     Raises ConfigError UNKNOWN_PRESET, UNKNOWN_CONVENTION or INVALID_CHOICE with what is allowed.
     """
     if isinstance(value, Conventions):
         return value
-    forks = {"preset": value} if isinstance(value, str) else dict(value)
-    conventions = conventions_of(str(forks.pop("preset", "default")))
-    for fork, choice in forks.items():
-        conventions = conventions.changed({fork: parse_fork(fork, choice)})
-    return conventions
+    choices = {"preset": value} if isinstance(value, str) else dict(value)
+    conventions = conventions_of(str(choices.pop("preset", "default")))
+    return conventions.changed({name: parse_convention(name, choice) for name, choice in choices.items()})
 
 
-def parse_fork(fork: str, choice: object) -> Choice | float | None:
-    """The value of one fork; ConfigError UNKNOWN_CONVENTION or INVALID_CHOICE."""
-    where = f"{WHERE}.{fork}"
-    if fork == "threshold":
+def parse_convention(name: str, choice: object) -> Choice | float | None:
+    """Return the choice of one convention; raise ConfigError UNKNOWN_CONVENTION or INVALID_CHOICE."""
+    where = f"{WHERE}.{name}"
+    if name == "threshold":
         if choice is None:
             return None
         if isinstance(choice, int | float) and not isinstance(choice, bool) and 0 <= choice < math.inf:
             return float(choice)
         message = f"{where} is {choice!r}; give the smallest relevance that counts, 0 or more"
         raise ConfigError("INVALID_CHOICE", f"{message}; without a threshold every relevance above 0 counts")
-    if fork not in FORKS:
-        raise ConfigError.unknown("UNKNOWN_CONVENTION", "convention", fork, [*FORKS, "threshold"], WHERE)
-    return parse_choice(FORKS[fork], str(choice), where)
+    if name not in CONVENTIONS:
+        raise ConfigError.unknown(
+            "UNKNOWN_CONVENTION", "convention", name, [*CONVENTIONS, "threshold"], WHERE
+        )
+    return parse_choice(CONVENTIONS[name], str(choice), where)
 
 
 def parse_choice(choices: type[Member], value: str, where: str) -> Member:
-    """The member of an enumeration with this value; ConfigError INVALID_CHOICE with those allowed."""
+    """Return the member of an enumeration with this value; raise ConfigError INVALID_CHOICE otherwise."""
     for member in choices:
         if member == value:
             return member
     raise ConfigError.unknown("INVALID_CHOICE", "choice", value, choices, where)
 
 
-def changed_forks(conventions: Conventions, base: Conventions) -> dict[str, Choice]:
-    """The forks in which conventions differ from others, in the order of FORKS."""
+def changed_choices(conventions: Conventions, base: Conventions) -> dict[str, Choice]:
+    """Return the choices in which conventions differ from others."""
     return {
-        fork: getattr(conventions, fork)
-        for fork in FORKS
-        if getattr(conventions, fork) != getattr(base, fork)
+        name: choice for name in CONVENTIONS if (choice := getattr(conventions, name)) != getattr(base, name)
     }
 
 
 def stamp(conventions: Conventions) -> str:
-    """What stands on every output row, the preset, the forks changed, and who is in the mean.
+    """Return what stands on every output row: the preset, the choices changed, who is in the mean.
 
     ``default, gain=exp2; no_recommendations=zero; no_truth=drop; no_hits=zero; relevance>=4.0``
     """
-    changed = changed_forks(conventions, conventions_of(conventions.preset))
-    forks = [f"{fork}={choice}" for fork, choice in changed.items() if fork not in POPULATION]
-    rules = [f"{fork}={getattr(conventions, fork)}" for fork in POPULATION]
+    changed = changed_choices(conventions, conventions_of(conventions.preset))
+    choices = [f"{name}={choice}" for name, choice in changed.items() if name not in POPULATION]
+    rules = [f"{name}={getattr(conventions, name)}" for name in POPULATION]
     relevance = "relevance>0" if conventions.threshold is None else f"relevance>={conventions.threshold}"
-    return "; ".join([", ".join([conventions.preset, *forks]), *rules, relevance])
+    return "; ".join([", ".join([conventions.preset, *choices]), *rules, relevance])

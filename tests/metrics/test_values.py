@@ -5,14 +5,14 @@ from itertools import product
 from random import Random
 
 import pytest
-from forks import every_convention
+from choices import every_convention
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import orders
 from users import batch, graded
 
 from spark_eval.conventions import (
-    FORKS,
+    CONVENTIONS,
     AverageDenominator,
     Choice,
     Conventions,
@@ -29,10 +29,14 @@ DEFAULT = Conventions()
 
 
 def every_option(name: str) -> list[tuple[tuple[str, Choice], ...]]:
-    """All that can stand in the brackets of a metric, from nothing to a choice at every fork."""
-    chosen = [[None, *FORKS[fork]] for fork in RANKING[name].forks]
+    """All that can stand in the brackets of a metric, from nothing to a choice at every convention."""
+    chosen = [[None, *CONVENTIONS[convention]] for convention in RANKING[name].conventions]
     return [
-        tuple((fork, choice) for fork, choice in zip(RANKING[name].forks, choices, strict=True) if choice)
+        tuple(
+            (convention, choice)
+            for convention, choice in zip(RANKING[name].conventions, choices, strict=True)
+            if choice
+        )
         for choices in product(*chosen)
     ]
 
@@ -70,7 +74,9 @@ def test_whatever_can_be_chosen_is_parsed_back() -> None:
 def test_order_spaces_and_long_names_do_not_matter(value: MetricValue, order: Random, spaces: str) -> None:
     options = list(value.options)
     order.shuffle(options)
-    inner = f"{spaces},{spaces}".join(f"{fork}{spaces}={spaces}{choice}" for fork, choice in options)
+    inner = f"{spaces},{spaces}".join(
+        f"{convention}{spaces}={spaces}{choice}" for convention, choice in options
+    )
     text = f"{spaces}{value.metric.name}({spaces}{inner}{spaces})@{value.cutoff}{spaces}"
     assert str(parsed(text)) == str(value)
 

@@ -14,7 +14,7 @@ import oracle
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from forks import every_convention
+from choices import every_convention
 from oracle import Id, Recommendation, Relevance, Rules
 from pyspark.sql import DataFrame, SparkSession
 
@@ -49,7 +49,11 @@ def values_of(name: str, cutoffs: Sequence[int | None]) -> list[MetricValue]:
     """A metric under each of its conventions, at these cutoffs."""
     metric = RANKING[name]
     return [
-        MetricValue(metric, tuple((fork, getattr(conventions, fork)) for fork in metric.forks), k)
+        MetricValue(
+            metric,
+            tuple((convention, getattr(conventions, convention)) for convention in metric.conventions),
+            k,
+        )
         for conventions, k in product(every_convention(name), cutoffs)
     ]
 

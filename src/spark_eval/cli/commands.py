@@ -145,7 +145,7 @@ def validate(file: Path, settings: Sequence[str], verb: str | None) -> None:
 
 @program.command()
 @click.argument("name", required=False)
-@click.option("--preset", help="Show what a preset chooses at every fork, and why its numbers differ.")
+@click.option("--preset", help="Show what a preset chooses of every convention, and why its numbers differ.")
 @click.option("--markdown", is_flag=True, help="Print all of it as a document.")
 def metrics(name: str | None, preset: str | None, markdown: bool) -> None:
     """List the metrics with their formulas, and the conventions; or show one metric NAME in full.

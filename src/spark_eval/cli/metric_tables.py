@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from spark_eval.conventions import FORKS, TieOrder, TruthDuplicates
+from spark_eval.conventions import CONVENTIONS, TieOrder, TruthDuplicates
 from spark_eval.errors import ConfigError
 from spark_eval.metrics import RANKING, RankingMetric, parse_metric
 from spark_eval.metrics.aliases import ALIASES, find
@@ -17,12 +17,12 @@ from spark_eval.metrics.values import SHARES_PLACES, formed, ranking_names, shor
 from spark_eval.pointwise.metrics import POINTWISE
 from spark_eval.pointwise.registry import PointwiseMetric
 from spark_eval.pointwise.task import PRESETS as POINTWISE_PRESETS
-from spark_eval.presets import PRESETS, changed_forks, conventions_of
+from spark_eval.presets import PRESETS, changed_choices, conventions_of
 
 Rows = list[list[str]]
 METRICS = ("metric", "mean over users", "formula", "options", "meaning")
 POINTWISE_METRICS = ("metric of predictions", "tasks", "formula", "meaning")
-CONVENTIONS = ("convention", "default", "other choices")
+CONVENTION_TABLE = ("convention", "default", "other choices")
 CHOICES = ("convention", "choice", "meaning")
 # Relevances of the rows of one user and item, the latest last, and what comes of them.
 WORKED_ROWS = ("rows of one item", *TruthDuplicates)
@@ -34,7 +34,7 @@ WORKED = (
 )
 PRESET_TABLE = ("preset", "numbers of", "changes")
 PRESET_NOTES = ("preset", "numbers of", "changes", "why numbers differ from the default's", "not reproduced")
-PRESET_FORKS = ("convention", "choice", "meaning", "default")
+PRESET_CHOICES = ("convention", "choice", "meaning", "default")
 PROMPT: Final = ">>> "
 DEFAULTS: Final = conventions_of("default")
 
@@ -46,7 +46,7 @@ def metric_rows() -> Rows:
             metric.name,
             ", ".join([metric.run_name, *metric.weights]),
             metric.formula,
-            ", ".join(short(fork, metric) for fork in metric.forks),
+            ", ".join(short(name, metric) for name in metric.conventions),
             metric.summary.replace("``", "`"),
         ]
         for metric in RANKING.values()
@@ -64,16 +64,16 @@ def pointwise_rows() -> Rows:
 def convention_rows() -> Rows:
     """Return a row per convention, with its choices."""
     rows = []
-    for fork, choices in FORKS.items():
-        default = getattr(DEFAULTS, fork)
+    for name, choices in CONVENTIONS.items():
+        default = getattr(DEFAULTS, name)
         told = [f"{one}: {one.meaning}" for one in (default, *(one for one in choices if one != default))]
-        rows.append([fork, told[0], "; ".join(told[1:])])
+        rows.append([name, told[0], "; ".join(told[1:])])
     return [*rows, ["threshold", "none: relevance above 0", "a number from 0: relevance at or above it"]]
 
 
 def choice_rows() -> Rows:
     """Return a row per choice of every convention."""
-    return [[fork, choice, choice.meaning] for fork, choices in FORKS.items() for choice in choices]
+    return [[name, choice, choice.meaning] for name, choices in CONVENTIONS.items() for choice in choices]
 
 
 def preset_rows() -> Rows:
@@ -89,14 +89,14 @@ def short_preset_rows() -> Rows:
     return [row[: len(PRESET_TABLE)] for row in preset_rows()]
 
 
-def preset_fork_rows(name: str) -> Rows:
+def preset_choice_rows(preset: str) -> Rows:
     """Return every convention as a preset chooses it, and the default's choice where that is another."""
-    chosen = conventions_of(name)
-    changed = changed_forks(DEFAULTS, chosen)
+    chosen = conventions_of(preset)
+    changed = changed_choices(DEFAULTS, chosen)
     rows = [
-        [fork, choice, choice.meaning, changed.get(fork, "")]
-        for fork in FORKS
-        for choice in [getattr(chosen, fork)]
+        [name, choice, choice.meaning, changed.get(name, "")]
+        for name in CONVENTIONS
+        for choice in [getattr(chosen, name)]
     ]
     threshold = "above 0" if chosen.threshold is None else f"{chosen.threshold} or more"
     return [*rows, ["threshold", threshold, "relevance that counts as relevant", ""]]
@@ -105,8 +105,8 @@ def preset_fork_rows(name: str) -> Rows:
 def changes(name: str) -> list[str]:
     """Return what a preset changes of the default, as a config would say it."""
     chosen = conventions_of(name)
-    forks = [f"{fork}: {choice}" for fork, choice in changed_forks(chosen, DEFAULTS).items()]
-    return forks if chosen.threshold is None else [*forks, f"threshold: {chosen.threshold}"]
+    changed = [f"{name}: {choice}" for name, choice in changed_choices(chosen, DEFAULTS).items()]
+    return changed if chosen.threshold is None else [*changed, f"threshold: {chosen.threshold}"]
 
 
 def metric_text(text: str, preset: str | None = None) -> str:
@@ -140,9 +140,9 @@ def ranking_text(metric: RankingMetric) -> str:
     """Return all of one metric of rankings."""
     title = f"{metric.name}, mean over users: {', '.join([metric.run_name, *metric.weights])}"
     options = [
-        f"option {short(fork, metric)}={choice}: {choice.meaning}"
-        for fork in metric.forks
-        for choice in FORKS[fork]
+        f"option {short(name, metric)}={choice}: {choice.meaning}"
+        for name in metric.conventions
+        for choice in CONVENTIONS[name]
         if choice is not TieOrder.SHARED or metric.name in SHARES_PLACES
     ]
     return whole_text(title, metric, [metric.name, metric.run_name], options)
@@ -181,9 +181,9 @@ def imports(notes: str, kernel: Callable[..., Any]) -> list[str]:
 def ranking_choices(metric: RankingMetric, preset: str) -> str:
     """Return what a preset chooses where a metric has a choice, and the default where that is another."""
     lines = [
-        f"{short(fork, metric)}={choice}: {meaning}" + (f" (default: {default})" if default else "")
-        for fork, choice, meaning, default in preset_fork_rows(preset)
-        if fork in metric.forks
+        f"{short(name, metric)}={choice}: {meaning}" + (f" (default: {default})" if default else "")
+        for name, choice, meaning, default in preset_choice_rows(preset)
+        if name in metric.conventions
     ]
     return "\n".join([f"under preset {preset} (whole: spark-eval metrics --preset {preset}):", *lines])
 
@@ -228,7 +228,7 @@ def document() -> str:
         "other names (`NDCG@10`, `HR`, `recall@k`, k for every `evaluate.k`); tables hold that shown here.",
         *(f"### {metric.name}\n\n```text\n{ranking_text(metric)}\n```" for metric in RANKING.values()),
         "## Conventions",
-        markdown(CONVENTIONS, convention_rows()),
+        markdown(CONVENTION_TABLE, convention_rows()),
         "## What is relevant",
         "Rows of the truth that have the same user and item are first combined into one relevance, by "
         "`truth_duplicates`. Then it is judged: the item is relevant if it is at or above `threshold`, or "

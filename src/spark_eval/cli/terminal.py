@@ -147,7 +147,7 @@ def metrics(name: str | None, preset: str | None, markdown: bool) -> None:
         print(metric_tables.metric_text(name, preset))
     elif preset is not None:
         conventions_of(preset)
-        grid(metric_tables.PRESET_FORKS, metric_tables.preset_fork_rows(preset), f"preset {preset}")
+        grid(metric_tables.PRESET_CHOICES, metric_tables.preset_choice_rows(preset), f"preset {preset}")
         about = PRESETS[preset]
         print(f"numbers of: {about.source}\nwhy they differ: {about.differs}")
         print(f"not reproduced: {about.leaves_out or 'nothing is left out'}")

@@ -21,7 +21,7 @@ from spark_eval.metrics.lists import Floats, Lists, divide
 from spark_eval.metrics.registry import ranking_metric
 
 
-@ranking_metric("precision", formula="h / k", forks=("precision_denominator",))
+@ranking_metric("precision", formula="h / k", conventions=("precision_denominator",))
 def precision(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Share of the k places that hold a relevant item; the places a short list leaves empty count.
 
@@ -42,7 +42,7 @@ def precision(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
             return divide(lists.n_hits(k), lists.filled(k))
 
 
-@ranking_metric("recall", formula="h / m", forks=("recall_denominator",), perfect=False)
+@ranking_metric("recall", formula="h / m", conventions=("recall_denominator",), perfect=False)
 def recall(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Share of relevant items found in the top k; cannot reach 1 when a user has more relevant items than k.
 
@@ -81,7 +81,7 @@ def recall_capped(lists: Lists, k: int | None, conventions: Conventions) -> Floa
 @ranking_metric(
     "f1",
     formula="2 P R / (P + R), 0 if both are 0",
-    forks=("precision_denominator", "recall_denominator"),
+    conventions=("precision_denominator", "recall_denominator"),
     perfect=False,
 )
 def f1(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
@@ -114,7 +114,7 @@ def hit_rate(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     "ap",
     run_name="map",
     formula="sum over hits of P@rank / min(m, k)",
-    forks=("ap_denominator", "ap_variant"),
+    conventions=("ap_denominator", "ap_variant"),
 )
 def average_precision(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Mean of the precisions at the ranks of the hits; early hits count for more.
@@ -184,7 +184,7 @@ def average_denominator(lists: Lists, k: int | None, denominator: AverageDenomin
     "ar",
     run_name="mar",
     formula="sum over hits of R@rank / min(m, k)",
-    forks=("ar_denominator", "ar_variant"),
+    conventions=("ar_denominator", "ar_variant"),
     perfect=False,
 )
 def average_recall(lists: Lists, k: int | None, conventions: Conventions) -> Floats:

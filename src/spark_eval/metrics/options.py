@@ -11,7 +11,7 @@ from spark_eval.metrics import MetricValue, metric_values
 from spark_eval.metrics.aliases import several
 from spark_eval.metrics.values import parse_k
 from spark_eval.options import Option, completed
-from spark_eval.presets import parse_choice, parse_conventions, parse_fork, stamp
+from spark_eval.presets import parse_choice, parse_convention, parse_conventions, stamp
 from spark_eval.schema import FOLD
 
 DEFAULT_METRICS: Final = ("precision", "recall", "f1", "hit_rate", "map", "mar", "mrr", "arhr", "ndcg")
@@ -123,9 +123,9 @@ def make_plan(**options: Unpack[EvaluateOptions]) -> Plan:
         "no_recommendations": chosen["no_recommendations"],
         "no_truth": chosen["no_truth"],
     }
-    for fork, choice in first.items():
-        if choice is not None:
-            conventions = conventions.changed({fork: parse_fork(fork, choice)})
+    conventions = conventions.changed(
+        {name: parse_convention(name, choice) for name, choice in first.items() if choice is not None}
+    )
     values = metric_values(names, sorted(cutoffs, key=lambda cut: (cut is None, cut)), conventions)
     counts_items = any(value.sees_length(conventions) for value in values)
     checks = parse_choice(Checks, chosen["checks"], "evaluate.checks")

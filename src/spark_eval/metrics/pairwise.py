@@ -21,7 +21,7 @@ def positives(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     "auc",
     run_name="gauc",
     formula="share of (hit, miss) pairs of the top k with the hit first, ties 1/2",
-    forks=("one_class", "auc_ties"),
+    conventions=("one_class", "auc_ties"),
     kind=Kind.PAIRS,
     ties=True,
     weights={
