@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-Found = TypeVar("Found")
+Known = TypeVar("Known")
 
 # By a registered name, of rankings or of predictions: its other names. Case, "_" and "-" do not count.
 ALIASES: Final[Mapping[str, Sequence[str]]] = {
@@ -41,7 +41,7 @@ ALIASES: Final[Mapping[str, Sequence[str]]] = {
 }
 
 
-def find(name: str, known: Mapping[str, Found]) -> Found | None:
+def find(name: str, known: Mapping[str, Known]) -> Known | None:
     """Return what a name or an alias of it stands for among the ``known`` names; None if it is unknown.
 
     >>> find("HR", {"hit_rate": 1}), find("Average-Precision", {"auprc": 2}), find("hrr", {"hit_rate": 1})

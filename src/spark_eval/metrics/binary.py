@@ -3,7 +3,7 @@
 Every kernel takes a batch of lists and a cutoff k (None: the whole list) and gives one value per list. Its
 docstring holds meaning, the undefined case, an example that tells the variants apart, and the source. A
 list without hits scores 0 in all that do not say otherwise, and so does a user without truth, should the
-population rules let him in.
+population rules count them.
 """
 
 import numpy as np
@@ -94,8 +94,8 @@ def f1(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
 
     Source: van Rijsbergen, Information Retrieval, 1979.
     """
-    found, of_relevant = precision(lists, k, conventions), recall(lists, k, conventions)
-    return divide(2 * found * of_relevant, found + of_relevant)
+    of_places, of_relevant = precision(lists, k, conventions), recall(lists, k, conventions)
+    return divide(2 * of_places * of_relevant, of_places + of_relevant)
 
 
 @ranking_metric("hit_rate", formula="1 if h > 0 else 0")
@@ -154,7 +154,7 @@ def average_precision(lists: Lists, k: int | None, conventions: Conventions) -> 
 
 
 def behind_ties(lists: Lists) -> Floats:
-    """Hits up to the last rank of the ties of each hit; shape (hits,)."""
+    """Count the hits up to the last rank of the ties of each hit; shape (hits,)."""
     hits = lists.hits
     # Ranks of one list stay below those of the next, so one search serves all lists.
     step = int(lists.tie_last.max(initial=0)) + 1
@@ -164,7 +164,7 @@ def behind_ties(lists: Lists) -> Floats:
 
 
 def average_denominator(lists: Lists, k: int | None, denominator: AverageDenominator) -> Floats:
-    """What a sum over hits is divided by; shape (n,)."""
+    """Return what a sum over hits is divided by; shape (n,)."""
     match denominator:
         case AverageDenominator.MIN_RELEVANT_K:
             return lists.fillable(k).astype(np.float64)

@@ -118,7 +118,7 @@ def ndcg(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
 
 
 def ideal_dcg(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
-    """The DCG that counts as 1; shape (n,)."""
+    """Return the DCG that counts as 1; shape (n,)."""
     match conventions.ideal:
         case Ideal.TRUTH:
             return discounted(lists.ideal, k, conventions)

@@ -27,6 +27,12 @@ LEAST_CURVE_POINTS: Final = 1_000
 MOST_CLASSES: Final = 1_000
 MOST_BINS: Final = 10_000
 MOST_THRESHOLDS: Final = 1_000
+# What the scores of each task can be, its default first.
+SCORES: Final = {
+    Task.BINARY: (Scores.PROBABILITY, Scores.RAW, Scores.CLASS),
+    Task.MULTICLASS: (Scores.PROBABILITY, Scores.CLASS),
+    Task.REGRESSION: (Scores.RAW,),
+}
 # No names of segments: a column fold is one by itself.
 RESERVED: Final = frozenset({"", ALL, FOLD, FOLDS})
 
@@ -68,11 +74,11 @@ class PredictionOptions(TypedDict, total=False):
 def make_plan(task: str, **options: Unpack[PredictionOptions]) -> Plan:
     """Return the checked choices; raise ConfigError with what is allowed."""
     chosen, kind = completed(PredictionOptions, options), parse_choice(Task, task, f"{WHERE}.task")
-    scores = parse_choice(Scores, chosen["scores"] or default_scores(kind), f"{WHERE}.scores")
+    scores = parse_choice(Scores, chosen["scores"] or SCORES[kind][0], f"{WHERE}.scores")
     preset = chosen["conventions"]
     if preset not in PRESETS:
         raise ConfigError.unknown("UNKNOWN_PRESET", "preset", preset, PRESETS, f"{WHERE}.conventions")
-    if not kind_fits(kind, scores):
+    if scores not in SCORES[kind]:
         raise invalid(f"scores: {scores} does not fit task: {kind}")
     thresholds = thresholds_of(kind, scores, chosen["thresholds"])
     names = metrics_of(kind, scores, chosen["metrics"], bool(thresholds))
@@ -101,25 +107,29 @@ def make_plan(task: str, **options: Unpack[PredictionOptions]) -> Plan:
 
 def check(plan: Plan) -> None:
     """Raise ConfigError for options that do not go together."""
-    is_ordered = plan.task is Task.BINARY and plan.scores is not Scores.CLASS
-    if (plan.curves or plan.rules) and not is_ordered:
-        raise invalid("curves and choose need task: binary with scores that have an order")
-    has_probabilities = plan.scores is Scores.PROBABILITY
-    if plan.sampling_rate is not None:
-        if not (plan.task is Task.BINARY and has_probabilities):
-            raise invalid("sampling_rate corrects the probabilities of task: binary")
-        if not 0 < plan.sampling_rate <= 1:
-            raise invalid(f"sampling_rate {plan.sampling_rate} is not in (0, 1]")
-    if plan.probabilities and not (plan.task is Task.MULTICLASS and has_probabilities):
-        raise invalid("probabilities are the columns of task: multiclass")
-    if plan.probabilities and len(plan.probabilities) != len(plan.classes):
-        raise invalid(f"{len(plan.probabilities)} probabilities for {len(plan.classes)} classes")
-    if not 1 <= plan.bins <= MOST_BINS:
-        raise invalid(f"bins: {plan.bins}; allowed: 1 to {MOST_BINS}")
-    if plan.curve_points < LEAST_CURVE_POINTS:
-        raise invalid(f"curve_points: {plan.curve_points}; at least {LEAST_CURVE_POINTS}")
-    if "flags" in plan.needs and plan.task is Task.BINARY and not plan.thresholds:
-        raise invalid("metrics at thresholds need thresholds, such as [0.5]")
+    rate, n_columns, n_classes = plan.sampling_rate, len(plan.probabilities), len(plan.classes)
+    is_binary, has_probabilities = plan.task is Task.BINARY, plan.scores is Scores.PROBABILITY
+    is_ordered, asks_order = is_binary and plan.scores is not Scores.CLASS, plan.curves or plan.rules
+    has_columns = plan.task is Task.MULTICLASS and has_probabilities
+    faults = {
+        "curves and choose need task: binary with scores that have an order": asks_order and not is_ordered,
+        "sampling_rate corrects the probabilities of task: binary": (
+            rate is not None and not (is_binary and has_probabilities)
+        ),
+        f"sampling_rate {rate} is not in (0, 1]": rate is not None and not 0 < rate <= 1,
+        "probabilities are the columns of task: multiclass": n_columns and not has_columns,
+        f"{n_columns} probabilities for {n_classes} classes": n_columns and n_columns != n_classes,
+        f"bins: {plan.bins}; allowed: 1 to {MOST_BINS}": not 1 <= plan.bins <= MOST_BINS,
+        f"curve_points: {plan.curve_points}; at least {LEAST_CURVE_POINTS}": (
+            plan.curve_points < LEAST_CURVE_POINTS
+        ),
+        "metrics at thresholds need thresholds, such as [0.5]": (
+            "flags" in plan.needs and is_binary and not plan.thresholds
+        ),
+    }
+    for message, holds in faults.items():
+        if holds:
+            raise invalid(message)
     lowered = [name.lower() for name in plan.segments]
     if len(set(lowered)) < len(lowered) or RESERVED & set(lowered):
         raise ConfigError(
@@ -128,42 +138,26 @@ def check(plan: Plan) -> None:
         )
 
 
-def kind_fits(task: Task, scores: Scores) -> bool:
-    """Whether a task can have such scores."""
-    allowed = {
-        Task.BINARY: set(Scores),
-        Task.MULTICLASS: {Scores.PROBABILITY, Scores.CLASS},
-        Task.REGRESSION: {Scores.RAW},
-    }
-    return scores in allowed[task]
-
-
-def default_scores(task: Task) -> Scores:
-    """What scores are unless the config says otherwise."""
-    return Scores.RAW if task is Task.REGRESSION else Scores.PROBABILITY
-
-
 def metrics_of(
     task: Task, scores: Scores, names: Sequence[str] | None, has_thresholds: bool
 ) -> tuple[str, ...]:
-    """The metrics asked for; or all that the task, its scores and thresholds have, but for those of users."""
+    """Return the metrics asked for; or all that task, scores and thresholds have, but for those of users."""
     fitting = [name for name, metric in POINTWISE.items() if metric.fits(task, scores)]
-    asked = None if names is None else several(names)
-    if asked is None:
+    if names is None:
         unwanted = {"users"} if has_thresholds or task is not Task.BINARY else {"users", "flags"}
         return tuple(name for name in fitting if not unwanted & set(POINTWISE[name].needs))
+    asked = dict.fromkeys(pointwise_named(name).name for name in several(names))
     if not asked:
         raise ConfigError("NO_METRICS", f"{WHERE}.metrics is empty; `spark-eval metrics` lists them")
-    found = [pointwise_named(name).name for name in asked]
-    for name in found:
+    for name in asked:
         if name not in fitting:
             message = f"{name} is not defined for task: {task} with scores: {scores}"
             raise invalid(f"{message}; these are: {', '.join(fitting)}")
-    return tuple(dict.fromkeys(found))
+    return tuple(asked)
 
 
 def pointwise_named(name: str) -> PointwiseMetric:
-    """The metric with this name, or an alias of it; ConfigError UNKNOWN_METRIC with the nearest one."""
+    """Return the metric with this name or alias; raise ConfigError UNKNOWN_METRIC with the nearest one."""
     metric = find(name, POINTWISE)
     if metric is None:
         raise ConfigError.unknown("UNKNOWN_METRIC", "metric", name, POINTWISE, f"{WHERE}.metrics")
@@ -171,36 +165,32 @@ def pointwise_named(name: str) -> PointwiseMetric:
 
 
 def classes_of(task: Task, classes: Sequence[Class], negative: Class, positive: Class) -> tuple[Class, ...]:
-    """The classes of labels; none in a regression."""
-    match task:
-        case Task.BINARY:
-            found: tuple[Class, ...] = (negative, positive)
-        case Task.MULTICLASS:
-            found = tuple(classes)
-            if not 2 <= len(found) <= MOST_CLASSES:
-                raise invalid(f"classes: task: multiclass needs their list, 2 to {MOST_CLASSES}")
-        case Task.REGRESSION:
-            return ()
-    if len({isinstance(one, str) for one in found}) > 1 or len(set(found)) < len(found):
-        raise invalid(f"classes {', '.join(map(str, found))}: distinct ones, all texts or all numbers")
-    return found
+    """Return the classes of labels; none in a regression."""
+    if task is Task.REGRESSION:
+        return ()
+    labels = (negative, positive) if task is Task.BINARY else tuple(classes)
+    if not 2 <= len(labels) <= MOST_CLASSES:
+        raise invalid(f"classes: task: multiclass needs their list, 2 to {MOST_CLASSES}")
+    if len({isinstance(one, str) for one in labels}) > 1 or len(set(labels)) < len(labels):
+        raise invalid(f"classes {', '.join(map(str, labels))}: distinct ones, all texts or all numbers")
+    return labels
 
 
 def thresholds_of(task: Task, scores: Scores, given: Sequence[float] | float | None) -> tuple[float, ...]:
-    """Ascending thresholds; of classes the one between 0 and 1."""
+    """Return ascending thresholds; of classes the one between 0 and 1."""
     if task is not Task.BINARY or scores is Scores.CLASS:
         if given is not None:
             raise invalid("thresholds need task: binary with scores that have an order")
         return (0.5,) if task is Task.BINARY else ()
     default = (0.5,) if scores is Scores.PROBABILITY else ()
-    found = default if given is None else tuple(sorted({float(one) for one in several(given)}))
-    if len(found) > MOST_THRESHOLDS or not all(map(math.isfinite, found)):
+    thresholds = default if given is None else tuple(sorted({float(one) for one in several(given)}))
+    if len(thresholds) > MOST_THRESHOLDS or not all(map(math.isfinite, thresholds)):
         raise invalid(f"thresholds are up to {MOST_THRESHOLDS} finite numbers")
-    return found
+    return thresholds
 
 
 def rules_of(choose: Mapping[str, Any]) -> list[Rule]:
-    """The rules of ``choose: {flags: [300], recall: [0.95], cost: [{false_positive: 1, ...}]}``.
+    """Return the rules of ``choose: {flags: [300], recall: [0.95], cost: [{false_positive: 1, ...}]}``.
 
     The first costs given are those by which the other rules are judged, too.
     """
@@ -223,5 +213,5 @@ def rules_of(choose: Mapping[str, Any]) -> list[Rule]:
 
 
 def invalid(message: str) -> ConfigError:
-    """Options of the section that do not go together."""
+    """Return the error of options that do not go together."""
     return ConfigError("INVALID_CONFIG", f"{WHERE}: {message}")
