@@ -20,13 +20,13 @@ SECRET_KEY: Final = re.compile(rf"(?i){NAMES}|credentials?$|(^|[._-])(sas|pwd)($
 POINTER: Final = re.compile(r"(?i)(file|path|name|provider|class|type|url|enabled|length|timeout)$")
 # Each takes time in proportion to the text, whatever stands in it.
 SECRETS: Final = (
-    re.compile(r"(?P<kept>://[^\s/:@]*:)[^\s/@]+(?=@)"),  # user:password@host
+    re.compile(r"(?P<before>://[^\s/:@]*:)[^\s/@]+(?=@)"),  # user:password@host
     re.compile(
-        rf"(?i)(?P<kept>(?:(?:{NAMES})[\w.-]{{0,80}}|\b(?:sig|pwd|x-amz-[\w-]{{1,40}}))[\"']?\s*[=:]\s*[\"']?)"
+        rf"(?i)(?P<before>(?:(?:{NAMES})[\w.-]{{0,80}}|\b(?:sig|pwd|x-amz-[\w-]{{1,40}}))[\"']?\s*[=:]\s*[\"']?)"
         r"[^\s\"',;&})]+"
     ),
-    re.compile(r"(?i)(?P<kept>\bbearer )[\w.~+/=-]{8,}"),
-    re.compile(r"(?P<kept>\b)(AKIA|ASIA)[0-9A-Z]{16}\b"),
+    re.compile(r"(?i)(?P<before>\bbearer )[\w.~+/=-]{8,}"),
+    re.compile(r"(?P<before>\b)(AKIA|ASIA)[0-9A-Z]{16}\b"),
 )
 
 
@@ -114,7 +114,7 @@ def is_secret(key: str) -> bool:
 def redacted(text: str) -> str:
     """Return the text, each credential in it hidden."""
     for secret in SECRETS:
-        text = secret.sub(rf"\g<kept>{HIDDEN}", text)
+        text = secret.sub(rf"\g<before>{HIDDEN}", text)
     return text
 
 

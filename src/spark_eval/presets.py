@@ -117,8 +117,8 @@ PRESETS: Final[dict[str, Preset]] = {
         "LensKit",
         "Precision over min(k, length), recall over min(m, k), AP over min(m, length): short lists are not "
         "punished; DCG weighs ranks 1 and 2 alike; nDCG is binary; a gain field is gain: linear.",
-        "A user who is absent from LensKit's run is not measured there; with an empty list he counts with 0, "
-        "as here. Users without truth are an error there.",
+        "A user who is absent from LensKit's run is not measured there; with an empty list they count with "
+        "0, as here. Users without truth are an error there.",
         precision_denominator=PrecisionDenominator.MIN_K_LENGTH,
         recall_denominator=RecallDenominator.MIN_RELEVANT_K,
         ap_denominator=AverageDenominator.MIN_RELEVANT_LENGTH,

@@ -66,8 +66,8 @@ def convention_rows() -> Rows:
     rows = []
     for name, choices in CONVENTIONS.items():
         default = getattr(DEFAULTS, name)
-        told = [f"{one}: {one.meaning}" for one in (default, *(one for one in choices if one != default))]
-        rows.append([name, told[0], "; ".join(told[1:])])
+        shown = [f"{one}: {one.meaning}" for one in (default, *(one for one in choices if one != default))]
+        rows.append([name, shown[0], "; ".join(shown[1:])])
     return [*rows, ["threshold", "none: relevance above 0", "a number from 0: relevance at or above it"]]
 
 

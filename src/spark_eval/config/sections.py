@@ -3,29 +3,26 @@
 Config is untrusted data: no tags, no aliases, no repeated or unknown keys, no SQL text.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Annotated, Any, Final, Literal, Self, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, Self, get_args
 
 from pydantic import (
     AfterValidator,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     ValidationError,
-    create_model,
     field_serializer,
     model_serializer,
     model_validator,
 )
 
 from spark_eval.config.input_policy import TABLE, check_reading, check_secrets, place
+from spark_eval.config.keys import Several, keyed
 from spark_eval.config.strict_yaml import MAX_CHARACTERS, load_yaml, overlay
 from spark_eval.engine.segments import check_segments
 from spark_eval.errors import ConfigError, nearest
-from spark_eval.metrics.aliases import several
 from spark_eval.metrics.options import EvaluateOptions, Plan, make_plan
 from spark_eval.metrics.values import canonical
 from spark_eval.options import declared
@@ -38,10 +35,6 @@ from spark_eval.splits.methods import GLOBAL_LOCAL_RANKER, Rule, known_method, r
 # What pydantic calls the fault of an unknown key.
 UNKNOWN: Final = "extra_forbidden"
 Scalar = bool | int | float | str
-Item = TypeVar("Item")
-Keyed = TypeVar("Keyed", bound=BaseModel)
-# A list of the config, for which a single value may stand.
-Several = Annotated[list[Item], BeforeValidator(lambda given: None if given is None else several(given))]
 Place = Annotated[str, Field(min_length=1), AfterValidator(place)]
 
 
@@ -49,30 +42,6 @@ class Section(BaseModel):
     """A mapping of known keys; an unknown one is an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-def keyed(options: Any, but: str = "") -> Callable[[type[Keyed]], type[Keyed]]:
-    """Give a section a key for each option of a verb, but for one, and for those that it declares itself."""
-
-    def decorate(section: type[Keyed]) -> type[Keyed]:
-        keys: Any = {
-            name: (in_yaml(kind), list(option.default) if type(option.default) is tuple else option.default)
-            for name, (kind, option) in declared(options).items()
-            if name not in section.model_fields and name != but
-        }
-        return create_model(section.__name__, __base__=section, __doc__=section.__doc__, **keys)
-
-    return decorate
-
-
-def in_yaml(kind: Any) -> Any:
-    """Return what YAML can hold of a type: a list for a sequence, for which a single value may stand."""
-    kinds = get_args(kind) if isinstance(kind, UnionType) else (kind,)
-    items = [get_args(one)[0] for one in kinds if get_origin(one) is Sequence]
-    if not items:
-        return kind
-    list_of: Any = Several
-    return list_of[items[0]] | None if NoneType in kinds else list_of[items[0]]
 
 
 class Output(Section):
