@@ -7,6 +7,8 @@ import ast
 import doctest
 import inspect
 from collections.abc import Callable, Iterable, Sequence
+from importlib.resources import files
+from string import Template
 from typing import Any, Final
 
 from spark_eval.conventions import CONVENTIONS, TieOrder, TruthDuplicates
@@ -209,43 +211,12 @@ def markdown(header: Sequence[str], rows: Rows) -> str:
 
 def document() -> str:
     """Return the whole of docs/conventions.md."""
-    parts = [
-        "# Metrics, conventions, presets",
-        "Printed by `spark-eval metrics --markdown`; a test compares. Ranks start at 1; k is the cutoff, h "
-        "the hits in the top k, m the user's relevant items, P@i and R@i precision and recall at rank i.",
-        "Metrics are computed per user, then averaged. `_micro` and `_by_` are weighted averages. The "
-        "`std_error` of an average is s / sqrt(n), s the deviation over users with the divisor n - 1, and "
-        "its interval value -+ 1.96 std_error; weighted averages have none.",
-        "The interval takes the mean for normally distributed and is published as it comes. Of few users, or "
-        "near a bound, `ci_low` may lie below 0 or `ci_high` above 1, where no value can. To show it, cut it "
-        "at the metric's bounds; to test with it, take it as it is.",
-        "## Metrics",
-        markdown(METRICS, metric_rows()),
-        "A metric is a value: `ndcg(gain=exp2)@10` has its own options and cutoff, so that one run can hold "
-        "several variants; without `@` it is measured at every `evaluate.k`; `all` is no cutoff. Its column "
-        "in `per_user` is `ndcg_gain_exp2_at_10`. `tie_order=best` and `tie_order=worst` give the best and "
-        "the worst that an order of equal scores could give. Names are understood in any case and by their "
-        "other names (`NDCG@10`, `HR`, `recall@k`, k for every `evaluate.k`); tables hold that shown here.",
-        *(f"### {metric.name}\n\n```text\n{ranking_text(metric)}\n```" for metric in RANKING.values()),
-        "## Conventions",
-        markdown(CONVENTION_TABLE, convention_rows()),
-        "## What is relevant",
-        "Rows of the truth that have the same user and item are first combined into one relevance, by "
-        "`truth_duplicates`. Then it is judged: the item is relevant if it is at or above `threshold`, or "
-        "above 0 without one. Rows that cannot be used (no id, no relevance, under "
-        "`negative_relevance: refuse` one below 0) are found before that.",
-        markdown(WORKED_ROWS, list(WORKED)),
-        "An item rated 5 and later 0 is a hit under `max`, and none under `last`. Two rows of 2 reach a "
-        "threshold of 4 by their `sum`.",
-        "With `threshold: 0` an item of relevance 0 is relevant: it is a hit, counts in m, and adds 0 to "
-        "gains, but 1 to those of `gain: binary`. A user whose whole ideal list is worth 0 has nDCG 0. A "
-        "threshold below 0 is refused.",
-        "In `accounting`, all rows of an item that is not relevant are `filtered`; of a relevant item one "
-        "row is `used`, and the others are `deduplicated`. Under `max` a row that is below the threshold "
-        "itself is `filtered`, whatever the other rows of its item are.",
-        "## Presets",
-        "With a library's preset the same input gives the number that the library gives; the parity tests "
-        "compare them per user.",
-        markdown(PRESET_NOTES, preset_rows()),
-    ]
-    return "\n\n".join(parts) + "\n"
+    text = files("spark_eval.cli").joinpath("conventions.md").read_text(encoding="utf-8")
+    metrics = (f"### {one.name}\n\n```text\n{ranking_text(one)}\n```" for one in RANKING.values())
+    return Template(text).substitute(
+        metrics=markdown(METRICS, metric_rows()),
+        each_metric="\n\n".join(metrics),
+        conventions=markdown(CONVENTION_TABLE, convention_rows()),
+        worked=markdown(WORKED_ROWS, list(WORKED)),
+        presets=markdown(PRESET_NOTES, preset_rows()),
+    )
