@@ -7,8 +7,8 @@ from typing import Final
 
 from spark_eval.conventions import (
     CONVENTIONS,
-    SEES_LENGTH,
-    SEES_WHOLE_LIST,
+    LENGTH,
+    WHOLE_LIST,
     AverageVariant,
     Choice,
     Conventions,
@@ -81,18 +81,18 @@ class MetricValue:
         """Return those of the run with this value's own choices."""
         return run.changed(dict(self.options))
 
-    def choices(self, run: Conventions) -> set[tuple[str, Choice]]:
-        """Return what it chooses of each of its conventions, as pairs."""
+    def sees(self, run: Conventions) -> set[str | None]:
+        """Return what its choices make it see beside the hits up to k."""
         own = self.conventions(run)
-        return {(name, getattr(own, name)) for name in self.metric.conventions}
+        return {getattr(own, name).sees for name in self.metric.conventions}
 
     def sees_whole_list(self, run: Conventions) -> bool:
         """Return whether hits beyond k can change it."""
-        return self.k is None or self.metric.whole_list or bool(self.choices(run) & SEES_WHOLE_LIST)
+        return self.k is None or self.metric.whole_list or WHOLE_LIST in self.sees(run)
 
     def sees_length(self, run: Conventions) -> bool:
         """Return whether the number of items in the list can change it."""
-        return self.k is None or self.sees_pairs or bool(self.choices(run) & SEES_LENGTH)
+        return self.k is None or self.sees_pairs or LENGTH in self.sees(run)
 
     @property
     def sees_pairs(self) -> bool:
