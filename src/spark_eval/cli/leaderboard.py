@@ -72,15 +72,20 @@ def show(board: Leaderboard, title: str, screen: Console) -> None:
     """Print as many metrics as the screen is wide, and say what else there is."""
     shown = board.fitting(screen.width)
     columns = {**board.lines, **shown, **board.users}
-    grid = Grid(*map(escape, columns), title=escape(title), title_justify="left")
-    for cells in zip(*columns.values(), strict=True):
-        grid.add_row(*map(escape, cells))
-    screen.print(grid)
+    screen.print(drawn(columns, zip(*columns.values(), strict=True), title))
     if others := [name for name in board.metrics if name not in shown]:
         fit = f"{len(shown)} of {len(board.metrics)} metrics fit here"
         print(f"{fit}; in the table metrics also: {', '.join(others)}")
     if board.segments:
         print(f"means by {', '.join(board.segments)} stand in the table metrics")
+
+
+def drawn(header: Iterable[str], rows: Iterable[Sequence[str]], title: str = "") -> Grid:
+    """Return rows of text as a table with a title."""
+    grid = Grid(*map(escape, header), title=escape(title), title_justify="left")
+    for row in rows:
+        grid.add_row(*map(escape, row))
+    return grid
 
 
 def short(value: float | None) -> str:

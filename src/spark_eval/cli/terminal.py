@@ -11,11 +11,9 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 from pyspark.sql import SparkSession
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table as Grid
 
 from spark_eval.cli import metric_tables
-from spark_eval.cli.leaderboard import Leaderboard, show
+from spark_eval.cli.leaderboard import Leaderboard, drawn, show
 from spark_eval.config.sections import Config
 from spark_eval.presets import PRESETS, conventions_of
 from spark_eval.publishing import commits, local, remote
@@ -131,10 +129,7 @@ def grid(
 ) -> None:
     """Print rows of text; of a published table as many as a terminal shows."""
     shown = cells if of is None else cells[:MOST_LINES]
-    drawn = Grid(*map(escape, header), title=escape(title), title_justify="left")
-    for row in shown:
-        drawn.add_row(*map(escape, row))
-    console().print(drawn)
+    console().print(drawn(header, shown, title))
     if len(shown) < len(cells):
         print(f"and {len(cells) - len(shown)} more in the table {of}")
 

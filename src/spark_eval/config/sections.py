@@ -26,7 +26,7 @@ from spark_eval.errors import ConfigError, nearest
 from spark_eval.metrics.options import EvaluateOptions, Plan, make_plan
 from spark_eval.metrics.values import canonical
 from spark_eval.options import declared
-from spark_eval.pointwise.options import PredictionOptions, pointwise_named
+from spark_eval.pointwise.options import PredictionOptions, canonical_names
 from spark_eval.pointwise.options import make_plan as make_prediction_plan
 from spark_eval.pointwise.task import Plan as PredictionPlan
 from spark_eval.schema import SUBSETS
@@ -198,7 +198,7 @@ class PredictionsSection(Source):
     @field_serializer("metrics", check_fields=False)
     def named(self, metrics: list[str] | None) -> list[str] | None:
         """Return the names that are published."""
-        return metrics and [pointwise_named(metric).name for metric in metrics]
+        return metrics and canonical_names(metrics)
 
 
 class Config(Section):

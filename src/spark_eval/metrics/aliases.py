@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
+from spark_eval.errors import ConfigError
+
 Known = TypeVar("Known")
 
 # By a registered name, of rankings or of predictions: its other names. Case, "_" and "-" do not count.
@@ -51,6 +53,14 @@ def find(name: str, known: Mapping[str, Known]) -> Known | None:
     by_plain |= {plain(name): name for name in known}
     canonical = by_plain.get(plain(name))
     return None if canonical is None else known[canonical]
+
+
+def metric_named(name: str, known: Mapping[str, Known], where: str) -> Known:
+    """Return what a name or an alias stands for; raise ConfigError UNKNOWN_METRIC with the nearest one."""
+    metric = find(name, known)
+    if metric is None:
+        raise ConfigError.unknown("UNKNOWN_METRIC", "metric", name, known, where)
+    return metric
 
 
 def plain(name: str) -> str:

@@ -15,7 +15,7 @@ from spark_eval.conventions import (
     TieOrder,
 )
 from spark_eval.errors import ConfigError
-from spark_eval.metrics.aliases import find
+from spark_eval.metrics.aliases import metric_named
 from spark_eval.metrics.lists import Floats, Lists
 from spark_eval.metrics.registry import RANKING, Kind, RankingMetric, Weight
 from spark_eval.presets import parse_choice
@@ -160,7 +160,7 @@ def metric_values(
 def parse_metric(text: str, ks: Sequence[int | None] = ()) -> list[MetricValue]:
     """Return ``map(denominator=relevant)@5`` as a value; without ``@``, or with ``@k``, one per ``ks``."""
     form = formed(text)
-    metric = metric_named(form["name"])
+    metric = metric_named(form["name"], ranking_names(), WHERE)
     options = parse_options(form["options"] or "", metric)
     cutoffs = [parse_k(form["k"])] if has_cutoff(form) else ks
     return [MetricValue(metric, options, k) for k in cutoffs]
@@ -192,15 +192,6 @@ def ranking_names() -> dict[str, RankingMetric]:
         for metric in RANKING.values()
         for name in (metric.name, metric.run_name, *metric.weights)
     }
-
-
-def metric_named(name: str) -> RankingMetric:
-    """Return the metric with this name or alias; raise ConfigError UNKNOWN_METRIC with the nearest one."""
-    known = ranking_names()
-    metric = find(name, known)
-    if metric is None:
-        raise ConfigError.unknown("UNKNOWN_METRIC", "metric", name, known, WHERE)
-    return metric
 
 
 def parse_options(text: str, metric: RankingMetric) -> tuple[tuple[str, Choice], ...]:

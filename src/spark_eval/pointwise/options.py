@@ -6,10 +6,9 @@ from dataclasses import replace
 from typing import Annotated, Any, Final, TypedDict, Unpack
 
 from spark_eval.errors import ConfigError
-from spark_eval.metrics.aliases import find, several
+from spark_eval.metrics.aliases import metric_named, several
 from spark_eval.options import Option, completed
 from spark_eval.pointwise.metrics import POINTWISE
-from spark_eval.pointwise.registry import PointwiseMetric
 from spark_eval.pointwise.task import (
     PRESETS,
     Class,
@@ -146,7 +145,7 @@ def metrics_of(
     if names is None:
         unwanted = {"users"} if has_thresholds or task is not Task.BINARY else {"users", "flags"}
         return tuple(name for name in fitting if not unwanted & set(POINTWISE[name].needs))
-    asked = dict.fromkeys(pointwise_named(name).name for name in several(names))
+    asked = dict.fromkeys(canonical_names(names))
     if not asked:
         raise ConfigError("NO_METRICS", f"{WHERE}.metrics is empty; `spark-eval metrics` lists them")
     for name in asked:
@@ -156,12 +155,9 @@ def metrics_of(
     return tuple(asked)
 
 
-def pointwise_named(name: str) -> PointwiseMetric:
-    """Return the metric with this name or alias; raise ConfigError UNKNOWN_METRIC with the nearest one."""
-    metric = find(name, POINTWISE)
-    if metric is None:
-        raise ConfigError.unknown("UNKNOWN_METRIC", "metric", name, POINTWISE, f"{WHERE}.metrics")
-    return metric
+def canonical_names(names: Sequence[str]) -> list[str]:
+    """Return the names that are published, for names and aliases; raise ConfigError UNKNOWN_METRIC."""
+    return [metric_named(name, POINTWISE, f"{WHERE}.metrics").name for name in several(names)]
 
 
 def classes_of(task: Task, classes: Sequence[Class], negative: Class, positive: Class) -> tuple[Class, ...]:
