@@ -38,9 +38,9 @@ def test_signature_help_and_section_have_every_option(
 
 def test_an_unknown_option_is_an_error_of_the_call() -> None:
     wrong: Any = {"matrics": ["map"]}
-    with pytest.raises(TypeError, match="unexpected keyword argument 'matrics'; options are: segments, met"):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'matrics'; did you mean 'metrics'"):
         make_plan(**wrong)
-    with pytest.raises(TypeError, match="unexpected keyword argument 'matrics'; options are: scores, pos"):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'matrics'; did you mean 'metrics'"):
         make_prediction_plan("binary", **wrong)
 
 

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar, get_type_hints
 
+from spark_eval.errors import nearest
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 Options = TypeVar("Options", bound=Mapping[str, Any])
 WIDTH: Final = 106
@@ -33,7 +35,7 @@ def completed(options: type[Options], given: Options) -> Options:
     known: Any = {name: option.default for name, (_, option) in declared(options).items()}
     for name in given:
         if name not in known:
-            raise TypeError(f"unexpected keyword argument {name!r}; options are: {', '.join(known)}")
+            raise TypeError(f"unexpected keyword argument {name!r}; {nearest(name, known)}")
     whole: Options = known | given
     return whole
 

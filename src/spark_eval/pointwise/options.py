@@ -10,6 +10,8 @@ from spark_eval.metrics.aliases import metric_named, several
 from spark_eval.options import Option, completed
 from spark_eval.pointwise.metrics import POINTWISE
 from spark_eval.pointwise.task import (
+    DEFAULT_BINS,
+    DEFAULT_CURVE_POINTS,
     PRESETS,
     Class,
     Goal,
@@ -62,10 +64,13 @@ class PredictionOptions(TypedDict, total=False):
     sampling_rate: Annotated[
         float | None, Option(None, "the rate at which negatives were sampled: probabilities are corrected.")
     ]
-    bins: Annotated[int, Option(10, "how many bins of equal width the calibration has.")]
+    bins: Annotated[int, Option(DEFAULT_BINS, "how many bins of equal width the calibration has.")]
     curves: Annotated[bool, Option(False, "draw the curves roc, pr and calibration.")]
     curve_points: Annotated[
-        int, Option(100_000, "a curve of more distinct scores is reduced, within a bound that it states.")
+        int,
+        Option(
+            DEFAULT_CURVE_POINTS, "a curve of more distinct scores is reduced, within a bound that it states."
+        ),
     ]
     conventions: Annotated[str, Option("default", "a preset: default, or spark.")]
 

@@ -10,6 +10,8 @@ from spark_eval.conventions import Choice
 # A class of labels, as the config writes it.
 Class = bool | int | float | str
 DEFAULT_EPS: Final = 2.0**-52
+DEFAULT_BINS: Final = 10
+DEFAULT_CURVE_POINTS: Final = 100_000
 # Of one segment: more are ids or measurements, and would be as many rows of every metric.
 MOST_SEGMENT_VALUES: Final = 1_000
 
@@ -97,17 +99,17 @@ class Plan:
     task: Task
     scores: Scores
     metrics: Sequence[str]
-    classes: Sequence[Class]
-    probabilities: Sequence[str]
-    thresholds: Sequence[float]
-    rules: Sequence[Rule]
-    segments: Sequence[str]
-    sampling_rate: float | None
-    bins: int
-    curves: bool
-    curve_points: int
-    preset: str
-    needs: frozenset[str]
+    classes: Sequence[Class] = ()
+    probabilities: Sequence[str] = ()
+    thresholds: Sequence[float] = ()
+    rules: Sequence[Rule] = ()
+    segments: Sequence[str] = ()
+    sampling_rate: float | None = None
+    bins: int = DEFAULT_BINS
+    curves: bool = False
+    curve_points: int = DEFAULT_CURVE_POINTS
+    preset: str = "default"
+    needs: frozenset[str] = frozenset()
 
     @property
     def eps(self) -> float:
