@@ -1,11 +1,8 @@
 """Three honest models for the demo: popularity, recent popularity, and Spark ML's ALS.
 
-Each takes ``train`` (user, item, relevance: the rating as a double, timestamp) and ``users`` (user: who
-needs a list), and gives long recommendations (user, item, score: double, model: string). They know
-nothing but ``train``, so it must end before what they are judged by begins.
-
-Every user gets the best n items that they do not have in ``train``, fewer only where no more items exist.
-Equal scores go by item, descending. Lists do not depend on how ``train`` is partitioned.
+Each takes ``train`` (user, item, relevance, timestamp) and ``users`` (user), and gives long recommendations
+(user, item, score, model). Every user gets the best n items that they do not have in ``train``, fewer only
+where no more items exist. Equal scores go by item, descending, however ``train`` is partitioned.
 """
 
 from functools import reduce

@@ -1,18 +1,10 @@
 """A realistic interaction log out of a seed: what a film service would have kept over 18 months.
 
-numpy and pandas only. Every number that shapes it is a field of ``Mechanisms``:
-
-- *People* join over the whole time, stay for a while and are active very unevenly (log-normal), so the
-  last weeks hold users whom the earlier ones do not know.
-- *Sessions*: a user comes on a few occasions and takes several items within the hour.
-- *Items* appear over time; their popularity is long-tailed (Zipf) and rises and decays with age, so what
-  is popular lately differs from what was popular ever, and the last weeks hold items never seen before.
-- *Taste*: users and items are points in a space of latent factors. A user is shown some items by their
-  popularity of that week and takes the one that fits best, give or take noise. Taste drifts: every user
-  moves from one point to another in the course of the log.
-- *Repeats*: some interactions return to an item that the user already had.
-- *Ratings*: overall mean + the user's mildness + the item's quality + the fit of taste + noise, rounded to
-  halves within 0.5 .. 5.
+numpy and pandas only. Users join over the whole time, come in sessions, and are active very unevenly. Items
+appear over time; their popularity is long-tailed, rises and decays. So the last weeks hold users and items
+never seen before, and what is popular lately differs from what was popular ever. Users and items are points
+in a space of taste, in which users drift; a user is shown popular items and takes the one that fits best.
+``Mechanisms`` has every number that shapes the log.
 """
 
 from collections.abc import Iterator

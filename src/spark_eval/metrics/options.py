@@ -11,7 +11,7 @@ from spark_eval.metrics import MetricValue, metric_values
 from spark_eval.metrics.aliases import several
 from spark_eval.metrics.values import parse_k
 from spark_eval.options import Option, completed
-from spark_eval.presets import parse_choice, parse_convention, parse_conventions, stamp
+from spark_eval.presets import changed, parse_choice, parse_conventions, stamp
 from spark_eval.schema import FOLD
 
 DEFAULT_METRICS: Final = ("precision", "recall", "f1", "hit_rate", "map", "mar", "mrr", "arhr", "ndcg")
@@ -118,14 +118,8 @@ def make_plan(**options: Unpack[EvaluateOptions]) -> Plan:
     if not names:
         raise ConfigError("NO_METRICS", "evaluate.metrics is empty; `spark-eval metrics` lists them")
     conventions = parse_conventions(chosen["conventions"])
-    first: dict[str, object] = {
-        "threshold": chosen["threshold"],
-        "no_recommendations": chosen["no_recommendations"],
-        "no_truth": chosen["no_truth"],
-    }
-    conventions = conventions.changed(
-        {name: parse_convention(name, choice) for name, choice in first.items() if choice is not None}
-    )
+    first = {name: chosen[name] for name in ("threshold", "no_recommendations", "no_truth")}
+    conventions = changed(conventions, {name: one for name, one in first.items() if one is not None})
     values = metric_values(names, sorted(cutoffs, key=lambda cut: (cut is None, cut)), conventions)
     counts_items = any(value.sees_length(conventions) for value in values)
     checks = parse_choice(Checks, chosen["checks"], "evaluate.checks")
