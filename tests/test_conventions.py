@@ -1,15 +1,15 @@
-"""Every fork has a name, every choice is checked, and the stamp says what was chosen."""
+"""Every convention has a name, every choice is checked, and the stamp says what was chosen."""
 
 from dataclasses import fields, replace
 from typing import Any
 
 import pytest
 
-from spark_eval.conventions import FORKS, POPULATION, Conventions, Gain, NoTruth, Ties
+from spark_eval.conventions import CONVENTIONS, POPULATION, Conventions, Gain, NoTruth, Ties
 from spark_eval.errors import ConfigError
 from spark_eval.presets import (
     PRESETS,
-    changed_forks,
+    changed_choices,
     conventions_of,
     parse_choice,
     parse_conventions,
@@ -34,31 +34,31 @@ def test_a_preset_knows_its_name_and_is_stamped_with_it_alone(preset: str) -> No
 
 @pytest.mark.parametrize("preset", [name for name in PRESETS if name not in ("default", "seed003")])
 def test_a_preset_differs_from_the_default_and_is_no_copy_of_another(preset: str) -> None:
-    assert changed_forks(conventions_of(preset), conventions_of("default"))
+    assert changed_choices(conventions_of(preset), conventions_of("default"))
     others = [replace(conventions_of(name), preset=preset) for name in PRESETS if name != preset]
     assert conventions_of(preset) not in others
 
 
-def test_single_forks_change_a_preset_and_show_in_the_stamp() -> None:
+def test_single_conventions_change_a_preset_and_show_in_the_stamp() -> None:
     chosen = parse_conventions({"preset": "default", "ties": "hash", "gain": "exp2"})
     assert chosen == Conventions(gain=Gain.EXP2, ties=Ties.HASH)
     assert stamp(chosen) == f"default, gain=exp2, ties=hash{EVERYBODY}"
 
 
-def test_a_fork_set_to_what_the_preset_says_does_not_show() -> None:
+def test_a_convention_set_to_what_the_preset_says_does_not_show() -> None:
     assert stamp(parse_conventions({"gain": "linear"})) == f"default{EVERYBODY}"
 
 
-@pytest.mark.parametrize("fork", FORKS)
-def test_the_stamp_tells_the_choices_of_a_fork_apart(fork: str) -> None:
-    kind: Any = type(getattr(Conventions(), fork))
+@pytest.mark.parametrize("convention", CONVENTIONS)
+def test_the_stamp_tells_the_choices_of_a_convention_apart(convention: str) -> None:
+    kind: Any = type(getattr(Conventions(), convention))
     choices = list(kind)
-    assert len({stamp(parse_conventions({fork: choice})) for choice in choices}) == len(choices) > 1
+    assert len({stamp(parse_conventions({convention: choice})) for choice in choices}) == len(choices) > 1
     assert all(choice.meaning for choice in choices)
 
 
-def test_the_preset_is_no_fork() -> None:
-    assert {*FORKS, "threshold", "preset"} == {field.name for field in fields(Conventions)}
+def test_the_preset_is_no_convention() -> None:
+    assert {*CONVENTIONS, "threshold", "preset"} == {field.name for field in fields(Conventions)}
 
 
 def test_a_threshold_is_a_number_or_none() -> None:

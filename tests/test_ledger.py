@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from spark_eval.accounting import Entry, check, list_entries, train_entries, truth_entries
+from spark_eval.accounting import ACCOUNTING, Entry, check, list_entries, table_entries
 from spark_eval.conventions import Conventions
 from spark_eval.errors import DataError, SparkEvalError
 from spark_eval.presets import parse_conventions
@@ -45,7 +45,7 @@ def entry(outcome: str, rows: int, reason: str | None = None, model: str | None 
 
 
 def test_entries_of_the_truth_add_up() -> None:
-    entries = truth_entries(TRUTH)
+    entries = table_entries("truth", TRUTH)
     assert [(e.outcome, e.reason, e.rows, e.users) for e in entries] == [
         ("in", None, 10, 3),
         ("quarantined", "NULL_ID", 3, 1),
@@ -58,7 +58,7 @@ def test_entries_of_the_truth_add_up() -> None:
 
 def test_truth_without_a_row_has_an_entry_all_the_same() -> None:
     empty = {"fault": None, "everything": True, "rows": None, "distinct": 0, "users": 0}
-    assert truth_entries([empty]) == [Entry("truth", None, "in", None, 0, 0)]
+    assert table_entries("truth", [empty]) == [Entry("truth", None, "in", None, 0, 0)]
 
 
 def test_entries_of_the_recommendations_add_up() -> None:
@@ -98,8 +98,8 @@ def test_cold_items_of_the_truth_are_a_part_of_what_is_used() -> None:
         (some, [("used", None, 3, 2), ("used", "cold_item", 1, 1)]),
         (all_of_them, [("used", "cold_item", 4, 2)]),
     ):
-        entries = truth_entries([{**count, **cold} for count in TRUTH])
-        assert [e.row()[2:] for e in entries if e.outcome == Outcome.USED] == lines
+        entries = table_entries("truth", [{**count, **cold} for count in TRUTH])
+        assert [e[2:] for e in entries if e.outcome == Outcome.USED] == lines
         check(entries)
 
 
@@ -109,8 +109,8 @@ def test_entries_of_the_training_interactions_add_up() -> None:
         {"fault": None, "everything": False, "rows": 6, "users": 2, "items": 4},
         {"fault": None, "everything": True, "rows": 9, "users": 2, "items": 5},
     ]
-    entries = train_entries(counts)
-    assert [e.row() for e in entries] == [
+    entries = table_entries("train", counts)
+    assert entries == [
         ("train", None, "in", None, 9, 2),
         ("train", None, "quarantined", "NULL_ID", 3, 1),
         ("train", None, "used", None, 6, 2),
@@ -189,4 +189,5 @@ def test_a_fault_that_is_not_fatal_passes() -> None:
 
 
 def test_a_line_has_the_order_of_the_table() -> None:
-    assert Entry("truth", None, "used", None, 4, 2).row() == ("truth", None, "used", None, 4, 2)
+    assert Entry("truth", None, "used", None, 4, 2) == ("truth", None, "used", None, 4, 2)
+    assert [field.split()[0] for field in ACCOUNTING.split(", ")] == list(Entry._fields)

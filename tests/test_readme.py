@@ -33,7 +33,7 @@ def test_it_begins_with_the_two_commands() -> None:
     [
         (metric_tables.METRICS, metric_tables.metric_rows()),
         (metric_tables.POINTWISE_METRICS, metric_tables.pointwise_rows()),
-        (metric_tables.CONVENTIONS, metric_tables.convention_rows()),
+        (metric_tables.CONVENTION_TABLE, metric_tables.convention_rows()),
         (metric_tables.PRESET_TABLE, metric_tables.short_preset_rows()),
     ],
     ids=["metrics", "predictions", "conventions", "presets"],

@@ -32,7 +32,7 @@ class Steps:
 
     def __init__(self, spark: SparkSession, task: Task) -> None:
         workload = task.workload
-        plan = make_plan(workload.run_metrics, workload.ks, workload.conventions)
+        plan = make_plan(metrics=workload.run_metrics, k=workload.ks, conventions=workload.conventions)
         recommendations, truth = read(spark, task, workload.options)
         model = MODEL if workload.dataset.models == 1 else None
         tables = Tables(

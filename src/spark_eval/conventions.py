@@ -1,4 +1,4 @@
-"""Every fork in a definition, as an enumerated choice with one name and one line that says what it does.
+"""The conventions of definitions, each an enumeration of choices; a line says what each choice does.
 
 Conventions travel as one value and are stamped on every output row; ``presets`` fixes them all at once.
 """
@@ -8,17 +8,24 @@ from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Any, Final, Self
 
+# What a metric must see, beside the hits up to k, where such a choice is made: how many items a list has, so
+# that repeats must be looked for also where they are no hits; or the hits beyond k.
+LENGTH: Final = "length"
+WHOLE_LIST: Final = "whole list"
+
 
 class Choice(StrEnum):
-    """One way to go at a fork; ``meaning`` is shown by ``spark-eval metrics``."""
+    """One choice of a convention: ``spark-eval metrics`` shows its ``meaning``; ``sees`` is what it needs."""
 
     meaning: str
+    sees: str | None
 
-    def __new__(cls, value: str, meaning: str) -> Self:
-        """The member, a string with its meaning."""
+    def __new__(cls, value: str, meaning: str, sees: str | None = None) -> Self:
+        """Return the member, a string with its meaning."""
         member = str.__new__(cls, value)
         member._value_ = value
         member.meaning = meaning
+        member.sees = sees
         return member
 
 
@@ -26,7 +33,7 @@ class PrecisionDenominator(Choice):
     """What precision divides its hits by."""
 
     K = "k", "k places, also those that a short list leaves empty"
-    MIN_K_LENGTH = "min_k_length", "min(k, length of the list)"
+    MIN_K_LENGTH = "min_k_length", "min(k, length of the list)", LENGTH
 
 
 class RecallDenominator(Choice):
@@ -34,7 +41,7 @@ class RecallDenominator(Choice):
 
     RELEVANT = "relevant", "m, the user's relevant items"
     MIN_RELEVANT_K = "min_relevant_k", "min(m, k), what k places can hold"
-    RETRIEVED = "retrieved", "the relevant items anywhere in the user's own list"
+    RETRIEVED = "retrieved", "the relevant items anywhere in the user's own list", WHOLE_LIST
 
 
 class AverageDenominator(Choice):
@@ -44,8 +51,8 @@ class AverageDenominator(Choice):
     RELEVANT = "relevant", "m, the user's relevant items"
     HITS = "hits", "h, the hits in the top k"
     K = "k", "k places"
-    MIN_RELEVANT_LENGTH = "min_relevant_length", "min(m, length of the list, k)"
-    RETRIEVED = "retrieved", "the relevant items anywhere in the user's own list, for m"
+    MIN_RELEVANT_LENGTH = "min_relevant_length", "min(m, length of the list, k)", LENGTH
+    RETRIEVED = "retrieved", "the relevant items anywhere in the user's own list, for m", WHOLE_LIST
 
 
 class AverageVariant(Choice):
@@ -75,16 +82,20 @@ class Ideal(Choice):
 
     TRUTH = "truth", "the user's whole truth, best first, cut at k"
     POSITIONS = "positions", "all k places filled with the user's best gain"
-    LIST = "list", "the relevant items of the user's own list, best first, cut at k"
+    LIST = "list", "the relevant items of the user's own list, best first, cut at k", WHOLE_LIST
 
 
 class TieOrder(Choice):
     """Where a metric sees hits whose score ties with other items of the list."""
 
     AS_RANKED = "as_ranked", "where the convention ties put them"
-    BEST = "best", "before the items that they tie with: the most that luck can give"
-    WORST = "worst", "after the items that they tie with: the least"
-    SHARED = "shared", "DCG: the mean discount of the places they share; AP: the precision behind them all"
+    BEST = "best", "before the items that they tie with: the most that luck can give", WHOLE_LIST
+    WORST = "worst", "after the items that they tie with: the least", WHOLE_LIST
+    SHARED = (
+        "shared",
+        "DCG: the mean discount of the places they share; AP: the precision behind them all",
+        WHOLE_LIST,
+    )
 
 
 class OneClass(Choice):
@@ -154,7 +165,7 @@ class NoHits(Choice):
 
 
 class Checks(Choice):
-    """Where repeated items and ranks are looked for. Not a fork: it changes what is counted, no metric.
+    """Where repeated items and ranks are looked for. Not a convention: it changes what is counted, no metric.
 
     Metrics that ask how many items a list has look everywhere of themselves.
     """
@@ -165,7 +176,7 @@ class Checks(Choice):
 
 @dataclass(frozen=True)
 class Conventions:
-    """One choice for every fork. The defaults are those of the preset ``default``.
+    """One choice for every convention. The defaults are those of the preset ``default``.
 
     ``threshold`` is the smallest relevance that counts as relevant, 0 or more; None: all above 0.
     """
@@ -193,7 +204,7 @@ class Conventions:
     preset: str = "default"
 
     def changed(self, choices: Mapping[str, Any]) -> "Conventions":
-        """The same with single forks chosen otherwise."""
+        """Return the same with single conventions chosen otherwise."""
         return replace(self, **choices)
 
     @property
@@ -202,29 +213,9 @@ class Conventions:
         return self.truth_duplicates is TruthDuplicates.MAX
 
 
-# The forks with enumerated choices, and the choices of each.
-FORKS: Final[dict[str, type[Choice]]] = {
+# The conventions with enumerated choices, and the choices of each.
+CONVENTIONS: Final[dict[str, type[Choice]]] = {
     field.name: type(field.default) for field in fields(Conventions) if isinstance(field.default, Choice)
 }
 # Who is in the mean: stamped on every row, whatever the preset.
 POPULATION: Final = ("no_recommendations", "no_truth", "no_hits")
-# Choices that ask how many items a list has, so that repeats must be found also where they are no hits.
-SEES_LENGTH: Final = frozenset(
-    {
-        ("precision_denominator", PrecisionDenominator.MIN_K_LENGTH),
-        ("ap_denominator", AverageDenominator.MIN_RELEVANT_LENGTH),
-        ("ar_denominator", AverageDenominator.MIN_RELEVANT_LENGTH),
-    }
-)
-# Choices for which a metric must see the hits beyond k.
-SEES_WHOLE_LIST: Final = frozenset(
-    {
-        ("recall_denominator", RecallDenominator.RETRIEVED),
-        ("ap_denominator", AverageDenominator.RETRIEVED),
-        ("ar_denominator", AverageDenominator.RETRIEVED),
-        ("ideal", Ideal.LIST),
-        ("tie_order", TieOrder.BEST),
-        ("tie_order", TieOrder.WORST),
-        ("tie_order", TieOrder.SHARED),
-    }
-)

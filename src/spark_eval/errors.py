@@ -20,13 +20,13 @@ SECRET_KEY: Final = re.compile(rf"(?i){NAMES}|credentials?$|(^|[._-])(sas|pwd)($
 POINTER: Final = re.compile(r"(?i)(file|path|name|provider|class|type|url|enabled|length|timeout)$")
 # Each takes time in proportion to the text, whatever stands in it.
 SECRETS: Final = (
-    re.compile(r"(?P<kept>://[^\s/:@]*:)[^\s/@]+(?=@)"),  # user:password@host
+    re.compile(r"(?P<before>://[^\s/:@]*:)[^\s/@]+(?=@)"),  # user:password@host
     re.compile(
-        rf"(?i)(?P<kept>(?:(?:{NAMES})[\w.-]{{0,80}}|\b(?:sig|pwd|x-amz-[\w-]{{1,40}}))[\"']?\s*[=:]\s*[\"']?)"
+        rf"(?i)(?P<before>(?:(?:{NAMES})[\w.-]{{0,80}}|\b(?:sig|pwd|x-amz-[\w-]{{1,40}}))[\"']?\s*[=:]\s*[\"']?)"
         r"[^\s\"',;&})]+"
     ),
-    re.compile(r"(?i)(?P<kept>\bbearer )[\w.~+/=-]{8,}"),
-    re.compile(r"(?P<kept>\b)(AKIA|ASIA)[0-9A-Z]{16}\b"),
+    re.compile(r"(?i)(?P<before>\bbearer )[\w.~+/=-]{8,}"),
+    re.compile(r"(?P<before>\b)(AKIA|ASIA)[0-9A-Z]{16}\b"),
 )
 
 
@@ -55,15 +55,14 @@ class ConfigError(SparkEvalError):
 
     @classmethod
     def unknown(cls, code: str, kind: str, name: str, known: Iterable[str], where: str) -> "ConfigError":
-        """A name that is not among the known ones, with the nearest of them."""
+        """Return the error of a name that is not among the known ones, with the nearest of them."""
         return cls(code, f"unknown {kind} {name!r} in {where}; {nearest(name, known)}")
 
 
 class DataError(SparkEvalError):
     """The data breaks the contract: exit 3, nothing was published.
 
-    All faults that are found together come in one error: the first names the code, the message lists
-    every one.
+    Faults that are seen together come in one error: the first names the code, the message lists all.
     """
 
     exit_code = 3
@@ -83,7 +82,7 @@ class BusyError(SparkEvalError):
 
 
 def each(makers: Mapping[str, Callable[[], Made]]) -> dict[str, Made]:
-    """What each of these makes; the DataErrors of all of them in one."""
+    """Return what each of these makes; raise the DataErrors of all of them as one."""
     made, faults = {}, []
     for name, make in makers.items():
         try:
@@ -95,7 +94,7 @@ def each(makers: Mapping[str, Callable[[], Made]]) -> dict[str, Made]:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """``did you mean 'x'?`` or the list of what is allowed."""
+    """Return ``did you mean 'x'?``, or the list of what is allowed."""
     allowed = sorted(map(str, known))  # also those of an enumeration
     by_case = {one.casefold(): one for one in allowed}
     close = difflib.get_close_matches(name.casefold(), by_case, n=1)
@@ -103,24 +102,24 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def printable(text: str) -> str:
-    """The text with what could move a cursor or turn the writing round spelt out."""
+    """Return the text, with what could move a cursor or turn the writing round spelt out."""
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
 def is_secret(key: str) -> bool:
-    """Whether the value under a key is a secret."""
+    """Return whether the value under a key is a secret."""
     return bool(SECRET_KEY.search(key)) and not POINTER.search(key)
 
 
 def redacted(text: str) -> str:
-    """The text, each credential in it hidden."""
+    """Return the text, each credential in it hidden."""
     for secret in SECRETS:
-        text = secret.sub(rf"\g<kept>{HIDDEN}", text)
+        text = secret.sub(rf"\g<before>{HIDDEN}", text)
     return text
 
 
 def without_secrets(tree: Any) -> Any:
-    """The same mappings and lists, each secret in them hidden."""
+    """Return the same mappings and lists, each secret in them hidden."""
     match tree:
         case str():
             return redacted(tree)

@@ -29,7 +29,7 @@ NO_NAME: Final = "__HIVE_DEFAULT_PARTITION__"
 
 
 def check_run_id(run_id: str) -> str:
-    """The id itself, if it is a plain name; ConfigError INVALID_RUN_ID otherwise."""
+    """Return the id itself, if it is a plain name; raise ConfigError INVALID_RUN_ID otherwise."""
     if not RUN_ID.fullmatch(run_id):
         allowed = "up to 128 letters, digits, '.', '_' and '-', the first a letter or digit"
         raise ConfigError("INVALID_RUN_ID", f"run id {run_id!r}; allowed: {allowed}")
@@ -37,16 +37,14 @@ def check_run_id(run_id: str) -> str:
 
 
 def model_faults(names: Sequence[str], source: str = "recommendations") -> list[DataError]:
-    """Faults of models that cannot have a folder of their own, or be read under their names."""
+    """Return the faults of models that cannot have a folder of their own, or be read under their names."""
     faults, alike = [], dict[str, str]()
     for name in names:
         length = len(name.encode()) + 2 * len(WRITTEN_AS_THREE.findall(name))
         if name in ("", NO_NAME) or length > MAX_MODEL_BYTES or CONTROL_CHARACTER.search(name):
-            message = f"{source}: model {name[:MAX_MODEL_BYTES]!r}; allowed: 1 to {MAX_MODEL_BYTES} bytes, "
-            message += (
-                f"of which '/', '=', '%' and their like take three, no control character, not {NO_NAME}"
-            )
-            faults.append(DataError("INVALID_MODEL_NAME", message))
+            allowed = f"1 to {MAX_MODEL_BYTES} bytes, of which '/', '=', '%' and their like take three"
+            message = f"{source}: model {name[:MAX_MODEL_BYTES]!r}; allowed: {allowed}"
+            faults.append(DataError("INVALID_MODEL_NAME", f"{message}, no control character, not {NO_NAME}"))
         elif TAKEN_FOR_A_VALUE.fullmatch(name) and not INTEGER.fullmatch(name):
             message = f"{source}: model {name!r}; readers of its folder may take it for a number or a time, "
             message += "such as 01 for 1 and 1.10 for 1.1; begin it with a letter"
@@ -54,10 +52,10 @@ def model_faults(names: Sequence[str], source: str = "recommendations") -> list[
         other = alike.setdefault(unicodedata.normalize("NFC", name).casefold(), name)
         if other != name:
             message = (
-                f"{source}: models {other!a} and {name!a} differ by case or by the form of an accent only, "
+                f"{source}: models {other!a} and {name!a} differ by case or by the form of an accent only"
             )
-            message += "which not every file system tells apart; rename one"
-            faults.append(DataError("MODELS_ALIKE", message))
+            hint = "which not every file system tells apart; rename one"
+            faults.append(DataError("MODELS_ALIKE", f"{message}, {hint}"))
     return faults
 
 
@@ -67,8 +65,8 @@ def literal(path: str) -> str:
 
 
 def folder_name(model: str) -> str:
-    """A checked name as Spark writes it in a partition's folder."""
-    return WRITTEN_AS_THREE.sub(lambda found: f"%{ord(found[0]):02X}", model)
+    """Return a checked name as Spark writes it in a partition's folder."""
+    return WRITTEN_AS_THREE.sub(lambda match: f"%{ord(match[0]):02X}", model)
 
 
 def models_shown(models: Sequence[str]) -> str:
@@ -78,5 +76,5 @@ def models_shown(models: Sequence[str]) -> str:
 
 
 def quoted(name: str) -> str:
-    """A column's name as Spark takes it literally, whatever it holds."""
+    """Return a column's name as Spark takes it literally, whatever it holds."""
     return "`" + name.replace("`", "``") + "`"

@@ -9,25 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from spark_eval.conventions import (
-    FORKS,
-    POPULATION,
-    AucTies,
-    AverageDenominator,
-    Choice,
-    Conventions,
-    Discount,
-    Gain,
-    Ideal,
-    NegativeRelevance,
-    NoHits,
-    NoRecommendations,
-    NoTruth,
-    OneClass,
-    PrecisionDenominator,
-    RecallDenominator,
-    TieOrder,
-)
+from spark_eval.conventions import CONVENTIONS, POPULATION, Choice, Conventions
 from spark_eval.errors import ConfigError
 
 WHERE: Final = "evaluate.conventions"
@@ -47,9 +29,39 @@ class Preset:
     leaves_out: str = ""
 
 
-def preset(source: str, differs: str, leaves_out: str = "", **forks: Any) -> Preset:
-    """A preset that differs from the default in these forks."""
-    return Preset(source, Conventions(**forks), differs, leaves_out)
+def parse_convention(name: str, choice: object) -> Choice | float | None:
+    """Return the choice of one convention; raise ConfigError UNKNOWN_CONVENTION or INVALID_CHOICE."""
+    where = f"{WHERE}.{name}"
+    if name == "threshold":
+        if choice is None:
+            return None
+        if isinstance(choice, int | float) and not isinstance(choice, bool) and 0 <= choice < math.inf:
+            return float(choice)
+        message = f"{where} is {choice!r}; give the smallest relevance that counts, 0 or more"
+        raise ConfigError("INVALID_CHOICE", f"{message}; without a threshold every relevance above 0 counts")
+    if name not in CONVENTIONS:
+        raise ConfigError.unknown(
+            "UNKNOWN_CONVENTION", "convention", name, [*CONVENTIONS, "threshold"], WHERE
+        )
+    return parse_choice(CONVENTIONS[name], str(choice), where)
+
+
+def parse_choice(choices: type[Member], value: str, where: str) -> Member:
+    """Return the member of an enumeration with this value; raise ConfigError INVALID_CHOICE otherwise."""
+    for member in choices:
+        if member == value:
+            return member
+    raise ConfigError.unknown("INVALID_CHOICE", "choice", value, choices, where)
+
+
+def changed(conventions: Conventions, choices: Mapping[str, object]) -> Conventions:
+    """Return conventions with single ones chosen otherwise, by name, as a config writes them."""
+    return conventions.changed({name: parse_convention(name, choice) for name, choice in choices.items()})
+
+
+def preset(source: str, differs: str, leaves_out: str = "", **choices: object) -> Preset:
+    """Return a preset that differs from the default in these choices."""
+    return Preset(source, changed(Conventions(), choices), differs, leaves_out)
 
 
 PRESETS: Final[dict[str, Preset]] = {
@@ -63,8 +75,8 @@ PRESETS: Final[dict[str, Preset]] = {
         "nDCG is binary; users without truth count with 0.",
         "Repeated items of a list count again in Spark (recall@3 of a, a, a is 3); its graded nDCG takes the "
         "ideal in the order of the truth's rows and can exceed 1. Neither is reproduced.",
-        gain=Gain.BINARY,
-        no_truth=NoTruth.ZERO,
+        gain="binary",
+        no_truth="zero",
     ),
     "trec_eval": preset(
         "trec_eval (pytrec_eval, ir_measures)",
@@ -73,9 +85,9 @@ PRESETS: Final[dict[str, Preset]] = {
         "Scores are floats of 32 bits in trec_eval: doubles that differ by less tie there. A user whose "
         "judgements are all below 1 counts with 0 there and has no truth here. Its map, recip_rank and "
         "set_ measures are uncut: ask for k: all.",
-        ap_denominator=AverageDenominator.RELEVANT,
-        negative_relevance=NegativeRelevance.IRRELEVANT,
-        no_recommendations=NoRecommendations.DROP,
+        ap_denominator="relevant",
+        negative_relevance="irrelevant",
+        no_recommendations="drop",
         threshold=1.0,
     ),
     "ranx": preset(
@@ -83,8 +95,8 @@ PRESETS: Final[dict[str, Preset]] = {
         "AP over all m relevant items; relevance below 1 is not relevant.",
         "ranx sorts equal scores in no fixed order; here the item decides. A user whose judgements are all "
         "below 1 counts with 0 there and has no truth here.",
-        ap_denominator=AverageDenominator.RELEVANT,
-        negative_relevance=NegativeRelevance.IRRELEVANT,
+        ap_denominator="relevant",
+        negative_relevance="irrelevant",
         threshold=1.0,
     ),
     "recommenders": preset(
@@ -92,38 +104,38 @@ PRESETS: Final[dict[str, Preset]] = {
         "nDCG is binary; users without recommendations are left out.",
         "Its nDCG alone also counts users without recommendations, and its mean r-precision forgets users "
         "without hits; here all metrics have one population. Equal scores keep the order of rows there.",
-        gain=Gain.BINARY,
-        no_recommendations=NoRecommendations.DROP,
+        gain="binary",
+        no_recommendations="drop",
     ),
     "replay": preset(
         "RePlay",
         "nDCG is binary; in-list AUC is 0 without hits and 1 with hits only, and goes by rank, not by score.",
         "On pandas and Polars, RePlay counts repeated truth rows as relevant items of their own; on Spark it "
         "does not, and neither does this preset. Its MAP counts an item repeated in a list again.",
-        gain=Gain.BINARY,
-        one_class=OneClass.EXTREMES,
-        auc_ties=AucTies.AS_RANKED,
+        gain="binary",
+        one_class="extremes",
+        auc_ties="as_ranked",
     ),
     "rectools": preset(
         "RecTools",
         "AP over all m relevant items; nDCG is binary and normalised by k hits, also where m < k.",
         "Repeated rows count as items of their own in RecTools. Its options: divide_by_k is "
         "ap_denominator: k, divide_by_achievable is ideal: truth, r_precision is recall_capped.",
-        ap_denominator=AverageDenominator.RELEVANT,
-        gain=Gain.BINARY,
-        ideal=Ideal.POSITIONS,
+        ap_denominator="relevant",
+        gain="binary",
+        ideal="positions",
     ),
     "lenskit": preset(
         "LensKit",
         "Precision over min(k, length), recall over min(m, k), AP over min(m, length): short lists are not "
         "punished; DCG weighs ranks 1 and 2 alike; nDCG is binary; a gain field is gain: linear.",
-        "A user who is absent from LensKit's run is not measured there; with an empty list he counts with 0, "
-        "as here. Users without truth are an error there.",
-        precision_denominator=PrecisionDenominator.MIN_K_LENGTH,
-        recall_denominator=RecallDenominator.MIN_RELEVANT_K,
-        ap_denominator=AverageDenominator.MIN_RELEVANT_LENGTH,
-        gain=Gain.BINARY,
-        discount=Discount.LOG2_CLIPPED,
+        "A user who is absent from LensKit's run is not measured there; with an empty list they count with "
+        "0, as here. Users without truth are an error there.",
+        precision_denominator="min_k_length",
+        recall_denominator="min_relevant_k",
+        ap_denominator="min_relevant_length",
+        gain="binary",
+        discount="log2_clipped",
     ),
     "evidently": preset(
         "Evidently",
@@ -131,40 +143,40 @@ PRESETS: Final[dict[str, Preset]] = {
         "the ideal are those of the list, and users without a hit are left out.",
         "For lists shorter than k its MAP and MAR count the last item's relevance again at every empty "
         "place and can exceed 1; its F-beta is that of the mean precision and recall. Neither is reproduced.",
-        precision_denominator=PrecisionDenominator.MIN_K_LENGTH,
-        recall_denominator=RecallDenominator.RETRIEVED,
-        ap_denominator=AverageDenominator.RETRIEVED,
-        ar_denominator=AverageDenominator.RETRIEVED,
-        ideal=Ideal.LIST,
-        no_recommendations=NoRecommendations.DROP,
-        no_hits=NoHits.DROP,
+        precision_denominator="min_k_length",
+        recall_denominator="retrieved",
+        ap_denominator="retrieved",
+        ar_denominator="retrieved",
+        ideal="list",
+        no_recommendations="drop",
+        no_hits="drop",
     ),
     "sklearn": preset(
         "scikit-learn (ndcg_score, dcg_score, average_precision_score)",
         "Equal scores share their places: DCG averages over their orders, AP takes them as one threshold. AP "
         "is uncut (k: all) and over all m relevant items. AUC is roc_auc_score; other metrics are refused.",
         "scikit-learn wants a score for every item; truth that is not in the list has none here.",
-        ap_denominator=AverageDenominator.RELEVANT,
-        tie_order=TieOrder.SHARED,
+        ap_denominator="relevant",
+        tie_order="shared",
     ),
     "seed000": preset(
         "evaluation notes with a sliding window",
         "nDCG by the list's own relevances, as its example has it.",
         "Its first formulas of AP and AR sum over all ranks and exceed 1.",
-        ideal=Ideal.LIST,
+        ideal="list",
     ),
     "seed001": preset(
         "lecture on metrics and their limits",
         "AP over the hits, whatever was missed.",
-        ap_denominator=AverageDenominator.HITS,
+        ap_denominator="hits",
     ),
     "seed002": preset(
         "book chapter on validation and metrics",
         "AP over all m relevant items; DCG with 2^relevance - 1, normalised by the list's own relevances.",
         "Its precision sorts scores ascending and gives -1 to a user without positives.",
-        ap_denominator=AverageDenominator.RELEVANT,
-        gain=Gain.EXP2,
-        ideal=Ideal.LIST,
+        ap_denominator="relevant",
+        gain="exp2",
+        ideal="list",
     ),
     "seed003": preset(
         "notes on metrics of classifiers and rankings", "Precision@k only: that of the default."
@@ -173,73 +185,46 @@ PRESETS: Final[dict[str, Preset]] = {
         "tutorial on evaluating embeddings",
         "Recall over min(m, k); AP over the hits; nDCG is binary.",
         "The nDCG it prints passes document ids as scores.",
-        recall_denominator=RecallDenominator.MIN_RELEVANT_K,
-        ap_denominator=AverageDenominator.HITS,
-        gain=Gain.BINARY,
+        recall_denominator="min_relevant_k",
+        ap_denominator="hits",
+        gain="binary",
     ),
 }
 
 
 def conventions_of(name: str) -> Conventions:
-    """A preset's conventions; ConfigError UNKNOWN_PRESET with the nearest name."""
+    """Return a preset's conventions; raise ConfigError UNKNOWN_PRESET with the nearest name."""
     if name not in PRESETS:
         raise ConfigError.unknown("UNKNOWN_PRESET", "preset", name, PRESETS, WHERE)
     return PRESETS[name].conventions.changed({"preset": name})
 
 
 def parse_conventions(value: Conventions | str | Mapping[str, Any]) -> Conventions:
-    """A preset's name, or a mapping ``{preset: ..., fork: choice}`` with overrides of single conventions.
+    """Return the conventions of a preset's name, or of ``{preset: ..., convention: choice, ...}``.
 
     Raises ConfigError UNKNOWN_PRESET, UNKNOWN_CONVENTION or INVALID_CHOICE with what is allowed.
     """
     if isinstance(value, Conventions):
         return value
-    forks = {"preset": value} if isinstance(value, str) else dict(value)
-    conventions = conventions_of(str(forks.pop("preset", "default")))
-    for fork, choice in forks.items():
-        conventions = conventions.changed({fork: parse_fork(fork, choice)})
-    return conventions
+    choices = {"preset": value} if isinstance(value, str) else dict(value)
+    conventions = conventions_of(str(choices.pop("preset", "default")))
+    return changed(conventions, choices)
 
 
-def parse_fork(fork: str, choice: object) -> Choice | float | None:
-    """The value of one fork; ConfigError UNKNOWN_CONVENTION or INVALID_CHOICE."""
-    where = f"{WHERE}.{fork}"
-    if fork == "threshold":
-        if choice is None:
-            return None
-        if isinstance(choice, int | float) and not isinstance(choice, bool) and 0 <= choice < math.inf:
-            return float(choice)
-        message = f"{where} is {choice!r}; give the smallest relevance that counts, 0 or more"
-        raise ConfigError("INVALID_CHOICE", f"{message}; without a threshold every relevance above 0 counts")
-    if fork not in FORKS:
-        raise ConfigError.unknown("UNKNOWN_CONVENTION", "convention", fork, [*FORKS, "threshold"], WHERE)
-    return parse_choice(FORKS[fork], str(choice), where)
-
-
-def parse_choice(choices: type[Member], value: str, where: str) -> Member:
-    """The member of an enumeration with this value; ConfigError INVALID_CHOICE with those allowed."""
-    for member in choices:
-        if member == value:
-            return member
-    raise ConfigError.unknown("INVALID_CHOICE", "choice", value, choices, where)
-
-
-def changed_forks(conventions: Conventions, base: Conventions) -> dict[str, Choice]:
-    """The forks in which conventions differ from others, in the order of FORKS."""
+def changed_choices(conventions: Conventions, base: Conventions) -> dict[str, Choice]:
+    """Return the choices in which conventions differ from others."""
     return {
-        fork: getattr(conventions, fork)
-        for fork in FORKS
-        if getattr(conventions, fork) != getattr(base, fork)
+        name: choice for name in CONVENTIONS if (choice := getattr(conventions, name)) != getattr(base, name)
     }
 
 
 def stamp(conventions: Conventions) -> str:
-    """What stands on every output row, the preset, the forks changed, and who is in the mean.
+    """Return what stands on every output row: the preset, the choices changed, who is in the mean.
 
     ``default, gain=exp2; no_recommendations=zero; no_truth=drop; no_hits=zero; relevance>=4.0``
     """
-    changed = changed_forks(conventions, conventions_of(conventions.preset))
-    forks = [f"{fork}={choice}" for fork, choice in changed.items() if fork not in POPULATION]
-    rules = [f"{fork}={getattr(conventions, fork)}" for fork in POPULATION]
+    own = changed_choices(conventions, conventions_of(conventions.preset))
+    choices = [f"{name}={choice}" for name, choice in own.items() if name not in POPULATION]
+    rules = [f"{name}={getattr(conventions, name)}" for name in POPULATION]
     relevance = "relevance>0" if conventions.threshold is None else f"relevance>={conventions.threshold}"
-    return "; ".join([", ".join([conventions.preset, *forks]), *rules, relevance])
+    return "; ".join([", ".join([conventions.preset, *choices]), *rules, relevance])

@@ -46,8 +46,9 @@ IN_TRAIN: Final = "in_train"
 
 
 class Subset(StrEnum):
-    """Labels of rows: four of ``global_local_ranker``, whose global_train is the first three of them, and
-    three of all other methods, in each of their folds.
+    """Labels of rows.
+
+    Four are of ``global_local_ranker``, whose global_train is the first three; three of all other methods.
     """
 
     LOCAL_TRAIN = "local_train"
@@ -159,7 +160,7 @@ FATAL: Final[dict[Fault, str]] = {
 
 
 class Reason(StrEnum):
-    """Why a sound row is not used."""
+    """Why a valid row is not used."""
 
     BEYOND_K = "beyond_k"
     BELOW_THRESHOLD = "below_threshold"
@@ -178,7 +179,7 @@ class Reason(StrEnum):
 
 SEGMENT: Final = "segment"
 # The segment of the mean and the deviation over folds; the folds themselves are the segment ``fold``. And the
-# source of a ledger whose rows are those of a log, once for each fold that a split has a place in for them.
+# source in the accounting whose rows are those of a log, once for each fold that has a place for them.
 FOLDS: Final = "folds"
 SEGMENT_VALUE: Final = "segment_value"
 # The segment that holds everybody, and the value of users of whom nothing is known.

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 import spark_eval
 from spark_eval.cli.commands import main
 from spark_eval.config.sections import Source
-from spark_eval.conventions import FORKS
+from spark_eval.conventions import CONVENTIONS
 from spark_eval.metrics import RANKING
 from spark_eval.publishing.local import Attempt
 from spark_eval.schema import Table
@@ -186,7 +186,7 @@ def test_metrics_prints_the_registry_and_the_conventions(capsys: pytest.CaptureF
         main(["metrics"])
     printed = capsys.readouterr().out
     assert all(f" {metric.name} " in printed for metric in RANKING.values())
-    assert all(f" {fork} " in printed for fork in FORKS)
+    assert all(f" {convention} " in printed for convention in CONVENTIONS)
 
 
 def test_status_of_an_empty_root(desk: "Desk") -> None:

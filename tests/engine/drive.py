@@ -8,7 +8,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pytest
 
-from spark_eval.accounting import list_entries, truth_entries
+from spark_eval.accounting import list_entries, table_entries
 from spark_eval.conventions import Checks
 from spark_eval.engine.measure import Measuring
 from spark_eval.engine.messages import Kind
@@ -89,7 +89,7 @@ def found_of(plan: Plan, per_user: dict[tuple[Any, ...], dict[str, Any]], summar
     """Add up what the buckets say, as the driver does."""
     truth = added_counts([count for summary in summaries for count in summary.truth])
     lists = counts_of_models(summaries)
-    of_truth = truth_entries(truth)
+    of_truth = table_entries("truth", truth)
     used = sum(count["users"] or 0 for count in truth if count["fault"] is None and not count["everything"])
     parts: dict[str | None, list[pa.Table]] = {}
     for one in (one for summary in summaries for one in summary.models):
@@ -102,7 +102,7 @@ def found_of(plan: Plan, per_user: dict[tuple[Any, ...], dict[str, Any]], summar
         per_user,
         truth,
         {count.pop("model"): count for count in lists},
-        sorted((entry.row() for entry in entries), key=str),
+        sorted(entries, key=str),
         sorted(metric_rows(sums, [one for one in models if one is not None], plan.metrics, ""), key=str),
         summaries,
     )

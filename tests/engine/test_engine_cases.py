@@ -42,7 +42,9 @@ def ranks_of(items: list[Any], scores: pa.Array, ties: str, kind: pa.DataType = 
         }
     )
     truth = table_of([(user, item) for user, item in enumerate(items)], user=INT, item=kind)
-    found = drive(make_plan(["rr"], "all", {"ties": ties}), Tables(lists, truth, model="m"))
+    found = drive(
+        make_plan(metrics=["rr"], k="all", conventions={"ties": ties}), Tables(lists, truth, model="m")
+    )
     return [round(1 / found.per_user["m", user]["rr_at_all"]) for user in users]
 
 
@@ -143,7 +145,7 @@ MANY_FAULTS = [
 
 def test_a_row_has_the_first_of_its_faults_and_a_model_of_faults_alone_faces_the_truth() -> None:
     lists = table_of(MANY_FAULTS, model=TEXT, user=INT, item=INT, score=DOUBLE)
-    plan = make_plan(["rr"], 1)
+    plan = make_plan(metrics=["rr"], k=1)
     found = drive(plan, Tables(lists, liked((1, 10), (2, 10))))
     expected = counts_of_lists(MANY_FAULTS, {1: {10: 1.0}, 2: {10: 1.0}}, plan, are_scores=True)
     assert {model: +Counter(counts) for model, counts in found.lists.items()} == expected
@@ -162,7 +164,7 @@ def test_gaps_odd_ids_and_the_largest_user_are_told(checks: str) -> None:
     lists += [("b", "p", "y", 1), ("b", "p", None, 2), ("b", None, "x", 7), ("b", None, "x", 8)]
     truth = [("é", "x"), ("e\u0301", "x"), ("p", "x\n"), ("p", "\u00a0x"), ("p", "y"), ("q\u212b", "\u1100")]
     found = drive(
-        make_plan(["map"], 2, checks=checks),
+        make_plan(metrics=["map"], k=2, checks=checks),
         Tables(table_of(lists, model=TEXT, user=TEXT, item=TEXT, rank=INT), liked(*truth, kind=TEXT)),
     )
     told = ("rank_gaps", "odd_ids", "largest")
@@ -181,7 +183,7 @@ def test_hits_that_share_a_rank_are_counted_though_nobody_asks_for_full_checks()
     rows = [(1, 10, 1), (1, 11, 1), (1, 12, 1), (1, 13, 2), (1, 99, 2), (2, 10, 1), (2, 10, 1)]
     truth = liked(*((1, item) for item in range(10, 14)), (2, 10))
     lists = table_of(rows, user=INT, item=INT, rank=INT)
-    assert drive(make_plan(["map"], 10), Tables(lists, truth, model="m")).lists["m"]["clashes"] == 2
+    assert drive(make_plan(metrics=["map"], k=10), Tables(lists, truth, model="m")).lists["m"]["clashes"] == 2
 
 
 @pytest.mark.parametrize("n_lists", [0, 2])
@@ -193,7 +195,7 @@ def test_tables_without_rows(n_lists: int, n_truth: int, kind: pa.DataType) -> N
         [("m", user, user, 0.5) for user in ids[:n_lists]], model=TEXT, user=kind, item=kind, score=DOUBLE
     )
     truth = liked(*((user, user) for user in ids[:n_truth]), kind=kind)
-    found = drive(make_plan(["rr"], 1), Tables(lists, truth))
+    found = drive(make_plan(metrics=["rr"], k=1), Tables(lists, truth))
     assert sum(row["rr_at_1"] for row in found.per_user.values()) == (2.0 if n_lists and n_truth else 0)
     assert (list(found.lists), [count["rows"] for count in found.truth]) == (
         ["m"] if n_lists else [],
@@ -207,7 +209,7 @@ def test_a_model_without_a_row_in_a_bucket_faces_its_truth() -> None:
         [("a", user, 1, 1) for user in range(50)] + [("b", 7, 1, 1)], model=TEXT, user=INT, item=INT, rank=INT
     )
     truth = liked(*((user, 1) for user in range(50)))
-    found = drive(make_plan(["rr"], 1), Tables(lists, truth), Layout(n_buckets=9))
+    found = drive(make_plan(metrics=["rr"], k=1), Tables(lists, truth), Layout(n_buckets=9))
     users = Counter(model for model, _ in found.per_user)
     assert users == {"a": 50, "b": 50}
     assert sum(row["rr_at_1"] for row in found.per_user.values()) == 51
@@ -254,7 +256,7 @@ def of_folds(rows: dict[str, list[tuple[Any, ...]]], trained: dict[int, set[int]
         }
         items = {None: items[fold]}
     users = table_of(rows["users"], user=INT, country=TEXT)
-    plan = make_plan(["ap", "ndcg", "gauc"], [3, 20], segments=segments)
+    plan = make_plan(metrics=["ap", "ndcg", "gauc"], k=[3, 20], segments=segments)
     return drive(plan, Tables(**tables, users=users, trained=items))
 
 
@@ -297,7 +299,7 @@ def test_cold_items_are_distinct_sound_and_within_reach() -> None:
     pairs = liked(*((user, item) for user, items in truth.items() for item in items))
     known = pa.array(sorted(trained))
     for rules in ({"k": 4}, {"k": 4, "checks": "full"}, {"k": "all"}):
-        plan = make_plan(["precision" if "checks" not in rules else "map"], **rules)
+        plan = make_plan(metrics=["precision" if "checks" not in rules else "map"], **rules)
         expected = counts_of_lists(rows, truth, plan, False, trained)
         told = drive(plan, Tables(lists, pairs, trained={None: known}))
         assert {model: +Counter(counts) for model, counts in told.lists.items()} == expected
@@ -315,5 +317,7 @@ def with_mark(table: pa.Table, trained: set[int]) -> pa.Table:
 def test_a_user_may_have_more_than_a_worker_measures_at_once() -> None:
     rows = [("m", user, item, float(item)) for user in (1, 2) for item in range(40)]
     lists = table_of(rows, model=TEXT, user=INT, item=INT, score=DOUBLE)
-    found = drive(make_plan(["rr"], 50), Tables(lists, liked((1, 0), (2, 39))), Layout(most_rows=10))
+    found = drive(
+        make_plan(metrics=["rr"], k=50), Tables(lists, liked((1, 0), (2, 39))), Layout(most_rows=10)
+    )
     assert [found.per_user["m", user]["rr_at_50"] for user in (1, 2)] == [1 / 40, 1.0]

@@ -67,7 +67,12 @@ def test_rows_are_combined_and_then_judged(
     name: str, rows: tuple[list[Recommendation], list[Relevance]]
 ) -> None:
     conventions, threshold, worked = CASES[name]
-    plan = make_plan(METRICS, 3, {"negative_relevance": "irrelevant", **conventions}, threshold)
+    plan = make_plan(
+        metrics=METRICS,
+        k=3,
+        conventions={"negative_relevance": "irrelevant", **conventions},
+        threshold=threshold,
+    )
     rules = Rules(plan.conventions, plan.metrics, are_scores=True)
     expected = oracle.evaluate(*rows, rules)
     judged = oracle.truth_by_user(rows[1], rules).get(WORKED_USER, {})

@@ -36,7 +36,7 @@ def test_places_that_hold_nothing_do_not_count() -> None:
         table_of([(user, HIT) for user in LISTS], user=pa.string(), item=pa.int64()),
         model="m",
     )
-    evaluation = drive(make_plan(METRICS), tables)
+    evaluation = drive(make_plan(metrics=METRICS), tables)
     users = {row["user"]: row for row in evaluation.per_user.values()}
     found = {
         user: [

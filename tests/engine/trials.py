@@ -54,13 +54,13 @@ class Case:
     @property
     def plan(self) -> Plan:
         return make_plan(
-            self.metrics,
-            KS,
-            self.conventions,
-            self.threshold,
-            self.no_recommendations,
-            self.no_truth,
-            self.checks,
+            metrics=self.metrics,
+            k=KS,
+            conventions=self.conventions,
+            threshold=self.threshold,
+            no_recommendations=self.no_recommendations,
+            no_truth=self.no_truth,
+            checks=self.checks,
         )
 
     @property

@@ -4,7 +4,7 @@ import math
 from fractions import Fraction
 from itertools import groupby, permutations, product
 
-from oracles import FORKED, ORACLES, Cutoff, averaged, hits_in_top, ratio
+from oracles import CONVENTIONAL, ORACLES, Cutoff, averaged, hits_in_top, ratio
 from users import User
 
 from spark_eval.conventions import Conventions, TieOrder
@@ -43,7 +43,7 @@ def shared_average_precision(user: User, k: Cutoff, conventions: Conventions) ->
 
 def as_ranked(name: str, user: User, k: Cutoff, conventions: Conventions) -> float:
     """The metric of the list as it stands."""
-    return ORACLES[name](user, k) if name in ORACLES else FORKED[name](user, k, conventions)
+    return ORACLES[name](user, k) if name in ORACLES else CONVENTIONAL[name](user, k, conventions)
 
 
 def expected(name: str, user: User, k: Cutoff, conventions: Conventions) -> float:

@@ -26,7 +26,7 @@ from spark_eval.conventions import (
 
 Cutoff = int | None
 Oracle = Callable[[User, Cutoff], float]
-ForkedOracle = Callable[[User, Cutoff, Conventions], float]
+ConventionalOracle = Callable[[User, Cutoff, Conventions], float]
 NAN: Final = float("nan")
 
 
@@ -235,8 +235,8 @@ ORACLES: Final[dict[str, Oracle]] = {
     "fcp": concordant_pairs,
     "fcp_pairs": compared_pairs,
 }
-# Metrics that a convention forks.
-FORKED: Final[dict[str, ForkedOracle]] = {
+# Metrics whose values a convention changes.
+CONVENTIONAL: Final[dict[str, ConventionalOracle]] = {
     "precision": precision,
     "recall": recall,
     "f1": f1,

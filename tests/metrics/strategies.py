@@ -3,7 +3,7 @@
 from itertools import accumulate
 from random import Random
 
-from forks import Case, every_convention
+from choices import Case, every_convention
 from hypothesis import strategies as st
 from users import User
 
@@ -48,7 +48,7 @@ batches = st.lists(users, min_size=1, max_size=6)
 
 
 def one_convention_each(seed: int) -> list[Case]:
-    """Every metric of the registry under any choice of the forks that it declares."""
+    """Every metric of the registry under any choice of the conventions that it declares."""
     random = Random(seed)
     return [Case(name, random.choice(every_convention(name))) for name in RANKING]
 

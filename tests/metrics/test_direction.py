@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from choices import SHARING, UNDEFINED, Case, every_convention, measured, one
 from expected import as_ranked, orders
-from forks import SHARING, UNDEFINED, Case, every_convention, measured, one
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import ITEMS, cases, cutoffs, finite_cutoffs, relevances, small_users, users

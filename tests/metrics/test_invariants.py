@@ -7,7 +7,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from forks import UNDEFINED, Case, every_convention, measured, one
+from choices import UNDEFINED, Case, every_convention, measured, one
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import ITEMS, batches, cases, cutoffs, finite_cutoffs, orders, users, users_with_gaps

@@ -7,7 +7,7 @@ import math
 from itertools import accumulate
 
 import pytest
-from forks import measured, one
+from choices import measured, one
 from users import User, graded, user
 
 from spark_eval.conventions import AverageDenominator, AverageVariant, Conventions, Gain

@@ -5,11 +5,11 @@ from random import Random
 
 import numpy as np
 import pytest
+from choices import SHARING, Case, every_convention, measured, weighed
 from expected import expected
-from forks import SHARING, Case, every_convention, measured, weighed
 from hypothesis import given
 from hypothesis import strategies as st
-from oracles import FORKED, ORACLES, Cutoff
+from oracles import CONVENTIONAL, ORACLES, Cutoff
 from strategies import ITEMS, batches, cases, cutoffs, small_users, users_with_gaps
 from users import User, batch
 
@@ -51,7 +51,7 @@ def assert_kernel_gives_what_the_oracle_says(
 
 
 def test_every_metric_and_every_weight_has_an_oracle() -> None:
-    assert {*ORACLES, *FORKED} == {*RANKING, *WEIGHTS}
+    assert {*ORACLES, *CONVENTIONAL} == {*RANKING, *WEIGHTS}
 
 
 @every_metric

@@ -4,15 +4,15 @@ from dataclasses import fields
 from typing import Any
 
 import pytest
-from forks import one
+from choices import one
 from hypothesis import given
 from hypothesis import strategies as st
 from users import User, graded
 
-from spark_eval.conventions import FORKS, POPULATION, Conventions
+from spark_eval.conventions import CONVENTIONS, POPULATION, Conventions
 from spark_eval.presets import (
     PRESETS,
-    changed_forks,
+    changed_choices,
     conventions_of,
     parse_conventions,
     stamp,
@@ -57,7 +57,7 @@ CHANGES: dict[str, dict[str, Any]] = {
 }
 any_choice = st.fixed_dictionaries(
     {"preset": st.sampled_from(list(PRESETS))},
-    optional={fork: st.sampled_from(list(choices)) for fork, choices in FORKS.items()}
+    optional={convention: st.sampled_from(list(choices)) for convention, choices in CONVENTIONS.items()}
     | {"threshold": st.floats(0, 5)},
 )
 
@@ -77,8 +77,8 @@ def test_it_differs_from_the_default_in_exactly_this(name: str) -> None:
     assert differences == CHANGES[name]
     assert preset == parse_conventions(name) == parse_conventions({"preset": name})
     assert preset.preset == name
-    assert changed_forks(preset, default) == {
-        fork: choice for fork, choice in CHANGES[name].items() if fork != "threshold"
+    assert changed_choices(preset, default) == {
+        convention: choice for convention, choice in CHANGES[name].items() if convention != "threshold"
     }
 
 
@@ -97,8 +97,8 @@ def test_it_says_whose_numbers_it_gives_and_why_they_differ(name: str) -> None:
 def read_stamp(text: str) -> Conventions:
     """The conventions that a stamp names."""
     first, *rules, relevance = text.split("; ")
-    preset, *forks = first.split(", ")
-    chosen: dict[str, Any] = {"preset": preset, **dict(part.split("=", 1) for part in [*forks, *rules])}
+    preset, *conventions = first.split(", ")
+    chosen: dict[str, Any] = {"preset": preset, **dict(part.split("=", 1) for part in [*conventions, *rules])}
     threshold = None if relevance == "relevance>0" else float(relevance.removeprefix("relevance>="))
     return parse_conventions({**chosen, "threshold": threshold})
 
@@ -106,7 +106,7 @@ def read_stamp(text: str) -> Conventions:
 @pytest.mark.parametrize("name", PRESETS)
 def test_the_stamp_of_a_preset_names_it_and_its_population(name: str) -> None:
     conventions = conventions_of(name)
-    population = [f"{fork}={getattr(conventions, fork)}" for fork in POPULATION]
+    population = [f"{convention}={getattr(conventions, convention)}" for convention in POPULATION]
     relevance = "relevance>=1.0" if "threshold" in CHANGES[name] else "relevance>0"
     assert stamp(conventions) == "; ".join([name, *population, relevance])
     assert read_stamp(stamp(conventions)) == conventions
@@ -118,13 +118,13 @@ def test_the_stamp_is_read_back(choice: dict[str, Any]) -> None:
     assert read_stamp(stamp(conventions)) == conventions
 
 
-@pytest.mark.parametrize("fork", FORKS)
-def test_the_stamp_tells_the_choices_of_a_fork_apart(fork: str) -> None:
-    stamps = {stamp(parse_conventions({fork: choice})) for choice in FORKS[fork]}
-    assert len(stamps) == len(FORKS[fork]) > 1
+@pytest.mark.parametrize("convention", CONVENTIONS)
+def test_the_stamp_tells_the_choices_of_a_convention_apart(convention: str) -> None:
+    stamps = {stamp(parse_conventions({convention: choice})) for choice in CONVENTIONS[convention]}
+    assert len(stamps) == len(CONVENTIONS[convention]) > 1
 
 
-# Two users whom every fork of the rows below tells apart: hits at ranks 1 and 3 of 3, the better one last.
+# Two users whom every row below tells apart: hits at ranks 1 and 3 of 3, the better one last.
 SHORT = graded([1, 0, 3], missed=[2] * 6)
 ONE_HIT = graded([1], missed=[1])
 SEPARATE: list[tuple[str, str, User, float]] = [

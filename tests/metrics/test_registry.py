@@ -3,19 +3,19 @@
 from typing import NamedTuple
 
 import pytest
-from forks import Case, every_convention
+from choices import Case, every_convention
 from hypothesis import given
 from strategies import cases, finite_cutoffs, users
 from users import User, batch, graded
 
-from spark_eval.conventions import FORKS, AverageDenominator, AverageVariant, Conventions, TieOrder
+from spark_eval.conventions import CONVENTIONS, AverageDenominator, AverageVariant, Conventions, TieOrder
 from spark_eval.metrics import RANKING, MetricValue
 from spark_eval.metrics.lists import Floats
 
 
 class Facts(NamedTuple):
     run_name: str
-    forks: str = ""
+    conventions: str = ""
     has_bound: bool = True
     perfect: bool = True
     whole_list: bool = False
@@ -55,12 +55,12 @@ def test_every_metric_is_written_down() -> None:
 def test_facts(name: str) -> None:
     metric, facts = RANKING[name], TABLE[name]
     assert (metric.name, metric.run_name) == (name, facts.run_name)
-    assert metric.forks == tuple(facts.forks.split())
+    assert metric.conventions == tuple(facts.conventions.split())
     assert metric.upper == (1.0 if facts.has_bound else None)
     assert (metric.perfect, metric.whole_list) == (facts.perfect, facts.whole_list)
     assert (metric.kind, metric.ties) == (facts.kind, facts.ties)
     assert list(metric.weights) == facts.weights.split()
-    assert set(metric.forks) <= set(FORKS)
+    assert set(metric.conventions) <= set(CONVENTIONS)
 
 
 @pytest.mark.parametrize("name", RANKING)
@@ -87,26 +87,26 @@ def test_every_choice_that_is_declared_changes_some_number(name: str) -> None:
         ]
     )
     value = MetricValue(RANKING[name], (), 2)
-    for fork in RANKING[name].forks:
-        choices = [one for one in every_convention(name) if is_default_but(fork, one)]
+    for convention in RANKING[name].conventions:
+        choices = [one for one in every_convention(name) if is_default_but(convention, one)]
         columns = {value.measure(people, choice)[value.column].tobytes() for choice in choices}
-        assert len(columns) == len(choices), fork
+        assert len(columns) == len(choices), convention
 
 
-def is_default_but(fork: str, conventions: Conventions) -> bool:
-    """Whether no other fork was chosen otherwise than by default."""
-    return conventions.changed({fork: getattr(Conventions(), fork)}) == Conventions()
+def is_default_but(convention: str, conventions: Conventions) -> bool:
+    """Whether no other convention was chosen otherwise than by default."""
+    return conventions.changed({convention: getattr(Conventions(), convention)}) == Conventions()
 
 
-@pytest.mark.parametrize("fork", FORKS)
-def test_forks_that_are_not_declared_change_nothing(fork: str) -> None:
+@pytest.mark.parametrize("convention", CONVENTIONS)
+def test_conventions_that_are_not_declared_change_nothing(convention: str) -> None:
     people = batch([graded([0, 1, 3, 2], missed=[5, 1], scores=[9, 9, 7, 7]), graded([1, 0]), graded([0])])
     for metric in RANKING.values():
         value = MetricValue(metric, (), 3)
-        if fork not in metric.forks:
+        if convention not in metric.conventions:
             plain = value.measure(people, Conventions())
-            for choice in FORKS[fork]:
-                chosen = value.measure(people, Conventions().changed({fork: choice}))
+            for choice in CONVENTIONS[convention]:
+                chosen = value.measure(people, Conventions().changed({convention: choice}))
                 assert [column.tobytes() for column in chosen.values()] == [
                     column.tobytes() for column in plain.values()
                 ], (metric.name, choice)

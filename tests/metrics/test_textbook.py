@@ -3,12 +3,12 @@
 import re
 
 import pytest
-from forks import SHARING
+from choices import SHARING
 from textbook import BINARY, Row
 from textbook_graded import GRADED, PAIRS, WEIGHED
 from users import batch
 
-from spark_eval.conventions import FORKS, Conventions, TieOrder
+from spark_eval.conventions import CONVENTIONS, Conventions, TieOrder
 from spark_eval.metrics import RANKING, parse_metric
 
 TABLE = [*BINARY, *GRADED, *PAIRS]
@@ -34,12 +34,14 @@ def test_textbook_of_weights(row: Row) -> None:
 @pytest.mark.parametrize("name", RANKING)
 def test_every_choice_of_every_metric_has_a_row(name: str) -> None:
     chosen = {
-        (fork, getattr(value.conventions(Conventions()), fork))
+        (convention, getattr(value.conventions(Conventions()), convention))
         for value in VALUES
-        for fork in value.metric.forks
+        for convention in value.metric.conventions
         if value.metric.name == name
     }
-    declared = {(fork, choice) for fork in RANKING[name].forks for choice in FORKS[fork]}
+    declared = {
+        (convention, choice) for convention in RANKING[name].conventions for choice in CONVENTIONS[convention]
+    }
     if name not in SHARING:
         declared -= {("tie_order", TieOrder.SHARED)}
     assert chosen == declared

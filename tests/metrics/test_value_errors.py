@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import pytest
-from forks import SHARING, UNDEFINED
+from choices import SHARING, UNDEFINED
 
 from spark_eval.conventions import AverageVariant, Conventions, TieOrder
 from spark_eval.errors import ConfigError

@@ -5,14 +5,14 @@ from itertools import product
 from random import Random
 
 import pytest
-from forks import every_convention
+from choices import every_convention
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import orders
 from users import batch, graded
 
 from spark_eval.conventions import (
-    FORKS,
+    CONVENTIONS,
     AverageDenominator,
     Choice,
     Conventions,
@@ -22,17 +22,22 @@ from spark_eval.conventions import (
     TieOrder,
 )
 from spark_eval.metrics import RANKING, MetricValue, metric_values, parse_metric
-from spark_eval.metrics.values import MAX_K, metric_named, parse_k
+from spark_eval.metrics.aliases import metric_named
+from spark_eval.metrics.values import MAX_K, WHERE, parse_k, ranking_names
 
 KS = (1, 10, MAX_K, None)
 DEFAULT = Conventions()
 
 
 def every_option(name: str) -> list[tuple[tuple[str, Choice], ...]]:
-    """All that can stand in the brackets of a metric, from nothing to a choice at every fork."""
-    chosen = [[None, *FORKS[fork]] for fork in RANKING[name].forks]
+    """All that can stand in the brackets of a metric, from nothing to a choice at every convention."""
+    chosen = [[None, *CONVENTIONS[convention]] for convention in RANKING[name].conventions]
     return [
-        tuple((fork, choice) for fork, choice in zip(RANKING[name].forks, choices, strict=True) if choice)
+        tuple(
+            (convention, choice)
+            for convention, choice in zip(RANKING[name].conventions, choices, strict=True)
+            if choice
+        )
         for choices in product(*chosen)
     ]
 
@@ -70,7 +75,9 @@ def test_whatever_can_be_chosen_is_parsed_back() -> None:
 def test_order_spaces_and_long_names_do_not_matter(value: MetricValue, order: Random, spaces: str) -> None:
     options = list(value.options)
     order.shuffle(options)
-    inner = f"{spaces},{spaces}".join(f"{fork}{spaces}={spaces}{choice}" for fork, choice in options)
+    inner = f"{spaces},{spaces}".join(
+        f"{convention}{spaces}={spaces}{choice}" for convention, choice in options
+    )
     text = f"{spaces}{value.metric.name}({spaces}{inner}{spaces})@{value.cutoff}{spaces}"
     assert str(parsed(text)) == str(value)
 
@@ -150,7 +157,7 @@ def test_weighted_means_have_names_with_the_options() -> None:
 def test_every_name_of_a_metric_finds_it() -> None:
     for metric in RANKING.values():
         for name in (metric.name, metric.run_name, *metric.weights):
-            assert metric_named(name) is metric
+            assert metric_named(name, ranking_names(), WHERE) is metric
 
 
 def test_its_own_choices_go_before_those_of_the_run() -> None:

@@ -14,7 +14,7 @@ import oracle
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from forks import every_convention
+from choices import every_convention
 from oracle import Id, Recommendation, Relevance, Rules
 from pyspark.sql import DataFrame, SparkSession
 
@@ -49,7 +49,11 @@ def values_of(name: str, cutoffs: Sequence[int | None]) -> list[MetricValue]:
     """A metric under each of its conventions, at these cutoffs."""
     metric = RANKING[name]
     return [
-        MetricValue(metric, tuple((fork, getattr(conventions, fork)) for fork in metric.forks), k)
+        MetricValue(
+            metric,
+            tuple((convention, getattr(conventions, convention)) for convention in metric.conventions),
+            k,
+        )
         for conventions, k in product(every_convention(name), cutoffs)
     ]
 
@@ -116,7 +120,7 @@ def differences(
     evaluation = evaluate(*frames, metrics=texts, k=1, no_truth="zero")
     per_user = {(row["model"], row["user"]): row for row in evaluation.per_user.toArrow().to_pylist()}
     evaluation.unpersist()
-    plan = make_plan(texts, 1, no_truth="zero")
+    plan = make_plan(metrics=texts, k=1, no_truth="zero")
     expected = oracle.evaluate(
         recommendations, truth, Rules(plan.conventions, plan.metrics, table.order == "score")
     )

@@ -9,10 +9,10 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, reduce
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import click
 
@@ -27,46 +27,45 @@ from spark_eval.schema import VERSION
 if TYPE_CHECKING:
     from spark_eval.runs.job import Run
 
-config_option = click.option(
+Command = TypeVar("Command", bound=Callable[..., None])
+CONFIG = click.option(
     "--config", "file", required=True, type=click.Path(path_type=Path), help="YAML config file."
 )
-settings_option = click.option(
+SETTINGS = click.option(
     "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Override a.dotted.key; may be repeated."
+)
+# What every verb takes that makes a run. ``main`` sees to --debug and --log-format itself.
+OF_RUNS = (
+    CONFIG,
+    click.option(
+        "--run-id", help="Default: a hash of config, inputs and code. Use one id for split and evaluate."
+    ),
+    SETTINGS,
+    click.option(
+        "--replace",
+        is_flag=True,
+        help="Overwrite this run if it is already published with different content.",
+    ),
+    click.option(
+        "--log-format",
+        type=click.Choice(["text", "json"]),
+        default="text",
+        show_default=True,
+        expose_value=False,
+        help="Progress as text on stdout, or as one JSON object a line on stderr.",
+    ),
+    click.option(
+        "--debug",
+        is_flag=True,
+        expose_value=False,
+        help="Show the trace of a failure, and what Spark prints.",
+    ),
 )
 
 
-def run_options(verb: Callable[..., None]) -> Callable[..., None]:
-    """What every verb takes that makes a run. ``main`` sees to --debug and --log-format itself."""
-    options = [
-        config_option,
-        click.option(
-            "--run-id",
-            help="Default: a hash of config, inputs and code. Use one id for split and evaluate.",
-        ),
-        settings_option,
-        click.option(
-            "--replace",
-            is_flag=True,
-            help="Overwrite this run if it is already published with different content.",
-        ),
-        click.option(
-            "--log-format",
-            type=click.Choice(["text", "json"]),
-            default="text",
-            show_default=True,
-            expose_value=False,
-            help="Progress as text on stdout, or as one JSON object a line on stderr.",
-        ),
-        click.option(
-            "--debug",
-            is_flag=True,
-            expose_value=False,
-            help="Show the trace of a failure, and what Spark prints.",
-        ),
-    ]
-    for option in reversed(options):
-        verb = option(verb)
-    return verb
+def run_options(command: Command) -> Command:
+    """Give a command the options of runs."""
+    return reduce(lambda decorated, option: option(decorated), reversed(OF_RUNS), command)
 
 
 @click.group(
@@ -84,45 +83,29 @@ def program() -> None:
 
 @program.command()
 @run_options
-def split(file: Path, run_id: str | None, settings: Sequence[str], replace: bool) -> None:
+def split(**given: Any) -> None:
     """Label the interactions by time and users; publish splits, leakage and accounting."""
-    from spark_eval.cli import terminal
     from spark_eval.runs.run import run_split
 
-    config = open_config(file, settings, run_id)
-    publish(config, "split", lambda session: run_split(session, config, run_id, replace), terminal.split)
+    make_run("split", run_split, **given)
 
 
 @program.command()
 @run_options
-def evaluate(file: Path, run_id: str | None, settings: Sequence[str], replace: bool) -> None:
+def evaluate(**given: Any) -> None:
     """Measure recommendations against the truth; publish per_user, metrics and accounting."""
-    from spark_eval.cli import terminal
     from spark_eval.runs.run import run_evaluate
 
-    config = open_config(file, settings, run_id)
-    publish(
-        config,
-        "evaluate",
-        lambda session: run_evaluate(session, config, run_id, replace),
-        terminal.evaluation,
-    )
+    make_run("evaluate", run_evaluate, **given)
 
 
 @program.command()
 @run_options
-def predictions(file: Path, run_id: str | None, settings: Sequence[str], replace: bool) -> None:
+def predictions(**given: Any) -> None:
     """Measure predictions against their labels; publish metrics, curves, thresholds and accounting."""
-    from spark_eval.cli import terminal
     from spark_eval.runs.predictions import run_predictions
 
-    config = open_config(file, settings, run_id)
-    publish(
-        config,
-        "predictions",
-        lambda session: run_predictions(session, config, run_id, replace),
-        terminal.predictions,
-    )
+    make_run("predictions", run_predictions, **given)
 
 
 @program.command()
@@ -142,8 +125,8 @@ def demo(ratings: Path | None, scale: float, output: Path, replace: bool) -> Non
 
 
 @program.command()
-@config_option
-@settings_option
+@CONFIG
+@SETTINGS
 @click.option(
     "--verb",
     type=click.Choice(["split", "evaluate", "predictions"]),
@@ -162,7 +145,7 @@ def validate(file: Path, settings: Sequence[str], verb: str | None) -> None:
 
 @program.command()
 @click.argument("name", required=False)
-@click.option("--preset", help="Show what a preset chooses at every fork, and why its numbers differ.")
+@click.option("--preset", help="Show what a preset chooses of every convention, and why its numbers differ.")
 @click.option("--markdown", is_flag=True, help="Print all of it as a document.")
 def metrics(name: str | None, preset: str | None, markdown: bool) -> None:
     """List the metrics with their formulas, and the conventions; or show one metric NAME in full.
@@ -178,7 +161,7 @@ def metrics(name: str | None, preset: str | None, markdown: bool) -> None:
 
 
 @program.command()
-@config_option
+@CONFIG
 @click.option("--json", "as_json", is_flag=True, help="Print it as one JSON object.")
 def status(file: Path, as_json: bool) -> None:
     """List the runs published under the output root, and unfinished attempts, running or dead."""
@@ -189,7 +172,7 @@ def status(file: Path, as_json: bool) -> None:
 
 
 def open_config(file: Path, settings: Sequence[str], run_id: str | None) -> Config:
-    """The checked config and run id."""
+    """Return the checked config, once the run id is checked."""
     check_working_folder()
     if run_id is not None:
         check_run_id(run_id)
@@ -197,14 +180,17 @@ def open_config(file: Path, settings: Sequence[str], run_id: str | None) -> Conf
 
 
 def open_session(config: Config, verb: str) -> Any:
-    """The submitted session, or a local one as the config has it, with workers that fit.
+    """Return the submitted session, or a local one as the config has it, with workers that fit.
 
-    From now on its jobs are called by what the run is doing, in Spark's pages and event logs.
+    From now on Spark's pages and event logs name its jobs by what the run is doing.
     """
     from spark_eval.runtime.preflight import check_workers
     from spark_eval.runtime.session import get_session
 
-    conf = {name: spark_text(value) for name, value in config.spark.conf.items()}
+    conf = {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in config.spark.conf.items()
+    }
     session = get_session(f"spark-eval {verb}", config.spark.master, conf)
     label = session.sparkContext.setJobGroup
     events.followers.append(lambda run: label(f"{run.verb} of run {run.run_id}", f"{run.verb}: {run.doing}"))
@@ -213,19 +199,26 @@ def open_session(config: Config, verb: str) -> Any:
     return session
 
 
-def publish(
-    config: Config, verb: str, run: "Callable[[Callable[[], Any]], Run]", show: "Callable[[Run], None]"
+def make_run(
+    verb: str,
+    run: "Callable[[Callable[[], Any], Config, str | None, bool], Run]",
+    file: Path,
+    run_id: str | None,
+    settings: Sequence[str],
+    replace: bool,
 ) -> None:
     """Do what a verb does with its session, and print what came of it.
 
     Once the run is published it has not failed: what goes wrong from then on is only said.
     """
+    from spark_eval.cli import terminal
     from spark_eval.runtime.spark_errors import renamed
 
+    config = open_config(file, settings, run_id)
     try:
         with working(config, verb) as session:
-            done = run(session)
-        show(done)
+            done = run(session, config, run_id, replace)
+        getattr(terminal, verb)(done)
     except Stopped:
         if not events.is_published():
             raise
@@ -240,14 +233,9 @@ def publish(
             raise fault from error
 
 
-def spark_text(value: object) -> str:
-    """A config value as Spark spells it."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
 @contextmanager
 def working(config: Config, verb: str) -> Iterator[Callable[[], Any]]:
-    """Opens the verb's session when it is first asked for; until the end a terminal shows how far it is.
+    """Open the verb's session when it is first asked for; until the end a terminal shows how far it is.
 
     Nothing is shown elsewhere, so that stderr holds errors or JSON only.
     """
@@ -255,9 +243,9 @@ def working(config: Config, verb: str) -> Iterator[Callable[[], Any]]:
 
     @cache
     def session() -> Any:
-        found = open_session(config, verb)
-        display.watch(found.sparkContext.statusTracker())
-        return found
+        opened = open_session(config, verb)
+        display.watch(opened.sparkContext.statusTracker())
+        return opened
 
     with Display(verb, is_wanted=not events.is_json()) as display:
         try:
@@ -284,7 +272,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def answer(given: list[str]) -> tuple[int, SparkEvalError | None, str]:
-    """The exit code of a verb that went well; or what went wrong, with its trace."""
+    """Return the exit code of a verb that went well; or what went wrong, with its trace."""
     try:
         code = program.main(given, prog_name="spark-eval", standalone_mode=False)
     except click.ClickException as error:

@@ -59,7 +59,7 @@ def run_demo(ratings: Path | None, scale: float, output: Path, replace: bool) ->
         lists.write.mode("overwrite").parquet(str(output / "recommendations"))
     with step("evaluated all three in one pass"):
         evaluation = run_evaluate(lambda: spark, config, RUN_ID, replace=True)
-    terminal.evaluation(evaluation)
+    terminal.evaluate(evaluation)
     print(f"again, or with other metrics: spark-eval evaluate --config {output / 'demo.yaml'}")
 
 
@@ -76,7 +76,7 @@ def check_older(file: Path, log: Path, replace: bool) -> None:
 
 
 def settings(source: dict[str, Any], output: Path) -> dict[str, Any]:
-    """The config of the demo."""
+    """Return the config of the demo."""
     columns = {"user": "userId", "item": "movieId", "timestamp": "timestamp", "relevance": "rating"}
     return {
         "output": {"path": str(output)},
@@ -92,7 +92,7 @@ def settings(source: dict[str, Any], output: Path) -> dict[str, Any]:
 
 
 def movielens(path: Path) -> dict[str, Any]:
-    """A file of ratings, as a source."""
+    """Return a file of ratings as a source."""
     return {"path": str(path), "format": "csv", "options": {"header": True}}
 
 

@@ -17,85 +17,83 @@ from spark_eval.schema import ALL, FOLDS
 MARGIN: Final = 3
 # A model at a cutoff; None is no cutoff.
 Line = tuple[str, int | None]
+Columns = Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True)
 class Leaderboard:
-    """Texts of all cells, by column and line; ``metrics`` in the order asked for; the names of segments."""
+    """Texts of all cells, by column and line; metrics in the order asked for; the names of segments."""
 
-    lines: Sequence[Line]
-    metrics: Mapping[str, Sequence[str]]
-    users: Sequence[str]
+    lines: Columns
+    metrics: Columns
+    users: Columns
     segments: Sequence[str]
 
     @classmethod
     def of(cls, rows: Iterable[Mapping[str, Any]]) -> Self:
-        """From rows of the table ``metrics``; over folds, the mean of their values and the deviation."""
-        values: dict[str, dict[Line, Any]] = {}
-        folds: dict[tuple[str, Line, str], Any] = {}
+        """Read rows of the table ``metrics``; over folds, show the mean of their values and the deviation."""
+        cells: dict[tuple[str, Line], str] = {}
+        over_folds: dict[tuple[str, Line], dict[str, str]] = {}
         n_users: dict[Line, int] = {}
         segments = dict[str, None]()
         for row in rows:
             line = (row["model"], row["k"])
             if row["segment"] == ALL:
-                values.setdefault(row["metric"], {})[line] = row["value"]
+                cells[row["metric"], line] = short(row["value"])
                 n_users[line] = max(n_users.get(line, 0), row["n_users"])
             elif row["segment"] == FOLDS:
-                folds[row["metric"], line, row["segment_value"]] = row["value"]
+                over_folds.setdefault((row["metric"], line), {})[row["segment_value"]] = short(row["value"])
             else:
                 segments[row["segment"]] = None
+        cells |= {key: f"{numbers['mean']} ± {numbers['sd']}" for key, numbers in over_folds.items()}
         lines = sorted(n_users, key=smaller_k_first)
-        metrics = {
+        metrics = dict.fromkeys(metric for metric, _ in cells)
+        return cls(
+            {"model": [model for model, _ in lines], "k": [UNCUT if k is None else str(k) for _, k in lines]},
             # A metric may be measured at a cutoff of its own.
-            metric: [
-                f"{short(folds[metric, line, 'mean'])} ± {short(folds[metric, line, 'sd'])}"
-                if (metric, line, "mean") in folds
-                else short(found.get(line))
-                for line in lines
-            ]
-            for metric, found in values.items()
-        }
-        return cls(lines, metrics, [f"{n_users[line]:,}" for line in lines], list(segments))
+            {metric: [cells.get((metric, line), short(None)) for line in lines] for metric in metrics},
+            {"users": [f"{n_users[line]:,}" for line in lines]},
+            list(segments),
+        )
 
-    def columns(self) -> dict[str, Sequence[str]]:
-        """The columns beside those of metrics."""
-        cutoffs = [UNCUT if k is None else str(k) for _, k in self.lines]
-        return {"model": [model for model, _ in self.lines], "k": cutoffs, "users": self.users}
-
-    def fitting(self, width: int) -> list[str]:
-        """The first of the metrics that have room beside the other columns; one at least."""
-        room = width - 1 - sum(widths(self.columns()))
-        taken = list(accumulate(widths(self.metrics)))
-        return list(self.metrics)[: max(1, bisect_right(taken, room))]
+    def fitting(self, width: int) -> Columns:
+        """Return the first of the metrics that have room beside the other columns; one at least."""
+        room = width - 1 - sum(widths(self.lines)) - sum(widths(self.users))
+        n_fitting = max(1, bisect_right(list(accumulate(widths(self.metrics))), room))
+        return dict(list(self.metrics.items())[:n_fitting])
 
 
-def widths(columns: Mapping[str, Sequence[str]]) -> list[int]:
-    """What each column takes of a line."""
+def widths(columns: Columns) -> list[int]:
+    """Return what each column takes of a line."""
     return [max(map(len, (name, *cells))) + MARGIN for name, cells in columns.items()]
 
 
 def show(board: Leaderboard, title: str, screen: Console) -> None:
     """Print as many metrics as the screen is wide, and say what else there is."""
     shown = board.fitting(screen.width)
-    model, cutoff, users = board.columns().items()
-    columns = dict([model, cutoff, *((name, board.metrics[name]) for name in shown), users])
-    grid = Grid(*map(escape, columns), title=escape(title), title_justify="left")
-    for cells in zip(*columns.values(), strict=True):
-        grid.add_row(*map(escape, cells))
-    screen.print(grid)
+    columns = {**board.lines, **shown, **board.users}
+    screen.print(drawn(columns, zip(*columns.values(), strict=True), title))
     if others := [name for name in board.metrics if name not in shown]:
-        told = f"{len(shown)} of {len(board.metrics)} metrics fit here"
-        print(f"{told}; in the table metrics also: {', '.join(others)}")
+        fit = f"{len(shown)} of {len(board.metrics)} metrics fit here"
+        print(f"{fit}; in the table metrics also: {', '.join(others)}")
     if board.segments:
         print(f"means by {', '.join(board.segments)} stand in the table metrics")
 
 
+def drawn(header: Iterable[str], rows: Iterable[Sequence[str]], title: str = "") -> Grid:
+    """Return rows of text as a table with a title."""
+    grid = Grid(*map(escape, header), title=escape(title), title_justify="left")
+    for row in rows:
+        grid.add_row(*map(escape, row))
+    return grid
+
+
 def short(value: float | None) -> str:
-    """A value with four digits; a dash where there is none."""
+    """Return a value with four digits; a dash where there is none."""
     return "-" if value is None else f"{value:.4f}"
 
 
 def smaller_k_first(line: Line) -> tuple[bool, int, str]:
-    """Order of the lines: by k, no cutoff last, then by model."""
+    """Return the order of the lines: by k, no cutoff last, then by model."""
     model, k = line
     return (k is None, k or 0, model)

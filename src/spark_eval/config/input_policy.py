@@ -18,7 +18,7 @@ TABLE: Final = re.compile(r"(\w[\w-]*|`[^`/:]+`)(\.(\w[\w-]*|`[^`/:]+`)){0,3}")
 
 
 def place(text: str) -> str:
-    """Text that can be a path, without the name of this very machine."""
+    """Return a text that can be a path, without the name of this machine; raise ValueError otherwise."""
     if CONTROL_CHARACTER.search(text):
         raise ValueError("holds a control character")
     on_host = HOST.match(text)
@@ -55,7 +55,7 @@ def check_secrets(tree: Any) -> None:
 
 
 def leaves(tree: Any, keys: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Every value of a tree that is no mapping or list, with the keys that lead to it."""
+    """Yield every value of a tree that is no mapping or list, with the keys that lead to it."""
     if isinstance(tree, Mapping):
         for key, value in tree.items():
             yield from leaves(value, (*keys, str(key)))

@@ -5,12 +5,11 @@ Config is untrusted data: no tags, no aliases, no repeated or unknown keys, no S
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_args
+from typing import Annotated, Any, Final, Literal, Self, get_args
 
 from pydantic import (
     AfterValidator,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     ValidationError,
@@ -20,22 +19,22 @@ from pydantic import (
 )
 
 from spark_eval.config.input_policy import TABLE, check_reading, check_secrets, place
+from spark_eval.config.keys import Several, keyed
 from spark_eval.config.strict_yaml import MAX_CHARACTERS, load_yaml, overlay
 from spark_eval.engine.segments import check_segments
 from spark_eval.errors import ConfigError, nearest
-from spark_eval.metrics.aliases import several
-from spark_eval.metrics.options import DEFAULT_K, DEFAULT_METRICS, Plan, make_plan
+from spark_eval.metrics.options import EvaluateOptions, Plan, make_plan
 from spark_eval.metrics.values import canonical
-from spark_eval.pointwise import options
-from spark_eval.pointwise.task import DEFAULT_BINS, DEFAULT_CURVE_POINTS
-from spark_eval.pointwise.task import Plan as PointwisePlan
+from spark_eval.options import declared
+from spark_eval.pointwise.options import PredictionOptions, canonical_names
+from spark_eval.pointwise.options import make_plan as make_prediction_plan
+from spark_eval.pointwise.task import Plan as PredictionPlan
 from spark_eval.schema import SUBSETS
 from spark_eval.splits.methods import GLOBAL_LOCAL_RANKER, Rule, known_method, rule_of
 
+# What pydantic calls the fault of an unknown key.
+UNKNOWN: Final = "extra_forbidden"
 Scalar = bool | int | float | str
-Item = TypeVar("Item")
-# A list of the config, for which a single value may stand.
-Several = Annotated[list[Item], BeforeValidator(lambda given: None if given is None else several(given))]
 Place = Annotated[str, Field(min_length=1), AfterValidator(place)]
 
 
@@ -67,16 +66,19 @@ class Filter(Section):
     value: Scalar | list[Scalar] | None = None
 
     @model_validator(mode="after")
-    def value_fits(self) -> "Filter":
-        """``in`` and ``between`` take lists, the null tests nothing, all others a single value."""
-        is_list = isinstance(self.value, list)
-        fits = {
-            "in": is_list,
-            "between": isinstance(self.value, list) and len(self.value) == 2,
-            "is_null": self.value is None,
-            "is_not_null": self.value is None,
-        }
-        if not fits.get(self.op, not is_list and self.value is not None):
+    def check_value(self) -> Self:
+        """Refuse what does not fit: ``in`` and ``between`` take lists, null tests nothing, others a value."""
+        values = self.value if isinstance(self.value, list) else None
+        match self.op:
+            case "in":
+                fits = values is not None
+            case "between":
+                fits = values is not None and len(values) == 2
+            case "is_null" | "is_not_null":
+                fits = self.value is None
+            case _:
+                fits = values is None and self.value is not None
+        if not fits:
             raise ValueError(f"value {self.value!r} does not fit op {self.op!r}")
         return self
 
@@ -99,19 +101,14 @@ class Source(Section):
     max_quarantined: float = Field(default=1.0, ge=0, le=1)
 
     @model_validator(mode="after")
-    def one_place(self) -> "Source":
-        """A source is a path, a table, or a subset of this run's split; and its subset is a known one."""
+    def check_place(self) -> Self:
+        """Refuse what is not one path, or one table, or a known subset of this run's split."""
         if (self.path is None) == (self.table is None) and (self.path or self.subset is None):
             raise ValueError("give either a path or a table, or else a subset of this run's split")
         if self.subset is not None and self.subset not in SUBSETS:
             raise ValueError(f"unknown subset {self.subset!r}; {nearest(self.subset, SUBSETS)}")
         if self.table is not None and not TABLE.fullmatch(self.table):
             raise ValueError(f"table {self.table!r} is no name, such as table, db.table or catalog.db.table")
-        return self
-
-    @model_validator(mode="after")
-    def only_reads(self) -> "Source":
-        """Nothing is run or asked for on the way."""
         check_reading(self.path, self.format, self.options)
         if {"path", "paths"} & {name.lower() for name in self.options}:
             raise ValueError("options: the path stands beside the options, not among them")
@@ -139,39 +136,34 @@ class SplitSection(Section):
     method: Annotated[str, AfterValidator(known_method)] = GLOBAL_LOCAL_RANKER
 
     def rule(self) -> Rule:
-        """The checked rule; raises ConfigError with the nearest allowed option."""
+        """Return the checked rule; raise ConfigError with the nearest allowed option."""
         return rule_of(self.method, self.model_extra or {})
 
     @model_serializer
     def whole(self) -> dict[str, Any]:
-        """The rule with its defaults, cuts in words: what a commit record keeps."""
-        options = vars(self.rule()).items()
-        return {"method": self.method} | {
+        """Return the rule with its defaults, cuts in words: what a commit record keeps."""
+        options = {
             name: value if isinstance(value, int | float | tuple | None) else str(value)
-            for name, value in options
+            for name, value in vars(self.rule()).items()
         }
+        return {"method": self.method, **options}
 
 
+@keyed(EvaluateOptions, but="threshold")
 class EvaluateSection(Section):
     """Metrics, cutoffs, conventions and population rules."""
 
-    k: Several[int | str] = list(DEFAULT_K)
-    metrics: Several[str] = list(DEFAULT_METRICS)
     conventions: str | dict[str, str | float | None] = "default"
     relevance: Relevance = Relevance()
-    no_recommendations: str | None = None
-    no_truth: str | None = None
-    checks: str = "hits"
-    segments: Several[str] = []
 
     def checked(self) -> Plan:
-        """The checked plan; raises ConfigError with the nearest allowed choice."""
-        options = {name: value for name, value in self if name != "relevance"}
+        """Return the checked plan; raise ConfigError with the nearest allowed choice."""
+        options: Any = {name: value for name, value in self if name != "relevance"}
         return make_plan(**options, threshold=self.relevance.threshold)
 
-    @field_serializer("metrics")
+    @field_serializer("metrics", check_fields=False)
     def named(self, metrics: list[str]) -> list[str]:
-        """The names that are published: the same work has the same id, whatever metrics are called."""
+        """Return the names that are published: whatever metrics are called, the same work has the same id."""
         return [canonical(metric) for metric in metrics]
 
 
@@ -190,35 +182,23 @@ class Choose(Section):
     cost: Several[Costs] = []
 
 
+@keyed(PredictionOptions)
 class PredictionsSection(Source):
     """Rows of a label and a score, and what to measure of them."""
 
     model: str | None = None
     task: str
-    scores: str | None = None
-    positive: Scalar = 1
-    negative: Scalar = 0
-    classes: list[Scalar] = []
-    probabilities: list[str] = []
-    metrics: Several[str] | None = None
-    thresholds: Several[float] | None = None
     choose: Choose = Choose()
-    segments: Several[str] = []
-    sampling_rate: float | None = None
-    bins: int = DEFAULT_BINS
-    curves: bool = False
-    curve_points: int = DEFAULT_CURVE_POINTS
-    conventions: str = "default"
 
-    def checked(self) -> PointwisePlan:
-        """The checked plan; raises ConfigError with the nearest allowed choice."""
-        chosen = self.model_dump(exclude={*Source.model_fields, "model", "metrics"})
-        return options.make_plan(**chosen, metrics=self.metrics)
+    def checked(self) -> PredictionPlan:
+        """Return the checked plan; raise ConfigError with the nearest allowed choice."""
+        options: Any = {name: getattr(self, name) for name in declared(PredictionOptions)}
+        return make_prediction_plan(self.task, **options | {"choose": self.choose.model_dump()})
 
-    @field_serializer("metrics")
+    @field_serializer("metrics", check_fields=False)
     def named(self, metrics: list[str] | None) -> list[str] | None:
-        """The names that are published."""
-        return metrics and [options.pointwise_named(metric).name for metric in metrics]
+        """Return the names that are published."""
+        return metrics and canonical_names(metrics)
 
 
 class Config(Section):
@@ -237,8 +217,8 @@ class Config(Section):
     predictions: PredictionsSection | None = None
 
     @model_validator(mode="after")
-    def choices_fit(self) -> "Config":
-        """Rules and plans check themselves, whichever verb the config is read for."""
+    def check_choices(self) -> Self:
+        """Let rules and plans check themselves, whichever verb the config is read for."""
         self.split.rule()
         if self.predictions is not None:
             self.predictions.checked()
@@ -248,7 +228,7 @@ class Config(Section):
 
 
 def read_config(path: Path, settings: Sequence[str] = ()) -> Config:
-    """The checked config of a YAML file, with ``dotted.key=value`` settings laid over it.
+    """Return the checked config of a YAML file, with ``dotted.key=value`` settings laid over it.
 
     Raises ConfigError: NO_CONFIG, INVALID_YAML, INVALID_SETTING, or what ``parse_config`` finds.
     """
@@ -267,29 +247,28 @@ def read_config(path: Path, settings: Sequence[str] = ()) -> Config:
 
 
 def parse_config(tree: Any) -> Config:
-    """The checked config; all that is wrong with it in one ConfigError, a secret before all else."""
+    """Return the checked config; raise all that is wrong with it as one ConfigError, a secret first."""
     check_secrets(tree)
     try:
         return Config.model_validate(tree)
     except ValidationError as error:
-        found = error.errors(include_url=False)
-        unknown = [fault for fault in found if fault["type"] == "extra_forbidden"]
-        code = "UNKNOWN_CONFIG_KEY" if unknown else "INVALID_CONFIG"
-        faults = [describe(fault["loc"], fault["type"], fault["msg"]) for fault in [*unknown, *found]]
-        raise ConfigError(code, "; ".join(dict.fromkeys(faults))) from None
+        faults = sorted(error.errors(include_url=False), key=lambda fault: fault["type"] != UNKNOWN)
+        code = "UNKNOWN_CONFIG_KEY" if faults[0]["type"] == UNKNOWN else "INVALID_CONFIG"
+        messages = [describe(fault["loc"], fault["type"], fault["msg"]) for fault in faults]
+        raise ConfigError(code, "; ".join(dict.fromkeys(messages))) from None
 
 
 def describe(place: tuple[int | str, ...], kind: str, message: str) -> str:
-    """One fault of the config in words."""
-    where = ".".join(str(part) for part in place) or "the config"
-    if kind != "extra_forbidden":
+    """Return one fault of the config in words."""
+    where = ".".join(map(str, place)) or "the config"
+    if kind != UNKNOWN:
         return f"{where}: {message.removeprefix('Value error, ')}"
     *path, key = place
     return f"unknown key {where!r}; {nearest(str(key), known_keys(path))}"
 
 
 def known_keys(path: Sequence[int | str]) -> list[str]:
-    """The keys that a section of the config may have."""
+    """Return the keys that a section of the config may have."""
     section: Any = Config
     for part in path:
         if isinstance(part, str) and part in section.model_fields:

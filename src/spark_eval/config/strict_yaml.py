@@ -20,6 +20,11 @@ TYPES: Final = {
 }
 
 
+def refused(message: str, node: Node | None) -> yaml.MarkedYAMLError:
+    """Return the error of what is refused at a node."""
+    return yaml.MarkedYAMLError(None, None, message, node.start_mark if node else None)
+
+
 class StrictLoader(yaml.SafeLoader):
     """Text stays text unless it is clearly a number, a truth value or null; so do ``no``, 0123 and dates."""
 
@@ -27,16 +32,16 @@ class StrictLoader(yaml.SafeLoader):
 
     def compose_node(self, parent: Node | None, index: int) -> Node | None:
         """Refuse aliases, a few lines of which can stand for millions of nodes, tags, and endless trees."""
-        place = parent.start_mark if parent else None
-        if self.check_event(yaml.AliasEvent):
-            raise yaml.composer.ComposerError(None, None, "aliases are not allowed", place)
-        if getattr(self.current_event, "tag", None) is not None:
-            raise yaml.composer.ComposerError(None, None, "tags are not allowed", place)
         self.n_nodes += 1
-        if self.n_nodes > MAX_NODES:
-            raise yaml.composer.ComposerError(None, None, f"more than {MAX_NODES} values", place)
-        if self.depth > MAX_DEPTH:
-            raise yaml.composer.ComposerError(None, None, "nested too deeply", place)
+        faults = {
+            "aliases are not allowed": self.check_event(yaml.AliasEvent),
+            "tags are not allowed": getattr(self.current_event, "tag", None) is not None,
+            f"more than {MAX_NODES} values": self.n_nodes > MAX_NODES,
+            "nested too deeply": self.depth > MAX_DEPTH,
+        }
+        for message, holds in faults.items():
+            if holds:
+                raise refused(message, parent)
         self.depth += 1
         node = super().compose_node(parent, index)
         self.depth -= 1
@@ -48,13 +53,9 @@ class StrictLoader(yaml.SafeLoader):
         for key_node, _ in node.value:
             key = self.construct_object(key_node, deep=True)
             if not isinstance(key, str):
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"key {key!r} is no text", key_node.start_mark
-                )
+                raise refused(f"key {key!r} is no text", key_node)
             if key in seen:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"key {key!r} comes twice", key_node.start_mark
-                )
+                raise refused(f"key {key!r} comes twice", key_node)
             seen.add(key)
         return super().construct_mapping(node, deep)
 
@@ -62,7 +63,7 @@ class StrictLoader(yaml.SafeLoader):
         """Refuse halves of characters, which no file and no table can hold."""
         text = self.construct_scalar(node)
         if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
-            raise yaml.constructor.ConstructorError(None, None, "half a character", node.start_mark)
+            raise refused("half a character", node)
         return text
 
     def construct_number(self, node: ScalarNode) -> int | float:
@@ -70,8 +71,7 @@ class StrictLoader(yaml.SafeLoader):
         text = self.construct_scalar(node)
         value, is_whole = float(text), node.tag.endswith(":int")
         if math.isinf(value) or (is_whole and not -(2**63) <= int(text) < 2**63):
-            message = f"number {text[:20]!r} is too large; quote it if it is text"
-            raise yaml.constructor.ConstructorError(None, None, message, node.start_mark)
+            raise refused(f"number {text[:20]!r} is too large; quote it if it is text", node)
         return int(text) if is_whole else value
 
 
@@ -84,7 +84,7 @@ for name in ("int", "float"):
 
 
 def load_yaml(text: str, where: str) -> Any:
-    """The document as plain Python values; ConfigError INVALID_YAML with the place of the fault."""
+    """Return the document as plain Python values; raise ConfigError INVALID_YAML with the fault's place."""
     if len(text) > MAX_CHARACTERS:
         raise ConfigError("INVALID_YAML", f"{where}: longer than {MAX_CHARACTERS} characters")
     try:
@@ -92,8 +92,8 @@ def load_yaml(text: str, where: str) -> Any:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = "" if mark is None else f" at line {mark.line + 1}, column {mark.column + 1}"
-        told = ", ".join(part for part in (error.context, error.problem) if part)
-        raise ConfigError("INVALID_YAML", f"{where}: {told}{place}") from None  # its own trace shows the text
+        problem = ", ".join(part for part in (error.context, error.problem) if part)
+        raise ConfigError("INVALID_YAML", f"{where}: {problem}{place}") from None  # its trace shows the text
     except yaml.YAMLError as error:
         raise ConfigError("INVALID_YAML", f"{where}: {error}") from None
 

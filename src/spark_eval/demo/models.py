@@ -1,11 +1,8 @@
 """Three honest models for the demo: popularity, recent popularity, and Spark ML's ALS.
 
-Each takes ``train`` (user, item, relevance: the rating as a double, timestamp) and ``users`` (user: who
-needs a list), and gives long recommendations (user, item, score: double, model: string). They know
-nothing but ``train``, so it must end before what they are judged by begins.
-
-Every user gets the best n items that he does not have in ``train``, fewer only where no more items exist.
-Equal scores go by item, descending. Lists do not depend on how ``train`` is partitioned.
+Each takes ``train`` (user, item, relevance, timestamp) and ``users`` (user), and gives long recommendations
+(user, item, score, model). Every user gets the best n items that they do not have in ``train``, fewer only
+where no more items exist. Equal scores go by item, descending, however ``train`` is partitioned.
 """
 
 from functools import reduce
@@ -37,19 +34,18 @@ RANKED: Final = "ranked"
 
 
 def recommend_all(train: DataFrame, users: DataFrame, n: int, seed: int) -> DataFrame:
-    """The recommendations of all three models in one frame."""
+    """Return the recommendations of all three models in one frame."""
     models = [popularity(train, users, n), recent_popularity(train, users, n), als(train, users, n, seed)]
     return reduce(DataFrame.unionByName, models)
 
 
 def popularity(train: DataFrame, users: DataFrame, n: int) -> DataFrame:
-    """The items that most users have; the score is their number."""
-    popular = F.broadcast(_best_first(_popularity_scores(train)))
-    return _lists(_with_seen(users, train).crossJoin(popular), F.col(RANKED), n, POPULARITY)
+    """Recommend the items that most users have; the score is their number."""
+    return _popular_lists(train, users, _popularity_scores(train), n, POPULARITY)
 
 
 def recent_popularity(train: DataFrame, users: DataFrame, n: int, days: int = RECENT_DAYS) -> DataFrame:
-    """The items that most users had in the last ``days`` of ``train``, to the second of its last row.
+    """Recommend the items that most users had in the last ``days`` of ``train``, to its last second.
 
     The score is the number r of those users + a / (a + 1) for the a users who ever had the item, which
     decides among items of equal recent popularity and orders those without any.
@@ -63,12 +59,11 @@ def recent_popularity(train: DataFrame, users: DataFrame, n: int, days: int = RE
         .groupBy(ITEM)
         .agg((F.count_if(is_recent) + F.count("*") / (F.count("*") + 1)).alias(SCORE))
     )
-    popular = F.broadcast(_best_first(scores))
-    return _lists(_with_seen(users, train).crossJoin(popular), F.col(RANKED), n, RECENT_POPULARITY)
+    return _popular_lists(train, users, scores, n, RECENT_POPULARITY)
 
 
 def als(train: DataFrame, users: DataFrame, n: int, seed: int) -> DataFrame:
-    """ALS on implicit feedback: every pair of user and item counts once, the higher rated the more.
+    """Recommend by ALS on implicit feedback: a pair of user and item counts once, the higher rated the more.
 
     Users without training interactions are unknown to ALS. They get the popular items, scored with the
     share of users who have them; ALS predicts preferences of about 0 .. 1 as well, and scores of the two
@@ -114,25 +109,31 @@ def als(train: DataFrame, users: DataFrame, n: int, seed: int) -> DataFrame:
 
 
 def _popularity_scores(train: DataFrame) -> DataFrame:
-    """Per item, how many users have it: (item, score)."""
+    """Count the users who have each item: (item, score)."""
     return train.groupBy(ITEM).agg(F.count_distinct(USER).cast("double").alias(SCORE))
 
 
 def _best_first(scores: DataFrame) -> DataFrame:
-    """One row: all of (item, score) as one array of (score, item), best first, ties by item descending."""
+    """Return one row: all (item, score) as an array of (score, item), best first, ties by item descending."""
     pairs = F.collect_list(F.struct(SCORE, ITEM))
     return scores.agg(F.sort_array(pairs, asc=False).alias(RANKED))
 
 
+def _popular_lists(train: DataFrame, users: DataFrame, scores: DataFrame, n: int, model: str) -> DataFrame:
+    """Recommend to each user the n items of the best scores that they do not have."""
+    popular = F.broadcast(_best_first(scores))
+    return _lists(_with_seen(users, train).crossJoin(popular), F.col(RANKED), n, model)
+
+
 def _with_seen(users: DataFrame, train: DataFrame) -> DataFrame:
-    """One row per user of ``users``, with all items that he has in ``train``: (user, seen)."""
+    """Return one row per user of ``users``, with all their items in ``train``: (user, seen)."""
     seen = train.groupBy(USER).agg(F.collect_set(ITEM).alias(SEEN))
     nothing = F.array().cast(seen.schema[SEEN].dataType)
     return users.select(USER).distinct().join(seen, USER, "left").withColumn(SEEN, F.coalesce(SEEN, nothing))
 
 
 def _lists(users: DataFrame, ranked: Column, n: int, model: str) -> DataFrame:
-    """The n best unseen items of each user, one a row.
+    """Return the n best unseen items of each user, one a row.
 
     ``users`` has one row per user with the items ``seen``; ``ranked`` is an array of (score, item), best
     first. Of s seen items at most s stand in the way, so the best n + s are all that is looked at: the
@@ -150,7 +151,7 @@ def _lists(users: DataFrame, ranked: Column, n: int, model: str) -> DataFrame:
 
 
 def _check_ids(train: DataFrame) -> tuple[int, int]:
-    """The most items that a user has, and the number of users, once all ids are known to be sound."""
+    """Return the most items that a user has, and the number of users; raise DataError for unfit ids."""
     user, item = (_not_int(train, column) for column in (USER, ITEM))
     per_user = train.groupBy(USER).agg(
         F.count_distinct(ITEM).alias("n_items"), F.count_if(user | item).alias("n_unfit")
@@ -167,11 +168,11 @@ def _check_ids(train: DataFrame) -> tuple[int, int]:
 
 
 def _as_int(column: str) -> Column:
-    """An id as ALS takes it; null where it does not fit."""
+    """Return an id as ALS takes it; null where it does not fit."""
     return F.col(column).try_cast("int").alias(column)
 
 
 def _not_int(train: DataFrame, column: str) -> Column:
-    """Whether an id changes on its way through a 32-bit integer."""
+    """Return whether an id changes on its way through a 32-bit integer."""
     there_and_back = _as_int(column).cast(train.schema[column].dataType)
     return ~there_and_back.eqNullSafe(F.col(column))

@@ -1,19 +1,10 @@
 """A realistic interaction log out of a seed: what a film service would have kept over 18 months.
 
-numpy and pandas only. Every mechanism is one function, every number that shapes it one field of
-``Mechanisms``:
-
-- *People* join over the whole time, stay for a while and are active very unevenly (log-normal), so the
-  last weeks hold users whom the earlier ones do not know.
-- *Sessions*: a user comes on a few occasions and takes several items within the hour.
-- *Items* appear over time; their popularity is long-tailed (Zipf) and rises and decays with age, so what
-  is popular lately differs from what was popular ever, and the last weeks hold items never seen before.
-- *Taste*: users and items are points in a space of latent factors. A user is shown some items by their
-  popularity of that week and takes the one that fits best, give or take noise. Taste drifts: every user
-  moves from one point to another in the course of the log.
-- *Repeats*: some interactions return to an item that the user already had.
-- *Ratings*: overall mean + the user's mildness + the item's quality + the fit of taste + noise, rounded to
-  halves within 0.5 .. 5.
+numpy and pandas only. Users join over the whole time, come in sessions, and are active very unevenly. Items
+appear over time; their popularity is long-tailed, rises and decays. So the last weeks hold users and items
+never seen before, and what is popular lately differs from what was popular ever. Users and items are points
+in a space of taste, in which users drift; a user is shown popular items and takes the one that fits best.
+``Mechanisms`` has every number that shapes the log.
 """
 
 from collections.abc import Iterator
@@ -100,8 +91,7 @@ MECHANISMS: Final = Mechanisms()
 
 
 def simulate(scale: float = 1.0, seed: int = 7, mechanisms: Mechanisms = MECHANISMS) -> pd.DataFrame:
-    """The log, ordered by time: userId and movieId (int64, from 1), rating (0.5 .. 5 in halves), timestamp
-    (int64, epoch seconds).
+    """Return the log by time: userId, movieId (int64, from 1), rating (0.5 .. 5), timestamp (epoch seconds).
 
     The number of users grows with ``scale``, that of items with its square root: 1 is about 68 thousand rows
     of 2 thousand users, 100 about 10 million rows of 200 thousand users in 1.6 GB of memory. The same
@@ -113,19 +103,17 @@ def simulate(scale: float = 1.0, seed: int = 7, mechanisms: Mechanisms = MECHANI
     random = np.random.default_rng(seed)
     people = draw_people(mechanisms, max(1, round(mechanisms.users * scale)), random)
     items = draw_items(mechanisms, max(1, round(mechanisms.items * scale**0.5)), random)
-
-    user, time = draw_visits(mechanisms, people, random)
-    item = choose_items(mechanisms, people, items, user, time, random)
+    world = World(mechanisms, people, items, random)
+    user, time = world.visits()
+    item = world.choices(user, time)
     first = ~pd.DataFrame({"user": user, "item": item}).duplicated().to_numpy()
-    user, time, item = user[first], time[first], item[first]
-    item = repeat_some(mechanisms, user, item, random)
-    rating = rate(mechanisms, people, items, user, item, time, random)
-
+    user, time = user[first], time[first]
+    item = world.with_repeats(user, item[first])
     log = pd.DataFrame(
         {
             "userId": user + 1,
             "movieId": item + 1,
-            "rating": rating,
+            "rating": world.ratings(user, item, time),
             "timestamp": mechanisms.start_epoch_seconds + (time * DAY).astype(np.int64),
         }
     )
@@ -133,7 +121,7 @@ def simulate(scale: float = 1.0, seed: int = 7, mechanisms: Mechanisms = MECHANI
 
 
 def draw_people(mechanisms: Mechanisms, n_users: int, random: np.random.Generator) -> People:
-    """Who is there, from when to when, how active, and with which taste."""
+    """Draw who is there, from when to when, how active, and with which taste."""
     joined = random.uniform(0, mechanisms.days, n_users)
     joined[random.random(n_users) < mechanisms.founders] = 0
     stay = 1 + random.exponential(mechanisms.mean_stay, n_users)
@@ -152,7 +140,7 @@ def draw_people(mechanisms: Mechanisms, n_users: int, random: np.random.Generato
 
 
 def draw_items(mechanisms: Mechanisms, n_items: int, random: np.random.Generator) -> Items:
-    """What there is to take, how popular in every week, and where in the space of taste."""
+    """Draw what there is to take, how popular in every week, and where in the space of taste."""
     # The oldest item is there from the first day, so that no week is without items.
     birth = random.uniform(-mechanisms.days, mechanisms.days, n_items)
     birth[0] = -mechanisms.days
@@ -169,108 +157,101 @@ def draw_items(mechanisms: Mechanisms, n_items: int, random: np.random.Generator
 
 
 def directions(n: int, factors: int, random: np.random.Generator) -> Floats:
-    """n even draws from the unit sphere; shape (n, factors)."""
+    """Draw n points evenly from the unit sphere; shape (n, factors)."""
     return unit(random.normal(size=(n, factors)))
 
 
 def unit(vectors: Floats) -> Floats:
-    """The same directions with length 1; shape (n, factors)."""
+    """Return the same directions with length 1; shape (n, factors)."""
     scaled: Floats = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     return scaled
 
 
-def draw_visits(mechanisms: Mechanisms, people: People, random: np.random.Generator) -> tuple[Ints, Floats]:
-    """Who takes something, and when: (user, day), each of shape (rows,), ordered by user, then time."""
-    user = np.repeat(np.arange(len(people.activity)), people.activity)
-    sessions = np.ceil(people.activity / mechanisms.rows_per_session).astype(np.int64)
-    offset = np.cumsum(sessions) - sessions
-    session = offset[user] + (random.random(len(user)) * sessions[user]).astype(np.int64)
-    session.sort()
+@dataclass(frozen=True)
+class World:
+    """Users and items, and what happens among them; arrays of rows have shape (rows,)."""
 
-    session_user = np.repeat(np.arange(len(sessions)), sessions)
-    stay = (people.left - people.joined)[session_user]
-    session_start = people.joined[session_user] + random.random(len(session_user)) * stay
+    mechanisms: Mechanisms
+    people: People
+    items: Items
+    random: np.random.Generator
 
-    gap = random.exponential(mechanisms.minutes_between_rows / (24 * 60), len(user))
-    elapsed = np.cumsum(gap)
-    new_session = np.flatnonzero(np.diff(session, prepend=-1))
-    rows = np.diff(new_session, append=len(session))
-    time = session_start[session] + elapsed - np.repeat(elapsed[new_session], rows)
+    def visits(self) -> tuple[Ints, Floats]:
+        """Draw who takes something, and when: user and day of each row, ordered by user, then time."""
+        people, random = self.people, self.random
+        user = np.repeat(np.arange(len(people.activity)), people.activity)
+        sessions = np.ceil(people.activity / self.mechanisms.rows_per_session).astype(np.int64)
+        offset = np.cumsum(sessions) - sessions
+        session = offset[user] + (random.random(len(user)) * sessions[user]).astype(np.int64)
+        session.sort()
 
-    within = time < mechanisms.days
-    user, time = user[within], time[within]
-    order = np.lexsort((time, user))
-    return user[order], time[order]
+        session_user = np.repeat(np.arange(len(sessions)), sessions)
+        stay = (people.left - people.joined)[session_user]
+        session_start = people.joined[session_user] + random.random(len(session_user)) * stay
 
+        gap = random.exponential(self.mechanisms.minutes_between_rows / (24 * 60), len(user))
+        elapsed = np.cumsum(gap)
+        new_session = np.flatnonzero(np.diff(session, prepend=-1))
+        rows = np.diff(new_session, append=len(session))
+        time = session_start[session] + elapsed - np.repeat(elapsed[new_session], rows)
 
-def choose_items(
-    mechanisms: Mechanisms,
-    people: People,
-    items: Items,
-    user: Ints,
-    time: Floats,
-    random: np.random.Generator,
-) -> Ints:
-    """The item that each row takes; shape (rows,).
+        within = time < self.mechanisms.days
+        user, time = user[within], time[within]
+        order = np.lexsort((time, user))
+        return user[order], time[order]
 
-    Items are shown by their popularity of the week; the largest fit + Gumbel noise wins, which is a draw
-    from the softmax of the fits.
-    """
-    n_weeks, n_items = items.popularity.shape
-    # One ascending line for all weeks: week w covers [w, w + 1), an item as much of it as it is popular.
-    cumulative = np.cumsum(items.popularity, axis=1)
-    line = (cumulative / cumulative[:, -1:] + np.arange(n_weeks)[:, np.newaxis]).ravel()
+    def choices(self, user: Ints, time: Floats) -> Ints:
+        """Draw the item that each row takes.
 
-    chosen = np.empty(len(user), dtype=np.int64)
-    for rows in chunks(len(user)):
-        week = (time[rows] // DAYS_PER_WEEK).astype(np.int64)[:, np.newaxis]
-        draws = random.random((len(week), mechanisms.shown))
-        place = np.searchsorted(line, week + draws, side="right") - week * n_items
-        shown = np.minimum(place, n_items - 1)
-        taste = taste_at(mechanisms, people, user[rows], time[rows])
-        fit = np.einsum("rf,rsf->rs", taste, items.position[shown])
-        liking = mechanisms.taste_strength * fit + random.gumbel(size=fit.shape)
-        chosen[rows] = np.take_along_axis(shown, liking.argmax(axis=1)[:, np.newaxis], axis=1)[:, 0]
-    return chosen
+        Items are shown by their popularity of the week; the largest fit + Gumbel noise wins, which is a draw
+        from the softmax of the fits.
+        """
+        n_weeks, n_items = self.items.popularity.shape
+        # One ascending line for all weeks: week w covers [w, w + 1), an item as much of it as it is popular.
+        cumulative = np.cumsum(self.items.popularity, axis=1)
+        line = (cumulative / cumulative[:, -1:] + np.arange(n_weeks)[:, np.newaxis]).ravel()
 
+        chosen = np.empty(len(user), dtype=np.int64)
+        for rows in chunks(len(user)):
+            week = (time[rows] // DAYS_PER_WEEK).astype(np.int64)[:, np.newaxis]
+            draws = self.random.random((len(week), self.mechanisms.shown))
+            place = np.searchsorted(line, week + draws, side="right") - week * n_items
+            shown = np.minimum(place, n_items - 1)
+            fit = np.einsum("rf,rsf->rs", self.tastes(user[rows], time[rows]), self.items.position[shown])
+            liking = self.mechanisms.taste_strength * fit + self.random.gumbel(size=fit.shape)
+            chosen[rows] = np.take_along_axis(shown, liking.argmax(axis=1)[:, np.newaxis], axis=1)[:, 0]
+        return chosen
 
-def taste_at(mechanisms: Mechanisms, people: People, user: Ints, time: Floats) -> Floats:
-    """Where the taste of these users is at these times, on its way from first to last; (rows, factors)."""
-    way = (time / mechanisms.days)[:, np.newaxis]
-    return unit((1 - way) * people.first_taste[user] + way * people.last_taste[user])
+    def tastes(self, user: Ints, time: Floats) -> Floats:
+        """Return the tastes of users at times, on their way from first to last; shape (rows, factors)."""
+        way = (time / self.mechanisms.days)[:, np.newaxis]
+        return unit((1 - way) * self.people.first_taste[user] + way * self.people.last_taste[user])
 
+    def with_repeats(self, user: Ints, item: Ints) -> Ints:
+        """Return the items, of which some rows take that of an earlier row of their user instead."""
+        row = np.arange(len(user))
+        first_row = np.searchsorted(user, user, side="left")
+        earlier = row - first_row
+        repeated = (self.random.random(len(user)) < self.mechanisms.repeats) & (earlier > 0)
+        source = np.where(
+            repeated, first_row + (self.random.random(len(user)) * earlier).astype(np.int64), row
+        )
+        # A source may itself be a repeat: follow it to the row that took the item first.
+        while repeated[source].any():
+            source = source[source]
+        return item[source]
 
-def repeat_some(mechanisms: Mechanisms, user: Ints, item: Ints, random: np.random.Generator) -> Ints:
-    """Some rows take an item of an earlier row of their user instead; shape (rows,)."""
-    row = np.arange(len(user))
-    first_row = np.searchsorted(user, user, side="left")
-    earlier = row - first_row
-    repeated = (random.random(len(user)) < mechanisms.repeats) & (earlier > 0)
-    source = np.where(repeated, first_row + (random.random(len(user)) * earlier).astype(np.int64), row)
-    # A source may itself be a repeat: follow it to the row that took the item first.
-    while repeated[source].any():
-        source = source[source]
-    return item[source]
-
-
-def rate(
-    mechanisms: Mechanisms,
-    people: People,
-    items: Items,
-    user: Ints,
-    item: Ints,
-    time: Floats,
-    random: np.random.Generator,
-) -> Floats:
-    """The rating of each row, 0.5 .. 5 in halves; shape (rows,)."""
-    rating = mechanisms.mean_rating + people.mildness[user] + items.quality[item]
-    for rows in chunks(len(user)):
-        taste = taste_at(mechanisms, people, user[rows], time[rows])
-        rating[rows] += mechanisms.taste_effect * np.einsum("rf,rf->r", taste, items.position[item[rows]])
-    rating += random.normal(0, mechanisms.rating_noise, len(user))
-    return np.clip(np.round(rating * 2) / 2, 0.5, 5.0)
+    def ratings(self, user: Ints, item: Ints, time: Floats) -> Floats:
+        """Draw the rating of each row, 0.5 .. 5 in halves."""
+        mechanisms = self.mechanisms
+        rating = mechanisms.mean_rating + self.people.mildness[user] + self.items.quality[item]
+        for rows in chunks(len(user)):
+            fit = np.einsum("rf,rf->r", self.tastes(user[rows], time[rows]), self.items.position[item[rows]])
+            rating[rows] += mechanisms.taste_effect * fit
+        rating += self.random.normal(0, mechanisms.rating_noise, len(user))
+        return np.clip(np.round(rating * 2) / 2, 0.5, 5.0)
 
 
 def chunks(n_rows: int) -> Iterator[slice]:
-    """Consecutive slices that cover n_rows."""
+    """Yield consecutive slices that cover n_rows."""
     return (slice(start, start + ROWS_PER_CHUNK) for start in range(0, n_rows, ROWS_PER_CHUNK))

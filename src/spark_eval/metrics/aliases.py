@@ -4,7 +4,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-Found = TypeVar("Found")
+from spark_eval.errors import ConfigError
+
+Known = TypeVar("Known")
 
 # By a registered name, of rankings or of predictions: its other names. Case, "_" and "-" do not count.
 ALIASES: Final[Mapping[str, Sequence[str]]] = {
@@ -41,7 +43,7 @@ ALIASES: Final[Mapping[str, Sequence[str]]] = {
 }
 
 
-def find(name: str, known: Mapping[str, Found]) -> Found | None:
+def find(name: str, known: Mapping[str, Known]) -> Known | None:
     """Return what a name or an alias of it stands for among the ``known`` names; None if it is unknown.
 
     >>> find("HR", {"hit_rate": 1}), find("Average-Precision", {"auprc": 2}), find("hrr", {"hit_rate": 1})
@@ -51,6 +53,14 @@ def find(name: str, known: Mapping[str, Found]) -> Found | None:
     by_plain |= {plain(name): name for name in known}
     canonical = by_plain.get(plain(name))
     return None if canonical is None else known[canonical]
+
+
+def metric_named(name: str, known: Mapping[str, Known], where: str) -> Known:
+    """Return what a name or an alias stands for; raise ConfigError UNKNOWN_METRIC with the nearest one."""
+    metric = find(name, known)
+    if metric is None:
+        raise ConfigError.unknown("UNKNOWN_METRIC", "metric", name, known, where)
+    return metric
 
 
 def plain(name: str) -> str:

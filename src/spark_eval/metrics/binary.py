@@ -3,7 +3,7 @@
 Every kernel takes a batch of lists and a cutoff k (None: the whole list) and gives one value per list. Its
 docstring holds meaning, the undefined case, an example that tells the variants apart, and the source. A
 list without hits scores 0 in all that do not say otherwise, and so does a user without truth, should the
-population rules let him in.
+population rules count them.
 """
 
 import numpy as np
@@ -21,7 +21,7 @@ from spark_eval.metrics.lists import Floats, Lists, divide
 from spark_eval.metrics.registry import ranking_metric
 
 
-@ranking_metric("precision", formula="h / k", forks=("precision_denominator",))
+@ranking_metric("precision", formula="h / k", conventions=("precision_denominator",))
 def precision(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Share of the k places that hold a relevant item; the places a short list leaves empty count.
 
@@ -42,7 +42,7 @@ def precision(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
             return divide(lists.n_hits(k), lists.filled(k))
 
 
-@ranking_metric("recall", formula="h / m", forks=("recall_denominator",), perfect=False)
+@ranking_metric("recall", formula="h / m", conventions=("recall_denominator",), perfect=False)
 def recall(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Share of relevant items found in the top k; cannot reach 1 when a user has more relevant items than k.
 
@@ -81,7 +81,7 @@ def recall_capped(lists: Lists, k: int | None, conventions: Conventions) -> Floa
 @ranking_metric(
     "f1",
     formula="2 P R / (P + R), 0 if both are 0",
-    forks=("precision_denominator", "recall_denominator"),
+    conventions=("precision_denominator", "recall_denominator"),
     perfect=False,
 )
 def f1(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
@@ -94,8 +94,8 @@ def f1(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
 
     Source: van Rijsbergen, Information Retrieval, 1979.
     """
-    found, of_relevant = precision(lists, k, conventions), recall(lists, k, conventions)
-    return divide(2 * found * of_relevant, found + of_relevant)
+    of_places, of_relevant = precision(lists, k, conventions), recall(lists, k, conventions)
+    return divide(2 * of_places * of_relevant, of_places + of_relevant)
 
 
 @ranking_metric("hit_rate", formula="1 if h > 0 else 0")
@@ -114,7 +114,7 @@ def hit_rate(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     "ap",
     run_name="map",
     formula="sum over hits of P@rank / min(m, k)",
-    forks=("ap_denominator", "ap_variant"),
+    conventions=("ap_denominator", "ap_variant"),
 )
 def average_precision(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Mean of the precisions at the ranks of the hits; early hits count for more.
@@ -154,7 +154,7 @@ def average_precision(lists: Lists, k: int | None, conventions: Conventions) -> 
 
 
 def behind_ties(lists: Lists) -> Floats:
-    """Hits up to the last rank of the ties of each hit; shape (hits,)."""
+    """Count the hits up to the last rank of the ties of each hit; shape (hits,)."""
     hits = lists.hits
     # Ranks of one list stay below those of the next, so one search serves all lists.
     step = int(lists.tie_last.max(initial=0)) + 1
@@ -164,7 +164,7 @@ def behind_ties(lists: Lists) -> Floats:
 
 
 def average_denominator(lists: Lists, k: int | None, denominator: AverageDenominator) -> Floats:
-    """What a sum over hits is divided by; shape (n,)."""
+    """Return what a sum over hits is divided by; shape (n,)."""
     match denominator:
         case AverageDenominator.MIN_RELEVANT_K:
             return lists.fillable(k).astype(np.float64)
@@ -184,7 +184,7 @@ def average_denominator(lists: Lists, k: int | None, denominator: AverageDenomin
     "ar",
     run_name="mar",
     formula="sum over hits of R@rank / min(m, k)",
-    forks=("ar_denominator", "ar_variant"),
+    conventions=("ar_denominator", "ar_variant"),
     perfect=False,
 )
 def average_recall(lists: Lists, k: int | None, conventions: Conventions) -> Floats:

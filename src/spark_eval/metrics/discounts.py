@@ -14,7 +14,7 @@ from spark_eval.metrics.lists import Floats, Ints
 
 
 def gains(relevance: Floats, gain: Gain) -> Floats:
-    """What each entry is worth; same shape."""
+    """Return what each entry is worth; same shape."""
     match gain:
         case Gain.LINEAR:
             return relevance
@@ -26,28 +26,28 @@ def gains(relevance: Floats, gain: Gain) -> Floats:
 
 
 def discounts(rank: Ints, discount: Discount) -> Floats:
-    """What a gain at each rank is multiplied by; same shape."""
+    """Return what a gain at each rank is multiplied by; same shape."""
     return discount_table(bits_of(rank), discount)[rank]
 
 
 def discount_sums(rank: Ints, discount: Discount) -> Floats:
-    """The sum of the discounts of the ranks 1, ..., rank; 0 at rank 0; same shape."""
+    """Return the sum of the discounts of the ranks 1, ..., rank; 0 at rank 0; same shape."""
     return discount_sum_table(bits_of(rank), discount)[rank]
 
 
 def harmonic(number: Ints) -> Floats:
-    """1 + 1/2 + ... + 1/number; 0 at 0; same shape."""
+    """Return 1 + 1/2 + ... + 1/number; 0 at 0; same shape."""
     return harmonic_table(bits_of(number))[number]
 
 
 def bits_of(numbers: Ints) -> int:
-    """How many bits the largest of them takes: tables grow by doubling, so few are made."""
+    """Return how many bits the largest takes: tables grow by doubling, so few are made."""
     return int(numbers.max(initial=0)).bit_length()
 
 
 @cache
 def discount_table(bits: int, discount: Discount) -> Floats:
-    """The discounts of all ranks below 2^bits, at their ranks."""
+    """Return the discounts of all ranks below 2^bits, at their ranks."""
     ranks = range(1, 2**bits)
     match discount:
         case Discount.LOG2:
@@ -58,11 +58,11 @@ def discount_table(bits: int, discount: Discount) -> Floats:
 
 @cache
 def discount_sum_table(bits: int, discount: Discount) -> Floats:
-    """Their running sums."""
+    """Return the running sums of the discounts."""
     return np.array(list(accumulate(discount_table(bits, discount).tolist())))
 
 
 @cache
 def harmonic_table(bits: int) -> Floats:
-    """The harmonic numbers below 2^bits."""
+    """Return the harmonic numbers below 2^bits."""
     return np.array(list(accumulate([0.0] + [1 / number for number in range(1, 2**bits)])))

@@ -23,7 +23,7 @@ def cumulated_gain(lists: Lists, k: int | None, conventions: Conventions) -> Flo
 @ranking_metric(
     "dcg",
     formula="sum over hits of gain(relevance) / log2(rank + 1)",
-    forks=("gain", "discount"),
+    conventions=("gain", "discount"),
     upper=None,
     perfect=False,
 )
@@ -67,7 +67,7 @@ def mean_discounts(lists: Lists, k: int | None, discount: Discount) -> Floats:
 
 
 @ranking_metric(
-    "mdcg", formula="mean of DCG@1, ..., DCG@k", forks=("gain", "discount"), upper=None, perfect=False
+    "mdcg", formula="mean of DCG@1, ..., DCG@k", conventions=("gain", "discount"), upper=None, perfect=False
 )
 def mean_dcg(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """DCG as a sliding window: its mean over all cutoffs from 1 to k.
@@ -88,7 +88,7 @@ def mean_dcg(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
 @ranking_metric(
     "ndcg",
     formula="DCG / DCG of the user's whole truth, best first, cut at k",
-    forks=("gain", "discount", "ideal"),
+    conventions=("gain", "discount", "ideal"),
 )
 def ndcg(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """DCG as a share of the best that any list of k items could reach for this user.
@@ -118,7 +118,7 @@ def ndcg(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
 
 
 def ideal_dcg(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
-    """The DCG that counts as 1; shape (n,)."""
+    """Return the DCG that counts as 1; shape (n,)."""
     match conventions.ideal:
         case Ideal.TRUTH:
             return discounted(lists.ideal, k, conventions)

@@ -31,7 +31,7 @@ class Ragged:
     relevance: Floats
 
     def total(self, weight: Floats, k: int | None) -> Floats:
-        """Per list, the sum of ``weight`` over its entries with rank <= k; shape (n_rows,).
+        """Return per list the sum of ``weight`` over its entries with rank <= k; shape (n_rows,).
 
         The sum runs in rank order, one entry after the other, so a list's value does not depend on
         which other lists share its batch.
@@ -41,7 +41,7 @@ class Ragged:
 
     @classmethod
     def of(cls, lists: Sequence[Sequence[float]]) -> "Ragged":
-        """Entries of ``lists[i][rank - 1] > 0``, for examples and tests."""
+        """Make entries of ``lists[i][rank - 1] > 0``, for examples and tests."""
         entries = [
             (row, rank, relevance)
             for row, relevances in enumerate(lists)
@@ -108,7 +108,7 @@ class Lists:
         truth: Sequence[Sequence[float]] | None = None,
         scores: Sequence[Sequence[float]] | None = None,
     ) -> "Lists":
-        """Lists given as the relevance at each rank, for examples and tests.
+        """Make lists of the relevance at each rank, for examples and tests.
 
         ``truth`` holds the relevances of all the user's relevant items; by default those in the list.
         ``scores`` fall along each list; by default no two are equal.
@@ -133,29 +133,29 @@ class Lists:
         )
 
     def n_hits(self, k: int | None) -> Floats:
-        """h, the hits in the top k; shape (n,)."""
+        """Return h, the hits in the top k; shape (n,)."""
         return self.hits.total(np.ones(len(self.hits.row)), k)
 
     def places(self, k: int | None) -> Ints:
-        """k for every list; without a cutoff the length of each; shape (n,)."""
+        """Return k for every list; without a cutoff the length of each; shape (n,)."""
         return self.n_recommended if k is None else np.full(len(self.n_relevant), k, dtype=np.int64)
 
     def filled(self, k: int | None) -> Ints:
-        """min(k, length of the list); shape (n,)."""
+        """Return min(k, length of the list); shape (n,)."""
         return np.minimum(self.n_recommended, self.places(k))
 
     def n_held(self, k: int | None) -> Ints:
-        """How many items the list holds at ranks up to k; shape (n,)."""
+        """Return how many items the list holds at ranks up to k; shape (n,)."""
         if k is None or self.held is None:
             return self.filled(k)
         return self.held.within[k]
 
     def fillable(self, k: int | None) -> Ints:
-        """min(m, k), the hits that a perfect list has; shape (n,)."""
+        """Return min(m, k), the hits that a perfect list has; shape (n,)."""
         return self.n_relevant if k is None else np.minimum(self.n_relevant, k)
 
     def arranged(self, order: TieOrder) -> "Lists":
-        """The lists with each hit before (``best``) or after (``worst``) the items that it ties with.
+        """Return the lists with each hit before (``best``) or after (``worst``) the items that it ties with.
 
         Several hits among them lie the more relevant first, or last.
         """
@@ -180,7 +180,7 @@ class Lists:
 
 
 def divide(numerator: Floats, denominator: Floats | Ints) -> Floats:
-    """Elementwise quotient, 0 where the denominator is 0: a user without truth or hits scores 0."""
+    """Return the quotient, 0 where the denominator is 0: a user without truth or hits scores 0."""
     quotient = np.zeros(len(numerator))
     np.divide(numerator, denominator, out=quotient, where=denominator > 0)
     return quotient

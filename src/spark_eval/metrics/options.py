@@ -3,18 +3,48 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypedDict, Unpack
 
 from spark_eval.conventions import Checks, Conventions
 from spark_eval.errors import ConfigError
 from spark_eval.metrics import MetricValue, metric_values
 from spark_eval.metrics.aliases import several
 from spark_eval.metrics.values import parse_k
-from spark_eval.presets import parse_choice, parse_conventions, parse_fork, stamp
+from spark_eval.options import Option, completed
+from spark_eval.presets import changed, parse_choice, parse_conventions, stamp
 from spark_eval.schema import FOLD
 
 DEFAULT_METRICS: Final = ("precision", "recall", "f1", "hit_rate", "map", "mar", "mrr", "arhr", "ndcg")
-DEFAULT_K: Final = (1, 5, 10)
+
+
+class EvaluateOptions(TypedDict, total=False):
+    """What ``evaluate`` measures, and by which rules: also the keys of the config's section ``evaluate``."""
+
+    segments: Annotated[
+        Sequence[str],
+        Option((), "columns of users, or known and activity: their users' means stand beside those of all."),
+    ]
+    metrics: Annotated[
+        Sequence[str],
+        Option(DEFAULT_METRICS, "names, each perhaps with conventions and k of its own: ndcg(gain=exp2)@10."),
+    ]
+    k: Annotated[Sequence[int | str] | int | str, Option((1, 5, 10), "cutoffs; all means no cutoff.")]
+    conventions: Annotated[
+        Conventions | str | Mapping[str, Any],
+        Option("default", "a preset's name, or a mapping of it and single choices: {preset: spark, ...}."),
+    ]
+    threshold: Annotated[
+        float | None, Option(None, "relevant is what has this relevance or more; None: more than 0.")
+    ]
+    no_recommendations: Annotated[
+        str | None, Option(None, "users with truth but no list: zero or drop; None: by the conventions.")
+    ]
+    no_truth: Annotated[
+        str | None, Option(None, "users with a list but no truth: drop or zero; None: by the conventions.")
+    ]
+    checks: Annotated[
+        str, Option("hits", "look for repeated items and ranks among the hits, or in full lists: full.")
+    ]
 
 
 @dataclass(frozen=True)
@@ -75,38 +105,27 @@ class Plan:
         return stamp(self.conventions)
 
 
-def make_plan(
-    metrics: Sequence[str] = DEFAULT_METRICS,
-    k: Sequence[int | str] | int | str = DEFAULT_K,
-    conventions: Conventions | str | Mapping[str, Any] = "default",
-    threshold: float | None = None,
-    no_recommendations: str | None = None,
-    no_truth: str | None = None,
-    checks: str = "hits",
-    segments: Sequence[str] = (),
-) -> Plan:
-    """Check the choices; raises ConfigError with the nearest allowed one.
+def make_plan(**options: Unpack[EvaluateOptions]) -> Plan:
+    """Return the checked choices; raise ConfigError with the nearest allowed one.
 
     A single name or number of ``metrics``, ``k`` and ``segments`` means a list of one.
     ``threshold``, ``no_recommendations`` and ``no_truth`` go before those of the conventions.
     """
-    ks, names = several(k), several(metrics)
-    if not ks:
+    chosen = completed(EvaluateOptions, options)
+    cutoffs, names = dict.fromkeys(map(parse_k, several(chosen["k"]))), several(chosen["metrics"])
+    if not cutoffs:
         raise ConfigError("INVALID_K", "evaluate.k is empty; give at least one cutoff, or all")
     if not names:
         raise ConfigError("NO_METRICS", "evaluate.metrics is empty; `spark-eval metrics` lists them")
-    given = {"threshold": threshold, "no_recommendations": no_recommendations, "no_truth": no_truth}
-    chosen = parse_conventions(conventions)
-    for fork, choice in given.items():
-        if choice is not None:
-            chosen = chosen.changed({fork: parse_fork(fork, choice)})
-    cutoffs = dict.fromkeys(parse_k(one) for one in ks)
-    values = metric_values(names, sorted(cutoffs, key=lambda cut: (cut is None, cut)), chosen)
-    counts_items = any(value.sees_length(chosen) for value in values)
-    asked = parse_choice(Checks, checks, "evaluate.checks")
+    conventions = parse_conventions(chosen["conventions"])
+    first = {name: chosen[name] for name in ("threshold", "no_recommendations", "no_truth")}
+    conventions = changed(conventions, {name: one for name, one in first.items() if one is not None})
+    values = metric_values(names, sorted(cutoffs, key=lambda cut: (cut is None, cut)), conventions)
+    counts_items = any(value.sees_length(conventions) for value in values)
+    checks = parse_choice(Checks, chosen["checks"], "evaluate.checks")
     return Plan(
         metrics=values,
-        conventions=chosen,
-        checks=Checks.FULL if counts_items else asked,
-        segments=tuple(several(segments)),
+        conventions=conventions,
+        checks=Checks.FULL if counts_items else checks,
+        segments=tuple(several(chosen["segments"])),
     )

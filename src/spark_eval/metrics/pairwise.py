@@ -21,7 +21,7 @@ def positives(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     "auc",
     run_name="gauc",
     formula="share of (hit, miss) pairs of the top k with the hit first, ties 1/2",
-    forks=("one_class", "auc_ties"),
+    conventions=("one_class", "auc_ties"),
     kind=Kind.PAIRS,
     ties=True,
     weights={
@@ -63,7 +63,7 @@ def auc(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
 
 
 def middles(lists: Lists, n_held: Ints, ties: AucTies) -> Floats:
-    """The place of each hit among the items that its list holds; shape (hits,).
+    """Return the place of each hit among the items that its list holds; shape (hits,).
 
     Hits that tie stand in the middle of the places that their ties share within the first ``n_held``.
     """
@@ -76,7 +76,7 @@ def middles(lists: Lists, n_held: Ints, ties: AucTies) -> Floats:
 
 
 def pairs(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
-    """Comparable pairs of hits in the top k, NaN where there are none; shape (n,)."""
+    """Count comparable pairs of hits in the top k, NaN where there are none; shape (n,)."""
     concordant, discordant = compared_pairs(lists, k)
     total = concordant + discordant
     return np.where(total > 0, total, np.nan)
@@ -105,7 +105,7 @@ def fraction_of_concordant_pairs(lists: Lists, k: int | None, conventions: Conve
 
 
 def compared_pairs(lists: Lists, k: int | None) -> tuple[Floats, Floats]:
-    """Concordant and discordant pairs of hits in the top k, as counts; two arrays of shape (n,).
+    """Count the concordant and the discordant pairs of hits in the top k; two arrays of shape (n,).
 
     One pass for each distance between hits of a list, over all lists at once.
     """
@@ -123,5 +123,5 @@ def compared_pairs(lists: Lists, k: int | None) -> tuple[Floats, Floats]:
 
 
 def longest_run(row: Ints) -> int:
-    """How many entries the list with most of them has."""
+    """Return how many entries the list with most of them has."""
     return int(np.bincount(row).max(initial=0))

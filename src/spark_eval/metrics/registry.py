@@ -27,7 +27,7 @@ class RankingMetric:
     """What is known of a metric besides its numbers.
 
     ``name`` is the per-user name (``ap``), ``run_name`` that of its mean over users (``map``).
-    ``formula`` is plain text. ``forks`` are the conventions that can change its value.
+    ``formula`` is plain text. ``conventions`` are the conventions that can change its value.
     ``upper`` is its largest possible value, None if there is none. ``perfect`` says that a perfect list
     scores ``upper``. ``whole_list`` says that it sees hits beyond k, ``kind`` what else it sees of a list,
     ``ties`` that it sees equal scores.
@@ -37,7 +37,7 @@ class RankingMetric:
     name: str
     run_name: str
     formula: str
-    forks: tuple[str, ...]
+    conventions: tuple[str, ...]
     upper: float | None
     perfect: bool
     whole_list: bool
@@ -73,7 +73,7 @@ def ranking_metric(
     *,
     formula: str,
     run_name: str | None = None,
-    forks: tuple[str, ...] = (),
+    conventions: tuple[str, ...] = (),
     upper: float | None = 1.0,
     perfect: bool = True,
     whole_list: bool = False,
@@ -92,7 +92,7 @@ def ranking_metric(
             name=name,
             run_name=run_name or name,
             formula=formula,
-            forks=forks if ties else (*forks, "tie_order"),
+            conventions=conventions if ties else (*conventions, "tie_order"),
             upper=upper,
             perfect=perfect,
             whole_list=whole_list,

@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from typing import Final
 
 from spark_eval.conventions import (
-    FORKS,
-    SEES_LENGTH,
-    SEES_WHOLE_LIST,
+    CONVENTIONS,
+    LENGTH,
+    WHOLE_LIST,
     AverageVariant,
     Choice,
     Conventions,
     TieOrder,
 )
 from spark_eval.errors import ConfigError
-from spark_eval.metrics.aliases import find
+from spark_eval.metrics.aliases import metric_named
 from spark_eval.metrics.lists import Floats, Lists
 from spark_eval.metrics.registry import RANKING, Kind, RankingMetric, Weight
 from spark_eval.presets import parse_choice
@@ -34,7 +34,7 @@ SHARES_PLACES: Final = ("dcg", "ndcg", "ap")
 class MetricValue:
     """One metric at one cutoff (None: the whole list), under conventions of its own where it names them.
 
-    ``options`` are pairs of a fork and a choice, in the order of the metric's forks.
+    ``options`` are pairs of a convention and a choice, in the order of the metric's conventions.
     """
 
     metric: RankingMetric
@@ -65,8 +65,8 @@ class MetricValue:
         return [self.column, *(self.column_of(weight.name) for weight in self.metric.weights.values())]
 
     def column_of(self, name: str) -> str:
-        """The column of a quantity that belongs to this value, as one of its weights does."""
-        options = [f"{short(fork, self.metric)}_{choice}" for fork, choice in self.options]
+        """Return the column of a quantity that belongs to this value, as one of its weights does."""
+        options = [f"{short(name, self.metric)}_{choice}" for name, choice in self.options]
         return "_".join([name, *options, "at", self.cutoff])
 
     @property
@@ -78,21 +78,21 @@ class MetricValue:
         }
 
     def conventions(self, run: Conventions) -> Conventions:
-        """Those of the run with this value's own choices."""
+        """Return those of the run with this value's own choices."""
         return run.changed(dict(self.options))
 
-    def choices(self, run: Conventions) -> set[tuple[str, Choice]]:
-        """What it chooses at each of its forks, as pairs."""
+    def sees(self, run: Conventions) -> set[str | None]:
+        """Return what its choices make it see beside the hits up to k."""
         own = self.conventions(run)
-        return {(fork, getattr(own, fork)) for fork in self.metric.forks}
+        return {getattr(own, name).sees for name in self.metric.conventions}
 
     def sees_whole_list(self, run: Conventions) -> bool:
-        """Whether hits beyond k can change it."""
-        return self.k is None or self.metric.whole_list or bool(self.choices(run) & SEES_WHOLE_LIST)
+        """Return whether hits beyond k can change it."""
+        return self.k is None or self.metric.whole_list or WHOLE_LIST in self.sees(run)
 
     def sees_length(self, run: Conventions) -> bool:
-        """Whether the number of items in the list can change it."""
-        return self.k is None or self.sees_pairs or bool(self.choices(run) & SEES_LENGTH)
+        """Return whether the number of items in the list can change it."""
+        return self.k is None or self.sees_pairs or LENGTH in self.sees(run)
 
     @property
     def sees_pairs(self) -> bool:
@@ -100,11 +100,11 @@ class MetricValue:
         return self.metric.kind is Kind.PAIRS
 
     def sees_ties(self, run: Conventions) -> bool:
-        """Whether it must know which items have equal scores."""
+        """Return whether it must know which items have equal scores."""
         return self.metric.ties or self.conventions(run).tie_order is not TieOrder.AS_RANKED
 
     def measure(self, lists: Lists, run: Conventions) -> dict[str, Floats]:
-        """Its values and its weights, by column; each of shape (n,)."""
+        """Return its values and its weights, by column; each of shape (n,)."""
         own = self.conventions(run)
         # Metrics that see ties themselves take the list as it is ranked.
         seen = lists if self.metric.ties else lists.arranged(own.tie_order)
@@ -115,9 +115,9 @@ class MetricValue:
 
 
 def summed(values: Sequence[MetricValue]) -> dict[str, tuple[str, ...]]:
-    """What is summed over users for the means: a name, and the columns of ``per_user`` whose product it is.
+    """Return what is summed over users: a name, and the columns of ``per_user`` whose product it is.
 
-    Each value, each weight, and their products for the weighted means.
+    These are each value, each weight, and their products for the weighted means.
     """
     sums: dict[str, tuple[str, ...]] = {}
     for value in values:
@@ -127,25 +127,25 @@ def summed(values: Sequence[MetricValue]) -> dict[str, tuple[str, ...]]:
 
 
 def weighted(value: MetricValue, weight: str) -> str:
-    """The name of the product of a value and a weight."""
+    """Return the name of the product of a value and a weight."""
     return f"{value.column} * {weight}"
 
 
 def named(run_name: str, metric: RankingMetric, options: Sequence[tuple[str, Choice]]) -> str:
-    """``map(denominator=relevant)``, or ``map`` without options."""
-    chosen = ", ".join(f"{short(fork, metric)}={choice}" for fork, choice in options)
+    """Return ``map(denominator=relevant)``, or ``map`` without options."""
+    chosen = ", ".join(f"{short(name, metric)}={choice}" for name, choice in options)
     return f"{run_name}({chosen})" if chosen else run_name
 
 
-def short(fork: str, metric: RankingMetric) -> str:
-    """A fork without the metric's own name before it: ``denominator`` of ap for ``ap_denominator``."""
-    return fork.removeprefix(f"{metric.name}_")
+def short(convention: str, metric: RankingMetric) -> str:
+    """Return a convention's name without that of the metric: ``denominator`` of ap for ``ap_denominator``."""
+    return convention.removeprefix(f"{metric.name}_")
 
 
 def metric_values(
     texts: Sequence[str], ks: Sequence[int | None], conventions: Conventions
 ) -> list[MetricValue]:
-    """The metrics of these names, each at its own cutoff or at all of ``ks``, once, in the order given.
+    """Return the metrics of these names, each at its own cutoff or at all of ``ks``, once, in their order.
 
     Raises ConfigError INVALID_METRIC, UNKNOWN_METRIC, UNKNOWN_OPTION, INVALID_CHOICE or TIE_ORDER.
     """
@@ -158,22 +158,22 @@ def metric_values(
 
 
 def parse_metric(text: str, ks: Sequence[int | None] = ()) -> list[MetricValue]:
-    """``map(denominator=relevant)@5`` as a value; without ``@``, or with ``@k``, one for each of ``ks``."""
+    """Return ``map(denominator=relevant)@5`` as a value; without ``@``, or with ``@k``, one per ``ks``."""
     form = formed(text)
-    metric = metric_named(form["name"])
+    metric = metric_named(form["name"], ranking_names(), WHERE)
     options = parse_options(form["options"] or "", metric)
     cutoffs = [parse_k(form["k"])] if has_cutoff(form) else ks
     return [MetricValue(metric, options, k) for k in cutoffs]
 
 
 def canonical(text: str) -> str:
-    """A metric as it is printed, without a cutoff where it has none of its own: ``map`` for ``AP@k``."""
+    """Return a metric as it is printed, without a cutoff where it has none: ``map`` for ``AP@k``."""
     [value] = parse_metric(text, [None])
     return str(value) if has_cutoff(formed(text)) else value.name
 
 
 def formed(text: str) -> re.Match[str]:
-    """The parts name, options and k of a metric's text; ConfigError INVALID_METRIC."""
+    """Return the parts name, options and k of a metric's text; raise ConfigError INVALID_METRIC."""
     form = FORM.fullmatch(text.strip())
     if form is None:
         raise ConfigError("INVALID_METRIC", f"{WHERE}: {text!r} is not name, name@k or name(option=choice)@k")
@@ -181,12 +181,12 @@ def formed(text: str) -> re.Match[str]:
 
 
 def has_cutoff(form: re.Match[str]) -> bool:
-    """Whether it names a cutoff; the letter k stands for those of the run."""
+    """Return whether it names a cutoff; the letter k stands for those of the run."""
     return form["k"] not in (None, "k", "K")
 
 
 def ranking_names() -> dict[str, RankingMetric]:
-    """The metrics by their names: per user, of the mean, of weighted means."""
+    """Return the metrics by their names: per user, of the mean, of weighted means."""
     return {
         name: metric
         for metric in RANKING.values()
@@ -194,32 +194,23 @@ def ranking_names() -> dict[str, RankingMetric]:
     }
 
 
-def metric_named(name: str) -> RankingMetric:
-    """The metric with this name, or an alias of it; ConfigError UNKNOWN_METRIC with the nearest one."""
-    known = ranking_names()
-    metric = find(name, known)
-    if metric is None:
-        raise ConfigError.unknown("UNKNOWN_METRIC", "metric", name, known, WHERE)
-    return metric
-
-
 def parse_options(text: str, metric: RankingMetric) -> tuple[tuple[str, Choice], ...]:
-    """``gain=exp2, ideal=list`` as forks with their choices, in the order of the metric's forks."""
-    forks = {fork: fork for fork in metric.forks} | {short(fork, metric): fork for fork in metric.forks}
+    """Return ``gain=exp2, ideal=list`` as pairs of convention and choice, in the metric's order."""
+    known = {name: one for one in metric.conventions for name in (one, short(one, metric))}
     chosen: dict[str, Choice] = {}
     for option in filter(None, (part.strip() for part in text.split(","))):
         name, _, choice = (part.strip() for part in option.partition("="))
         where = f"{WHERE}: {metric.run_name}"
-        if name not in forks:
-            raise ConfigError.unknown("UNKNOWN_OPTION", "option", name, forks, where)
-        if forks[name] in chosen:
+        if name not in known:
+            raise ConfigError.unknown("UNKNOWN_OPTION", "option", name, known, where)
+        if known[name] in chosen:
             raise ConfigError("INVALID_METRIC", f"{where}: the option {name!r} is given twice")
-        chosen[forks[name]] = parse_choice(FORKS[forks[name]], choice, f"{where}({name})")
-    return tuple((fork, chosen[fork]) for fork in metric.forks if fork in chosen)
+        chosen[known[name]] = parse_choice(CONVENTIONS[known[name]], choice, f"{where}({name})")
+    return tuple((one, chosen[one]) for one in metric.conventions if one in chosen)
 
 
 def parse_k(k: object) -> int | None:
-    """A cutoff, None for ``all``; ConfigError INVALID_K."""
+    """Return a cutoff, None for ``all``; raise ConfigError INVALID_K."""
     if k == UNCUT:
         return None
     number = int(k) if isinstance(k, str) and WHOLE.fullmatch(k) else k

@@ -3,12 +3,12 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypedDict, Unpack
 
 from spark_eval.errors import ConfigError
-from spark_eval.metrics.aliases import find, several
+from spark_eval.metrics.aliases import metric_named, several
+from spark_eval.options import Option, completed
 from spark_eval.pointwise.metrics import POINTWISE
-from spark_eval.pointwise.registry import PointwiseMetric
 from spark_eval.pointwise.task import (
     DEFAULT_BINS,
     DEFAULT_CURVE_POINTS,
@@ -28,54 +28,81 @@ LEAST_CURVE_POINTS: Final = 1_000
 MOST_CLASSES: Final = 1_000
 MOST_BINS: Final = 10_000
 MOST_THRESHOLDS: Final = 1_000
+# What the scores of each task can be, its default first.
+SCORES: Final = {
+    Task.BINARY: (Scores.PROBABILITY, Scores.RAW, Scores.CLASS),
+    Task.MULTICLASS: (Scores.PROBABILITY, Scores.CLASS),
+    Task.REGRESSION: (Scores.RAW,),
+}
 # No names of segments: a column fold is one by itself.
 RESERVED: Final = frozenset({"", ALL, FOLD, FOLDS})
 
 
-def make_plan(
-    task: str,
-    *,
-    scores: str | None = None,
-    positive: Class = 1,
-    negative: Class = 0,
-    classes: Sequence[Class] = (),
-    probabilities: Sequence[str] = (),
-    metrics: Sequence[str] | None = None,
-    thresholds: Sequence[float] | float | None = None,
-    choose: Mapping[str, Any] | None = None,
-    segments: Sequence[str] = (),
-    sampling_rate: float | None = None,
-    bins: int = DEFAULT_BINS,
-    curves: bool = False,
-    curve_points: int = DEFAULT_CURVE_POINTS,
-    conventions: str = "default",
-) -> Plan:
-    """Check the choices; raises ConfigError with what is allowed."""
-    chosen = parse_choice(Task, task, f"{WHERE}.task")
-    kind = parse_choice(Scores, scores or default_scores(chosen), f"{WHERE}.scores")
-    if conventions not in PRESETS:
-        raise ConfigError.unknown("UNKNOWN_PRESET", "preset", conventions, PRESETS, f"{WHERE}.conventions")
-    if not kind_fits(chosen, kind):
-        raise invalid(f"scores: {kind} does not fit task: {chosen}")
-    cuts = thresholds_of(chosen, kind, thresholds)
-    names = metrics_of(chosen, kind, metrics, bool(cuts))
+class PredictionOptions(TypedDict, total=False):
+    """What is measured of predictions, and how: also the keys of the config's section ``predictions``."""
+
+    scores: Annotated[
+        str | None,
+        Option(None, "probability, raw or class; None: raw numbers in a regression, else probabilities."),
+    ]
+    positive: Annotated[Class, Option(1, "the label of the positive class.")]
+    negative: Annotated[Class, Option(0, "the label of the negative class; any other is quarantined.")]
+    classes: Annotated[Sequence[Class], Option((), "the classes, in the order of their probabilities.")]
+    probabilities: Annotated[
+        Sequence[str], Option((), "a column per class; without them score is an array of probabilities.")
+    ]
+    metrics: Annotated[Sequence[str] | None, Option(None, "names; None: all but those by user.")]
+    thresholds: Annotated[
+        Sequence[float] | float | None,
+        Option(None, "scores at or above one are flagged; None: 0.5 of probabilities."),
+    ]
+    choose: Annotated[
+        Mapping[str, Any] | None,
+        Option(None, "thresholds to find: {flags: [300], recall: [0.95], cost: [{false_negative: 20}]}."),
+    ]
+    segments: Annotated[Sequence[str], Option((), "columns; each of their values is measured by itself.")]
+    sampling_rate: Annotated[
+        float | None, Option(None, "the rate at which negatives were sampled: probabilities are corrected.")
+    ]
+    bins: Annotated[int, Option(DEFAULT_BINS, "how many bins of equal width the calibration has.")]
+    curves: Annotated[bool, Option(False, "draw the curves roc, pr and calibration.")]
+    curve_points: Annotated[
+        int,
+        Option(
+            DEFAULT_CURVE_POINTS, "a curve of more distinct scores is reduced, within a bound that it states."
+        ),
+    ]
+    conventions: Annotated[str, Option("default", "a preset: default, or spark.")]
+
+
+def make_plan(task: str, **options: Unpack[PredictionOptions]) -> Plan:
+    """Return the checked choices; raise ConfigError with what is allowed."""
+    chosen, kind = completed(PredictionOptions, options), parse_choice(Task, task, f"{WHERE}.task")
+    scores = parse_choice(Scores, chosen["scores"] or SCORES[kind][0], f"{WHERE}.scores")
+    preset = chosen["conventions"]
+    if preset not in PRESETS:
+        raise ConfigError.unknown("UNKNOWN_PRESET", "preset", preset, PRESETS, f"{WHERE}.conventions")
+    if scores not in SCORES[kind]:
+        raise invalid(f"scores: {scores} does not fit task: {kind}")
+    thresholds = thresholds_of(kind, scores, chosen["thresholds"])
+    names = metrics_of(kind, scores, chosen["metrics"], bool(thresholds))
     needs = {name for metric in names for name in POINTWISE[metric].needs}
-    if curves and kind is Scores.PROBABILITY:
+    if chosen["curves"] and scores is Scores.PROBABILITY:
         needs.add("bins")
     plan = Plan(
-        task=chosen,
-        scores=kind,
+        task=kind,
+        scores=scores,
         metrics=names,
-        classes=classes_of(chosen, classes, negative, positive),
-        probabilities=tuple(probabilities),
-        thresholds=cuts,
-        rules=tuple(rules_of(choose or {})),
-        segments=tuple(several(segments)),
-        sampling_rate=sampling_rate,
-        bins=bins,
-        curves=curves,
-        curve_points=curve_points,
-        preset=conventions,
+        classes=classes_of(kind, chosen["classes"], chosen["negative"], chosen["positive"]),
+        probabilities=tuple(chosen["probabilities"]),
+        thresholds=thresholds,
+        rules=tuple(rules_of(chosen["choose"] or {})),
+        segments=tuple(several(chosen["segments"])),
+        sampling_rate=chosen["sampling_rate"],
+        bins=chosen["bins"],
+        curves=chosen["curves"],
+        curve_points=chosen["curve_points"],
+        preset=preset,
         needs=frozenset(needs),
     )
     check(plan)
@@ -84,25 +111,29 @@ def make_plan(
 
 def check(plan: Plan) -> None:
     """Raise ConfigError for options that do not go together."""
-    is_ordered = plan.task is Task.BINARY and plan.scores is not Scores.CLASS
-    if (plan.curves or plan.rules) and not is_ordered:
-        raise invalid("curves and choose need task: binary with scores that have an order")
-    has_probabilities = plan.scores is Scores.PROBABILITY
-    if plan.sampling_rate is not None:
-        if not (plan.task is Task.BINARY and has_probabilities):
-            raise invalid("sampling_rate corrects the probabilities of task: binary")
-        if not 0 < plan.sampling_rate <= 1:
-            raise invalid(f"sampling_rate {plan.sampling_rate} is not in (0, 1]")
-    if plan.probabilities and not (plan.task is Task.MULTICLASS and has_probabilities):
-        raise invalid("probabilities are the columns of task: multiclass")
-    if plan.probabilities and len(plan.probabilities) != len(plan.classes):
-        raise invalid(f"{len(plan.probabilities)} probabilities for {len(plan.classes)} classes")
-    if not 1 <= plan.bins <= MOST_BINS:
-        raise invalid(f"bins: {plan.bins}; allowed: 1 to {MOST_BINS}")
-    if plan.curve_points < LEAST_CURVE_POINTS:
-        raise invalid(f"curve_points: {plan.curve_points}; at least {LEAST_CURVE_POINTS}")
-    if "flags" in plan.needs and plan.task is Task.BINARY and not plan.thresholds:
-        raise invalid("metrics at thresholds need thresholds, such as [0.5]")
+    rate, n_columns, n_classes = plan.sampling_rate, len(plan.probabilities), len(plan.classes)
+    is_binary, has_probabilities = plan.task is Task.BINARY, plan.scores is Scores.PROBABILITY
+    is_ordered, asks_order = is_binary and plan.scores is not Scores.CLASS, plan.curves or plan.rules
+    has_columns = plan.task is Task.MULTICLASS and has_probabilities
+    faults = {
+        "curves and choose need task: binary with scores that have an order": asks_order and not is_ordered,
+        "sampling_rate corrects the probabilities of task: binary": (
+            rate is not None and not (is_binary and has_probabilities)
+        ),
+        f"sampling_rate {rate} is not in (0, 1]": rate is not None and not 0 < rate <= 1,
+        "probabilities are the columns of task: multiclass": n_columns and not has_columns,
+        f"{n_columns} probabilities for {n_classes} classes": n_columns and n_columns != n_classes,
+        f"bins: {plan.bins}; allowed: 1 to {MOST_BINS}": not 1 <= plan.bins <= MOST_BINS,
+        f"curve_points: {plan.curve_points}; at least {LEAST_CURVE_POINTS}": (
+            plan.curve_points < LEAST_CURVE_POINTS
+        ),
+        "metrics at thresholds need thresholds, such as [0.5]": (
+            "flags" in plan.needs and is_binary and not plan.thresholds
+        ),
+    }
+    for message, holds in faults.items():
+        if holds:
+            raise invalid(message)
     lowered = [name.lower() for name in plan.segments]
     if len(set(lowered)) < len(lowered) or RESERVED & set(lowered):
         raise ConfigError(
@@ -111,79 +142,56 @@ def check(plan: Plan) -> None:
         )
 
 
-def kind_fits(task: Task, scores: Scores) -> bool:
-    """Whether a task can have such scores."""
-    allowed = {
-        Task.BINARY: set(Scores),
-        Task.MULTICLASS: {Scores.PROBABILITY, Scores.CLASS},
-        Task.REGRESSION: {Scores.RAW},
-    }
-    return scores in allowed[task]
-
-
-def default_scores(task: Task) -> Scores:
-    """What scores are unless the config says otherwise."""
-    return Scores.RAW if task is Task.REGRESSION else Scores.PROBABILITY
-
-
 def metrics_of(
     task: Task, scores: Scores, names: Sequence[str] | None, has_thresholds: bool
 ) -> tuple[str, ...]:
-    """The metrics asked for; or all that the task, its scores and thresholds have, but for those of users."""
+    """Return the metrics asked for; or all that task, scores and thresholds have, but for those of users."""
     fitting = [name for name, metric in POINTWISE.items() if metric.fits(task, scores)]
-    asked = None if names is None else several(names)
-    if asked is None:
+    if names is None:
         unwanted = {"users"} if has_thresholds or task is not Task.BINARY else {"users", "flags"}
         return tuple(name for name in fitting if not unwanted & set(POINTWISE[name].needs))
+    asked = dict.fromkeys(canonical_names(names))
     if not asked:
         raise ConfigError("NO_METRICS", f"{WHERE}.metrics is empty; `spark-eval metrics` lists them")
-    found = [pointwise_named(name).name for name in asked]
-    for name in found:
+    for name in asked:
         if name not in fitting:
             message = f"{name} is not defined for task: {task} with scores: {scores}"
             raise invalid(f"{message}; these are: {', '.join(fitting)}")
-    return tuple(dict.fromkeys(found))
+    return tuple(asked)
 
 
-def pointwise_named(name: str) -> PointwiseMetric:
-    """The metric with this name, or an alias of it; ConfigError UNKNOWN_METRIC with the nearest one."""
-    metric = find(name, POINTWISE)
-    if metric is None:
-        raise ConfigError.unknown("UNKNOWN_METRIC", "metric", name, POINTWISE, f"{WHERE}.metrics")
-    return metric
+def canonical_names(names: Sequence[str]) -> list[str]:
+    """Return the names that are published, for names and aliases; raise ConfigError UNKNOWN_METRIC."""
+    return [metric_named(name, POINTWISE, f"{WHERE}.metrics").name for name in several(names)]
 
 
 def classes_of(task: Task, classes: Sequence[Class], negative: Class, positive: Class) -> tuple[Class, ...]:
-    """The classes of labels; none in a regression."""
-    match task:
-        case Task.BINARY:
-            found: tuple[Class, ...] = (negative, positive)
-        case Task.MULTICLASS:
-            found = tuple(classes)
-            if not 2 <= len(found) <= MOST_CLASSES:
-                raise invalid(f"classes: task: multiclass needs their list, 2 to {MOST_CLASSES}")
-        case Task.REGRESSION:
-            return ()
-    if len({isinstance(one, str) for one in found}) > 1 or len(set(found)) < len(found):
-        raise invalid(f"classes {', '.join(map(str, found))}: distinct ones, all texts or all numbers")
-    return found
+    """Return the classes of labels; none in a regression."""
+    if task is Task.REGRESSION:
+        return ()
+    labels = (negative, positive) if task is Task.BINARY else tuple(classes)
+    if not 2 <= len(labels) <= MOST_CLASSES:
+        raise invalid(f"classes: task: multiclass needs their list, 2 to {MOST_CLASSES}")
+    if len({isinstance(one, str) for one in labels}) > 1 or len(set(labels)) < len(labels):
+        raise invalid(f"classes {', '.join(map(str, labels))}: distinct ones, all texts or all numbers")
+    return labels
 
 
 def thresholds_of(task: Task, scores: Scores, given: Sequence[float] | float | None) -> tuple[float, ...]:
-    """Ascending thresholds; of classes the one between 0 and 1."""
+    """Return ascending thresholds; of classes the one between 0 and 1."""
     if task is not Task.BINARY or scores is Scores.CLASS:
         if given is not None:
             raise invalid("thresholds need task: binary with scores that have an order")
         return (0.5,) if task is Task.BINARY else ()
     default = (0.5,) if scores is Scores.PROBABILITY else ()
-    found = default if given is None else tuple(sorted({float(one) for one in several(given)}))
-    if len(found) > MOST_THRESHOLDS or not all(map(math.isfinite, found)):
+    thresholds = default if given is None else tuple(sorted({float(one) for one in several(given)}))
+    if len(thresholds) > MOST_THRESHOLDS or not all(map(math.isfinite, thresholds)):
         raise invalid(f"thresholds are up to {MOST_THRESHOLDS} finite numbers")
-    return found
+    return thresholds
 
 
 def rules_of(choose: Mapping[str, Any]) -> list[Rule]:
-    """The rules of ``choose: {flags: [300], recall: [0.95], cost: [{false_positive: 1, ...}]}``.
+    """Return the rules of ``choose: {flags: [300], recall: [0.95], cost: [{false_positive: 1, ...}]}``.
 
     The first costs given are those by which the other rules are judged, too.
     """
@@ -206,5 +214,5 @@ def rules_of(choose: Mapping[str, Any]) -> list[Rule]:
 
 
 def invalid(message: str) -> ConfigError:
-    """Options of the section that do not go together."""
+    """Return the error of options that do not go together."""
     return ConfigError("INVALID_CONFIG", f"{WHERE}: {message}")

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from spark_eval.accounting import AccountingRow, totals
+from spark_eval.accounting import Entry, totals
 from spark_eval.config.sections import Config, Output, Source
 from spark_eval.errors import DataError, without_secrets
 from spark_eval.publishing.commits import commit_path
@@ -146,12 +146,12 @@ class Job:
         self,
         attempt: Attempt | RemoteAttempt,
         tables: Mapping[Table, int],
-        ledger: Sequence[AccountingRow],
+        entries: Sequence[Entry],
         expected: Expected | None = None,
         **facts: Any,
     ) -> Run:
         """Publish what is staged, of so many rows, with the commit record: what is to be known of the run."""
-        summary = totals(ledger)
+        summary = totals(entries)
         record = {"config": without_secrets(self.config), "fingerprint": self.fingerprint, **facts}
         record |= {"versions": versions(), "summary": {**summary, "seconds": events.seconds()}}
         attempt.publish(tables, record, expected)

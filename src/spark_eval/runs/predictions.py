@@ -1,4 +1,4 @@
-"""One run of the verb ``predictions``: as ``runs``, for rows of a label and a score."""
+"""One run of the verb ``predictions``: as ``runs.run``, for rows of a label and a score."""
 
 from collections.abc import Callable
 from typing import Final
@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from spark_eval.config.sections import Config
 from spark_eval.pointwise.tables import CURVES, METRICS, THRESHOLDS
 from spark_eval.runs.job import Job, Run
-from spark_eval.runs.run import needed, write_accounting, write_quarantine, write_rows
+from spark_eval.runs.run import needed, write_entries, write_rows
 from spark_eval.runtime import events
 from spark_eval.schema import MODEL, Table
 from spark_eval.sources.read import read_source
@@ -35,19 +35,19 @@ def run_predictions(
         events.stage("start", then="metrics")
         before = job.names_before(SOURCE)
         frame = read_source(spark, source, SOURCE, job.splits, job.timezone, plan.segments, before)
-        found = read_predictions(frame, source.columns, source.model, plan)
-        measured = measure_predictions(found, job.most_quarantined)
+        rows = read_predictions(frame, source.columns, source.model, plan)
+        measured = measure_predictions(rows, job.most_quarantined)
         events.stage("metrics", len(measured.metric_rows), then="publish")
-        write_rows(spark, measured.metric_rows, METRICS, attempt, Table.METRICS, MODEL)
-        written = {Table.METRICS: len(measured.metric_rows)}
-        if plan.curves:
-            write_rows(spark, measured.curve_rows, CURVES, attempt, Table.CURVES, MODEL)
-            written[Table.CURVES] = len(measured.curve_rows)
-        if plan.rules:
-            write_rows(spark, measured.threshold_rows, THRESHOLDS, attempt, Table.THRESHOLDS, MODEL)
-            written[Table.THRESHOLDS] = len(measured.threshold_rows)
-        ledger = [entry.row() for entry in measured.entries]
-        written[Table.ACCOUNTING] = write_accounting(measured.spark, ledger, attempt)
-        written |= write_quarantine({SOURCE: found.given}, ledger, attempt)
+        wanted = {
+            Table.METRICS: (METRICS, measured.metric_rows),
+            Table.CURVES: (CURVES, measured.curve_rows if plan.curves else []),
+            Table.THRESHOLDS: (THRESHOLDS, measured.threshold_rows if plan.rules else []),
+        }
+        written = {}
+        for table in (table for table in wanted if table in tables):
+            schema, table_rows = wanted[table]
+            write_rows(spark, table_rows, schema, attempt, table, MODEL)
+            written[table] = len(table_rows)
+        written |= write_entries({SOURCE: rows.given}, measured.entries, attempt)
         job.check_rest(session)
-        return job.publish(attempt, written, ledger, conventions=plan.stamp, models=measured.models)
+        return job.publish(attempt, written, measured.entries, conventions=plan.stamp, models=measured.models)

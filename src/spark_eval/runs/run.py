@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_eval.accounting import ACCOUNTING, AccountingRow
+from spark_eval.accounting import ACCOUNTING, Entry
 from spark_eval.config.sections import Config, Source
 from spark_eval.engine.segments import user_columns
 from spark_eval.engine.summary import METRICS
@@ -56,22 +56,21 @@ def run_split(session: Callable[[], SparkSession], config: Config, run_id: str |
         events.stage("cuts", then="splits")
         folder = attempt.staged(Table.SPLITS)
         facts = parts.write(folder)
-        ledger = facts.ledger()
+        entries = facts.ledger()
         events.stage("splits", facts.n_rows, then="leakage")
-        shares = share_faults(ledger, {"interactions": parts.labelled}, job.most_quarantined)
+        shares = share_faults(entries, {"interactions": parts.labelled}, job.most_quarantined)
         DataError.raise_all(shares)
-        found, of_folds = parts.compared(facts, folder)
-        ledger += of_folds
-        write_rows(spark, found, LEAKAGE, attempt, Table.LEAKAGE)
+        leaks, of_folds = parts.compared(facts, folder)
+        entries += of_folds
+        write_rows(spark, leaks, LEAKAGE, attempt, Table.LEAKAGE)
         events.stage("leakage", then="publish")
         tables = {
             Table.SPLITS: facts.n_written,
-            Table.LEAKAGE: len(found),
-            Table.ACCOUNTING: write_accounting(spark, ledger, attempt),
-            **write_quarantine({"interactions": parts.labelled}, ledger, attempt),
+            Table.LEAKAGE: len(leaks),
+            **write_entries({"interactions": parts.labelled}, entries, attempt),
         }
         job.check_rest(session)
-        return job.publish(attempt, tables, ledger, timeline=parts.timeline and asdict(parts.timeline))
+        return job.publish(attempt, tables, entries, timeline=parts.timeline and asdict(parts.timeline))
 
 
 def run_evaluate(
@@ -92,31 +91,30 @@ def run_evaluate(
         with closing(evaluation.kept):
             write_rows(spark, evaluation.metric_rows, METRICS, attempt, Table.METRICS, MODEL)
             events.stage("metrics", len(evaluation.metric_rows), then="publish")
-            ledger = [entry.row() for entry in evaluation.entries]
+            entries = evaluation.entries
             written = {
                 Table.PER_USER: evaluation.n_per_user,
                 Table.METRICS: len(evaluation.metric_rows),
-                Table.ACCOUNTING: write_accounting(evaluation.spark, ledger, attempt),
-                **write_quarantine(tables.given(), ledger, attempt),
+                **write_entries(tables.given(), entries, attempt),
             }
             facts = {"conventions": plan.stamp, "models": list(evaluation.models)}
             job.check_rest(session)
             most = {value.column: value.metric.upper or math.inf for value in plan.metrics}
-            return job.publish(attempt, written, ledger, Expected(most, evaluation.keys), **facts)
+            return job.publish(attempt, written, entries, Expected(most, evaluation.keys), **facts)
 
 
 def read_tables(spark: SparkSession, job: Job, plan: Plan) -> Tables:
-    """What an evaluation reads, conformed."""
+    """Return what an evaluation reads, conformed."""
     unread = {"items"} if user_columns(plan.segments) else {"items", "users"}
     sources: dict[str, Any] = {name: job.sources[name] for name in job.sources if name not in unread}
     before = {name: job.names_before(name) for name in sources}
-    found = read_each(spark, sources, job.splits, job.timezone, plan, before)
+    frames = read_each(spark, sources, job.splits, job.timezone, plan, before)
     lists, truth = sources["recommendations"], sources["truth"]
     return Tables(
-        **{name: conformed for name, (_, conformed) in found.items()},
+        **{name: conformed for name, (_, conformed) in frames.items()},
         model=lists.model,
-        files=plain_recommendations(found["recommendations"][0], lists.columns, lists.model, lists.layout),
-        truth_files=plain_truth(found["truth"][0], truth.columns, plan.conventions),
+        files=plain_recommendations(frames["recommendations"][0], lists.columns, lists.model, lists.layout),
+        truth_files=plain_truth(frames["truth"][0], truth.columns, plan.conventions),
         most_quarantined=job.most_quarantined,
     )
 
@@ -129,14 +127,14 @@ def check_inputs(session: Callable[[], SparkSession], config: Config, verb: str 
     names = SECTIONS[verb] if verb else chain.from_iterable(SECTIONS.values())
     sources = {name: source for name in names if isinstance(source := getattr(config, name), Source)}
     timed = config.split.rule().timed
-    found = read_each(session(), sources, job.splits, job.timezone, plan, {}, timed)
+    frames = read_each(session(), sources, job.splits, job.timezone, plan, {}, timed)
     alone = ("interactions", "predictions")
-    check_id_types({name: conformed for name, (_, conformed) in found.items() if name not in alone})
-    return list(found)
+    check_id_types({name: conformed for name, (_, conformed) in frames.items() if name not in alone})
+    return list(frames)
 
 
 def needed(section: Any, name: str) -> Any:
-    """The section, or ConfigError MISSING_SECTION."""
+    """Return the section; raise ConfigError MISSING_SECTION where there is none."""
     if section is None:
         raise ConfigError("MISSING_SECTION", f"the config has no section {name!r}, which this verb reads")
     return section
@@ -162,27 +160,18 @@ def write_rows(
         write(small_table(spark, rows, schema).coalesce(1), attempt, table, *partitions)
 
 
-def write_accounting(
-    spark: SparkSession, rows: Sequence[AccountingRow], attempt: Attempt | RemoteAttempt
-) -> int:
-    """Stage the ledger; the number of its rows."""
-    write_rows(spark, rows, ACCOUNTING, attempt, Table.ACCOUNTING)
-    return len(rows)
-
-
-def write_quarantine(
-    sources: Mapping[str, DataFrame], ledger: Sequence[AccountingRow], attempt: Attempt | RemoteAttempt
+def write_entries(
+    sources: Mapping[str, DataFrame], entries: Sequence[Entry], attempt: Attempt | RemoteAttempt
 ) -> dict[Table, int]:
-    """Stage the rows that could not be used, if there are any: source, code, and the row as JSON.
-
-    Their number is that of the ledger.
-    """
+    """Stage the accounting, and the rows that it says are quarantined; return the number of rows of each."""
+    spark = next(iter(sources.values())).sparkSession
+    write_rows(spark, entries, ACCOUNTING, attempt, Table.ACCOUNTING)
     bad = Counter[str]()
-    for source, _, outcome, _, n_rows, _ in ledger:
-        if outcome == Outcome.QUARANTINED:
-            bad[source] += n_rows
+    for entry in entries:
+        if entry.outcome == Outcome.QUARANTINED:
+            bad[entry.source] += entry.rows
     if not bad:
-        return {}
+        return {Table.ACCOUNTING: len(entries)}
     frames = [quarantined(source, sources[source]) for source in sorted(bad)]
     write(reduce(DataFrame.unionAll, frames).coalesce(1), attempt, Table.QUARANTINE)
-    return {Table.QUARANTINE: bad.total()}
+    return {Table.ACCOUNTING: len(entries), Table.QUARANTINE: bad.total()}

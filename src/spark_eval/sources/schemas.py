@@ -148,5 +148,5 @@ def columns_of(source: Source, name: str, segments: Collection[str], held: Held)
     theirs |= {condition.column for condition in source.where}
     theirs |= {SUBSET} if source.subset is not None else set()
     if isinstance(source, PredictionsSection):
-        theirs.update(source.probabilities)
+        theirs.update(source.checked().probabilities)
     return sorted(theirs.union(held.all_columns() if name == LOG else ()))

@@ -5,23 +5,24 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
-from spark_eval.accounting import Entry, list_entries, rows_in, truth_entries
+from spark_eval.accounting import Entry, list_entries, rows_in, table_entries
 from spark_eval.arrow.files import keep_files
-from spark_eval.conventions import Checks, Conventions
+from spark_eval.conventions import Checks
 from spark_eval.engine.messages import Kind
 from spark_eval.engine.question import Question
 from spark_eval.engine.segments import check_segments, user_columns
 from spark_eval.engine.send import ListSender, TruthSender, UserSender
 from spark_eval.errors import each
-from spark_eval.metrics.options import DEFAULT_K, DEFAULT_METRICS, Plan, make_plan
+from spark_eval.metrics.options import EvaluateOptions, Plan, make_plan
 from spark_eval.metrics.values import summed
 from spark_eval.names import literal
+from spark_eval.options import documented
 from spark_eval.runtime import events
 from spark_eval.runtime.connect import is_remote, tasks_at_once
 from spark_eval.schema import (
@@ -71,6 +72,7 @@ LEAST_ROWS: Final = 50_000
 
 
 @events.telling("evaluate")
+@documented(EvaluateOptions)
 def evaluate(
     recommendations: Frame,
     truth: Frame,
@@ -85,22 +87,14 @@ def evaluate(
     train_columns: Mapping[str, str] | None = None,
     users: Frame | None = None,
     users_columns: Mapping[str, str] | None = None,
-    segments: Sequence[str] = (),
-    metrics: Sequence[str] = DEFAULT_METRICS,
-    k: Sequence[int | str] | int | str = DEFAULT_K,
-    conventions: Conventions | str | Mapping[str, Any] = "default",
-    threshold: float | None = None,
-    no_recommendations: str | None = None,
-    no_truth: str | None = None,
-    checks: str = "hits",
     folder: str | None = None,
+    **options: Unpack[EvaluateOptions],
 ) -> Evaluation:
     """Measure ranking metrics per user and in the mean, of one or many models, in one pass over the data.
 
     Frames are of Spark or pandas, or Arrow tables. ``recommendations`` hold user, item, score or rank, and
     model (or name the one model by ``model``); ``truth`` holds user, item and, if graded, relevance.
-    ``columns``, ``truth_columns``, ``train_columns`` and ``users_columns`` map our names to yours. A metric
-    may carry its own k and conventions: ``ndcg(gain=exp2)@10``; k may be ``all``.
+    ``columns``, ``truth_columns``, ``train_columns`` and ``users_columns`` map our names to yours.
 
     ``segments`` are columns of ``users`` (one row per user), or ``known`` and ``activity``, which follow from
     the training interactions ``train``; the means of their users stand beside those of all. With ``train``,
@@ -113,7 +107,7 @@ def evaluate(
 
     Raises ConfigError or DataError; every row is accounted for before any number is given out.
     """
-    plan = make_plan(metrics, k, conventions, threshold, no_recommendations, no_truth, checks, segments)
+    plan = make_plan(**options)
     check_segments(plan.segments, plan.columns, train is not None, users is not None)
     if not user_columns(plan.segments):
         users = None
@@ -254,7 +248,7 @@ def checked(
 ) -> tuple[list[Entry], list[str]]:
     """Return the entries of the accounting and the models; one DataError tells all that is wrong."""
     counts = added_counts([count for summary in summaries for count in summary.truth])
-    entries = [*training.entries, *truth_entries(counts)]
+    entries = [*training.entries, *table_entries("truth", counts)]
     used, of_truth = truth_faults(entries, counts, plan)
     of_folds = fold_faults(summaries) if plan.by_fold and not of_truth else []
     of_lists = counts_of_models(summaries)

@@ -90,7 +90,7 @@ class Evaluation:
     @cached_property
     def accounting(self) -> DataFrame:
         """The table ``accounting``: what became of every input row."""
-        return small_table(self.spark, [entry.row() for entry in self.entries], ACCOUNTING)
+        return small_table(self.spark, self.entries, ACCOUNTING)
 
     def unpersist(self) -> None:
         """Free what is kept."""

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
@@ -13,10 +13,11 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_eval.accounting import ACCOUNTING, Entry, check
 from spark_eval.errors import DataError
 from spark_eval.names import model_faults, models_shown
+from spark_eval.options import documented
 from spark_eval.pointwise.amounts import N_LIMBS
 from spark_eval.pointwise.batches import Counted, Reading, outline
 from spark_eval.pointwise.cuts import Extent, Sample, cuts_of, standings
-from spark_eval.pointwise.options import make_plan
+from spark_eval.pointwise.options import PredictionOptions, make_plan
 from spark_eval.pointwise.ordered import Candidate, Points
 from spark_eval.pointwise.tables import (
     CURVES,
@@ -93,7 +94,7 @@ class PredictionMetrics:
     @cached_property
     def accounting(self) -> DataFrame:
         """The table ``accounting``: what became of every row."""
-        return small_table(self.spark, [entry.row() for entry in self.entries], ACCOUNTING)
+        return small_table(self.spark, self.entries, ACCOUNTING)
 
     @property
     def models(self) -> list[str]:
@@ -102,23 +103,22 @@ class PredictionMetrics:
 
 
 @events.telling("evaluate_predictions")
+@documented(PredictionOptions)
 def evaluate_predictions(
     predictions: Frame,
     task: str,
     *,
     model: str | None = None,
     columns: Mapping[str, str] | None = None,
-    **options: Any,
+    **options: Unpack[PredictionOptions],
 ) -> PredictionMetrics:
     """Metrics of predictions, of one or many models, in one pass over the rows.
 
     ``predictions``, of Spark or pandas or an Arrow table, hold label and score, and perhaps model (or name
     the one model by ``model``), user, item, weight, fold; ``columns`` maps our names to yours. ``task`` is
-    binary, multiclass or regression. The other options are those of the section ``predictions`` of the
-    config: scores, positive, negative, classes, probabilities, metrics, thresholds, choose, segments,
-    sampling_rate, bins, curves, curve_points, conventions.
+    binary, multiclass or regression. The options are also those of the config's section ``predictions``.
 
-    Raises ConfigError or DataError; the ledger is closed before any number is given out.
+    Raises ConfigError or DataError; every row is accounted for before any number is given out.
     """
     plan = make_plan(task, **options)
     rows = in_spark({SOURCE: predictions})[SOURCE]
@@ -145,8 +145,7 @@ def measure_predictions(
     with ExitStack() as kept:
         parts, counted, samples, n_user_rows = read_once(predictions, reading, kept)
         entries = entries_of(counted.rows)
-        ledger = [entry.row() for entry in entries]
-        shares = share_faults(ledger, {SOURCE: predictions.given}, most_quarantined or {})
+        shares = share_faults(entries, {SOURCE: predictions.given}, most_quarantined or {})
         of_segments = segment_faults(counted.totals.sums)
         check(entries, [*sound_faults(counted.rows), *of_segments, *shares])
         spark, totals = predictions.rows.sparkSession, counted.totals

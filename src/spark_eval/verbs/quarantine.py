@@ -8,7 +8,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from spark_eval.accounting import AccountingRow
+from spark_eval.accounting import Entry
 from spark_eval.errors import DataError
 from spark_eval.schema import FATAL, FAULT, MODEL, Fault, Outcome
 
@@ -27,18 +27,18 @@ def quarantined(source: str, rows: DataFrame) -> DataFrame:
 
 
 def share_faults(
-    ledger: Sequence[AccountingRow], tables: Mapping[str, DataFrame], most: Mapping[str, float]
+    entries: Sequence[Entry], tables: Mapping[str, DataFrame], most: Mapping[str, float]
 ) -> list[DataError]:
     """DataErrors QUARANTINE_SHARE of tables of which more than the share ``most`` is quarantined.
 
     Of recommendations, where that is so of any model's: a sound model does not make up for a broken one.
     Rows of which a single one refuses the table do not count.
     """
-    n_rows = {line[:2]: line[4] for line in ledger if line[2] == Outcome.IN}
+    n_rows = {(one.source, one.model): one.rows for one in entries if one.outcome == Outcome.IN}
     codes: dict[tuple[str, str | None], Counter[str]] = {}
-    for source, model, outcome, code, n_bad, _ in ledger:
-        if outcome == Outcome.QUARANTINED and code not in set(FATAL):
-            codes.setdefault((source, model), Counter())[str(code)] += n_bad
+    for one in entries:
+        if one.outcome == Outcome.QUARANTINED and one.reason not in set(FATAL):
+            codes.setdefault((one.source, one.model), Counter())[str(one.reason)] += one.rows
     faults = []
     for (source, model), found in codes.items():
         share, n_bad = Fraction(str(most.get(source, 1))), found.total()

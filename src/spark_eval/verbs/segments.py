@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from spark_eval.accounting import Entry, train_entries
+from spark_eval.accounting import Entry, table_entries
 from spark_eval.engine.segments import activity_bounds, user_columns
 from spark_eval.errors import DataError
 from spark_eval.schema import FOLD, IN_TRAIN, ITEM, N_INTERACTIONS, BuiltIn
@@ -82,7 +82,7 @@ def read_train(train: DataFrame | None, segments: Sequence[str], kept: ExitStack
         used["items"],
         None if set(BuiltIn).isdisjoint(segments) else users,
         bounds,
-        train_entries(counts),
+        table_entries("train", counts),
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
-from spark_eval.accounting import ACCOUNTING, AccountingRow
+from spark_eval.accounting import ACCOUNTING, Entry
 from spark_eval.errors import ConfigError, DataError, nearest
 from spark_eval.names import literal, quoted
 from spark_eval.runtime import events
@@ -32,7 +32,7 @@ from spark_eval.verbs.split_counts import Facts
 from spark_eval.verbs.split_folds import FoldFacts, compared, fold_ledger, leaks
 
 # The leakage report, and the ledger of the folds.
-Compared = tuple[list[LeakageRow], list[AccountingRow]]
+Compared = tuple[list[LeakageRow], list[Entry]]
 
 
 @dataclass(frozen=True, repr=False)
@@ -115,7 +115,7 @@ class Split:
         """The facts that ``counts`` have found."""
         return Facts.of(aggregates)
 
-    def ledger(self) -> list[AccountingRow]:
+    def ledger(self) -> list[Entry]:
         """The lines of ``accounting``; of one fold without a look at what leaks."""
         return self.facts().ledger()
 
@@ -147,7 +147,7 @@ class FoldSplit(Split):
         """The facts that ``counts`` have found."""
         return FoldFacts.of(aggregates)
 
-    def ledger(self) -> list[AccountingRow]:
+    def ledger(self) -> list[Entry]:
         """The lines of ``accounting``, those of the folds last."""
         facts = self.facts()
         return facts.ledger() + self.compared(facts)[1]

@@ -8,8 +8,7 @@ from typing import Any, Final, Self
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from spark_eval.accounting import AccountingRow
-from spark_eval.errors import SparkEvalError
+from spark_eval.accounting import Entry, check_closed
 from spark_eval.schema import (
     EPOCH_1900,
     FAULT,
@@ -84,7 +83,7 @@ class Facts:
         """The last moment of several parts; None where they have no row."""
         return max((self.ends[name] for name in names if name in self.ends), default=None)
 
-    def ledger(self) -> list[AccountingRow]:
+    def ledger(self) -> list[Entry]:
         """The line ``in``, every other line that counts a row, and how many happened before 1900.
 
         Raises SparkEvalError LEDGER_OPEN unless ``in`` is the sum of all others.
@@ -92,10 +91,10 @@ class Facts:
         lines = [(outcome, str(name), self.counts[name]) for name, outcome in LINES.items()]
         return closed(SOURCE, self.n_rows, lines) + self.early_rows()
 
-    def early_rows(self) -> list[AccountingRow]:
+    def early_rows(self) -> list[Entry]:
         """The line of how many happened before 1900, if any did."""
         n_early = self.counts[Outcome.BEFORE_1900]
-        line = (SOURCE, None, Outcome.BEFORE_1900.value, f"rows={n_early}", 0, None)
+        line = Entry(SOURCE, None, Outcome.BEFORE_1900, f"rows={n_early}", 0, None)
         return [line] if n_early else []
 
 
@@ -104,14 +103,12 @@ def early() -> Column:
     return F.count_if(F.unix_micros(TIMESTAMP) < EPOCH_1900).alias(f"n_{Outcome.BEFORE_1900}")
 
 
-def closed(source: str, n_rows: int, lines: Sequence[tuple[Outcome, str | None, int]]) -> list[AccountingRow]:
+def closed(source: str, n_rows: int, lines: Sequence[tuple[Outcome, str | None, int]]) -> list[Entry]:
     """The line ``in`` of a source, and those of its others (outcome, reason, rows) that count a row.
 
     Raises SparkEvalError LEDGER_OPEN unless ``in`` is the sum of all others.
     """
-    accounted = sum(count for _, _, count in lines)
-    if n_rows != accounted:
-        message = f"{source}: {n_rows} rows in, but {accounted} accounted for; report this"
-        raise SparkEvalError("LEDGER_OPEN", message)
     rows = [(Outcome.IN, None, n_rows), *(line for line in lines if line[2])]
-    return [(source, None, outcome.value, reason, count, None) for outcome, reason, count in rows]
+    entries = [Entry(source, None, outcome, reason, count, None) for outcome, reason, count in rows]
+    check_closed(entries)
+    return entries

@@ -8,7 +8,7 @@ from typing import Any, Final, Self
 from pyspark.sql import Column, DataFrame, Row, Window
 from pyspark.sql import functions as F
 
-from spark_eval.accounting import AccountingRow
+from spark_eval.accounting import Entry
 from spark_eval.errors import DataError, SparkEvalError
 from spark_eval.schema import (
     FAULT,
@@ -72,7 +72,7 @@ class FoldFacts(Facts):
             n_used=aggregates["n_used"],
         )
 
-    def ledger(self) -> list[AccountingRow]:
+    def ledger(self) -> list[Entry]:
         """Of the log: ``used`` is every row that is in a part of any fold.
 
         Raises DataError EMPTY_INPUT, or SparkEvalError LEDGER_OPEN unless ``in`` is the sum of the others.
@@ -148,29 +148,29 @@ def check_folds(folds: Sequence[Row], rule: FoldRule, n_folds: int) -> None:
         raise DataError("SPLIT_OUT_OF_RANGE", f"{message}; {hint}")
 
 
-def fold_ledger(folds: Iterable[Row], facts: Facts) -> list[AccountingRow]:
+def fold_ledger(folds: Iterable[Row], facts: Facts) -> list[Entry]:
     """Of the folds that ``compared`` has found: a row counts once for each fold in which it has a place, in
     ``in`` too.
 
     Raises SparkEvalError LEDGER_OPEN unless they are the rows that were written.
     """
-    used: list[AccountingRow] = [
-        (FOLDS, None, Outcome.USED.value, f"fold {fold[FOLD]} {part}", fold[part], fold[users_of(part)])
+    used = [
+        Entry(FOLDS, None, Outcome.USED, f"fold {fold[FOLD]} {part}", fold[part], fold[users_of(part)])
         for fold in folds
         for part in PARTS
         if fold[part]
     ]
-    n_used = sum(line[4] for line in used)
+    n_used = sum(entry.rows for entry in used)
     if n_used != facts.n_written:
         message = f"{FOLDS}: {facts.n_written} rows written, but {n_used} found; report this"
         raise SparkEvalError("LEDGER_OPEN", message)
-    dropped: list[AccountingRow] = [
-        (FOLDS, None, Outcome.DROPPED.value, reason, number, None)
+    dropped = [
+        Entry(FOLDS, None, Outcome.DROPPED, reason, number, None)
         for reason, number in facts.dropped.items()
         if number
     ]
     n_all = n_used + facts.dropped.total()
-    return [(FOLDS, None, Outcome.IN.value, None, n_all, None), *used, *dropped]
+    return [Entry(FOLDS, None, Outcome.IN, None, n_all, None), *used, *dropped]
 
 
 def leaks(folds: Iterable[Row], rule: FoldRule) -> list[LeakageRow]:

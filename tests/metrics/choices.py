@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from users import User, batch
 
-from spark_eval.conventions import FORKS, AverageVariant, Conventions, TieOrder
+from spark_eval.conventions import CONVENTIONS, AverageVariant, Conventions, TieOrder
 from spark_eval.metrics import RANKING, Lists, MetricValue
 from spark_eval.metrics.lists import Floats
 
@@ -26,10 +26,10 @@ class Case(NamedTuple):
 
 @cache
 def every_convention(name: str) -> list[Conventions]:
-    """All choices of the forks that a metric declares."""
-    forks = RANKING[name].forks
-    choices = product(*(FORKS[fork] for fork in forks))
-    chosen = [Conventions().changed(dict(zip(forks, choice, strict=True))) for choice in choices]
+    """All choices of the conventions that a metric declares."""
+    conventions = RANKING[name].conventions
+    choices = product(*(CONVENTIONS[convention] for convention in conventions))
+    chosen = [Conventions().changed(dict(zip(conventions, choice, strict=True))) for choice in choices]
     return [conventions for conventions in chosen if is_defined(name, conventions)]
 
 

@@ -1,0 +1,39 @@
+"""Keys of the config that follow from the options of a verb."""
+
+from collections.abc import Callable, Sequence
+from types import NoneType, UnionType
+from typing import Annotated, Any, TypeVar, get_args, get_origin
+
+from pydantic import BaseModel, BeforeValidator, create_model
+
+from spark_eval.metrics.aliases import several
+from spark_eval.options import declared
+
+Item = TypeVar("Item")
+Keyed = TypeVar("Keyed", bound=BaseModel)
+# A list of the config, for which a single value may stand.
+Several = Annotated[list[Item], BeforeValidator(lambda given: None if given is None else several(given))]
+
+
+def keyed(options: Any, but: str = "") -> Callable[[type[Keyed]], type[Keyed]]:
+    """Give a section a key for each option of a verb, but for one, and for those that it declares itself."""
+
+    def decorate(section: type[Keyed]) -> type[Keyed]:
+        keys: Any = {
+            name: (in_yaml(kind), list(option.default) if type(option.default) is tuple else option.default)
+            for name, (kind, option) in declared(options).items()
+            if name not in section.model_fields and name != but
+        }
+        return create_model(section.__name__, __base__=section, __doc__=section.__doc__, **keys)
+
+    return decorate
+
+
+def in_yaml(kind: Any) -> Any:
+    """Return what YAML can hold of a type: a list for a sequence, for which a single value may stand."""
+    kinds = get_args(kind) if isinstance(kind, UnionType) else (kind,)
+    items = [get_args(one)[0] for one in kinds if get_origin(one) is Sequence]
+    if not items:
+        return kind
+    list_of: Any = Several
+    return list_of[items[0]] | None if NoneType in kinds else list_of[items[0]]

@@ -1,0 +1,50 @@
+"""A verb's options are declared once: the signature, ``help()`` and the section of the config follow."""
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from spark_eval import evaluate, evaluate_predictions
+from spark_eval.config.sections import EvaluateSection, PredictionsSection, Section
+from spark_eval.metrics.options import EvaluateOptions, make_plan
+from spark_eval.options import declared
+from spark_eval.pointwise.options import PredictionOptions
+from spark_eval.pointwise.options import make_plan as make_prediction_plan
+
+VERBS = [
+    (evaluate, EvaluateOptions, EvaluateSection),
+    (evaluate_predictions, PredictionOptions, PredictionsSection),
+]
+# Keys that the config groups in a mapping of their own.
+GROUPED = {"threshold", "choose"}
+
+
+@pytest.mark.parametrize(("verb", "options", "section"), VERBS)
+def test_signature_help_and_section_have_every_option(
+    verb: Callable[..., Any], options: type[Mapping[str, Any]], section: type[Section]
+) -> None:
+    shown = inspect.signature(verb).parameters
+    assert not any(one.kind is one.VAR_KEYWORD for one in shown.values())
+    for name, (kind, option) in declared(options).items():
+        assert shown[name].default == option.default
+        assert shown[name].annotation == kind
+        assert f"{name}: " in str(verb.__doc__)
+        if name not in GROUPED:
+            default = section.model_fields[name].default
+            assert (tuple(default) if isinstance(default, list) else default) == option.default
+
+
+def test_an_unknown_option_is_an_error_of_the_call() -> None:
+    wrong: Any = {"matrics": ["map"]}
+    with pytest.raises(TypeError, match="unexpected keyword argument 'matrics'; did you mean 'metrics'"):
+        make_plan(**wrong)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'matrics'; did you mean 'metrics'"):
+        make_prediction_plan("binary", **wrong)
+
+
+def test_a_single_value_of_the_config_stands_for_a_list() -> None:
+    single: Any = {"metrics": "map", "k": 5, "segments": "known"}
+    plan = EvaluateSection(**single).checked()
+    assert (plan.columns, plan.segments) == (["ap_at_5"], ("known",))
