@@ -17,7 +17,7 @@ from pyspark.errors import PySparkRuntimeError
 
 from spark_eval.cli import terminal
 from spark_eval.cli.commands import main
-from spark_eval.publishing.local import Staging
+from spark_eval.publishing.local import LocalStore
 from spark_eval.runs import run
 from spark_eval.runtime import streams
 from spark_eval.runtime.spark_errors import renamed
@@ -120,7 +120,7 @@ def test_a_signal_ends_a_run_and_leaves_nothing(
 def test_a_signal_comes_too_late_for_a_run_that_is_being_published(
     desk: "Desk", monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Staging, "carry_out", signalling(signal.SIGTERM, Staging.carry_out))
+    monkeypatch.setattr(LocalStore, "carry_out", signalling(signal.SIGTERM, LocalStore.carry_out))
     answer = desk.run("split", "--run-id", "a")
     assert (answer.code, answer.err) == (0, "warning: run a is published, but: stopped by SIGTERM\n")
     monkeypatch.setattr(terminal, "split", signalling(signal.SIGINT, terminal.split))

@@ -201,8 +201,8 @@ def open_session(config: Config, verb: str) -> Any:
 
     From now on its jobs are called by what the run is doing, in Spark's pages and event logs.
     """
-    from spark_eval.runtime.preflight import check_workers
     from spark_eval.runtime.session import get_session
+    from spark_eval.runtime.versions import check_workers
 
     conf = {name: spark_text(value) for name, value in config.spark.conf.items()}
     session = get_session(f"spark-eval {verb}", config.spark.master, conf)

@@ -18,8 +18,7 @@ from spark_eval.engine.segments import user_columns
 from spark_eval.engine.summary import METRICS
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.metrics.options import Plan
-from spark_eval.publishing.local import Attempt
-from spark_eval.publishing.remote import RemoteAttempt
+from spark_eval.publishing.attempt import Attempt
 from spark_eval.publishing.verify import Expected
 from spark_eval.runs.job import SECTIONS, Job, Run
 from spark_eval.runtime import events
@@ -142,7 +141,7 @@ def needed(section: Any, name: str) -> Any:
     return section
 
 
-def write(frame: DataFrame, attempt: Attempt | RemoteAttempt, table: Table, *partitions: str) -> None:
+def write(frame: DataFrame, attempt: Attempt, table: Table, *partitions: str) -> None:
     """Stage a table; nothing can be there yet."""
     frame.write.mode("error").partitionBy(*partitions).parquet(attempt.staged(table))
 
@@ -151,27 +150,25 @@ def write_rows(
     spark: SparkSession,
     rows: Sequence[Sequence[Any]],
     schema: str,
-    attempt: Attempt | RemoteAttempt,
+    attempt: Attempt,
     table: Table,
     *partitions: str,
 ) -> None:
     """Stage rows that the driver holds; through Spark only where the folder is not on this machine."""
-    if isinstance(attempt, Attempt):
+    if attempt.store.is_local:
         write_small(rows, schema, Path(attempt.staged(table)), by_model=MODEL in partitions)
     else:
         write(small_table(spark, rows, schema).coalesce(1), attempt, table, *partitions)
 
 
-def write_accounting(
-    spark: SparkSession, rows: Sequence[AccountingRow], attempt: Attempt | RemoteAttempt
-) -> int:
+def write_accounting(spark: SparkSession, rows: Sequence[AccountingRow], attempt: Attempt) -> int:
     """Stage the ledger; the number of its rows."""
     write_rows(spark, rows, ACCOUNTING, attempt, Table.ACCOUNTING)
     return len(rows)
 
 
 def write_quarantine(
-    sources: Mapping[str, DataFrame], ledger: Sequence[AccountingRow], attempt: Attempt | RemoteAttempt
+    sources: Mapping[str, DataFrame], ledger: Sequence[AccountingRow], attempt: Attempt
 ) -> dict[Table, int]:
     """Stage the rows that could not be used, if there are any: source, code, and the row as JSON.
 

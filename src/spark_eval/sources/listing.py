@@ -17,7 +17,7 @@ from spark_eval.config.sections import Source
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.names import PATTERN, literal
 from spark_eval.runtime.hadoop_files import HadoopFiles
-from spark_eval.runtime.paths import local_path, uri_of
+from spark_eval.runtime.local_files import local_path, uri_of
 
 # Formats of Spark's own that are files below a path, and of which any schema may be given.
 FILE_FORMATS: Final = ("parquet", "orc", "csv", "json", "xml", "text")

@@ -12,7 +12,7 @@ from spark_eval.config.sections import Source
 from spark_eval.errors import ConfigError, DataError, nearest
 from spark_eval.names import quoted
 from spark_eval.runtime.hadoop_files import HadoopFiles
-from spark_eval.runtime.paths import local_path
+from spark_eval.runtime.local_files import local_path
 from spark_eval.runtime.spark_errors import renamed
 from spark_eval.schema import FOLD, SUBSET, SUBSETS
 from spark_eval.sources.listing import FILE_FORMATS, check_listing, data_files, partitions_of

@@ -11,7 +11,7 @@ from pyspark.sql import types as T
 
 from spark_eval.config.sections import Scalar, Source
 from spark_eval.names import quoted
-from spark_eval.runtime.settings import NANOS_AS_LONG, setting
+from spark_eval.runtime.any_session import NANOS_AS_LONG, setting
 from spark_eval.schema import ITEM, MODEL, NO_TEXT, USER
 from spark_eval.sources.listing import spark_path
 from spark_eval.sources.schemas import PARQUET
