@@ -24,7 +24,7 @@ class Expected:
     keys: int | None = None
 
     def check_files(self, folder: Path) -> None:
-        """Raise SparkEvalError STAGED_OTHERWISE unless footers (bounds) and columns (keys) are as expected."""
+        """Raise SparkEvalError STAGED_OTHERWISE unless the bounds in footers and the keys are as expected."""
         keys = 0
         for path in folder.rglob("*.parquet"):
             with pq.ParquetFile(path, page_checksum_verification=True) as file:

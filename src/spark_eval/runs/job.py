@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from spark_eval.accounting import AccountingRow, totals
 from spark_eval.config.sections import Config, Source
@@ -23,6 +23,7 @@ from spark_eval.runtime.spark_errors import may_be_of_inputs, renamed
 from spark_eval.runtime.versions import code_version, versions
 from spark_eval.schema import Subset, Table
 from spark_eval.sources.listing import fingerprint
+from spark_eval.sources.read import read_source
 from spark_eval.splits.methods import GLOBAL_LOCAL_RANKER, METHODS
 
 # What each verb reads of the config, that without which it cannot work first.
@@ -126,10 +127,16 @@ class Job:
                 faults.append(DataError("INPUT_CHANGED_DURING_RUN", f"{what}; start again once they rest"))
         DataError.raise_all(faults)
 
-    def names_before(self, name: str) -> list[str]:
-        """Return the names of a source's files when the run began."""
-        inputs = dict(zip(self.sources, self.inputs, strict=True))
-        return [state[0] for state in inputs[name]]
+    @property
+    def before(self) -> dict[str, list[str]]:
+        """The names of each source's files when the run began."""
+        inputs = zip(self.sources, self.inputs, strict=True)
+        return {name: [state[0] for state in states] for name, states in inputs}
+
+    def read(self, spark: SparkSession, name: str, segments: Sequence[str] = ()) -> DataFrame:
+        """Return the rows of a source; the columns ``segments`` are text."""
+        source, before = self.sources[name], self.before[name]
+        return read_source(spark, source, name, self.splits, self.timezone, segments, before)
 
     @property
     def most_quarantined(self) -> dict[str, float]:

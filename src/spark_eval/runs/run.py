@@ -24,7 +24,6 @@ from spark_eval.runs.job import SECTIONS, Job, Run
 from spark_eval.runtime import events
 from spark_eval.schema import MODEL, Outcome, Table
 from spark_eval.sources.conform import read_each
-from spark_eval.sources.read import read_source
 from spark_eval.transforms.conform import check_id_types
 from spark_eval.transforms.plain_files import plain_recommendations, plain_truth
 from spark_eval.verbs.evaluate import measure_lists
@@ -48,8 +47,7 @@ def run_split(session: Callable[[], SparkSession], config: Config, run_id: str |
             return job.already(attempt, SPLIT_TABLES)
         spark, rule = session(), config.split.rule()
         events.stage("start", then="read")
-        before = job.names_before("interactions")
-        log = read_source(spark, source, "interactions", job.splits, rule.timezone, before=before)
+        log = job.read(spark, "interactions")
         events.stage("read", then="cuts")
         parts = split(log, rule, columns=source.columns, timestamp_unit=source.timestamp_unit)
         events.stage("cuts", then="splits")
@@ -108,8 +106,7 @@ def read_tables(spark: SparkSession, job: Job, plan: Plan) -> Tables:
     """What an evaluation reads, conformed."""
     unread = {"items"} if user_columns(plan.segments) else {"items", "users"}
     sources: dict[str, Any] = {name: job.sources[name] for name in job.sources if name not in unread}
-    before = {name: job.names_before(name) for name in sources}
-    found = read_each(spark, sources, job.splits, job.timezone, plan, before)
+    found = read_each(spark, sources, job.splits, job.timezone, plan, job.before)
     lists, truth = sources["recommendations"], sources["truth"]
     return Tables(
         **{name: conformed for name, (_, conformed) in found.items()},

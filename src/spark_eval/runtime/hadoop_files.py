@@ -11,6 +11,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from spark_eval.errors import ConfigError
+from spark_eval.runtime.local_files import LocalFiles, local_path
 
 # What Java raises where a name is taken, or where there is nothing.
 TAKEN: Final = "FileAlreadyExistsException"
@@ -106,6 +107,12 @@ class HadoopFiles:
     def remove(self, path: str) -> None:
         """Remove a file, or a folder with all that is in it, if it is there."""
         unless((GONE,), lambda: self.context.delete(self.fs.Path(path), True))
+
+
+def files_at(spark: SparkSession, path: str) -> LocalFiles | HadoopFiles:
+    """Return the files at a path, of this machine or of a store."""
+    local = local_path(path)
+    return HadoopFiles(spark, path) if local is None else LocalFiles(str(local))
 
 
 def unless(names: Collection[str], call: Callable[[], Any]) -> Any:

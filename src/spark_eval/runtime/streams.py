@@ -121,7 +121,7 @@ def guarded() -> Iterator[Stream]:
 
 
 def taking_all(stream: TextIO | None) -> Stream:
-    """Wrap a stream; one that was closed before Python began leads to nowhere, so that its number is taken."""
+    """Wrap a stream; one that was closed before Python began leads to nowhere, and keeps its number."""
     return Stream(stream or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
 
 
