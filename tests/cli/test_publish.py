@@ -163,7 +163,7 @@ def test_readers_see_published_runs_only(tmp_path: Path, spark: SparkSession) ->
         assert spark.read.parquet(str(tmp_path / "metrics")).count() == 2
         [unfinished] = LocalStore(tmp_path).unfinished()
         assert unfinished.folder == attempt.staging.folder
-        assert LocalStore(tmp_path).is_alive(unfinished)
+        assert LocalStore(tmp_path).about(unfinished)["is_alive"]
 
 
 def test_the_commit_record(published: "Desk") -> None:

@@ -101,19 +101,12 @@ class LocalStore:
         finally:
             lock.release()
 
-    def is_alive(self, staging: Staging) -> bool:
-        """Return whether the process of an attempt runs."""
-        lock = self.lock(staging)
-        is_dead = lock.acquire()
-        lock.release()
-        return not is_dead
-
     def about(self, staging: Staging) -> dict[str, Any]:
         """Return whether an attempt lives, and when its folder last changed."""
         moment = datetime.fromtimestamp(Path(staging.folder).stat().st_mtime, UTC)
         known = {"attempt": staging.name, "run_id": staging.run_id, "verb": staging.verb}
-        changed = moment.isoformat(timespec="seconds")
-        return {**known, "is_alive": self.is_alive(staging), "changed_at": changed}
+        with self.dead(staging) as is_dead:
+            return {**known, "is_alive": not is_dead, "changed_at": moment.isoformat(timespec="seconds")}
 
     def check_swap(self, staging: Staging) -> None:
         """Swap two empty folders, before anything depends on it."""
@@ -129,6 +122,7 @@ class LocalStore:
 
     def seal(self, folder: str, expected: Expected | None) -> tuple[list[str], int]:
         """Check a table by its footers, say what is in it, and bring it to the disk."""
+        Path(folder).mkdir(parents=True, exist_ok=True)
         if expected is not None:
             expected.check_files(Path(folder))
         files = sorted(Path(folder).rglob("*.parquet"))

@@ -101,7 +101,9 @@ class Job:
         Raises DataError INPUT_CHANGED_DURING_RUN in the place of an error that a changed input explains.
         """
         events.begin(self.verb, self.run_id)
-        with self.new_attempt() as attempt:
+        if self.store.is_local:
+            check_places(Path(self.store.files.root), self.run_id)
+        with Attempt(self.store, self.run_id, self.verb) as attempt:
             for dead in attempt.recovered:
                 events.say("recovered", f"cleared away: attempt {dead}, which had died", attempt=dead)
             try:
@@ -110,12 +112,6 @@ class Job:
                 if may_be_of_inputs(renamed(error)):
                     self.check_rest(session)
                 raise
-
-    def new_attempt(self) -> Attempt:
-        """Return an attempt that has not begun."""
-        if self.store.is_local:
-            check_places(Path(self.store.files.root), self.run_id)
-        return Attempt(self.store, self.run_id, self.verb)
 
     def check_rest(self, session: Callable[[], SparkSession]) -> None:
         """Raise DataError INPUT_CHANGED_DURING_RUN for files that are not what they were; more may come."""

@@ -105,19 +105,15 @@ def plain_recommendations(
     if layout != "long":
         return None
     has_rank = RANK in names or (SCORE not in names and RANK in frame.columns)
-    ours = [USER, ITEM, RANK if has_rank else SCORE] + ([MODEL] if model is None else [])
-    ours += [FOLD] if FOLD in names or FOLD in frame.columns else []
-    return plain_files(frame, {name: names.get(name, name) for name in ours})
+    ours = [USER, ITEM, RANK if has_rank else SCORE, *([MODEL] if model is None else [])]
+    return plain_files(frame, mapped(frame, names, ours, [FOLD]))
 
 
 def plain_truth(frame: DataFrame, names: Mapping[str, str], conventions: Conventions) -> PlainFiles | None:
     """Return the files of truth, if they are plain and no row's time is asked for."""
     if conventions.truth_duplicates is TruthDuplicates.LAST:
         return None
-    has_relevance = RELEVANCE in names or RELEVANCE in frame.columns
-    ours = [USER, ITEM, RELEVANCE] if has_relevance else [USER, ITEM]
-    ours += [FOLD] if FOLD in names or FOLD in frame.columns else []
-    return plain_files(frame, {name: names.get(name, name) for name in ours})
+    return plain_files(frame, mapped(frame, names, [USER, ITEM], [RELEVANCE, FOLD]))
 
 
 def plain_predictions(
@@ -129,13 +125,11 @@ def plain_predictions(
     """
     if plan.task is Task.MULTICLASS or plan.scores is Scores.CLASS:
         return None
-    ours = [LABEL, SCORE] + ([MODEL] if model is None else []) + ([USER] if plan.by_user else [])
-    ours += [name for name in (WEIGHT, FOLD) if name in names or name in frame.columns]
-    as_text = {SEGMENT_COLUMN.format(place): name for place, name in enumerate(plan.segments)}
-    columns = {
-        name: names.get(theirs, theirs)
-        for name, theirs in (dict(zip(ours, ours, strict=True)) | as_text).items()
+    ours = [LABEL, SCORE, *([MODEL] if model is None else []), *([USER] if plan.by_user else [])]
+    as_text = {
+        SEGMENT_COLUMN.format(place): names.get(name, name) for place, name in enumerate(plan.segments)
     }
+    columns = mapped(frame, names, ours, [WEIGHT, FOLD]) | as_text
     files = plain_files(frame, columns)
     if files is None:
         return None
@@ -146,16 +140,22 @@ def plain_predictions(
 
 def plain_log(frame: DataFrame, names: Mapping[str, str], timezone: str) -> PlainFiles | None:
     """Return the files of an interaction log with all its columns, if they are plain and tell instants."""
-    ours = [name for name in (USER, ITEM, TIMESTAMP, RELEVANCE) if name in names or name in frame.columns]
-    mapped = {name: names.get(name, name) for name in ours}
-    files = plain_files(
-        frame, mapped | {name: name for name in frame.columns if name not in mapped.values()}, LOG_TYPES
-    )
-    kind = frame.schema[mapped[TIMESTAMP]].dataType if files is not None else None
+    ours = mapped(frame, names, [], [USER, ITEM, TIMESTAMP, RELEVANCE])
+    others = {name: name for name in frame.columns if name not in ours.values()}
+    files = plain_files(frame, ours | others, LOG_TYPES)
+    kind = frame.schema[ours[TIMESTAMP]].dataType if files is not None else None
     tells_instants = isinstance(kind, T.TimestampType | T.IntegralType) or (
         isinstance(kind, T.TimestampNTZType) and timezone == "UTC"
     )
     return files if tells_instants else None
+
+
+def mapped(
+    frame: DataFrame, names: Mapping[str, str], needed: Sequence[str], optional: Sequence[str]
+) -> dict[str, str]:
+    """Return the table's columns for ours: those that are needed, and the optional ones that it has."""
+    given = [name for name in optional if name in names or name in frame.columns]
+    return {name: names.get(name, name) for name in (*needed, *given)}
 
 
 def plain_files(
