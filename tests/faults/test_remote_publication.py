@@ -17,7 +17,7 @@ from spark_eval.arrow.checksums import key_sum
 from spark_eval.config.sections import Output, Source
 from spark_eval.errors import BusyError, ConfigError, EnvironmentFault, SparkEvalError
 from spark_eval.publishing import remote
-from spark_eval.publishing.attempt import Attempt
+from spark_eval.publishing.attempt import Attempt, Store
 from spark_eval.publishing.commits import published
 from spark_eval.publishing.local import LocalStore
 from spark_eval.publishing.places import store_of
@@ -129,8 +129,11 @@ def test_of_two_attempts_one_wins(store: HadoopFiles, manifest: bool) -> None:
 
 @pytest.mark.slow
 @BOTH
-def test_death_before_every_call(store: HadoopFiles, manifest: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever is next, at the same run or another, leaves each table there once."""
+@pytest.mark.parametrize("is_killed", [True, False], ids=["killed", "refused"])
+def test_death_before_every_call(
+    store: HadoopFiles, manifest: bool, is_killed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever is next, at the same run or another, leaves each table there once; also after an error."""
     published = 0
     for point in range(100):
         run_id = f"r{point:02}"
@@ -144,6 +147,8 @@ def test_death_before_every_call(store: HadoopFiles, manifest: bool, monkeypatch
             else:
                 victim.__exit__()
                 break
+        if not is_killed:
+            victim.__exit__()
         before = found(store, run_id)
         assert before in ({}, whole(run_id))
         published += bool(before)
@@ -196,6 +201,27 @@ def test_a_manifest_replaces_in_one_step_and_a_rename_does_not(store: HadoopFile
         pytest.raises(EnvironmentFault, match="CANNOT_SWAP"),
     ):
         attempt.is_published("g", TABLES, replace=True)
+
+
+def test_a_run_that_is_published_in_both_ways_is_read_once(spark: SparkSession, tmp_path: Path) -> None:
+    files = HadoopFiles(spark, f"file://{tmp_path}")
+
+    def write(store: Store, n_rows: int, fingerprint: str) -> None:
+        with Attempt(store, "a", "evaluate") as attempt:
+            folder = Path(attempt.staged(Table.METRICS).removeprefix("file://"), "model=01")
+            folder.mkdir(parents=True)
+            pq.write_table(pa.table({"row": list(range(n_rows))}), folder / "0.parquet")
+            attempt.publish({Table.METRICS: n_rows}, {"fingerprint": fingerprint})
+
+    write(LocalStore(tmp_path), 2, "f")
+    by_manifest = HadoopStore(files, manifest=True)
+    with Attempt(by_manifest, "a", "evaluate") as again:
+        assert again.is_published("f", [Table.METRICS], replace=False)
+        assert again.place(Table.METRICS) == f"file://{tmp_path}/metrics/run_id=a"
+    write(by_manifest, 3, "g")
+    assert read_published(spark, str(tmp_path), "metrics").count() == 3
+    with Attempt(LocalStore(tmp_path), "a", "evaluate") as again:
+        assert again.is_published("g", [Table.METRICS], replace=False)
 
 
 @BOTH
