@@ -10,6 +10,7 @@ import uuid
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
+from urllib.parse import unquote, urlsplit
 
 from spark_eval.errors import EnvironmentFault
 
@@ -39,6 +40,17 @@ def local_path(path: str) -> Path | None:
     if not rest.startswith("//"):
         return Path(rest)
     return Path(slash + below) if host in ("", "localhost") else None
+
+
+def decoded(uri: str) -> str:
+    """Return where a file that Spark lists is: its path on this machine, or its URI as Hadoop takes it."""
+    parts = urlsplit(uri)
+    return unquote(parts.path) if parts.scheme == "file" and not parts.netloc else unquote(uri)
+
+
+def is_hidden(name: str) -> bool:
+    """Return whether Spark passes over a file or folder of this name."""
+    return name.startswith(".") or (name.startswith("_") and "=" not in name) or name.endswith("._COPYING_")
 
 
 def uri_of(path: str) -> str:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, PySparkException
@@ -17,7 +17,7 @@ from spark_eval.config.sections import Source
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.names import PATTERN, literal
 from spark_eval.runtime.hadoop_files import HadoopFiles, files_at
-from spark_eval.runtime.local_files import local_path, uri_of
+from spark_eval.runtime.local_files import decoded, is_hidden, local_path, uri_of
 
 # Formats of Spark's own that are files below a path, and of which any schema may be given.
 FILE_FORMATS: Final = ("parquet", "orc", "csv", "json", "xml", "text")
@@ -111,12 +111,6 @@ def data_files(uris: Collection[str], path: str) -> dict[str, str]:
     return {name_below(place, top): place for place in places if not is_hidden(place.rpartition("/")[2])}
 
 
-def decoded(uri: str) -> str:
-    """Return where a file is: its path on this machine, or its URI as Hadoop takes it."""
-    parts = urlsplit(uri)
-    return unquote(parts.path) if parts.scheme == "file" and not parts.netloc else unquote(uri)
-
-
 def static_part(path: str) -> str:
     """Return a path up to its first component that is a pattern; that of a file is its folder."""
     local = local_path(path)
@@ -139,11 +133,6 @@ def partitions_of(source: Source, path: str, places: Collection[str]) -> set[str
     depth = 0 if "basepath" in map(str.lower, source.options) else len(top.split("/"))
     folders = {folder for place in places for folder in place.split("/")[depth:-1]}
     return {unquote(folder.partition("=")[0]) for folder in folders if "=" in folder}
-
-
-def is_hidden(name: str) -> bool:
-    """Return whether Spark passes over a file or folder of this name."""
-    return name.startswith(".") or (name.startswith("_") and "=" not in name) or name.endswith("._COPYING_")
 
 
 def spark_path(path: str) -> str:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,6 +17,7 @@ from spark_eval.arrow.footers import is_plain, read_footer
 from spark_eval.conventions import Conventions, TruthDuplicates
 from spark_eval.pointwise.task import Plan, Scores, Task
 from spark_eval.runtime.any_session import is_remote
+from spark_eval.runtime.local_files import decoded, is_hidden
 from spark_eval.schema import (
     FOLD,
     ITEM,
@@ -206,13 +206,13 @@ def local_files(frame: DataFrame) -> list[str]:
     conf = frame.sparkSession.conf
     if any(str(conf.get(name, value)).upper() != value for name, value in SETTINGS.items()):
         return []
-    places = [urlsplit(place) for place in relation.location().inputFiles()]
-    if any(place.scheme != "file" or place.netloc for place in places):
+    paths = [Path(decoded(uri)) for uri in relation.location().inputFiles()]
+    if not all(path.is_absolute() for path in paths):
         return []
-    return sorted(path for path in (unquote(place.path) for place in places) if is_read(Path(path)))
+    # Spark lists summaries of schemas and empty files, and reads neither.
+    return sorted(str(path) for path in paths if not is_hidden(path.name) and not is_empty(path))
 
 
-def is_read(path: Path) -> bool:
-    """Return whether Spark reads a file that it lists: not a summary of schemas, not an empty file."""
-    is_summary = path.name.startswith(("_metadata", "_common_metadata"))
-    return not is_summary and not (path.exists() and path.stat().st_size == 0)
+def is_empty(path: Path) -> bool:
+    """Return whether a file is there, without a byte."""
+    return path.exists() and not path.stat().st_size
