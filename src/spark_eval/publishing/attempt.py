@@ -22,6 +22,7 @@ from spark_eval.publishing.commits import (
     Record,
     Staging,
     check_verbs,
+    place_of,
     records_of,
     usual_place,
 )
@@ -80,7 +81,9 @@ class Attempt:
 
     def place(self, table: Table) -> str:
         """Return where a table is read once it is published."""
-        return (self.record and self.record.place(table)) or self.goal(table)
+        if self.record is None:
+            return self.goal(table)
+        return place_of(self.store.files.root, self.staging.run_id, self.staging.verb, table, self.record)
 
     def recover(self) -> list[str]:
         """Carry out what dead attempts intended, remove what else they left; return their names."""

@@ -68,11 +68,6 @@ class Record:
     job: Mapping[str, Any]
     number: int = 0
 
-    def place(self, table: str) -> str | None:
-        """Return where a table is, if the record names a place of its own for it."""
-        path: str | None = self.job["tables"].get(table, {}).get("path")
-        return path
-
 
 def commit_path(root: str, run_id: str) -> str:
     """Return where the one record of a run is."""
@@ -83,6 +78,12 @@ def usual_place(root: str, run_id: str, verb: str, table: str) -> str:
     """Return where a table is read: a folder, or the verb's file of a shared table."""
     folder = f"{root}/{table}/run_id={run_id}"
     return f"{folder}/{verb}.parquet" if table in SHARED else folder
+
+
+def place_of(root: str, run_id: str, verb: str, table: str, record: Record | None) -> str:
+    """Return where a table is read: at the usual place, unless the record names another."""
+    named = record.job["tables"].get(table, {}) if record is not None else {}
+    return str(named.get("path") or usual_place(root, run_id, verb, table))
 
 
 def records_of(files: Files, run_id: str) -> dict[str, Record]:

@@ -10,7 +10,7 @@ from pyspark.sql import types as T
 from spark_eval.errors import ConfigError, DataError, nearest
 from spark_eval.metrics.aliases import several
 from spark_eval.names import literal
-from spark_eval.publishing.commits import Files, published, usual_place
+from spark_eval.publishing.commits import Files, place_of, published
 from spark_eval.runtime.hadoop_files import HadoopFiles
 from spark_eval.runtime.local_files import uri_of
 from spark_eval.schema import MODEL, Table
@@ -66,7 +66,7 @@ def published_tables(files: Files) -> dict[str, dict[str, list[str]]]:
     places: dict[str, dict[str, list[str]]] = {}
     for run_id, verb, record in published(files):
         for table in record.job["tables"]:
-            place = record.place(table) or usual_place(files.root, run_id, verb, table)
+            place = place_of(files.root, run_id, verb, table, record)
             places.setdefault(run_id, {}).setdefault(table, []).append(place)
     return places
 

@@ -14,7 +14,7 @@ from spark_eval.accounting import AccountingRow, totals
 from spark_eval.config.sections import Config, Source
 from spark_eval.errors import DataError, without_secrets
 from spark_eval.publishing.attempt import Attempt, Store
-from spark_eval.publishing.commits import records_of, usual_place
+from spark_eval.publishing.commits import place_of, records_of
 from spark_eval.publishing.places import check_places, store_of
 from spark_eval.publishing.verify import Expected
 from spark_eval.runtime import events
@@ -172,8 +172,7 @@ class Job:
 def place_of_split(store: Store, run_id: str) -> str:
     """Return where a run's split is read."""
     record = records_of(store.files, run_id).get("split")
-    usual = usual_place(store.files.root, run_id, "split", Table.SPLITS)
-    return (record and record.place(Table.SPLITS)) or usual
+    return place_of(store.files.root, run_id, "split", Table.SPLITS, record)
 
 
 def content_of(section: Mapping[str, Any] | None) -> Mapping[str, Any] | None:

@@ -66,8 +66,8 @@ class LocalFiles:
         self.root = root.rstrip("/")
 
     def is_there(self, path: str) -> bool:
-        """Return whether a file or folder has this name."""
-        return is_there(Path(path))
+        """Return whether a file or folder has this name, or this URI."""
+        return is_there(local_path(path) or Path(path))
 
     def names(self, folder: str) -> list[str]:
         """Return the sorted names in a folder; none where there is no folder."""
