@@ -15,7 +15,7 @@ from spark_eval.runtime.hadoop_files import files_at
 from spark_eval.runtime.spark_errors import renamed
 from spark_eval.schema import FOLD, SUBSET, SUBSETS
 from spark_eval.sources.listing import FILE_FORMATS, check_listing, data_files, partitions_of
-from spark_eval.sources.schemas import Held, columns_of
+from spark_eval.sources.schemas import FileSchemas, columns_of
 from spark_eval.sources.typed import in_microseconds, read_typed
 
 # Options of readers, and settings of the session, under which Spark loses files or rows without a word.
@@ -83,17 +83,19 @@ def read_path(
     if source.path is None:
         check_split(spark, splits, name)
     files = check_listing(spark, source, name, splits, before)
-    held = Held.of([place for place in files.values() if place.startswith("/")], source.format, name)
-    wanted = columns_of(source, name, segments, held)
+    schemas = FileSchemas.of(
+        [place for place in files.values() if place.startswith("/")], source.format, name
+    )
+    wanted = columns_of(source, name, segments, schemas)
     options = {option.lower(): str(value).lower() for option, value in source.options.items()}
-    held.check(wanted, options.get("mergeschema") == "true", name)
+    schemas.check(wanted, options.get("mergeschema") == "true", name)
     path = source.path or splits
     partitions = partitions_of(source, path, files.values())
-    frame = read_typed(spark, source, path, timezone, segments, partitions, held.nanoseconds)
-    held.check_seen(wanted, frame.columns, name)
+    frame = read_typed(spark, source, path, timezone, segments, partitions, schemas.nanoseconds)
+    schemas.check_seen(wanted, frame.columns, name)
     if source.format in FILE_FORMATS and data_files(frame.inputFiles(), path) != files:
         raise DataError("INPUT_CHANGED_DURING_RUN", f"{name}: files came or went; start again once they rest")
-    return in_microseconds(frame, held.nanoseconds, name)
+    return in_microseconds(frame, schemas.nanoseconds, name)
 
 
 def check_split(spark: SparkSession, splits: str, name: str) -> None:

@@ -40,7 +40,7 @@ HOW_TO_MEND: Final = "write all with one schema"
 
 
 @dataclass
-class Held:
+class FileSchemas:
     """What local files hold: columns, columns with their fields, and how each file counts its moments."""
 
     columns: dict[str, list[str]] = field(default_factory=dict)
@@ -48,15 +48,15 @@ class Held:
     moments: dict[str, Mapping[str, tuple[bool, bool]]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, places: Iterable[str], file_format: str, name: str) -> "Held":
+    def of(cls, places: Iterable[str], file_format: str, name: str) -> "FileSchemas":
         """Read the footers of files; encrypted ones are left to Spark.
 
         Raises DataError CORRUPT_FILE for files without a footer, or with one that contradicts itself.
         """
-        held, damaged = cls(), []
+        schemas, damaged = cls(), []
         for place in places if file_format in (PARQUET, ORC) else ():
             try:
-                held.add(place, file_format)
+                schemas.add(place, file_format)
             except EncryptedFile:
                 continue
             except (OSError, ValueError, pa.ArrowException) as error:
@@ -64,7 +64,7 @@ class Held:
         if damaged:
             message = f"{name}: {len(damaged)} files are damaged, such as {damaged[0]}; write them again"
             raise DataError("CORRUPT_FILE", message)
-        return held
+        return schemas
 
     def add(self, place: str, file_format: str) -> None:
         """Read one footer."""
@@ -141,7 +141,7 @@ class Held:
         return list({name.lower(): name for name in names}.values())
 
 
-def columns_of(source: Source, name: str, segments: Collection[str], held: Held) -> list[str]:
+def columns_of(source: Source, name: str, segments: Collection[str], schemas: FileSchemas) -> list[str]:
     """Return the columns of a source that we read, by their own names."""
     ours = {*COLUMNS.get(name, LOG_COLUMNS), *source.columns, *segments}
     theirs = {source.columns.get(column, column) for column in ours}
@@ -149,4 +149,4 @@ def columns_of(source: Source, name: str, segments: Collection[str], held: Held)
     theirs |= {SUBSET} if source.subset is not None else set()
     if isinstance(source, PredictionsSection):
         theirs.update(source.probabilities)
-    return sorted(theirs.union(held.all_columns() if name == LOG else ()))
+    return sorted(theirs.union(schemas.all_columns() if name == LOG else ()))
