@@ -15,7 +15,8 @@ from spark_eval.cli.commands import main
 from spark_eval.config.sections import Source
 from spark_eval.conventions import CONVENTIONS
 from spark_eval.metrics import RANKING
-from spark_eval.publishing.local import Attempt
+from spark_eval.publishing.attempt import Attempt
+from spark_eval.publishing.local import LocalStore
 from spark_eval.schema import Table
 from spark_eval.sources.read import read_source
 
@@ -206,14 +207,14 @@ def test_status_lists_runs_and_unfinished_attempts(published: "Desk") -> None:
 
 def test_status_names_attempts_without_an_end_and_the_next_run_clears_dead_ones_away(desk: "Desk") -> None:
     dead = desk.out / "_staging" / f"b-split-{32 * '1'}"
-    with Attempt(desk.out, "c", "split") as alive:
+    with Attempt(LocalStore(desk.out), "c", "split") as alive:
         dead.mkdir()
         Path(alive.staged(Table.SPLITS)).mkdir(parents=True)
         lines = desk.done("status").out.splitlines()
         assert [line.partition("; last change")[0] for line in lines[-3:]] == [
             "2 attempts unfinished",
             f"  {dead.name} dead; the next run clears it away",
-            f"  {alive.staging.folder.name} at work",
+            f"  {alive.staging.name} at work",
         ]
         code, name, line = desk.refused("split", "--run-id", "c")
         assert (code, name) == (4, "RUN_BUSY")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 import pytest
 
-from spark_eval.publishing.local import unfinished
+from spark_eval.publishing.local import LocalStore
 from spark_eval.schema import Table
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def test_kill_minus_nine_of_drivers(desk: "Desk") -> None:
         victim.communicate()
         for table in TABLES:
             assert n_rows(desk, table, run_id) in (0, expected[table])
-        dead = [staging.folder.name for staging in unfinished(desk.out)]
+        dead = [staging.name for staging in LocalStore(desk.out).unfinished()]
         n_dead += len(dead)
         retry = driver(desk, run_id)
         said, complaint = retry.communicate()
@@ -77,4 +77,4 @@ def test_kill_minus_nine_of_drivers(desk: "Desk") -> None:
         assert {name: after[name] for name in before} == before
         before = after
     print(f"{n_kills} kills, {n_dead} attempts dead and reported, 0 bad")
-    assert unfinished(desk.out) == []
+    assert LocalStore(desk.out).unfinished() == []

@@ -30,11 +30,11 @@ def stage(tasks: int, at_work: int, done: int, failed: int = 0) -> SparkStageInf
 @pytest.mark.parametrize(
     ("stages", "shown"),
     [
-        ([], {"total": None, "completed": 0, "told": ""}),
-        ([stage(40, 2, 12)], {"total": 40, "completed": 12, "told": "12 of 40 tasks, 2 at work"}),
+        ([], {"total": None, "completed": 0, "words": ""}),
+        ([stage(40, 2, 12)], {"total": 40, "completed": 12, "words": "12 of 40 tasks, 2 at work"}),
         (
             [stage(4000, 2, 1200), stage(1, 1, 0, 3)],
-            {"total": 4001, "completed": 1200, "told": "1,200 of 4,001 tasks, 3 at work, 3 failed"},
+            {"total": 4001, "completed": 1200, "words": "1,200 of 4,001 tasks, 3 at work, 3 failed"},
         ),
     ],
 )

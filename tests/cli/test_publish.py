@@ -15,8 +15,8 @@ from pyspark.sql import SparkSession
 
 import spark_eval.publishing.local
 from spark_eval.errors import BusyError, ConfigError, EnvironmentFault, SparkEvalError
-from spark_eval.publishing.commits import read_commit
-from spark_eval.publishing.local import Attempt, unfinished
+from spark_eval.publishing.attempt import Attempt
+from spark_eval.publishing.local import LocalStore
 from spark_eval.publishing.verify import Expected
 from spark_eval.runs import run
 from spark_eval.schema import Table
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @contextmanager
 def staged(root: Path, tables: Mapping[Table, int], run_id: str = "a") -> Iterator[Attempt]:
     """An attempt that has written these tables, each with so many rows."""
-    with Attempt(root, run_id, "evaluate") as attempt:
+    with Attempt(LocalStore(root), run_id, "evaluate") as attempt:
         for table, n_rows in tables.items():
             Path(attempt.staged(table)).mkdir(parents=True)
             rows = pa.table({"row": list(range(n_rows))})
@@ -39,12 +39,13 @@ def staged(root: Path, tables: Mapping[Table, int], run_id: str = "a") -> Iterat
 def publish(root: Path, tables: Mapping[Table, int], fingerprint: str = "f", run_id: str = "a") -> None:
     """All of it."""
     with staged(root, tables, run_id) as attempt:
+        assert not attempt.is_published(fingerprint, tables, replace=True)
         attempt.publish(tables, {"fingerprint": fingerprint})
 
 
 def test_published_tables_are_recorded_and_nothing_is_left(tmp_path: Path) -> None:
     publish(tmp_path, {Table.METRICS: 3, Table.ACCOUNTING: 3})
-    job = read_commit(tmp_path, "a")["jobs"]["evaluate"]
+    job = json.loads((tmp_path / "_commits" / "a.json").read_text())["jobs"]["evaluate"]
     assert job["fingerprint"] == "f"
     assert job["tables"] == {"metrics": {"files": 1, "rows": 3}, "accounting": {"files": 1, "rows": 3}}
     assert pq.read_table(tmp_path / "metrics").num_rows == 3
@@ -68,7 +69,7 @@ def test_all_that_is_published_has_the_permissions_of_this_process(desk: "Desk")
 
 def test_the_same_content_is_published_already_and_another_needs_replace(tmp_path: Path) -> None:
     publish(tmp_path, {Table.METRICS: 1})
-    with Attempt(tmp_path, "a", "evaluate") as again:
+    with Attempt(LocalStore(tmp_path), "a", "evaluate") as again:
         assert again.is_published("f", [Table.METRICS], replace=False)
         assert again.is_published("f", [Table.METRICS], replace=True)
         assert not again.is_published("g", [Table.METRICS], replace=True)
@@ -77,7 +78,7 @@ def test_the_same_content_is_published_already_and_another_needs_replace(tmp_pat
         # A table that somebody has removed is made again.
         (tmp_path / "metrics" / "run_id=a").rename(tmp_path / "gone")
         assert not again.is_published("f", [Table.METRICS], replace=False)
-    with Attempt(tmp_path, "a", "split") as other:
+    with Attempt(LocalStore(tmp_path), "a", "split") as other:
         assert not other.is_published("g", [Table.SPLITS], replace=False)
 
 
@@ -92,14 +93,17 @@ def test_a_table_of_unknown_origin_is_replaced_only_where_asked_for(tmp_path: Pa
 
 
 def test_two_attempts_at_one_run_do_not_go_on_at_once(tmp_path: Path) -> None:
-    with Attempt(tmp_path, "a", "evaluate"):
-        with pytest.raises(BusyError, match="RUN_BUSY") as raised, Attempt(tmp_path, "a", "evaluate"):
+    with Attempt(LocalStore(tmp_path), "a", "evaluate"):
+        with (
+            pytest.raises(BusyError, match="RUN_BUSY") as raised,
+            Attempt(LocalStore(tmp_path), "a", "evaluate"),
+        ):
             pass
         assert raised.value.exit_code == 4
-        with Attempt(tmp_path, "a", "split"), Attempt(tmp_path, "b", "evaluate"):
+        with Attempt(LocalStore(tmp_path), "a", "split"), Attempt(LocalStore(tmp_path), "b", "evaluate"):
             pass
     assert list(tmp_path.iterdir()) == []
-    with Attempt(tmp_path / "new", "a", "split"):
+    with Attempt(LocalStore(tmp_path / "new"), "a", "split"):
         pass
     assert list(tmp_path.iterdir()) == []
 
@@ -157,8 +161,9 @@ def test_readers_see_published_runs_only(tmp_path: Path, spark: SparkSession) ->
     publish(tmp_path, {Table.METRICS: 2})
     with staged(tmp_path, {Table.METRICS: 40}, run_id="b") as attempt:
         assert spark.read.parquet(str(tmp_path / "metrics")).count() == 2
-        assert [staging.folder for staging in unfinished(tmp_path)] == [attempt.staging.folder]
-        assert unfinished(tmp_path)[0].is_alive()
+        [unfinished] = LocalStore(tmp_path).unfinished()
+        assert unfinished.folder == attempt.staging.folder
+        assert LocalStore(tmp_path).about(unfinished)["is_alive"]
 
 
 def test_the_commit_record(published: "Desk") -> None:

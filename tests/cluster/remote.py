@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_eval import evaluate, evaluate_predictions, get_session, split
 from spark_eval.errors import SparkEvalError
-from spark_eval.runtime.preflight import check_workers
+from spark_eval.runtime.versions import check_workers
 
 DAY = 86_400
 

@@ -1,5 +1,6 @@
 """Attempts in processes of their own, which die, fail or race wherever a test wants them to."""
 
+import json
 import os
 import signal
 import sys
@@ -12,7 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spark_eval.errors import BusyError, SparkEvalError
-from spark_eval.publishing.local import Attempt
+from spark_eval.publishing.attempt import Attempt
+from spark_eval.publishing.local import LocalStore
 from spark_eval.schema import Table
 
 # What a process says by its exit code.
@@ -27,7 +29,7 @@ Step = Callable[[int, str], None]
 
 def publish(root: Path, run_id: str, tables: Mapping[Table, int], fingerprint: str) -> bool:
     """What a verb does, without Spark: whether there was something to do."""
-    with Attempt(root, run_id, "evaluate") as attempt:
+    with Attempt(LocalStore(root), run_id, "evaluate") as attempt:
         if attempt.is_published(fingerprint, tables, replace=True):
             return False
         for table, n_rows in tables.items():
@@ -107,6 +109,17 @@ def fail_at(number: int, code: int) -> Step:
 def ended(process: int) -> int:
     """How a process ended: its exit code, or minus the signal that killed it."""
     return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+
+
+def unfinished(root: Path) -> list[Path]:
+    """The folders of attempts below a root that have not ended, or not well."""
+    return [Path(staging.folder) for staging in LocalStore(root).unfinished()]
+
+
+def recorded(root: Path, run_id: str) -> Any:
+    """The commit record of a run, by verb; nothing where there is none."""
+    path = root / "_commits" / f"{run_id}.json"
+    return json.loads(path.read_text())["jobs"] if path.exists() else {}
 
 
 def contents(root: Path, run_id: str, table: Table) -> tuple[set[str], int]:

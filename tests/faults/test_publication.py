@@ -13,11 +13,23 @@ from pathlib import Path
 
 import pyarrow.dataset as ds
 import pytest
-from publishing import ALREADY, BUSY, FAILED, WON, contents, die_at, ended, fail_at, forked, publish
+from publishing import (
+    ALREADY,
+    BUSY,
+    FAILED,
+    WON,
+    contents,
+    die_at,
+    ended,
+    fail_at,
+    forked,
+    publish,
+    recorded,
+    unfinished,
+)
 from pyspark.sql import SparkSession
 
-from spark_eval.publishing.commits import read_commit
-from spark_eval.publishing.local import unfinished
+from spark_eval.publishing.local import INTENT
 from spark_eval.schema import Table
 
 pytestmark = [
@@ -54,7 +66,7 @@ def check_done(root: Path) -> None:
     """Everything is there once, and nothing is left over."""
     assert found(root, "a") == whole(TABLES, NEW)
     assert found(root, "other") == whole(BEFORE, OLD)
-    assert read_commit(root, "a")["jobs"]["evaluate"]["fingerprint"] == NEW
+    assert recorded(root, "a")["evaluate"]["fingerprint"] == NEW
     assert not (root / "_staging").exists()
     assert sorted(path.name for path in root.iterdir()) == sorted(["_commits", *TABLES])
 
@@ -93,7 +105,7 @@ def test_kill_at_every_step(roots: Iterator[Path], is_replaced: bool) -> None:
         if code == WON:
             break
         assert code == -signal.SIGKILL
-        n_begun += any(staging.intent.exists() for staging in unfinished(root))
+        n_begun += any((folder / INTENT).exists() for folder in unfinished(root))
         publish(root, "a", TABLES, NEW)
         check_done(root)
     print(f"{n_points - 1} kill points, {n_begun} of them amid publication; 0 bad")
@@ -107,7 +119,7 @@ def test_another_run_finishes_what_was_begun(roots: Iterator[Path]) -> None:
     for number, root in enumerate(roots, 60):
         if ended(forked(partial(publish, root, "a", TABLES, NEW), die_at(number))) == WON:
             break
-        was_begun = any(staging.intent.exists() for staging in unfinished(root))
+        was_begun = any((folder / INTENT).exists() for folder in unfinished(root))
         publish(root, "next", {Table.METRICS: 1}, NEW)
         assert not (root / "_staging").exists()
         if was_begun:
@@ -132,7 +144,7 @@ def test_a_refusal_at_every_step(roots: Iterator[Path], is_replaced: bool, code:
         # Some steps need not succeed, such as removing what is left over.
         assert outcome in (WON, FAILED)
         n_failed += outcome == FAILED
-        done = read_commit(root, "a")["jobs"].get("evaluate", {}).get("fingerprint") == NEW
+        done = recorded(root, "a").get("evaluate", {}).get("fingerprint") == NEW
         publish(root, "a", TABLES, NEW)
         check_done(root)
         if outcome == WON and n_points > 80 and done:

@@ -17,9 +17,12 @@ from spark_eval.arrow.checksums import key_sum
 from spark_eval.config.sections import Output, Source
 from spark_eval.errors import BusyError, ConfigError, EnvironmentFault, SparkEvalError
 from spark_eval.publishing import remote
+from spark_eval.publishing.attempt import Attempt, Store
+from spark_eval.publishing.commits import published
+from spark_eval.publishing.local import LocalStore
 from spark_eval.publishing.places import store_of
 from spark_eval.publishing.published import published_tables
-from spark_eval.publishing.remote import RemoteAttempt, published_jobs, unpublished
+from spark_eval.publishing.remote import HadoopStore
 from spark_eval.publishing.verify import Expected
 from spark_eval.runtime.hadoop_files import HadoopFiles
 from spark_eval.schema import Table
@@ -46,9 +49,9 @@ def store(spark: SparkSession, tmp_path: Path) -> HadoopFiles:
     return HadoopFiles(spark, f"viewfs://{name}/out")
 
 
-def begun(files: HadoopFiles, manifest: bool, run_id: str = "a", verb: str = "evaluate") -> RemoteAttempt:
+def begun(files: HadoopFiles, manifest: bool, run_id: str = "a", verb: str = "evaluate") -> Attempt:
     """An attempt that has written its tables."""
-    attempt = RemoteAttempt(files, run_id, verb, manifest=manifest)
+    attempt = Attempt(HadoopStore(files, manifest=manifest), run_id, verb)
     attempt.__enter__()
     there = urlparse(files.context.resolvePath(files.fs.Path(files.root)).toString()).path
     for table, n_rows in TABLES.items():
@@ -59,7 +62,12 @@ def begun(files: HadoopFiles, manifest: bool, run_id: str = "a", verb: str = "ev
     return attempt
 
 
-def publish(files: HadoopFiles, manifest: bool, run_id: str = "a", fingerprint: str = "f") -> RemoteAttempt:
+def unfinished(files: HadoopFiles) -> list[str]:
+    """The folders of attempts that have not ended, or not well."""
+    return [staging.folder for staging in HadoopStore(files, manifest=True).unfinished()]
+
+
+def publish(files: HadoopFiles, manifest: bool, run_id: str = "a", fingerprint: str = "f") -> Attempt:
     """All of it."""
     attempt = begun(files, manifest, run_id)
     attempt.publish(TABLES, {"fingerprint": fingerprint})
@@ -91,16 +99,16 @@ def test_runs_are_read_whole_with_their_names(store: HadoopFiles, manifest: bool
     assert found(store) == whole("2024-01-01", "7")
     rows = read_published(store.spark, store.root, "metrics", ["7"])
     assert {(row["run_id"], row["model"]) for row in rows.collect()} == {("7", "01")}
-    assert [(run_id, verb) for run_id, verb, _ in published_jobs(store)] == [
+    assert [(run_id, verb) for run_id, verb, _ in published(store)] == [
         ("2024-01-01", "evaluate"),
         ("7", "evaluate"),
     ]
-    assert [folder for folder, _ in unpublished(store)] == [hidden.folder]
+    assert unfinished(store) == [hidden.staging.folder]
     if not manifest:
         plain = store.spark.read.parquet(f"{store.root}/metrics")
         assert plain.count() == 2 * TABLES[Table.METRICS]
     hidden.__exit__()
-    assert list(unpublished(store)) == []
+    assert unfinished(store) == []
 
 
 @BOTH
@@ -112,17 +120,20 @@ def test_of_two_attempts_one_wins(store: HadoopFiles, manifest: bool) -> None:
             late.publish(TABLES, {"fingerprint": "f"})
         assert raised.value.exit_code == 4
         late.__exit__()
-    [(_, _, job)] = published_jobs(store)
-    assert job["attempt"] == attempts[1].name
+    [(_, _, record)] = published(store)
+    assert record.job["attempt"] == attempts[1].staging.name
     assert found(store) == whole("a")
-    with RemoteAttempt(store, "a", "evaluate", manifest=manifest) as again:
+    with Attempt(HadoopStore(store, manifest=manifest), "a", "evaluate") as again:
         assert again.is_published("f", TABLES, replace=False)
 
 
 @pytest.mark.slow
 @BOTH
-def test_death_before_every_call(store: HadoopFiles, manifest: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever is next, at the same run or another, leaves each table there once."""
+@pytest.mark.parametrize("is_killed", [True, False], ids=["killed", "refused"])
+def test_death_before_every_call(
+    store: HadoopFiles, manifest: bool, is_killed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever is next, at the same run or another, leaves each table there once; also after an error."""
     published = 0
     for point in range(100):
         run_id = f"r{point:02}"
@@ -136,10 +147,12 @@ def test_death_before_every_call(store: HadoopFiles, manifest: bool, monkeypatch
             else:
                 victim.__exit__()
                 break
+        if not is_killed:
+            victim.__exit__()
         before = found(store, run_id)
         assert before in ({}, whole(run_id))
         published += bool(before)
-        with RemoteAttempt(store, run_id, "evaluate", manifest=manifest) as retry:
+        with Attempt(HadoopStore(store, manifest=manifest), run_id, "evaluate") as retry:
             is_done = retry.is_published("f", TABLES, replace=False)
         if not is_done:
             publish(store, manifest, run_id)
@@ -172,22 +185,43 @@ def counted_down(patch: pytest.MonkeyPatch, n_calls: int) -> list[str]:
 
 def test_a_manifest_replaces_in_one_step_and_a_rename_does_not(store: HadoopFiles) -> None:
     first = publish(store, True, fingerprint="f")
-    with RemoteAttempt(store, "a", "evaluate", manifest=True) as attempt:
+    with Attempt(HadoopStore(store, manifest=True), "a", "evaluate") as attempt:
         with pytest.raises(ConfigError, match=r"RUN_EXISTS.*other content"):
             attempt.is_published("g", TABLES, replace=False)
         assert not attempt.is_published("g", TABLES, replace=True)
     second = publish(store, True, fingerprint="g")
     assert found(store) == whole("a")
-    [(_, _, job)] = published_jobs(store)
-    assert (job["attempt"], job["fingerprint"]) == (second.name, "g")
+    [(_, _, record)] = published(store)
+    assert (record.job["attempt"], record.job["fingerprint"]) == (second.staging.name, "g")
     # Whoever had begun to read goes on.
     assert store.spark.read.parquet(first.staged(Table.METRICS)).count() == TABLES[Table.METRICS]
     publish(store, False, "b", "f")
     with (
-        RemoteAttempt(store, "b", "evaluate", manifest=False) as attempt,
+        Attempt(HadoopStore(store, manifest=False), "b", "evaluate") as attempt,
         pytest.raises(EnvironmentFault, match="CANNOT_SWAP"),
     ):
         attempt.is_published("g", TABLES, replace=True)
+
+
+def test_a_run_that_is_published_in_both_ways_is_read_once(spark: SparkSession, tmp_path: Path) -> None:
+    files = HadoopFiles(spark, f"file://{tmp_path}")
+
+    def write(store: Store, n_rows: int, fingerprint: str) -> None:
+        with Attempt(store, "a", "evaluate") as attempt:
+            folder = Path(attempt.staged(Table.METRICS).removeprefix("file://"), "model=01")
+            folder.mkdir(parents=True)
+            pq.write_table(pa.table({"row": list(range(n_rows))}), folder / "0.parquet")
+            attempt.publish({Table.METRICS: n_rows}, {"fingerprint": fingerprint})
+
+    write(LocalStore(tmp_path), 2, "f")
+    by_manifest = HadoopStore(files, manifest=True)
+    with Attempt(by_manifest, "a", "evaluate") as again:
+        assert again.is_published("f", [Table.METRICS], replace=False)
+        assert again.place(Table.METRICS) == f"file://{tmp_path}/metrics/run_id=a"
+    write(by_manifest, 3, "g")
+    assert read_published(spark, str(tmp_path), "metrics").count() == 3
+    with Attempt(LocalStore(tmp_path), "a", "evaluate") as again:
+        assert again.is_published("g", [Table.METRICS], replace=False)
 
 
 @BOTH
@@ -196,11 +230,11 @@ def test_what_is_out_of_use_is_cleared_away_in_the_end(
 ) -> None:
     dead = begun(store, manifest)
     publish(store, manifest)
-    assert [folder for folder, _ in unpublished(store)] == [dead.folder]
+    assert unfinished(store) == [dead.staging.folder]
     monkeypatch.setattr(remote, "MOST_HOURS", -1)
-    with RemoteAttempt(store, "a", "evaluate", manifest=manifest) as attempt:
-        assert attempt.recovered == [dead.name]
-    assert list(unpublished(store)) == []
+    with Attempt(HadoopStore(store, manifest=manifest), "a", "evaluate") as attempt:
+        assert attempt.recovered == [dead.staging.name]
+    assert unfinished(store) == []
     assert found(store) == whole("a")
 
 
@@ -236,10 +270,11 @@ def test_what_is_not_what_was_counted_is_not_published(store: HadoopFiles, manif
 
 
 def test_stores_without_renames_need_the_manifest(spark: SparkSession, tmp_path: Path) -> None:
-    assert store_of(Output(path=str(tmp_path)), lambda: spark) is None
+    assert isinstance(store_of(Output(path=str(tmp_path)), lambda: spark), LocalStore)
     by_manifest = store_of(Output(path=str(tmp_path), manifest=True), lambda: spark)
-    assert by_manifest is not None
-    assert by_manifest.root == f"file://{tmp_path}"
+    assert isinstance(by_manifest, HadoopStore)
+    assert by_manifest.manifest
+    assert by_manifest.files.root == f"file://{tmp_path}"
     with pytest.raises(ConfigError, match=r"UNSUPPORTED_OUTPUT.*output.manifest: true"):
         store_of(Output(path="s3a://bucket/out"), lambda: spark)
     with pytest.raises(ConfigError, match=r"UNREACHABLE_STORE.*S3A"):

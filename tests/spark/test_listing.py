@@ -9,7 +9,7 @@ from zoo import BASE, put
 
 from spark_eval.config.sections import Source
 from spark_eval.errors import DataError
-from spark_eval.runtime.paths import local_path
+from spark_eval.runtime.local_files import local_path
 from spark_eval.sources.listing import fingerprint
 from spark_eval.sources.read import read_source
 

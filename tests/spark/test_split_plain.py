@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 from spark_eval.arrow import files
 from spark_eval.arrow.footers import READS_INT96
 from spark_eval.errors import ConfigError, DataError
-from spark_eval.runtime.settings import TIMESTAMP_TYPE
+from spark_eval.runtime.any_session import TIMESTAMP_TYPE
 from spark_eval.runtime.spark_errors import renamed
 from spark_eval.schema import SUBSET
 from spark_eval.splits.rules import GlobalLocalRanker, Timeline

@@ -30,7 +30,7 @@ class FilePart:
 
 
 def parts_of(path: str, footer: pq.FileMetaData, most_bytes: int) -> Iterator[FilePart]:
-    """The file in parts of about so many bytes."""
+    """Yield the file in parts of about so many bytes."""
     groups: list[int] = []
     n_bytes = 0
     for number in range(footer.num_row_groups):
@@ -45,7 +45,7 @@ def parts_of(path: str, footer: pq.FileMetaData, most_bytes: int) -> Iterator[Fi
 
 
 def statistics_of(footer: pq.FileMetaData, column: str) -> Iterator[pq.Statistics | None]:
-    """What the footer tells of a column in each row group that has rows, if it tells anything."""
+    """Yield the statistics of a column in each row group that has rows; None where the footer has none."""
     paths = [footer.schema.column(place).path for place in range(len(footer.schema))]
     place = paths.index(column)
     for number in range(footer.num_row_groups):
@@ -54,7 +54,7 @@ def statistics_of(footer: pq.FileMetaData, column: str) -> Iterator[pq.Statistic
 
 
 def read_parts(parts: Sequence[FilePart], columns: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
-    """Batches with these columns (ours: theirs), each of one type whatever wrote the files.
+    """Read batches with these columns (ours: theirs), each of one type whatever wrote the files.
 
     Raises DataError CORRUPT_FILE, INVALID_TEXT, or INPUT_CHANGED_DURING_RUN where a file is gone.
     """
@@ -82,7 +82,7 @@ def check_text(array: pa.Array, column: str, path: str) -> None:
 
 
 def read_part(part: FilePart, columns: Iterable[str]) -> Iterator[pa.RecordBatch]:
-    """Batches of columns in one form; damaged pages are refused."""
+    """Read batches of columns in one form; damaged pages are refused."""
     with pq.ParquetFile(part.path, coerce_int96_timestamp_unit="us", page_checksum_verification=True) as file:
         instants = int96_of(file.metadata)
         for batch in file.iter_batches(
@@ -100,7 +100,7 @@ def int96_of(footer: pq.FileMetaData) -> set[str]:
 
 
 def is_consistent(footer: pq.FileMetaData) -> bool:
-    """Whether all numbers of rows in a footer agree: those of the file, its row groups and their columns."""
+    """Return whether all numbers of rows in a footer agree: of the file, its row groups, their columns."""
     flat = [n for n in range(footer.num_columns) if not footer.schema.column(n).max_repetition_level]
     groups = [footer.row_group(n) for n in range(footer.num_row_groups)]
     return footer.num_rows == sum(group.num_rows for group in groups) and all(
@@ -109,12 +109,12 @@ def is_consistent(footer: pq.FileMetaData) -> bool:
 
 
 def in_one_form(column: pa.Array, is_instant: bool = False) -> pa.Array:
-    """Text neither large nor coded, moments in microseconds and, with any zone, in UTC; else as it is."""
+    """Cast text to plain strings, and moments to microseconds, in UTC if they have a zone."""
     return column.cast(form_of(column.type, is_instant))
 
 
 def form_of(kind: pa.DataType, is_instant: bool = False) -> pa.DataType:
-    """The one type for all columns that hold the same; moments that are instants have a zone."""
+    """Return the one type for all columns that hold the same; moments that are instants have a zone."""
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     if pa.types.is_timestamp(kind):
         return pa.timestamp("us", None if kind.tz is None and not is_instant else "UTC")
@@ -132,7 +132,7 @@ class PartWriter:
         self.column = column
         self.files: list[str] = []
         self.writers: dict[str, pq.ParquetWriter] = {}
-        self.kept: dict[str, list[pa.Table]] = {}
+        self.waiting: dict[str, list[pa.Table]] = {}
         self.opened = ExitStack()
 
     def __enter__(self) -> Self:
@@ -140,34 +140,34 @@ class PartWriter:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
-            for value in self.kept:
+            for value in self.waiting:
                 self.flush(value)
         self.opened.close()
 
     def add(self, value: str, table: pa.Table) -> None:
         """Write these rows, or keep them until there are more."""
-        kept = self.kept.setdefault(value, [])
-        kept.append(table)
-        if sum(table.num_rows for table in kept) >= ROWS_PER_GROUP:
+        waiting = self.waiting.setdefault(value, [])
+        waiting.append(table)
+        if sum(table.num_rows for table in waiting) >= ROWS_PER_GROUP:
             self.flush(value)
 
     def flush(self, value: str) -> None:
-        """Write what is kept for a value."""
-        kept = self.kept[value]
-        if not kept:
+        """Write the rows of a value that wait."""
+        waiting = self.waiting[value]
+        if not waiting:
             return
         if value not in self.writers:
             file = f"{self.column}={value}/part-{uuid.uuid4().hex}.parquet"
             path = self.folder / file
             path.parent.mkdir(parents=True, exist_ok=True)
-            self.writers[value] = self.opened.enter_context(parquet_writer(path, kept[0].schema))
+            self.writers[value] = self.opened.enter_context(parquet_writer(path, waiting[0].schema))
             self.files.append(file)
-        self.writers[value].write_table(pa.concat_tables(kept), ROWS_PER_GROUP)
-        kept.clear()
+        self.writers[value].write_table(pa.concat_tables(waiting), ROWS_PER_GROUP)
+        waiting.clear()
 
 
 def parquet_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
-    """Moments as differences: a dictionary of them costs time and space, for hardly any comes twice."""
+    """Open a writer that stores moments as differences: hardly any comes twice, so a dictionary costs."""
     moments = [column.name for column in schema if pa.types.is_timestamp(column.type)]
     return pq.ParquetWriter(
         path,
@@ -179,7 +179,7 @@ def parquet_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
 
 
 def keep_files(folder: str, written: Collection[str]) -> None:
-    """Remove what attempts of tasks have written that came to nothing."""
+    """Remove the files of task attempts that came to nothing."""
     root = Path(folder)
     root.mkdir(parents=True, exist_ok=True)
     for file in root.rglob("*.parquet"):

@@ -1,13 +1,14 @@
 """Footers of Parquet files: which files the workers read as Spark does. All others are left to Spark.
 
-What they read stands in lists: physical and logical types, codecs, encodings, releases of Spark that wrote.
-What is on them is read alike by both, which the tests see to; whatever is new or odd is on none.
+What the workers read is listed here: physical and logical types, codecs, encodings, releases of Spark that
+wrote the file. Tests show that Spark reads all that is listed alike. Whatever is new or odd is not listed.
 """
 
 import json
 import os
 import zlib
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -42,6 +43,8 @@ NANOSECONDS: Final = "nanoseconds"
 SPARK_VERSION: Final = b"org.apache.spark.version"
 MARKS: Final = frozenset({b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"})
 FIRST_MODERN: Final = b"3.1.0"
+# Footers that are looked at by the checks, by the choice of who reads, and for their numbers of rows.
+MOST_KEPT: Final = 1024
 # What stands at the end of a file with an encrypted footer, and how long the signature of a readable one is.
 ENCRYPTED: Final = b"PARE"
 SIGNATURE_BYTES: Final = 28
@@ -54,10 +57,17 @@ class EncryptedFile(ValueError):
     """A file that takes keys to read; Arrow would end the process where it looks at such a column."""
 
 
-def read_footer(path: str | Path) -> pq.FileMetaData:
+def read_footer(path: str) -> pq.FileMetaData:
     """Return the footer of a file; raises EncryptedFile, and what Arrow raises for a damaged one."""
+    status = Path(path).stat()
+    return footer_of(path, status.st_size, status.st_mtime_ns)
+
+
+@lru_cache(MOST_KEPT)
+def footer_of(path: str, n_bytes: int, _: int) -> pq.FileMetaData:
+    """Read the footer of a file that has so many bytes and was changed at this moment."""
     with Path(path).open("rb") as file:
-        file.seek(-min(8, os.fstat(file.fileno()).st_size), os.SEEK_END)
+        file.seek(-min(8, n_bytes), os.SEEK_END)
         end = file.read(8)
     if end[4:] == ENCRYPTED:
         raise EncryptedFile(f"{path} has an encrypted footer")
@@ -102,7 +112,7 @@ def places_of(footer: pq.FileMetaData) -> dict[str, int]:
 
 
 def type_of(column: Any) -> pa.DataType | None:
-    """Return the type with which the workers read a column; None for one that is on no list."""
+    """Return the type with which the workers read a column; None for a type that is not listed."""
     logical = json.loads(column.logical_type.to_json())
     match column.physical_type, logical["Type"]:
         case "INT32" | "INT64", "Int" if logical["isSigned"]:
@@ -116,7 +126,7 @@ def type_of(column: Any) -> pa.DataType | None:
 
 
 def is_packed_plainly(footer: pq.FileMetaData, place: int) -> bool:
-    """Return whether a column lies in this very file, packed and encoded in ways that are on the lists."""
+    """Return whether a column is in this very file, by a listed codec and listed encodings."""
     chunks = [footer.row_group(number).column(place) for number in range(footer.num_row_groups)]
     return all(
         chunk.compression in CODECS and ENCODINGS.issuperset(chunk.encodings) and not chunk.file_path
@@ -131,9 +141,10 @@ def counts_as_today(footer: pq.FileMetaData) -> bool:
 
 
 def has_fitting_checksums(path: Path) -> bool:
-    """Return whether a file has no checksums of Hadoop's that are of another file; only Spark looks at them.
+    """Return whether the checksums that Hadoop may have left beside a file are of that file.
 
-    Older ones are. But Hadoop may close a file a moment after its checksums: these are compared.
+    Older ones are of another file. But Hadoop may close a file a moment after its checksums: such a pair is
+    compared. Only Spark looks at these checksums, so the workers leave a doubtful file to it.
     """
     checksums = path.with_name(f".{path.name}.crc")
     if not checksums.exists():
@@ -154,11 +165,11 @@ def fits(path: Path, checksums: bytes) -> bool:
 
 def moments_of(footer: pq.FileMetaData) -> dict[str, tuple[bool, bool]]:
     """Return of each column of moments whether it has a zone, and whether it counts nanoseconds."""
-    found = {}
+    moments = {}
     for column in map(footer.schema.column, range(len(footer.schema))):
         logical = json.loads(column.logical_type.to_json())
         if logical["Type"] == "Timestamp":
-            found[column.path] = (logical["isAdjustedToUTC"], logical["timeUnit"] == NANOSECONDS)
+            moments[column.path] = (logical["isAdjustedToUTC"], logical["timeUnit"] == NANOSECONDS)
         elif column.physical_type == "INT96":
-            found[column.path] = (True, False)
-    return found
+            moments[column.path] = (True, False)
+    return moments

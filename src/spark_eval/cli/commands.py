@@ -184,8 +184,8 @@ def open_session(config: Config, verb: str) -> Any:
 
     From now on Spark's pages and event logs name its jobs by what the run is doing.
     """
-    from spark_eval.runtime.preflight import check_workers
     from spark_eval.runtime.session import get_session
+    from spark_eval.runtime.versions import check_workers
 
     conf = {
         name: str(value).lower() if isinstance(value, bool) else str(value)

@@ -3,7 +3,6 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +15,8 @@ from spark_eval.cli import metric_tables
 from spark_eval.cli.leaderboard import Leaderboard, drawn, show
 from spark_eval.config.sections import Config
 from spark_eval.presets import PRESETS, conventions_of
-from spark_eval.publishing import commits, local, remote
-from spark_eval.publishing.places import local_root, store_of
+from spark_eval.publishing.commits import published
+from spark_eval.publishing.places import store_of
 from spark_eval.publishing.published import read_places
 from spark_eval.publishing.remote import MOST_HOURS
 from spark_eval.runs.job import Run
@@ -162,20 +161,12 @@ def checked(file: Path, sources: Sequence[str]) -> None:
 
 def status(config: Config, session: Callable[[], SparkSession], as_json: bool) -> None:
     """Print published runs, and attempts without an end."""
-    files = store_of(config.output, session)
-    if files is None:
-        root: Path | str = local_root(config.output)
-        jobs = list(commits.published_jobs(Path(root)))
-        attempts = [about(attempt) for attempt in local.unfinished(Path(root))]
-    else:
-        root, jobs = files.root, list(remote.published_jobs(files))
-        attempts = [
-            {"attempt": folder.rpartition("/")[2], "hours_out_of_use": round(hours, 1)}
-            for folder, hours in remote.unpublished(files)
-        ]
-    runs = [published(*job) for job in jobs]
+    store = store_of(config.output, session)
+    root = store.files.root
+    runs = [summary(run_id, verb, record.job) for run_id, verb, record in published(store.files)]
+    attempts = [store.about(attempt) for attempt in store.unfinished()]
     if as_json:
-        print(json.dumps({"root": str(root), "runs": runs, "attempts": attempts}, indent=2))
+        print(json.dumps({"root": root, "runs": runs, "attempts": attempts}, indent=2))
         return
     print(f"{len({run['run_id'] for run in runs})} runs published under {root}")
     for run in runs:
@@ -187,18 +178,11 @@ def status(config: Config, session: Callable[[], SparkSession], as_json: bool) -
         print(f"  {attempt['attempt']} {state(attempt)}")
 
 
-def published(run_id: str, verb: str, job: Mapping[str, Any]) -> dict[str, Any]:
+def summary(run_id: str, verb: str, job: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a commit record says of a verb of a run."""
     rows = {table: size["rows"] for table, size in job["tables"].items()}
     known = {"run_id": run_id, "verb": verb, "published_at": job["published_at"], "rows": rows}
     return {"seconds": None, **job.get("summary", {}), **known}
-
-
-def about(attempt: local.Staging) -> dict[str, Any]:
-    """Describe an attempt that has not ended, and when anything last happened to its folder."""
-    known = {"attempt": attempt.folder.name, "run_id": attempt.run_id, "verb": attempt.verb}
-    moment = datetime.fromtimestamp(attempt.folder.stat().st_mtime, UTC)
-    return {**known, "is_alive": attempt.is_alive(), "changed_at": moment.isoformat(timespec="seconds")}
 
 
 def state(attempt: Mapping[str, Any]) -> str:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from spark_eval.errors import ConfigError, is_secret, redacted
 from spark_eval.names import CONTROL_CHARACTER
-from spark_eval.runtime.paths import SCHEMES
+from spark_eval.runtime.local_files import SCHEMES
 
 # What Spark looks up in a list; it would load any class of which it is given the whole name.
 FORMAT: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")

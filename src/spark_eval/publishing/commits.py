@@ -1,42 +1,118 @@
-"""Commit records of runs on this machine: what each verb has published."""
+"""What publication leaves below a root: folders of attempts, tables, and commit records of what is published.
+
+In a folder of this machine a run has one record, ``_commits/<run>.json``, with all its verbs. On a store
+without locks each verb has numbered ones, ``_commits/<run>/<verb>.<n>.json``, of which the last counts.
+"""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
-from typing import Any, Final
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Self
 
 from spark_eval.errors import ConfigError
+from spark_eval.runtime.hadoop_files import HadoopFiles
+from spark_eval.runtime.local_files import LocalFiles
 from spark_eval.schema import Table
 
 # Tables that several verbs of one run add to: each verb publishes one file of its own.
 SHARED: Final = (Table.ACCOUNTING, Table.QUARANTINE)
+STAGING: Final = "_staging"
+ATTEMPT: Final = re.compile(r"(?P<run_id>.+)-(?P<verb>[a-z]+)-(?P<id>[0-9a-f]{32})")
+COMMITS: Final = "_commits"
+NUMBERED: Final = re.compile(r"(?P<verb>[a-z]+)\.(?P<number>[0-9]+)\.json")
 
 
-def commit_path(root: Path, run_id: str) -> Path:
-    """Where a run's commit record lies."""
-    return root / "_commits" / f"{run_id}.json"
+# The files below a root, of this machine or of a store.
+Files = LocalFiles | HadoopFiles
 
 
-def read_commit(root: Path, run_id: str) -> dict[str, Any]:
-    """A run's commit record, empty if nothing is published."""
-    path = commit_path(root, run_id)
-    record: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {"run_id": run_id, "jobs": {}}
-    return record
+@dataclass(frozen=True)
+class Staging:
+    """The folder of one attempt at one verb of one run; its intent where that is a file elsewhere."""
+
+    folder: str
+    run_id: str
+    verb: str
+    intent: str | None = None
+
+    @classmethod
+    def at(cls, folder: str, intent: str | None = None) -> Self | None:
+        """Return the attempt of a folder; None if the folder's name is not that of an attempt."""
+        match = ATTEMPT.fullmatch(folder.rpartition("/")[2])
+        return match and cls(folder, match["run_id"], match["verb"], intent)
+
+    @property
+    def name(self) -> str:
+        """The attempt's name."""
+        return self.folder.rpartition("/")[2]
+
+    def is_of_same_work(self, other: "Staging") -> bool:
+        """Return whether both are attempts at the same verb of the same run."""
+        return (self.run_id, self.verb) == (other.run_id, other.verb)
 
 
-def published_jobs(root: Path) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Run, verb and record of everything that is published."""
-    for path in sorted((root / "_commits").glob("*.json")):
-        for verb, job in read_commit(root, path.stem)["jobs"].items():
-            yield path.stem, verb, job
+@dataclass(frozen=True)
+class Publication:
+    """What an attempt publishes: the job to record, each table's source and goal, the record's number."""
+
+    job: Mapping[str, Any]
+    moves: Sequence[tuple[str, str]]
+    number: int
 
 
-def check_verbs(
-    run_id: str, verb: str, tables: Iterable[Table], jobs: Mapping[str, Mapping[str, Any]]
-) -> None:
+@dataclass(frozen=True)
+class Record:
+    """What a verb of a run has published. The number is 0 where records are not numbered."""
+
+    job: Mapping[str, Any]
+    number: int = 0
+
+
+def commit_path(root: str, run_id: str) -> str:
+    """Return where the one record of a run is."""
+    return f"{root}/{COMMITS}/{run_id}.json"
+
+
+def usual_place(root: str, run_id: str, verb: str, table: str) -> str:
+    """Return where a table is read: a folder, or the verb's file of a shared table."""
+    folder = f"{root}/{table}/run_id={run_id}"
+    return f"{folder}/{verb}.parquet" if table in SHARED else folder
+
+
+def place_of(root: str, run_id: str, verb: str, table: str, record: Record | None) -> str:
+    """Return where a table is read: at the usual place, unless the record names another."""
+    named = record.job["tables"].get(table, {}) if record is not None else {}
+    return str(named.get("path") or usual_place(root, run_id, verb, table))
+
+
+def records_of(files: Files, run_id: str) -> dict[str, Record]:
+    """Return the newest record of each verb of a run."""
+    text = files.read(commit_path(files.root, run_id))
+    newest = {verb: Record(job) for verb, job in (json.loads(text)["jobs"] if text else {}).items()}
+    folder = f"{files.root}/{COMMITS}/{run_id}"
+    names = [match for name in files.names(folder) if (match := NUMBERED.fullmatch(name))]
+    for verb in {match["verb"] for match in names}:
+        number = max(int(match["number"]) for match in names if match["verb"] == verb)
+        job = json.loads(files.read(f"{folder}/{verb}.{number}.json") or "")
+        jobs = [job, newest[verb].job] if verb in newest else [job]
+        newest[verb] = Record(max(jobs, key=lambda job: str(job["published_at"])), number)
+    return newest
+
+
+def published(files: Files) -> Iterator[tuple[str, str, Record]]:
+    """Yield run, verb and newest record of everything that is published."""
+    names = files.names(f"{files.root}/{COMMITS}")
+    # A run's id may itself end like the name of a record.
+    for run_id in sorted({*names, *(name.removesuffix(".json") for name in names)}):
+        for verb, record in sorted(records_of(files, run_id).items()):
+            yield run_id, verb, record
+
+
+def check_verbs(run_id: str, verb: str, tables: Iterable[Table], records: Mapping[str, Record]) -> None:
     """Raise ConfigError RUN_EXISTS where another verb of the run has published one of these tables."""
-    for other in jobs.keys() - {verb}:
-        taken = set(tables) & set(jobs[other]["tables"]) - set(SHARED)
+    for other in records.keys() - {verb}:
+        taken = set(tables) & set(records[other].job["tables"]) - set(SHARED)
         if taken:
             names = ", ".join(sorted(taken))
             message = f"run {run_id!r} has {names} of its verb {other}; use another --run-id"

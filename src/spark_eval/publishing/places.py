@@ -1,6 +1,6 @@
 """Where tables are published: in a folder of this machine, or on a store that Spark reaches."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlparse
 
@@ -8,43 +8,43 @@ from pyspark.sql import SparkSession
 
 from spark_eval.config.sections import Output
 from spark_eval.errors import ConfigError
-from spark_eval.publishing.remote import RENAMES_WHOLE
+from spark_eval.publishing.attempt import Store
+from spark_eval.publishing.commits import STAGING, commit_path
+from spark_eval.publishing.local import LocalStore
+from spark_eval.publishing.remote import RENAMES_WHOLE, HadoopStore
 from spark_eval.runtime.hadoop_files import HadoopFiles
-from spark_eval.runtime.paths import local_path, uri_of
+from spark_eval.runtime.local_files import local_path, uri_of
+from spark_eval.schema import Table
 
 
-def store_of(output: Output, session: Callable[[], SparkSession]) -> HadoopFiles | None:
-    """The store that everything is written to; None where it is a folder of this machine or a mounted one.
+def store_of(output: Output, session: Callable[[], SparkSession]) -> Store:
+    """Return where everything is written to; a session is asked for where that is not on this machine.
 
     Raises ConfigError UNSUPPORTED_OUTPUT where tables would not appear in one step.
     """
     local = local_path(output.path)
     scheme = urlparse(output.path).scheme
     if not output.manifest and local is not None:
-        return None
+        return LocalStore(local.absolute())
     if not output.manifest and scheme not in RENAMES_WHOLE:
         message = f"output.path {output.path!r}: {scheme} does not rename a folder in one step; "
         message += "set output.manifest: true, and read with spark_eval.read_published"
         raise ConfigError("UNSUPPORTED_OUTPUT", message)
-    return HadoopFiles(session(), uri_of(output.path))
+    return HadoopStore(HadoopFiles(session(), uri_of(output.path)), manifest=output.manifest)
 
 
-def local_root(output: Output) -> Path:
-    """The folder of this machine that everything is written under, where ``store_of`` names no other."""
-    return (local_path(output.path) or Path(output.path)).absolute()
+def check_places(root: Path, run_id: str) -> None:
+    """Check that all that a run writes below a local root stays there.
 
-
-def check_folder(root: Path) -> None:
-    """Raise ConfigError UNSUPPORTED_OUTPUT for a root in something that is no folder: a file, a dead link."""
+    Raises ConfigError UNSUPPORTED_OUTPUT for a root in something that is no folder (a file, a dead link), and
+    OUTSIDE_OUTPUT where a link leads out of the root.
+    """
     there = next(place for place in (root, *root.parents) if place.is_symlink() or place.exists())
     if not there.is_dir():
         message = f"output.path {str(root)!r}: {str(there)!r} is no folder; remove it, or choose another path"
         raise ConfigError("UNSUPPORTED_OUTPUT", message)
-
-
-def check_inside(root: Path, folders: Iterable[Path]) -> None:
-    """Raise ConfigError OUTSIDE_OUTPUT for a folder that a link leads out of the root."""
-    for folder in folders:
+    folders = [root / table / f"run_id={run_id}" for table in Table]
+    for folder in (*folders, root / STAGING, Path(commit_path(str(root), run_id))):
         if not folder.resolve().is_relative_to(root.resolve()):
             message = f"{folder} leads to {folder.resolve()}, out of output.path; remove the link"
             raise ConfigError("OUTSIDE_OUTPUT", message)

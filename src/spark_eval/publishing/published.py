@@ -1,7 +1,6 @@
 """Read what is published, of whole runs only: those that have a commit record, on whatever store."""
 
-import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import reduce
 from typing import Final
 
@@ -11,20 +10,18 @@ from pyspark.sql import types as T
 from spark_eval.errors import ConfigError, DataError, nearest
 from spark_eval.metrics.aliases import several
 from spark_eval.names import literal
-from spark_eval.publishing.commits import SHARED
-from spark_eval.publishing.remote import published_jobs
+from spark_eval.publishing.commits import Files, place_of, published
 from spark_eval.runtime.hadoop_files import HadoopFiles
-from spark_eval.runtime.paths import uri_of
+from spark_eval.runtime.local_files import uri_of
 from spark_eval.schema import MODEL, Table
 
 RUN_ID: Final = "run_id"
-NO_COMMIT: Final = '{"jobs": {}}'
 
 
 def read_published(
     spark: SparkSession, path: str, table: str, run_ids: Collection[str] | str | None = None
 ) -> DataFrame:
-    """A table of the runs published below an output path, or of these runs; with the column ``run_id``.
+    """Return a table of the runs published below an output path, or of these runs, with a column ``run_id``.
 
     Each run is whole, in all its tables: it counts from its commit record on. Columns that a run lacks are
     null. Run ids and models are text, whatever they look like.
@@ -38,13 +35,13 @@ def read_published(
     if run_ids is not None:
         check_runs(several(run_ids), tables, table, path)
         tables = {run_id: tables[run_id] for run_id in several(run_ids)}
-    places = [place for found in tables.values() for place in found.get(table, ())]
+    places = [place for places in tables.values() for place in places.get(table, ())]
     if not places:
         raise DataError("MISSING_INPUT", f"no run published below {path!r} has a table {table!r}")
     by_base: dict[str, list[str]] = {}
     for place in places:
         by_base.setdefault(base_of(place), []).append(place)
-    frames = [read_places(spark, found) for found in by_base.values()]
+    frames = [read_places(spark, places) for places in by_base.values()]
     return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames)
 
 
@@ -64,36 +61,23 @@ def check_runs(
     DataError.raise_all(faults)
 
 
-def published_tables(files: HadoopFiles) -> dict[str, dict[str, list[str]]]:
-    """Run by run, the places of each table."""
-    found: dict[str, dict[str, list[str]]] = {}
-    for run_id, table, place in places_of(files):
-        found.setdefault(run_id, {}).setdefault(table, []).append(place)
-    return found
-
-
-def places_of(files: HadoopFiles) -> Iterator[tuple[str, str, str]]:
-    """Run by run, its tables, and where they are."""
-    folder = f"{files.root}/_commits"
-    for name in files.names(folder):
-        if name.endswith(".json"):
-            commit = json.loads(files.read(f"{folder}/{name}") or NO_COMMIT)
-            for verb, job in commit["jobs"].items():
-                for table in job["tables"]:
-                    place = f"{files.root}/{table}/{RUN_ID}={commit['run_id']}"
-                    yield commit["run_id"], table, f"{place}/{verb}.parquet" if table in SHARED else place
-    for run_id, _, job in published_jobs(files):
-        for table, written in job["tables"].items():
-            yield run_id, table, written["path"]
+def published_tables(files: Files) -> dict[str, dict[str, list[str]]]:
+    """Return the places of each table, run by run."""
+    places: dict[str, dict[str, list[str]]] = {}
+    for run_id, verb, record in published(files):
+        for table in record.job["tables"]:
+            place = place_of(files.root, run_id, verb, table, record)
+            places.setdefault(run_id, {}).setdefault(table, []).append(place)
+    return places
 
 
 def base_of(place: str) -> str:
-    """The folder in which each run has one of its own."""
+    """Return the folder in which each run has one of its own."""
     return place.partition(f"/{RUN_ID}=")[0]
 
 
 def read_places(spark: SparkSession, places: Sequence[str]) -> DataFrame:
-    """Folders and files of one table, below one base, with run ids and models as text."""
+    """Read folders and files of one table, below one base, with run ids and models as text."""
     names = [literal(place) for place in places]
     reader = spark.read.options(basePath=base_of(places[0]), mergeSchema=True)
     # Spark would take models named 1 and 01 for one number, unless it is given a schema.

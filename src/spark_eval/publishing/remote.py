@@ -1,263 +1,173 @@
-"""Publish whole tables on a store that Spark reaches through Hadoop, where no lock is the kernel's.
+"""Publish on a store that Spark reaches through Hadoop, where no lock ends with its holder.
 
-Nothing is ever overwritten: the commit records of a verb are numbered, ``_commits/<run>/<verb>.<n>.json``,
-and the newest counts. Of several attempts that one has won which gave the next number to its record, or to
-the intent that becomes it.
+Nothing is ever overwritten: records of a verb are numbered, and the last one counts. If attempts race, the
+first to create the next-numbered record (or the intent that becomes it) wins.
 
-By *renames* (HDFS), tables appear at ``<root>/<table>/run_id=<id>``, as in ``publishing.local``. Whoever
-starts next carries out what a dead attempt intended, and does no harm if that attempt lives. By *manifest*
-(object stores), tables stay where they were written, ``<root>/_runs/<attempt>/<table>/run_id=<id>``, and the
-record is the only switch: ``spark_eval.read_published`` follows it.
+By *renames* (HDFS), tables appear where they do in a local folder. An intent is
+``<root>/_staging/<run>.<verb>.<n>.json``; carrying it out does no harm if its attempt lives. By *manifest*
+(object stores), tables stay in ``<root>/_runs/<attempt>/<table>/run_id=<id>``, and the record is the only
+switch: ``spark_eval.read_published`` follows it.
 """
 
 import json
 import re
 import time
-import uuid
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any, Final, Self
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, Final
 
 from pyspark.sql import functions as F
 
-from spark_eval.errors import BusyError, ConfigError, EnvironmentFault, SparkEvalError
-from spark_eval.names import check_run_id, literal, quoted
-from spark_eval.publishing.commits import SHARED, check_verbs
-from spark_eval.publishing.local import ATTEMPT, STAGING
+from spark_eval.errors import BusyError, EnvironmentFault
+from spark_eval.names import literal, quoted
+from spark_eval.publishing.commits import COMMITS, STAGING, Publication, Record, Staging, records_of
 from spark_eval.publishing.verify import Expected, check_bounds, sum_of_keys
-from spark_eval.runtime import events
 from spark_eval.runtime.hadoop_files import HadoopFiles
-from spark_eval.runtime.signals import held
-from spark_eval.schema import Table
 
 RUNS: Final = "_runs"
 # Whose rename of a folder is one step.
 RENAMES_WHOLE: Final = ("hdfs", "viewfs")
-RECORD: Final = re.compile(r"(?P<verb>[a-z]+)\.(?P<number>[0-9]+)\.json")
 INTENT: Final = re.compile(r".+\.[a-z]+\.[0-9]+\.json")
 # Nobody can tell a slow attempt from a dead one here: what has not been written to for so long is dead.
 MOST_HOURS: Final = 24
-NO_JOB: Final = {"attempt": None, "published_at": "1970-01-01T00:00:00+00:00"}
 
 
-class RemoteAttempt:
-    """One try at one verb of one run; others may try the same, and one wins."""
+class HadoopStore:
+    """A store that Spark reaches; ``manifest`` where it does not rename a folder in one step."""
 
-    def __init__(self, files: HadoopFiles, run_id: str, verb: str, *, manifest: bool) -> None:
+    is_local = False
+
+    def __init__(self, files: HadoopFiles, *, manifest: bool) -> None:
         self.files = files
-        self.run_id = check_run_id(run_id)
-        self.verb = verb
         self.manifest = manifest
-        self.name = f"{run_id}-{verb}-{uuid.uuid4().hex}"
-        self.folder = f"{files.root}/{RUNS if manifest else STAGING}/{self.name}"
-        self.newest: Record | None = None
-        self.has_won = False
-        self.recovered: list[str] = []
+        self.runs: set[str] = set()
+        # Attempts whose intent or record may be there.
+        self.begun: set[str] = set()
 
-    def __enter__(self) -> Self:
-        self.recovered = recover(self.files, self.run_id)
-        self.newest = newest_record(self.files, self.run_id, self.verb)
-        return self
+    def home(self) -> str:
+        """Return the folder of attempts."""
+        return f"{self.files.root}/{RUNS if self.manifest else STAGING}"
 
-    def __exit__(self, *_: object) -> None:
-        if not self.has_won:
-            self.files.remove(self.folder)
+    @contextmanager
+    def claimed(self, staging: Staging) -> Iterator[None]:
+        """Let others try the same, for one will win; at the end remove what was not begun."""
+        self.runs.add(staging.run_id)
+        try:
+            yield
+        finally:
+            if staging.name not in self.begun:
+                self.files.remove(staging.folder)
 
-    def staged(self, table: Table) -> str:
-        """Where to write a table of this attempt."""
-        return f"{self.folder}/{table}" + (f"/run_id={self.run_id}" if self.manifest else "")
+    def unfinished(self) -> list[Staging]:
+        """Return the attempts that no newest record names; below ``_runs``, only those at claimed runs."""
+        attempts = {}
+        for home in (STAGING, RUNS):
+            for name in self.files.names(f"{self.files.root}/{home}"):
+                staging = Staging.at(f"{self.files.root}/{home}/{name}")
+                if staging is not None and (home == STAGING or not self.runs or staging.run_id in self.runs):
+                    record = self.record(staging)
+                    if record is None or record.job.get("attempt") != name:
+                        attempts[name] = staging
+        for name in self.files.names(f"{self.files.root}/{STAGING}"):
+            intent = f"{self.files.root}/{STAGING}/{name}"
+            if INTENT.fullmatch(name) and (text := self.files.read(intent)) is not None:
+                staging = Staging.at(f"{self.files.root}/{STAGING}/{json.loads(text)['attempt']}", intent)
+                if staging is not None:
+                    attempts[staging.name] = staging
+        return list(attempts.values())
 
-    def place(self, table: Table) -> str:
-        """Where a table is read once it is published."""
-        return (self.newest and self.newest.place(table)) or self.place_to_be(table)
+    def record(self, staging: Staging) -> Record | None:
+        """Return the newest record of an attempt's verb and run."""
+        return records_of(self.files, staging.run_id).get(staging.verb)
 
-    def place_to_be(self, table: Table) -> str:
-        """Where this attempt publishes a table."""
-        if self.manifest:
-            return self.staged(table)
-        folder = f"{self.files.root}/{table}/run_id={self.run_id}"
-        return f"{folder}/{self.verb}.parquet" if table in SHARED else folder
+    def hours_out_of_use(self, staging: Staging) -> float:
+        """Return the hours since an attempt last wrote, or another was published in its place."""
+        record = self.record(staging)
+        moments = [moment / 1000 for *_, moment in self.files.files_below(staging.folder)]
+        if record is not None:  # who reads a table that was replaced has begun before
+            moments.append(datetime.fromisoformat(record.job["published_at"]).timestamp())
+        return (time.time() - max(moments, default=0)) / 3600
 
-    def is_published(self, fingerprint: str, tables: Iterable[Table], replace: bool) -> bool:
-        """Whether this very content is published already.
+    @contextmanager
+    def dead(self, staging: Staging) -> Iterator[bool]:
+        """Tell whether an attempt has an intent that anybody may carry out, or is long out of use."""
+        yield staging.intent is not None or self.hours_out_of_use(staging) > MOST_HOURS
 
-        Raises ConfigError RUN_EXISTS where another content is, unless it may be replaced, and
-        EnvironmentFault CANNOT_SWAP where that would take more than one step.
-        """
-        job = None if self.newest is None else self.newest.job
-        if job is not None and job["fingerprint"] == fingerprint:
-            return all(self.files.is_there(table["path"]) for table in job["tables"].values())
-        check_verbs(self.run_id, self.verb, tables, jobs_of(self.files, self.run_id))
-        there = [] if self.manifest else [t for t in tables if self.files.is_there(self.place_to_be(t))]
-        if job is None and not there:
-            return False
-        if not replace:
-            what = "other content" if job is not None else f"unknown origin ({', '.join(there)})"
-            message = f"{self.verb} of run {self.run_id!r} is there already, of {what}"
-            raise ConfigError("RUN_EXISTS", f"{message}; use --replace or another --run-id")
-        if not self.manifest:
-            message = f"{self.files.root}: this store cannot swap two folders in one step; "
-            message += "publish under another --run-id, or choose output.manifest"
-            raise EnvironmentFault("CANNOT_SWAP", message)
-        return False
+    def about(self, staging: Staging) -> dict[str, Any]:
+        """Return for how long an attempt has been out of use; nobody knows whether it lives."""
+        return {"attempt": staging.name, "hours_out_of_use": round(self.hours_out_of_use(staging), 1)}
 
-    def publish(
-        self, tables: Mapping[Table, int], record: Mapping[str, Any], expected: Expected | None = None
-    ) -> None:
-        """Give the record the next number; by renames, first as an intent, which is carried out.
+    def check_swap(self, staging: Staging) -> None:
+        """Raise EnvironmentFault CANNOT_SWAP: no store has such a step."""
+        message = f"{self.files.root}: this store cannot swap two folders in one step; "
+        message += f"publish run {staging.run_id!r} under another --run-id, or choose output.manifest"
+        raise EnvironmentFault("CANNOT_SWAP", message)
 
-        ``tables`` have so many rows, and ``per_user`` is as ``expected``.
-        Raises SparkEvalError STAGED_OTHERWISE if what was written is otherwise, and BusyError RUN_BUSY where
-        another attempt was faster.
-        """
-        moves = []
-        written = {}
-        for table, n_rows in tables.items():
-            parts = self.checked(table, n_rows, expected if table is Table.PER_USER else None)
-            goal = self.place_to_be(table)
-            written[table] = {"files": len(parts), "rows": n_rows, "path": goal}
-            moves.append((parts[0] if table in SHARED else self.staged(table), goal))
-        number = 1 if self.newest is None else self.newest.number + 1
-        name = f"{self.verb}.{number}.json"
-        job = {
-            **record,
-            "run_id": self.run_id,
-            "attempt": self.name,
-            "tables": written,
-            "moves": [] if self.manifest else moves,
-            "published_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        }
-        text = json.dumps(job, indent=2, sort_keys=True) + "\n"
-        goal = record_path(self.files, self.run_id, name) if self.manifest else self.intent(name)
-        with held():
-            if self.files.write_new(goal, text, f"{self.folder}/_{name}") and not self.manifest:
-                carry_out(self.files, goal)
-            self.newest = newest_record(self.files, self.run_id, self.verb)
-            self.has_won = self.newest is not None and self.newest.job["attempt"] == self.name
-            if self.has_won:
-                events.settle()
-        if not self.has_won:
-            message = (
-                f"another attempt at {self.verb} of run {self.run_id!r} was faster; see what it published"
-            )
-            raise BusyError("RUN_BUSY", message)
-
-    def intent(self, name: str) -> str:
-        """Under which name this attempt writes down what it is about to do."""
-        return f"{self.files.root}/{STAGING}/{self.run_id}.{name}"
-
-    def checked(self, table: Table, n_rows: int, expected: Expected | None) -> list[str]:
-        """The files of a written table, which has so many rows, as ``expected``."""
+    def seal(self, folder: str, expected: Expected | None) -> tuple[list[str], int]:
+        """Check a table by reading it through Spark, and say what is in it."""
         expected = expected or Expected()
-        folder = self.staged(table)
-        parts = [path for path, *_ in self.files.files_below(folder) if path.endswith(".parquet")]
-        found = 0
-        if parts:
-            most = expected.most
-            facts = [F.count("*"), F.lit(None) if expected.keys is None else sum_of_keys()]
-            ends = [end(quoted(name)) for name in most for end in (F.min, F.max)]
-            rows = self.files.spark.read.parquet(literal(folder))
-            found, keys, *values = rows.agg(*facts, *ends).collect()[0]
-            for name, low, high in zip(most, values[::2], values[1::2], strict=True):
-                check_bounds(name, low, high, most[name])
-        if found != n_rows or (table in SHARED and len(parts) != 1):
-            message = f"{table}: {n_rows} rows were to be published, "
-            message += f"found are {found} in {len(parts)} files; try again"
-            raise SparkEvalError("STAGED_OTHERWISE", message)
+        files = [path for path, *_ in self.files.files_below(folder) if path.endswith(".parquet")]
+        if not files:
+            return [], 0
+        most = expected.most
+        facts = [F.count("*"), F.lit(None) if expected.keys is None else sum_of_keys()]
+        ends = [end(quoted(name)) for name in most for end in (F.min, F.max)]
+        rows = self.files.spark.read.parquet(literal(folder))
+        n_rows, keys, *values = rows.agg(*facts, *ends).collect()[0]
+        for name, low, high in zip(most, values[::2], values[1::2], strict=True):
+            check_bounds(name, low, high, most[name])
         if expected.keys is not None:
             expected.check_keys(int(keys or 0))
-        return parts
+        return files, n_rows
 
+    def commit(self, staging: Staging, publication: Publication) -> Mapping[str, Any]:
+        """Give the record the next number; by renames, first as an intent, which is carried out."""
+        tables = publication.job["tables"].items()
+        places = [goal for _, goal in publication.moves]
+        job = {
+            **publication.job,
+            "run_id": staging.run_id,
+            "attempt": staging.name,
+            "tables": {
+                name: {**size, "path": place} for (name, size), place in zip(tables, places, strict=True)
+            },
+            "moves": [] if self.manifest else publication.moves,
+        }
+        text = json.dumps(job, indent=2, sort_keys=True) + "\n"
+        name = f"{staging.verb}.{publication.number}.json"
+        intent = f"{self.files.root}/{STAGING}/{staging.run_id}.{name}"
+        goal = self.record_path(staging.run_id, name) if self.manifest else intent
+        self.begun.add(staging.name)
+        if self.files.write_new(goal, text, f"{staging.folder}/_{name}") and not self.manifest:
+            self.carry_out(replace(staging, intent=intent))
+        record = self.record(staging)
+        if record is None or record.job.get("attempt") != staging.name:
+            self.begun.remove(staging.name)
+            what = f"{staging.verb} of run {staging.run_id!r}"
+            raise BusyError("RUN_BUSY", f"another attempt at {what} was faster; see what it published")
+        return job
 
-@dataclass(frozen=True)
-class Record:
-    """What a verb of a run has published."""
+    def record_path(self, run_id: str, name: str) -> str:
+        """Return where a numbered record is."""
+        return f"{self.files.root}/{COMMITS}/{run_id}/{name}"
 
-    number: int
-    job: dict[str, Any]
-
-    def place(self, table: Table) -> str | None:
-        """Where a table of it is."""
-        found = self.job["tables"].get(table)
-        return None if found is None else str(found["path"])
-
-
-def record_path(files: HadoopFiles, run_id: str, name: str) -> str:
-    """Where a commit record lies."""
-    return f"{files.root}/_commits/{run_id}/{name}"
-
-
-def newest_record(files: HadoopFiles, run_id: str, verb: str) -> Record | None:
-    """The record that counts; None if nothing is published."""
-    found = [RECORD.fullmatch(name) for name in files.names(f"{files.root}/_commits/{run_id}")]
-    numbers = [int(match["number"]) for match in found if match and match["verb"] == verb]
-    if not numbers:
-        return None
-    text = files.read(record_path(files, run_id, f"{verb}.{max(numbers)}.json"))
-    return Record(max(numbers), json.loads(text or ""))
-
-
-def jobs_of(files: HadoopFiles, run_id: str) -> dict[str, dict[str, Any]]:
-    """The newest record of each verb of a run."""
-    names = files.names(f"{files.root}/_commits/{run_id}")
-    verbs = sorted({found["verb"] for name in names if (found := RECORD.fullmatch(name))})
-    records = {verb: newest_record(files, run_id, verb) for verb in verbs}
-    return {verb: record.job for verb, record in records.items() if record is not None}
-
-
-def published_jobs(files: HadoopFiles) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Run, verb and newest record of everything that is published."""
-    for run_id in files.names(f"{files.root}/_commits"):
-        for verb, job in jobs_of(files, run_id).items():
-            yield run_id, verb, job
-
-
-def carry_out(files: HadoopFiles, intent: str) -> None:
-    """Do what was intended, unless another attempt has published meanwhile; others may be doing the same."""
-    text = files.read(intent)
-    if text is None:
-        return
-    job = json.loads(text)
-    record = record_path(files, job["run_id"], intent.rpartition("/")[2].removeprefix(f"{job['run_id']}."))
-    if files.is_there(record):
-        files.remove(intent)
-        return
-    for source, goal in job["moves"]:
-        if not files.rename(source, goal) and (files.is_there(source) or not files.is_there(goal)):
-            raise EnvironmentFault("FILE_SYSTEM", f"{source} cannot be renamed to {goal}")
-    files.rename(intent, record)
-    files.remove(f"{files.root}/{STAGING}/{job['attempt']}")
-
-
-def recover(files: HadoopFiles, run_id: str) -> list[str]:
-    """Carry out what was intended, remove attempts that are dead by now; their names.
-
-    Of tables that are published by manifest, only those of this run are looked at.
-    """
-    ended = []
-    for name in files.names(f"{files.root}/{STAGING}"):
-        if INTENT.fullmatch(name):
-            carry_out(files, f"{files.root}/{STAGING}/{name}")
-            ended.append(name)
-    for folder, hours in unpublished(files, run_id):
-        if hours > MOST_HOURS:
-            files.remove(folder)
-            ended.append(folder.rpartition("/")[2])
-    return ended
-
-
-def unpublished(files: HadoopFiles, run_id: str | None = None) -> Iterator[tuple[str, float]]:
-    """Folders of attempts that no newest record names, and for how many hours they have been out of use."""
-    for place in (STAGING, RUNS):
-        for name in files.names(f"{files.root}/{place}"):
-            attempt = ATTEMPT.fullmatch(name)
-            if attempt and (place == STAGING or run_id in (None, attempt["run_id"])):
-                record = newest_record(files, attempt["run_id"], attempt["verb"])
-                job: dict[str, Any] = record.job if record else NO_JOB
-                folder = f"{files.root}/{place}/{name}"
-                written = max((moment / 1000 for *_, moment in files.files_below(folder)), default=0)
-                # Who reads a table that was replaced has begun before.
-                used = max(written, datetime.fromisoformat(job["published_at"]).timestamp())
-                if job["attempt"] != name:
-                    yield folder, (time.time() - used) / 3600
+    def carry_out(self, staging: Staging) -> None:
+        """Do what was intended, unless another attempt has published; others may be doing the same."""
+        intent = staging.intent
+        text = None if intent is None else self.files.read(intent)
+        if intent is None or text is None:
+            return
+        job = json.loads(text)
+        name = intent.rpartition("/")[2].removeprefix(f"{job['run_id']}.")
+        record = self.record_path(job["run_id"], name)
+        if self.files.is_there(record):
+            self.files.remove(intent)
+            return
+        for source, goal in job["moves"]:
+            is_moved = self.files.rename(source, goal)
+            if not is_moved and (self.files.is_there(source) or not self.files.is_there(goal)):
+                raise EnvironmentFault("FILE_SYSTEM", f"{source} cannot be renamed to {goal}")
+        self.files.rename(intent, record)
+        self.files.remove(staging.folder)

@@ -1,4 +1,4 @@
-"""Whether what was written of ``per_user`` is what was measured: its keys, and the bounds of the metrics."""
+"""Checks that the written ``per_user`` is what was measured: its keys, and the bounds of the metrics."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,35 +18,32 @@ from spark_eval.schema import MODEL, N_RECOMMENDED, N_RELEVANT, USER
 
 @dataclass(frozen=True)
 class Expected:
-    """What must be found: values of these columns between 0 and ``most``, keys that add up to ``keys``."""
+    """What ``per_user`` must hold: columns between 0 and ``most``, keys that add up to ``keys``."""
 
     most: Mapping[str, float] = field(default_factory=dict)
     keys: int | None = None
 
     def check_files(self, folder: Path) -> None:
-        """Raise SparkEvalError STAGED_OTHERWISE unless the files are as expected.
-
-        Of values, footers tell the least and the greatest; the columns of the keys are read.
-        """
-        found = 0
+        """Raise SparkEvalError STAGED_OTHERWISE unless the bounds in footers and the keys are as expected."""
+        keys = 0
         for path in folder.rglob("*.parquet"):
             with pq.ParquetFile(path, page_checksum_verification=True) as file:
                 for column, largest in self.most.items():
-                    for told in statistics_of(file.metadata, column):
-                        if told is not None and told.has_min_max:
-                            check_bounds(column, told.min, told.max, largest)
+                    for group in statistics_of(file.metadata, column):
+                        if group is not None and group.has_min_max:
+                            check_bounds(column, group.min, group.max, largest)
                 if self.keys is not None:
-                    for told in statistics_of(file.metadata, USER):
-                        check_nulls(told.null_count if told is not None and told.has_null_count else 0)
+                    for group in statistics_of(file.metadata, USER):
+                        check_nulls(group.null_count if group is not None and group.has_null_count else 0)
                     model = unquote(path.parent.name.removeprefix(f"{MODEL}="))
                     batches = file.iter_batches(BATCH_ROWS, columns=list(KEYS), use_threads=False)
-                    found += sum(key_sum(model, pa.Table.from_batches([batch])) for batch in batches)
+                    keys += sum(key_sum(model, pa.Table.from_batches([batch])) for batch in batches)
         if self.keys is not None:
-            self.check_keys(found)
+            self.check_keys(keys)
 
-    def check_keys(self, found: int) -> None:
+    def check_keys(self, keys: int) -> None:
         """Raise SparkEvalError STAGED_OTHERWISE where the keys add up to something else."""
-        if found != self.keys:
+        if keys != self.keys:
             message = "per_user: models and users in the files are not those that were measured; try again"
             raise SparkEvalError("STAGED_OTHERWISE", message)
 
@@ -65,6 +62,6 @@ def check_bounds(column: str, low: float | None, high: float | None, largest: fl
 
 
 def sum_of_keys() -> Column:
-    """As ``arrow.checksums.key_sum``, over the rows of all models."""
+    """Return ``arrow.checksums.key_sum`` over the rows of all models, as Spark counts it."""
     keys = F.xxhash64(F.col(MODEL).cast("string"), F.col(USER).cast("string"), N_RELEVANT, N_RECOMMENDED)
     return F.sum(keys.cast("decimal(20,0)"))

@@ -1,21 +1,21 @@
-"""Which run a verb of a config is, where it publishes, and what is told of it."""
+"""Which run a verb of a config is, where it publishes, and what its record says."""
 
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from spark_eval.accounting import Entry, totals
-from spark_eval.config.sections import Config, Output, Source
+from spark_eval.config.sections import Config, Source
 from spark_eval.errors import DataError, without_secrets
-from spark_eval.publishing.commits import commit_path
-from spark_eval.publishing.local import STAGING, Attempt
-from spark_eval.publishing.places import check_folder, check_inside, local_root, store_of
-from spark_eval.publishing.remote import RemoteAttempt, newest_record
+from spark_eval.publishing.attempt import Attempt, Store
+from spark_eval.publishing.commits import place_of, records_of
+from spark_eval.publishing.places import check_places, store_of
 from spark_eval.publishing.verify import Expected
 from spark_eval.runtime import events
 from spark_eval.runtime.hadoop_files import HadoopFiles
@@ -23,6 +23,7 @@ from spark_eval.runtime.spark_errors import may_be_of_inputs, renamed
 from spark_eval.runtime.versions import code_version, versions
 from spark_eval.schema import Subset, Table
 from spark_eval.sources.listing import fingerprint
+from spark_eval.sources.read import read_source
 from spark_eval.splits.methods import GLOBAL_LOCAL_RANKER, METHODS
 
 # What each verb reads of the config, that without which it cannot work first.
@@ -31,7 +32,7 @@ SECTIONS: Final[Mapping[str, Sequence[str]]] = {
     "evaluate": ("recommendations", "truth", "train", "users", "items", "evaluate"),
     "predictions": ("predictions",),
 }
-# They decide whether numbers are published, and not which.
+# Keys that decide whether numbers are published, and not which.
 NEUTRAL_KEYS: Final = ("max_quarantined",)
 # What is relevant, unless the config says otherwise: the test part of this run's own split.
 DEFAULT_TRUTH: Final = {
@@ -63,22 +64,20 @@ class Job:
     config: Mapping[str, Any]
     sources: Mapping[str, Source]
     inputs: Sequence[Sequence[tuple[Any, ...]]]
-    output: Output
-    files: HadoopFiles | None
+    store: Store
     splits: str
     timezone: str
 
     @classmethod
     def of(cls, verb: str, config: Config, run_id: str | None, session: Callable[[], SparkSession]) -> "Job":
-        """The job; without a given id, the run's is that of its content: same work, same id.
+        """Make the job of a verb; without a given id, the run's follows from its content: same work, same id.
 
         A split that other verbs read lies under the same given id, or under the split's own one.
         """
-        files = store_of(config.output, session)
+        store = store_of(config.output, session)
         splits = ""
         if verb != "split":
-            splits_id = run_id or cls.of("split", config, None, session).run_id
-            splits = place_of_split(config.output, files, splits_id)
+            splits = place_of_split(store, run_id or cls.of("split", config, None, session).run_id)
         sections = SECTIONS[verb]
         settings = {name: config.model_dump(mode="json")[name] for name in sections}
         sources = {name: source for name in sections if isinstance(source := getattr(config, name), Source)}
@@ -93,16 +92,18 @@ class Job:
         digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
         run_id = run_id or f"{verb[0]}-{digest[:16]}"
         timezone = config.split.rule().timezone
-        return cls(verb, run_id, digest, settings, sources, inputs, config.output, files, splits, timezone)
+        return cls(verb, run_id, digest, settings, sources, inputs, store, splits, timezone)
 
     @contextmanager
-    def attempt(self, session: Callable[[], SparkSession]) -> Iterator[Attempt | RemoteAttempt]:
-        """A fresh try at it, which says when it begins and what it finds.
+    def attempt(self, session: Callable[[], SparkSession]) -> Iterator[Attempt]:
+        """Try the job once, and say when that begins and what it clears away.
 
         Raises DataError INPUT_CHANGED_DURING_RUN in the place of an error that a changed input explains.
         """
         events.begin(self.verb, self.run_id)
-        with self.new_attempt() as attempt:
+        if self.store.is_local:
+            check_places(Path(self.store.files.root), self.run_id)
+        with Attempt(self.store, self.run_id, self.verb) as attempt:
             for dead in attempt.recovered:
                 events.say("recovered", f"cleared away: attempt {dead}, which had died", attempt=dead)
             try:
@@ -111,16 +112,6 @@ class Job:
                 if may_be_of_inputs(renamed(error)):
                     self.check_rest(session)
                 raise
-
-    def new_attempt(self) -> Attempt | RemoteAttempt:
-        """The try itself, not begun."""
-        if self.files is not None:
-            return RemoteAttempt(self.files, self.run_id, self.verb, manifest=self.output.manifest)
-        root = local_root(self.output)
-        check_folder(root)
-        folders = [root / table / f"run_id={self.run_id}" for table in Table]
-        check_inside(root, [*folders, root / STAGING, commit_path(root, self.run_id)])
-        return Attempt(root, self.run_id, self.verb)
 
     def check_rest(self, session: Callable[[], SparkSession]) -> None:
         """Raise DataError INPUT_CHANGED_DURING_RUN for files that are not what they were; more may come."""
@@ -132,10 +123,16 @@ class Job:
                 faults.append(DataError("INPUT_CHANGED_DURING_RUN", f"{what}; start again once they rest"))
         DataError.raise_all(faults)
 
-    def names_before(self, name: str) -> list[str]:
-        """Return the names of a source's files when the run began."""
-        inputs = dict(zip(self.sources, self.inputs, strict=True))
-        return [state[0] for state in inputs[name]]
+    @property
+    def before(self) -> dict[str, list[str]]:
+        """The names of each source's files when the run began."""
+        inputs = zip(self.sources, self.inputs, strict=True)
+        return {name: [state[0] for state in states] for name, states in inputs}
+
+    def read(self, spark: SparkSession, name: str, segments: Sequence[str] = ()) -> DataFrame:
+        """Return the rows of a source; the columns ``segments`` are text."""
+        source, before = self.sources[name], self.before[name]
+        return read_source(spark, source, name, self.splits, self.timezone, segments, before)
 
     @property
     def most_quarantined(self) -> dict[str, float]:
@@ -144,7 +141,7 @@ class Job:
 
     def publish(
         self,
-        attempt: Attempt | RemoteAttempt,
+        attempt: Attempt,
         tables: Mapping[Table, int],
         entries: Sequence[Entry],
         expected: Expected | None = None,
@@ -159,24 +156,25 @@ class Job:
         events.end("published", **summary)
         return self.run(attempt, tables, is_new=True)
 
-    def already(self, attempt: Attempt | RemoteAttempt, tables: Iterable[Table]) -> Run:
-        """What is told of it where nothing is to be done."""
+    def already(self, attempt: Attempt, tables: Iterable[Table]) -> Run:
+        """Return the run where nothing is to be done."""
         events.settle()
         events.end("already_published")
         return self.run(attempt, tables, is_new=False)
 
-    def run(self, attempt: Attempt | RemoteAttempt, tables: Iterable[Table], is_new: bool) -> Run:
-        """Where its tables are."""
-        return Run(self.run_id, {table: str(attempt.place(table)) for table in tables}, is_new, self.files)
+    def run(self, attempt: Attempt, tables: Iterable[Table], is_new: bool) -> Run:
+        """Return where the tables are."""
+        files = self.store.files
+        places = {table: attempt.place(table) for table in tables}
+        return Run(self.run_id, places, is_new, files if isinstance(files, HadoopFiles) else None)
 
 
-def place_of_split(output: Output, files: HadoopFiles | None, run_id: str) -> str:
-    """Where a run's split is read."""
-    root = local_root(output) if files is None else files.root
-    record = None if files is None else newest_record(files, run_id, "split")
-    return (record and record.place(Table.SPLITS)) or f"{root}/{Table.SPLITS}/run_id={run_id}"
+def place_of_split(store: Store, run_id: str) -> str:
+    """Return where a run's split is read."""
+    record = records_of(store.files, run_id).get("split")
+    return place_of(store.files.root, run_id, "split", Table.SPLITS, record)
 
 
 def content_of(section: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """A section of the config less the keys under all values of which the numbers are the same."""
+    """Return a section of the config without the keys that change no number."""
     return section and {key: value for key, value in section.items() if key not in NEUTRAL_KEYS}

@@ -11,7 +11,6 @@ from spark_eval.runs.job import Job, Run
 from spark_eval.runs.run import needed, write_entries, write_rows
 from spark_eval.runtime import events
 from spark_eval.schema import MODEL, Table
-from spark_eval.sources.read import read_source
 from spark_eval.transforms.predictions import SOURCE
 from spark_eval.verbs.predictions import measure_predictions, read_predictions
 
@@ -33,8 +32,7 @@ def run_predictions(
             return job.already(attempt, tables)
         spark = session()
         events.stage("start", then="metrics")
-        before = job.names_before(SOURCE)
-        frame = read_source(spark, source, SOURCE, job.splits, job.timezone, plan.segments, before)
+        frame = job.read(spark, SOURCE, plan.segments)
         rows = read_predictions(frame, source.columns, source.model, plan)
         measured = measure_predictions(rows, job.most_quarantined)
         events.stage("metrics", len(measured.metric_rows), then="publish")

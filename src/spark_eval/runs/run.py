@@ -18,14 +18,12 @@ from spark_eval.engine.segments import user_columns
 from spark_eval.engine.summary import METRICS
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.metrics.options import Plan
-from spark_eval.publishing.local import Attempt
-from spark_eval.publishing.remote import RemoteAttempt
+from spark_eval.publishing.attempt import Attempt
 from spark_eval.publishing.verify import Expected
 from spark_eval.runs.job import SECTIONS, Job, Run
 from spark_eval.runtime import events
 from spark_eval.schema import MODEL, Outcome, Table
 from spark_eval.sources.conform import read_each
-from spark_eval.sources.read import read_source
 from spark_eval.transforms.conform import check_id_types
 from spark_eval.transforms.plain_files import plain_recommendations, plain_truth
 from spark_eval.verbs.evaluate import measure_lists
@@ -49,8 +47,7 @@ def run_split(session: Callable[[], SparkSession], config: Config, run_id: str |
             return job.already(attempt, SPLIT_TABLES)
         spark, rule = session(), config.split.rule()
         events.stage("start", then="read")
-        before = job.names_before("interactions")
-        log = read_source(spark, source, "interactions", job.splits, rule.timezone, before=before)
+        log = job.read(spark, "interactions")
         events.stage("read", then="cuts")
         parts = split(log, rule, columns=source.columns, timestamp_unit=source.timestamp_unit)
         events.stage("cuts", then="splits")
@@ -107,8 +104,7 @@ def read_tables(spark: SparkSession, job: Job, plan: Plan) -> Tables:
     """Return what an evaluation reads, conformed."""
     unread = {"items"} if user_columns(plan.segments) else {"items", "users"}
     sources: dict[str, Any] = {name: job.sources[name] for name in job.sources if name not in unread}
-    before = {name: job.names_before(name) for name in sources}
-    frames = read_each(spark, sources, job.splits, job.timezone, plan, before)
+    frames = read_each(spark, sources, job.splits, job.timezone, plan, job.before)
     lists, truth = sources["recommendations"], sources["truth"]
     return Tables(
         **{name: conformed for name, (_, conformed) in frames.items()},
@@ -140,7 +136,7 @@ def needed(section: Any, name: str) -> Any:
     return section
 
 
-def write(frame: DataFrame, attempt: Attempt | RemoteAttempt, table: Table, *partitions: str) -> None:
+def write(frame: DataFrame, attempt: Attempt, table: Table, *partitions: str) -> None:
     """Stage a table; nothing can be there yet."""
     frame.write.mode("error").partitionBy(*partitions).parquet(attempt.staged(table))
 
@@ -149,19 +145,19 @@ def write_rows(
     spark: SparkSession,
     rows: Sequence[Sequence[Any]],
     schema: str,
-    attempt: Attempt | RemoteAttempt,
+    attempt: Attempt,
     table: Table,
     *partitions: str,
 ) -> None:
     """Stage rows that the driver holds; through Spark only where the folder is not on this machine."""
-    if isinstance(attempt, Attempt):
+    if attempt.store.is_local:
         write_small(rows, schema, Path(attempt.staged(table)), by_model=MODEL in partitions)
     else:
         write(small_table(spark, rows, schema).coalesce(1), attempt, table, *partitions)
 
 
 def write_entries(
-    sources: Mapping[str, DataFrame], entries: Sequence[Entry], attempt: Attempt | RemoteAttempt
+    sources: Mapping[str, DataFrame], entries: Sequence[Entry], attempt: Attempt
 ) -> dict[Table, int]:
     """Stage the accounting, and the rows that it says are quarantined; return the number of rows of each."""
     spark = next(iter(sources.values())).sparkSession

@@ -1,9 +1,9 @@
 """Spark's daemon of Python workers, with what they all import loaded before it forks them.
 
-Spark puts archives on their path: PySpark zipped, and a jar. Zipped modules are compiled whenever they are
-imported, and a new worker reads the directories of all archives again. Where that PySpark is installed as
-files, too, these do without. The daemon's workers search all their objects for garbage after every task; what
-was loaded before they were forked is not looked at again.
+Spark puts archives on their path: PySpark zipped, and a jar. Zipped modules are compiled at every import,
+and each new worker reads the directories of all archives again. The archives are taken off the path where the
+same PySpark is installed as files. Workers search all objects for garbage after every task; ``gc.freeze``
+exempts what was loaded before they were forked.
 """
 
 import gc
@@ -15,7 +15,7 @@ LOADED = ("pyspark.worker", "pyarrow.dataset", "spark_eval.transforms.exchange")
 
 
 def archives() -> list[str]:
-    """The entries of the path that lie within a PySpark that is on the path itself."""
+    """Return the entries of the path that lie within a PySpark that is on the path itself."""
     installed = {
         Path(entry, "pyspark") for entry in sys.path if Path(entry, "pyspark", "__init__.py").exists()
     }

@@ -1,4 +1,4 @@
-"""How the program ends: what went wrong by its name, and what is said of it, last on stderr."""
+"""How the program ends: the name of what went wrong, and the last line on stderr."""
 
 import logging
 import sys
@@ -12,7 +12,7 @@ from spark_eval.runtime.streams import Stream
 
 
 def named(error: Exception | Stopped) -> SparkEvalError:
-    """What went wrong, by its name. Whatever fails after a signal, the signal is why."""
+    """Return the named error for what went wrong; whatever fails after a signal fails because of it."""
     if requests.arrived or isinstance(error, Stopped | click.Abort):  # of a signal that PySpark had taken
         return SparkEvalError("INTERRUPTED", stopped())
     from spark_eval.runtime.spark_errors import renamed
@@ -21,7 +21,7 @@ def named(error: Exception | Stopped) -> SparkEvalError:
 
 
 def stopped() -> str:
-    """By which signal the program was stopped, and before what."""
+    """Say by which signal the program was stopped, and before what."""
     run = events.clock.get()
     before = "" if run is None or run.is_published else f" before run {run.run_id!r} was published"
     return f"stopped by {requests.arrived[0].name if requests.arrived else 'SIGINT'}{before}"
@@ -38,7 +38,7 @@ def warn(what: str) -> None:
 
 
 def unwritten(out: Stream) -> SparkEvalError | None:
-    """What is wrong where stdout could not be written: nothing if a run is published, or the reader left."""
+    """Return the error of an unwritable stdout; None if a run is published or the reader left."""
     if out.error is None:
         return None
     what = f"stdout could not be written: {out.error.strerror}"
@@ -53,7 +53,7 @@ def unwritten(out: Stream) -> SparkEvalError | None:
 
 
 def tell_error(error: SparkEvalError, trace: str) -> None:
-    """Say what went wrong, last, below the trace if there is one."""
+    """Print the error last, below the trace if there is one."""
     trace = redacted(trace)
     if events.is_json():
         facts = {"code": error.code, "exit_code": error.exit_code, "seconds": events.seconds()}

@@ -1,9 +1,8 @@
-"""What a run says of itself while it works: events with stable keys, told as text or as JSON.
+"""Events of a run while it works, with stable keys, as text or as JSON.
 
-``begin`` names the run; from then on each ``stage`` begins where the one before it ended, so that their
-seconds add up to those of the run. Nothing is counted for it. Who only uses the library hears nothing, unless
-they type in a console or a notebook, or give the logger ``spark_eval`` a handler. ``followers`` are told of
-stages that begin.
+``begin`` names the run. Each ``stage`` begins where the one before it ended, so that their seconds add up to
+those of the run. Users of the library see no events, unless they type in a console or a notebook, or give the
+logger ``spark_eval`` a handler. ``followers`` are called when a stage begins.
 """
 
 import json
@@ -40,14 +39,14 @@ followers: Final[list[Callable[[Clock], None]]] = []
 
 
 def begin(verb: str, run_id: str) -> None:
-    """A run begins; what is told from now on is of it."""
+    """Begin a run; events from now on are of it."""
     clock.set(Clock(verb, run_id))
     say("run_started", f"{verb} of run {run_id}")
     tell_followers()
 
 
 def stage(name: str, rows: int | None = None, *, then: str = "end") -> None:
-    """A stage of the run has ended, in which so many rows were read or written, and another begins."""
+    """End a stage of the run, in which so many rows were read or written, and begin another."""
     if (run := clock.get()) is not None:
         now = time.monotonic()
         seconds, run.stage = round(now - run.stage, 3), now
@@ -58,34 +57,34 @@ def stage(name: str, rows: int | None = None, *, then: str = "end") -> None:
 
 
 def tell_followers() -> None:
-    """What is being done, if a run is under way."""
+    """Call the followers, if a run is under way."""
     if (run := clock.get()) is not None:
         for follow in followers:
             follow(run)
 
 
 def end(outcome: str, **facts: Any) -> None:
-    """The run has ended well; what it read and measured, in one line."""
+    """End a run that went well, and say in one line what it read and measured."""
     if (run := clock.get()) is not None:
-        told = [f"{value:,} {name.replace('_', ' ')}" for name, value in facts.items() if value is not None]
-        message = ", ".join([f"{run.verb} of run {run.run_id} {outcome.replace('_', ' ')}", *told])
+        counts = [f"{value:,} {name.replace('_', ' ')}" for name, value in facts.items() if value is not None]
+        message = ", ".join([f"{run.verb} of run {run.run_id} {outcome.replace('_', ' ')}", *counts])
         say("run_ended", message, outcome=outcome, **facts, seconds=seconds())
 
 
 def settle() -> None:
-    """The run is published now, or was before: whatever comes, it has not failed."""
+    """Note that the run is published: whatever comes, it has not failed."""
     if (run := clock.get()) is not None:
         run.is_published = True
 
 
 def is_published() -> bool:
-    """Whether a run began, and is published."""
+    """Return whether a run began, and is published."""
     run = clock.get()
     return run is not None and run.is_published
 
 
 def seconds() -> float:
-    """How long the run has taken so far."""
+    """Return how long the run has taken so far."""
     run = clock.get()
     return 0.0 if run is None else round(time.monotonic() - run.start, 3)
 
@@ -99,9 +98,9 @@ class JsonLines(logging.Formatter):
     """One JSON object a line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Time, level, event and run first, then the facts, then the message; none of them holds a secret."""
+        """Write time, level, event and run, then the facts, then the message; secrets are blacked out."""
         run = clock.get()
-        told = {
+        fields = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
             "event": "log",
@@ -110,21 +109,21 @@ class JsonLines(logging.Formatter):
             **getattr(record, "facts", {}),
             "message": record.getMessage(),
         }
-        return json.dumps({key: redacted(v) if isinstance(v, str) else v for key, v in told.items()})
+        return json.dumps({key: redacted(v) if isinstance(v, str) else v for key, v in fields.items()})
 
 
 class Lines(logging.Formatter):
-    """Text for people: how long it took, and what."""
+    """Text for people."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The seconds of a stage in front, as far as it is one."""
+        """Write the seconds of a stage, if it is one, and the message."""
         took = getattr(record, "facts", {}).get("seconds")
         mark = " " * 10 if took is None else f"[{took:6.1f} s]"
         return f"{mark} {redacted(record.getMessage())}"
 
 
 class ToPrint(logging.Handler):
-    """Prints, to whatever stdout or stderr are at that moment."""
+    """Print to whatever stdout or stderr are at that moment."""
 
     def __init__(self, as_json: bool) -> None:
         super().__init__()
@@ -132,13 +131,13 @@ class ToPrint(logging.Handler):
         self.setFormatter(JsonLines() if as_json else Lines())
 
     def emit(self, record: logging.LogRecord) -> None:
-        """JSON goes to stderr, apart from the tables; text stands above them on stdout."""
+        """Print JSON on stderr, apart from the tables, and text on stdout, above them."""
         with suppress(OSError):  # nobody listens any more: no reason to stop
             print(self.format(record), file=sys.stderr if self.as_json else sys.stdout, flush=True)
 
 
 def listen_if_somebody_types() -> None:
-    """Tell the events as text in a console or a notebook, unless its owner has set up logging."""
+    """Print events as text in a console or a notebook, unless its owner has set up logging."""
     is_left_alone = not log.handlers and log.level == logging.NOTSET and not log.isEnabledFor(logging.INFO)
     if hasattr(sys, "ps1") and is_left_alone:
         listen(as_json=False)
@@ -146,7 +145,7 @@ def listen_if_somebody_types() -> None:
 
 @contextmanager
 def telling(what: str) -> Iterator[None]:
-    """Tell that something begins that Python was asked for, and what it took; a run tells its own stages."""
+    """Say that a call from Python begins, and how long it took; a run has stages of its own."""
     if clock.get() is not None:
         yield
         return
@@ -158,12 +157,12 @@ def telling(what: str) -> Iterator[None]:
 
 
 def is_json() -> bool:
-    """Whether the events are told as JSON."""
+    """Return whether events are printed as JSON."""
     return any(isinstance(handler, ToPrint) and handler.as_json for handler in log.handlers)
 
 
 def listen(*, as_json: bool) -> None:
-    """Tell the events from now on."""
+    """Print events from now on."""
     clock.set(None)
     log.handlers = [ToPrint(as_json)]
     log.setLevel(logging.INFO)

@@ -1,4 +1,4 @@
-"""Files that Spark reaches through Hadoop, on whatever store: what publication asks of them, on the driver.
+"""Files of a store that Spark reaches through Hadoop, seen from the driver.
 
 Renames are those of ``FileContext``, without overwriting: ``FileSystem.rename`` moves a folder into one that
 is there already. On HDFS each is one step; on an object store that of a folder is many, of a file a copy.
@@ -11,6 +11,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from spark_eval.errors import ConfigError
+from spark_eval.runtime.local_files import LocalFiles, local_path
 
 # What Java raises where a name is taken, or where there is nothing.
 TAKEN: Final = "FileAlreadyExistsException"
@@ -18,10 +19,12 @@ GONE: Final = "FileNotFoundException"
 
 
 class HadoopFiles:
-    """The files of the store that ``root`` lies in, a URI."""
+    """The files of the store that ``root``, a URI, lies in.
+
+    Raises ConfigError UNREACHABLE_STORE where Spark has no client for the store.
+    """
 
     def __init__(self, spark: SparkSession, root: str) -> None:
-        """Raises ConfigError UNREACHABLE_STORE where Spark has no client for the store."""
         self.spark = spark
         self.root = root.rstrip("/")
         java: Any = spark  # PySpark has no other way to Hadoop
@@ -42,31 +45,31 @@ class HadoopFiles:
         self.new_only = java._jvm.java.util.EnumSet.of(self.fs.CreateFlag.CREATE)
 
     def is_there(self, path: str) -> bool:
-        """Whether a file or folder has this name."""
+        """Return whether a file or folder has this name."""
         return bool(self.context.util().exists(self.fs.Path(path)))
 
     def names(self, folder: str) -> list[str]:
-        """What lies in a folder, in order; nothing where there is none."""
+        """Return the sorted names in a folder; none where there is no folder."""
         path = self.fs.Path(folder)
         status = unless((GONE,), lambda: self.context.getFileStatus(path))
         if status is None or not status.isDirectory():
             return []
-        return sorted(found.getPath().getName() for found in self.context.util().listStatus(path))
+        return sorted(entry.getPath().getName() for entry in self.context.util().listStatus(path))
 
     def files_below(self, path: str) -> Iterator[tuple[str, int, int]]:
-        """Every file below a folder, or the one file: its path, its bytes, milliseconds since 1970."""
-        found = unless((GONE,), lambda: self.context.util().listFiles(self.fs.Path(path), True))
-        while found is not None and found.hasNext():
-            status = found.next()
+        """Yield path, bytes and milliseconds since 1970 of every file below a folder, or of the one file."""
+        files = unless((GONE,), lambda: self.context.util().listFiles(self.fs.Path(path), True))
+        while files is not None and files.hasNext():
+            status = files.next()
             yield status.getPath().toString(), status.getLen(), status.getModificationTime()
 
     def matching(self, pattern: str) -> list[str]:
-        """The files and folders that a path or pattern names."""
-        found = self.context.util().globStatus(self.fs.Path(pattern)) or ()
-        return sorted(status.getPath().toString() for status in found)
+        """Return the files and folders that a path or pattern names."""
+        places = self.context.util().globStatus(self.fs.Path(pattern)) or ()
+        return sorted(status.getPath().toString() for status in places)
 
     def read(self, path: str) -> str | None:
-        """The text of a file; None where there is none."""
+        """Return the text of a file; None where there is none."""
         stream = unless((GONE,), lambda: self.context.open(self.fs.Path(path)))
         if stream is None:
             return None
@@ -76,7 +79,7 @@ class HadoopFiles:
             stream.close()
 
     def write_new(self, path: str, text: str, draft: str) -> bool:
-        """A file with this whole text, drafted under another name; False where the name is taken."""
+        """Write a file whole, drafted under another name; return False where the name is taken."""
         self.make_folder_of(draft)
         stream = self.context.create(self.fs.Path(draft), self.new_only, self.no_options)
         try:
@@ -87,7 +90,7 @@ class HadoopFiles:
         return self.rename(draft, path)
 
     def rename(self, source: str, goal: str) -> bool:
-        """Give a file or folder a name that is free; False where it is taken, or there is no such source."""
+        """Rename a file or folder; return False where the name is taken or there is no such source."""
         self.make_folder_of(goal)
 
         def rename() -> bool:
@@ -97,17 +100,23 @@ class HadoopFiles:
         return bool(unless((TAKEN, GONE), rename))
 
     def make_folder_of(self, path: str) -> None:
-        """The folder that a path is in."""
+        """Make the folder that a path is in."""
         folder = self.fs.Path(path).getParent()
         unless((TAKEN,), lambda: self.context.mkdir(folder, None, True))
 
     def remove(self, path: str) -> None:
-        """A file, or a folder with all that is in it, if it is there."""
+        """Remove a file, or a folder with all that is in it, if it is there."""
         unless((GONE,), lambda: self.context.delete(self.fs.Path(path), True))
 
 
+def files_at(spark: SparkSession, path: str) -> LocalFiles | HadoopFiles:
+    """Return the files at a path, of this machine or of a store."""
+    local = local_path(path)
+    return HadoopFiles(spark, path) if local is None else LocalFiles(str(local))
+
+
 def unless(names: Collection[str], call: Callable[[], Any]) -> Any:
-    """What a call gives; None where Java raises an exception of one of these classes."""
+    """Return what a call gives; None where Java raises an exception of one of these classes."""
     try:
         return call()
     except Py4JJavaError as error:

@@ -1,4 +1,4 @@
-"""What publication asks of a local file system: durable writes, swaps in one step, locks that die with us."""
+"""Files of this machine: paths, durable writes, swaps in one step, locks that end with their holder."""
 
 import ctypes
 import fcntl
@@ -10,14 +10,82 @@ import uuid
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
+from urllib.parse import unquote, urlsplit
 
 from spark_eval.errors import EnvironmentFault
 
+# File systems to read from. Not among them: what asks a server that a config names (http, ftp, jdbc).
+SCHEMES: Final = (
+    *("file", "hdfs", "viewfs", "ofs", "o3fs", "s3", "s3a", "s3n", "gs"),
+    *("abfs", "abfss", "wasb", "wasbs", "dbfs", "oss", "cosn", "obs"),
+)
 # Of renameat2 on Linux and renamex_np on macOS: swap two names; both use the same number.
 SWAP: Final = 2
 # To find a folder that others make and remove.
 MOST_TRIES: Final = 100
 WORKING_FOLDER: Final = -100  # AT_FDCWD
+
+
+def local_path(path: str) -> Path | None:
+    """Return the path on this machine's file system, or None for another scheme.
+
+    As Hadoop takes a path: nothing in it is encoded, and ``#`` and ``?`` are letters.
+    """
+    scheme, colon, rest = path.partition(":")
+    if not colon or "/" in scheme or not (rest.startswith("//") or scheme.lower() in SCHEMES):
+        return Path(path)
+    if scheme.lower() != "file":
+        return None
+    host, slash, below = rest.removeprefix("//").partition("/")
+    if not rest.startswith("//"):
+        return Path(rest)
+    return Path(slash + below) if host in ("", "localhost") else None
+
+
+def decoded(uri: str) -> str:
+    """Return where a file that Spark lists is: its path on this machine, or its URI as Hadoop takes it."""
+    parts = urlsplit(uri)
+    return unquote(parts.path) if parts.scheme == "file" and not parts.netloc else unquote(uri)
+
+
+def is_hidden(name: str) -> bool:
+    """Return whether Spark passes over a file or folder of this name."""
+    return name.startswith(".") or (name.startswith("_") and "=" not in name) or name.endswith("._COPYING_")
+
+
+def uri_of(path: str) -> str:
+    """Return the path as Hadoop needs it to find the store."""
+    local = local_path(path)
+    return path if local is None else f"file://{local.absolute()}"
+
+
+class LocalFiles:
+    """The files below a root, by the same names as those of a store (``HadoopFiles``)."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root.rstrip("/")
+
+    def is_there(self, path: str) -> bool:
+        """Return whether a file or folder has this name, or this URI."""
+        return is_there(local_path(path) or Path(path))
+
+    def names(self, folder: str) -> list[str]:
+        """Return the sorted names in a folder; none where there is no folder."""
+        try:
+            return sorted(path.name for path in Path(folder).iterdir())
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+
+    def read(self, path: str) -> str | None:
+        """Return the text of a file; None where there is none."""
+        try:
+            return Path(path).read_text()
+        except (FileNotFoundError, IsADirectoryError):
+            return None
+
+    def remove(self, path: str) -> None:
+        """Remove a folder with all that is in it, as far as that can be done."""
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def check_working_folder() -> None:
@@ -39,7 +107,7 @@ def sync(path: Path) -> None:
 
 
 def sync_below(folder: Path) -> None:
-    """The same for a folder and all that is in it."""
+    """Bring a folder and all that is in it to the disk."""
     for name, _, files in os.walk(folder, onerror=refuse):
         for file in files:
             sync(Path(name, file))
@@ -47,7 +115,7 @@ def sync_below(folder: Path) -> None:
 
 
 def refuse(error: OSError) -> None:
-    """Pass over nothing."""
+    """Raise the error that ``os.walk`` would pass over."""
     raise error
 
 
@@ -69,7 +137,7 @@ def share_below(folder: Path) -> None:
 
 
 def is_there(path: Path) -> bool:
-    """Whether it exists; unlike ``Path.exists`` never no because the question failed."""
+    """Return whether a path exists; unlike ``Path.exists``, raise where the question fails."""
     try:
         path.stat()
     except FileNotFoundError:
@@ -78,7 +146,7 @@ def is_there(path: Path) -> bool:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and those above it; their names are on the disk then."""
+    """Make a folder and those above it, and bring their names to the disk."""
     if not folder.is_dir():
         make_folder(folder.parent)
         folder.mkdir(exist_ok=True)
@@ -86,7 +154,7 @@ def make_folder(folder: Path) -> None:
 
 
 def write_whole(path: Path, text: str, draft: Path) -> None:
-    """A file with this text, or else what was there before, whatever happens; it is drafted elsewhere."""
+    """Write a file whole, drafted elsewhere: whatever happens, the path has the old text or this."""
     draft.write_text(text)
     sync(draft)
     draft.replace(path)
@@ -94,7 +162,7 @@ def write_whole(path: Path, text: str, draft: Path) -> None:
 
 
 def swap(one: Path, other: Path) -> None:
-    """Each of two folders under the other's name, in one step; OSError where the system has no such step."""
+    """Swap the names of two folders in one step; OSError where the system has no such step."""
     system = ctypes.CDLL(None, use_errno=True)
     names = os.fsencode(one), os.fsencode(other)
     if sys.platform == "darwin":
@@ -114,7 +182,7 @@ class Lock:
         self.file: int | None = None
 
     def acquire(self, *, wait: bool = False) -> bool:
-        """Whether it is ours now; with ``wait`` always, in the end."""
+        """Return whether the lock is ours now; with ``wait`` it always is, in the end."""
         while self.file is None:
             file = self.open()
             try:
@@ -129,7 +197,7 @@ class Lock:
         return True
 
     def open(self) -> int:
-        """The file of that name, new or not. Whoever held a lock last removes also the folder around it."""
+        """Open the file of that name, new or not; its last holder also removes the folder around it."""
         n_tries = 0
         while True:
             try:
@@ -141,14 +209,14 @@ class Lock:
                     raise
 
     def is_at(self, file: int) -> bool:
-        """Whether an open file is still the one of that name: its holder before us may have removed it."""
+        """Return whether an open file still has that name: its holder before us may have removed it."""
         try:
             return os.path.samestat(os.fstat(file), self.path.stat())
         except FileNotFoundError:
             return False
 
     def release(self) -> None:
-        """Give it back; nothing is left of it."""
+        """Give the lock back and remove its file."""
         if self.file is not None:
             self.path.unlink(missing_ok=True)
             os.close(self.file)

@@ -1,4 +1,4 @@
-"""How far Spark is, on a terminal: one line, drawn again and again from its status tracker."""
+"""Progress on a terminal: one line, redrawn from Spark's status tracker."""
 
 import sys
 from collections.abc import Sequence
@@ -18,10 +18,7 @@ PATIENCE: Final = 2.0
 
 
 class Display:
-    """Nothing is shown and nobody is asked unless stderr is a terminal that can redraw a line.
-
-    It only looks on: what it cannot find out it does not show.
-    """
+    """The line; nothing is shown, and Spark is not asked, unless stderr is a terminal that can redraw it."""
 
     def __init__(self, verb: str, *, is_wanted: bool) -> None:
         console = Console(stderr=True)
@@ -29,14 +26,14 @@ class Display:
             SpinnerColumn(),
             TextColumn("{task.description}", markup=False),
             BarColumn(),
-            TextColumn("{task.fields[told]}"),
+            TextColumn("{task.fields[words]}"),
             TimeElapsedColumn(),
             console=console,
             transient=True,
             redirect_stdout=sys.stdout.isatty(),  # what goes to a file must not come to the terminal
             disable=not (is_wanted and sys.stderr.isatty() and console.is_interactive),
         )
-        self.task = self.line.add_task(verb, total=None, told="")
+        self.task = self.line.add_task(verb, total=None, words="")
         self.ended = Event()
         self.watcher: Thread | None = None
 
@@ -63,10 +60,10 @@ class Display:
         """Show what the tracker says until the end, or until it says no more."""
         while not self.ended.wait(PERIOD):
             try:
-                found = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
+                stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
             except Exception:
                 return  # the JVM is gone: who works with it tells why
-            self.show(**look([stage for stage in found if stage is not None]))
+            self.show(**look([stage for stage in stages if stage is not None]))
 
     def show(self, **changes: Any) -> None:
         """Change what the line says."""
@@ -74,12 +71,12 @@ class Display:
 
 
 def look(stages: Sequence[SparkStageInfo]) -> dict[str, Any]:
-    """Tasks done of those of the stages at work, and in words; without any, a bar that says nothing."""
+    """Return how many tasks of the active stages are done, as numbers and in words."""
     if not stages:
-        return {"total": None, "completed": 0, "told": ""}
+        return {"total": None, "completed": 0, "words": ""}
     total = sum(stage.numTasks for stage in stages)
     done = sum(stage.numCompletedTasks for stage in stages)
     at_work = sum(stage.numActiveTasks for stage in stages)
     failed = sum(stage.numFailedTasks for stage in stages)
-    told = f"{done:,} of {total:,} tasks, {at_work:,} at work" + (f", {failed:,} failed" if failed else "")
-    return {"total": total, "completed": done, "told": told}
+    words = f"{done:,} of {total:,} tasks, {at_work:,} at work" + (f", {failed:,} failed" if failed else "")
+    return {"total": total, "completed": done, "words": words}

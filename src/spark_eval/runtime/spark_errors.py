@@ -1,4 +1,4 @@
-"""Rename what Spark raises: no JVM or worker trace reaches a user without ``--debug``."""
+"""Named errors for what Spark raises: no trace of the JVM or a worker reaches a user without ``--debug``."""
 
 import errno
 import re
@@ -110,7 +110,7 @@ LAST_OF_WORKER: Final = re.compile(r"Error from python worker:.*?(\S[^\n]*)\s+PY
 
 
 def renamed(error: Exception, where: str = "") -> SparkEvalError:
-    """The named error for anything that was raised, at ``where`` if that is known."""
+    """Return the named error for anything that was raised, at ``where`` if that is known."""
     if isinstance(error, SparkEvalError):
         return error
     if (how := end_of_jvm(error)) is not None:
@@ -130,12 +130,12 @@ def renamed(error: Exception, where: str = "") -> SparkEvalError:
 
 
 def may_be_of_inputs(error: SparkEvalError) -> bool:
-    """Whether inputs that changed while they were read may be behind it."""
+    """Return whether inputs that changed while they were read may be the cause."""
     return isinstance(error, DataError) or error.code in VAGUE
 
 
 def end_of_jvm(error: Exception) -> str | None:
-    """How the driver's JVM came to its end, if that is why something failed."""
+    """Return how the driver's JVM ended, if that is why something failed."""
     aside = streams.current.get()
     words = aside.last_words() if aside is not None else ""
     said = f": {words}"[:MOST_CHARACTERS] if words else ""
@@ -158,23 +158,23 @@ def end_of_jvm(error: Exception) -> str | None:
 
 
 def known(text: str) -> tuple[type[SparkEvalError], str, str]:
-    """What Spark's text is to us: the kind of error, our code, and the sentence that says it."""
+    """Return the kind of error, our code and the sentence for a text of Spark's."""
     if last := LAST_OF_WORKER.search(text):
         return EnvironmentFault, "WORKER_ENV_MISMATCH", f"a Python worker could not start: {last[1]}"
     for said, (kind, code) in SAID.items():
         if said in text:
-            return kind, code, told(text[text.index(said) :])
+            return kind, code, in_one_line(text[text.index(said) :])
     conditions = CONDITION.findall(text)
     for beginning, (kind, code) in KNOWN.items():
         for condition in conditions:
             if condition.startswith(beginning):
-                return kind, code, f"{condition}: {told(text.partition(f'[{condition}]')[2])}"
+                return kind, code, f"{condition}: {in_one_line(text.partition(f'[{condition}]')[2])}"
     causes = CAUSE.findall(text)
-    return EnvironmentFault, "SPARK_FAILED", told(causes[-1] if causes and not conditions else text)
+    return EnvironmentFault, "SPARK_FAILED", in_one_line(causes[-1] if causes and not conditions else text)
 
 
-def told(text: str) -> str:
-    """What Spark says in one line, without its advice, the trace that follows and the classes it came in."""
+def in_one_line(text: str) -> str:
+    """Return what Spark says in one line, without its advice, the trace and the names of classes."""
     first, *others = SENTENCE.split(CLASS.sub("", " ".join(END.split(text.strip())[0].split())))
-    kept = [first, *(sentence for sentence in others if not ADVICE.match(sentence))]
-    return " ".join(kept).rstrip(". ")[:MOST_CHARACTERS]
+    facts = [first, *(sentence for sentence in others if not ADVICE.match(sentence))]
+    return " ".join(facts).rstrip(". ")[:MOST_CHARACTERS]

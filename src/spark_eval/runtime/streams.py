@@ -1,8 +1,8 @@
-"""What stands on stdout and stderr: what we say, and the error last; nothing else, whatever dies.
+"""Stdout and stderr: they carry what we print, the error last, and nothing else, whatever dies.
 
-Spark's JVM and its Python workers print traces of their own, also after our last line. They print into a
-pipe, of which only ``--debug`` shows anything. What cannot be written (a closed pipe, a full disk, a terminal
-that is gone) stops no work: publication decides how a run ends.
+Spark's JVM and its Python workers print traces of their own, also after our last line. They print into a pipe
+that only ``--debug`` shows. A stream that cannot be written (a closed pipe, a full disk, a terminal that is
+gone) stops no work: publication decides how a run ends.
 """
 
 import logging
@@ -23,7 +23,7 @@ MOST_LINES: Final = 5
 
 
 class Stream:
-    """A stream that takes everything; from the first failure on it keeps the ``error`` and writes nothing."""
+    """A stream that takes everything; after the first failure it keeps the ``error`` and writes nothing."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
@@ -33,7 +33,7 @@ class Stream:
         return getattr(self.stream, name)
 
     def write(self, text: str) -> int:
-        """Write, if that still works."""
+        """Write the text, if that still works."""
         if self.error is None:
             try:
                 self.stream.write(text)
@@ -42,7 +42,7 @@ class Stream:
         return len(text)
 
     def flush(self) -> None:
-        """Bring it to its reader, if that still works."""
+        """Flush the stream, if that still works."""
         if self.error is None:
             try:
                 self.stream.flush()
@@ -50,7 +50,7 @@ class Stream:
                 self.give_up(error)
 
     def give_up(self, error: OSError) -> None:
-        """Keep the error. What is left in the buffer would fail again when Python ends: it goes nowhere."""
+        """Keep the error, and send to nowhere what is left in the buffer: it would fail when Python ends."""
         self.error = error
         if self.stream in (sys.__stdout__, sys.__stderr__):
             nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -59,10 +59,7 @@ class Stream:
 
 
 class Aside:
-    """Where the JVM and its workers print, once there is a JVM: a pipe that a thread reads.
-
-    With ``is_shown`` all of it goes on to stderr.
-    """
+    """A pipe that the JVM and its workers print into; with ``is_shown`` all of it goes on to stderr."""
 
     def __init__(self, *, is_shown: bool) -> None:
         self.is_shown = is_shown
@@ -72,14 +69,14 @@ class Aside:
         self.end = -1
 
     def open(self) -> int:
-        """The end of the pipe to print into."""
+        """Open the pipe and read it in a thread; return the end to print into."""
         source, self.end = os.pipe()
         self.reader = threading.Thread(target=self.read, args=(source,), name="aside", daemon=True)
         self.reader.start()
         return self.end
 
     def read(self, source: int) -> None:
-        """Read until the end, and then what is there already. Whoever prints later prints to nobody."""
+        """Read until the end, and then what is there already; nobody reads what is printed later."""
         while True:
             is_last = self.ended.is_set()
             if select.select([source], [], [], 0 if is_last else PERIOD)[0]:
@@ -101,7 +98,7 @@ class Aside:
         self.is_shown = False
 
     def last_words(self) -> str:
-        """What was printed last, less the traces."""
+        """Return what was printed last, without traces."""
         lines = [line.strip() for line in self.tail.decode(errors="replace").splitlines()]
         said = [line for line in lines if line and not line.startswith("at ")]
         return " / ".join(said[-MOST_LINES:])
@@ -113,7 +110,7 @@ current: Final[ContextVar[Aside | None]] = ContextVar("aside", default=None)
 
 @contextmanager
 def guarded() -> Iterator[Stream]:
-    """Stdout, and stderr too, as a stream that takes everything."""
+    """Make stdout and stderr streams that take everything; give stdout."""
     before = sys.stdout, sys.stderr
     out, err = map(taking_all, before)
     sys.stdout, sys.stderr = cast(TextIO, out), cast(TextIO, err)
@@ -124,13 +121,13 @@ def guarded() -> Iterator[Stream]:
 
 
 def taking_all(stream: TextIO | None) -> Stream:
-    """The stream; nowhere for one that was closed before Python began, so that no file gets its number."""
+    """Wrap a stream; one that was closed before Python began leads to nowhere, and keeps its number."""
     return Stream(stream or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
 
 
 @contextmanager
 def apart(*, is_shown: bool) -> Iterator[None]:
-    """Keep apart what the JVM, its workers and libraries print; nothing of it comes after the end."""
+    """Keep apart what the JVM, its workers and libraries print, until the end."""
     root, silent = logging.getLogger(), logging.NullHandler()
     if not is_shown:
         root.addHandler(silent)  # Py4J's traces go to stderr where the root has no handler

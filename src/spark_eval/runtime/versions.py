@@ -1,36 +1,111 @@
-"""What runs here: Python, the libraries that compute or carry numbers, and this package's code."""
+"""What runs here, Python, libraries and our code, and whether the workers run the same.
+
+A worker that differs fails late and under another name, or not at all: releases of numpy round differently,
+and an older package on the workers' path computes what it always did.
+"""
 
 import hashlib
 import platform
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Final
 
+from pyspark.sql import SparkSession
+
+from spark_eval.errors import EnvironmentFault
+from spark_eval.runtime import events
+from spark_eval.runtime.any_session import refuse_remote
 from spark_eval.schema import VERSION
 
 LIBRARIES: Final = ("pyspark", "pandas", "pyarrow", "numpy")
+CODE: Final = "spark_eval"
+# local, local[2], and not local-cluster[2,1,1024].
+LOCAL: Final = re.compile(r"local(\[|$)")
+# A message names no more than this: workers mostly differ in the same way.
+MOST_NAMED: Final = 5
 
 
 def versions() -> dict[str, str]:
-    """Of everything that a number may depend on."""
-    found = {name: import_module(name).__version__ for name in LIBRARIES}
-    return found | {"python": platform.python_version(), "spark_eval": VERSION}
+    """Return the version of everything that a number may depend on."""
+    libraries = {name: import_module(name).__version__ for name in LIBRARIES}
+    return libraries | {"python": platform.python_version(), CODE: VERSION}
 
 
 def code_version() -> str:
-    """A hash of the package's code, the same from a folder and from a zip of it."""
+    """Return a hash of the package's code, the same from a folder and from a zip of it."""
     digest = hashlib.sha256()
-    for source in sources_below(files("spark_eval")):
+    for source in sources_below(files(CODE)):
         digest.update(source)
     return digest.hexdigest()
 
 
 def sources_below(folder: Traversable) -> Iterator[bytes]:
-    """The Python files of a package, in one order everywhere."""
+    """Yield the Python files of a package, in one order everywhere."""
     for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
         if entry.is_dir():
             yield from sources_below(entry)
         elif entry.name.endswith(".py"):
             yield entry.read_bytes()
+
+
+def check_workers(spark: SparkSession) -> None:
+    """Ask a task per slot what it runs on, and say so; local workers have the driver's own Python.
+
+    Raises EnvironmentFault WORKER_ENV_MISMATCH, saying which host has what (Spark itself refuses another
+    Python), and ConfigError CONNECT_UNSUPPORTED in a session of Spark Connect.
+    """
+    refuse_remote(spark, "a verb")
+    context = spark.sparkContext
+    if LOCAL.match(context.master or ""):
+        return
+    n_slots = context.defaultParallelism
+    reports = set(context.parallelize(range(n_slots), n_slots).mapPartitions(reporter()).collect())
+    ours = versions() | {CODE: code_version()}
+    faults = sorted(
+        f"{host} has {name} {version} for {ours[name]}"
+        for host, name, version in reports
+        if release(version) != release(ours[name])
+    )
+    if faults:
+        more = f" and {len(faults) - MOST_NAMED} more" if len(faults) > MOST_NAMED else ""
+        raise EnvironmentFault(
+            "WORKER_ENV_MISMATCH",
+            f"workers differ from the driver: {'; '.join(faults[:MOST_NAMED])}{more}; give them the driver's "
+            "environment (PYSPARK_PYTHON, --archives) and the same --py-files dist/spark_eval.zip",
+        )
+    hosts = sorted({host for host, *_ in reports})
+    theirs = sorted({f"{name} {version}" for _, name, version in reports if name != CODE})
+    events.say("workers", f"workers on {', '.join(hosts[:MOST_NAMED])}: {', '.join(theirs)}", hosts=hosts)
+
+
+def reporter() -> Callable[[Iterable[int]], Iterator[tuple[str, str, str]]]:
+    """Return what a worker does to report host, name and version, or why it has none.
+
+    The inner function travels whole: a worker that lacks this package could not import it.
+    """
+
+    def report(_: Iterable[int]) -> Iterator[tuple[str, str, str]]:
+        import platform
+        import socket
+        import sys
+        from importlib import import_module
+
+        for name in (*LIBRARIES, CODE):
+            try:
+                is_ours = name == CODE
+                module = import_module(f"{CODE}.runtime.versions" if is_ours else name)
+                version = module.code_version() if is_ours else module.__version__
+            except Exception as error:
+                version = f"none ({error})"
+            yield socket.gethostname(), name, version
+        yield socket.gethostname(), "python", f"{platform.python_version()} at {sys.executable}"
+
+    return report
+
+
+def release(version: str) -> list[str]:
+    """Return what must be equal of a version: all but the number of the bug-fix release."""
+    return version.split(".")[:2]

@@ -1,1 +1,1 @@
-"""The tables of a config, found and read with our columns: only here are formats and listings known."""
+"""The tables of a config, read with our columns: no other room knows formats and listings."""

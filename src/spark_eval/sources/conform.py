@@ -1,4 +1,4 @@
-"""The sources of a config, read and with our columns: all that is wrong with their schemas at once."""
+"""Read and conform the sources of a config; all that is wrong with their schemas comes at once."""
 
 from collections.abc import Collection, Mapping
 from functools import partial
@@ -49,7 +49,7 @@ def read_each(
 
 
 def conform(frame: DataFrame, name: str, source: Any, timezone: str, plan: Plan, timed: bool) -> DataFrame:
-    """A source with our columns, each unusable row with its fault."""
+    """Return a source with our columns, and a fault for each unusable row."""
     match name:
         case "recommendations":
             return conform_recommendations(frame, source.columns, source.model, source.layout)

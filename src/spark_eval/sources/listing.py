@@ -1,13 +1,13 @@
-"""Which files a source has: those that Spark lists.
+"""The files of a source: those that Spark lists.
 
-Spark is asked, but where a session is not started yet and the answer is sure: a plain local folder is walked.
+Before a session is started, a plain local folder is walked instead, where that is sure to give the same.
 """
 
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, PySparkException
@@ -16,16 +16,16 @@ from pyspark.sql import SparkSession
 from spark_eval.config.sections import Source
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.names import PATTERN, literal
-from spark_eval.runtime.hadoop_files import HadoopFiles
-from spark_eval.runtime.paths import local_path, uri_of
+from spark_eval.runtime.hadoop_files import HadoopFiles, files_at
+from spark_eval.runtime.local_files import decoded, is_hidden, local_path, uri_of
 
 # Formats of Spark's own that are files below a path, and of which any schema may be given.
 FILE_FORMATS: Final = ("parquet", "orc", "csv", "json", "xml", "text")
 # Options by which Spark lists other files than lie in a folder.
 LISTING_OPTIONS: Final = {"pathglobfilter", "recursivefilelookup", "modifiedbefore", "modifiedafter"}
-# The log of a stream that Spark wrote, which says what counts.
+# The log of a stream that Spark wrote, which says which files count.
 STREAM_LOG: Final = "_spark_metadata"
-# What tells that the log of a table says which of its files count, and how such a table is read.
+# Folders of logs that say which files of a table count, and the format that such a table has.
 TABLE_FORMATS: Final = {"_delta_log": "delta", ".hoodie": "hudi"}
 ICEBERG: Final = "iceberg"
 
@@ -59,8 +59,8 @@ def walk(source: Source, splits: str) -> dict[str, str] | None:
 
 
 def walk_folder(folder: Path) -> list[str] | None:
-    """Return the data files of a folder and of its partitions; None where there is anything else."""
-    found, folders = [], [str(folder)]
+    """Return the data files of a folder and of its partitions; None where it holds anything else."""
+    files, folders = [], [str(folder)]
     while folders:
         with os.scandir(folders.pop()) as entries:
             for entry in entries:
@@ -71,12 +71,12 @@ def walk_folder(folder: Path) -> list[str] | None:
                 if entry.is_symlink():
                     return None
                 if not entry.is_dir():
-                    found.append(entry.path)
+                    files.append(entry.path)
                 elif "=" in entry.name:
                     folders.append(entry.path)
                 else:
                     return None
-    return found
+    return files
 
 
 def ask(spark: SparkSession, source: Source, splits: str) -> dict[str, str]:
@@ -99,22 +99,16 @@ def ask(spark: SparkSession, source: Source, splits: str) -> dict[str, str]:
 
 def all_below(spark: SparkSession, path: str) -> dict[str, str]:
     """Return whatever lies below a path, for a format that does not tell its files."""
-    found = [place for place, *_ in HadoopFiles(spark, uri_of(path)).files_below(uri_of(path))]
-    places = [str(local_path(place) or place) for place in found]
+    uris = [place for place, *_ in HadoopFiles(spark, uri_of(path)).files_below(uri_of(path))]
+    places = [str(local_path(uri) or uri) for uri in uris]
     return {name_below(place, static_part(path)): place for place in places}
 
 
 def data_files(uris: Collection[str], path: str) -> dict[str, str]:
-    """Return the files of URIs that Spark lists, less those that it passes over, by their names."""
+    """Return the files that Spark lists by URI and does not pass over, by their names."""
     top = static_part(path)
     places = sorted(map(decoded, uris))
     return {name_below(place, top): place for place in places if not is_hidden(place.rpartition("/")[2])}
-
-
-def decoded(uri: str) -> str:
-    """Return where a file is: its path on this machine, or its URI as Hadoop takes it."""
-    parts = urlsplit(uri)
-    return unquote(parts.path) if parts.scheme == "file" and not parts.netloc else unquote(uri)
 
 
 def static_part(path: str) -> str:
@@ -141,13 +135,8 @@ def partitions_of(source: Source, path: str, places: Collection[str]) -> set[str
     return {unquote(folder.partition("=")[0]) for folder in folders if "=" in folder}
 
 
-def is_hidden(name: str) -> bool:
-    """Return whether Spark takes a file or folder of this name for no data."""
-    return name.startswith(".") or (name.startswith("_") and "=" not in name) or name.endswith("._COPYING_")
-
-
 def spark_path(path: str) -> str:
-    """Return a path as Spark's reader needs it: a name that exists is literal, any other may be a pattern."""
+    """Return a path for Spark's reader: a name that exists is literal, any other may be a pattern."""
     local = local_path(path)
     if local is None:
         return path
@@ -164,20 +153,20 @@ def states(
     A file that is gone has no state.
     """
     local = {name: Path(place) for name, place in files.items() if place.startswith("/")}
-    found: list[tuple[Any, ...]] = [state for name, place in local.items() for state in state_of(name, place)]
+    known: list[tuple[Any, ...]] = [state for name, place in local.items() for state in state_of(name, place)]
     others = {place: name for name, place in files.items() if name not in local}
     if source.table is not None:
-        return found + [(name,) for name in others.values()]
+        return known + [(name,) for name in others.values()]
     if others:
         path = source.path or splits
         store = HadoopFiles(session(), path)
-        found += [
+        known += [
             (others[place], n_bytes, moment)
             for top in store.matching(path)
             for place, n_bytes, moment in sorted(store.files_below(top))
             if place in others
         ]
-    return found
+    return known
 
 
 def state_of(name: str, place: Path) -> Iterator[tuple[Any, ...]]:
@@ -237,24 +226,24 @@ def check_listing(
 
 
 def dead_links(folder: Path) -> list[Path]:
-    """Return the links below a local folder that lead nowhere: Spark passes over them without a word."""
-    found = []
+    """Return the links below a local folder that lead nowhere: Spark silently passes over them."""
+    dead = []
     for top, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if not is_hidden(name))
         links = (Path(top, name) for name in files if not is_hidden(name))
-        found += [link for link in links if link.is_symlink() and not link.exists()]
-    return sorted(found)
+        dead += [link for link in links if link.is_symlink() and not link.exists()]
+    return sorted(dead)
 
 
 def check_no_table(spark: SparkSession, path: str, places: Collection[str], name: str) -> None:
-    """Raise ConfigError TABLE_FORMAT for files of a table of which a log says which of them count."""
+    """Raise ConfigError TABLE_FORMAT for files of a table that has a log of which files count."""
     folders = {base_folder(place) for place in places}
     if local_path(path) is None or not PATTERN.search(path):
         folders.add(static_part(path))
     for folder in sorted(folders):
-        if (found := table_format(spark, folder)) is not None:
-            what = f"{name}: {folder!r} is a table of {found.title()}, whose removed files would count"
-            mend = f"set {name}.format: {found}, or name it by {name}.table"
+        if (kind := table_format(spark, folder)) is not None:
+            what = f"{name}: {folder!r} is a table of {kind.title()}, whose removed files would count"
+            mend = f"set {name}.format: {kind}, or name it by {name}.table"
             raise ConfigError("TABLE_FORMAT", f"{what}; {mend}")
 
 
@@ -268,19 +257,13 @@ def base_folder(place: str) -> str:
 
 def table_format(spark: SparkSession, folder: str) -> str | None:
     """Return the format of the table that a folder is, or the data of; None for a plain folder."""
-    names = names_in(spark, folder)
-    for marker, found in TABLE_FORMATS.items():
+    names = files_at(spark, folder).names(folder)
+    for marker, kind in TABLE_FORMATS.items():
         if marker in names:
-            return found
+            return kind
     is_data = folder.rpartition("/")[2] == "data"
     for top in (folder, *([folder.rpartition("/")[0]] if is_data else [])):
-        if any(".metadata.json" in file for file in names_in(spark, f"{top}/metadata")):
+        metadata = f"{top}/metadata"
+        if any(".metadata.json" in file for file in files_at(spark, metadata).names(metadata)):
             return ICEBERG
     return None
-
-
-def names_in(spark: SparkSession, folder: str) -> Collection[str]:
-    """Return what lies in a folder; nothing where there is none."""
-    if not folder.startswith("/"):
-        return HadoopFiles(spark, folder).names(folder)
-    return [file.name for file in Path(folder).iterdir()] if Path(folder).is_dir() else ()

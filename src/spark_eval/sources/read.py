@@ -1,4 +1,4 @@
-"""Read the sources of a config as DataFrames: paths and formats are known nowhere else."""
+"""Read the sources of a config as DataFrames: no other room knows paths and formats."""
 
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
@@ -11,13 +11,12 @@ from pyspark.sql import functions as F
 from spark_eval.config.sections import Source
 from spark_eval.errors import ConfigError, DataError, nearest
 from spark_eval.names import quoted
-from spark_eval.runtime.hadoop_files import HadoopFiles
-from spark_eval.runtime.paths import local_path
+from spark_eval.runtime.hadoop_files import files_at
 from spark_eval.runtime.spark_errors import renamed
 from spark_eval.schema import FOLD, SUBSET, SUBSETS
 from spark_eval.sources.listing import FILE_FORMATS, check_listing, data_files, partitions_of
-from spark_eval.sources.schemas import Held, columns_of
-from spark_eval.sources.typed import Texts, in_microseconds, read_typed
+from spark_eval.sources.schemas import FileSchemas, columns_of
+from spark_eval.sources.typed import in_microseconds, read_typed
 
 # Options of readers, and settings of the session, under which Spark loses files or rows without a word.
 LOSSY_OPTIONS: Final = {"ignorecorruptfiles": "true", "ignoremissingfiles": "true", "mode": "dropmalformed"}
@@ -46,13 +45,11 @@ def read_source(
     segments: Sequence[str] = (),
     before: Collection[str] | None = None,
 ) -> DataFrame:
-    """The rows of a source: typed, filtered by ``where``, ``subset`` and ``fold``.
+    """Return the rows of a source: typed, filtered by ``where``, ``subset`` and ``fold``.
 
-    ``splits`` is where this run's split lies, for sources that are a subset of it. ``segments`` are columns
-    that are text, as are models. ``before`` are the names of its files when the run began. Raises ConfigError
-    LOSSY_OPTION or TABLE_FORMAT, and DataError MISSING_INPUT, EMPTY_INPUT, EMPTY_FILE, CORRUPT_FILE,
-    SCHEMA_DRIFT, AMBIGUOUS_COLUMN, INPUT_CHANGED_DURING_RUN, MISSING_SPLIT, MISSING_COLUMN or what Spark
-    finds, before a table is read.
+    ``splits`` is where this run's split is, for sources that are a subset of it. ``segments`` are columns
+    that are text, as models are. ``before`` are the names of the source's files when the run began. Raises
+    ConfigError or DataError for what is wrong with the files and their schema, before a row is read.
     """
     check_lossless(spark, source, name)
     try:
@@ -82,45 +79,49 @@ def read_path(
     segments: Sequence[str],
     before: Collection[str] | None,
 ) -> DataFrame:
-    """All rows of files, or of this run's split: those files that Spark lists, which are looked at first."""
+    """Return all rows of the files that Spark lists, or of this run's split; footers are checked first."""
     if source.path is None:
         check_split(spark, splits, name)
     files = check_listing(spark, source, name, splits, before)
-    held = Held.of([place for place in files.values() if place.startswith("/")], source.format, name)
-    wanted = columns_of(source, name, segments, held)
+    schemas = FileSchemas.of(
+        [place for place in files.values() if place.startswith("/")], source.format, name
+    )
+    wanted = columns_of(source, name, segments, schemas)
     options = {option.lower(): str(value).lower() for option, value in source.options.items()}
-    held.check(wanted, options.get("mergeschema") == "true", name)
+    schemas.check(wanted, options.get("mergeschema") == "true", name)
     path = source.path or splits
-    texts = Texts.of(source, segments, partitions_of(source, path, files.values()))
-    frame = read_typed(spark, source, path, timezone, texts, held.nanoseconds)
-    held.check_seen(wanted, frame.columns, name)
+    partitions = partitions_of(source, path, files.values())
+    frame = read_typed(spark, source, path, timezone, segments, partitions, schemas.nanoseconds)
+    schemas.check_seen(wanted, frame.columns, name)
     if source.format in FILE_FORMATS and data_files(frame.inputFiles(), path) != files:
         raise DataError("INPUT_CHANGED_DURING_RUN", f"{name}: files came or went; start again once they rest")
-    return in_microseconds(frame, held.nanoseconds, name)
+    return in_microseconds(frame, schemas.nanoseconds, name)
 
 
 def check_split(spark: SparkSession, splits: str, name: str) -> None:
     """Raise DataError MISSING_SPLIT where this run has no split."""
-    local = local_path(splits)
-    if not (HadoopFiles(spark, splits).is_there(splits) if local is None else local.is_dir()):
+    files = files_at(spark, splits)
+    if not files.is_there(files.root):
         raise DataError("MISSING_SPLIT", f"{name}: no split at {splits}; run `spark-eval split` first")
 
 
 def check_lossless(spark: SparkSession, source: Source, name: str) -> None:
     """Raise ConfigError LOSSY_OPTION where Spark is told to leave out what it cannot read."""
-    found = [
+    settings = [
         f"{name}.options.{option}: {value}"
         for option, value in source.options.items()
         if LOSSY_OPTIONS.get(option.lower()) == str(value).lower()
     ]
-    found += [f"{key}: true" for key in LOSSY_SETTINGS if str(spark.conf.get(key, "false")).lower() == "true"]
-    if found:
-        message = f"{', '.join(found)}: what cannot be read would be left out without a word; remove it"
+    settings += [
+        f"{key}: true" for key in LOSSY_SETTINGS if str(spark.conf.get(key, "false")).lower() == "true"
+    ]
+    if settings:
+        message = f"{', '.join(settings)}: what cannot be read would be left out without a word; remove it"
         raise ConfigError("LOSSY_OPTION", message)
 
 
 def named(frame: DataFrame, name: str, where: str) -> Column:
-    """The column of this name; DataError MISSING_COLUMN with the nearest one."""
+    """Return the column of this name; raise DataError MISSING_COLUMN with the nearest one."""
     if name not in frame.columns:
         raise DataError("MISSING_COLUMN", f"{where}: no column {name!r}; {nearest(name, frame.columns)}")
     return F.col(quoted(name))

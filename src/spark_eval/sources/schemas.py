@@ -1,4 +1,4 @@
-"""What the footers of local files say, against each other and against the schema that Spark has of them."""
+"""Check the footers of local files against each other, and against Spark's schema of them."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -40,23 +40,23 @@ HOW_TO_MEND: Final = "write all with one schema"
 
 
 @dataclass
-class Held:
-    """What local files hold: the columns of each, these and their fields, and how each counts its moments."""
+class FileSchemas:
+    """What local files hold: columns, columns with their fields, and how each file counts its moments."""
 
     columns: dict[str, list[str]] = field(default_factory=dict)
     paths: dict[str, frozenset[str]] = field(default_factory=dict)
     moments: dict[str, Mapping[str, tuple[bool, bool]]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, places: Iterable[str], file_format: str, name: str) -> "Held":
-        """Look at the footers of files; those that take keys are left to Spark.
+    def of(cls, places: Iterable[str], file_format: str, name: str) -> "FileSchemas":
+        """Read the footers of files; encrypted ones are left to Spark.
 
-        Raises DataError CORRUPT_FILE for files without a footer, or with one that is at odds.
+        Raises DataError CORRUPT_FILE for files without a footer, or with one that contradicts itself.
         """
-        found, damaged = cls(), []
+        schemas, damaged = cls(), []
         for place in places if file_format in (PARQUET, ORC) else ():
             try:
-                found.add(place, file_format)
+                schemas.add(place, file_format)
             except EncryptedFile:
                 continue
             except (OSError, ValueError, pa.ArrowException) as error:
@@ -64,10 +64,10 @@ class Held:
         if damaged:
             message = f"{name}: {len(damaged)} files are damaged, such as {damaged[0]}; write them again"
             raise DataError("CORRUPT_FILE", message)
-        return found
+        return schemas
 
     def add(self, place: str, file_format: str) -> None:
-        """Look at one file."""
+        """Read one footer."""
         fields: list[str] = []
         if file_format == ORC:
             import pyarrow.orc
@@ -89,7 +89,7 @@ class Held:
 
     @property
     def nanoseconds(self) -> dict[str, bool]:
-        """Columns that every file counts in nanoseconds, and whether in a zone; none where fields do so."""
+        """Columns that every file counts in nanoseconds, and whether in a zone; none if fields do, too."""
         kinds = [(column, kind) for moments in self.moments.values() for column, kind in moments.items()]
         fine = {column: has_zone for column, (has_zone, is_fine) in kinds if is_fine}
         others = {column for column, (_, is_fine) in kinds if not is_fine}
@@ -99,7 +99,7 @@ class Held:
     def check(self, wanted: Collection[str], may_lack: bool, name: str) -> None:
         """Raise DataError for columns that some files lack, hold twice, or count in another way than others.
 
-        Spark would fill a column with nulls, or leave it out everywhere. ``may_lack``: that is wanted so.
+        Spark would fill a column with nulls, or leave it out everywhere; with ``may_lack`` that is wanted.
         """
         faults = []
         for column in wanted:
@@ -141,12 +141,12 @@ class Held:
         return list({name.lower(): name for name in names}.values())
 
 
-def columns_of(source: Source, name: str, segments: Collection[str], held: Held) -> list[str]:
-    """Return the columns of a source that matter to us, by their own names."""
+def columns_of(source: Source, name: str, segments: Collection[str], schemas: FileSchemas) -> list[str]:
+    """Return the columns of a source that we read, by their own names."""
     ours = {*COLUMNS.get(name, LOG_COLUMNS), *source.columns, *segments}
     theirs = {source.columns.get(column, column) for column in ours}
     theirs |= {condition.column for condition in source.where}
     theirs |= {SUBSET} if source.subset is not None else set()
     if isinstance(source, PredictionsSection):
         theirs.update(source.checked().probabilities)
-    return sorted(theirs.union(held.all_columns() if name == LOG else ()))
+    return sorted(theirs.union(schemas.all_columns() if name == LOG else ()))

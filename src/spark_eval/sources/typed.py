@@ -1,8 +1,7 @@
-"""Rows of files with their types: models and segments are text, ids pass unchanged, moments are exact."""
+"""Read files with types of ours: models and segments are text, ids pass unchanged, moments are exact."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from typing import Final
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -11,7 +10,7 @@ from pyspark.sql import types as T
 
 from spark_eval.config.sections import Scalar, Source
 from spark_eval.names import quoted
-from spark_eval.runtime.settings import NANOS_AS_LONG, setting
+from spark_eval.runtime.any_session import NANOS_AS_LONG, setting
 from spark_eval.schema import ITEM, MODEL, NO_TEXT, USER
 from spark_eval.sources.listing import spark_path
 from spark_eval.sources.schemas import PARQUET
@@ -26,86 +25,63 @@ REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 MICROSECONDS_PER_DAY: Final = 86_400_000_000
 
 
-@dataclass(frozen=True)
-class Texts:
-    """Columns that Spark guesses the types of, and which of them are text or ids; all names in lower case.
-
-    ``guessed`` are names of folders, or None for all columns: those of text files.
-    """
-
-    guessed: Collection[str] | None
-    ids: Collection[str]
-    texts: Collection[str]
-
-    @classmethod
-    def of(cls, source: Source, segments: Sequence[str], partitions: Collection[str]) -> "Texts":
-        """Those of a source with these partitions; a model and a segment are text whatever they look like."""
-        return cls(
-            None if source.format in TEXT_FORMATS else {name.lower() for name in partitions},
-            {source.columns.get(name, name).lower() for name in (USER, ITEM)},
-            {source.columns.get(name, name).lower() for name in (MODEL, *segments)},
-        )
-
-    def among(self, names: Collection[str], schema: T.StructType) -> list[T.StructField]:
-        """Return the columns of these names of which the type is guessed."""
-        known = names if self.guessed is None else {*names} & {*self.guessed}
-        return [column for column in schema if column.name.lower() in known]
-
-
 def read_typed(
     spark: SparkSession,
     source: Source,
     path: str,
     timezone: str,
-    texts: Texts,
+    segments: Sequence[str],
+    partitions: Collection[str],
     nanoseconds: Collection[str] = (),
 ) -> DataFrame:
-    """Rows of a path with the types that Spark finds, models and segments as text, ids unchanged.
+    """Read a path with the types that Spark finds, models and segments as text, ids unchanged.
 
-    Spark reads '007' as 7, in text and in names of folders. So ids of digits are read as text again and
-    become integers only if every one is written canonically.
+    Spark reads '007' as 7, in text and in names of folders (``partitions``). So ids of digits are read as
+    text again and become integers only if every one is written canonically.
     """
-    options: dict[str, Scalar] = {}
-    if source.format == PARQUET:
-        options = VERIFIED
-    elif source.format in TEXT_FORMATS:
+    is_text = source.format in TEXT_FORMATS
+    options: dict[str, Scalar] = VERIFIED if source.format == PARQUET else {}
+    if is_text:
         options = {"inferSchema": True, "enforceSchema": False, "mode": "FAILFAST", "timeZone": timezone}
     reader = spark.read.format(source.format).options(**(options | source.options))
     place = spark_path(path)
     with setting(spark, NANOS_AS_LONG, "true") if nanoseconds else nullcontext():
-        found = reader.load(place)
-    ids = texts.among(texts.ids, found.schema)
-    digits = [column.name for column in ids if isinstance(column.dataType, T.IntegralType)]
-    names = [column.name for column in texts.among(texts.texts, found.schema)]
-    if digits or nanoseconds or any(found.schema[name].dataType != T.StringType() for name in names):
-        fields = [
-            T.StructField(f.name, T.StringType() if f.name in (*digits, *names) else f.dataType)
-            for f in found.schema
-        ]
-        found = reader.schema(T.StructType(fields)).load(place)
-    if texts.guessed is None:
-        others = [column.name for column in ids if column.dataType == T.StringType()]
-        found = with_columns(found, {name: decodable(name) for name in (*others, *names)})
-    return with_columns(found, {name: canonical(name) for name in digits})
+        frame = reader.load(place)
+    schema = frame.schema
+    guessed = [column for column in schema if is_text or column.name.lower() in map(str.lower, partitions)]
+    ids = named_in(guessed, source, (USER, ITEM))
+    digits = [name for name in ids if isinstance(schema[name].dataType, T.IntegralType)]
+    texts = named_in(guessed, source, (MODEL, *segments))
+    if digits or nanoseconds or any(schema[name].dataType != T.StringType() for name in texts):
+        changed = dict.fromkeys((*digits, *texts), T.StringType())
+        fields = [T.StructField(f.name, changed.get(f.name, f.dataType)) for f in schema]
+        frame = reader.schema(T.StructType(fields)).load(place)
+    if is_text:
+        others = [name for name in ids if schema[name].dataType == T.StringType()]
+        frame = with_columns(frame, {name: decodable(name) for name in (*others, *texts)})
+    return with_columns(frame, {name: canonical(name) for name in digits})
+
+
+def named_in(columns: Iterable[T.StructField], source: Source, ours: Sequence[str]) -> list[str]:
+    """Return the names of the columns that hold ours, whatever their case."""
+    theirs = {source.columns.get(name, name).lower() for name in ours}
+    return [column.name for column in columns if column.name.lower() in theirs]
 
 
 def decodable(name: str) -> Column:
-    """Text of a file; a row with what no encoding gives fails the job by name."""
+    """Return text of a file; a row that could not be decoded fails the job by name."""
     text = F.col(quoted(name))
     fault = F.raise_error(F.lit(f"error[INVALID_TEXT] column {name} {NO_TEXT}")).cast("string")
     return F.when(text.contains(REPLACEMENT), fault).otherwise(text)
 
 
 def in_microseconds(frame: DataFrame, names: Mapping[str, bool], source: str) -> DataFrame:
-    """Return the frame with columns that count nanoseconds as moments; those that are true have a zone.
-
-    A part of a microsecond fails the job by name.
-    """
+    """Return the frame with these counts of nanoseconds as moments; ``names`` tell which have a zone."""
     return with_columns(frame, {name: moment(name, has_zone, source) for name, has_zone in names.items()})
 
 
 def moment(name: str, has_zone: bool, source: str) -> Column:
-    """Return a count of nanoseconds as a moment, exactly."""
+    """Return a count of nanoseconds as a moment; a part of a microsecond fails the job by name."""
     count = F.col(quoted(name))
     message = f"error[TIMESTAMP_TOO_FINE] {source}: column {name} holds parts of a microsecond; "
     fault = F.raise_error(F.lit(f"{message}write it in microseconds (coerce_timestamps='us')")).cast("long")
@@ -121,7 +97,7 @@ def moment(name: str, has_zone: bool, source: str) -> Column:
 
 
 def canonical(name: str) -> Column:
-    """Text as a long; a row written in any other way than the number prints fails the job by name."""
+    """Return text as a long; a row that is not written as the number prints fails the job by name."""
     text = F.col(quoted(name))
     fault = F.concat(
         F.lit(f"error[ID_NOT_CANONICAL] column {name}: '"),
@@ -136,5 +112,5 @@ def canonical(name: str) -> Column:
 
 
 def with_columns(frame: DataFrame, columns: Mapping[str, Column]) -> DataFrame:
-    """Return the frame with other columns; the very frame where there are none."""
+    """Return the frame with these columns replaced; the very frame where there are none."""
     return frame.withColumns({**columns}) if columns else frame

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from spark_eval.arrow.files import FilePart, read_parts
-from spark_eval.runtime.connect import tasks_at_once
+from spark_eval.runtime.any_session import tasks_at_once
 from spark_eval.transforms.plain_files import PlainFiles
 
 Batches = Iterable[pa.RecordBatch]

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,10 +13,11 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from spark_eval.arrow.files import FilePart, parts_of, statistics_of
-from spark_eval.arrow.footers import is_plain
+from spark_eval.arrow.footers import is_plain, read_footer
 from spark_eval.conventions import Conventions, TruthDuplicates
 from spark_eval.pointwise.task import Plan, Scores, Task
-from spark_eval.runtime.connect import is_remote
+from spark_eval.runtime.any_session import is_remote
+from spark_eval.runtime.local_files import decoded, is_hidden
 from spark_eval.schema import (
     FOLD,
     ITEM,
@@ -59,23 +59,23 @@ class PlainFiles:
 
     @cached_property
     def footers(self) -> Mapping[str, pq.FileMetaData]:
-        """Of each file."""
-        return {path: pq.read_metadata(path) for path in self.paths}
+        """The footer of each file."""
+        return {path: read_footer(path) for path in self.paths}
 
     @property
     def n_rows(self) -> int:
-        """As the footers say."""
+        """The number of rows that the footers tell."""
         return sum(footer.num_rows for footer in self.footers.values())
 
     def statistics(self, name: str) -> list[pq.Statistics | None]:
-        """What the footers tell of one of our columns, row group by row group; None where they do not."""
+        """Return the statistics of one of our columns in each row group; None where a footer has none."""
         theirs = self.columns[name]
-        return [found for footer in self.footers.values() for found in statistics_of(footer, theirs)]
+        return [group for footer in self.footers.values() for group in statistics_of(footer, theirs)]
 
     def is_complete(self, name: str) -> bool:
-        """Whether the footers tell that one of our columns has no null."""
-        found = self.statistics(name)
-        return all(column is not None and column.has_null_count and not column.null_count for column in found)
+        """Return whether the footers tell that one of our columns has no null."""
+        groups = self.statistics(name)
+        return all(group is not None and group.has_null_count and not group.null_count for group in groups)
 
     def without(self, name: str) -> "PlainFiles":
         """Return the files less one of our columns."""
@@ -83,7 +83,7 @@ class PlainFiles:
         return PlainFiles(self.paths, columns)
 
     def tasks(self, parallelism: int) -> list[list[FilePart]]:
-        """Parts of the files for each task: a few for every core, in the order of the files; one at least."""
+        """Return the parts of the files that each task reads, a few tasks for every core."""
         n_bytes = sum(Path(path).stat().st_size for path in self.paths)
         most = min(MOST_BYTES, max(LEAST_BYTES, n_bytes // (2 * parallelism)))
         tasks: list[list[FilePart]] = []
@@ -101,38 +101,35 @@ class PlainFiles:
 def plain_recommendations(
     frame: DataFrame, names: Mapping[str, str], model: str | None, layout: str
 ) -> PlainFiles | None:
-    """The files of recommendations, if they are plain; ``names`` map our columns to theirs."""
+    """Return the files of recommendations, if they are plain; ``names`` map our columns to theirs."""
     if layout != "long":
         return None
     has_rank = RANK in names or (SCORE not in names and RANK in frame.columns)
-    ours = [USER, ITEM, RANK if has_rank else SCORE] + ([MODEL] if model is None else [])
-    ours += [FOLD] if FOLD in names or FOLD in frame.columns else []
-    return plain_files(frame, {name: names.get(name, name) for name in ours})
+    ours = [USER, ITEM, RANK if has_rank else SCORE, *([MODEL] if model is None else [])]
+    return plain_files(frame, mapped(frame, names, ours, [FOLD]))
 
 
 def plain_truth(frame: DataFrame, names: Mapping[str, str], conventions: Conventions) -> PlainFiles | None:
-    """The files of truth, if they are plain, and no row's time is asked for."""
+    """Return the files of truth, if they are plain and no row's time is asked for."""
     if conventions.truth_duplicates is TruthDuplicates.LAST:
         return None
-    has_relevance = RELEVANCE in names or RELEVANCE in frame.columns
-    ours = [USER, ITEM, RELEVANCE] if has_relevance else [USER, ITEM]
-    ours += [FOLD] if FOLD in names or FOLD in frame.columns else []
-    return plain_files(frame, {name: names.get(name, name) for name in ours})
+    return plain_files(frame, mapped(frame, names, [USER, ITEM], [RELEVANCE, FOLD]))
 
 
 def plain_predictions(
     frame: DataFrame, names: Mapping[str, str], model: str | None, plan: Plan
 ) -> PlainFiles | None:
-    """The files of predictions, if they are plain, and a row has one score; segments as ``segment_0``, ..."""
+    """Return the files of predictions, if they are plain and a row has one score.
+
+    Segments are the columns ``segment_0``, ``segment_1`` and so on.
+    """
     if plan.task is Task.MULTICLASS or plan.scores is Scores.CLASS:
         return None
-    ours = [LABEL, SCORE] + ([MODEL] if model is None else []) + ([USER] if plan.by_user else [])
-    ours += [name for name in (WEIGHT, FOLD) if name in names or name in frame.columns]
-    as_text = {SEGMENT_COLUMN.format(place): name for place, name in enumerate(plan.segments)}
-    columns = {
-        name: names.get(theirs, theirs)
-        for name, theirs in (dict(zip(ours, ours, strict=True)) | as_text).items()
+    ours = [LABEL, SCORE, *([MODEL] if model is None else []), *([USER] if plan.by_user else [])]
+    as_text = {
+        SEGMENT_COLUMN.format(place): names.get(name, name) for place, name in enumerate(plan.segments)
     }
+    columns = mapped(frame, names, ours, [WEIGHT, FOLD]) | as_text
     files = plain_files(frame, columns)
     if files is None:
         return None
@@ -142,26 +139,32 @@ def plain_predictions(
 
 
 def plain_log(frame: DataFrame, names: Mapping[str, str], timezone: str) -> PlainFiles | None:
-    """The files of an interaction log with all its columns, if they are plain and tell instants."""
-    ours = [name for name in (USER, ITEM, TIMESTAMP, RELEVANCE) if name in names or name in frame.columns]
-    mapped = {name: names.get(name, name) for name in ours}
-    files = plain_files(
-        frame, mapped | {name: name for name in frame.columns if name not in mapped.values()}, LOG_TYPES
-    )
-    kind = frame.schema[mapped[TIMESTAMP]].dataType if files is not None else None
+    """Return the files of an interaction log with all its columns, if they are plain and tell instants."""
+    ours = mapped(frame, names, [], [USER, ITEM, TIMESTAMP, RELEVANCE])
+    others = {name: name for name in frame.columns if name not in ours.values()}
+    files = plain_files(frame, ours | others, LOG_TYPES)
+    kind = frame.schema[ours[TIMESTAMP]].dataType if files is not None else None
     tells_instants = isinstance(kind, T.TimestampType | T.IntegralType) or (
         isinstance(kind, T.TimestampNTZType) and timezone == "UTC"
     )
     return files if tells_instants else None
 
 
+def mapped(
+    frame: DataFrame, names: Mapping[str, str], needed: Sequence[str], optional: Sequence[str]
+) -> dict[str, str]:
+    """Return the table's columns for ours: those that are needed, and the optional ones that it has."""
+    given = [name for name in optional if name in names or name in frame.columns]
+    return {name: names.get(name, name) for name in (*needed, *given)}
+
+
 def plain_files(
     frame: DataFrame, columns: Mapping[str, str], types: Sequence[type[T.DataType]] = TYPES
 ) -> PlainFiles | None:
-    """The files of a frame that is nothing but Parquet files on this machine or a mounted disk; else None.
+    """Return the files of a frame that is nothing but Parquet files on this machine or a mounted disk.
 
-    A filter, a partition column, an option or setting of the reader, a file of which a column is of no type
-    on the lists of ``arrow.footers``: any of these leaves the reading to Spark.
+    Return None, which leaves the reading to Spark, for a frame with a filter, a partition column, an option
+    or setting of the reader, or a file of which a column is not as ``arrow.footers`` lists it.
     """
     paths = local_files(frame)
     if not paths or any(frame.columns.count(name) != 1 for name in columns.values()):
@@ -174,19 +177,19 @@ def plain_files(
 
 
 def takes_files(folder: str) -> bool:
-    """Whether workers can write into a folder by its name: it is on this machine or on a mounted disk."""
+    """Return whether workers can write into a folder: it is on this machine or on a mounted disk."""
     return "://" not in folder
 
 
 def arrow_type(kind: T.DataType) -> pa.DataType:
-    """Spark's type for Arrow; instants as Parquet has them."""
+    """Return Spark's type as Arrow has it, instants as in Parquet."""
     if isinstance(kind, T.TimestampType):
         return INSTANT
     return to_arrow_schema(T.StructType([T.StructField("column", kind)])).field(0).type
 
 
 def local_files(frame: DataFrame) -> list[str]:
-    """The local Parquet files that a frame is, without anything done to them; none if it is anything else."""
+    """Return the local Parquet files that a frame is, if it is nothing else."""
     if is_remote(frame):
         return []
     # Spark has no other way to ask: inputFiles names the files also of filtered and joined frames.
@@ -203,13 +206,13 @@ def local_files(frame: DataFrame) -> list[str]:
     conf = frame.sparkSession.conf
     if any(str(conf.get(name, value)).upper() != value for name, value in SETTINGS.items()):
         return []
-    places = [urlsplit(place) for place in relation.location().inputFiles()]
-    if any(place.scheme != "file" or place.netloc for place in places):
+    paths = [Path(decoded(uri)) for uri in relation.location().inputFiles()]
+    if not all(path.is_absolute() for path in paths):
         return []
-    return sorted(path for path in (unquote(place.path) for place in places) if is_read(Path(path)))
+    # Spark lists summaries of schemas and empty files, and reads neither.
+    return sorted(str(path) for path in paths if not is_hidden(path.name) and not is_empty(path))
 
 
-def is_read(path: Path) -> bool:
-    """Return whether Spark reads a file that it lists: no summary of schemas, and not without a byte."""
-    is_summary = path.name.startswith(("_metadata", "_common_metadata"))
-    return not is_summary and not (path.exists() and path.stat().st_size == 0)
+def is_empty(path: Path) -> bool:
+    """Return whether a file is there, without a byte."""
+    return path.exists() and not path.stat().st_size

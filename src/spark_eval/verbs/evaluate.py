@@ -24,7 +24,7 @@ from spark_eval.metrics.values import summed
 from spark_eval.names import literal
 from spark_eval.options import documented
 from spark_eval.runtime import events
-from spark_eval.runtime.connect import is_remote, tasks_at_once
+from spark_eval.runtime.any_session import is_remote, tasks_at_once
 from spark_eval.schema import (
     FAULT,
     FOLD,

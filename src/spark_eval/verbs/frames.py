@@ -1,4 +1,4 @@
-"""Frames of other libraries at the door: a pandas frame or an Arrow table becomes one of Spark's."""
+"""Frames of other libraries: a pandas frame or an Arrow table becomes one of Spark's."""
 
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -59,20 +59,20 @@ def as_arrow(name: str, frame: Any) -> pa.Table:
         try:
             columns.append(fitted(column))
         except (pa.ArrowException, TypeError, ValueError) as error:
-            told = str(error).splitlines()[0]
+            reason = str(error).splitlines()[0]
             mend = (
                 "round it, as .dt.floor('us') does"
-                if "timestamp" in told
+                if "timestamp" in reason
                 else "give it one type that Spark has"
             )
-            message = f"{name}: column {label!r} cannot be taken: {told}; {mend}"
+            message = f"{name}: column {label!r} cannot be taken: {reason}; {mend}"
             faults.append(DataError("UNSUPPORTED_TYPE", message))
     DataError.raise_all(faults)
     return pa.table(columns, names=labels)
 
 
 def columns_of(frame: Any) -> Iterator[tuple[str, Any]]:
-    """Name and values of every column; those of an index that has names come first."""
+    """Yield name and values of every column, first those of an index that has names."""
     if isinstance(frame, pd.DataFrame):
         rows = frame.reset_index() if all(frame.index.names) else frame
         for place, label in enumerate(rows.columns):
@@ -87,15 +87,15 @@ def fitted(column: Any) -> Any:
     Raises what pyarrow raises for values of several types, for moments between two microseconds and for
     integers beyond 64 bits.
     """
-    found = pa.array(column, from_pandas=True) if isinstance(column, pd.Series) else column
-    kind = found.type
+    values = pa.array(column, from_pandas=True) if isinstance(column, pd.Series) else column
+    kind = values.type
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     if pa.types.is_timestamp(kind):
         kind = pa.timestamp("us", kind.tz)
     elif str(kind) == "string_view":
         kind = pa.string()
-    return found.cast(WIDER.get(kind, kind))
+    return values.cast(WIDER.get(kind, kind))
 
 
 def sent(spark: SparkSession, name: str, table: pa.Table) -> DataFrame:

@@ -1,4 +1,4 @@
-"""What the driver holds: rows that become a table, and objects of the workers that come to it."""
+"""Small tables that the driver holds, and objects of the workers that it collects."""
 
 import pickle
 from collections.abc import Sequence
@@ -18,10 +18,7 @@ from spark_eval.transforms.objects import OBJECT
 
 
 def small_table(spark: SparkSession, rows: Sequence[Sequence[Any]], schema: str) -> DataFrame:
-    """Rows as a frame; ``schema`` is written as in SQL.
-
-    Through Arrow: from tuples Spark would start Python workers to convert them.
-    """
+    """Return rows as a frame, by way of Arrow: Spark would start Python workers to convert tuples."""
     frame: DataFrame = spark.createDataFrame(arrow_table(rows, schema))
     return frame
 
@@ -41,7 +38,7 @@ def arrow_table(rows: Sequence[Sequence[Any]], schema: str) -> pa.Table:
 
 
 def write_small(rows: Sequence[Sequence[Any]], schema: str, folder: Path, *, by_model: bool) -> None:
-    """Write rows as Parquet without Spark, whose first write costs seconds; one file, or one per model."""
+    """Write rows as Parquet, one file or one per model, without Spark: its first write costs seconds."""
     table = arrow_table(rows, schema)
     parts = {folder: table}
     if by_model:

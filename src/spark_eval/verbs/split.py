@@ -12,7 +12,7 @@ from spark_eval.accounting import ACCOUNTING, Entry
 from spark_eval.errors import ConfigError, DataError, nearest
 from spark_eval.names import literal, quoted
 from spark_eval.runtime import events
-from spark_eval.runtime.settings import MICROSECONDS, TIMESTAMP_TYPE, setting
+from spark_eval.runtime.any_session import MICROSECONDS, TIMESTAMP_TYPE, setting
 from spark_eval.schema import FAULT, FOLD, ITEM, RELEVANCE, SUBSET, SUBSETS, TIMESTAMP, USER
 from spark_eval.splits.folds import FoldRule, StratifiedKFold
 from spark_eval.splits.leave_out import Choices, LeavePOut

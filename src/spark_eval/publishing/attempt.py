@@ -1,0 +1,152 @@
+"""Publish whole tables, by one protocol: staged by an attempt, checked, then made visible with a record.
+
+An attempt writes below ``<root>/_staging/<attempt>/``, where readers never look. What is complete there
+becomes an *intent*. From then on its tables appear at ``<root>/<table>/run_id=<id>``, and last the commit
+record. Whoever starts next carries out the intents of dead attempts, and removes what else they left.
+
+Stores differ in four things: how one tells that an attempt is dead, how tables are checked, how they get to
+their places, and how a record is written. ``local`` is a folder of this machine, ``remote`` a Hadoop store.
+"""
+
+import uuid
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from typing import Any, Self
+
+from spark_eval.errors import ConfigError, EnvironmentFault, SparkEvalError
+from spark_eval.names import check_run_id
+from spark_eval.publishing.commits import (
+    SHARED,
+    Publication,
+    Record,
+    Staging,
+    check_verbs,
+    place_of,
+    records_of,
+    usual_place,
+)
+from spark_eval.publishing.local import LocalStore
+from spark_eval.publishing.remote import HadoopStore
+from spark_eval.publishing.verify import Expected
+from spark_eval.runtime import events
+from spark_eval.runtime.signals import held
+from spark_eval.schema import Table
+
+# Both have the same methods.
+Store = LocalStore | HadoopStore
+
+
+class Attempt:
+    """One try at one verb of one run: a context.
+
+    Raises BusyError RUN_BUSY where another attempt is at work. ``recovered`` names the dead attempts that
+    were cleared away.
+    """
+
+    def __init__(self, store: Store, run_id: str, verb: str) -> None:
+        self.store = store
+        name = f"{check_run_id(run_id)}-{verb}-{uuid.uuid4().hex}"
+        self.staging = Staging(f"{store.home()}/{name}", run_id, verb)
+        self.records: dict[str, Record] = {}
+        self.recovered: list[str] = []
+        self.claim = ExitStack()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as claim:
+            claim.enter_context(self.store.claimed(self.staging))
+            self.recovered = self.recover()
+            self.records = records_of(self.store.files, self.staging.run_id)
+            self.claim = claim.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.claim.close()
+
+    @property
+    def record(self) -> Record | None:
+        """What is published of this verb."""
+        return self.records.get(self.staging.verb)
+
+    def staged(self, table: Table) -> str:
+        """Return where to write a table of this attempt."""
+        folder = f"{self.staging.folder}/{table}"
+        return f"{folder}/run_id={self.staging.run_id}" if self.store.manifest else folder
+
+    def goal(self, table: Table) -> str:
+        """Return where this attempt publishes a table."""
+        if self.store.manifest:
+            return self.staged(table)
+        return usual_place(self.store.files.root, self.staging.run_id, self.staging.verb, table)
+
+    def place(self, table: Table) -> str:
+        """Return where a table is read once it is published."""
+        if self.record is None:
+            return self.goal(table)
+        return place_of(self.store.files.root, self.staging.run_id, self.staging.verb, table, self.record)
+
+    def recover(self) -> list[str]:
+        """Carry out what dead attempts intended, remove what else they left; return their names."""
+        ended = []
+        for other in self.store.unfinished():
+            with self.store.dead(other) as is_dead:
+                if not is_dead:
+                    continue
+                try:
+                    self.store.carry_out(other)
+                except (OSError, EnvironmentFault):
+                    # What hinders other work is no reason not to begin this; ``status`` goes on to show it.
+                    if other.is_of_same_work(self.staging):
+                        raise
+                    continue
+                self.store.files.remove(other.folder)
+                ended.append(other.name)
+        return ended
+
+    def is_published(self, fingerprint: str, tables: Iterable[Table], replace: bool) -> bool:
+        """Return whether this very content is published already, as these tables.
+
+        Raises ConfigError RUN_EXISTS where other content is, unless it may be replaced (that of another verb
+        may not), and EnvironmentFault CANNOT_SWAP where that would take more than one step.
+        """
+        is_there, staging = self.store.files.is_there, self.staging
+        job = self.record.job if self.record is not None else None
+        is_same = job is not None and job["fingerprint"] == fingerprint
+        if job is not None and is_same and all(is_there(self.place(Table(name))) for name in job["tables"]):
+            return True
+        taken = [table for table in tables if is_there(self.goal(table))]
+        if not is_same:
+            check_verbs(staging.run_id, staging.verb, tables, self.records)
+            if (job is not None or taken) and not replace:
+                what = "other content" if job is not None else f"unknown origin ({', '.join(taken)})"
+                message = f"{staging.verb} of run {staging.run_id!r} is there already, of {what}"
+                raise ConfigError("RUN_EXISTS", f"{message}; use --replace or another --run-id")
+        if taken:
+            self.store.check_swap(staging)
+        return False
+
+    def publish(
+        self, tables: Mapping[Table, int], record: Mapping[str, Any], expected: Expected | None = None
+    ) -> None:
+        """Bring every table to its place, then write the commit record.
+
+        ``tables`` have so many rows, and ``per_user`` is as ``expected``.
+        Raises SparkEvalError STAGED_OTHERWISE if what is staged is otherwise, and BusyError RUN_BUSY where
+        another attempt was faster.
+        """
+        written, moves = {}, []
+        for table, n_rows in tables.items():
+            facts = expected if table is Table.PER_USER else None
+            files, n_found = self.store.seal(self.staged(table), facts)
+            if n_found != n_rows or (table in SHARED and len(files) != 1):
+                message = f"{table}: {n_rows} rows were to be published, "
+                message += f"found are {n_found} in {len(files)} files; try again"
+                raise SparkEvalError("STAGED_OTHERWISE", message)
+            written[table] = {"files": len(files), "rows": n_rows}
+            moves.append((files[0] if table in SHARED else self.staged(table), self.goal(table)))
+        job = {**record, "tables": written, "published_at": datetime.now(UTC).isoformat(timespec="seconds")}
+        number = self.record.number + 1 if self.record is not None else 1
+        with held():
+            recorded = self.store.commit(self.staging, Publication(job, moves, number))
+            self.records[self.staging.verb] = Record(recorded, number)
+            events.settle()
