@@ -8,13 +8,12 @@ import pytest
 from spark_eval.metrics import aliases, binary, discounts, graded, lists, pairwise, registry, values
 from spark_eval.metrics.registry import RANKING
 from spark_eval.pointwise import amounts, rows
-from spark_eval.stats import digits, exact, intervals
+from spark_eval.stats import exact, intervals
 
 MODULES = [
     aliases,
     amounts,
     binary,
-    digits,
     discounts,
     exact,
     graded,

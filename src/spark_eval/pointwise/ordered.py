@@ -14,7 +14,7 @@ import numpy as np
 from spark_eval.pointwise.amounts import at_distinct, in_doubles
 from spark_eval.pointwise.task import Goal, Rule
 from spark_eval.pointwise.totals import Cell
-from spark_eval.stats.exact import Floats, Ints, exact_sums
+from spark_eval.stats.exact import ByPlace, Floats, Ints, exact_sums
 
 ROC: Final = "roc"
 PR: Final = "pr"
@@ -97,11 +97,11 @@ class Points:
 
 @dataclass(frozen=True)
 class Ordered:
-    """What a range adds to its cell: sums in units, a candidate for each rule, points of curves."""
+    """What a range adds to its cell: exact sums, a candidate for each rule, points of curves."""
 
     cell: Cell
     number: int
-    sums: dict[str, list[int]]
+    sums: dict[str, ByPlace]
     candidates: Sequence[Candidate | None]
     points: Sequence[Points]
 

@@ -1,7 +1,7 @@
 """Means and their normal confidence intervals, from exact sums.
 
 A sum of doubles depends on the order of its terms, and Spark adds them in no fixed order. So values are
-summed exactly (``stats.digits``); this module turns the sums into numbers by rational arithmetic and rounds
+summed exactly (``stats.exact``); this module turns the sums into numbers by rational arithmetic and rounds
 once, at the end.
 """
 
