@@ -11,7 +11,7 @@ from spark_eval.metrics import RANKING, metric_values
 from spark_eval.metrics.aliases import ALIASES, plain
 from spark_eval.metrics.options import make_plan
 from spark_eval.metrics.values import ranking_names
-from spark_eval.pointwise.metrics import POINTWISE
+from spark_eval.pointwise import POINTWISE
 from spark_eval.pointwise.options import make_plan as make_pointwise_plan
 
 OUTPUT = {"output": {"path": "out"}}

@@ -15,12 +15,13 @@ from spark_eval.stats.exact import (
     LIMB_BITS,
     POINT_BITS,
     ExactSums,
+    Floats,
     Groups,
+    Ints,
     digit_runs,
     limbs,
     number_of,
 )
-from spark_eval.stats.exact import Floats, Ints
 
 doubles = st.floats(allow_nan=False, allow_infinity=False)
 near = st.integers(-1074, 1023).flatmap(

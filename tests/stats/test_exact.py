@@ -24,8 +24,8 @@ SIZES = {
 def test_sums_are_those_of_fractions(name: str) -> None:
     values = SIZES[name]
     places = RANDOM.integers(0, 3, len(values))
-    for ways in ((values, places), (values[::-1], places[::-1])):
-        sums = numbers_of(exact_sums(*ways, 3))
+    for step in (1, -1):
+        sums = numbers_of(exact_sums(values[::step], places[::step], 3))
         for place in range(3):
             assert sums[place] == sum(map(Fraction, values[places == place].tolist()), Fraction(0))
 

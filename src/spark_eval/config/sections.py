@@ -27,8 +27,7 @@ from spark_eval.metrics.aliases import several
 from spark_eval.metrics.options import DEFAULT_K, DEFAULT_METRICS, Plan, make_plan
 from spark_eval.metrics.values import canonical
 from spark_eval.pointwise import options
-from spark_eval.pointwise.task import DEFAULT_BINS, DEFAULT_CURVE_POINTS
-from spark_eval.pointwise.task import Plan as PointwisePlan
+from spark_eval.pointwise.task import DEFAULT_BINS, DEFAULT_CURVE_POINTS, PredictionPlan
 from spark_eval.schema import SUBSETS
 from spark_eval.splits.methods import GLOBAL_LOCAL_RANKER, Rule, known_method, rule_of
 
@@ -210,7 +209,7 @@ class PredictionsSection(Source):
     curve_points: int = DEFAULT_CURVE_POINTS
     conventions: str = "default"
 
-    def checked(self) -> PointwisePlan:
+    def checked(self) -> PredictionPlan:
         """The checked plan; raises ConfigError with the nearest allowed choice."""
         chosen = self.model_dump(exclude={*Source.model_fields, "model", "metrics"})
         return options.make_plan(**chosen, metrics=self.metrics)

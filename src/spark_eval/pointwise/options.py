@@ -7,15 +7,14 @@ from typing import Any, Final
 
 from spark_eval.errors import ConfigError
 from spark_eval.metrics.aliases import find, several
-from spark_eval.pointwise.metrics import POINTWISE
-from spark_eval.pointwise.registry import PointwiseMetric
+from spark_eval.pointwise import POINTWISE, PointwiseMetric
 from spark_eval.pointwise.task import (
     DEFAULT_BINS,
     DEFAULT_CURVE_POINTS,
     PRESETS,
     Class,
     Goal,
-    Plan,
+    PredictionPlan,
     Rule,
     Scores,
     Task,
@@ -49,7 +48,7 @@ def make_plan(
     curves: bool = False,
     curve_points: int = DEFAULT_CURVE_POINTS,
     conventions: str = "default",
-) -> Plan:
+) -> PredictionPlan:
     """Check the choices; raises ConfigError with what is allowed."""
     chosen = parse_choice(Task, task, f"{WHERE}.task")
     kind = parse_choice(Scores, scores or default_scores(chosen), f"{WHERE}.scores")
@@ -62,7 +61,7 @@ def make_plan(
     needs = {name for metric in names for name in POINTWISE[metric].needs}
     if curves and kind is Scores.PROBABILITY:
         needs.add("bins")
-    plan = Plan(
+    plan = PredictionPlan(
         task=chosen,
         scores=kind,
         metrics=names,
@@ -82,7 +81,7 @@ def make_plan(
     return plan
 
 
-def check(plan: Plan) -> None:
+def check(plan: PredictionPlan) -> None:
     """Raise ConfigError for options that do not go together."""
     is_ordered = plan.task is Task.BINARY and plan.scores is not Scores.CLASS
     if (plan.curves or plan.rules) and not is_ordered:

@@ -12,6 +12,8 @@ Class = bool | int | float | str
 DEFAULT_EPS: Final = 2.0**-52
 DEFAULT_BINS: Final = 10
 DEFAULT_CURVE_POINTS: Final = 100_000
+# What a sum of corrected probabilities is called behind its name.
+CORRECTED: Final = "'"
 # Of one segment: more are ids or measurements, and would be as many rows of every metric.
 MOST_SEGMENT_VALUES: Final = 1_000
 
@@ -89,7 +91,7 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class Plan:
+class PredictionPlan:
     """The options of the section ``predictions`` of the config, checked.
 
     ``classes`` of a binary task are the negative and the positive one; ``probabilities`` name a column per

@@ -50,11 +50,15 @@ class Totals:
         for place, amounts in sums.items():
             add(known, place, amounts)
 
+    def add_all(self, cell: Cell, by_name: Mapping[str, ByPlace]) -> None:
+        """Add sums of several names to those of a cell."""
+        for name, sums in by_name.items():
+            self.add_sums(cell, name, sums)
+
     def merge(self, other: "Totals") -> None:
         """Add what another task has added."""
         for cell, by_name in other.sums.items():
-            for name, sums in by_name.items():
-                self.add_sums(cell, name, sums)
+            self.add_all(cell, by_name)
 
     def of(self, cell: Cell) -> Mapping[str, list[Fraction]]:
         """Return the sums of a cell as numbers."""
@@ -63,14 +67,15 @@ class Totals:
 
 def segment_faults(cells: Iterable[Cell]) -> list[DataError]:
     """Return a fault for each segment that has too many values in one model."""
+    n_values = Counter((model, segment) for model, segment, _ in cells)
     return [
         DataError(
             "TOO_MANY_SEGMENTS",
-            f"predictions of model {model!r}: segment {segment!r} has more than {MOST_SEGMENT_VALUES} values; "
-            "group them",
+            f"predictions of model {model!r}: segment {segment!r} has more than {MOST_SEGMENT_VALUES} "
+            "values; group them",
         )
-        for (model, segment), n_values in Counter((model, segment) for model, segment, _ in cells).items()
-        if n_values > MOST_SEGMENT_VALUES
+        for (model, segment), number in n_values.items()
+        if number > MOST_SEGMENT_VALUES
     ]
 
 

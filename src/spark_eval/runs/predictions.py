@@ -35,19 +35,20 @@ def run_predictions(
         events.stage("start", then="metrics")
         before = job.names_before(SOURCE)
         frame = read_source(spark, source, SOURCE, job.splits, job.timezone, plan.segments, before)
-        found = read_predictions(frame, source.columns, source.model, plan)
-        measured = measure_predictions(found, job.most_quarantined)
+        predictions = read_predictions(frame, source.columns, source.model, plan)
+        measured = measure_predictions(predictions, job.most_quarantined)
         events.stage("metrics", len(measured.metric_rows), then="publish")
-        write_rows(spark, measured.metric_rows, METRICS, attempt, Table.METRICS, MODEL)
-        written = {Table.METRICS: len(measured.metric_rows)}
-        if plan.curves:
-            write_rows(spark, measured.curve_rows, CURVES, attempt, Table.CURVES, MODEL)
-            written[Table.CURVES] = len(measured.curve_rows)
-        if plan.rules:
-            write_rows(spark, measured.threshold_rows, THRESHOLDS, attempt, Table.THRESHOLDS, MODEL)
-            written[Table.THRESHOLDS] = len(measured.threshold_rows)
-        ledger = [entry.row() for entry in measured.entries]
-        written[Table.ACCOUNTING] = write_accounting(measured.spark, ledger, attempt)
-        written |= write_quarantine({SOURCE: found.given}, ledger, attempt)
+        written = {}
+        for table, rows, schema in (
+            (Table.METRICS, measured.metric_rows, METRICS),
+            (Table.CURVES, measured.curve_rows, CURVES),
+            (Table.THRESHOLDS, measured.threshold_rows, THRESHOLDS),
+        ):
+            if table in tables:
+                write_rows(spark, rows, schema, attempt, table, MODEL)
+                written[table] = len(rows)
+        lines = [entry.row() for entry in measured.entries]
+        written[Table.ACCOUNTING] = write_accounting(spark, lines, attempt)
+        written |= write_quarantine({SOURCE: predictions.given}, lines, attempt)
         job.check_rest(session)
-        return job.publish(attempt, written, ledger, conventions=plan.stamp, models=measured.models)
+        return job.publish(attempt, written, lines, conventions=plan.stamp, models=measured.models)

@@ -5,8 +5,8 @@ A double is cut into digits of 20 bits, whole numbers d_p from -2^19 to 2^19 at 
     value = sum of d_p * 2^(20 p - 18),    value^2 = sum of d_p * d_q * 2^(20 (p + q) - 36).
 
 No more than four digits in a row differ from 0, wherever these lie. Digits of one place, and products of
-places that add to the same, are whole numbers below 2^40: sums of 2^13 of them are exact as doubles. Only such
-sums are kept, as integers by place. They add in any order, and are rounded once, when they become a number.
+places that add to the same, are whole numbers below 2^40: sums of 2^13 of them are exact as doubles. Only
+such sums are kept, as integers by place. They add in any order, and are rounded once, at the very end.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,7 +38,7 @@ LOWEST_PLACE: Final = -49
 
 @dataclass(frozen=True)
 class Groups:
-    """The cells of values: all together unless ``groups_only``, and each group by ``codes`` (n,) below a size."""
+    """The cells of values: each group, by codes (n,) below a size; all together, unless ``groups_only``."""
 
     groups: Sequence[tuple[Ints, int]] = ()
     groups_only: bool = False
@@ -103,7 +103,7 @@ def add(totals: ByPlace, place: int, amounts: Ints) -> None:
 
 
 def digit_runs(values: Floats) -> Iterator[tuple[int, list[Floats]]]:
-    """Yield the first place and the digits (n,) of all values, highest first; twice if sizes are far apart."""
+    """Yield the first place and the digits (n,) of values, highest first; twice if sizes lie far apart."""
     largest = max(values.max(initial=0.0), -values.min(initial=0.0))
     if not largest:
         return

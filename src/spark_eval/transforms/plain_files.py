@@ -16,7 +16,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from spark_eval.arrow.files import FilePart, parts_of, statistics_of
 from spark_eval.arrow.footers import is_plain
 from spark_eval.conventions import Conventions, TruthDuplicates
-from spark_eval.pointwise.task import Plan, Scores, Task
+from spark_eval.pointwise.task import PredictionPlan, Scores, Task
 from spark_eval.runtime.connect import is_remote
 from spark_eval.schema import (
     FOLD,
@@ -121,7 +121,7 @@ def plain_truth(frame: DataFrame, names: Mapping[str, str], conventions: Convent
 
 
 def plain_predictions(
-    frame: DataFrame, names: Mapping[str, str], model: str | None, plan: Plan
+    frame: DataFrame, names: Mapping[str, str], model: str | None, plan: PredictionPlan
 ) -> PlainFiles | None:
     """The files of predictions, if they are plain, and a row has one score; segments as ``segment_0``, ..."""
     if plan.task is Task.MULTICLASS or plan.scores is Scores.CLASS:

@@ -4,13 +4,26 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from pyspark.sql import DataFrame
 
-from spark_eval.pointwise.batches import Part, UserRows, totals_of_users
-from spark_eval.pointwise.cuts import Cut
+from spark_eval.pointwise.batches import Counted, Part
+from spark_eval.pointwise.cuts import Cut, Extent
 from spark_eval.pointwise.ordered import Range, Run, Standing, ordered
 from spark_eval.pointwise.task import Rule
 from spark_eval.pointwise.totals import Cell
+from spark_eval.pointwise.users import UserRows, totals_of_users
 from spark_eval.schema import ALL
-from spark_eval.transforms.objects import each, numbered, together
+from spark_eval.transforms.objects import each, made, made_of_files, numbered, together
+from spark_eval.transforms.predictions import Predictions
+
+
+def parts_of(predictions: Predictions) -> DataFrame:
+    """Return the parts of all rows: read by the workers from plain files, or through Spark."""
+    rows, files, parts = predictions.rows, predictions.files, predictions.reading.parts
+    return made(rows, parts) if files is None else made_of_files(rows.sparkSession, files, parts)
+
+
+def counts_of(parts: DataFrame) -> DataFrame:
+    """Return what the tasks have counted."""
+    return each(parts, lambda part: [part] if isinstance(part, Counted) else [])
 
 
 def in_ranges(parts: DataFrame, cuts: Mapping[Cell, Cut], n_limbs: int) -> DataFrame:
@@ -19,10 +32,16 @@ def in_ranges(parts: DataFrame, cuts: Mapping[Cell, Cut], n_limbs: int) -> DataF
     def cut(part: Part) -> Iterator[tuple[int, Run]]:
         return cuts[part.cell].parts(part) if isinstance(part, Run) else iter(())
 
-    def range_of(number: int, runs: list[Run]) -> Range:
-        return Range.of(runs[0].cell, number, runs, n_limbs)
+    return together(
+        numbered(parts, cut),
+        sum(cut.n_ranges for cut in cuts.values()),
+        lambda number, runs: Range.of(number, runs, n_limbs),
+    )
 
-    return together(numbered(parts, cut), sum(cut.n_ranges for cut in cuts.values()), range_of)
+
+def extents_of(ranges: DataFrame) -> DataFrame:
+    """Return how much there is in each range."""
+    return each(ranges, lambda part: [Extent.of(part)])
 
 
 def in_order(
