@@ -15,7 +15,7 @@ from spark_eval.pointwise.ordered import Ordered, Range, Run, ordered
 from spark_eval.pointwise.tables import CURVES, METRICS, THRESHOLDS, Measured
 from spark_eval.pointwise.task import PredictionPlan, Scores
 from spark_eval.pointwise.totals import Cell, Totals
-from spark_eval.pointwise.users import UserRows, totals_of_users
+from spark_eval.pointwise.users import in_buckets
 from spark_eval.schema import ALL
 
 
@@ -33,15 +33,15 @@ class Answer:
 
     @property
     def metrics(self) -> list[dict[str, Any]]:
-        return named(METRICS, self.measured.metric_rows())
+        return named(METRICS, self.measured.metric_rows)
 
     @property
     def thresholds(self) -> list[dict[str, Any]]:
-        return named(THRESHOLDS, self.measured.threshold_rows())
+        return named(THRESHOLDS, self.measured.threshold_rows)
 
     @property
     def curves(self) -> list[dict[str, Any]]:
-        return named(CURVES, self.measured.curve_rows())
+        return named(CURVES, self.measured.curve_rows)
 
     @property
     def values(self) -> dict[str, float | None]:
@@ -76,24 +76,23 @@ def measure(
     reading = Reading(plan, None if "model" in table.column_names else "m")
     answer = Answer(plan)
     runs: list[Run] = []
-    users: list[UserRows] = []
+    users: list[pa.Table] = []
     size = -(-len(table) // n_tasks)
     for start in range(0, len(table), size):
         for part in reading.parts(table.slice(start, size).combine_chunks().to_batches(rows_per_batch)):
-            match part:
-                case Counted():
-                    answer.totals.merge(part.totals)
-                case Run():
-                    runs.append(part)
-                case UserRows():
-                    users.append(part)
+            if isinstance(part, Counted):
+                answer.totals.merge(part.totals)
+            elif isinstance(part, Run):
+                runs.append(part)
+            else:
+                users.append(part)
     if users:
         by_bucket = defaultdict(list)
         for rows in users:
-            for bucket, mine in rows.in_buckets(3):
+            for bucket, mine in in_buckets(rows, 3):
                 by_bucket[bucket].append(mine)
         for parts in by_bucket.values():
-            answer.totals.merge(totals_of_users(parts))
+            answer.totals.merge(reading.totals_of_users(parts))
     if plan.by_score:
         add_order(answer, runs, 3 if "weight" in table.column_names else 1, scores_per_range)
     return answer

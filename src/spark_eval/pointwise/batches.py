@@ -2,14 +2,14 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_eval.arrow.hashes import numbers
+from spark_eval.arrow.hashes import Ids, numbers
 from spark_eval.errors import DataError
 from spark_eval.pointwise.amounts import N_LIMBS, amounts_of, at_distinct
 from spark_eval.pointwise.cuts import Extent, Sample, standings
@@ -17,9 +17,9 @@ from spark_eval.pointwise.ordered import Range, Run, ordered
 from spark_eval.pointwise.rows import Rows, addends, fault_codes
 from spark_eval.pointwise.task import PredictionPlan
 from spark_eval.pointwise.totals import Grouping, Totals, segment_faults
-from spark_eval.pointwise.users import UserRows, totals_of_users
+from spark_eval.pointwise.users import add_users
 from spark_eval.schema import ALL, FAULT, MISSING, MODEL, SEGMENT_COLUMN, USER, WEIGHT
-from spark_eval.stats.exact import Floats, Ints
+from spark_eval.stats.exact import Ints
 
 # So many rows are measured together.
 ROWS_TOGETHER: Final = 1 << 19
@@ -42,7 +42,7 @@ class Counted:
         self.n_user_rows += other.n_user_rows
 
 
-Part = Counted | Run | UserRows
+Part: TypeAlias = "Counted | Run | pa.Table"
 
 
 @dataclass(frozen=True)
@@ -57,14 +57,14 @@ class Reading:
     model: str | None
 
     def parts(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Part]:
-        """Yield runs and users' rows of every few batches; what was counted, last."""
+        """Yield runs, and the valid rows where users are measured, of every few batches; the counts, last."""
         counted = Counted()
         for table in together(batches):
             for part in self.measured(table, counted):
                 if isinstance(part, Run):
                     counted.samples.append(Sample.of(part))
                 else:
-                    counted.n_user_rows += len(part.scores)
+                    counted.n_user_rows += len(part)
                 yield part
         yield counted
 
@@ -73,7 +73,7 @@ class Reading:
         codes = fault_codes(table, Rows.of(table, self.plan), self.plan)
         return pa.nulls(len(table), pa.string()) if codes is None else codes
 
-    def measured(self, table: pa.Table, counted: Counted) -> Iterator[Run | UserRows]:
+    def measured(self, table: pa.Table, counted: Counted) -> Iterator[Run | pa.Table]:
         """Count the rows of a table and add up the valid ones; yield what has to be sorted by score."""
         rows = Rows.of(table, self.plan)
         codes = fault_codes(table, rows, self.plan)
@@ -85,17 +85,21 @@ class Reading:
             return
         groupings = self.groupings(table)
         counted.totals.add(groupings, addends(rows, self.plan))
-        if not (self.plan.by_score or self.plan.by_user):
-            return
-        amounts = None if rows.weight is None else amounts_of(rows.weight)
-        labels = rows.label.astype(np.int64)
-        if self.plan.by_score:
-            for grouping in groupings:
-                yield from runs(grouping, labels, rows.score, amounts)
+        for grouping in groupings if self.plan.by_score else ():
+            yield from runs(grouping, rows)
         if self.plan.by_user:
-            users = table[USER].combine_chunks()
-            small = [replace(one, codes=smallest(one.codes, len(one.cells))) for one in groupings]
-            yield UserRows(small, users, rows.score, labels.astype(np.int8), amounts)
+            yield table
+
+    def totals_of_users(self, parts: Sequence[pa.Table]) -> Totals:
+        """Return the sums over the users of a bucket, of whom all rows are here."""
+        totals, table = Totals(), pa.concat_tables(parts)
+        users = Ids.of(table[USER].combine_chunks()).key
+        rows = Rows.of(table, self.plan)
+        ones = np.ones((len(table), 1), dtype=np.int64)
+        amounts = ones if rows.weight is None else amounts_of(rows.weight)
+        for grouping in self.groupings(table):
+            add_users(totals, grouping, users, rows.score, rows.label, amounts)
+        return totals
 
     def count(self, table: pa.Table, codes: pa.Array | None, counted: Counted) -> None:
         """Count the rows by model and fault."""
@@ -146,29 +150,29 @@ def coded(column: pa.ChunkedArray) -> tuple[list[Any], Ints]:
     return encoded.dictionary.to_pylist(), numbers(encoded.indices).astype(np.int64)
 
 
-def runs(grouping: Grouping, labels: Ints, scores: Floats, amounts: Ints | None) -> Iterator[Run]:
+def runs(grouping: Grouping, rows: Rows) -> Iterator[Run]:
     """Yield the distinct scores of each cell and label, with what is there."""
+    amounts = None if rows.weight is None else amounts_of(rows.weight)
+    labels = rows.label.astype(np.int64)
     kinds = labels if len(grouping.cells) == 1 else grouping.codes * 2 + labels
     for kind in np.unique(kinds).tolist():
-        rows = np.flatnonzero(kinds == kind)
-        distinct, there = at_distinct(scores[rows], None if amounts is None else amounts[rows])
-        yield Run(grouping.cells[kind // 2], kind % 2, distinct, smallest(there, there.max(initial=0)))
-
-
-def smallest(whole: Ints, largest: int) -> np.ndarray:
-    """Return whole numbers from 0 to the largest in as few bytes as they travel well in."""
-    return whole.astype(np.min_scalar_type(largest))
+        mine = np.flatnonzero(kinds == kind)
+        scores, there = at_distinct(rows.score[mine], None if amounts is None else amounts[mine])
+        # Small numbers travel in few bytes.
+        there = there.astype(np.min_scalar_type(there.max()))
+        yield Run(grouping.cells[kind // 2], kind % 2, scores, there)
 
 
 def totals_of_rows(columns: Mapping[str, Sequence[Any]], plan: PredictionPlan) -> Totals:
     """Return the sums of a few rows of one model, measured in memory."""
     table = pa.table({name: pa.array(values) for name, values in columns.items()})
-    parts = list(Reading(plan, "").parts(table.to_batches()))
+    reading = Reading(plan, "")
+    parts = list(reading.parts(table.to_batches()))
     totals = Totals()
     for counted in (part for part in parts if isinstance(part, Counted)):
         totals.merge(counted.totals)
     if plan.by_user:
-        totals.merge(totals_of_users([part for part in parts if isinstance(part, UserRows)]))
+        totals.merge(reading.totals_of_users([part for part in parts if isinstance(part, pa.Table)]))
     if plan.by_score:
         n_limbs = N_LIMBS if WEIGHT in columns else 1
         whole = Range.of(0, [part for part in parts if isinstance(part, Run)], n_limbs)

@@ -1,7 +1,8 @@
 """From exact sums to the rows of the tables that predictions publish."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -84,15 +85,21 @@ class Measured:
 
     plan: PredictionPlan
     totals: Totals
-    ranges: Mapping[Cell, Sequence[Ordered]] = field(default_factory=dict)
+    ranges: Mapping[Cell, Sequence[Ordered]]
+
+    @property
+    def models(self) -> list[str]:
+        """The models that were measured."""
+        return sorted({str(model) for model, _, _ in self.totals.sums})
 
     def sums(self) -> Iterator[tuple[Cell, Sums]]:
         """Yield the sums of every cell: by model, all rows before the segments."""
         for cell in sorted(self.totals.sums, key=lambda cell: (str(cell[0]), cell[1] != ALL, *cell[1:])):
             yield cell, Sums(self.totals.of(cell), self.plan)
 
+    @cached_property
     def metric_rows(self) -> list[PredictionRow]:
-        """Return a row per cell and value, and the means over folds."""
+        """The rows of METRICS: one per cell and value, and the means over folds."""
         rows = [
             metric_row(cell, name, value, sums)
             for cell, sums in self.sums()
@@ -101,8 +108,9 @@ class Measured:
         ]
         return rows + [PredictionRow(*row) for row in summary.fold_rows(rows)]
 
+    @cached_property
     def threshold_rows(self) -> list[ThresholdRow]:
-        """Return a row per cell and rule."""
+        """The rows of THRESHOLDS: one per cell and rule."""
         rows = []
         for cell, sums in self.sums() if self.plan.rules else ():
             for place, rule in enumerate(self.plan.rules):
@@ -110,8 +118,9 @@ class Measured:
                 rows.append(threshold_row(cell, rule, [one for one in candidates if one is not None], sums))
         return rows
 
+    @cached_property
     def curve_rows(self) -> list[CurveRow]:
-        """Return the points of the curves of all rows of each model."""
+        """The rows of CURVES: the points of the curves of all rows of each model."""
         rows: list[CurveRow] = []
         for cell, sums in self.sums() if self.plan.curves else ():
             if cell[1] == ALL:

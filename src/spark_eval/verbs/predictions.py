@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
@@ -15,18 +15,10 @@ from spark_eval.errors import DataError
 from spark_eval.names import model_faults, models_shown
 from spark_eval.pointwise.amounts import N_LIMBS
 from spark_eval.pointwise.batches import Counted
-from spark_eval.pointwise.cuts import Sample, cuts_of, standings
+from spark_eval.pointwise.cuts import cuts_of, standings
 from spark_eval.pointwise.options import make_plan
 from spark_eval.pointwise.ordered import Ordered
-from spark_eval.pointwise.tables import (
-    CURVES,
-    METRICS,
-    THRESHOLDS,
-    CurveRow,
-    Measured,
-    PredictionRow,
-    ThresholdRow,
-)
+from spark_eval.pointwise.tables import CURVES, METRICS, THRESHOLDS, Measured
 from spark_eval.pointwise.task import PredictionPlan
 from spark_eval.pointwise.totals import Cell, segment_faults
 from spark_eval.runtime import events
@@ -82,32 +74,29 @@ def measure_predictions(
 
     Raise one DataError for all that is wrong; more than a share ``most_quarantined`` of the rows is.
     """
-    plan = predictions.plan
-    with ExitStack() as stack:
-        parts = parts_of(predictions)
-        if plan.by_score or plan.by_user:
-            parts = stack.enter_context(computed_once(parts))
+    plan, ranges = predictions.plan, dict[Cell, list[Ordered]]()
+    with computed_once(parts_of(predictions), plan.by_score or plan.by_user) as parts:
         counted = Counted()
         for one in collected(counts_of(parts)):
             counted.merge(one)
         entries = checked_entries(predictions, counted, most_quarantined or {})
-        if counted.n_user_rows:
-            for totals in collected(of_users(parts, 1 + counted.n_user_rows // ROWS_PER_BUCKET)):
+        if plan.by_user:
+            n_buckets = 1 + counted.n_user_rows // ROWS_PER_BUCKET
+            for totals in collected(of_users(parts, n_buckets, predictions.reading)):
                 counted.totals.merge(totals)
-        ranges: Mapping[Cell, Sequence[Ordered]] = {}
         if plan.by_score:
-            ranges = sorted_ranges(parts, counted.samples, plan, N_LIMBS if predictions.has_weight else 1)
-        for cell, of_cell in ranges.items():
-            for part in of_cell:
-                counted.totals.add_all(cell, part.sums)
-    return PredictionMetrics(predictions.rows.sparkSession, entries, Measured(plan, counted.totals, ranges))
+            n_limbs = N_LIMBS if predictions.has_weight else 1
+            cuts = cuts_of(counted.samples, SCORES_PER_RANGE)
+            ranges = measured_ranges(in_ranges(parts, cuts, n_limbs), plan)
+    for cell, of_cell in ranges.items():
+        for part in of_cell:
+            counted.totals.add_all(cell, part.sums)
+    return PredictionMetrics(plan, counted.totals, ranges, predictions.rows.sparkSession, entries)
 
 
-def sorted_ranges(
-    parts: DataFrame, samples: Sequence[Sample], plan: PredictionPlan, n_limbs: int
-) -> Mapping[Cell, Sequence[Ordered]]:
-    """Return what follows from the order of scores: each range sees what stands above it."""
-    with computed_once(in_ranges(parts, cuts_of(samples, SCORES_PER_RANGE), n_limbs)) as ranges:
+def measured_ranges(ranges: DataFrame, plan: PredictionPlan) -> dict[Cell, list[Ordered]]:
+    """Return what follows from the order of scores, by cell; each range is told what stands above it."""
+    with computed_once(ranges):
         standing = standings(collected(extents_of(ranges)), plan.curve_points)
         ordered: list[Ordered] = collected(in_order(ranges, standing, plan.rules, plan.curves))
     by_cell: dict[Cell, list[Ordered]] = defaultdict(list)
@@ -117,12 +106,13 @@ def sorted_ranges(
 
 
 @contextmanager
-def computed_once(rows: DataFrame) -> Iterator[DataFrame]:
+def computed_once(rows: DataFrame, is_read_again: bool = True) -> Iterator[DataFrame]:
     """Keep rows in memory or on disk, once they are computed, until the end."""
     try:
-        yield rows.persist(StorageLevel.MEMORY_AND_DISK)
+        yield rows.persist(StorageLevel.MEMORY_AND_DISK) if is_read_again else rows
     finally:
-        rows.unpersist()
+        if is_read_again:
+            rows.unpersist()
 
 
 def checked_entries(
@@ -163,43 +153,17 @@ def unusable(rows: Mapping[tuple[str | None, str | None], int]) -> list[DataErro
     return faults
 
 
-@dataclass(repr=False)
-class PredictionMetrics:
-    """What came of predictions: the tables, as rows and as DataFrames."""
+@dataclass(frozen=True, repr=False)
+class PredictionMetrics(Measured):
+    """What came of predictions: the rows of all tables, and the tables as DataFrames."""
 
     spark: SparkSession
     entries: Sequence[Entry]
-    measured: Measured
 
     def __repr__(self) -> str:
         names = ", ".join(self.plan.metrics)
         tables = "metrics, thresholds, curves, accounting are DataFrames"
         return f"PredictionMetrics of {models_shown(self.models)}: {names}; {tables}"
-
-    @property
-    def plan(self) -> PredictionPlan:
-        """What was measured."""
-        return self.measured.plan
-
-    @property
-    def models(self) -> list[str]:
-        """The models that were measured."""
-        return sorted({str(model) for model, _, _ in self.measured.totals.sums})
-
-    @cached_property
-    def metric_rows(self) -> list[PredictionRow]:
-        """The rows of ``metrics``."""
-        return self.measured.metric_rows()
-
-    @cached_property
-    def threshold_rows(self) -> list[ThresholdRow]:
-        """The rows of ``thresholds``."""
-        return self.measured.threshold_rows()
-
-    @cached_property
-    def curve_rows(self) -> list[CurveRow]:
-        """The rows of ``curves``."""
-        return self.measured.curve_rows()
 
     @cached_property
     def metrics(self) -> DataFrame:
