@@ -27,6 +27,12 @@ LEAST_CURVE_POINTS: Final = 1_000
 MOST_CLASSES: Final = 1_000
 MOST_BINS: Final = 10_000
 MOST_THRESHOLDS: Final = 1_000
+# The scores that each task can have, the default first.
+SCORES_OF: Final[Mapping[Task, Sequence[Scores]]] = {
+    Task.BINARY: tuple(Scores),
+    Task.MULTICLASS: (Scores.PROBABILITY, Scores.CLASS),
+    Task.REGRESSION: (Scores.RAW,),
+}
 # No names of segments: a column fold is one by itself.
 RESERVED: Final = frozenset({"", ALL, FOLD, FOLDS})
 
@@ -49,12 +55,13 @@ def make_plan(
     curve_points: int = DEFAULT_CURVE_POINTS,
     conventions: str = "default",
 ) -> PredictionPlan:
-    """Check the choices; raises ConfigError with what is allowed."""
+    """Check the choices; raise ConfigError with what is allowed."""
     chosen = parse_choice(Task, task, f"{WHERE}.task")
-    kind = parse_choice(Scores, scores or default_scores(chosen), f"{WHERE}.scores")
+    fitting = SCORES_OF[chosen]
+    kind = parse_choice(Scores, scores or fitting[0], f"{WHERE}.scores")
     if conventions not in PRESETS:
         raise ConfigError.unknown("UNKNOWN_PRESET", "preset", conventions, PRESETS, f"{WHERE}.conventions")
-    if not kind_fits(chosen, kind):
+    if kind not in fitting:
         raise invalid(f"scores: {kind} does not fit task: {chosen}")
     cuts = thresholds_of(chosen, kind, thresholds)
     names = metrics_of(chosen, kind, metrics, bool(cuts))
@@ -102,7 +109,12 @@ def check(plan: PredictionPlan) -> None:
         raise invalid(f"curve_points: {plan.curve_points}; at least {LEAST_CURVE_POINTS}")
     if "flags" in plan.needs and plan.task is Task.BINARY and not plan.thresholds:
         raise invalid("metrics at thresholds need thresholds, such as [0.5]")
-    lowered = [name.lower() for name in plan.segments]
+    check_segments(plan.segments)
+
+
+def check_segments(segments: Sequence[str]) -> None:
+    """Raise ConfigError for names that segments cannot have."""
+    lowered = [name.lower() for name in segments]
     if len(set(lowered)) < len(lowered) or RESERVED & set(lowered):
         raise ConfigError(
             "INVALID_SEGMENT",
@@ -110,25 +122,10 @@ def check(plan: PredictionPlan) -> None:
         )
 
 
-def kind_fits(task: Task, scores: Scores) -> bool:
-    """Whether a task can have such scores."""
-    allowed = {
-        Task.BINARY: set(Scores),
-        Task.MULTICLASS: {Scores.PROBABILITY, Scores.CLASS},
-        Task.REGRESSION: {Scores.RAW},
-    }
-    return scores in allowed[task]
-
-
-def default_scores(task: Task) -> Scores:
-    """What scores are unless the config says otherwise."""
-    return Scores.RAW if task is Task.REGRESSION else Scores.PROBABILITY
-
-
 def metrics_of(
     task: Task, scores: Scores, names: Sequence[str] | None, has_thresholds: bool
 ) -> tuple[str, ...]:
-    """The metrics asked for; or all that the task, its scores and thresholds have, but for those of users."""
+    """Return the metrics asked for; by default all that fit, but those of users."""
     fitting = [name for name, metric in POINTWISE.items() if metric.fits(task, scores)]
     asked = None if names is None else several(names)
     if asked is None:
@@ -136,16 +133,16 @@ def metrics_of(
         return tuple(name for name in fitting if not unwanted & set(POINTWISE[name].needs))
     if not asked:
         raise ConfigError("NO_METRICS", f"{WHERE}.metrics is empty; `spark-eval metrics` lists them")
-    found = [pointwise_named(name).name for name in asked]
-    for name in found:
+    chosen = [pointwise_named(name).name for name in asked]
+    for name in chosen:
         if name not in fitting:
             message = f"{name} is not defined for task: {task} with scores: {scores}"
             raise invalid(f"{message}; these are: {', '.join(fitting)}")
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(chosen))
 
 
 def pointwise_named(name: str) -> PointwiseMetric:
-    """The metric with this name, or an alias of it; ConfigError UNKNOWN_METRIC with the nearest one."""
+    """Return the metric of this name or alias; raise ConfigError UNKNOWN_METRIC with the nearest one."""
     metric = find(name, POINTWISE)
     if metric is None:
         raise ConfigError.unknown("UNKNOWN_METRIC", "metric", name, POINTWISE, f"{WHERE}.metrics")
@@ -153,38 +150,38 @@ def pointwise_named(name: str) -> PointwiseMetric:
 
 
 def classes_of(task: Task, classes: Sequence[Class], negative: Class, positive: Class) -> tuple[Class, ...]:
-    """The classes of labels; none in a regression."""
+    """Return the classes of labels; none in a regression."""
     match task:
         case Task.BINARY:
-            found: tuple[Class, ...] = (negative, positive)
+            names: tuple[Class, ...] = (negative, positive)
         case Task.MULTICLASS:
-            found = tuple(classes)
-            if not 2 <= len(found) <= MOST_CLASSES:
+            names = tuple(classes)
+            if not 2 <= len(names) <= MOST_CLASSES:
                 raise invalid(f"classes: task: multiclass needs their list, 2 to {MOST_CLASSES}")
         case Task.REGRESSION:
             return ()
-    if len({isinstance(one, str) for one in found}) > 1 or len(set(found)) < len(found):
-        raise invalid(f"classes {', '.join(map(str, found))}: distinct ones, all texts or all numbers")
-    return found
+    if len({isinstance(one, str) for one in names}) > 1 or len(set(names)) < len(names):
+        raise invalid(f"classes {', '.join(map(str, names))}: distinct ones, all texts or all numbers")
+    return names
 
 
 def thresholds_of(task: Task, scores: Scores, given: Sequence[float] | float | None) -> tuple[float, ...]:
-    """Ascending thresholds; of classes the one between 0 and 1."""
+    """Return ascending thresholds; of classes the one between 0 and 1."""
     if task is not Task.BINARY or scores is Scores.CLASS:
         if given is not None:
             raise invalid("thresholds need task: binary with scores that have an order")
         return (0.5,) if task is Task.BINARY else ()
     default = (0.5,) if scores is Scores.PROBABILITY else ()
-    found = default if given is None else tuple(sorted({float(one) for one in several(given)}))
-    if len(found) > MOST_THRESHOLDS or not all(map(math.isfinite, found)):
+    chosen = default if given is None else tuple(sorted({float(one) for one in several(given)}))
+    if len(chosen) > MOST_THRESHOLDS or not all(map(math.isfinite, chosen)):
         raise invalid(f"thresholds are up to {MOST_THRESHOLDS} finite numbers")
-    return found
+    return chosen
 
 
 def rules_of(choose: Mapping[str, Any]) -> list[Rule]:
-    """The rules of ``choose: {flags: [300], recall: [0.95], cost: [{false_positive: 1, ...}]}``.
+    """Return the rules of ``choose: {flags: [300], recall: [0.95], cost: [{false_positive: 1, ...}]}``.
 
-    The first costs given are those by which the other rules are judged, too.
+    Other rules report cost by the first costs given, by default 1 per error.
     """
     for name in choose:
         if name not in set(Goal):
@@ -205,5 +202,5 @@ def rules_of(choose: Mapping[str, Any]) -> list[Rule]:
 
 
 def invalid(message: str) -> ConfigError:
-    """Options of the section that do not go together."""
+    """Return the error of options that do not go together."""
     return ConfigError("INVALID_CONFIG", f"{WHERE}: {message}")

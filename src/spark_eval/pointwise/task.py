@@ -50,7 +50,7 @@ class Goal(StrEnum):
 
 
 def text(number: float) -> str:
-    """A number as it stands in names: 0.5, 300."""
+    """Return a number as it stands in names: 0.5, 300."""
     return repr(float(number)).removesuffix(".0")
 
 
@@ -71,8 +71,10 @@ PRESETS: Final[Mapping[str, Preset]] = {
 
 @dataclass(frozen=True)
 class Rule:
-    """How to choose a threshold: at most so many flags, or the highest precision with at least so much
-    recall, or the least cost. The costs are those of one false positive and one false negative."""
+    """How to choose a threshold: at most so many flags, the best precision at a recall, or the least cost.
+
+    The costs are those of one false positive and one false negative.
+    """
 
     goal: Goal
     limit: float = 0.0
