@@ -5,9 +5,11 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import pyarrow as pa
+from pyspark.errors import PySparkTypeError
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from spark_eval.pointwise.batches import Reading
 from spark_eval.pointwise.rows import INEXACT, SCORE_COLUMN, SIZE
@@ -82,11 +84,20 @@ def conform_predictions(
     for place, segment in enumerate(plan.segments):
         columns[SEGMENT_COLUMN.format(place)] = table.text(segment)
     table.check()
-    given = [table.column(name).alias(name) for name in COLUMNS if table.has(name)]
-    given += [table.column(name).alias(name) for name in plan.probabilities]
+    shown = [name for name in COLUMNS if table.has(name)] + list(plan.probabilities)
+    given = [given_column(table, name).alias(name) for name in shown]
     rows = [column.alias(name) for name, column in columns.items()]
     with_given = frame.select(F.struct(*given).alias(GIVEN), *rows)
     return Predictions(frame.select(*rows), with_given, Reading(plan, model))
+
+
+def given_column(table: Input, name: str) -> Column:
+    """Return a column as it came; as text where the workers have no such type."""
+    try:
+        to_arrow_schema(T.StructType([T.StructField(name, table.kind(name))]))
+    except PySparkTypeError:
+        return table.column(name).cast("string")
+    return table.column(name)
 
 
 def label_of(table: Input, plan: PredictionPlan) -> Column:

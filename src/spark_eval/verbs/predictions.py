@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from spark_eval.accounting import ACCOUNTING, Entry, check
 from spark_eval.errors import DataError
@@ -22,7 +23,7 @@ from spark_eval.pointwise.tables import CURVES, METRICS, THRESHOLDS, Measured
 from spark_eval.pointwise.task import PredictionPlan
 from spark_eval.pointwise.totals import Cell, segment_faults
 from spark_eval.runtime import events
-from spark_eval.schema import Outcome
+from spark_eval.schema import MODEL, Outcome
 from spark_eval.transforms.plain_files import plain_predictions
 from spark_eval.transforms.predictions import SOURCE, Predictions, conform_predictions
 from spark_eval.transforms.scored import counts_of, extents_of, in_order, in_ranges, of_users, parts_of
@@ -120,8 +121,9 @@ def checked_entries(
 ) -> list[Entry]:
     """Return the entries of the accounting; raise one DataError for all that is wrong."""
     entries = entries_of(counted.rows)
-    given = {SOURCE: predictions.given}
-    shares = share_faults([entry.row() for entry in entries], given, most_quarantined)
+    given, model = predictions.given, predictions.reading.model
+    named = given if model is None else given.withColumn(MODEL, F.lit(model))
+    shares = share_faults([entry.row() for entry in entries], {SOURCE: named}, most_quarantined)
     of_segments = segment_faults(counted.totals.sums)
     check(entries, [*unusable(counted.rows), *of_segments, *shares])
     return entries
