@@ -83,6 +83,7 @@ class Reading:
             rows, table = rows.take(valid), table.take(pa.array(valid))
         if not len(table):
             return
+        table = with_coded_texts(table)
         groupings = self.groupings(table)
         counted.totals.add(groupings, addends(rows, self.plan))
         for grouping in groupings if self.plan.by_score else ():
@@ -116,10 +117,10 @@ class Reading:
         """Return the cell of each row: its model's, and one per segment."""
         models, of_model = [self.model], np.zeros(len(table), dtype=np.int64)
         if self.model is None:
-            models, of_model = coded(texts(table[MODEL]))
+            models, of_model = coded(table[MODEL])
         by_segment = [Grouping(of_model, [(model, ALL, ALL) for model in models])]
         for place, segment in enumerate(self.plan.segments):
-            values, of_value = coded(texts(table[SEGMENT_COLUMN.format(place)]).fill_null(MISSING))
+            values, of_value = coded(table[SEGMENT_COLUMN.format(place)])
             pairs, codes = np.unique(of_model * len(values) + of_value, return_inverse=True)
             cells = [(models[pair // len(values)], segment, values[pair % len(values)]) for pair in pairs]
             DataError.raise_all(segment_faults(cells))
@@ -144,9 +145,18 @@ def texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return column.cast(pa.string())
 
 
+def with_coded_texts(table: pa.Table) -> pa.Table:
+    """Return rows whose model and segments are text, each different one stored once."""
+    for place, name in enumerate(table.column_names):
+        if name == MODEL or name.startswith(SEGMENT_COLUMN.format("")):
+            values = texts(table[name]).fill_null(MISSING)
+            table = table.set_column(place, name, pc.dictionary_encode(values))
+    return table.combine_chunks()
+
+
 def coded(column: pa.ChunkedArray) -> tuple[list[Any], Ints]:
-    """Return the values of a column of text, and the place of each row's."""
-    encoded = pc.dictionary_encode(column.combine_chunks())
+    """Return the different values of a column of coded text, and the place of each row's."""
+    encoded = column.unify_dictionaries().combine_chunks()
     return encoded.dictionary.to_pylist(), numbers(encoded.indices).astype(np.int64)
 
 
