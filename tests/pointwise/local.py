@@ -94,11 +94,11 @@ def measure(
         for parts in by_bucket.values():
             answer.totals.merge(reading.totals_of_users(parts))
     if plan.by_score:
-        add_order(answer, runs, 3 if "weight" in table.column_names else 1, scores_per_range)
+        add_order(answer, runs, scores_per_range)
     return answer
 
 
-def add_order(answer: Answer, runs: Sequence[Run], n_limbs: int, scores_per_range: int) -> None:
+def add_order(answer: Answer, runs: Sequence[Run], scores_per_range: int) -> None:
     """What follows from order, range by range."""
     plan = answer.plan
     cuts = cuts_of(map(Sample.of, runs), scores_per_range)
@@ -106,7 +106,7 @@ def add_order(answer: Answer, runs: Sequence[Run], n_limbs: int, scores_per_rang
     for run in runs:
         for number, part in cuts[run.cell].parts(run):
             by_number[number].append(part)
-    ranges = [Range.of(number, found, n_limbs) for number, found in sorted(by_number.items())]
+    ranges = [Range.of(number, found) for number, found in sorted(by_number.items())]
     standing = standings(map(Extent.of, ranges), plan.curve_points)
     for one in ranges:
         with_curves = plan.curves and one.cell[1] == ALL

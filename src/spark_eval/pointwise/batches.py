@@ -11,14 +11,14 @@ import pyarrow.compute as pc
 
 from spark_eval.arrow.hashes import Ids, numbers
 from spark_eval.errors import DataError
-from spark_eval.pointwise.amounts import N_LIMBS, amounts_of, at_distinct
+from spark_eval.pointwise.amounts import amounts_of, at_distinct
 from spark_eval.pointwise.cuts import Extent, Sample, standings
 from spark_eval.pointwise.ordered import Range, Run, ordered
 from spark_eval.pointwise.rows import Rows, addends, fault_codes
 from spark_eval.pointwise.task import PredictionPlan
 from spark_eval.pointwise.totals import Grouping, Totals, segment_faults
 from spark_eval.pointwise.users import add_users
-from spark_eval.schema import ALL, FAULT, MISSING, MODEL, SEGMENT_COLUMN, USER, WEIGHT
+from spark_eval.schema import ALL, FAULT, MISSING, MODEL, SEGMENT_COLUMN, USER
 from spark_eval.stats.exact import Ints
 
 # So many rows are measured together.
@@ -184,8 +184,7 @@ def totals_of_rows(columns: Mapping[str, Sequence[Any]], plan: PredictionPlan) -
     if plan.by_user:
         totals.merge(reading.totals_of_users([part for part in parts if isinstance(part, pa.Table)]))
     if plan.by_score:
-        n_limbs = N_LIMBS if WEIGHT in columns else 1
-        whole = Range.of(0, [part for part in parts if isinstance(part, Run)], n_limbs)
+        whole = Range.of(0, [part for part in parts if isinstance(part, Run)])
         standing = standings([Extent.of(whole)], plan.curve_points)[0]
         totals.add_all(whole.cell, ordered(whole, standing, (), False).sums)
     return totals

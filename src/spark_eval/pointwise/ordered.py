@@ -48,10 +48,10 @@ class Range:
     amounts: Ints
 
     @classmethod
-    def of(cls, number: int, runs: Sequence[Run], n_limbs: int) -> "Range":
+    def of(cls, number: int, runs: Sequence[Run]) -> "Range":
         """Merge all runs of a part."""
         scores = np.concatenate([run.scores for run in runs])
-        amounts = np.zeros((len(scores), 2, n_limbs), dtype=np.int64)
+        amounts = np.zeros((len(scores), 2, runs[0].amounts.shape[1]), dtype=np.int64)
         start = 0
         for run in runs:
             end = start + len(run.scores)

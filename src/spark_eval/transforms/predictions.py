@@ -44,11 +44,6 @@ class Predictions:
         return self.reading.plan
 
     @property
-    def has_weight(self) -> bool:
-        """Whether rows have weights."""
-        return WEIGHT in self.rows.columns
-
-    @property
     def given(self) -> DataFrame:
         """The rows as they came, each with the code of its fault."""
         reading = self.reading

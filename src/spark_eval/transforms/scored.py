@@ -31,17 +31,13 @@ def counts_of(parts: DataFrame) -> DataFrame:
     return each(parts, lambda part: [(None, part)] if isinstance(part, Counted) else [])
 
 
-def in_ranges(parts: DataFrame, cuts: Mapping[Cell, Cut], n_limbs: int) -> DataFrame:
+def in_ranges(parts: DataFrame, cuts: Mapping[Cell, Cut]) -> DataFrame:
     """Put all runs of each range together: the one shuffle by score."""
 
     def cut(part: Part) -> Iterator[Made]:
         return cuts[part.cell].parts(part) if isinstance(part, Run) else iter(())
 
-    return together(
-        each(parts, cut),
-        sum(cut.n_ranges for cut in cuts.values()),
-        lambda number, runs: Range.of(number, runs, n_limbs),
-    )
+    return together(each(parts, cut), sum(cut.n_ranges for cut in cuts.values()), Range.of)
 
 
 def extents_of(ranges: DataFrame) -> DataFrame:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import chain
 from typing import Any, Final
 
 from pyspark import StorageLevel
@@ -14,7 +15,6 @@ from pyspark.sql import functions as F
 from spark_eval.accounting import ACCOUNTING, Entry, check
 from spark_eval.errors import DataError
 from spark_eval.names import model_faults, models_shown
-from spark_eval.pointwise.amounts import N_LIMBS
 from spark_eval.pointwise.batches import Counted
 from spark_eval.pointwise.cuts import cuts_of, standings
 from spark_eval.pointwise.options import make_plan
@@ -86,12 +86,10 @@ def measure_predictions(
             for totals in collected(of_users(parts, n_buckets, predictions.reading)):
                 counted.totals.merge(totals)
         if plan.by_score:
-            n_limbs = N_LIMBS if predictions.has_weight else 1
             cuts = cuts_of(counted.samples, SCORES_PER_RANGE)
-            ranges = measured_ranges(in_ranges(parts, cuts, n_limbs), plan)
-    for cell, of_cell in ranges.items():
-        for part in of_cell:
-            counted.totals.add_all(cell, part.sums)
+            ranges = measured_ranges(in_ranges(parts, cuts), plan)
+    for part in chain.from_iterable(ranges.values()):
+        counted.totals.add_all(part.cell, part.sums)
     return PredictionMetrics(plan, counted.totals, ranges, predictions.rows.sparkSession, entries)
 
 
