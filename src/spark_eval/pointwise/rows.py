@@ -123,7 +123,8 @@ def score_faults(table: pa.Table, rows: Rows, plan: PredictionPlan) -> Iterator[
         return
     is_off = np.zeros(len(table), dtype=bool)
     if plan.task is Task.MULTICLASS:
-        is_off = ~is_null & ~(np.abs(sum(rows.scores) - 1) <= DISTRIBUTION_TOLERANCE)
+        with np.errstate(invalid="ignore"):  # of infinite ones with two signs
+            is_off = ~is_null & ~(np.abs(sum(rows.scores) - 1) <= DISTRIBUTION_TOLERANCE)
     if SIZE in table.column_names:
         is_other_size = pc.not_equal(table[SIZE], len(plan.classes)).fill_null(False)
         yield Fault.NO_DISTRIBUTION, is_off | numbers(is_other_size)
