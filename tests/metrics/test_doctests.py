@@ -7,15 +7,16 @@ import pytest
 
 from spark_eval.metrics import aliases, binary, discounts, graded, lists, pairwise, registry, values
 from spark_eval.metrics.registry import RANKING
-from spark_eval.pointwise import amounts, rows
-from spark_eval.stats import digits, exact, intervals
+from spark_eval.pointwise import POINTWISE, amounts, classes, distances, rows
+from spark_eval.stats import exact, intervals
 
 MODULES = [
     aliases,
     amounts,
     binary,
-    digits,
+    classes,
     discounts,
+    distances,
     exact,
     graded,
     intervals,
@@ -33,6 +34,8 @@ def test_examples_of_docstrings(module: ModuleType) -> None:
 
 
 def test_every_kernel_has_an_example() -> None:
-    for metric in RANKING.values():
-        assert ">>> " in metric.notes, metric.name
-        assert "Source: " in metric.notes, metric.name
+    notes = {metric.name: metric.notes for metric in RANKING.values()}
+    notes |= {f"{metric.name} of predictions": metric.notes for metric in POINTWISE.values()}
+    for name, text in notes.items():
+        assert ">>> " in text, name
+        assert "Source: " in text, name

@@ -6,7 +6,6 @@ import sys
 LIGHT = (
     "spark_eval.metrics",
     "spark_eval.pointwise.options",
-    "spark_eval.stats.digits",
     "spark_eval.stats.exact",
     "spark_eval.stats.intervals",
     "spark_eval.conventions",

@@ -8,44 +8,40 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from spark_eval.pointwise.batches import Counted, Reading, UserRows, totals_of_users
+from spark_eval.pointwise.batches import Counted, Reading
 from spark_eval.pointwise.cuts import Extent, Sample, cuts_of, standings
 from spark_eval.pointwise.options import make_plan
-from spark_eval.pointwise.ordered import Points, Range, Run, ordered
-from spark_eval.pointwise.tables import (
-    CURVES,
-    METRICS,
-    THRESHOLDS,
-    curve_rows,
-    metric_rows,
-    threshold_rows,
-)
-from spark_eval.pointwise.task import Plan
+from spark_eval.pointwise.ordered import Ordered, Range, Run, ordered
+from spark_eval.pointwise.tables import CURVES, METRICS, THRESHOLDS, Measured
+from spark_eval.pointwise.task import PredictionPlan, Scores
 from spark_eval.pointwise.totals import Cell, Totals
+from spark_eval.pointwise.users import in_buckets
 from spark_eval.schema import ALL
 
 
 @dataclass
-class Measured:
+class Answer:
     """The rows of all tables."""
 
-    plan: Plan
+    plan: PredictionPlan
     totals: Totals = field(default_factory=Totals)
-    candidates: dict[Cell, list[Any]] = field(default_factory=lambda: defaultdict(list))
-    points: dict[Cell, list[Points]] = field(default_factory=lambda: defaultdict(list))
-    n_scores: dict[Cell, int] = field(default_factory=lambda: defaultdict(int))
+    ranges: dict[Cell, list[Ordered]] = field(default_factory=lambda: defaultdict(list))
+
+    @property
+    def measured(self) -> Measured:
+        return Measured(self.plan, self.totals, self.ranges)
 
     @property
     def metrics(self) -> list[dict[str, Any]]:
-        return named(METRICS, metric_rows(self.totals, self.plan))
+        return named(METRICS, self.measured.metric_rows)
 
     @property
     def thresholds(self) -> list[dict[str, Any]]:
-        return named(THRESHOLDS, threshold_rows(self.totals, self.plan, self.candidates))
+        return named(THRESHOLDS, self.measured.threshold_rows)
 
     @property
     def curves(self) -> list[dict[str, Any]]:
-        return named(CURVES, curve_rows(self.totals, self.plan, self.points, self.n_scores))
+        return named(CURVES, self.measured.curve_rows)
 
     @property
     def values(self) -> dict[str, float | None]:
@@ -67,67 +63,56 @@ def measure(
     n_tasks: int = 1,
     scores_per_range: int = 1 << 20,
     **options: Any,
-) -> Measured:
-    """All tables of conformed rows: label, score (or score_0, ...), user, weight, segment_0, model."""
+) -> Answer:
+    """All tables of rows: label (place of a class), score or score_0, ..., user, weight, segment_0, model."""
     plan = make_plan(task, **options)
-    known = {"score_0" if name == "score" else name: pa.array(values) for name, values in columns.items()}
-    table = pa.table(known)
-    numbers = [name for name in table.column_names if name.startswith(("label", "score_", "weight"))]
-    for name in numbers:
-        place = table.column_names.index(name)
-        table = table.set_column(place, name, table[name].cast(pa.float64()))
-    if "fault" not in table.column_names:
-        table = table.append_column("fault", pa.nulls(len(table), pa.string()))
+    table = pa.table({name: pa.array(values) for name, values in columns.items()})
+    for name in ("label", "score") if plan.classes else ():
+        if name == "label" or plan.scores is Scores.CLASS:
+            of_class = pa.array([plan.classes[int(place)] for place in columns[name]])
+            table = table.set_column(table.column_names.index(name), name, of_class)
     if order is not None:
         table = table.take(pa.array(order))
-    n_scores = sum(name.startswith("score_") for name in table.column_names)
-    has_weight = "weight" in table.column_names
-    model = None if "model" in table.column_names else "m"
-    reading = Reading(plan, model, n_scores, has_weight)
-    measured = Measured(plan)
+    reading = Reading(plan, None if "model" in table.column_names else "m")
+    answer = Answer(plan)
     runs: list[Run] = []
-    users: list[UserRows] = []
+    users: list[pa.Table] = []
     size = -(-len(table) // n_tasks)
     for start in range(0, len(table), size):
         for part in reading.parts(table.slice(start, size).combine_chunks().to_batches(rows_per_batch)):
-            match part:
-                case Counted():
-                    measured.totals.merge(part.totals)
-                case Run():
-                    runs.append(part)
-                case UserRows():
-                    users.append(part)
+            if isinstance(part, Counted):
+                answer.totals.merge(part.totals)
+            elif isinstance(part, Run):
+                runs.append(part)
+            else:
+                users.append(part)
     if users:
         by_bucket = defaultdict(list)
         for rows in users:
-            for bucket, mine in rows.in_buckets(3):
+            for bucket, mine in in_buckets(rows, 3):
                 by_bucket[bucket].append(mine)
         for parts in by_bucket.values():
-            measured.totals.merge(totals_of_users(parts))
+            answer.totals.merge(reading.totals_of_users(parts))
     if plan.by_score:
-        add_order(measured, runs, 3 if has_weight else 1, scores_per_range)
-    return measured
+        add_order(answer, runs, scores_per_range)
+    return answer
 
 
-def add_order(measured: Measured, runs: Sequence[Run], n_limbs: int, scores_per_range: int) -> None:
+def add_order(answer: Answer, runs: Sequence[Run], scores_per_range: int) -> None:
     """What follows from order, range by range."""
-    plan = measured.plan
+    plan = answer.plan
     cuts = cuts_of(map(Sample.of, runs), scores_per_range)
     by_number: dict[int, list[Run]] = defaultdict(list)
     for run in runs:
         for number, part in cuts[run.cell].parts(run):
             by_number[number].append(part)
-    ranges = [Range.of(found[0].cell, number, found, n_limbs) for number, found in sorted(by_number.items())]
-    extents = list(map(Extent.of, ranges))
-    standing = standings(extents, plan.curve_points)
-    for one, extent in zip(ranges, extents, strict=True):
+    ranges = [Range.of(number, found) for number, found in sorted(by_number.items())]
+    standing = standings(map(Extent.of, ranges), plan.curve_points)
+    for one in ranges:
         with_curves = plan.curves and one.cell[1] == ALL
         found = ordered(one, standing[one.number], plan.rules, with_curves)
-        for name, sums in found.sums.items():
-            measured.totals.add_sums(one.cell, name, sums)
-        measured.candidates[one.cell].append(found.candidates)
-        measured.points[one.cell] += found.points
-        measured.n_scores[one.cell] += extent.n_scores
+        answer.totals.add_all(one.cell, found.sums)
+        answer.ranges[one.cell].append(found)
 
 
 def crowd(seed: int, n: int = 400, n_scores: int = 40) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import pytest
 
 from spark_eval.config.sections import read_config
 from spark_eval.errors import ConfigError
-from spark_eval.pointwise.metrics import POINTWISE
+from spark_eval.pointwise import POINTWISE
 from spark_eval.pointwise.options import make_plan
 from spark_eval.pointwise.task import Scores, Task
 

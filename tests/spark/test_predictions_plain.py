@@ -1,11 +1,10 @@
-"""Predictions that the workers read themselves give what Spark's reading gives; faults are left to Spark."""
+"""Predictions that the workers read themselves give what Spark's reading gives, faults and all."""
 
 import random
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -13,8 +12,7 @@ from pyspark.sql import functions as F
 
 from spark_eval.pointwise.batches import Reading
 from spark_eval.pointwise.options import make_plan
-from spark_eval.pointwise.task import Plan
-from spark_eval.pointwise.valid import SoundReading, Unsound
+from spark_eval.pointwise.task import PredictionPlan
 from spark_eval.verbs.predictions import PredictionMetrics, measure_predictions, read_predictions
 
 SCHEMA = "name string, label int, score double, user bigint, weight double, cv int, country string, age int"
@@ -33,11 +31,13 @@ def rows_of(n_rows: int) -> list[tuple[Any, ...]]:
     ]
 
 
-def told(found: PredictionMetrics) -> list[Any]:
+def rows_of_all(found: PredictionMetrics) -> list[Any]:
     return [found.metric_rows, found.curve_rows, found.threshold_rows, list(found.entries)]
 
 
-def both_ways(frame: DataFrame, folder: Path, plan: Plan, columns: dict[str, str]) -> tuple[Any, Any]:
+def both_ways(
+    frame: DataFrame, folder: Path, plan: PredictionPlan, columns: dict[str, str]
+) -> tuple[Any, Any]:
     frame.write.parquet(str(folder))
     stored = frame.sparkSession.read.parquet(str(folder))
     plain = read_predictions(stored, columns, None, plan)
@@ -45,10 +45,10 @@ def both_ways(frame: DataFrame, folder: Path, plan: Plan, columns: dict[str, str
     assert plain.files is not None
     assert plain.files.n_rows == frame.count()
     assert by_spark.files is None
-    return told(measure_predictions(plain)), told(measure_predictions(by_spark))
+    return rows_of_all(measure_predictions(plain)), rows_of_all(measure_predictions(by_spark))
 
 
-def test_sound_rows_of_plain_files_give_the_numbers_of_spark(spark: SparkSession, tmp_path: Path) -> None:
+def test_valid_rows_of_plain_files_give_the_numbers_of_spark(spark: SparkSession, tmp_path: Path) -> None:
     frame = spark.createDataFrame(rows_of(300), SCHEMA).repartition(3)
     plan = make_plan("binary", metrics=["auc", "gauc", "log_loss", "f1", "rmse", "ece"], **OPTIONS)
 
@@ -58,7 +58,7 @@ def test_sound_rows_of_plain_files_give_the_numbers_of_spark(spark: SparkSession
     assert {row[3] for row in plain[0]} == {"all", "country", "age", "fold", "folds"}
 
 
-def test_rows_with_faults_are_told_by_spark(spark: SparkSession, tmp_path: Path) -> None:
+def test_rows_with_faults_are_judged_alike(spark: SparkSession, tmp_path: Path) -> None:
     faulty = [("a", None, 0.5, 1, 1.0, 0, "NL", 1), ("b", 1, float("nan"), 1, 1.0, 0, "NL", 1)]
     frame = spark.createDataFrame(rows_of(40) + faulty, SCHEMA).coalesce(1)
     plan = make_plan("binary", metrics=["auc", "accuracy"])
@@ -70,44 +70,43 @@ def test_rows_with_faults_are_told_by_spark(spark: SparkSession, tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("task", "options", "change", "value"),
+    ("task", "options", "change", "value", "code"),
     [
-        ("binary", {}, "label", None),
-        ("binary", {}, "label", 2.0),
-        ("binary", {}, "label", float("nan")),
-        ("binary", {"negative": "no", "positive": "yes"}, "label", "maybe"),
-        ("binary", {"negative": "no", "positive": "yes"}, "label", None),
-        ("binary", {}, "score", None),
-        ("binary", {}, "score", 1.1),
-        ("binary", {}, "score", -0.1),
-        ("binary", {}, "score", float("nan")),
-        ("binary", {"scores": "raw"}, "score", float("inf")),
-        ("regression", {}, "label", float("-inf")),
-        ("regression", {}, "score", None),
-        ("binary", {}, "weight", -1.0),
-        ("binary", {}, "weight", None),
-        ("binary", {}, "weight", float("nan")),
-        ("binary", {}, "model", None),
-        ("binary", {"metrics": ["gauc"]}, "user", None),
-        ("binary", {"segments": ["fold_"]}, "fold", None),
+        ("binary", {}, "label", None, "NULL_LABEL"),
+        ("binary", {}, "label", 2.0, "UNKNOWN_CLASS"),
+        ("binary", {}, "label", float("nan"), "UNKNOWN_CLASS"),
+        ("binary", {"negative": "no", "positive": "yes"}, "label", "maybe", "UNKNOWN_CLASS"),
+        ("binary", {"negative": "no", "positive": "yes"}, "label", None, "NULL_LABEL"),
+        ("binary", {}, "score", None, "NULL_SCORE"),
+        ("binary", {}, "score", 1.1, "NOT_A_PROBABILITY"),
+        ("binary", {}, "score", -0.1, "NOT_A_PROBABILITY"),
+        ("binary", {}, "score", float("nan"), "SCORE_NOT_FINITE"),
+        ("binary", {"scores": "raw"}, "score", float("inf"), "SCORE_NOT_FINITE"),
+        ("regression", {}, "label", float("-inf"), "LABEL_NOT_FINITE"),
+        ("regression", {}, "score", None, "NULL_SCORE"),
+        ("binary", {}, "weight", -1.0, "WEIGHT_OUT_OF_RANGE"),
+        ("binary", {}, "weight", None, "NULL_WEIGHT"),
+        ("binary", {}, "weight", float("nan"), "WEIGHT_OUT_OF_RANGE"),
+        ("binary", {}, "model", None, "NULL_MODEL"),
+        ("binary", {"metrics": ["gauc"]}, "user", None, "NULL_ID"),
+        ("binary", {"segments": ["fold_"]}, "segment_0", None, "NULL_ID"),
     ],
 )
-def test_any_fault_of_a_row_is_seen(task: str, options: dict[str, Any], change: str, value: Any) -> None:
+def test_any_fault_of_a_row_is_seen(
+    task: str, options: dict[str, Any], change: str, value: Any, code: str
+) -> None:
     plan = make_plan(task, **options)
     if options.get("segments"):
         plan = replace(plan, segments=("fold",))
     labels = ["yes", "no"] if "positive" in options else [1.0, 0.0]
     columns: dict[str, list[Any]] = {"label": labels, "score": [0.5, 1.0], "weight": [1.0, 0.0]}
-    columns |= {"model": ["a", "b"], "user": [1, 2], "fold": [0, 1], "segment_0": [0, 1]}
-    reading = SoundReading(Reading(plan, None, 1, has_weight=True))
+    columns |= {"model": ["a", "b"], "user": [1, 2], "segment_0": [0, 1]}
+    reading = Reading(plan, None)
 
-    sound = reading.conformed(pa.RecordBatch.from_pydict(columns))
-    assert sound["fault"].null_count == 2
-    assert np.array_equal(sound["label"], [1.0, 0.0])
+    assert reading.with_codes(pa.table(columns)).to_pylist() == [None, None]
 
     columns[change][1] = value
-    with pytest.raises(Unsound):
-        reading.conformed(pa.RecordBatch.from_pydict(columns))
+    assert reading.with_codes(pa.table(columns)).to_pylist() == [None, code]
 
 
 def test_what_arrow_writes_otherwise_is_left_to_spark(spark: SparkSession, tmp_path: Path) -> None:

@@ -9,18 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_eval.stats.digits import (
+from spark_eval.stats.exact import (
     BLOCK,
     DIGIT_BITS,
     LIMB_BITS,
     POINT_BITS,
     ExactSums,
+    Floats,
     Groups,
+    Ints,
     digit_runs,
     limbs,
     number_of,
 )
-from spark_eval.stats.exact import Floats, Ints
 
 doubles = st.floats(allow_nan=False, allow_infinity=False)
 near = st.integers(-1074, 1023).flatmap(

@@ -1,12 +1,11 @@
-"""Sums of doubles are exact, whatever their order and size."""
+"""Sums of doubles at places are exact, whatever their order and size."""
 
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
-from spark_eval.stats import exact
-from spark_eval.stats.exact import counts, exact_sums, in_full, two_product
+from spark_eval.stats.exact import ByPlace, add, counts, exact_sums, numbers_of, two_product
 
 RANDOM = np.random.default_rng(2)
 SIZES = {
@@ -17,28 +16,32 @@ SIZES = {
     "largest": np.array([1.7976931348623157e308] * 4),
     "zeros": np.zeros(3),
     "none": np.empty(0),
+    "many": RANDOM.random(20_000),
 }
 
 
-@pytest.mark.parametrize("name", [name for name in SIZES if name != "none"])
+@pytest.mark.parametrize("name", SIZES)
 def test_sums_are_those_of_fractions(name: str) -> None:
     values = SIZES[name]
     places = RANDOM.integers(0, 3, len(values))
-    for found in (exact_sums(values, places, 3), exact_sums(values[::-1], places[::-1], 3)):
+    for step in (1, -1):
+        sums = numbers_of(exact_sums(values[::step], places[::step], 3))
         for place in range(3):
-            assert in_full(found[place]) == sum(map(Fraction, values[places == place].tolist()), Fraction(0))
+            assert sums[place] == sum(map(Fraction, values[places == place].tolist()), Fraction(0))
 
 
-def test_many_values_are_added_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exact, "MOST_VALUES", 7)
-    [total] = exact_sums(SIZES["signs"])
-    assert in_full(total) == sum(map(Fraction, SIZES["signs"].tolist()))
+def test_sums_of_parts_add_to_the_sum_of_all() -> None:
+    parts: ByPlace = {}
+    for values in np.split(SIZES["all sizes"], 5):
+        for place, amounts in exact_sums(values).items():
+            add(parts, place, amounts)
+    assert numbers_of(parts) == numbers_of(exact_sums(SIZES["all sizes"]))
 
 
 def test_nothing_is_zero_and_counts_are_sums_of_ones() -> None:
-    assert exact_sums(SIZES["none"]) == [0]
+    assert numbers_of(exact_sums(SIZES["none"])) == [0]
     places = np.array([0, 2, 2])
-    assert counts(places, 3) == exact_sums(np.ones(3), places, 3)
+    assert numbers_of(counts(places, 3)) == numbers_of(exact_sums(np.ones(3), places, 3)) == [1, 0, 2]
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])

@@ -16,7 +16,7 @@ from spark_eval.errors import ConfigError
 from spark_eval.metrics import RANKING, RankingMetric, parse_metric
 from spark_eval.metrics.aliases import ALIASES, find
 from spark_eval.metrics.values import SHARES_PLACES, formed, ranking_names, short
-from spark_eval.pointwise.metrics import POINTWISE
+from spark_eval.pointwise import POINTWISE
 from spark_eval.pointwise.registry import PointwiseMetric
 from spark_eval.pointwise.task import PRESETS as POINTWISE_PRESETS
 from spark_eval.presets import PRESETS, changed_choices, conventions_of

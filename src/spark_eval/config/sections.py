@@ -28,7 +28,7 @@ from spark_eval.metrics.values import canonical
 from spark_eval.options import declared
 from spark_eval.pointwise.options import PredictionOptions, canonical_names
 from spark_eval.pointwise.options import make_plan as make_prediction_plan
-from spark_eval.pointwise.task import Plan as PredictionPlan
+from spark_eval.pointwise.task import PredictionPlan
 from spark_eval.schema import SUBSETS
 from spark_eval.splits.methods import GLOBAL_LOCAL_RANKER, Rule, known_method, rule_of
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from spark_eval.arrow.hashes import Ints, in_one_piece
 from spark_eval.metrics.lists import Floats
 from spark_eval.schema import ALL, SEGMENT, SEGMENT_VALUE
-from spark_eval.stats.digits import MOST_SUMMED, POINT_BITS, ExactSums, Groups, limbs, number_of
+from spark_eval.stats.exact import MOST_SUMMED, POINT_BITS, ExactSums, Groups, limbs, number_of
 
 COLUMN: Final = "column"
 # What is summed, and the limb of the sum; counts have limb 0 only.

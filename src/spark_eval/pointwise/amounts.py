@@ -7,6 +7,7 @@ from typing import Final
 
 import numpy as np
 
+from spark_eval.arrow.hashes import changes
 from spark_eval.stats.exact import Floats, Ints
 
 LIMB_BITS: Final = 30
@@ -16,31 +17,31 @@ LARGEST_WEIGHT: Final = 2.0**30
 
 
 def amounts_of(weights: Floats) -> Ints:
-    """The limbs of weights, shape (n, 3)."""
-    found = np.empty((len(weights), N_LIMBS), dtype=np.int64)
+    """Return the limbs of weights; shape (n, 3)."""
+    amounts = np.empty((len(weights), N_LIMBS), dtype=np.int64)
     rest = weights
     for place in range(N_LIMBS - 1):
         limb = np.floor(rest)
-        found[:, place] = limb
+        amounts[:, place] = limb
         rest = (rest - limb) * 2.0**LIMB_BITS
-    found[:, -1] = np.rint(rest)
-    return found
+    amounts[:, -1] = np.rint(rest)
+    return amounts
 
 
 def in_doubles(amounts: Ints) -> Floats:
-    """Amounts (n, limbs) as doubles; equal amounts have equal limbs here, whatever their summands."""
-    found = amounts.copy()
-    for place in range(found.shape[1] - 1, 0, -1):
-        found[:, place - 1] += found[:, place] >> LIMB_BITS
-        found[:, place] &= (1 << LIMB_BITS) - 1
-    total = np.zeros(len(found))
-    for place in range(found.shape[1] - 1, -1, -1):
-        total = total * 2.0**-LIMB_BITS + found[:, place]
+    """Return amounts (..., limbs) as doubles, which are equal where amounts are, whatever their summands."""
+    carried = amounts.copy()
+    for place in range(carried.shape[-1] - 1, 0, -1):
+        carried[..., place - 1] += carried[..., place] >> LIMB_BITS
+        carried[..., place] &= (1 << LIMB_BITS) - 1
+    total = np.zeros(carried.shape[:-1])
+    for place in range(carried.shape[-1] - 1, -1, -1):
+        total = total * 2.0**-LIMB_BITS + carried[..., place]
     return total
 
 
 def at_distinct(scores: Floats, amounts: Ints | None) -> tuple[Floats, Ints]:
-    """Ascending distinct scores, and the amounts there; None: 1 each.
+    """Return ascending distinct scores, and the amounts (n, ...) there; None: 1 each.
 
     >>> scores, amounts = at_distinct(np.array([0.5, 0.1, 0.5]), None)
     >>> scores.tolist(), amounts.tolist()
@@ -48,18 +49,9 @@ def at_distinct(scores: Floats, amounts: Ints | None) -> tuple[Floats, Ints]:
     """
     if amounts is None:
         ascending = np.sort(scores)
-        starts = np.flatnonzero(changed(ascending))
+        starts = np.flatnonzero(changes(ascending))
         return ascending[starts], np.diff(starts, append=len(ascending))[:, np.newaxis]
     order = np.argsort(scores, kind="stable")
     ascending = scores[order]
-    starts = np.flatnonzero(changed(ascending))
-    if not len(starts):
-        return ascending, amounts
+    starts = np.flatnonzero(changes(ascending))
     return ascending[starts], np.add.reduceat(amounts[order], starts, axis=0)
-
-
-def changed(values: Floats | Ints) -> np.ndarray:
-    """Where a value differs from the one before, and at the first."""
-    found = np.ones(len(values), dtype=bool)
-    np.not_equal(values[1:], values[:-1], out=found[1:])
-    return found

@@ -1,208 +1,190 @@
 """Predictions in batches of rows: their sums, and what has to be sorted by score, alone or by user."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_eval.arrow.hashes import Ids, bucket_of, numbers
+from spark_eval.arrow.hashes import Ids, numbers
 from spark_eval.errors import DataError
 from spark_eval.pointwise.amounts import amounts_of, at_distinct
-from spark_eval.pointwise.cuts import Sample
-from spark_eval.pointwise.ordered import Run
-from spark_eval.pointwise.rows import Rows, addends
-from spark_eval.pointwise.task import Plan
-from spark_eval.pointwise.totals import Cell, Grouping, Totals, segment_faults
+from spark_eval.pointwise.cuts import Extent, Sample, standings
+from spark_eval.pointwise.ordered import Range, Run, ordered
+from spark_eval.pointwise.rows import Rows, addends, fault_codes
+from spark_eval.pointwise.task import PredictionPlan
+from spark_eval.pointwise.totals import Grouping, Totals, segment_faults
 from spark_eval.pointwise.users import add_users
-from spark_eval.schema import ALL, FAULT, LABEL, MODEL, SEGMENT_COLUMN, USER, WEIGHT
-from spark_eval.stats.exact import Floats, Ints
+from spark_eval.schema import ALL, FAULT, MISSING, MODEL, SEGMENT_COLUMN, USER
+from spark_eval.stats.exact import Ints
 
-SCORE_COLUMN: Final = "score_{}"
 # So many rows are measured together.
 ROWS_TOGETHER: Final = 1 << 19
 
 
 @dataclass
 class Counted:
-    """What a task has counted: its sums, and rows by model and fault (None: used).
-
-    Not ``is_sound`` where it found a row that only Spark can tell the fault of.
-    """
+    """What a task has counted: sums, rows by model and fault (None: used), and what is to be sorted."""
 
     totals: Totals = field(default_factory=Totals)
     rows: Counter[tuple[str | None, str | None]] = field(default_factory=Counter)
-    is_sound: bool = True
+    samples: list[Sample] = field(default_factory=list)
+    n_user_rows: int = 0
+
+    def merge(self, other: "Counted") -> None:
+        """Add what another task has counted."""
+        self.totals.merge(other.totals)
+        self.rows.update(other.rows)
+        self.samples += other.samples
+        self.n_user_rows += other.n_user_rows
 
 
-@dataclass(frozen=True)
-class UserRows:
-    """Rows of users, and the cells they are in; ``amounts`` (n, limbs) of None are 1 each."""
-
-    groupings: Sequence[Grouping]
-    users: pa.Array
-    scores: Floats
-    labels: Ints
-    amounts: Ints | None
-
-    def in_buckets(self, n_buckets: int) -> Iterator[tuple[int, "UserRows"]]:
-        """The rows of each bucket of users."""
-        buckets = bucket_of(Ids.of(self.users).hash, n_buckets)
-        for bucket in np.unique(buckets).tolist():
-            yield bucket, self.take(np.flatnonzero(buckets == bucket))
-
-    def take(self, places: Ints) -> "UserRows":
-        """The rows at these places."""
-        return UserRows(
-            [replace(one, codes=one.codes[places]) for one in self.groupings],
-            self.users.take(pa.array(places)),
-            self.scores[places],
-            self.labels[places],
-            None if self.amounts is None else self.amounts[places],
-        )
-
-
-Part = Counted | Run | UserRows
+Part: TypeAlias = "Counted | Run | pa.Table"
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How rows become parts; ``model`` names the only one, if no column does."""
+    """How rows become parts; ``model`` names the only one, if no column does.
 
-    plan: Plan
+    Rows have label and score, or a score column per class, and as far as there are any, model, user, weight
+    and segments.
+    """
+
+    plan: PredictionPlan
     model: str | None
-    n_scores: int
-    has_weight: bool
 
     def parts(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Part]:
-        """Runs and users' rows of every few batches; what was counted, last."""
+        """Yield runs, and the valid rows where users are measured, of every few batches; the counts, last."""
         counted = Counted()
         for table in together(batches):
-            yield from self.measured(table, counted)
+            for part in self.measured(table, counted):
+                if isinstance(part, Run):
+                    counted.samples.append(Sample.of(part))
+                else:
+                    counted.n_user_rows += len(part)
+                yield part
         yield counted
 
-    def measured(self, table: pa.Table, counted: Counted) -> Iterator[Part]:
-        """Count the rows of a table, add up the sound ones."""
-        sound = self.count(table, counted)
-        if not sound.num_rows:
+    def with_codes(self, table: pa.Table) -> pa.Array:
+        """Return the code of each row's fault, null where it can be used."""
+        codes = fault_codes(table, Rows.of(table, self.plan), self.plan)
+        return pa.nulls(len(table), pa.string()) if codes is None else codes
+
+    def measured(self, table: pa.Table, counted: Counted) -> Iterator[Run | pa.Table]:
+        """Count the rows of a table and add up the valid ones; yield what has to be sorted by score."""
+        rows = Rows.of(table, self.plan)
+        codes = fault_codes(table, rows, self.plan)
+        self.count(table, codes, counted)
+        if codes is not None:
+            valid = np.flatnonzero(numbers(codes.is_null()))
+            rows, table = rows.take(valid), table.take(pa.array(valid))
+        if not len(table):
             return
-        rows = Rows(
-            numbers(sound[LABEL]),
-            # Zero has two signs, which are one score.
-            [numbers(sound[SCORE_COLUMN.format(place)]) + 0.0 for place in range(self.n_scores)],
-            numbers(sound[WEIGHT]) if self.has_weight else None,
-        )
-        groupings = self.groupings(sound)
+        table = with_coded_texts(table)
+        groupings = self.groupings(table)
         counted.totals.add(groupings, addends(rows, self.plan))
-        if self.plan.by_score or self.plan.by_user:
-            yield from self.in_order(rows, groupings, sound)
-
-    def in_order(self, rows: Rows, groupings: Sequence[Grouping], sound: pa.Table) -> Iterator[Part]:
-        """What has to be sorted by score."""
-        amounts = None if rows.weight is None else amounts_of(rows.weight)
-        labels = rows.label.astype(np.int64)
-        if self.plan.by_score:
-            for grouping in groupings:
-                yield from runs(grouping, labels, rows.score, amounts)
+        for grouping in groupings if self.plan.by_score else ():
+            yield from runs(grouping, rows)
         if self.plan.by_user:
-            users = sound[USER].combine_chunks()
-            small = [replace(one, codes=smallest(one.codes, len(one.cells))) for one in groupings]
-            yield UserRows(small, users, rows.score, labels.astype(np.int8), amounts)
+            yield table
 
-    def count(self, table: pa.Table, counted: Counted) -> pa.Table:
-        """The sound rows, once all are counted."""
-        if self.model is not None and table[FAULT].null_count == len(table):
+    def totals_of_users(self, parts: Sequence[pa.Table]) -> Totals:
+        """Return the sums over the users of a bucket, of whom all rows are here."""
+        totals, table = Totals(), pa.concat_tables(parts)
+        users = Ids.of(table[USER].combine_chunks()).key
+        rows = Rows.of(table, self.plan)
+        ones = np.ones((len(table), 1), dtype=np.int64)
+        amounts = ones if rows.weight is None else amounts_of(rows.weight)
+        for grouping in self.groupings(table):
+            add_users(totals, grouping, users, rows.score, rows.label, amounts)
+        return totals
+
+    def count(self, table: pa.Table, codes: pa.Array | None, counted: Counted) -> None:
+        """Count the rows by model and fault."""
+        if self.model is not None and codes is None:
             counted.rows[self.model, None] += len(table)
-            return table
-        named = table if self.model is None else table.append_column(MODEL, pa.repeat(self.model, len(table)))
+            return
+        models = pa.repeat(self.model, len(table)) if self.model is not None else texts(table[MODEL])
+        faults = pa.nulls(len(table), pa.string()) if codes is None else codes
+        named = pa.table({MODEL: models, FAULT: faults})
         for row in named.group_by([MODEL, FAULT]).aggregate([([], "count_all")]).to_pylist():
             counted.rows[row[MODEL], row[FAULT]] += row["count_all"]
-        faults = table[FAULT]
-        return table if faults.null_count == len(faults) else table.filter(faults.is_null())
 
     def groupings(self, table: pa.Table) -> list[Grouping]:
-        """The cell of each row: its model's, and one per segment."""
+        """Return the cell of each row: its model's, and one per segment."""
+        models, of_model = [self.model], np.zeros(len(table), dtype=np.int64)
         if self.model is None:
             models, of_model = coded(table[MODEL])
-        else:
-            models, of_model = [self.model], np.zeros(len(table), dtype=np.int64)
-        found = [Grouping(of_model, [(model, ALL, ALL) for model in models])]
+        by_segment = [Grouping(of_model, [(model, ALL, ALL) for model in models])]
         for place, segment in enumerate(self.plan.segments):
             values, of_value = coded(table[SEGMENT_COLUMN.format(place)])
             pairs, codes = np.unique(of_model * len(values) + of_value, return_inverse=True)
             cells = [(models[pair // len(values)], segment, values[pair % len(values)]) for pair in pairs]
             DataError.raise_all(segment_faults(cells))
-            found.append(Grouping(codes, cells))
-        return found
+            by_segment.append(Grouping(codes, cells))
+        return by_segment
 
 
 def together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Batches end to end, as many rows as are measured together."""
-    kept: list[pa.RecordBatch] = []
+    """Yield batches end to end, as many rows as are measured together."""
+    waiting: list[pa.RecordBatch] = []
     for batch in batches:
-        kept.append(batch)
-        if sum(one.num_rows for one in kept) >= ROWS_TOGETHER:
-            yield pa.Table.from_batches(kept)
-            kept = []
-    if kept:
-        yield pa.Table.from_batches(kept)
+        waiting.append(batch)
+        if sum(one.num_rows for one in waiting) >= ROWS_TOGETHER:
+            yield pa.Table.from_batches(waiting)
+            waiting = []
+    if waiting:
+        yield pa.Table.from_batches(waiting)
 
 
-def coded(column: pa.ChunkedArray) -> tuple[list[str], Ints]:
-    """The values of a column of text, and the place of each row's."""
-    found = pc.dictionary_encode(column.combine_chunks())
-    return found.dictionary.to_pylist(), numbers(found.indices).astype(np.int64)
+def texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column of text or whole numbers as text."""
+    return column.cast(pa.string())
 
 
-def runs(grouping: Grouping, labels: Ints, scores: Floats, amounts: Ints | None) -> Iterator[Run]:
-    """The distinct scores of each cell and label, with what is there."""
+def with_coded_texts(table: pa.Table) -> pa.Table:
+    """Return rows whose model and segments are text, each different one stored once."""
+    for place, name in enumerate(table.column_names):
+        if name == MODEL or name.startswith(SEGMENT_COLUMN.format("")):
+            values = texts(table[name]).fill_null(MISSING)
+            table = table.set_column(place, name, pc.dictionary_encode(values))
+    return table.combine_chunks()
+
+
+def coded(column: pa.ChunkedArray) -> tuple[list[Any], Ints]:
+    """Return the different values of a column of coded text, and the place of each row's."""
+    encoded = column.unify_dictionaries().combine_chunks()
+    return encoded.dictionary.to_pylist(), numbers(encoded.indices).astype(np.int64)
+
+
+def runs(grouping: Grouping, rows: Rows) -> Iterator[Run]:
+    """Yield the distinct scores of each cell and label, with what is there."""
+    amounts = None if rows.weight is None else amounts_of(rows.weight)
+    labels = rows.label.astype(np.int64)
     kinds = labels if len(grouping.cells) == 1 else grouping.codes * 2 + labels
     for kind in np.unique(kinds).tolist():
-        rows = np.flatnonzero(kinds == kind)
-        found, there = at_distinct(scores[rows], None if amounts is None else amounts[rows])
-        yield Run(grouping.cells[kind // 2], kind % 2, found, smallest(there, there.max(initial=0)))
+        mine = np.flatnonzero(kinds == kind)
+        scores, there = at_distinct(rows.score[mine], None if amounts is None else amounts[mine])
+        # Small numbers travel in few bytes.
+        there = there.astype(np.min_scalar_type(there.max()))
+        yield Run(grouping.cells[kind // 2], kind % 2, scores, there)
 
 
-def smallest(numbers: Ints, largest: int) -> np.ndarray:
-    """Whole numbers from 0 to the largest, in as few bytes as they travel well in."""
-    return numbers.astype(np.min_scalar_type(largest))
-
-
-def outline(part: Part) -> Counted | Sample | int:
-    """What the driver sees of a part: all that was counted, a sample of a run, the number of users' rows."""
-    match part:
-        case Run():
-            return Sample.of(part)
-        case UserRows():
-            return len(part.scores)
-    return part
-
-
-def totals_of_users(parts: Sequence[UserRows]) -> Totals:
-    """The sums over the users of a bucket, of whom all rows are here."""
+def totals_of_rows(columns: Mapping[str, Sequence[Any]], plan: PredictionPlan) -> Totals:
+    """Return the sums of a few rows of one model, measured in memory."""
+    table = pa.table({name: pa.array(values) for name, values in columns.items()})
+    reading = Reading(plan, "")
+    parts = list(reading.parts(table.to_batches()))
     totals = Totals()
-    users = Ids.of(pa.concat_arrays([part.users for part in parts])).key
-    scores = np.concatenate([part.scores for part in parts])
-    labels = np.concatenate([part.labels for part in parts])
-    amounts = np.concatenate(
-        [
-            np.ones((len(part.scores), 1), dtype=np.int64) if part.amounts is None else part.amounts
-            for part in parts
-        ]
-    )
-    for groupings in zip(*(part.groupings for part in parts), strict=True):
-        add_users(totals, united(groupings), users, scores, labels, amounts)
+    for counted in (part for part in parts if isinstance(part, Counted)):
+        totals.merge(counted.totals)
+    if plan.by_user:
+        totals.merge(reading.totals_of_users([part for part in parts if isinstance(part, pa.Table)]))
+    if plan.by_score:
+        whole = Range.of(0, [part for part in parts if isinstance(part, Run)])
+        standing = standings([Extent.of(whole)], plan.curve_points)[0]
+        totals.add_all(whole.cell, ordered(whole, standing, (), False).sums)
     return totals
-
-
-def united(groupings: Sequence[Grouping]) -> Grouping:
-    """Groupings of parts end to end."""
-    places: dict[Cell, int] = {}
-    codes = []
-    for grouping in groupings:
-        of_cell = [places.setdefault(cell, len(places)) for cell in grouping.cells]
-        codes.append(np.array(of_cell, dtype=np.int64)[grouping.codes])
-    return Grouping(np.concatenate(codes), list(places))

@@ -11,13 +11,13 @@ from spark_eval.pointwise.ordered import Range, Run, Standing, grid_of
 from spark_eval.pointwise.totals import Cell
 from spark_eval.stats.exact import Floats, Ints
 
-# Of a run so many scores apart are in its sample.
+# A sample of a run has every STEP-th score.
 STEP: Final = 1 << 12
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Scores of a run, ascending, one in STEP, and how many it has."""
+    """Every STEP-th score of a run, ascending, and how many scores it has."""
 
     cell: Cell
     scores: Floats
@@ -25,15 +25,17 @@ class Sample:
 
     @classmethod
     def of(cls, run: Run) -> "Sample":
-        """The sample of a run: from the middle of the first STEP."""
+        """Sample a run, from the middle of the first STEP."""
         n_scores = len(run.scores)
         return cls(run.cell, run.scores[min(STEP, n_scores) // 2 :: STEP].copy(), n_scores)
 
 
 @dataclass(frozen=True)
 class Cut:
-    """The ranges of a cell: numbered from ``first``, best scores first; ``edges`` between them ascend, and
-    belong to the better range."""
+    """The ranges of a cell: numbered from ``first``, best scores first.
+
+    The ``edges`` between them ascend, and belong to the better range.
+    """
 
     first: int
     edges: Floats
@@ -44,7 +46,7 @@ class Cut:
         return len(self.edges) + 1
 
     def parts(self, run: Run) -> Iterator[tuple[int, Run]]:
-        """A run's part of each range."""
+        """Yield the part that a run has of each range, with the number of the range."""
         places = [0, *np.searchsorted(run.scores, self.edges).tolist(), len(run.scores)]
         for number in range(self.n_ranges):
             start, end = places[number : number + 2]
@@ -54,23 +56,21 @@ class Cut:
 
 @dataclass(frozen=True)
 class Extent:
-    """How much there is in a range: distinct scores, and the amounts (limbs) of both labels."""
+    """How much there is in a range: distinct scores, and amounts (2, limbs)."""
 
     cell: Cell
     number: int
     n_scores: int
-    negatives: Ints
-    positives: Ints
+    amounts: Ints
 
     @classmethod
     def of(cls, part: Range) -> "Extent":
-        """What a range has."""
-        amounts = (part.negatives.sum(axis=0), part.positives.sum(axis=0))
-        return cls(part.cell, part.number, len(part.scores), *amounts)
+        """Measure a range."""
+        return cls(part.cell, part.number, len(part.scores), part.amounts.sum(axis=0))
 
 
 def cuts_of(samples: Iterable[Sample], most: int) -> dict[Cell, Cut]:
-    """The ranges of every cell, of about ``most`` scores, counted in every run."""
+    """Return the ranges of every cell, of about ``most`` scores, counted in every run."""
     by_cell: dict[Cell, list[Sample]] = defaultdict(list)
     for sample in samples:
         by_cell[sample.cell].append(sample)
@@ -85,20 +85,15 @@ def cuts_of(samples: Iterable[Sample], most: int) -> dict[Cell, Cut]:
 
 
 def standings(extents: Iterable[Extent], curve_points: int) -> Mapping[int, Standing]:
-    """Where each range stands in its cell, by its number."""
+    """Return where each range stands in its cell, by its number."""
     by_cell: dict[Cell, list[Extent]] = defaultdict(list)
     for extent in sorted(extents, key=lambda extent: extent.number):
         by_cell[extent.cell].append(extent)
-    found = {}
+    by_number = {}
     for ranges in by_cell.values():
-        negatives, positives = (
-            np.sum([getattr(one, name) for one in ranges], axis=0) for name in ("negatives", "positives")
-        )
+        reached = np.cumsum([one.amounts for one in ranges], axis=0)
         grid = grid_of(sum(one.n_scores for one in ranges), curve_points)
-        better = (np.zeros_like(negatives), np.zeros_like(positives))
-        for one in ranges:
-            found[one.number] = Standing(
-                negatives, positives, *better, one is ranges[0], one is ranges[-1], grid
-            )
-            better = (better[0] + one.negatives, better[1] + one.positives)
-    return found
+        for one, until in zip(ranges, reached, strict=True):
+            above = until - one.amounts
+            by_number[one.number] = Standing(reached[-1], above, one is ranges[0], one is ranges[-1], grid)
+    return by_number

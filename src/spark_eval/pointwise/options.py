@@ -8,14 +8,14 @@ from typing import Annotated, Any, Final, TypedDict, Unpack
 from spark_eval.errors import ConfigError
 from spark_eval.metrics.aliases import metric_named, several
 from spark_eval.options import Option, completed
-from spark_eval.pointwise.metrics import POINTWISE
+from spark_eval.pointwise import POINTWISE
 from spark_eval.pointwise.task import (
     DEFAULT_BINS,
     DEFAULT_CURVE_POINTS,
     PRESETS,
     Class,
     Goal,
-    Plan,
+    PredictionPlan,
     Rule,
     Scores,
     Task,
@@ -75,7 +75,7 @@ class PredictionOptions(TypedDict, total=False):
     conventions: Annotated[str, Option("default", "a preset: default, or spark.")]
 
 
-def make_plan(task: str, **options: Unpack[PredictionOptions]) -> Plan:
+def make_plan(task: str, **options: Unpack[PredictionOptions]) -> PredictionPlan:
     """Return the checked choices; raise ConfigError with what is allowed."""
     chosen, kind = completed(PredictionOptions, options), parse_choice(Task, task, f"{WHERE}.task")
     scores = parse_choice(Scores, chosen["scores"] or SCORES[kind][0], f"{WHERE}.scores")
@@ -89,7 +89,7 @@ def make_plan(task: str, **options: Unpack[PredictionOptions]) -> Plan:
     needs = {name for metric in names for name in POINTWISE[metric].needs}
     if chosen["curves"] and scores is Scores.PROBABILITY:
         needs.add("bins")
-    plan = Plan(
+    plan = PredictionPlan(
         task=kind,
         scores=scores,
         metrics=names,
@@ -109,7 +109,7 @@ def make_plan(task: str, **options: Unpack[PredictionOptions]) -> Plan:
     return plan
 
 
-def check(plan: Plan) -> None:
+def check(plan: PredictionPlan) -> None:
     """Raise ConfigError for options that do not go together."""
     rate, n_columns, n_classes = plan.sampling_rate, len(plan.probabilities), len(plan.classes)
     is_binary, has_probabilities = plan.task is Task.BINARY, plan.scores is Scores.PROBABILITY

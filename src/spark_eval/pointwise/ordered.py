@@ -1,20 +1,22 @@
 """Everything that follows from the order of scores: AUC, average precision, curves, thresholds.
 
 Rows of one cell are cut into ranges of scores, each of which fits into memory; ``Standing`` says what lies
-above a range. Within one, amounts are summed as integers, so that every threshold has the same true and
-false positives wherever the rows came from; what is computed of them is rounded once and summed exactly.
+above a range. Amounts of both labels (1: positive) are arrays (..., 2, limbs) of integers, so that every
+threshold has the same true and false positives wherever the rows came from. What is computed of them is
+rounded once and summed exactly.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spark_eval.pointwise.amounts import at_distinct, in_doubles
 from spark_eval.pointwise.task import Goal, Rule
 from spark_eval.pointwise.totals import Cell
-from spark_eval.stats.exact import Floats, Ints, exact_sums
+from spark_eval.stats.exact import ByPlace, Floats, Ints, exact_sums
 
 ROC: Final = "roc"
 PR: Final = "pr"
@@ -24,53 +26,51 @@ OCTAVES: Final = 32
 
 @dataclass(frozen=True)
 class Run:
-    """Ascending distinct scores of a cell's rows of one label (1: positive), with the amount at each."""
+    """Ascending distinct scores of a cell's rows of one label, with the amount (n, limbs) at each."""
 
     cell: Cell
     label: int
     scores: Floats
-    amounts: Ints
+    amounts: NDArray[Any]
 
     def part(self, start: int, end: int) -> "Run":
-        """The scores between two places; a copy, so that nothing more travels."""
+        """Return the scores between two places: a copy, so that nothing more travels."""
         return Run(self.cell, self.label, self.scores[start:end].copy(), self.amounts[start:end].copy())
 
 
 @dataclass(frozen=True)
 class Range:
-    """The distinct scores of a part of a cell, best first, with the amounts of both labels (n, limbs)."""
+    """The distinct scores of a part of a cell, best first, with their amounts (n, 2, limbs)."""
 
     cell: Cell
     number: int
     scores: Floats
-    negatives: Ints
-    positives: Ints
+    amounts: Ints
 
     @classmethod
-    def of(cls, cell: Cell, number: int, runs: Sequence[Run], n_limbs: int) -> "Range":
-        """All runs of a part together."""
-        found = [merged([run for run in runs if run.label == label], n_limbs) for label in (0, 1)]
-        scores = np.union1d(found[0][0], found[1][0])
-        spread = []
-        for known, amounts in found:
-            everywhere = np.zeros((len(scores), n_limbs), dtype=np.int64)
-            everywhere[np.searchsorted(scores, known)] = amounts
-            spread.append(everywhere[::-1])
-        return cls(cell, number, scores[::-1], *spread)
+    def of(cls, number: int, runs: Sequence[Run]) -> "Range":
+        """Merge all runs of a part."""
+        scores = np.concatenate([run.scores for run in runs])
+        amounts = np.zeros((len(scores), 2, runs[0].amounts.shape[1]), dtype=np.int64)
+        start = 0
+        for run in runs:
+            end = start + len(run.scores)
+            amounts[start:end, run.label] = run.amounts
+            start = end
+        scores, amounts = at_distinct(scores, amounts)
+        return cls(runs[0].cell, number, scores[::-1], amounts[::-1])
 
 
 @dataclass(frozen=True)
 class Standing:
-    """Amounts (limbs) of both labels: all of the cell's, and those with better scores than a range has.
+    """Amounts (2, limbs): all of the cell's, and those with better scores than a range has.
 
     ``is_first`` and ``is_last`` say that no score lies above or below it, whatever it weighs; ``grid`` is the
     resolution of a reduced curve, None: whole.
     """
 
-    negatives: Ints
-    positives: Ints
-    negatives_above: Ints
-    positives_above: Ints
+    total: Ints
+    above: Ints
     is_first: bool
     is_last: bool
     grid: int | None
@@ -97,37 +97,24 @@ class Points:
 
 @dataclass(frozen=True)
 class Ordered:
-    """What a range adds to its cell: sums in units, a candidate for each rule, points of curves."""
+    """What a range adds to its cell: exact sums, a candidate for each rule, points of curves."""
 
     cell: Cell
     number: int
-    sums: dict[str, list[int]]
+    n_scores: int
+    sums: dict[str, ByPlace]
     candidates: Sequence[Candidate | None]
     points: Sequence[Points]
 
 
-def merged(runs: Sequence[Run], n_limbs: int) -> tuple[Floats, Ints]:
-    """Ascending distinct scores of several runs, with their amounts."""
-    scores = np.concatenate([np.empty(0), *(run.scores for run in runs)])
-    amounts = np.concatenate(
-        [np.empty((0, n_limbs), dtype=np.int64), *(run.amounts.astype(np.int64) for run in runs)]
-    )
-    return at_distinct(scores, amounts)
-
-
 def ordered(part: Range, standing: Standing, rules: Sequence[Rule], with_curves: bool) -> Ordered:
-    """What a range gives, where it stands."""
-    flagged = {
-        label: np.vstack([above, above + np.cumsum(amounts, axis=0)])
-        for label, above, amounts in (
-            (0, standing.negatives_above, part.negatives),
-            (1, standing.positives_above, part.positives),
-        )
-    }
-    fp, tp = (in_doubles(flagged[label]) for label in (0, 1))
+    """Return what a range gives, where it stands."""
+    above = standing.above[np.newaxis]
+    flagged = np.concatenate([above, above + np.cumsum(part.amounts, axis=0)])
+    fp, tp = in_doubles(flagged).T
     precision = np.divide(tp, tp + fp, out=np.zeros(len(tp)), where=tp + fp > 0)
-    below = in_doubles(standing.negatives - flagged[0][1:])
-    negatives, positives = in_doubles(part.negatives), in_doubles(part.positives)
+    below = in_doubles(standing.total[0] - flagged[1:, 0])
+    negatives, positives = in_doubles(part.amounts).T
     # As for Spark, a curve begins at (0, the precision of its best score), which is 1 where nothing weighs.
     heights = np.where(tp + fp > 0, precision, 1.0)
     before = heights[:-1].copy()
@@ -138,15 +125,14 @@ def ordered(part: Range, standing: Standing, rules: Sequence[Rule], with_curves:
         "steps": positives * precision[1:],
         "trapezoids": positives * ((before + heights[1:]) / 2),
     }
-    n_negatives, n_positives = (
-        float(in_doubles(amounts[np.newaxis])[0]) for amounts in (standing.negatives, standing.positives)
-    )
+    n_negatives, n_positives = in_doubles(standing.total).tolist()
     points: list[Points] = []
     if with_curves and n_negatives and n_positives:
         points = curves(part.scores, fp / n_negatives, tp / n_positives, tp + fp, precision, standing)
     return Ordered(
         part.cell,
         part.number,
+        len(part.scores),
         {name: exact_sums(values) for name, values in sums.items()},
         [candidate(rule, part.scores, tp[1:], fp[1:], n_positives) for rule in rules],
         points,
@@ -154,8 +140,11 @@ def ordered(part: Range, standing: Standing, rules: Sequence[Rule], with_curves:
 
 
 def candidate(rule: Rule, scores: Floats, tp: Floats, fp: Floats, positives: float) -> Candidate | None:
-    """The best threshold of a range; None where none will do. Of equally good ones: for flags the lowest, for
-    recall the lowest of the highest precision, for costs the highest."""
+    """Return the best threshold of a range; None where none will do.
+
+    Of equally good ones: for flags the lowest, for recall the lowest of the highest precision, for costs the
+    highest.
+    """
     if rule.goal is Goal.FLAGS:
         fitting = np.flatnonzero(tp + fp <= rule.limit)
         return chosen(scores, tp, fp, fitting[-1]) if len(fitting) else None
@@ -171,12 +160,12 @@ def candidate(rule: Rule, scores: Floats, tp: Floats, fp: Floats, positives: flo
 
 
 def chosen(scores: Floats, tp: Floats, fp: Floats, place: np.intp) -> Candidate:
-    """The threshold at a place."""
+    """Return the threshold at a place."""
     return Candidate(float(scores[place]), float(tp[place]), float(fp[place]))
 
 
 def best(rule: Rule, candidates: Sequence[Candidate], positives: float) -> Candidate | None:
-    """The best of all ranges and of flagging nothing (threshold infinity); None where none will do."""
+    """Return the best of all ranges and of flagging nothing (threshold infinity); None where none will do."""
     nothing = Candidate(np.inf, 0.0, 0.0)
     if rule.goal is Goal.FLAGS:
         return min([nothing, *candidates], key=lambda one: one.threshold)
@@ -186,40 +175,40 @@ def best(rule: Rule, candidates: Sequence[Candidate], positives: float) -> Candi
 
 
 def cost(rule: Rule, one: Candidate, positives: float) -> float:
-    """What the errors at a threshold cost."""
+    """Return what the errors at a threshold cost."""
     return rule.false_positive * one.fp + rule.false_negative * (positives - one.tp)
 
 
 def curves(
     scores: Floats, fpr: Floats, tpr: Floats, flags: Floats, precision: Floats, standing: Standing
 ) -> list[Points]:
-    """The points of the ROC and the P-R curve; all arrays but the scores begin with what lies above.
+    """Return the points of the ROC and the P-R curve; all arrays but the scores begin with what lies above.
 
     A reduced curve keeps the first point in each cell of a grid, so that a point left out differs from one
     that is kept by less than 1 / grid in both coordinates. The precision can change no faster than the flags
     grow: its grid follows their logarithm, in steps of less than 1 / grid.
     """
-    kept_roc = kept_pr = np.ones(len(scores), dtype=bool)
+    in_roc = in_pr = np.ones(len(scores), dtype=bool)
     if standing.grid is not None:
         grid = standing.grid
         mantissa, exponent = np.frexp(flags)
         growth = exponent * (4 * grid) + np.floor(mantissa * 2 * grid)
-        kept_roc = moves(np.floor(fpr * grid)) | moves(np.floor(tpr * grid))
-        kept_pr = moves(np.floor(tpr * grid)) | moves(growth)
+        in_roc = moves(np.floor(fpr * grid)) | moves(np.floor(tpr * grid))
+        in_pr = moves(np.floor(tpr * grid)) | moves(growth)
         if standing.is_last and len(scores):
-            kept_roc[-1] = kept_pr[-1] = True
+            in_roc[-1] = in_pr[-1] = True
     return [
-        Points(ROC, fpr[1:][kept_roc], tpr[1:][kept_roc], scores[kept_roc]),
-        Points(PR, tpr[1:][kept_pr], precision[1:][kept_pr], scores[kept_pr]),
+        Points(ROC, fpr[1:][in_roc], tpr[1:][in_roc], scores[in_roc]),
+        Points(PR, tpr[1:][in_pr], precision[1:][in_pr], scores[in_pr]),
     ]
 
 
-def moves(values: Floats) -> np.ndarray:
-    """Where a value differs from the one before; one shorter."""
-    found: np.ndarray = values[1:] != values[:-1]
-    return found
+def moves(values: Floats) -> NDArray[np.bool_]:
+    """Return where a value differs from the one before; one shorter."""
+    is_other: NDArray[np.bool_] = values[1:] != values[:-1]
+    return is_other
 
 
 def grid_of(n_scores: int, most_points: int) -> int | None:
-    """The resolution at which a curve of so many distinct scores keeps to so many points; None: all fit."""
+    """Return the resolution at which a curve of so many scores keeps to so many points; None: all fit."""
     return None if n_scores <= most_points else most_points // (OCTAVES + 2)

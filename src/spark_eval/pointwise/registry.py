@@ -3,13 +3,11 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Final
+from typing import Any, Final
 
-from spark_eval.pointwise.rows import CORRECTED
-from spark_eval.pointwise.task import Plan, Scores, Task, text
+from spark_eval.pointwise.task import CORRECTED, PredictionPlan, Scores, Task, text
+from spark_eval.schema import LABEL, SCORE, USER, WEIGHT
 from spark_eval.stats.intervals import Summary
-
-BOTH: Final = (Task.BINARY, Task.MULTICLASS)
 
 
 @dataclass(frozen=True)
@@ -26,7 +24,7 @@ class Value:
     summary: Summary | None = None
 
     def name(self, metric: str) -> str:
-        """As in the table ``metrics``: ``precision(threshold=0.5)``."""
+        """Return the name in the table ``metrics``: ``precision(threshold=0.5)``."""
         options = ",".join(f"{key}={value}" for key, value in self.options.items())
         return f"{metric}({options})" if options else metric
 
@@ -47,14 +45,46 @@ class Sums:
     """The exact sums of one cell, and the plan that they were made by."""
 
     sums: Mapping[str, Sequence[Fraction]]
-    plan: Plan
+    plan: PredictionPlan
+
+    @classmethod
+    def of_rows(
+        cls,
+        labels: Sequence[Any],
+        scores: Sequence[float],
+        *,
+        users: Sequence[int] = (),
+        weights: Sequence[float] = (),
+        task: Task = Task.BINARY,
+        **choices: Any,
+    ) -> "Sums":
+        """Sum a few rows in memory: of probabilities of class 1 with threshold 0.5, or of numbers."""
+        from spark_eval.pointwise.batches import totals_of_rows  # Arrow is slow to import
+
+        options: dict[str, Any] = {
+            "scores": Scores.RAW,
+            "needs": frozenset({"errors", "shares", "label_squares"}),
+        }
+        if task is Task.BINARY:
+            needs = frozenset({"flags", "loss", "errors", "bins", "order", *(["users"] if users else [])})
+            options = {"scores": Scores.PROBABILITY, "classes": (0, 1), "thresholds": (0.5,), "needs": needs}
+        plan = PredictionPlan(**(options | choices), task=task, metrics=())
+        columns = {LABEL: labels, SCORE: scores, USER: users, WEIGHT: weights}
+        totals = totals_of_rows({name: values for name, values in columns.items() if values}, plan)
+        [cell] = totals.sums
+        return cls(totals.of(cell), plan)
+
+    def measure(self, kernel: "Kernel") -> dict[str, float | None]:
+        """Return the values of a metric to 6 places, by their names in the table ``metrics``."""
+        name = kernel.__name__
+        return {one.name(name): one.value and round(one.value, 6) for one in kernel(self)}
 
     def of(self, name: str) -> Sequence[Fraction]:
-        """All sums of a name."""
+        """Return all sums of a name."""
         return self.sums[name]
 
     def one(self, name: str) -> Fraction:
-        """The only sum of a name."""
+        """Return the only sum of a name."""
         [total] = self.sums[name]
         return total
 
@@ -71,12 +101,12 @@ class Sums:
         )
 
     def variants(self) -> Iterator[tuple[str, dict[str, str]]]:
-        """What the names of sums end in, and the options that say so: as they come, and corrected."""
+        """Yield what the names of sums end in, and the options that say so: as they come, and corrected."""
         for rate in self.plan.variants:
             yield ("", {}) if rate is None else (CORRECTED, {"sampling_rate": text(rate)})
 
     def matrices(self) -> Iterator[Matrix]:
-        """At every threshold, of scores as they come and corrected; of classes, the one."""
+        """Yield one at every threshold, of scores as they come and corrected; of classes, the only one."""
         size = len(self.plan.thresholds) + 1
         for mark, options in self.variants():
             flags = self.of(f"flags{mark}")
@@ -92,21 +122,33 @@ Kernel = Callable[[Sums], Iterable[Value]]
 
 @dataclass(frozen=True)
 class PointwiseMetric:
-    """What is known of a metric besides its numbers; ``needs`` are sums that not every plan has."""
+    """What is known of a metric besides its numbers.
+
+    ``needs`` are sums that not every plan has. ``bounds`` are the least and the largest value, None where
+    there is none. Perfect predictions score ``best``, one of the bounds; it is None where no number is better
+    than another.
+    """
 
     name: str
     tasks: Sequence[Task]
     formula: str
     needs: Sequence[str]
+    bounds: tuple[float | None, float | None]
+    best: float | None
     kernel: Kernel
 
     @property
     def summary(self) -> str:
         """First line of the kernel's docstring."""
-        return (self.kernel.__doc__ or "").strip().splitlines()[0]
+        return self.notes.strip().splitlines()[0]
+
+    @property
+    def notes(self) -> str:
+        """The kernel's docstring: meaning, undefined case, an example, the source."""
+        return self.kernel.__doc__ or ""
 
     def fits(self, task: Task, scores: Scores) -> bool:
-        """Whether it is defined for such labels and scores."""
+        """Return whether it is defined for such labels and scores."""
         if task not in self.tasks:
             return False
         of_probabilities = {"loss", "bins"} | ({"errors"} if task is Task.BINARY else set())
@@ -119,22 +161,28 @@ POINTWISE: Final[dict[str, PointwiseMetric]] = {}
 
 
 def pointwise_metric(
-    name: str, *, formula: str, tasks: Sequence[Task], needs: Sequence[str] = ()
+    name: str,
+    *,
+    formula: str,
+    tasks: Sequence[Task],
+    needs: Sequence[str] = (),
+    bounds: tuple[float | None, float | None] = (0.0, 1.0),
+    best: float | None = 1.0,
 ) -> Callable[[Kernel], Kernel]:
     """Register a kernel: exact sums of a cell -> its values."""
 
     def register(kernel: Kernel) -> Kernel:
-        POINTWISE[name] = PointwiseMetric(name, tasks, formula, needs, kernel)
+        POINTWISE[name] = PointwiseMetric(name, tasks, formula, needs, bounds, best, kernel)
         return kernel
 
     return register
 
 
 def total(numbers: Iterable[Fraction]) -> Fraction:
-    """Their sum."""
+    """Return their sum."""
     return sum(numbers, Fraction(0))
 
 
 def ratio(one: Fraction, other: Fraction) -> float | None:
-    """The quotient, rounded once; None where it is undefined."""
+    """Return the quotient, rounded once; None where it is undefined."""
     return float(one / other) if other else None

@@ -1,31 +1,60 @@
-"""What a row of predictions adds to the sums that metrics are made of. Each value is rounded once, no sum is.
+"""Rows of predictions: which can be used, and what each adds to the sums that metrics are made of.
 
-Names of sums: ``rows`` counts rows; of probabilities corrected for sampling they end in ``'``.
+Each value is rounded once, no sum is. Names of sums: ``rows`` counts rows; of probabilities corrected for
+sampling they end in ``'``.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Final
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
+from spark_eval.arrow.hashes import Booleans, numbers
+from spark_eval.arrow.row_faults import beyond_doubles
 from spark_eval.errors import DataError
-from spark_eval.pointwise.task import Plan, Scores, Task
+from spark_eval.pointwise.amounts import LARGEST_WEIGHT
+from spark_eval.pointwise.task import CORRECTED, Class, PredictionPlan, Scores, Task
 from spark_eval.pointwise.totals import Addend
+from spark_eval.schema import FOLD, LABEL, MODEL, SCORE, SEGMENT_COLUMN, USER, WEIGHT, Fault
 from spark_eval.stats.exact import Floats, Ints, two_product
 
-# What a sum of corrected probabilities is called behind its name.
-CORRECTED: Final = "'"
+# Columns of the probabilities of several classes; how many an array of them holds; which scores are decimals
+# that a double may round.
+SCORE_COLUMN: Final = "score_{}"
+SIZE: Final = "n_scores"
+INEXACT: Final = "inexact"
+# How far from 1 the probabilities of a row may add up: those of 32 bits do.
+DISTRIBUTION_TOLERANCE: Final = 1e-3
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Sound rows: ``label`` (n,) is a number, or the place of a class; ``scores`` are one column, or one per
-    class; ``weight`` (n,) is None where every row counts once."""
+    """Rows as numbers, NaN where there is none.
+
+    ``label`` (n,) is a number, or the place of a class; ``scores`` are one column, or one per class;
+    ``weight`` (n,) is None where every row counts once.
+    """
 
     label: Floats
     scores: Sequence[Floats]
     weight: Floats | None = None
+
+    @classmethod
+    def of(cls, table: pa.Table, plan: PredictionPlan) -> "Rows":
+        """Read the columns of a table."""
+        names = [SCORE] if SCORE in table.column_names else map(SCORE_COLUMN.format, range(len(plan.classes)))
+        scores = [table[name] for name in names]
+        is_class = plan.scores is Scores.CLASS
+        return cls(
+            place_of(table[LABEL], plan.classes) if plan.classes else doubles(table[LABEL]),
+            # Zero has two signs, which are one score.
+            [place_of(one, plan.classes) if is_class else doubles(one) + 0.0 for one in scores],
+            doubles(table[WEIGHT]) if WEIGHT in table.column_names else None,
+        )
 
     @property
     def score(self) -> Floats:
@@ -33,14 +62,103 @@ class Rows:
         return self.scores[0]
 
     def weighted(self, values: Floats) -> Floats:
-        """Values times weights."""
+        """Return values times weights."""
         return values if self.weight is None else values * self.weight
 
+    def take(self, places: Ints) -> "Rows":
+        """Return the rows at these places."""
+        weight = None if self.weight is None else self.weight[places]
+        return Rows(self.label[places], [score[places] for score in self.scores], weight)
 
-def addends(rows: Rows, plan: Plan) -> Iterator[Addend]:
-    """What the rows add to the sums that the plan needs.
 
-    Raises DataError METRIC_OVERFLOW for numbers whose squares no double holds.
+def doubles(column: pa.ChunkedArray) -> Floats:
+    """Return a column of numbers as doubles, NaN for null."""
+    return numbers(column.cast(pa.float64(), safe=False))
+
+
+def place_of(column: pa.ChunkedArray, classes: Sequence[Class]) -> Floats:
+    """Return the place of each row's class among the classes, NaN for any other."""
+    if isinstance(classes[0], str):
+        return doubles(pc.index_in(column.cast(pa.string()), pa.array(classes, pa.string())))
+    values = doubles(column)
+    places = np.full(len(values), np.nan)
+    for place, one in enumerate(classes):
+        places[values == float(one)] = place
+    return places
+
+
+def fault_codes(table: pa.Table, rows: Rows, plan: PredictionPlan) -> pa.Array | None:
+    """Return the code of each row's first fault, null where it can be used; None where all rows can."""
+    faults = [(fault, having) for fault, having in row_faults(table, rows, plan) if having.any()]
+    if not faults:
+        return None
+    codes = np.full(len(table), None, dtype=object)
+    for fault, having in reversed(faults):
+        codes[having] = fault.value
+    return pa.array(codes, pa.string())
+
+
+def row_faults(table: pa.Table, rows: Rows, plan: PredictionPlan) -> Iterator[tuple[Fault, Booleans]]:
+    """Yield every fault and which rows have it; of several faults of a row the first counts."""
+    folds = [SEGMENT_COLUMN.format(place) for place, name in enumerate(plan.segments) if name == FOLD]
+    yield Fault.NULL_MODEL, any_null(table, [MODEL])
+    yield Fault.NULL_ID, any_null(table, [USER, *folds])
+    yield Fault.NULL_LABEL, any_null(table, [LABEL])
+    if plan.task is Task.REGRESSION:
+        yield Fault.LABEL_NOT_FINITE, ~np.isfinite(rows.label)
+    elif plan.scores is not Scores.CLASS:
+        yield Fault.UNKNOWN_CLASS, np.isnan(rows.label)
+    yield from score_faults(table, rows, plan)
+    if rows.weight is not None:
+        yield Fault.NULL_WEIGHT, any_null(table, [WEIGHT])
+        yield Fault.WEIGHT_OUT_OF_RANGE, ~((rows.weight >= 0.0) & (rows.weight <= LARGEST_WEIGHT))
+
+
+def score_faults(table: pa.Table, rows: Rows, plan: PredictionPlan) -> Iterator[tuple[Fault, Booleans]]:
+    """Yield the faults of scores; an array that is no distribution is that before anything else."""
+    is_null = any_null(table, [name for name in table.column_names if name.startswith(SCORE)])
+    if plan.scores is Scores.CLASS:
+        yield Fault.NULL_SCORE, is_null
+        yield Fault.UNKNOWN_CLASS, np.isnan(rows.label) | np.isnan(rows.score)
+        return
+    is_off = np.zeros(len(table), dtype=bool)
+    if plan.task is Task.MULTICLASS:
+        with np.errstate(invalid="ignore"):  # of infinite ones with two signs
+            is_off = ~is_null & ~(np.abs(sum(rows.scores) - 1) <= DISTRIBUTION_TOLERANCE)
+    if SIZE in table.column_names:
+        is_other_size = pc.not_equal(table[SIZE], len(plan.classes)).fill_null(False)
+        yield Fault.NO_DISTRIBUTION, is_off | numbers(is_other_size)
+    yield Fault.NULL_SCORE, is_null
+    yield Fault.SCORE_NOT_FINITE, any_of(~np.isfinite(score) for score in rows.scores)
+    if plan.by_score or plan.by_user:
+        yield Fault.SCORE_NOT_EXACT, is_inexact(table)
+    if plan.scores is Scores.PROBABILITY:
+        yield Fault.NOT_A_PROBABILITY, any_of(~((score >= 0.0) & (score <= 1.0)) for score in rows.scores)
+    yield Fault.NO_DISTRIBUTION, is_off
+
+
+def is_inexact(table: pa.Table) -> Booleans:
+    """Return which scores a double may round to what it rounds another one to."""
+    inexact = table[INEXACT] if INEXACT in table.column_names else beyond_doubles(table[SCORE])
+    is_none = isinstance(inexact, pa.Scalar)
+    return np.zeros(len(table), dtype=bool) if is_none else numbers(inexact.fill_null(False))
+
+
+def any_null(table: pa.Table, names: Sequence[str]) -> Booleans:
+    """Return which rows have a null in one of these columns, as far as the table has them."""
+    columns = [table[name] for name in names if name in table.column_names and table[name].null_count]
+    return any_of([np.zeros(len(table), dtype=bool), *(numbers(column.is_null()) for column in columns)])
+
+
+def any_of(conditions: Iterable[Booleans]) -> Booleans:
+    """Return where one of the conditions holds."""
+    return reduce(np.logical_or, conditions)
+
+
+def addends(rows: Rows, plan: PredictionPlan) -> Iterator[Addend]:
+    """Yield what the rows add to the sums that the plan needs.
+
+    Raise DataError METRIC_OVERFLOW for numbers whose squares no double holds.
     """
     yield Addend("rows")
     match plan.task:
@@ -54,8 +172,8 @@ def addends(rows: Rows, plan: Plan) -> Iterator[Addend]:
             yield from regression_addends(rows, plan)
 
 
-def binary_addends(rows: Rows, plan: Plan, rate: float | None) -> Iterator[Addend]:
-    """Of each label, how much lies at or above each threshold; losses; calibration bins."""
+def binary_addends(rows: Rows, plan: PredictionPlan, rate: float | None) -> Iterator[Addend]:
+    """Yield how much of each label lies at or above each threshold; losses; calibration bins."""
     mark = "" if rate is None else CORRECTED
     score = rows.score if rate is None else corrected(rows.score, rate)
     label = rows.label.astype(np.int64)
@@ -81,8 +199,8 @@ def binary_addends(rows: Rows, plan: Plan, rate: float | None) -> Iterator[Adden
         yield Addend(f"bin_scores{mark}", rows.weighted(score), places, plan.bins)
 
 
-def multiclass_addends(rows: Rows, plan: Plan) -> Iterator[Addend]:
-    """Of each class, how much there is, how much is predicted, how much of that rightly; losses."""
+def multiclass_addends(rows: Rows, plan: PredictionPlan) -> Iterator[Addend]:
+    """Yield how much there is of each class, is predicted, and that rightly; losses."""
     n_classes = len(plan.classes)
     label = rows.label.astype(np.int64)
     # The first of equal probabilities.
@@ -97,26 +215,26 @@ def multiclass_addends(rows: Rows, plan: Plan) -> Iterator[Addend]:
         yield Addend("loss", rows.weighted(-np.log(np.clip(of_label, plan.eps, 1 - plan.eps))))
 
 
-def regression_addends(rows: Rows, plan: Plan) -> Iterator[Addend]:
-    """Weights, errors, their squares, their share of the label; labels and their squares, to the last bit."""
+def regression_addends(rows: Rows, plan: PredictionPlan) -> Iterator[Addend]:
+    """Yield weights, errors, their squares and shares of the label; labels and their squares, exactly."""
     ones = np.ones(len(rows.label))
     weight = ones if rows.weight is None else rows.weight
     with np.errstate(over="ignore", invalid="ignore"):
         error = np.abs(rows.label - rows.score)
-        found = {"weight": weight, "error": error * weight, "squares": error * error * weight}
+        by_name = {"weight": weight, "error": error * weight, "squares": error * error * weight}
         if "shares" in plan.needs:
             is_zero = rows.label == 0
-            found["shares"] = weight * np.where(
+            by_name["shares"] = weight * np.where(
                 is_zero, 0.0, error / np.abs(np.where(is_zero, 1.0, rows.label))
             )
-            found["share_weight"] = np.where(is_zero, 0.0, weight)
-            found["zero"] = is_zero.astype(np.float64)
+            by_name["share_weight"] = np.where(is_zero, 0.0, weight)
+            by_name["zero"] = is_zero.astype(np.float64)
         if "label_squares" in plan.needs:
             product, rest = two_product(weight, rows.label)
             square, square_rest = two_product(product, rows.label)
-            found |= {"label": product, "label+": rest}
-            found |= {"label_squares": square, "label_squares+": square_rest + rest * rows.label}
-    for name, values in found.items():
+            by_name |= {"label": product, "label+": rest}
+            by_name |= {"label_squares": square, "label_squares+": square_rest + rest * rows.label}
+    for name, values in by_name.items():
         if not np.isfinite(values).all():
             message = "predictions: a label or score is too large for its square; check their units"
             raise DataError("METRIC_OVERFLOW", message)
@@ -124,7 +242,7 @@ def regression_addends(rows: Rows, plan: Plan) -> Iterator[Addend]:
 
 
 def corrected(probabilities: Floats, rate: float) -> Floats:
-    """p / (p + (1 - p) / w): what a model means that was trained on negatives sampled at rate w.
+    """Return p / (p + (1 - p) / w): what a model means that was trained on negatives sampled at rate w.
 
     One positive to four negatives, of which every second was kept, looks like one in three:
 
@@ -137,7 +255,7 @@ def corrected(probabilities: Floats, rate: float) -> Floats:
 
 
 def bins_of(probabilities: Floats, n_bins: int) -> Ints:
-    """The bin of each probability: [0, 1/n), [1/n, 2/n), ..., [(n-1)/n, 1], edges as doubles.
+    """Return the bin of each probability: [0, 1/n), [1/n, 2/n), ..., [(n-1)/n, 1], edges as doubles.
 
     >>> bins_of(np.array([0.0, 0.1, 0.3, 0.7, 1.0]), 10).tolist()
     [0, 1, 3, 7, 9]

@@ -1,15 +1,17 @@
 """From exact sums to the rows of the tables that predictions publish."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from spark_eval.engine import summary
-from spark_eval.pointwise.metrics import POINTWISE
-from spark_eval.pointwise.ordered import ROC, Candidate, Points, best, cost, grid_of
+from spark_eval.pointwise import POINTWISE
+from spark_eval.pointwise.ordered import ROC, Candidate, Ordered, best, cost, grid_of
 from spark_eval.pointwise.registry import Sums, Value
-from spark_eval.pointwise.task import Plan
+from spark_eval.pointwise.task import PredictionPlan, Rule
 from spark_eval.pointwise.totals import Cell, Totals
 from spark_eval.schema import ALL
 
@@ -24,88 +26,173 @@ CURVES: Final = (
 CALIBRATION: Final = "calibration"
 
 
-def cells_of(totals: Totals) -> list[Cell]:
-    """All cells: by model, all rows before the segments."""
-    return sorted(totals.sums, key=lambda cell: (str(cell[0]), cell[1] != ALL, *cell[1:]))
+class PredictionRow(NamedTuple):
+    """A row of METRICS.
 
-
-def metric_rows(totals: Totals, plan: Plan) -> list[tuple[Any, ...]]:
-    """Rows of METRICS, one per cell and value.
-
-    ``n_users`` counts the users in a mean over users, and is null for metrics of rows; ``n_undefined`` counts
+    ``n_users`` counts the users in a mean over users, and is None for metrics of rows; ``n_undefined`` counts
     the rows, users or classes that are left out; ``n_rows`` those of the cell.
     """
-    rows: list[tuple[Any, ...]] = []
-    for cell in cells_of(totals):
-        sums = Sums(totals.of(cell), plan)
-        for name in plan.metrics:
-            for value in POINTWISE[name].kernel(sums):
-                rows.append(
-                    (cell[0], value.name(name), None, *cell[1:], *numbers(value), plan.stamp, sums.n_rows)
-                )
-    return rows + summary.fold_rows(rows)
+
+    model: str | None
+    metric: str
+    k: None
+    segment: str
+    segment_value: str
+    value: float | None
+    std_error: float | None
+    ci_low: float | None
+    ci_high: float | None
+    n_users: int | None
+    n_undefined: int
+    conventions: str
+    n_rows: int
 
 
-def numbers(value: Value) -> tuple[Any, ...]:
-    """value, std_error, ci_low, ci_high, n_users, n_undefined."""
-    of_users = value.summary
-    if of_users is None:
-        return (value.value, None, None, None, None, value.n_undefined)
-    interval = (of_users.std_error, of_users.ci_low, of_users.ci_high)
-    return (value.value, *interval, of_users.n, value.n_undefined)
+class ThresholdRow(NamedTuple):
+    """A row of THRESHOLDS: what a rule chose in a cell, and what that gives; None where nothing will do."""
+
+    model: str | None
+    segment: str
+    segment_value: str
+    rule: str
+    threshold: float | None = None
+    precision: float | None = None
+    recall: float | None = None
+    flags: float | None = None
+    cost: float | None = None
+    tp: float | None = None
+    fp: float | None = None
+    fn: float | None = None
+    tn: float | None = None
+    conventions: str = ""
 
 
-def threshold_rows(
-    totals: Totals, plan: Plan, candidates: Mapping[Cell, Sequence[Sequence[Candidate | None]]]
-) -> list[tuple[Any, ...]]:
-    """Rows of THRESHOLDS, one per cell and rule; nulls where no threshold will do."""
-    rows: list[tuple[Any, ...]] = []
-    for cell in cells_of(totals) if plan.rules else []:
-        negatives, positives = map(float, Sums(totals.of(cell), plan).of("labels"))
-        for place, rule in enumerate(plan.rules):
-            found = [one for of_range in candidates[cell] if (one := of_range[place]) is not None]
-            chosen = best(rule, found, positives)
-            numbers: tuple[float | None, ...] = (None,) * 9
-            if chosen is not None:
-                tp, fp = chosen.tp, chosen.fp
-                precision = tp / (tp + fp) if tp + fp else None
-                recall = tp / positives if positives else None
-                errors = (tp, fp, positives - tp, negatives - fp)
-                numbers = (
-                    *(chosen.threshold, precision, recall, tp + fp, cost(rule, chosen, positives)),
-                    *errors,
-                )
-            rows.append((*cell, str(rule), *numbers, plan.stamp))
-    return rows
+class CurveRow(NamedTuple):
+    """A row of CURVES: one point."""
+
+    model: str | None
+    curve: str
+    x: float
+    y: float
+    threshold: float
+    weight: float | None
+    error_bound: float
 
 
-def curve_rows(
-    totals: Totals, plan: Plan, points: Mapping[Cell, Sequence[Points]], n_scores: Mapping[Cell, int]
-) -> list[tuple[Any, ...]]:
-    """Rows of CURVES, of all rows of each model; of the calibration, bins with rows."""
-    rows: list[tuple[Any, ...]] = []
-    for cell in cells_of(totals) if plan.curves else []:
-        if cell[1] == ALL:
-            grid = grid_of(n_scores[cell], plan.curve_points)
-            bound = 0.0 if grid is None else 1 / grid
-            for curve in sorted(points[cell], key=lambda curve: curve.curve != ROC):  # stable
-                columns = (curve.x.tolist(), curve.y.tolist(), curve.threshold.tolist())
-                rows += [(cell[0], curve.curve, *point, None, bound) for point in zip(*columns, strict=True)]
-            rows += [(cell[0], *row) for row in calibration(Sums(totals.of(cell), plan))]
-    return rows
+@dataclass(frozen=True)
+class Measured:
+    """What was measured of predictions: exact sums by cell, and what each cell's ranges of scores gave."""
+
+    plan: PredictionPlan
+    totals: Totals
+    ranges: Mapping[Cell, Sequence[Ordered]]
+
+    @property
+    def models(self) -> list[str]:
+        """The models that were measured."""
+        return sorted({str(model) for model, _, _ in self.totals.sums})
+
+    def sums(self) -> Iterator[tuple[Cell, Sums]]:
+        """Yield the sums of every cell: by model, all rows before the segments."""
+        for cell in sorted(self.totals.sums, key=lambda cell: (str(cell[0]), cell[1] != ALL, *cell[1:])):
+            yield cell, Sums(self.totals.of(cell), self.plan)
+
+    @cached_property
+    def metric_rows(self) -> list[PredictionRow]:
+        """The rows of METRICS: one per cell and value, and the means over folds."""
+        rows = [
+            metric_row(cell, name, value, sums)
+            for cell, sums in self.sums()
+            for name in self.plan.metrics
+            for value in POINTWISE[name].kernel(sums)
+        ]
+        return rows + [PredictionRow(*row) for row in summary.fold_rows(rows)]
+
+    @cached_property
+    def threshold_rows(self) -> list[ThresholdRow]:
+        """The rows of THRESHOLDS: one per cell and rule."""
+        rows = []
+        for cell, sums in self.sums() if self.plan.rules else ():
+            for place, rule in enumerate(self.plan.rules):
+                candidates = [part.candidates[place] for part in self.ranges[cell]]
+                rows.append(threshold_row(cell, rule, [one for one in candidates if one is not None], sums))
+        return rows
+
+    @cached_property
+    def curve_rows(self) -> list[CurveRow]:
+        """The rows of CURVES: the points of the curves of all rows of each model."""
+        rows: list[CurveRow] = []
+        for cell, sums in self.sums() if self.plan.curves else ():
+            if cell[1] == ALL:
+                rows += points_of(cell[0], self.ranges[cell], self.plan.curve_points)
+                rows += calibration(cell[0], sums)
+        return rows
 
 
-def calibration(sums: Sums) -> Iterator[tuple[Any, ...]]:
-    """curve, x (mean score), y (rate of positives), threshold (the bin's lower edge), weight, error_bound."""
+def metric_row(cell: Cell, name: str, value: Value, sums: Sums) -> PredictionRow:
+    """Return the row of one value of a cell."""
+    model, segment, segment_value = cell
+    mean = value.summary
+    std_error, ci_low, ci_high = (mean.std_error, mean.ci_low, mean.ci_high) if mean else (None,) * 3
+    return PredictionRow(
+        model=model,
+        metric=value.name(name),
+        k=None,
+        segment=segment,
+        segment_value=segment_value,
+        value=value.value,
+        std_error=std_error,
+        ci_low=ci_low,
+        ci_high=ci_high,
+        n_users=mean.n if mean else None,
+        n_undefined=value.n_undefined,
+        conventions=sums.plan.stamp,
+        n_rows=sums.n_rows,
+    )
+
+
+def threshold_row(cell: Cell, rule: Rule, candidates: Sequence[Candidate], sums: Sums) -> ThresholdRow:
+    """Return the row of the best threshold by a rule."""
+    negatives, positives = map(float, sums.of("labels"))
+    chosen = best(rule, candidates, positives)
+    if chosen is None:
+        return ThresholdRow(*cell, rule=str(rule), conventions=sums.plan.stamp)
+    tp, fp = chosen.tp, chosen.fp
+    return ThresholdRow(
+        *cell,
+        rule=str(rule),
+        threshold=chosen.threshold,
+        precision=tp / (tp + fp) if tp + fp else None,
+        recall=tp / positives if positives else None,
+        flags=tp + fp,
+        cost=cost(rule, chosen, positives),
+        tp=tp,
+        fp=fp,
+        fn=positives - tp,
+        tn=negatives - fp,
+        conventions=sums.plan.stamp,
+    )
+
+
+def points_of(model: str | None, ranges: Sequence[Ordered], most_points: int) -> Iterator[CurveRow]:
+    """Yield the points of the ROC curve, then those of the P-R curve."""
+    grid = grid_of(sum(part.n_scores for part in ranges), most_points)
+    bound = 0.0 if grid is None else 1 / grid
+    for curve in sorted((one for part in ranges for one in part.points), key=lambda one: one.curve != ROC):
+        for x, y, threshold in zip(curve.x.tolist(), curve.y.tolist(), curve.threshold.tolist(), strict=True):
+            yield CurveRow(model, curve.curve, x, y, threshold, None, bound)
+
+
+def calibration(model: str | None, sums: Sums) -> Iterator[CurveRow]:
+    """Yield a point per bin that has rows: mean score, rate of positives, lower edge of the bin, weight."""
     n_bins = sums.plan.bins
-    edges = np.arange(n_bins) / n_bins
-    for mark, options in sums.variants() if "bins" in sums.plan.needs else []:
+    edges = (np.arange(n_bins) / n_bins).tolist()
+    for mark, options in sums.variants() if "bins" in sums.plan.needs else ():
         weights, scores = sums.of(f"bins{mark}"), sums.of(f"bin_scores{mark}")
         name = Value(None, options).name(CALIBRATION)
         for edge, negatives, positives, score in zip(
             edges, weights[:n_bins], weights[n_bins:], scores, strict=True
         ):
-            weight = negatives + positives
-            if weight:
-                rate = float(positives / weight)
-                yield name, float(score / weight), rate, float(edge), float(weight), 0.0
+            if weight := negatives + positives:
+                mean, rate = float(score / weight), float(positives / weight)
+                yield CurveRow(model, name, mean, rate, edge, float(weight), 0.0)

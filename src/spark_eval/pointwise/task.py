@@ -12,6 +12,8 @@ Class = bool | int | float | str
 DEFAULT_EPS: Final = 2.0**-52
 DEFAULT_BINS: Final = 10
 DEFAULT_CURVE_POINTS: Final = 100_000
+# What a sum of corrected probabilities is called behind its name.
+CORRECTED: Final = "'"
 # Of one segment: more are ids or measurements, and would be as many rows of every metric.
 MOST_SEGMENT_VALUES: Final = 1_000
 
@@ -48,7 +50,7 @@ class Goal(StrEnum):
 
 
 def text(number: float) -> str:
-    """A number as it stands in names: 0.5, 300."""
+    """Return a number as it stands in names: 0.5, 300."""
     return repr(float(number)).removesuffix(".0")
 
 
@@ -69,8 +71,10 @@ PRESETS: Final[Mapping[str, Preset]] = {
 
 @dataclass(frozen=True)
 class Rule:
-    """How to choose a threshold: at most so many flags, or the highest precision with at least so much
-    recall, or the least cost. The costs are those of one false positive and one false negative."""
+    """How to choose a threshold: at most so many flags, the best precision at a recall, or the least cost.
+
+    The costs are those of one false positive and one false negative.
+    """
 
     goal: Goal
     limit: float = 0.0
@@ -89,7 +93,7 @@ class Rule:
 
 
 @dataclass(frozen=True)
-class Plan:
+class PredictionPlan:
     """The options of the section ``predictions`` of the config, checked.
 
     ``classes`` of a binary task are the negative and the positive one; ``probabilities`` name a column per

@@ -1,4 +1,4 @@
-"""Exact sums by cell: a model, a segment of its rows and a value of it. They add, in any order."""
+"""Exact sums by cell: a model, a segment of its rows and a value of it. They add in any order."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from spark_eval.errors import DataError
 from spark_eval.pointwise.task import MOST_SEGMENT_VALUES
-from spark_eval.stats.exact import Floats, Ints, counts, exact_sums, in_full
+from spark_eval.stats.exact import ByPlace, Floats, Ints, add, counts, exact_sums, numbers_of
 
 # model, segment, segment_value
 Cell = tuple[str | None, str, str]
@@ -32,49 +32,55 @@ class Grouping:
 
 
 class Totals:
-    """Sums in units (``stats.exact``) by cell and name."""
+    """Exact sums (``stats.exact``) by cell and name."""
 
     def __init__(self) -> None:
-        self.sums: dict[Cell, dict[str, list[int]]] = {}
+        self.sums: dict[Cell, dict[str, ByPlace]] = {}
 
-    def add(self, groupings: Iterable[Grouping], addends: Iterable[Addend]) -> None:
+    def add(self, groupings: Sequence[Grouping], addends: Iterable[Addend]) -> None:
         """Add rows to every cell that they are in."""
-        kept = list(groupings)
         for addend in addends:
-            for grouping in kept:
+            for grouping in groupings:
                 for cell, sums in sums_of(addend, grouping):
                     self.add_sums(cell, addend.name, sums)
 
-    def add_sums(self, cell: Cell, name: str, sums: Sequence[int]) -> None:
-        """Add sums of one name to a cell's."""
-        mine = self.sums.setdefault(cell, {})
-        mine[name] = [a + b for a, b in zip(mine[name], sums, strict=True)] if name in mine else list(sums)
+    def add_sums(self, cell: Cell, name: str, sums: ByPlace) -> None:
+        """Add sums of one name to those of a cell."""
+        known = self.sums.setdefault(cell, {}).setdefault(name, {})
+        for place, amounts in sums.items():
+            add(known, place, amounts)
+
+    def add_all(self, cell: Cell, by_name: Mapping[str, ByPlace]) -> None:
+        """Add sums of several names to those of a cell."""
+        for name, sums in by_name.items():
+            self.add_sums(cell, name, sums)
 
     def merge(self, other: "Totals") -> None:
-        """Take in what another task has added."""
+        """Add what another task has added."""
         for cell, by_name in other.sums.items():
-            for name, sums in by_name.items():
-                self.add_sums(cell, name, sums)
+            self.add_all(cell, by_name)
 
     def of(self, cell: Cell) -> Mapping[str, list[Fraction]]:
-        """The sums of a cell as numbers."""
-        return {name: list(map(in_full, sums)) for name, sums in self.sums[cell].items()}
+        """Return the sums of a cell as numbers."""
+        return {name: numbers_of(sums) for name, sums in self.sums[cell].items()}
 
 
 def segment_faults(cells: Iterable[Cell]) -> list[DataError]:
-    """Segments of too many values in one model."""
-    faults = []
-    for (model, segment), n_values in Counter((model, segment) for model, segment, _ in cells).items():
-        if n_values > MOST_SEGMENT_VALUES:
-            message = (
-                f"predictions of model {model!r}: segment {segment!r} has more than {MOST_SEGMENT_VALUES}"
-            )
-            faults.append(DataError("TOO_MANY_SEGMENTS", f"{message} values; group them"))
-    return faults
+    """Return a fault for each segment that has too many values in one model."""
+    n_values = Counter((model, segment) for model, segment, _ in cells)
+    return [
+        DataError(
+            "TOO_MANY_SEGMENTS",
+            f"predictions of model {model!r}: segment {segment!r} has more than {MOST_SEGMENT_VALUES} "
+            "values; group them",
+        )
+        for (model, segment), number in n_values.items()
+        if number > MOST_SEGMENT_VALUES
+    ]
 
 
-def sums_of(addend: Addend, grouping: Grouping) -> Iterator[tuple[Cell, list[int]]]:
-    """The sums of one name in each cell."""
+def sums_of(addend: Addend, grouping: Grouping) -> Iterator[tuple[Cell, ByPlace]]:
+    """Yield the sums of one name in each cell."""
     n_cells, size = len(grouping.cells), addend.size
     places = grouping.codes
     if addend.places is not None:
@@ -85,4 +91,5 @@ def sums_of(addend: Addend, grouping: Grouping) -> Iterator[tuple[Cell, list[int
         alone = n_cells * size == 1
         sums = exact_sums(addend.values, None if alone else places, n_cells * size)
     for number, cell in enumerate(grouping.cells):
-        yield cell, sums[number * size : (number + 1) * size]
+        part = slice(number * size, (number + 1) * size)
+        yield cell, {place: amounts[part] for place, amounts in sums.items()}

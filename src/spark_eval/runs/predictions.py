@@ -36,16 +36,15 @@ def run_predictions(
         rows = read_predictions(frame, source.columns, source.model, plan)
         measured = measure_predictions(rows, job.most_quarantined)
         events.stage("metrics", len(measured.metric_rows), then="publish")
-        wanted = {
-            Table.METRICS: (METRICS, measured.metric_rows),
-            Table.CURVES: (CURVES, measured.curve_rows if plan.curves else []),
-            Table.THRESHOLDS: (THRESHOLDS, measured.threshold_rows if plan.rules else []),
-        }
         written = {}
-        for table in (table for table in wanted if table in tables):
-            schema, table_rows = wanted[table]
-            write_rows(spark, table_rows, schema, attempt, table, MODEL)
-            written[table] = len(table_rows)
+        for table, table_rows, schema in (
+            (Table.METRICS, measured.metric_rows, METRICS),
+            (Table.CURVES, measured.curve_rows, CURVES),
+            (Table.THRESHOLDS, measured.threshold_rows, THRESHOLDS),
+        ):
+            if table in tables:
+                write_rows(spark, table_rows, schema, attempt, table, MODEL)
+                written[table] = len(table_rows)
         written |= write_entries({SOURCE: rows.given}, measured.entries, attempt)
         job.check_rest(session)
         return job.publish(attempt, written, measured.entries, conventions=plan.stamp, models=measured.models)

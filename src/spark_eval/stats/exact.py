@@ -1,10 +1,16 @@
-"""Sums of doubles without a rounding: integers, which any order adds to the same total.
+"""Exact sums of doubles and of their squares, by cell: digits, which any order adds to the same total.
 
-A double is an integer times a power of two. Integers of one power are summed as such, and the powers
-together in Python's integers, of any length: in units of 2^-1126, of which every double is a whole number.
-So a sum has the same bits whatever the partitioning, and is rounded once, when it becomes a double again.
+A double is cut into digits of 20 bits, whole numbers d_p from -2^19 to 2^19 at places p of one grid,
+
+    value = sum of d_p * 2^(20 p - 18),    value^2 = sum of d_p * d_q * 2^(20 (p + q) - 36).
+
+No more than four digits in a row differ from 0, wherever these lie. Digits of one place, and products of
+places that add to the same, are whole numbers below 2^40: sums of 2^13 of them are exact as doubles. Only
+such sums are kept, as integers by place. They add in any order, and are rounded once, at the very end.
 """
 
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Final
 
@@ -13,62 +19,160 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+# Whole numbers by place: an array (cells,) for each.
+ByPlace = dict[int, Ints]
 
-UNIT_BITS: Final = 1126
-# Halves of a mantissa: sums of so many are exact as doubles.
-LOW_BITS: Final = 26
-MOST_VALUES: Final = 1 << 25
+DIGIT_BITS: Final = 20
+# Place 0 of values up to 1 is a digit of theirs; those of squares have twice as many bits behind the point.
+POINT_BITS: Final = 18
+# So many digits of a value, all in a row, may differ from 0.
+MOST_DIGITS: Final = 4
+# So many values are summed as doubles, and sums of so many as integers of 64 bits.
+BLOCK: Final = 1 << 13
+MOST_SUMMED: Final = BLOCK << 9
+# Two digits at a time travel: sums of millions of such limbs fit 64 bits.
+LIMB_BITS: Final = 2 * DIGIT_BITS
+# The largest factor to scale by is 2^998: what is smaller has its first digit further down.
+LOWEST_PLACE: Final = -49
 
 
-def exact_sums(values: Floats, places: Ints | None = None, n_places: int = 1) -> list[int]:
-    """The sum at each place, in units; values (n,) go to places (n,), None: all to the first.
+@dataclass(frozen=True)
+class Groups:
+    """The cells of values: each group, by codes (n,) below a size; all together, unless ``groups_only``."""
 
-    Raises ValueError for values that are no numbers.
+    groups: Sequence[tuple[Ints, int]] = ()
+    groups_only: bool = False
 
-    >>> [float(in_full(total)) for total in exact_sums(np.array([1e100, 1.0, -1e100, 0.1]))]
+    def block(self, start: int) -> "Groups":
+        """Return the groups of the block of values that begins here."""
+        parts = [(codes[start : start + BLOCK], n_groups) for codes, n_groups in self.groups]
+        return Groups(parts, self.groups_only)
+
+    def sums(self, values: Floats | NDArray[np.bool_]) -> Ints:
+        """Return the sum of whole numbers over all values, then in each group; shape (cells,)."""
+        parts = [np.bincount(codes, values, minlength=n_groups) for codes, n_groups in self.groups]
+        together = [] if self.groups_only else [values.sum(keepdims=True)]
+        return np.concatenate([*together, *parts]).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class ExactSums:
+    """Sums of values and of their squares in each cell, by place."""
+
+    total: ByPlace = field(default_factory=dict)
+    squares: ByPlace = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, values: Floats, groups: Groups, *, has_squares: bool = True) -> "ExactSums":
+        """Sum finite values: up to MOST_SUMMED where they have squares."""
+        sums = cls()
+        for start in range(0, len(values), BLOCK):
+            block = groups.block(start)
+            for first, digits in digit_runs(values[start : start + BLOCK]):
+                for place, digit in enumerate(digits):
+                    add(sums.total, first - place, block.sums(digit))
+                for place, product in products(digits).items() if has_squares else ():
+                    add(sums.squares, 2 * first - place, block.sums(product))
+        return sums
+
+
+def exact_sums(values: Floats, places: Ints | None = None, n_places: int = 1) -> ByPlace:
+    """Return the sum at each place; values (n,) go to places (n,), None: all to the first.
+
+    Raise ValueError for values that are no numbers.
+
+    >>> list(map(float, numbers_of(exact_sums(np.array([1e100, 1.0, -1e100, 0.1])))))
     [1.1]
-    >>> [float(in_full(total)) for total in exact_sums(np.ones(3), np.array([0, 2, 2]), 3)]
+    >>> list(map(float, numbers_of(exact_sums(np.ones(3), np.array([0, 2, 2]), 3))))
     [1.0, 0.0, 2.0]
     """
-    totals = [0] * n_places
-    for start in range(0, len(values), MOST_VALUES):
-        part = slice(start, start + MOST_VALUES)
-        add_part(totals, values[part], None if places is None else places[part])
-    return totals
-
-
-def add_part(totals: list[int], values: Floats, places: Ints | None) -> None:
-    """Add up to MOST_VALUES values to the totals."""
     if not np.isfinite(values).all():
         raise ValueError("a value is too large to be added")
-    mantissas, exponents = np.frexp(values)
-    first = int(exponents.min())
-    width = int(exponents.max()) - first + 1
-    cells = exponents - first if places is None else places * width + (exponents - first)
-    scaled = mantissas * 2.0 ** (53 - LOW_BITS)
-    high = np.floor(scaled)
-    highs, lows = (
-        np.bincount(cells, part, minlength=len(totals) * width)
-        for part in (high, (scaled - high) * 2.0**LOW_BITS)
-    )
-    for cell in np.flatnonzero((highs != 0) | (lows != 0)).tolist():
-        place, power = divmod(cell, width)
-        mantissa = (int(highs[cell]) << LOW_BITS) + int(lows[cell])
-        totals[place] += mantissa << (first + power - 53 + UNIT_BITS)
+    groups = Groups() if places is None else Groups([(places, n_places)], groups_only=True)
+    return {0: np.zeros(n_places, dtype=np.int64)} | ExactSums.of(values, groups, has_squares=False).total
 
 
-def counts(places: Ints, n_places: int) -> list[int]:
-    """How many rows go to each place, in units."""
-    return [number << UNIT_BITS for number in np.bincount(places, minlength=n_places).tolist()]
+def counts(places: Ints, n_places: int) -> ByPlace:
+    """Return how many values go to each place, as sums of ones."""
+    return {0: np.bincount(places, minlength=n_places) << POINT_BITS}
 
 
-def in_full(total: int) -> Fraction:
-    """The number whose sum in units this is."""
-    return Fraction(total, 1 << UNIT_BITS)
+def add(totals: ByPlace, place: int, amounts: Ints) -> None:
+    """Add amounts (cells,) to those of a place."""
+    totals[place] = totals[place] + amounts if place in totals else amounts
+
+
+def digit_runs(values: Floats) -> Iterator[tuple[int, list[Floats]]]:
+    """Yield the first place and the digits (n,) of values, highest first; twice if sizes lie far apart."""
+    largest = max(values.max(initial=0.0), -values.min(initial=0.0))
+    if not largest:
+        return
+    _, exponent = np.frexp(largest)
+    first = max(-((DIGIT_BITS - 1 - POINT_BITS - int(exponent)) // DIGIT_BITS), LOWEST_PLACE)
+    scale = 2.0 ** (POINT_BITS - DIGIT_BITS * first)
+    scaled = values * scale
+    if scale < 1 and not (is_exact := scaled / scale == values).all():
+        # Some are so small beside the others that they have fewer bits once they are scaled down.
+        yield from digit_runs(np.where(is_exact, 0.0, values))
+        scaled = np.where(is_exact, scaled, 0.0)
+    digits = []
+    while scaled.any():
+        digits.append(np.rint(scaled))
+        scaled = (scaled - digits[-1]) * 2.0**DIGIT_BITS
+    yield first, digits
+
+
+def products(digits: Sequence[Floats]) -> dict[int, Floats]:
+    """Return the digits (n,) of the squares, by how far their place lies below twice the first one."""
+    squares: dict[int, Floats] = {}
+    for high, one in enumerate(digits):
+        for low in range(high, min(high + MOST_DIGITS, len(digits))):
+            product = one * digits[low] if low == high else one * (digits[low] + digits[low])
+            squares[high + low] = squares[high + low] + product if high + low in squares else product
+    return squares
+
+
+def limbs(places: ByPlace) -> Mapping[int, Ints]:
+    """Return limbs of 40 bits, by their number: arrays (cells,), all but the highest from 0 to 2^40."""
+    if not places:
+        return {}
+    first, last = min(places) // 2, max(places) // 2
+    n_cells = len(next(iter(places.values())))
+    # What is carried beyond the last place takes up to 64 bits.
+    digits = np.zeros((2 * (last - first + 3), n_cells), dtype=np.int64)
+    for place, amounts in places.items():
+        digits[place - 2 * first] = amounts
+    for low in range(len(digits) - 1):
+        digits[low + 1] += digits[low] >> DIGIT_BITS
+        digits[low] &= (1 << DIGIT_BITS) - 1
+    paired = digits[0::2] + (digits[1::2] << DIGIT_BITS)
+    return {first + number: amounts for number, amounts in enumerate(paired) if amounts.any()}
+
+
+def number_of(amounts: Mapping[int, int], point_bits: int) -> Fraction:
+    """Return the number that limbs make; those of squares have twice the POINT_BITS of those of values.
+
+    >>> number_of({0: 3, 1: 1}, POINT_BITS) == Fraction(3 + 2**40, 2**18)
+    True
+    """
+    lowest = min(amounts, default=0)
+    whole = sum(amount << LIMB_BITS * (limb - lowest) for limb, amount in amounts.items())
+    return whole * Fraction(2) ** (LIMB_BITS * lowest - point_bits)
+
+
+def numbers_of(places: ByPlace) -> list[Fraction]:
+    """Return the sums of values in all cells as numbers."""
+    lowest = min(places)
+    unit = Fraction(2) ** (DIGIT_BITS * lowest - POINT_BITS)
+    columns = zip(*(amounts.tolist() for amounts in places.values()), strict=True)
+    shifts = [DIGIT_BITS * (place - lowest) for place in places]
+    return [
+        sum(amount << shift for amount, shift in zip(cell, shifts, strict=True)) * unit for cell in columns
+    ]
 
 
 def two_product(one: Floats, other: Floats) -> tuple[Floats, Floats]:
-    """The product as a double, and what its rounding took away: together they are exact below 1e300.
+    """Return the product as a double, and what its rounding took away: together they are exact below 1e300.
 
     >>> product, rest = two_product(np.array([1.0 + 2.0**-30]), np.array([1.0 + 2.0**-30]))
     >>> float(product[0] - 1.0 - 2.0**-29), float(rest[0]) == 2.0**-60
@@ -85,7 +189,7 @@ def two_product(one: Floats, other: Floats) -> tuple[Floats, Floats]:
 
 
 def halves(values: Floats) -> tuple[Floats, Floats]:
-    """Each value as a sum of two of half as many bits."""
+    """Return each value as a sum of two of half as many bits."""
     spread = values * (2.0**27 + 1)
     high = spread - (spread - values)
     return high, values - high

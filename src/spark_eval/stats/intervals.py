@@ -1,8 +1,7 @@
 """Means and their normal confidence intervals, from exact sums.
 
 A sum of doubles depends on the order of its terms, and Spark adds them in no fixed order. So values are
-summed exactly (``stats.digits``); this module turns the sums into numbers by rational arithmetic and rounds
-once, at the end.
+summed exactly (``stats.exact``). Here the sums become numbers by rational arithmetic, rounded once.
 """
 
 import math
@@ -27,7 +26,7 @@ class Summary:
 
 
 def summarise(total: Fraction, total_of_squares: Fraction, n: int, confidence: float = 0.95) -> Summary:
-    """Mean of n values with the interval value +- z * std_error, from their sum and sum of squares.
+    """Return the mean of n values with the interval value +- z * std_error, from their sums.
 
     ``value`` is the correctly rounded quotient, total / n. ``std_error`` = s / sqrt(n), where s^2 =
     (sum of squares - total^2 / n) / (n - 1) is the sample variance, correctly rounded as well. z is the
@@ -53,7 +52,7 @@ def summarise(total: Fraction, total_of_squares: Fraction, n: int, confidence: f
 
 
 def square_root(number: Fraction) -> float:
-    """The double nearest to the square root of a number of any size.
+    """Return the double nearest to the square root of a number of any size.
 
     >>> square_root(Fraction(1, 4)), square_root(Fraction(1, 10**600)), square_root(Fraction(2)) == 2**0.5
     (0.5, 1e-300, True)

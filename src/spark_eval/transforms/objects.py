@@ -14,24 +14,21 @@ from spark_eval.runtime.any_session import tasks_at_once
 from spark_eval.transforms.plain_files import PlainFiles
 
 Batches = Iterable[pa.RecordBatch]
+# An object, and the number by which it meets others, if it does.
+Made = tuple[int | None, Any]
 NUMBER: Final = "number"
 OBJECT: Final = "object"
 OBJECTS: Final = pa.schema({NUMBER: pa.int32(), OBJECT: pa.binary()})
 NUMBERS_PER_TASK: Final = 4
 
 
-def made(rows: DataFrame, make: Callable[[Batches], Iterable[Any]]) -> DataFrame:
+def made(rows: DataFrame, make: Callable[[Batches], Iterable[Made]]) -> DataFrame:
     """Return what is made of the rows of each task."""
-    return rows.mapInArrow(lambda batches: packed((None, one) for one in make(batches)), schema())
-
-
-def made_with_numbers(rows: DataFrame, make: Callable[[Batches], Iterable[tuple[int, Any]]]) -> DataFrame:
-    """Return what is made of the rows of each task, with the numbers by which it meets others."""
     return rows.mapInArrow(lambda batches: packed(make(batches)), schema())
 
 
 def made_of_files(
-    spark: SparkSession, files: PlainFiles, make: Callable[[Batches], Iterable[Any]]
+    spark: SparkSession, files: PlainFiles, make: Callable[[Batches], Iterable[Made]]
 ) -> DataFrame:
     """Return what is made of batches of plain files, each task of some of them."""
     return made(*reading(spark, files, make))
@@ -51,24 +48,15 @@ def reading(
     return spark.range(0, len(tasks), 1, len(tasks)), read
 
 
-def each(objects: DataFrame, make: Callable[[Any], Iterable[Any]]) -> DataFrame:
+def each(objects: DataFrame, make: Callable[[Any], Iterable[Made]]) -> DataFrame:
     """Return what is made of each object."""
-    return objects.mapInArrow(
-        lambda batches: packed((None, found) for _, one in unpacked(batches) for found in make(one)), schema()
-    )
-
-
-def numbered(objects: DataFrame, make: Callable[[Any], Iterable[tuple[int, Any]]]) -> DataFrame:
-    """Return what is made of each object, with the numbers by which it meets others."""
-    return objects.mapInArrow(
-        lambda batches: packed(found for _, one in unpacked(batches) for found in make(one)), schema()
-    )
+    return made(objects, lambda batches: (one for _, part in unpacked(batches) for one in make(part)))
 
 
 def together(objects: DataFrame, n_numbers: int, make: Callable[[int, list[Any]], Any]) -> DataFrame:
     """Return what is made of each number and its objects: one shuffle."""
 
-    def meet(batches: Batches) -> Iterator[tuple[None, Any]]:
+    def meet(batches: Batches) -> Iterator[Made]:
         arrived: dict[int, list[Any]] = defaultdict(list)
         for number, one in unpacked(batches):
             arrived[number].append(one)
@@ -77,12 +65,12 @@ def together(objects: DataFrame, n_numbers: int, make: Callable[[int, list[Any]]
 
     at_once = tasks_at_once(objects.sparkSession)
     n_tasks = min(n_numbers, max(at_once, n_numbers // NUMBERS_PER_TASK))
-    return objects.repartition(n_tasks, NUMBER).mapInArrow(lambda batches: packed(meet(batches)), schema())
+    return made(objects.repartition(n_tasks, NUMBER), meet)
 
 
-def packed(found: Iterable[tuple[int | None, Any]]) -> Iterator[pa.RecordBatch]:
+def packed(objects: Iterable[Made]) -> Iterator[pa.RecordBatch]:
     """Return a batch for each object, which may be large."""
-    for number, one in found:
+    for number, one in objects:
         data = pickle.dumps(one, protocol=5)
         yield pa.RecordBatch.from_arrays(
             [pa.array([number], pa.int32()), pa.array([data], pa.binary())], schema=OBJECTS

@@ -15,7 +15,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from spark_eval.arrow.files import FilePart, parts_of, statistics_of
 from spark_eval.arrow.footers import is_plain, read_footer
 from spark_eval.conventions import Conventions, TruthDuplicates
-from spark_eval.pointwise.task import Plan, Scores, Task
+from spark_eval.pointwise.task import PredictionPlan, Scores, Task
 from spark_eval.runtime.any_session import is_remote
 from spark_eval.runtime.local_files import decoded, is_hidden
 from spark_eval.schema import (
@@ -117,7 +117,7 @@ def plain_truth(frame: DataFrame, names: Mapping[str, str], conventions: Convent
 
 
 def plain_predictions(
-    frame: DataFrame, names: Mapping[str, str], model: str | None, plan: Plan
+    frame: DataFrame, names: Mapping[str, str], model: str | None, plan: PredictionPlan
 ) -> PlainFiles | None:
     """Return the files of predictions, if they are plain and a row has one score.
 

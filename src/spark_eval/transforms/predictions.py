@@ -1,174 +1,143 @@
-"""Predictions as they come: columns found and typed, every unusable row with the code of its fault."""
+"""Predictions as they come: columns found and typed. Which rows can be used is judged in the workers."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
-from operator import add, or_
 from typing import Final
 
+import pyarrow as pa
+from pyspark.errors import PySparkTypeError
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_schema
 
-from spark_eval.pointwise.amounts import LARGEST_WEIGHT
-from spark_eval.pointwise.batches import SCORE_COLUMN
-from spark_eval.pointwise.task import Class, Plan, Scores, Task
-from spark_eval.schema import (
-    FAULT,
-    FOLD,
-    ITEM,
-    LABEL,
-    MISSING,
-    MODEL,
-    SCORE,
-    SEGMENT_COLUMN,
-    USER,
-    WEIGHT,
-    Fault,
-)
-from spark_eval.transforms.conform import any_null, first_fault, is_finite
+from spark_eval.pointwise.batches import Reading
+from spark_eval.pointwise.rows import INEXACT, SCORE_COLUMN, SIZE
+from spark_eval.pointwise.task import Class, PredictionPlan, Scores, Task
+from spark_eval.schema import FAULT, FOLD, ITEM, LABEL, MODEL, SCORE, SEGMENT_COLUMN, USER, WEIGHT
 from spark_eval.transforms.inputs import NO_MODEL, Input, fold_of, open_input
+from spark_eval.transforms.objects import Batches
 from spark_eval.transforms.plain_files import PlainFiles
 
 SOURCE: Final = "predictions"
 COLUMNS: Final = (LABEL, SCORE, USER, ITEM, MODEL, WEIGHT, FOLD)
-# How far from 1 the probabilities of a row may add up: those of 32 bits do.
-DISTRIBUTION_TOLERANCE: Final = 1e-3
+GIVEN: Final = "given"
 
 
 @dataclass(frozen=True)
 class Predictions:
     """Conformed predictions.
 
-    ``rows`` are what is measured: label as a number or the place of its class, a score column each,
-    model, user, weight and segments where there are any, fault. ``given`` are the same rows as they came,
-    with their faults. ``model`` names the only model, if no column does. ``plan`` is theirs: where there is a
-    column ``fold``, that is a segment, too. ``files`` hold the rows, where these are plain Parquet.
+    ``rows`` are what the workers measure (``pointwise.batches.Reading``); ``with_given`` has beside them the
+    rows as they came. ``plan`` is theirs: where there is a column ``fold``, that is a segment, too. ``files``
+    hold the rows, where these are plain Parquet.
     """
 
     rows: DataFrame
-    given: DataFrame
-    model: str | None
-    n_scores: int
-    plan: Plan
+    with_given: DataFrame
+    reading: Reading
     files: PlainFiles | None = None
 
     @property
-    def has_weight(self) -> bool:
-        """Whether rows have weights."""
-        return WEIGHT in self.rows.columns
+    def plan(self) -> PredictionPlan:
+        """What is measured of them."""
+        return self.reading.plan
+
+    @property
+    def given(self) -> DataFrame:
+        """The rows as they came, each with the code of its fault."""
+        reading = self.reading
+
+        def judge(batches: Batches) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                codes = reading.with_codes(pa.Table.from_batches([batch]))
+                given = pa.RecordBatch.from_struct_array(batch[GIVEN])
+                yield given.append_column(FAULT, codes)
+
+        schema = self.with_given.select(f"{GIVEN}.*").schema.add(FAULT, T.StringType())
+        return self.with_given.mapInArrow(judge, schema)
 
 
 def conform_predictions(
-    frame: DataFrame, names: Mapping[str, str] | None, model: str | None, plan: Plan
+    frame: DataFrame, names: Mapping[str, str] | None, model: str | None, plan: PredictionPlan
 ) -> Predictions:
-    """The predictions; DataError with all that is wrong with the table's columns."""
+    """Return the predictions; raise DataError with all that is wrong with the table's columns."""
     table = open_input(frame, SOURCE, names, COLUMNS)
     fold = fold_of(table)
     plan = replace(plan, segments=(*plan.segments, *fold))
-    faults: dict[Fault, Column] = {}
     columns: dict[str, Column] = {}
     if model is None:
         if not table.has(MODEL):
             table.fault("MISSING_MODEL", NO_MODEL)
         columns[MODEL] = table.text(MODEL)
-        faults[Fault.NULL_MODEL] = columns[MODEL].isNull()
     if plan.by_user:
         columns[USER] = table.id(USER)
-    keys = [*fold.values(), *(columns[name] for name in columns if name == USER)]
-    if keys:
-        faults[Fault.NULL_ID] = any_null(*keys)
-    columns[LABEL] = label_of(table, plan, faults)
-    scores = scores_of(table, plan, faults)
-    columns |= {SCORE_COLUMN.format(place): score for place, score in enumerate(scores)}
+    columns[LABEL] = label_of(table, plan)
+    columns |= scores_of(table, plan)
     if table.has(WEIGHT):
-        weight = columns[WEIGHT] = table.number(WEIGHT, "WEIGHT_NOT_NUMERIC")
-        faults[Fault.NULL_WEIGHT] = weight.isNull()
-        faults[Fault.WEIGHT_OUT_OF_RANGE] = ~weight.between(0.0, LARGEST_WEIGHT)
+        columns[WEIGHT] = table.number(WEIGHT, "WEIGHT_NOT_NUMERIC")
     for place, segment in enumerate(plan.segments):
-        value = F.coalesce(table.text(segment), F.lit(MISSING))
-        columns[SEGMENT_COLUMN.format(place)] = value
+        columns[SEGMENT_COLUMN.format(place)] = table.text(segment)
     table.check()
-    fault = first_fault(faults).alias(FAULT)
-    given = [table.column(name).alias(name) for name in COLUMNS if table.has(name)]
-    given += [table.column(name).alias(name) for name in plan.probabilities]
-    return Predictions(
-        frame.select(*(column.alias(name) for name, column in columns.items()), fault),
-        frame.select(*given, fault),
-        model,
-        len(scores),
-        plan,
-    )
+    shown = [name for name in COLUMNS if table.has(name)] + list(plan.probabilities)
+    given = [given_column(table, name).alias(name) for name in shown]
+    rows = [column.alias(name) for name, column in columns.items()]
+    with_given = frame.select(F.struct(*given).alias(GIVEN), *rows)
+    return Predictions(frame.select(*rows), with_given, Reading(plan, model))
 
 
-def label_of(table: Input, plan: Plan, faults: dict[Fault, Column]) -> Column:
-    """The label as a number, or as the place of its class."""
-    label = table.column(LABEL)
-    faults[Fault.NULL_LABEL] = label.isNull()
+def given_column(table: Input, name: str) -> Column:
+    """Return a column as it came; as text where the workers have no such type."""
+    try:
+        to_arrow_schema(T.StructType([T.StructField(name, table.kind(name))]))
+    except PySparkTypeError:
+        return table.column(name).cast("string")
+    return table.column(name)
+
+
+def label_of(table: Input, plan: PredictionPlan) -> Column:
+    """Return the label as a number, or as its class."""
     if plan.task is Task.REGRESSION:
-        number = table.number(LABEL, "LABEL_NOT_NUMERIC")
-        faults[Fault.LABEL_NOT_FINITE] = ~is_finite(number)
-        return number
-    place = place_of(table, LABEL, plan.classes)
-    faults[Fault.UNKNOWN_CLASS] = place.isNull()
-    return place
+        return table.number(LABEL, "LABEL_NOT_NUMERIC")
+    return class_of(table, LABEL, plan.classes)
 
 
-def scores_of(table: Input, plan: Plan, faults: dict[Fault, Column]) -> list[Column]:
-    """A column per score: numbers, or the place of a class."""
+def scores_of(table: Input, plan: PredictionPlan) -> dict[str, Column]:
+    """Return the columns of the scores: numbers, or classes."""
     if plan.scores is Scores.CLASS:
-        score, place = table.column(SCORE), place_of(table, SCORE, plan.classes)
-        faults[Fault.NULL_SCORE] = score.isNull()
-        faults[Fault.UNKNOWN_CLASS] = faults.pop(Fault.UNKNOWN_CLASS) | place.isNull()
-        return [place]
+        return {SCORE: class_of(table, SCORE, plan.classes)}
     if plan.task is not Task.MULTICLASS:
-        scores = [table.number(SCORE, "SCORE_NOT_NUMERIC")]
-    elif plan.probabilities:
-        scores = [table.number(name, "SCORE_NOT_NUMERIC") for name in plan.probabilities]
-    else:
-        scores = elements(table, len(plan.classes), faults)
-    faults[Fault.NULL_SCORE] = any_of(score.isNull() for score in scores)
-    faults[Fault.SCORE_NOT_FINITE] = any_of(~is_finite(score) for score in scores)
-    if plan.by_score or plan.by_user:
-        faults[Fault.SCORE_NOT_EXACT] = table.is_inexact(SCORE)
-    if plan.scores is Scores.PROBABILITY:
-        faults[Fault.NOT_A_PROBABILITY] = any_of(~score.between(0.0, 1.0) for score in scores)
-    if plan.task is Task.MULTICLASS:
-        gap = F.abs(reduce(add, scores) - 1)
-        others = [faults[Fault.NO_DISTRIBUTION]] if Fault.NO_DISTRIBUTION in faults else []
-        faults[Fault.NO_DISTRIBUTION] = any_of([*others, gap > DISTRIBUTION_TOLERANCE])
-    return scores
+        score = table.number(SCORE, "SCORE_NOT_NUMERIC")
+        if isinstance(table.kind(SCORE), T.DecimalType):
+            return {SCORE: score, INEXACT: table.is_inexact(SCORE)}
+        # The workers see which longs are no doubles.
+        return {SCORE: table.column(SCORE) if isinstance(table.kind(SCORE), T.LongType) else score}
+    if not plan.probabilities:
+        return elements(table, len(plan.classes))
+    scores = [table.number(name, "SCORE_NOT_NUMERIC") for name in plan.probabilities]
+    return {SCORE_COLUMN.format(place): score for place, score in enumerate(scores)}
 
 
-def elements(table: Input, n_classes: int, faults: dict[Fault, Column]) -> list[Column]:
-    """The probabilities in an array, which has one per class."""
+def elements(table: Input, n_classes: int) -> dict[str, Column]:
+    """Return the probabilities in an array, which has one per class, and how many it has."""
     array, kind = table.column(SCORE), table.kind(SCORE)
     if not isinstance(kind, T.ArrayType | T.NullType):
         table.fault(
             "NOT_AN_ARRAY", f"scores of several classes are an array, or columns: {kind.simpleString()}"
         )
-        return [F.lit(None).cast("double")] * n_classes
-    faults[Fault.NO_DISTRIBUTION] = F.size(array) != n_classes
-    return [F.get(array, F.lit(place)).cast("double") for place in range(n_classes)]
+        return {}
+    scores = [F.get(array, F.lit(place)).cast("double") for place in range(n_classes)]
+    return {SIZE: F.size(array)} | {SCORE_COLUMN.format(place): score for place, score in enumerate(scores)}
 
 
-def place_of(table: Input, name: str, classes: Sequence[Class]) -> Column:
-    """The place of a column's class among the classes, as a double; null for any other."""
-    column, kind = table.column(name), table.kind(name)
+def class_of(table: Input, name: str, classes: Sequence[Class]) -> Column:
+    """Return a column of classes: text, or a number."""
+    kind = table.kind(name)
+    is_text = isinstance(kind, T.StringType)
+    known = ", ".join(map(repr, classes[:3]))
     if not isinstance(kind, T.StringType | T.NumericType | T.BooleanType | T.NullType):
         table.fault("CLASS_TYPE_MISMATCH", f"column {name!r} is {kind.simpleString()}; no class is")
-        return F.lit(None).cast("double")
-    is_text = isinstance(kind, T.StringType)
-    if is_text != isinstance(classes[0], str) and not isinstance(kind, T.NullType):
-        known = ", ".join(map(repr, classes[:3]))
+    elif is_text != isinstance(classes[0], str) and not isinstance(kind, T.NullType):
         message = f"column {name!r} is {kind.simpleString()}, the classes are {known}; write both alike"
         table.fault("CLASS_TYPE_MISMATCH", message)
-        return F.lit(None).cast("double")
-    value = column if is_text else column.cast("double")
-    wanted = classes if is_text else [float(one) for one in classes]
-    return F.coalesce(*(F.when(value == one, float(place)) for place, one in enumerate(wanted)))
-
-
-def any_of(conditions: Iterable[Column]) -> Column:
-    """Whether one of the conditions holds."""
-    return reduce(or_, conditions)
+    return table.column(name) if is_text else table.column(name).cast("double")

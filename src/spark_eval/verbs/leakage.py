@@ -24,7 +24,7 @@ from spark_eval.splits.leaks import (
     Comparing,
 )
 from spark_eval.transforms.inputs import id_type
-from spark_eval.transforms.objects import made_with_numbers, reading, together
+from spark_eval.transforms.objects import made, reading, together
 from spark_eval.transforms.plain_files import PlainFiles, takes_files
 from spark_eval.verbs.small import collected
 from spark_eval.verbs.split_counts import Facts
@@ -110,13 +110,13 @@ def send_parts(
         return ((parcel.bucket, parcel) for parcel in make(batches))
 
     if folder is None:
-        return made_with_numbers(rows.where(F.col(SUBSET).isin(list(parts))).select(*columns), addressed)
-    sent = [made_with_numbers(rows.select(*columns).limit(0), addressed)]
+        return made(rows.where(F.col(SUBSET).isin(list(parts))).select(*columns), addressed)
+    sent = [made(rows.select(*columns).limit(0), addressed)]
     for part in parts:
         paths = sorted(map(str, Path(folder, f"{SUBSET}={part}").glob("*.parquet")))
         if paths:
             files = PlainFiles(paths, {name: name for name in columns if name != SUBSET})
-            sent.append(made_with_numbers(*reading(rows.sparkSession, files, made_of_part(addressed, part))))
+            sent.append(made(*reading(rows.sparkSession, files, made_of_part(addressed, part))))
     return reduce(DataFrame.unionAll, sent[1:] or sent)
 
 

@@ -8,9 +8,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from spark_eval.arrow.files import keep_files
 from spark_eval.schema import ITEM, TIMESTAMP, USER
-from spark_eval.splits.labels import STRETCHES, Counting, Labelling, Written
+from spark_eval.splits.labels import STRETCHES, Counting, Labelling
 from spark_eval.splits.rules import GlobalLocalRanker, Timeline
-from spark_eval.transforms.objects import Batches, made_of_files, reading
+from spark_eval.transforms.objects import Batches, Made, made_of_files, reading
 from spark_eval.transforms.plain_files import PlainFiles
 from spark_eval.verbs.small import collected
 from spark_eval.verbs.split_counts import Facts
@@ -37,8 +37,8 @@ class PlainLog:
         """Write the rows of every part below the folder, as ``<folder>/subset=<name>/*.parquet``."""
         labelling = Labelling(rule, timeline, self.unit)
 
-        def write(batches: Batches) -> list[Written]:
-            return [labelling.write(batches, folder)]
+        def write(batches: Batches) -> list[Made]:
+            return [(None, labelling.write(batches, folder))]
 
         facts, files = Facts(self.files.n_rows), set[str]()
         for written in collected(made_of_files(self.spark, self.files, write)):
