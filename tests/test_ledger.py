@@ -99,7 +99,7 @@ def test_cold_items_of_the_truth_are_a_part_of_what_is_used() -> None:
         (all_of_them, [("used", "cold_item", 4, 2)]),
     ):
         entries = truth_entries([{**count, **cold} for count in TRUTH])
-        assert [e.row()[2:] for e in entries if e.outcome == Outcome.USED] == lines
+        assert [e[2:] for e in entries if e.outcome == Outcome.USED] == lines
         check(entries)
 
 
@@ -110,7 +110,7 @@ def test_entries_of_the_training_interactions_add_up() -> None:
         {"fault": None, "everything": True, "rows": 9, "users": 2, "items": 5},
     ]
     entries = train_entries(counts)
-    assert [e.row() for e in entries] == [
+    assert entries == [
         ("train", None, "in", None, 9, 2),
         ("train", None, "quarantined", "NULL_ID", 3, 1),
         ("train", None, "used", None, 6, 2),
@@ -189,4 +189,4 @@ def test_a_fault_that_is_not_fatal_passes() -> None:
 
 
 def test_a_line_has_the_order_of_the_table() -> None:
-    assert Entry("truth", None, "used", None, 4, 2).row() == ("truth", None, "used", None, 4, 2)
+    assert Entry("truth", None, "used", None, 4, 2) == ("truth", None, "used", None, 4, 2)

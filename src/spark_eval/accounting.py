@@ -2,8 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from spark_eval.conventions import Conventions, NoHits, NoRecommendations, NoTruth
 from spark_eval.errors import DataError, SparkEvalError
@@ -22,8 +21,7 @@ BESIDE: Final = (Outcome.TIES_AT_CUT, Outcome.RANK_GAPS, Outcome.ODD_IDS)
 AccountingRow = tuple[str, str | None, str, str | None, int, int | None]
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """One line of the accounting table; ``users`` is None where counting them would cost a shuffle."""
 
     source: str
@@ -32,10 +30,6 @@ class Entry:
     reason: str | None
     rows: int
     users: int | None
-
-    def row(self) -> AccountingRow:
-        """The line in the order of ACCOUNTING."""
-        return (self.source, self.model, self.outcome, self.reason, self.rows, self.users)
 
 
 def truth_entries(counts: Iterable[Mapping[str, Any]]) -> list[Entry]:

@@ -1,9 +1,9 @@
 """Sums over users and segments against fractions."""
 
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from spark_eval.arrow.hashes import in_one_piece
@@ -30,26 +30,26 @@ def test_sums_are_those_of_fractions_however_the_users_are_parted(
     for places in np.array_split(RANDOM.permutation(900), n_parts):
         segments = {"country": (COUNTRIES[places], ["ch", "de", "fr"])}
         parts.append(sums({name: values[places] for name, values in VALUES.items()}, SUMMED, segments))
-    rows = {(row["segment_value"], row["column"]): row for row in added(parts, list(SUMMED))}
+    rows = {cell[1:]: row for cell, row in added(parts, list(SUMMED)).items()}
     assert len(rows) == 4 * len(SUMMED)
     for (segment, name), row in rows.items():
         value = np.prod([VALUES[factor] for factor in SUMMED[name]], axis=0)
         country = {"ch": 0, "de": 1, "fr": 2}.get(segment)
         chosen = value if country is None else value[country == COUNTRIES]
         exact = [Fraction(one) for one in chosen[~np.isnan(chosen)].tolist()]
-        assert (row["n_users"], row["n_defined"], row["n_infinite"]) == (len(chosen), len(exact), 0)
-        assert row["total"] == sum(exact)
+        assert row[:3] == (len(chosen), len(exact), 0)
+        assert row.total == sum(exact)
         # Products are weights of means, of which nothing is squared.
-        assert row["squares"] == (0 if "*" in name else sum(one * one for one in exact))
+        assert row.squares == (0 if "*" in name else sum(one * one for one in exact))
 
 
 def test_values_beyond_doubles_are_counted() -> None:
     segments = {"country": (np.array([0, 1, 1]), ["ch", "de"])}
     values = {"a": np.array([1.0, float("inf"), NAN])}
-    rows = {row["segment_value"]: row for row in added([sums(values, {"a": ("a",)}, segments)], ["a"])}
-    counts = {name: (row["n_users"], row["n_defined"], row["n_infinite"]) for name, row in rows.items()}
+    rows = {cell[1]: row for cell, row in added([sums(values, {"a": ("a",)}, segments)], ["a"]).items()}
+    counts = {name: row[:3] for name, row in rows.items()}
     assert counts == {"all": (3, 2, 1), "ch": (1, 1, 0), "de": (2, 1, 1)}
-    assert [rows[name]["total"] for name in ("all", "ch", "de")] == [1, 1, 0]
+    assert [rows[name].total for name in ("all", "ch", "de")] == [1, 1, 0]
 
 
 def test_one_dictionary_serves_all_parts() -> None:
@@ -61,20 +61,21 @@ def test_a_value_and_no_value_of_one_name_are_one_segment() -> None:
     """Users of the value "(missing)", and those without one."""
     part = sums({"a": np.array([1.0, 2.0])}, {"a": ("a",)}, {"x": (np.array([0, 1]), ["(missing)"] * 2)})
 
-    def missing(rows: list[dict[str, Any]]) -> list[tuple[int, Fraction]]:
-        return [(row["n_users"], row["total"]) for row in rows if row["segment"] == "x"]
+    def missing(parts: list[pa.Table]) -> list[tuple[int, Fraction]]:
+        rows = added(parts, ["a"]).items()
+        return [(row.n_users, row.total) for (segment, _, _), row in rows if segment == "x"]
 
-    assert missing(list(added([part], ["a"]))) == [(2, Fraction(3))]
-    assert missing(list(added([merged_sums([part, part]), part], ["a"]))) == [(6, Fraction(9))]
+    assert missing([part]) == [(2, Fraction(3))]
+    assert missing([merged_sums([part, part]), part]) == [(6, Fraction(9))]
 
 
 def test_sums_of_millions_of_users_stay_exact() -> None:
     # Digits that are as large as they can be: a million of them outgrow the 53 bits of a double.
     value, n_users = (2.0**19 - 1) * 2.0**-18, (1 << 22) + 3
     ones = {"one": (np.zeros(n_users, dtype=np.int64), ["x"])}
-    rows = list(added([sums({"a": np.full(n_users, value)}, {"a": ("a",)}, ones)], ["a"]))
-    assert [row["total"] for row in rows] == [n_users * Fraction(value)] * 2
-    assert [row["squares"] for row in rows] == [n_users * Fraction(value) ** 2] * 2
+    rows = added([sums({"a": np.full(n_users, value)}, {"a": ("a",)}, ones)], ["a"]).values()
+    assert [row.total for row in rows] == [n_users * Fraction(value)] * 2
+    assert [row.squares for row in rows] == [n_users * Fraction(value) ** 2] * 2
 
 
 def test_nobody_has_no_sums() -> None:

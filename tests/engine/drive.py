@@ -14,14 +14,12 @@ from spark_eval.engine.measure import Measuring
 from spark_eval.engine.messages import Kind
 from spark_eval.engine.question import Question
 from spark_eval.engine.send import ListSender, TruthSender, UserSender
-from spark_eval.engine.summary import metric_rows
+from spark_eval.engine.summary import metric_rows, sum_rows
 from spark_eval.metrics.options import Plan
-from spark_eval.metrics.values import summed
 from spark_eval.transforms import exchange
 from spark_eval.transforms.exchange import Summary, buckets, summary_of
 from spark_eval.verbs.checks import LARGEST_DOUBLE
 from spark_eval.verbs.evaluate import added_counts, counts_of_models
-from spark_eval.verbs.evaluation import sums_of_models
 
 
 @dataclass(frozen=True)
@@ -91,19 +89,18 @@ def found_of(plan: Plan, per_user: dict[tuple[Any, ...], dict[str, Any]], summar
     lists = counts_of_models(summaries)
     of_truth = truth_entries(truth)
     used = sum(count["users"] or 0 for count in truth if count["fault"] is None and not count["everything"])
-    parts: dict[str | None, list[pa.Table]] = {}
-    for one in (one for summary in summaries for one in summary.models):
-        parts.setdefault(one.model, []).append(one.sums)
-    models = [count["model"] for count in lists]
-    parts.pop(None, None)
-    sums = sums_of_models(parts, list(summed(plan.metrics)))
+    models = [count["model"] for count in lists if count["model"] is not None]
+    parts: dict[str, list[pa.Table]] = {model: [] for model in models}
+    for one in (one for summary in summaries for one in summary.models if one.model in parts):
+        parts[str(one.model)].append(one.sums)
+    sums = sum_rows(parts, plan.metrics, "")
     entries = [*of_truth, *list_entries(lists, used, plan.conventions)]
     return Found(
         per_user,
         truth,
         {count.pop("model"): count for count in lists},
-        sorted((entry.row() for entry in entries), key=str),
-        sorted(metric_rows(sums, [one for one in models if one is not None], plan.metrics, ""), key=str),
+        sorted(entries, key=str),
+        sorted(metric_rows(sums), key=str),
         summaries,
     )
 

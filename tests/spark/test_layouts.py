@@ -63,7 +63,7 @@ def everything(evaluation: Evaluation) -> list[Any]:
     found = [
         sorted(map(tuple, per_user.collect()), key=str),
         sorted(evaluation.metric_rows, key=str),
-        sorted((entry.row() for entry in evaluation.entries), key=str),
+        sorted(evaluation.entries, key=str),
     ]
     evaluation.unpersist()
     return found

@@ -34,7 +34,7 @@ def rows_of(n_rows: int) -> list[tuple[Any, ...]]:
 
 
 def told(found: PredictionMetrics) -> list[Any]:
-    return [found.metric_rows, found.curve_rows, found.threshold_rows, [one.row() for one in found.entries]]
+    return [found.metric_rows, found.curve_rows, found.threshold_rows, found.entries]
 
 
 def both_ways(frame: DataFrame, folder: Path, plan: Plan, columns: dict[str, str]) -> tuple[Any, Any]:

@@ -172,5 +172,5 @@ def test_the_same_bits_however_the_tables_lie(spark: SparkSession, world: World)
         again = measured(spark, lists, truth, 5, **tables_of(spark, users, train))
         assert collected(again.metrics) == world.metrics
         assert collected(again.per_user) == world.per_user
-        assert [entry.row() for entry in again.entries] == [entry.row() for entry in world.evaluation.entries]
+        assert again.entries == world.evaluation.entries
         again.unpersist()

@@ -1,9 +1,10 @@
 """Exact sums of metric values over users and segments, the same in any order: limbs, as rows of a table."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from math import prod
-from typing import Any, Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -23,8 +24,21 @@ COUNTS: Final = ("n_users", "n_defined", "n_infinite")
 TOTAL: Final = "total"
 SQUARES: Final = "squares"
 KINDS: Final = (*COUNTS, TOTAL, SQUARES)
+
+
+class ColumnSums(NamedTuple):
+    """What is summed of one column over the users of a segment."""
+
+    n_users: int
+    n_defined: int
+    n_infinite: int
+    total: Fraction
+    squares: Fraction
+
+
+NOBODY: Final = ColumnSums(0, 0, 0, Fraction(), Fraction())
 # A row is the amount of one limb of one sum; limbs that are 0 have none.
-SUMS: Final = pa.schema(
+LIMBS: Final = pa.schema(
     {
         SEGMENT: pa.dictionary(pa.int32(), pa.string()),
         SEGMENT_VALUE: pa.dictionary(pa.int32(), pa.string()),
@@ -41,7 +55,7 @@ def sums(
     summed: Mapping[str, Sequence[str]],
     segments: Mapping[str, tuple[Ints, Sequence[str]]],
 ) -> pa.Table:
-    """The sums of values over everybody and over each value of each segment: rows of SUMS.
+    """The sums of values over everybody and over each value of each segment: rows of LIMBS.
 
     ``measured`` are the values of the users, NaN where undefined; ``summed`` names products of them, of which
     only values alone are squared. ``segments`` have the code of each user's value, and the values.
@@ -79,7 +93,7 @@ def sums_of_part(
 
 
 def rows_of(rows: Sequence[tuple[int, str, int, Ints]], cells: Sequence[tuple[str, str]]) -> pa.Table:
-    """Rows of SUMS that are not 0, of the column, kind, limb and amounts (cells,) of each sum."""
+    """Rows of LIMBS that are not 0, of the column, kind, limb and amounts (cells,) of each sum."""
     amounts = np.array([amounts for *_, amounts in rows], dtype=np.int64).reshape(len(rows), len(cells))
     row, cell = np.nonzero(amounts)
     names = {
@@ -93,7 +107,7 @@ def rows_of(rows: Sequence[tuple[int, str, int, Ints]], cells: Sequence[tuple[st
         KIND: np.array([KINDS.index(kind) for _, kind, *_ in rows], dtype=np.int8)[row],
         LIMB: np.array([limb for _, _, limb, _ in rows], dtype=np.int16)[row],
     }
-    return pa.table({**names, **keys, AMOUNT: amounts[row, cell]}, schema=SUMS)
+    return pa.table({**names, **keys, AMOUNT: amounts[row, cell]}, schema=LIMBS)
 
 
 def merged_sums(parts: Sequence[pa.Table]) -> pa.Table:
@@ -105,20 +119,19 @@ def merged_sums(parts: Sequence[pa.Table]) -> pa.Table:
     return total.rename_columns([*by, AMOUNT]).cast(parts[0].schema)
 
 
-def added(parts: Sequence[pa.Table], names: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """The sums of all parts: a row for each cell and column, by name, with counts and ``Fraction`` sums."""
-    found: dict[tuple[str, str, int], dict[str, dict[int, int]]] = defaultdict(
+def added(parts: Sequence[pa.Table], names: Sequence[str]) -> dict[tuple[str, str, str], ColumnSums]:
+    """Return the sums of all parts by segment, its value, and the name of what is summed."""
+    amounts: dict[tuple[str, str, str], dict[str, dict[int, int]]] = defaultdict(
         lambda: {kind: defaultdict(int) for kind in KINDS}
     )
     for *cell, kind, limb, amount in zip(*merged_sums(parts).to_pydict().values(), strict=True):
         segment, value, column = cell
-        found[segment, value, column][KINDS[kind]][limb] += amount
-    for (segment, value, column), sums_ in found.items():
-        yield {
-            SEGMENT: segment,
-            SEGMENT_VALUE: value,
-            COLUMN: names[column],
-            **{kind: sums_[kind][0] for kind in COUNTS},
-            TOTAL: number_of(sums_[TOTAL], POINT_BITS),
-            SQUARES: number_of(sums_[SQUARES], 2 * POINT_BITS),
-        }
+        amounts[segment, value, names[column]][KINDS[kind]][limb] += amount
+    return {
+        cell: ColumnSums(
+            **{name: of_kind[name][0] for name in COUNTS},
+            total=number_of(of_kind[TOTAL], POINT_BITS),
+            squares=number_of(of_kind[SQUARES], 2 * POINT_BITS),
+        )
+        for cell, of_kind in amounts.items()
+    }

@@ -5,7 +5,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from spark_eval.engine import summary
+from spark_eval.engine.summary import METRICS as LIST_METRICS
+from spark_eval.engine.summary import PredictionRow, fold_rows
 from spark_eval.pointwise.metrics import POINTWISE
 from spark_eval.pointwise.ordered import ROC, Candidate, Points, best, cost, grid_of
 from spark_eval.pointwise.registry import Sums, Value
@@ -13,7 +14,7 @@ from spark_eval.pointwise.task import Plan
 from spark_eval.pointwise.totals import Cell, Totals
 from spark_eval.schema import ALL
 
-METRICS: Final = f"{summary.METRICS}, n_rows long"
+METRICS: Final = f"{LIST_METRICS}, n_rows long"
 THRESHOLDS: Final = (
     "model string, segment string, segment_value string, rule string, threshold double, precision double, "
     "recall double, flags double, cost double, tp double, fp double, fn double, tn double, conventions string"
@@ -22,6 +23,7 @@ CURVES: Final = (
     "model string, curve string, x double, y double, threshold double, weight double, error_bound double"
 )
 CALIBRATION: Final = "calibration"
+Numbers = tuple[float | None, float | None, float | None, float | None, int | None, int]
 
 
 def cells_of(totals: Totals) -> list[Cell]:
@@ -29,24 +31,24 @@ def cells_of(totals: Totals) -> list[Cell]:
     return sorted(totals.sums, key=lambda cell: (str(cell[0]), cell[1] != ALL, *cell[1:]))
 
 
-def metric_rows(totals: Totals, plan: Plan) -> list[tuple[Any, ...]]:
+def metric_rows(totals: Totals, plan: Plan) -> list[PredictionRow]:
     """Rows of METRICS, one per cell and value.
 
     ``n_users`` counts the users in a mean over users, and is null for metrics of rows; ``n_undefined`` counts
     the rows, users or classes that are left out; ``n_rows`` those of the cell.
     """
-    rows: list[tuple[Any, ...]] = []
+    rows: list[PredictionRow] = []
     for cell in cells_of(totals):
         sums = Sums(totals.of(cell), plan)
         for name in plan.metrics:
             for value in POINTWISE[name].kernel(sums):
-                rows.append(
-                    (cell[0], value.name(name), None, *cell[1:], *numbers(value), plan.stamp, sums.n_rows)
-                )
-    return rows + summary.fold_rows(rows)
+                key = (cell[0], value.name(name), None, *cell[1:])
+                row = (*key, *numbers(value), plan.stamp, sums.n_rows)
+                rows.append(PredictionRow(*row))
+    return rows + fold_rows(rows)
 
 
-def numbers(value: Value) -> tuple[Any, ...]:
+def numbers(value: Value) -> Numbers:
     """value, std_error, ci_low, ci_high, n_users, n_undefined."""
     of_users = value.summary
     if of_users is None:

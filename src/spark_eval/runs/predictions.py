@@ -46,7 +46,7 @@ def run_predictions(
         if plan.rules:
             write_rows(spark, measured.threshold_rows, THRESHOLDS, attempt, Table.THRESHOLDS, MODEL)
             written[Table.THRESHOLDS] = len(measured.threshold_rows)
-        ledger = [entry.row() for entry in measured.entries]
+        ledger = measured.entries
         written[Table.ACCOUNTING] = write_accounting(measured.spark, ledger, attempt)
         written |= write_quarantine({SOURCE: found.given}, ledger, attempt)
         job.check_rest(session)

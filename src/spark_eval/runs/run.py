@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_eval.accounting import ACCOUNTING, AccountingRow
 from spark_eval.config.sections import Config, Source
 from spark_eval.engine.segments import user_columns
-from spark_eval.engine.summary import METRICS
+from spark_eval.engine.summary import METRICS, SUMS
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.metrics.options import Plan
 from spark_eval.publishing.local import Attempt
@@ -37,7 +37,7 @@ from spark_eval.verbs.split import split
 
 # What each verb publishes at least.
 SPLIT_TABLES: Final = (Table.SPLITS, Table.LEAKAGE, Table.ACCOUNTING)
-EVALUATE_TABLES: Final = (Table.PER_USER, Table.METRICS, Table.ACCOUNTING)
+EVALUATE_TABLES: Final = (Table.PER_USER, Table.METRICS, Table.SUMS, Table.ACCOUNTING)
 
 
 def run_split(session: Callable[[], SparkSession], config: Config, run_id: str | None, replace: bool) -> Run:
@@ -77,7 +77,7 @@ def run_split(session: Callable[[], SparkSession], config: Config, run_id: str |
 def run_evaluate(
     session: Callable[[], SparkSession], config: Config, run_id: str | None, replace: bool
 ) -> Run:
-    """Measure the recommendations and publish ``per_user``, ``metrics`` and ``accounting``."""
+    """Measure the recommendations and publish ``per_user``, ``metrics``, ``sums`` and ``accounting``."""
     needed(config.recommendations, "recommendations")
     plan = config.evaluate.checked()
     job = Job.of("evaluate", config, run_id, session)
@@ -91,11 +91,13 @@ def run_evaluate(
         evaluation = measure_lists(tables, plan, attempt.staged(Table.PER_USER))
         with closing(evaluation.kept):
             write_rows(spark, evaluation.metric_rows, METRICS, attempt, Table.METRICS, MODEL)
+            write_rows(spark, evaluation.sum_rows, SUMS, attempt, Table.SUMS, MODEL)
             events.stage("metrics", len(evaluation.metric_rows), then="publish")
-            ledger = [entry.row() for entry in evaluation.entries]
+            ledger = evaluation.entries
             written = {
                 Table.PER_USER: evaluation.n_per_user,
                 Table.METRICS: len(evaluation.metric_rows),
+                Table.SUMS: len(evaluation.sum_rows),
                 Table.ACCOUNTING: write_accounting(evaluation.spark, ledger, attempt),
                 **write_quarantine(tables.given(), ledger, attempt),
             }

@@ -65,9 +65,8 @@ def check_tables(
     ``counts`` are those of the lists; ``faults`` are known of other tables. More are rows that refuse a
     table, and more rows than may be quarantined.
     """
-    ledger = [entry.row() for entry in entries]
     of_lists = list_faults(tables, entries, counts, plan.conventions.recommendation_duplicates)
-    shares = share_faults(ledger, tables.given(), tables.most_quarantined)
+    shares = share_faults(entries, tables.given(), tables.most_quarantined)
     check(entries, [*faults, *of_lists, *shares])
 
 

@@ -18,9 +18,9 @@ from spark_eval.engine.messages import Kind
 from spark_eval.engine.question import Question
 from spark_eval.engine.segments import check_segments, user_columns
 from spark_eval.engine.send import ListSender, TruthSender, UserSender
+from spark_eval.engine.summary import sum_rows
 from spark_eval.errors import each
 from spark_eval.metrics.options import DEFAULT_K, DEFAULT_METRICS, Plan, make_plan
-from spark_eval.metrics.values import summed
 from spark_eval.names import literal
 from spark_eval.runtime import events
 from spark_eval.runtime.connect import is_remote, tasks_at_once
@@ -55,7 +55,7 @@ from spark_eval.verbs.checks import (
     grows_with_relevance,
     truth_faults,
 )
-from spark_eval.verbs.evaluation import Evaluation, Tables, sums_of_models, written
+from spark_eval.verbs.evaluation import Evaluation, Tables, written
 from spark_eval.verbs.frames import Frame, in_spark
 from spark_eval.verbs.segments import Training, known_items, read_about
 from spark_eval.verbs.shared_folds import check_folds, fold_faults
@@ -168,10 +168,10 @@ def measure_lists(tables: Tables, plan: Plan, folder: str | None = None) -> Eval
             per_user = tables.truth.sparkSession.read.schema(schema).parquet(literal(folder))
         elif folder is not None:
             per_user = written(per_user, folder)
-        parts: dict[str | None, list[pa.Table]] = {}
+        parts: dict[str, list[pa.Table]] = {model: [] for model in models}
         for one in (one for summary in summaries for one in summary.models):
-            parts.setdefault(one.model, []).append(one.sums)
-        sums = sums_of_models(parts, list(summed(plan.metrics)))
+            parts[str(one.model)].append(one.sums)
+        sums = sum_rows(parts, plan.metrics, plan.stamp)
         return Evaluation(per_user, entries, models, plan, kept.pop_all(), sums, keys)
 
 

@@ -4,14 +4,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_eval.accounting import ACCOUNTING, Entry
-from spark_eval.engine.means import SUMS, added
-from spark_eval.engine.summary import METRICS, fold_rows, metric_rows, population
+from spark_eval.engine.summary import METRICS, SUMS, MetricRow, SumRow, fold_rows, metric_rows, population
 from spark_eval.metrics.options import Plan
 from spark_eval.names import literal, models_shown
 from spark_eval.schema import MODEL
@@ -54,7 +51,8 @@ class Evaluation:
 
     ``per_user``: one row per model and user of the population, a double per metric and k; lazy, unless it
     is written already. ``entries`` are the lines of the accounting. ``kept`` holds what later steps share;
-    ``unpersist`` frees it. ``sums`` are those of ``per_user``, ``keys`` is the sum of the keys of its rows.
+    ``unpersist`` frees it. ``sum_rows`` are the rows of ``sums``. ``keys`` is the sum of the keys of
+    ``per_user``.
     """
 
     per_user: DataFrame
@@ -62,19 +60,19 @@ class Evaluation:
     models: Sequence[str]
     plan: Plan
     kept: ExitStack
-    sums: Sequence[Mapping[str, Any]]
+    sum_rows: Sequence[SumRow]
     keys: int
 
     def __repr__(self) -> str:
         names = ", ".join(dict.fromkeys(value.name for value in self.plan.metrics))
         cutoffs = ", ".join(dict.fromkeys(value.cutoff for value in self.plan.metrics))
-        tables = "metrics, per_user, accounting are DataFrames"
+        tables = "metrics, sums, per_user, accounting are DataFrames"
         return f"Evaluation of {models_shown(self.models)}: {names} at k {cutoffs}; {tables}"
 
     @cached_property
-    def metric_rows(self) -> list[tuple[Any, ...]]:
+    def metric_rows(self) -> list[MetricRow]:
         """The rows of ``metrics``."""
-        rows = metric_rows(self.sums, self.models, self.plan.metrics, self.plan.stamp)
+        rows = metric_rows(self.sum_rows)
         return rows + fold_rows(rows)
 
     @cached_property
@@ -82,15 +80,20 @@ class Evaluation:
         """The table ``metrics``: value, standard error and interval per model, metric and k."""
         return small_table(self.spark, self.metric_rows, METRICS)
 
+    @cached_property
+    def sums(self) -> DataFrame:
+        """The table ``sums``: exact sums per model, metric and k, which add to those of other runs."""
+        return small_table(self.spark, self.sum_rows, SUMS)
+
     @property
     def n_per_user(self) -> int:
         """The rows that ``per_user`` must have."""
-        return sum(population(self.metric_rows).values())
+        return population(self.sum_rows)
 
     @cached_property
     def accounting(self) -> DataFrame:
         """The table ``accounting``: what became of every input row."""
-        return small_table(self.spark, [entry.row() for entry in self.entries], ACCOUNTING)
+        return small_table(self.spark, self.entries, ACCOUNTING)
 
     def unpersist(self) -> None:
         """Free what is kept."""
@@ -100,17 +103,6 @@ class Evaluation:
     def spark(self) -> SparkSession:
         """The session of the inputs."""
         return self.per_user.sparkSession
-
-
-def sums_of_models(
-    parts: Mapping[str | None, Sequence[pa.Table]], names: Sequence[str]
-) -> list[dict[str, Any]]:
-    """The exact sums over the users of each model, from tables of ``engine.means``, by column's name."""
-    return [
-        {MODEL: model, **row}
-        for model, tables in parts.items()
-        for row in added([table.select(SUMS.names) for table in tables], names)
-    ]
 
 
 def written(per_user: DataFrame, folder: str) -> DataFrame:

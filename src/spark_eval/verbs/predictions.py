@@ -11,6 +11,7 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_eval.accounting import ACCOUNTING, Entry, check
+from spark_eval.engine.summary import PredictionRow
 from spark_eval.errors import DataError
 from spark_eval.names import model_faults, models_shown
 from spark_eval.pointwise.amounts import N_LIMBS
@@ -61,7 +62,7 @@ class PredictionMetrics:
         return f"PredictionMetrics of {models_shown(self.models)}: {', '.join(self.plan.metrics)}; {tables}"
 
     @cached_property
-    def metric_rows(self) -> list[tuple[Any, ...]]:
+    def metric_rows(self) -> list[PredictionRow]:
         """The rows of ``metrics``."""
         return metric_rows(self.totals, self.plan)
 
@@ -93,7 +94,7 @@ class PredictionMetrics:
     @cached_property
     def accounting(self) -> DataFrame:
         """The table ``accounting``: what became of every row."""
-        return small_table(self.spark, [entry.row() for entry in self.entries], ACCOUNTING)
+        return small_table(self.spark, self.entries, ACCOUNTING)
 
     @property
     def models(self) -> list[str]:
@@ -145,8 +146,7 @@ def measure_predictions(
     with ExitStack() as kept:
         parts, counted, samples, n_user_rows = read_once(predictions, reading, kept)
         entries = entries_of(counted.rows)
-        ledger = [entry.row() for entry in entries]
-        shares = share_faults(ledger, {SOURCE: predictions.given}, most_quarantined or {})
+        shares = share_faults(entries, {SOURCE: predictions.given}, most_quarantined or {})
         of_segments = segment_faults(counted.totals.sums)
         check(entries, [*sound_faults(counted.rows), *of_segments, *shares])
         spark, totals = predictions.rows.sparkSession, counted.totals

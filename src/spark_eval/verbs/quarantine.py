@@ -8,7 +8,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from spark_eval.accounting import AccountingRow
+from spark_eval.accounting import AccountingRow, Entry
 from spark_eval.errors import DataError
 from spark_eval.schema import FATAL, FAULT, MODEL, Fault, Outcome
 
@@ -34,11 +34,12 @@ def share_faults(
     Of recommendations, where that is so of any model's: a sound model does not make up for a broken one.
     Rows of which a single one refuses the table do not count.
     """
-    n_rows = {line[:2]: line[4] for line in ledger if line[2] == Outcome.IN}
+    entries = [Entry(*line) for line in ledger]
+    n_rows = {(entry.source, entry.model): entry.rows for entry in entries if entry.outcome == Outcome.IN}
     codes: dict[tuple[str, str | None], Counter[str]] = {}
-    for source, model, outcome, code, n_bad, _ in ledger:
-        if outcome == Outcome.QUARANTINED and code not in set(FATAL):
-            codes.setdefault((source, model), Counter())[str(code)] += n_bad
+    for entry in entries:
+        if entry.outcome == Outcome.QUARANTINED and entry.reason not in set(FATAL):
+            codes.setdefault((entry.source, entry.model), Counter())[str(entry.reason)] += entry.rows
     faults = []
     for (source, model), found in codes.items():
         share, n_bad = Fraction(str(most.get(source, 1))), found.total()
