@@ -9,11 +9,12 @@ import pyarrow as pa
 import pytest
 
 from spark_eval.accounting import list_entries, truth_entries
+from spark_eval.arrow.row_faults import rules_of
 from spark_eval.conventions import Checks
 from spark_eval.engine.measure import Measuring
-from spark_eval.engine.messages import Kind
+from spark_eval.engine.messages import Content
 from spark_eval.engine.question import Question
-from spark_eval.engine.send import ListSender, TruthSender, UserSender
+from spark_eval.engine.send import Sender
 from spark_eval.engine.summary import metric_rows, sum_rows
 from spark_eval.metrics.options import Plan
 from spark_eval.transforms import exchange
@@ -138,11 +139,12 @@ def id_type(kind: pa.DataType) -> pa.DataType:
 def sent(tables: Tables, plan: Plan, layout: Layout) -> Iterator[pa.RecordBatch]:
     """Return the messages of all tasks."""
     n_buckets = layout.n_buckets
+    rules = rules_of(plan.conventions)
     for table, sender in (
-        (tables.truth, TruthSender(n_buckets, plan.conventions)),
-        (tables.lists, ListSender(n_buckets, tables.model is None)),
-        (tables.users, UserSender(n_buckets, Kind.SEGMENTS)),
-        (tables.train, UserSender(n_buckets, Kind.TRAINED)),
+        (tables.truth, Sender(n_buckets, Content.TRUTH, rules["truth"])),
+        (tables.lists, Sender(n_buckets, Content.LISTS, rules["recommendations"])),
+        (tables.users, Sender(n_buckets, Content.SEGMENTS)),
+        (tables.train, Sender(n_buckets, Content.TRAINED)),
     ):
         if table is not None:
             for task in tasks_of(table, layout):

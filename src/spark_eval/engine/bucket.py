@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from spark_eval.arrow.codes import Codes, counted
 from spark_eval.arrow.hashes import Booleans, Ints, is_odd, numbers
 from spark_eval.engine.lists import AllLists, Hits, distinct_hits
-from spark_eval.engine.messages import Kind
+from spark_eval.engine.messages import Content
 from spark_eval.engine.people import numbered, place_in
 from spark_eval.engine.question import Question
 from spark_eval.engine.ranks import (
@@ -56,16 +56,16 @@ class Bucket:
     has that of the items of the truth and of the lists.
     """
 
-    def __init__(self, question: Question, rows: Mapping[Kind, pa.Table]) -> None:
+    def __init__(self, question: Question, rows: Mapping[Content, pa.Table]) -> None:
         self.question = question
-        self.rows = {kind: rows.get(kind, question.schema(kind).empty_table()) for kind in Kind}
-        kinds = (Kind.TRUTH, Kind.LISTS, Kind.BAD_TRUTH, Kind.BAD_LISTS)
+        self.rows = {kind: rows.get(kind, question.schema(kind).empty_table()) for kind in Content}
+        kinds = (Content.TRUTH, Content.LISTS, Content.BAD_TRUTH, Content.BAD_LISTS)
         sound = {kind: self.rows[kind] for kind in kinds[:2]}
         bad = {kind: self.rows[kind].filter(is_named(self.rows[kind])) for kind in kinds[2:]}
         self.named = sound | bad
         self.people, users = numbered([self.named[kind] for kind in kinds])
         self.user = dict(zip(kinds, users, strict=True))
-        self.items = Codes.of([self.rows[kind][ITEM] for kind in (Kind.TRUTH, Kind.LISTS)])
+        self.items = Codes.of([self.rows[kind][ITEM] for kind in (Content.TRUTH, Content.LISTS)])
 
     @cached_property
     def models(self) -> list[str | None]:
@@ -80,10 +80,10 @@ class Bucket:
     @cached_property
     def pairs(self) -> tuple[Ints, Ints, NDArray[np.float64], Ints, Booleans | None]:
         """Each pair of the truth once: user, item, relevance, rows that name it, whether its item is cold."""
-        user, item = self.user[Kind.TRUTH], self.items.columns[0]
-        is_cold = self.is_cold(Kind.TRUTH, user, item)
+        user, item = self.user[Content.TRUTH], self.items.columns[0]
+        is_cold = self.is_cold(Content.TRUTH, user, item)
         first, relevance, size = combined(
-            user, item, self.rows[Kind.TRUTH], self.question.conventions.truth_duplicates
+            user, item, self.rows[Content.TRUTH], self.question.conventions.truth_duplicates
         )
         return user[first], item[first], relevance, size, None if is_cold is None else is_cold[first]
 
@@ -118,9 +118,9 @@ class Bucket:
     def truth_counts(self) -> Iterator[dict[str, Any]]:
         """Count what became of the rows of the truth: of all, of the relevant ones, of others by reason."""
         user, _, _, size, _ = self.pairs
-        bad, truth = self.rows[Kind.BAD_TRUTH], self.truth
-        everybody = np.concatenate([self.user[Kind.TRUTH], self.user[Kind.BAD_TRUTH]])
-        n_rows = len(self.rows[Kind.TRUTH]) + len(bad)
+        bad, truth = self.rows[Content.BAD_TRUTH], self.truth
+        everybody = np.concatenate([self.user[Content.TRUTH], self.user[Content.BAD_TRUTH]])
+        n_rows = len(self.rows[Content.TRUTH]) + len(bad)
         yield {
             FAULT: None,
             "everything": True,
@@ -132,7 +132,7 @@ class Bucket:
         used = {
             FAULT: None,
             "everything": False,
-            "rows": len(self.rows[Kind.TRUTH]) - not_used,
+            "rows": len(self.rows[Content.TRUTH]) - not_used,
             "distinct": len(truth.user),
             "users": int(np.count_nonzero(truth.n_relevant)),
             "max_relevance": float(truth.relevances(np.arange(len(truth.user))).max(initial=0.0)),
@@ -148,14 +148,14 @@ class Bucket:
         for reason, chosen in self.why_not.items():
             counts = {"rows": int(size[chosen].sum()), "users": n_distinct(user[chosen])}
             yield {FAULT: reason.value, "everything": False, "distinct": None, **counts}
-        users = self.user[Kind.BAD_TRUTH]
+        users = self.user[Content.BAD_TRUTH]
         for fault in pc.unique(bad[FAULT]).to_pylist():
             n_bad = pc.sum(pc.equal(bad[FAULT], fault)).as_py()
-            named = numbers(pc.equal(self.named[Kind.BAD_TRUTH][FAULT], fault))
+            named = numbers(pc.equal(self.named[Content.BAD_TRUTH][FAULT], fault))
             counts = {"rows": n_bad, "users": n_distinct(users[named])}
             yield {FAULT: fault, "everything": False, "distinct": None, **counts}
 
-    def is_cold(self, kind: Kind, user: Ints, item: Ints) -> Booleans | None:
+    def is_cold(self, kind: Content, user: Ints, item: Ints) -> Booleans | None:
         """Return which rows name an item without training interactions (in the fold of the user).
 
         None where nothing is known of these.
@@ -175,11 +175,12 @@ class Bucket:
     @cached_property
     def list_rows(self) -> ListRows:
         """The sound rows of recommendations."""
-        rows, user, item = self.rows[Kind.LISTS], self.user[Kind.LISTS], self.items.columns[1]
+        rows, user, item = self.rows[Content.LISTS], self.user[Content.LISTS], self.items.columns[1]
         order = comparable(rows[SCORE]) if self.question.has_scores else numbers(rows[RANK]).astype(np.int64)
-        return ListRows(user, item, self.list_of(Kind.LISTS), order, self.is_cold(Kind.LISTS, user, item))
+        is_cold = self.is_cold(Content.LISTS, user, item)
+        return ListRows(user, item, self.list_of(Content.LISTS), order, is_cold)
 
-    def list_of(self, kind: Kind) -> Ints:
+    def list_of(self, kind: Content) -> Ints:
         """Return the list of each row that has a user: they are numbered by model, then by user."""
         if self.question.model is not None:
             return self.user[kind]
@@ -251,7 +252,7 @@ class Bucket:
 
     def bad_lists(self, n_lists: int) -> dict[Fault, Ints]:
         """Count the rows with each fault, list by list."""
-        faults, of_list = self.named[Kind.BAD_LISTS][FAULT], self.list_of(Kind.BAD_LISTS)
+        faults, of_list = self.named[Content.BAD_LISTS][FAULT], self.list_of(Content.BAD_LISTS)
         return {
             Fault(fault): counted(of_list[numbers(pc.equal(faults, fault))], n_lists)
             for fault in pc.unique(faults).to_pylist()
@@ -259,7 +260,7 @@ class Bucket:
 
     def nameless(self, model: str | None) -> Counter[Fault]:
         """Count a model's rows without a user, by fault."""
-        rows = self.rows[Kind.BAD_LISTS]
+        rows = self.rows[Content.BAD_LISTS]
         rows = rows.filter(pc.invert(is_named(rows)))
         if self.question.model is None:
             names = rows[MODEL].cast(pa.string())
@@ -267,11 +268,11 @@ class Bucket:
         return Counter(map(Fault, rows[FAULT].to_pylist()))
 
 
-def models_in(rows: Mapping[Kind, pa.Table], question: Question) -> list[str | None]:
+def models_in(rows: Mapping[Content, pa.Table], question: Question) -> list[str | None]:
     """Return the models that any bucket has, by name; None is that of rows that name none."""
     if question.model is not None:
         return [question.model]
-    names = set(pc.unique(rows[Kind.MODELS][MODEL]).to_pylist()) if Kind.MODELS in rows else set()
+    names = set(pc.unique(rows[Content.MODELS][MODEL]).to_pylist()) if Content.MODELS in rows else set()
     return sorted(names, key=lambda name: name or "")
 
 

@@ -10,7 +10,7 @@ from spark_eval.arrow.hashes import Ints
 from spark_eval.engine.bucket import Bucket
 from spark_eval.engine.lists import AllLists
 from spark_eval.engine.means import sums
-from spark_eval.engine.messages import Kind
+from spark_eval.engine.messages import Content
 from spark_eval.engine.people import segments_of
 from spark_eval.metrics.lists import Floats, Lists
 from spark_eval.metrics.values import summed
@@ -38,7 +38,7 @@ class Measuring:
     def __init__(self, bucket: Bucket) -> None:
         self.bucket, self.question = bucket, bucket.question
         self.ideal = bucket.truth.ideal(self.question.truth_depth)
-        about = bucket.rows[Kind.SEGMENTS], bucket.rows[Kind.TRAINED]
+        about = bucket.rows[Content.SEGMENTS], bucket.rows[Content.TRAINED]
         self.segments = segments_of(self.question.segments, bucket.people, *about, self.question.bounds)
 
     def measured(self) -> Iterator[Measured]:

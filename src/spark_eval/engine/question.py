@@ -7,7 +7,7 @@ from functools import cached_property
 import pyarrow as pa
 
 from spark_eval.conventions import Conventions
-from spark_eval.engine.messages import Kind
+from spark_eval.engine.messages import Content
 from spark_eval.metrics import parse_metric
 from spark_eval.metrics.values import MetricValue
 from spark_eval.schema import (
@@ -60,19 +60,19 @@ class Question:
         """The metrics."""
         return [value for text, k in self.metrics for value in parse_metric(text, [k])]
 
-    def schema(self, kind: Kind) -> pa.Schema:
-        """Return the columns of rows of a kind, where none came."""
+    def schema(self, content: Content) -> pa.Schema:
+        """Return the columns of rows of which none came."""
         fold = {FOLD: pa.int64()} if self.has_folds else {}
         model = {MODEL: pa.string()} if self.model is None else {}
         user = {USER: self.user}
         order = {SCORE: pa.float64()} if self.has_scores else {RANK: pa.int64()}
         columns = {
-            Kind.LISTS: user | {ITEM: self.item} | order | fold | model,
-            Kind.BAD_LISTS: user | {FAULT: pa.string()} | fold | model,
-            Kind.TRUTH: user | {ITEM: self.item, RELEVANCE: pa.float64(), TIMESTAMP: pa.int64()} | fold,
-            Kind.BAD_TRUTH: user | {FAULT: pa.string()} | fold,
-            Kind.SEGMENTS: user | dict.fromkeys(self.segments, pa.string()),
-            Kind.TRAINED: user | {N_INTERACTIONS: pa.int64()} | fold,
-            Kind.MODELS: model,
+            Content.LISTS: user | {ITEM: self.item} | order | fold | model,
+            Content.BAD_LISTS: user | {FAULT: pa.string()} | fold | model,
+            Content.TRUTH: user | {ITEM: self.item, RELEVANCE: pa.float64(), TIMESTAMP: pa.int64()} | fold,
+            Content.BAD_TRUTH: user | {FAULT: pa.string()} | fold,
+            Content.SEGMENTS: user | dict.fromkeys(self.segments, pa.string()),
+            Content.TRAINED: user | {N_INTERACTIONS: pa.int64()} | fold,
+            Content.MODELS: model,
         }
-        return pa.schema(columns[kind])
+        return pa.schema(columns[content])

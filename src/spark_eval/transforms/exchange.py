@@ -18,7 +18,7 @@ from spark_eval.arrow.checksums import key_sum
 from spark_eval.arrow.files import FilePart, read_parts
 from spark_eval.engine.bucket import Bucket, models_in
 from spark_eval.engine.measure import Measured, Measuring
-from spark_eval.engine.messages import MESSAGE, Kind, by_bucket, split
+from spark_eval.engine.messages import MESSAGE, Content, by_bucket, split
 from spark_eval.engine.question import Question
 from spark_eval.names import folder_name, model_faults
 from spark_eval.schema import MODEL, USER
@@ -129,10 +129,10 @@ def buckets(batches: Batches, question: Question, n_buckets: int) -> Iterator[Bu
             yield Bucket(question, part)
 
 
-def parts_for(rows: Mapping[Kind, pa.Table], question: Question) -> int:
+def parts_for(rows: Mapping[Content, pa.Table], question: Question) -> int:
     """Return in how many parts a bucket is measured."""
-    n_lists = rows[Kind.LISTS].num_rows if Kind.LISTS in rows else 0
-    n_users = len(rows[Kind.TRUTH][USER].unify_dictionaries().unique()) if Kind.TRUTH in rows else 0
+    n_lists = rows[Content.LISTS].num_rows if Content.LISTS in rows else 0
+    n_users = len(rows[Content.TRUTH][USER].unify_dictionaries().unique()) if Content.TRUTH in rows else 0
     n_columns = sum(len(value.columns) for value in question.values)
     n_values = n_users * len(models_in(rows, question)) * n_columns
     return 1 + max(n_lists // MOST_ROWS, n_values // MOST_VALUES)

@@ -13,11 +13,12 @@ from pyspark.sql import types as T
 
 from spark_eval.accounting import Entry, list_entries, rows_in, truth_entries
 from spark_eval.arrow.files import keep_files
+from spark_eval.arrow.row_faults import rules_of
 from spark_eval.conventions import Checks, Conventions
-from spark_eval.engine.messages import Kind
+from spark_eval.engine.messages import Content
 from spark_eval.engine.question import Question
 from spark_eval.engine.segments import check_segments, user_columns
-from spark_eval.engine.send import ListSender, TruthSender, UserSender
+from spark_eval.engine.send import Sender
 from spark_eval.engine.summary import sum_rows
 from spark_eval.errors import each
 from spark_eval.metrics.options import DEFAULT_K, DEFAULT_METRICS, Plan, make_plan
@@ -207,14 +208,15 @@ def messages_of(
     """Return the messages of all tables."""
     names = [USER, ITEM, RANK, SCORE, FOLD, IN_TRAIN, *([MODEL] if tables.model is None else [])]
     lists = tables.recommendations.select(*(name for name in names if name in tables.recommendations.columns))
+    rules = rules_of(plan.conventions)
     messages = [
-        send(tables.truth, tables.truth_files, TruthSender(n_buckets, plan.conventions), n_tasks),
-        send(lists, tables.files, ListSender(n_buckets, tables.model is None), n_tasks),
+        send(tables.truth, tables.truth_files, Sender(n_buckets, Content.TRUTH, rules["truth"]), n_tasks),
+        send(lists, tables.files, Sender(n_buckets, Content.LISTS, rules["recommendations"]), n_tasks),
     ]
-    about = {Kind.SEGMENTS: users, Kind.TRAINED: training.users}
+    about = {Content.SEGMENTS: users, Content.TRAINED: training.users}
     return messages + [
-        send(frame, None, UserSender(n_buckets, kind), n_tasks)
-        for kind, frame in about.items()
+        send(frame, None, Sender(n_buckets, content), n_tasks)
+        for content, frame in about.items()
         if frame is not None
     ]
 

@@ -8,10 +8,13 @@ from functools import cached_property
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_eval.accounting import ACCOUNTING, Entry
+from spark_eval.arrow.row_faults import rules_of
+from spark_eval.conventions import Conventions
 from spark_eval.engine.summary import METRICS, SUMS, MetricRow, SumRow, fold_rows, metric_rows, population
 from spark_eval.metrics.options import Plan
 from spark_eval.names import literal, models_shown
 from spark_eval.schema import MODEL
+from spark_eval.transforms.conform import unusable
 from spark_eval.transforms.plain_files import PlainFiles
 from spark_eval.verbs.small import small_table
 
@@ -43,6 +46,14 @@ class Tables:
             "users": self.users,
         }
         return {name: frame for name, frame in tables.items() if frame is not None}
+
+    def judged(self, conventions: Conventions) -> dict[str, DataFrame]:
+        """Return the tables with codes in ``fault``; of lists and truth only the rows with one."""
+        rules = rules_of(conventions)
+        return {
+            name: unusable(frame, rules[name]) if name in rules else frame
+            for name, frame in self.given().items()
+        }
 
 
 @dataclass(frozen=True, repr=False)
