@@ -11,6 +11,7 @@ import pytest
 from spark_eval.accounting import list_entries, truth_entries
 from spark_eval.arrow.row_faults import rules_of
 from spark_eval.conventions import Checks
+from spark_eval.engine.means import merged_sums
 from spark_eval.engine.measure import Measuring
 from spark_eval.engine.messages import Content
 from spark_eval.engine.question import Question
@@ -18,7 +19,7 @@ from spark_eval.engine.send import Sender
 from spark_eval.engine.summary import metric_rows, sum_rows
 from spark_eval.metrics.options import Plan
 from spark_eval.transforms import exchange
-from spark_eval.transforms.exchange import Summary, buckets, summary_of
+from spark_eval.transforms.exchange import ModelSummary, Summary, buckets
 from spark_eval.verbs.checks import LARGEST_DOUBLE
 from spark_eval.verbs.evaluate import added_counts, counts_of_models
 
@@ -72,15 +73,16 @@ def drive(plan: Plan, tables: Tables, layout: Layout = LAYOUT) -> Found:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(exchange, "MOST_ROWS", layout.most_rows)
         for bucket in buckets(messages, question, layout.n_buckets):
-            models = []
-            for one in Measuring(bucket).measured():
-                models.append(summary_of(one))
+            measuring, models = Measuring(bucket), []
+            for one in measuring.measured():
+                models.append(ModelSummary(one.model, one.counts, one.folds, None, 0))
                 for row in one.per_user.to_pylist():
                     fold = (row["fold"],) if question.has_folds else ()
                     key = (one.model, *fold, row["user"])
                     assert key not in per_user
                     per_user[key] = row
-            summaries.append(Summary(list(bucket.truth_counts()), bucket.truth_folds, models))
+            sums = merged_sums(measuring.sums)
+            summaries.append(Summary(list(bucket.truth_counts()), bucket.truth_folds, models, sums))
     return found_of(plan, per_user, summaries)
 
 
@@ -91,10 +93,7 @@ def found_of(plan: Plan, per_user: dict[tuple[Any, ...], dict[str, Any]], summar
     of_truth = truth_entries(truth)
     used = sum(count["users"] or 0 for count in truth if count["fault"] is None and not count["everything"])
     models = [count["model"] for count in lists if count["model"] is not None]
-    parts: dict[str, list[pa.Table]] = {model: [] for model in models}
-    for one in (one for summary in summaries for one in summary.models if one.model in parts):
-        parts[str(one.model)].append(one.sums)
-    sums = sum_rows(parts, plan.metrics, "")
+    sums = sum_rows([summary.sums for summary in summaries], models, plan.metrics, "")
     entries = [*of_truth, *list_entries(lists, used, plan.conventions)]
     return Found(
         per_user,

@@ -31,7 +31,7 @@ def rows_of(models: Mapping[str, Sequence[User]], metric: MetricValue = AP) -> l
 
 def sums_of(models: Mapping[str, Sequence[User]], metric: MetricValue = AP) -> list[SumRow]:
     """Rows of the table ``sums``."""
-    parts: dict[str, list[Any]] = {}
+    parts = []
     for model, users in models.items():
         measured = {
             column: np.array([values[place] for values, _ in users], dtype=np.float64)
@@ -41,8 +41,8 @@ def sums_of(models: Mapping[str, Sequence[User]], metric: MetricValue = AP) -> l
         for name in users[0][1] if users else ():
             known = sorted({facts[name] for _, facts in users})
             segments[name] = (np.array([known.index(facts[name]) for _, facts in users]), known)
-        parts[model] = [sums(measured, summed([metric]), segments)]
-    return sum_rows(parts, [metric], "")
+        parts.append(sums(measured, summed([metric]), (np.zeros(len(users), np.int64), [model]), segments))
+    return sum_rows(parts, list(models), [metric], "")
 
 
 def summary(values: Sequence[float], metric: MetricValue = AP) -> tuple[Any, ...]:

@@ -34,7 +34,7 @@ from spark_eval.schema import FAULT, FOLD, IN_TRAIN, ITEM, MODEL, RANK, SCORE, U
 
 @dataclass(frozen=True)
 class ListRows:
-    """n sound rows of lists: numbers of user, item and list; the score or rank; whether the item is cold."""
+    """n valid rows of lists: numbers of user, item and list; the score or rank; whether the item is cold."""
 
     user: Ints
     item: Ints
@@ -60,9 +60,9 @@ class Bucket:
         self.question = question
         self.rows = {kind: rows.get(kind, question.schema(kind).empty_table()) for kind in Content}
         kinds = (Content.TRUTH, Content.LISTS, Content.BAD_TRUTH, Content.BAD_LISTS)
-        sound = {kind: self.rows[kind] for kind in kinds[:2]}
+        valid = {kind: self.rows[kind] for kind in kinds[:2]}
         bad = {kind: self.rows[kind].filter(is_named(self.rows[kind])) for kind in kinds[2:]}
-        self.named = sound | bad
+        self.named = valid | bad
         self.people, users = numbered([self.named[kind] for kind in kinds])
         self.user = dict(zip(kinds, users, strict=True))
         self.items = Codes.of([self.rows[kind][ITEM] for kind in (Content.TRUTH, Content.LISTS)])
@@ -174,7 +174,7 @@ class Bucket:
 
     @cached_property
     def list_rows(self) -> ListRows:
-        """The sound rows of recommendations."""
+        """The valid rows of recommendations."""
         rows, user, item = self.rows[Content.LISTS], self.user[Content.LISTS], self.items.columns[1]
         order = comparable(rows[SCORE]) if self.question.has_scores else numbers(rows[RANK]).astype(np.int64)
         is_cold = self.is_cold(Content.LISTS, user, item)
@@ -190,12 +190,12 @@ class Bucket:
         """Rank the lists of all models at once, find their hits, count their rows."""
         question, n_lists = self.question, len(self.people) * len(self.models)
         bad, rows = self.bad_lists(n_lists), self.list_rows
-        n_sound = counted(rows.of_list, n_lists)
+        n_valid = counted(rows.of_list, n_lists)
         n_repeated = np.zeros(n_lists, dtype=np.int64)
         if question.checks_all:
             is_again, shares = self.repeated(rows)
             bad[Fault.DUPLICATE_RANK] = counted(rows.of_list[shares], n_lists)
-            n_sound = n_sound - bad[Fault.DUPLICATE_RANK]
+            n_valid = n_valid - bad[Fault.DUPLICATE_RANK]
             n_repeated = counted(rows.of_list[is_again & ~shares], n_lists)
             if (left_out := is_again | shares).any():
                 rows = rows.take(~left_out)
@@ -211,7 +211,8 @@ class Bucket:
         cuts = question.held_cuts
         return AllLists(
             self.truth,
-            n_sound,
+            len(self.models),
+            n_valid,
             bad,
             n_repeated + counted(again.of_list, n_lists),
             np.zeros(n_lists, dtype=np.int64) if near is None else counted(rows.of_list[~near], n_lists),

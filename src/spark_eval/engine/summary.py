@@ -1,7 +1,7 @@
 """From exact sums to the rows of the tables ``sums`` and ``metrics``."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from itertools import product
 from statistics import mean, stdev
@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import pyarrow as pa
 
-from spark_eval.engine.means import NOBODY, added
+from spark_eval.engine.means import NOBODY, Cell, added
 from spark_eval.errors import DataError
 from spark_eval.metrics import MetricValue
 from spark_eval.metrics.values import summed, weighted
@@ -120,29 +120,30 @@ Row = TypeVar("Row", MetricRow, PredictionRow)
 
 
 def sum_rows(
-    parts: Mapping[str, Sequence[pa.Table]], metrics: Sequence[MetricValue], stamp: str
+    parts: Sequence[pa.Table], models: Sequence[str], metrics: Sequence[MetricValue], stamp: str
 ) -> list[SumRow]:
-    """Return a row per model, segment and metric value, from tables of ``engine.means`` by model.
+    """Return a row per model, segment and metric value, from tables of ``engine.means``.
 
     A model without a single user in the population has sums over 0 users. Raises DataError METRIC_OVERFLOW
     for values that no double holds.
     """
+    totals = added(parts, list(summed(metrics)))
+    cells = {cell for cell in totals if cell[0] in models} | {(model, ALL, ALL) for model in models}
     rows = []
-    for model in sorted(parts):
-        found = added(parts[model], list(summed(metrics)))
-        cells = {cell[:2] for cell in found} | {(ALL, ALL)}
-        for cell, value in product(sorted(cells, key=everybody_first), metrics):
-            sums = found.get((*cell, value.column), NOBODY)
-            if sums.n_infinite:
-                raise overflow(value.column)
-            users = (sums.n_users, sums.n_defined)
-            rows.append(SumRow.of((model, value.name, value.k, *cell, stamp), *users, [*sums[3:], None]))
-            for name, weight in zip(value.weights, value.columns[1:], strict=True):
-                weights, products = (
-                    found.get((*cell, column), NOBODY).total for column in (weight, weighted(value, weight))
-                )
-                key = (model, name, value.k, *cell, stamp)
-                rows.append(SumRow.of(key, *users, [products, None, weights]))
+    for cell, value in product(sorted(cells, key=everybody_first), metrics):
+        (model, segment, segment_value), of_cell = cell, totals.get(cell, {})
+        sums = of_cell.get(value.column, NOBODY)
+        if sums.n_infinite:
+            raise overflow(value.column)
+        users = (sums.n_users, sums.n_defined)
+        key = (model, value.name, value.k, segment, segment_value, stamp)
+        rows.append(SumRow.of(key, *users, (sums.total, sums.squares, None)))
+        for name, weight in zip(value.weights, value.columns[1:], strict=True):
+            weights, products = (
+                of_cell.get(column, NOBODY).total for column in (weight, weighted(value, weight))
+            )
+            key = (model, name, value.k, segment, segment_value, stamp)
+            rows.append(SumRow.of(key, *users, (products, None, weights)))
     return rows
 
 
@@ -218,9 +219,10 @@ def population(rows: Iterable[SumRow]) -> int:
     return sum({row.model: row.n_users for row in rows if row.segment == ALL}.values())
 
 
-def everybody_first(cell: tuple[str, str]) -> tuple[bool, str, str]:
-    """Return the key that sorts segments, everybody before the others."""
-    return (cell[0] != ALL, *cell)
+def everybody_first(cell: Cell) -> tuple[str, bool, str, str]:
+    """Return the key that sorts by model, everybody before the segments."""
+    model, segment, segment_value = cell
+    return (model, segment != ALL, segment, segment_value)
 
 
 def overflow(metric: str) -> DataError:

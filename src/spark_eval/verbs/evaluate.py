@@ -46,7 +46,7 @@ from spark_eval.transforms.conform import (
     conform_truth,
     conform_users,
 )
-from spark_eval.transforms.exchange import SUMMARY, Summary, exchanged, measure, measure_to_files, send
+from spark_eval.transforms.exchange import SUMMARY, Summary, exchanged, measure, send
 from spark_eval.transforms.inputs import id_type
 from spark_eval.transforms.plain_files import plain_recommendations, plain_truth, takes_files
 from spark_eval.verbs.checks import (
@@ -154,25 +154,20 @@ def measure_lists(tables: Tables, plan: Plan, folder: str | None = None) -> Eval
         messages = exchanged(messages_of(tables, users, training, plan, n_buckets, n_tasks), n_tasks)
         schema = per_user_schema(tables, plan)
         # The folders of a remote session are those of its server.
-        is_local = folder is not None and takes_files(folder) and not is_remote(messages)
-        if folder is not None and is_local:
-            rows = measure_to_files(messages, question, n_buckets, schema, folder)
-        else:
-            rows = measure(messages, question, n_buckets, schema).persist()
-            kept.callback(rows.unpersist)
+        in_place = folder if folder and takes_files(folder) and not is_remote(messages) else None
+        rows = measure(messages, question, n_buckets, schema, in_place)
+        if in_place is None:
+            kept.callback(rows.persist().unpersist)
         summaries = [pickle.loads(row[SUMMARY]) for row in rows.where(f"{SUMMARY} is not null").collect()]
         entries, models = checked(tables, plan, training, summaries)
-        keys = sum(one.keys for summary in summaries for one in summary.models)
-        per_user = rows.where(f"{SUMMARY} is null").drop(SUMMARY)
-        if folder is not None and is_local:
-            keep_files(folder, {one.file for summary in summaries for one in summary.models if one.file})
-            per_user = tables.truth.sparkSession.read.schema(schema).parquet(literal(folder))
-        elif folder is not None:
-            per_user = written(per_user, folder)
-        parts: dict[str, list[pa.Table]] = {model: [] for model in models}
-        for one in (one for summary in summaries for one in summary.models):
-            parts[str(one.model)].append(one.sums)
-        sums = sum_rows(parts, plan.metrics, plan.stamp)
+        of_models = [one for summary in summaries for one in summary.models]
+        if in_place is None:
+            per_user = written(rows.where(f"{SUMMARY} is null").drop(SUMMARY), folder)
+        else:
+            keep_files(in_place, {one.file for one in of_models if one.file})
+            per_user = tables.truth.sparkSession.read.schema(schema).parquet(literal(in_place))
+        sums = sum_rows([summary.sums for summary in summaries], models, plan.metrics, plan.stamp)
+        keys = sum(one.keys for one in of_models)
         return Evaluation(per_user, entries, models, plan, kept.pop_all(), sums, keys)
 
 

@@ -116,8 +116,10 @@ class Evaluation:
         return self.per_user.sparkSession
 
 
-def written(per_user: DataFrame, folder: str) -> DataFrame:
-    """Return the same rows, from files that lie below the folder now."""
+def written(per_user: DataFrame, folder: str | None) -> DataFrame:
+    """Return the same rows; with a folder, from files that lie below it now."""
+    if folder is None:
+        return per_user
     per_user.write.mode("error").partitionBy(MODEL).parquet(folder)
     # Read with its schema: Spark would take models named 1 and 01 for one number.
     return per_user.sparkSession.read.schema(per_user.schema).parquet(literal(folder))
