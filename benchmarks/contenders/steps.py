@@ -24,7 +24,7 @@ from spark_eval.transforms.plain_files import plain_recommendations, plain_truth
 from spark_eval.verbs.evaluate import buckets_for, messages_of, per_user_schema, question_of
 from spark_eval.verbs.evaluation import Tables
 from spark_eval.verbs.segments import Training
-from spark_eval.verbs.shared_folds import check_folds
+from spark_eval.verbs.checks import check_folds
 
 
 class Steps:

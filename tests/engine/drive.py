@@ -10,7 +10,6 @@ import pytest
 
 from spark_eval.accounting import list_entries, truth_entries
 from spark_eval.arrow.row_faults import rules_of
-from spark_eval.conventions import Checks
 from spark_eval.engine.means import merged_sums
 from spark_eval.engine.measure import Measuring
 from spark_eval.engine.messages import Content
@@ -77,7 +76,7 @@ def drive(plan: Plan, tables: Tables, layout: Layout = LAYOUT) -> Found:
             for one in measuring.measured():
                 models.append(ModelSummary(one.model, one.counts, one.folds, None, 0))
                 for row in one.per_user.to_pylist():
-                    fold = (row["fold"],) if question.has_folds else ()
+                    fold = (row["fold"],) if plan.by_fold else ()
                     key = (one.model, *fold, row["user"])
                     assert key not in per_user
                     per_user[key] = row
@@ -107,24 +106,14 @@ def found_of(plan: Plan, per_user: dict[tuple[Any, ...], dict[str, Any]], summar
 
 def question_of(plan: Plan, tables: Tables) -> Question:
     """Return what ``verbs.evaluate`` asks of such tables."""
-    has_scores = "score" in tables.lists.column_names
     user, item = (id_type(tables.truth.schema.field(name).type) for name in ("user", "item"))
     return Question(
+        plan=plan,
         user=user,
         item=item,
-        metrics=tuple((value.name, value.k) for value in plan.metrics),
-        conventions=plan.conventions,
         model=tables.model,
-        has_scores=has_scores,
-        has_folds=plan.by_fold,
-        checks_all=has_scores or plan.checks is Checks.FULL,
-        sees_ties=plan.sees_ties,
-        cuts=tuple(plan.cuts),
-        held_cuts=None if has_scores else plan.held_cuts,
-        depth=plan.depth,
-        truth_depth=plan.truth_depth,
+        has_scores="score" in tables.lists.column_names,
         most_relevance=LARGEST_DOUBLE,
-        segments=tuple(plan.segments),
         bounds=tables.bounds,
         trained=tables.trained,
     )

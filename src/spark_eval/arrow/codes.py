@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from spark_eval.arrow.hashes import SEED, Hashes, Ints, mixed, numbers
+from spark_eval.arrow.hashes import Ints, numbers
 
 Floats = NDArray[np.float64]
 
@@ -56,19 +55,6 @@ class Codes:
 
 
 CODED_TEXT: Final = pa.dictionary(pa.int32(), pa.string())
-
-
-def hashes_of(column: pa.Array) -> Hashes:
-    """Return 64 bits of each id of a column of integers or text without nulls; shape (n,)."""
-    if pa.types.is_integer(column.type):
-        return mixed(numbers(column).astype(np.int64, copy=False).view(np.uint64))
-    if not pa.types.is_dictionary(column.type):
-        column = column.dictionary_encode()
-    texts = numbers(column.dictionary.cast(pa.string()))
-    # SipHash, of each text of the batch once.
-    of_text = pd.util.hash_array(texts, hash_key=f"{SEED:016}", categorize=False)
-    hashes: Hashes = of_text[numbers(column.indices)]
-    return hashes
 
 
 def distinct_of(values: Ints) -> tuple[Ints, Ints]:

@@ -50,16 +50,24 @@ class Ids:
     @cached_property
     def hash(self) -> Hashes:
         """64 bits of each id; shape (n,)."""
-        if pa.types.is_integer(self.values.type):
-            return mixed(self.key.view(np.uint64))
-        texts = self.values.dictionary.to_numpy(zero_copy_only=False)
-        # SipHash, of each text of the batch once.
-        of_text = pd.util.hash_array(texts, hash_key=f"{SEED:016}", categorize=False)
-        return of_text[self.key]
+        return hashes_of(self.values)
 
     def take(self, places: Ints) -> "Ids":
         """The ids at these places."""
         return Ids(self.values.take(pa.array(places)), self.key[places])
+
+
+def hashes_of(column: pa.Array) -> Hashes:
+    """Return 64 bits of each id of a column of integers or text without nulls; shape (n,)."""
+    if pa.types.is_integer(column.type):
+        return mixed(numbers(column).astype(np.int64, copy=False).view(np.uint64))
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    texts = numbers(column.dictionary.cast(pa.string()))
+    # SipHash, of each text of the batch once.
+    of_text = pd.util.hash_array(texts, hash_key=f"{SEED:016}", categorize=False)
+    hashes: Hashes = of_text[numbers(column.indices)]
+    return hashes
 
 
 def plain(column: pa.Array) -> pa.Array:

@@ -83,14 +83,14 @@ class Bucket:
         user, item = self.user[Content.TRUTH], self.items.columns[0]
         is_cold = self.is_cold(Content.TRUTH, user, item)
         first, relevance, size = combined(
-            user, item, self.rows[Content.TRUTH], self.question.conventions.truth_duplicates
+            user, item, self.rows[Content.TRUTH], self.question.plan.conventions.truth_duplicates
         )
         return user[first], item[first], relevance, size, None if is_cold is None else is_cold[first]
 
     @cached_property
     def why_not(self) -> dict[Reason, Booleans]:
         """Which pairs are not relevant, by the reason."""
-        relevance, least = self.pairs[2], self.question.conventions.threshold
+        relevance, least = self.pairs[2], self.question.plan.conventions.threshold
         if least is None:
             return {Reason.NOT_RELEVANT: relevance <= 0}
         return {Reason.BELOW_THRESHOLD: relevance < least}
@@ -200,13 +200,13 @@ class Bucket:
             if (left_out := is_again | shares).any():
                 rows = rows.take(~left_out)
         if question.has_scores:
-            keys = tie_keys(self.items, rows.item, question.conventions.ties)
+            keys = tie_keys(self.items, rows.item, question.plan.conventions.ties)
             places = places_by_score(
-                rows.of_list, n_lists, rows.order, keys, question.cuts, question.sees_ties
+                rows.of_list, n_lists, rows.order, keys, question.plan.cuts, question.plan.sees_ties
             )
         else:
             places = places_by_rank(rows.of_list, n_lists, rows.order)
-        near = None if question.depth is None else places.rank <= question.depth
+        near = None if question.plan.depth is None else places.rank <= question.plan.depth
         hits, again = self.hits(rows, places, near)
         cuts = question.held_cuts
         return AllLists(

@@ -40,15 +40,15 @@ class Measuring:
 
     def __init__(self, bucket: Bucket) -> None:
         self.bucket, self.question = bucket, bucket.question
-        self.ideal = bucket.truth.ideal(self.question.truth_depth)
+        self.ideal = bucket.truth.ideal(self.question.plan.truth_depth)
         about = bucket.rows[Content.SEGMENTS], bucket.rows[Content.TRAINED]
-        self.segments = segments_of(self.question.segments, bucket.people, *about, self.question.bounds)
+        self.segments = segments_of(self.question.plan.segments, bucket.people, *about, self.question.bounds)
         self.sums: list[pa.Table] = []
 
     def measured(self) -> Iterator[Measured]:
         """Measure each model's lists; those of several models together as long as they are few."""
         lists, models = self.bucket.lists(), self.bucket.models
-        n_columns = sum(len(value.columns) for value in self.question.values)
+        n_columns = sum(len(value.columns) for value in self.question.plan.metrics)
         of_one = len(self.bucket.people) * n_columns + len(self.ideal.row)
         n_together = max(1, MOST_AT_ONCE // max(of_one, 1))
         for first in range(0, len(models), n_together):
@@ -58,16 +58,16 @@ class Measuring:
     def of_models(self, models: Sequence[str | None], lists: AllLists) -> Iterator[Measured]:
         """Measure the lists of some models: population, kernels, sums."""
         question, bucket, n_users = self.question, self.bucket, max(len(self.bucket.people), 1)
-        chosen = lists.population(question.conventions)
+        chosen = lists.population(question.plan.conventions)
         if (lists.truth.relevances(np.arange(len(lists.truth.user))) > question.most_relevance).any():
             chosen = chosen[:0]  # no gain of such relevances can be computed: the run is refused
         taken = lists.lists(chosen, self.ideal)
         columns, users, model = self.columns(taken), chosen % n_users, chosen // n_users
         segments = {name: (segment.code[users], segment.names) for name, segment in self.segments.items()}
         names = [name or "" for name in models]
-        self.sums.append(sums(columns, summed(question.values), (model, names), segments))
+        self.sums.append(sums(columns, summed(question.plan.metrics), (model, names), segments))
         nameless = [bucket.nameless(model) for model in models]
-        counts = lists.counts(question.cuts, question.has_scores, bucket.is_odd_user, nameless)
+        counts = lists.counts(question.plan.cuts, question.has_scores, bucket.is_odd_user, nameless)
         rows, ends = self.per_user(users, taken, columns), np.searchsorted(model, np.arange(len(models) + 1))
         is_list = lists.by_model(lists.n_recommended > 0)
         for place, name in enumerate(models):
@@ -88,6 +88,6 @@ class Measuring:
     def columns(self, lists: Lists) -> dict[str, Floats]:
         """Return the values of all metrics, NaN where undefined."""
         columns: dict[str, Floats] = {}
-        for value in self.question.values:
-            columns |= value.measure(lists, self.question.conventions)
+        for value in self.question.plan.metrics:
+            columns |= value.measure(lists, self.question.plan.conventions)
         return columns

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from spark_eval.arrow.codes import CODED_TEXT, hashes_of
-from spark_eval.arrow.hashes import Ints, numbers
+from spark_eval.arrow.codes import CODED_TEXT
+from spark_eval.arrow.hashes import Ints, bucket_of, hashes_of, numbers
 from spark_eval.schema import USER
 
 # So many rows are divided among the buckets at once: more make larger messages, and take more memory.
@@ -45,8 +45,7 @@ def buckets_of(users: pa.Array, n_buckets: int) -> Ints:
         buckets = np.zeros(len(users), dtype=np.int64)
         buckets[numbers(users.is_valid())] = buckets_of(users.drop_null(), n_buckets)
         return buckets
-    upper = hashes_of(users) >> np.uint64(32)
-    return (upper * np.uint64(n_buckets) >> np.uint64(32)).astype(np.int64)
+    return bucket_of(hashes_of(users), n_buckets)
 
 
 def divided(table: pa.Table, places: Ints, n_places: int) -> Iterator[pa.RecordBatch]:

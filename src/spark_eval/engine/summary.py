@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from itertools import product
 from statistics import mean, stdev
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
@@ -79,7 +79,7 @@ class SumRow(NamedTuple):
 
 
 class MetricRow(NamedTuple):
-    """A row of METRICS.
+    """A row of METRICS; of predictions also ``n_rows``, the number of these.
 
     ``n_users`` counts the users in the mean, ``n_undefined`` those for whom the metric is undefined.
     """
@@ -96,27 +96,7 @@ class MetricRow(NamedTuple):
     n_users: int | None
     n_undefined: int | None
     conventions: str
-
-
-class PredictionRow(NamedTuple):
-    """A row of the same table of predictions, with the number of their rows."""
-
-    model: str | None
-    metric: str
-    k: int | None
-    segment: str
-    segment_value: str
-    value: float | None
-    std_error: float | None
-    ci_low: float | None
-    ci_high: float | None
-    n_users: int | None
-    n_undefined: int | None
-    conventions: str
-    n_rows: int
-
-
-Row = TypeVar("Row", MetricRow, PredictionRow)
+    n_rows: int | None = None
 
 
 def sum_rows(
@@ -183,24 +163,23 @@ def metric_rows(sums: Iterable[SumRow]) -> list[MetricRow]:
     return rows
 
 
-def fold_rows(rows: Iterable[Row]) -> list[Row]:
+def fold_rows(rows: Iterable[MetricRow]) -> list[MetricRow]:
     """Return the mean and the deviation over folds, two rows per model, metric and k.
 
     The mean is that of the folds' values, each fold counting the same, and the deviation their standard
     deviation with the divisor n - 1, over the folds where the metric is defined; null where these are none,
     or for the deviation one. Counts are the sums of the folds'.
     """
-    groups: dict[tuple[Any, ...], list[Row]] = {}
+    groups: dict[tuple[Any, ...], list[MetricRow]] = {}
     for row in rows:
         if row.segment == FOLD:
             groups.setdefault((row.model, row.metric, row.k), []).append(row)
-    found: list[Row] = []
+    found: list[MetricRow] = []
     for folds in groups.values():
         values = [row.value for row in folds if row.value is not None]
         counts: dict[str, Any] = {
             name: total([getattr(row, name) for row in folds])
             for name in ("n_users", "n_undefined", "n_rows")
-            if name in folds[0]._fields
         }
         whole = folds[0]._replace(segment=FOLDS, std_error=None, ci_low=None, ci_high=None, **counts)
         found.append(whole._replace(segment_value="mean", value=mean(values) if values else None))

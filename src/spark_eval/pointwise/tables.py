@@ -6,7 +6,7 @@ from typing import Any, Final
 import numpy as np
 
 from spark_eval.engine.summary import METRICS as LIST_METRICS
-from spark_eval.engine.summary import PredictionRow, fold_rows
+from spark_eval.engine.summary import MetricRow, fold_rows
 from spark_eval.pointwise.metrics import POINTWISE
 from spark_eval.pointwise.ordered import ROC, Candidate, Points, best, cost, grid_of
 from spark_eval.pointwise.registry import Sums, Value
@@ -31,20 +31,20 @@ def cells_of(totals: Totals) -> list[Cell]:
     return sorted(totals.sums, key=lambda cell: (str(cell[0]), cell[1] != ALL, *cell[1:]))
 
 
-def metric_rows(totals: Totals, plan: Plan) -> list[PredictionRow]:
+def metric_rows(totals: Totals, plan: Plan) -> list[MetricRow]:
     """Rows of METRICS, one per cell and value.
 
     ``n_users`` counts the users in a mean over users, and is null for metrics of rows; ``n_undefined`` counts
     the rows, users or classes that are left out; ``n_rows`` those of the cell.
     """
-    rows: list[PredictionRow] = []
+    rows: list[MetricRow] = []
     for cell in cells_of(totals):
         sums = Sums(totals.of(cell), plan)
         for name in plan.metrics:
             for value in POINTWISE[name].kernel(sums):
                 key = (cell[0], value.name(name), None, *cell[1:])
                 row = (*key, *numbers(value), plan.stamp, sums.n_rows)
-                rows.append(PredictionRow(*row))
+                rows.append(MetricRow(*row))
     return rows + fold_rows(rows)
 
 

@@ -28,10 +28,10 @@ from spark_eval.sources.conform import read_each
 from spark_eval.sources.read import read_source
 from spark_eval.transforms.conform import check_id_types
 from spark_eval.transforms.plain_files import plain_recommendations, plain_truth
+from spark_eval.verbs.checks import quarantined, share_faults
 from spark_eval.verbs.evaluate import measure_lists
 from spark_eval.verbs.evaluation import Tables
 from spark_eval.verbs.leakage import LEAKAGE
-from spark_eval.verbs.quarantine import quarantined, share_faults
 from spark_eval.verbs.small import small_table, write_small
 from spark_eval.verbs.split import split
 

@@ -124,7 +124,7 @@ def parts_for(rows: Mapping[Content, pa.Table], question: Question) -> int:
     """Return in how many parts a bucket is measured."""
     n_lists = rows[Content.LISTS].num_rows if Content.LISTS in rows else 0
     n_users = len(rows[Content.TRUTH][USER].unify_dictionaries().unique()) if Content.TRUTH in rows else 0
-    n_columns = sum(len(value.columns) for value in question.values)
+    n_columns = sum(len(value.columns) for value in question.plan.metrics)
     n_values = n_users * len(models_in(rows, question)) * n_columns
     return 1 + max(n_lists // MOST_ROWS, n_values // MOST_VALUES)
 

@@ -1,26 +1,36 @@
 """What the counts of the inputs must show before any number is given out: zeros would be silently wrong."""
 
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
 from typing import Any, Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from spark_eval.accounting import Entry, check
+from spark_eval.accounting import AccountingRow, Entry, check
 from spark_eval.conventions import Gain, RecommendationDuplicates
 from spark_eval.errors import DataError
 from spark_eval.metrics.options import Plan
 from spark_eval.names import model_faults
-from spark_eval.schema import MODEL, USER, Outcome, Reason
+from spark_eval.schema import FATAL, FAULT, FOLD, MODEL, USER, Fault, Outcome, Reason
+from spark_eval.transforms.exchange import Summary
 from spark_eval.verbs.evaluation import Tables
-from spark_eval.verbs.quarantine import MOST_EXAMPLES, share_faults
 
 # 2^512 squared still is a double.
 MAX_EXP2_RELEVANCE: Final = 511
 LARGEST_DOUBLE: Final = sys.float_info.max
 # The counts of a truth without any relevant row.
 NOTHING_RELEVANT: Final[Mapping[str, Any]] = {"distinct": 0, "users": 0}
+# Of rows that are shown where too many are quarantined, and of the characters of each.
+MOST_EXAMPLES: Final = 3
+MOST_CHARACTERS: Final = 200
+# Of one validation: each is a row of every metric.
+MOST_FOLDS: Final = 1_000
+# So many folds are named in a message.
+MOST_NAMED: Final = 10
 # Of one segment: more are ids or measurements, and would be as many rows of every metric.
 MAX_SEGMENT_VALUES: Final = 1_000
 
@@ -144,3 +154,94 @@ def check_users(count: Mapping[str, Any], segments: Sequence[str]) -> None:
             message = f"users: segment {name!r} has {values} values, at most {MAX_SEGMENT_VALUES}; group them"
             faults.append(DataError("TOO_MANY_SEGMENTS", message))
     DataError.raise_all(faults)
+
+
+def quarantined(source: str, rows: DataFrame) -> DataFrame:
+    """source, code, row (as JSON) of those conformed rows of a table that cannot be used."""
+    codes = [fault.value for fault in Fault]
+    found = rows.where(F.col(FAULT).isin(codes))
+    return found.select(
+        F.lit(source).alias("source"), F.col(FAULT).alias("code"), F.to_json(F.struct("*")).alias("row")
+    )
+
+
+def share_faults(
+    ledger: Sequence[AccountingRow], tables: Mapping[str, DataFrame], most: Mapping[str, float]
+) -> list[DataError]:
+    """DataErrors QUARANTINE_SHARE of tables of which more than the share ``most`` is quarantined.
+
+    Of recommendations, where that is so of any model's: a sound model does not make up for a broken one.
+    Rows of which a single one refuses the table do not count.
+    """
+    entries = [Entry(*line) for line in ledger]
+    n_rows = {(entry.source, entry.model): entry.rows for entry in entries if entry.outcome == Outcome.IN}
+    codes: dict[tuple[str, str | None], Counter[str]] = {}
+    for entry in entries:
+        if entry.outcome == Outcome.QUARANTINED and entry.reason not in set(FATAL):
+            codes.setdefault((entry.source, entry.model), Counter())[str(entry.reason)] += entry.rows
+    faults = []
+    for (source, model), found in codes.items():
+        share, n_bad = Fraction(str(most.get(source, 1))), found.total()
+        if n_bad > share * n_rows[source, model]:
+            rows = tables[source] if model is None else tables[source].where(F.col(MODEL) == model)
+            examples = quarantined(source, rows).limit(MOST_EXAMPLES).collect()
+            shown = ", ".join(f"{row['code']} {row['row'][:MOST_CHARACTERS]}" for row in examples)
+            by_code = ", ".join(f"{number} {code}" for code, number in found.items())
+            which = source if model is None else f"{source} of model {model!r}"
+            message = f"{which}: {n_bad} of {n_rows[source, model]} rows are quarantined ({by_code})"
+            limit = f"{source}.max_quarantined, now {float(share):g}"
+            message += f", such as {shown}; mend them, or allow more by {limit}"
+            faults.append(DataError("QUARANTINE_SHARE", message))
+    return faults
+
+
+def check_folds(tables: Tables, plan: Plan) -> tuple[Tables, Plan]:
+    """Return the tables, and the plan by fold if the recommendations have folds; else without ``fold``.
+
+    Raises DataError FOLDS_DIFFER where some tables have folds, and others are of all or none.
+    """
+    has_folds, faults = FOLD in tables.recommendations.columns, []
+    timed = {name: frame for name, frame in tables.given().items() if name in ("truth", "train")}
+    for name, frame in timed.items():
+        if has_folds and FOLD not in frame.columns:
+            message = f"recommendations have a column {FOLD}, {name} has none; give it one, or rename theirs"
+            faults.append(DataError("FOLDS_DIFFER", message))
+        elif FOLD in frame.columns and not has_folds and len(found := some_folds(frame)) > 1:
+            shown = " and ".join(found)
+            message = f"{name} has several folds, such as {shown}, the recommendations tell none"
+            message += f"; give them a column {FOLD}, or read one fold by {name}.{FOLD}"
+            faults.append(DataError("FOLDS_DIFFER", message))
+    DataError.raise_all(faults)
+    if has_folds:
+        return tables, replace(plan, segments=(FOLD, *plan.segments))
+    truth, train = tables.truth.drop(FOLD), tables.train and tables.train.drop(FOLD)
+    files = tables.truth_files and tables.truth_files.without(FOLD)
+    return replace(tables, truth=truth, train=train, truth_files=files), plan
+
+
+def fold_faults(summaries: Sequence[Summary]) -> list[DataError]:
+    """Return DataErrors FOLDS_DIFFER: too many folds, or one without a list of a model, which would be 0."""
+    folds = sorted(frozenset[int]().union(*(summary.folds for summary in summaries)))
+    if len(folds) > MOST_FOLDS:
+        return [DataError("FOLDS_DIFFER", f"truth: {len(folds)} folds; there are 1 to {MOST_FOLDS}")]
+    found: dict[str, set[int]] = {}
+    for summary in summaries:
+        for one in summary.models:
+            if one.model is not None:
+                found.setdefault(one.model, set()).update(one.folds)
+    faults = []
+    for model, mine in sorted(found.items()):
+        missing = [fold for fold in folds if fold not in mine]
+        if missing:
+            shown = ", ".join(map(str, missing[:MOST_NAMED]))
+            message = (
+                f"recommendations of model {model!r}: no list in {len(missing)} of {len(folds)} folds of"
+            )
+            message += f" the truth, such as {shown}; add them, or leave these folds out of the truth"
+            faults.append(DataError("FOLDS_DIFFER", message))
+    return faults
+
+
+def some_folds(frame: DataFrame) -> list[str]:
+    """Return up to two of a table's folds, as text."""
+    return [str(row[FOLD]) for row in frame.select(FOLD).distinct().take(2)]

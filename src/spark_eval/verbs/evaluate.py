@@ -14,7 +14,7 @@ from pyspark.sql import types as T
 from spark_eval.accounting import Entry, list_entries, rows_in, truth_entries
 from spark_eval.arrow.files import keep_files
 from spark_eval.arrow.row_faults import rules_of
-from spark_eval.conventions import Checks, Conventions
+from spark_eval.conventions import Conventions
 from spark_eval.engine.messages import Content
 from spark_eval.engine.question import Question
 from spark_eval.engine.segments import check_segments, user_columns
@@ -52,14 +52,15 @@ from spark_eval.transforms.plain_files import plain_recommendations, plain_truth
 from spark_eval.verbs.checks import (
     LARGEST_DOUBLE,
     MAX_EXP2_RELEVANCE,
+    check_folds,
     check_tables,
+    fold_faults,
     grows_with_relevance,
     truth_faults,
 )
 from spark_eval.verbs.evaluation import Evaluation, Tables, written
 from spark_eval.verbs.frames import Frame, in_spark
 from spark_eval.verbs.segments import Training, known_items, read_about
-from spark_eval.verbs.shared_folds import check_folds, fold_faults
 
 # A bucket has about so many rows of lists and of the truth. Many small ones keep the workers' memory low.
 ROWS_PER_BUCKET: Final = 500_000
@@ -175,23 +176,13 @@ def question_of(
     tables: Tables, plan: Plan, training: Training, items: Mapping[int | None, pa.Array] | None
 ) -> Question:
     """Return what the workers are asked."""
-    has_scores = RANK not in tables.recommendations.columns
     return Question(
+        plan=plan,
         user=id_type(tables.truth, USER),
         item=id_type(tables.truth, ITEM),
-        metrics=tuple((value.name, value.k) for value in plan.metrics),
-        conventions=plan.conventions,
         model=tables.model,
-        has_scores=has_scores,
-        has_folds=plan.by_fold,
-        checks_all=has_scores or plan.checks is Checks.FULL,
-        sees_ties=plan.sees_ties,
-        cuts=tuple(plan.cuts),
-        held_cuts=None if has_scores else plan.held_cuts,
-        depth=plan.depth,
-        truth_depth=plan.truth_depth,
+        has_scores=RANK not in tables.recommendations.columns,
         most_relevance=MAX_EXP2_RELEVANCE if grows_with_relevance(plan) else LARGEST_DOUBLE,
-        segments=tuple(plan.segments),
         bounds=training.bounds,
         trained=items,
     )

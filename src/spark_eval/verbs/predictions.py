@@ -11,7 +11,7 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_eval.accounting import ACCOUNTING, Entry, check
-from spark_eval.engine.summary import PredictionRow
+from spark_eval.engine.summary import MetricRow
 from spark_eval.errors import DataError
 from spark_eval.names import model_faults, models_shown
 from spark_eval.pointwise.amounts import N_LIMBS
@@ -36,8 +36,8 @@ from spark_eval.transforms.objects import each, made, made_of_files
 from spark_eval.transforms.plain_files import plain_predictions
 from spark_eval.transforms.predictions import SOURCE, Predictions, conform_predictions
 from spark_eval.transforms.scored import in_order, in_ranges, of_users
+from spark_eval.verbs.checks import share_faults
 from spark_eval.verbs.frames import Frame, in_spark
-from spark_eval.verbs.quarantine import share_faults
 from spark_eval.verbs.small import collected, small_table
 
 # What a task sorts together, about: distinct scores of both labels, rows of users.
@@ -62,7 +62,7 @@ class PredictionMetrics:
         return f"PredictionMetrics of {models_shown(self.models)}: {', '.join(self.plan.metrics)}; {tables}"
 
     @cached_property
-    def metric_rows(self) -> list[PredictionRow]:
+    def metric_rows(self) -> list[MetricRow]:
         """The rows of ``metrics``."""
         return metric_rows(self.totals, self.plan)
 
