@@ -1,4 +1,4 @@
-"""The ledger: every input row is used, filtered, combined, dropped or quarantined, and the sum closes."""
+"""The accounting: every input row is used, filtered, combined, dropped or quarantined, and the sum closes."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

@@ -26,7 +26,7 @@ class Codes:
 
     @classmethod
     def of(cls, columns: Sequence[pa.ChunkedArray]) -> "Codes":
-        """Number columns of integers, or of text, plain or dictionary-coded; none may hold a null."""
+        """Return the numbers of columns of integers, or of text, plain or dictionary-coded, without nulls."""
         if all(pa.types.is_integer(column.type) for column in columns):
             return cls([numbers(column).astype(np.int64, copy=False) for column in columns], None)
         coded = [

@@ -118,42 +118,28 @@ class Bucket:
     def truth_counts(self) -> Iterator[dict[str, Any]]:
         """Count what became of the rows of the truth: of all, of the relevant ones, of others by reason."""
         user, _, _, size, _ = self.pairs
-        bad, truth = self.rows[Content.BAD_TRUTH], self.truth
-        everybody = np.concatenate([self.user[Content.TRUTH], self.user[Content.BAD_TRUTH]])
-        n_rows = len(self.rows[Content.TRUTH]) + len(bad)
-        yield {
-            FAULT: None,
-            "everything": True,
-            "rows": n_rows,
-            "distinct": None,
-            "users": n_distinct(everybody),
-        }
-        not_used = sum(int(size[chosen].sum()) for chosen in self.why_not.values())
-        used = {
-            FAULT: None,
-            "everything": False,
-            "rows": len(self.rows[Content.TRUTH]) - not_used,
+        n_valid, bad, truth = len(self.rows[Content.TRUTH]), self.rows[Content.BAD_TRUTH], self.truth
+        bad_users = self.user[Content.BAD_TRUTH]
+        yield counts_of(n_valid + len(bad), [self.user[Content.TRUTH], bad_users], everything=True)
+        n_unused = sum(int(size[chosen].sum()) for chosen in self.why_not.values())
+        more = {
             "distinct": len(truth.user),
-            "users": int(np.count_nonzero(truth.n_relevant)),
             "max_relevance": float(truth.relevances(np.arange(len(truth.user))).max(initial=0.0)),
             Outcome.LARGEST: int(truth.n_relevant.max(initial=0)),
             f"{Outcome.ODD_IDS}.{USER}": int(np.count_nonzero(self.is_odd_user & (truth.n_relevant > 0))),
             f"{Outcome.ODD_IDS}.{ITEM}": n_distinct(truth.user[is_odd(self.items.ids(truth.item))]),
         }
         if truth.is_cold is not None:
-            used["cold"] = int(np.count_nonzero(truth.is_cold))
-            used["cold_users"] = n_distinct(truth.user[truth.is_cold])
-            used["warm_users"] = n_distinct(truth.user[~truth.is_cold])
-        yield used
+            more["cold"] = int(np.count_nonzero(truth.is_cold))
+            more["cold_users"] = n_distinct(truth.user[truth.is_cold])
+            more["warm_users"] = n_distinct(truth.user[~truth.is_cold])
+        yield counts_of(n_valid - n_unused, [truth.user]) | more
         for reason, chosen in self.why_not.items():
-            counts = {"rows": int(size[chosen].sum()), "users": n_distinct(user[chosen])}
-            yield {FAULT: reason.value, "everything": False, "distinct": None, **counts}
-        users = self.user[Content.BAD_TRUTH]
+            yield counts_of(int(size[chosen].sum()), [user[chosen]], reason.value)
         for fault in pc.unique(bad[FAULT]).to_pylist():
             n_bad = pc.sum(pc.equal(bad[FAULT], fault)).as_py()
             named = numbers(pc.equal(self.named[Content.BAD_TRUTH][FAULT], fault))
-            counts = {"rows": n_bad, "users": n_distinct(users[named])}
-            yield {FAULT: fault, "everything": False, "distinct": None, **counts}
+            yield counts_of(n_bad, [bad_users[named]], fault)
 
     def is_cold(self, kind: Content, user: Ints, item: Ints) -> Booleans | None:
         """Return which rows name an item without training interactions (in the fold of the user).
@@ -281,6 +267,14 @@ def is_named(rows: pa.Table) -> pa.ChunkedArray:
     """Return which rows have a user, and a fold if there are folds."""
     named = pc.is_valid(rows[USER])
     return pc.and_(named, pc.is_valid(rows[FOLD])) if FOLD in rows.column_names else named
+
+
+def counts_of(
+    rows: int, users: Sequence[Ints], fault: str | None = None, *, everything: bool = False
+) -> dict[str, Any]:
+    """Return the counts of some rows of the truth, and of the users that they name."""
+    n_users = n_distinct(np.concatenate(users))
+    return {FAULT: fault, "everything": everything, "rows": rows, "distinct": None, "users": n_users}
 
 
 def n_distinct(values: Ints) -> int:

@@ -174,7 +174,7 @@ def fold_rows(rows: Iterable[MetricRow]) -> list[MetricRow]:
     for row in rows:
         if row.segment == FOLD:
             groups.setdefault((row.model, row.metric, row.k), []).append(row)
-    found: list[MetricRow] = []
+    over_folds: list[MetricRow] = []
     for folds in groups.values():
         values = [row.value for row in folds if row.value is not None]
         counts: dict[str, Any] = {
@@ -182,9 +182,9 @@ def fold_rows(rows: Iterable[MetricRow]) -> list[MetricRow]:
             for name in ("n_users", "n_undefined", "n_rows")
         }
         whole = folds[0]._replace(segment=FOLDS, std_error=None, ci_low=None, ci_high=None, **counts)
-        found.append(whole._replace(segment_value="mean", value=mean(values) if values else None))
-        found.append(whole._replace(segment_value="sd", value=stdev(values) if values[1:] else None))
-    return found
+        over_folds.append(whole._replace(segment_value="mean", value=mean(values) if values else None))
+        over_folds.append(whole._replace(segment_value="sd", value=stdev(values) if values[1:] else None))
+    return over_folds
 
 
 def total(counts: Sequence[int | None]) -> int | None:

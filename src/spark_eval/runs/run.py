@@ -89,7 +89,7 @@ def run_evaluate(
         tables = read_tables(spark, job, plan)
         events.stage("read", then="measure")
         evaluation = measure_lists(tables, plan, attempt.staged(Table.PER_USER))
-        with closing(evaluation.kept):
+        with closing(evaluation.held):
             write_rows(spark, evaluation.metric_rows, METRICS, attempt, Table.METRICS, MODEL)
             write_rows(spark, evaluation.sum_rows, SUMS, attempt, Table.SUMS, MODEL)
             events.stage("metrics", len(evaluation.metric_rows), then="publish")

@@ -1,7 +1,7 @@
-"""Select, rename and type the columns of each input; give every unusable row the code of its fault.
+"""Select, rename and type the columns of each input, and find the rows that cannot be used.
 
 Nothing is cast in silence and no row is removed: a row that cannot be used carries its code in ``fault``
-until the ledger has counted it. Faults of a whole table are raised together, before any data is read.
+until the accounting has counted it. Faults of a whole table are raised together, before any data is read.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -39,12 +39,12 @@ ARRAY_COLUMNS = ("recommendations", "items", ITEM)
 
 
 def first_fault(faults: Mapping[Fault, Column]) -> Column:
-    """The code of the first condition that holds, or null."""
+    """Return the code of the first condition that holds, or null."""
     return F.coalesce(*(F.when(condition, code.value) for code, condition in faults.items()))
 
 
 def any_null(*keys: Column) -> Column:
-    """Whether one of them is null."""
+    """Return whether one of them is null."""
     return reduce(or_, (key.isNull() for key in keys))
 
 
@@ -55,7 +55,7 @@ def conform_interactions(
     timezone: str,
     timed: bool = True,
 ) -> DataFrame:
-    """The log: user, item, timestamp (an instant), relevance (1 if it has none), its other columns, fault.
+    """Return user, item, timestamp (an instant), relevance (1 if there is none), other columns, fault.
 
     Unless it is ``timed``, rows need no timestamp, and the log no such column.
     """
@@ -149,15 +149,15 @@ def score_of(table: Input) -> Column:
     """Return the score as it orders; a table that has neither score nor rank is a fault."""
     if table.has(SCORE):
         return table.ordered(SCORE, "SCORE_NOT_NUMERIC")
-    found = ", ".join(sorted(table.frame.columns))
+    columns = ", ".join(sorted(table.frame.columns))
     mend = f"Map with columns={{{SCORE!r}: 'yours'}}"
-    message = f"recommendations need `{SCORE}` or `{RANK}`; found: {found}. {mend}"
+    message = f"recommendations need `{SCORE}` or `{RANK}`; found: {columns}. {mend}"
     table.faults.append(DataError("MISSING_COLUMN", message))
     return F.lit(None).cast("double")
 
 
 def unfold(table: Input) -> Input:
-    """One row per element of the arrays, with rank (its position) or its score; empty arrays vanish."""
+    """Return one row per element of the arrays, with its position as rank, or its score."""
     unmapped = [name for name in ARRAY_COLUMNS if name in table.frame.columns and ITEM not in table.names]
     items = F.col(unmapped[0]) if unmapped else table.column(ITEM)
     kind = table.frame.select(items).schema[0].dataType
@@ -184,7 +184,7 @@ def unfold(table: Input) -> Input:
 
 
 def conform_train(frame: DataFrame, names: Mapping[str, str] | None) -> DataFrame:
-    """Training interactions: user, item, fold if any, fault."""
+    """Return training interactions: user, item, fold if any, fault."""
     table = open_input(frame, "train", names, (USER, ITEM, TIMESTAMP, RELEVANCE, FOLD))
     keys = {USER: table.id(USER), ITEM: table.id(ITEM)} | fold_of(table)
     table.check()
@@ -193,7 +193,7 @@ def conform_train(frame: DataFrame, names: Mapping[str, str] | None) -> DataFram
 
 
 def conform_users(frame: DataFrame, names: Mapping[str, str] | None, segments: Sequence[str]) -> DataFrame:
-    """Users with their segments as text, whatever type these come with: user, and a column per segment.
+    """Return user, and a column per segment as text, whatever type it comes with.
 
     ``segments`` may hold built-in ones, which a column of the table must not shadow.
     """
@@ -215,7 +215,7 @@ def conform_users(frame: DataFrame, names: Mapping[str, str] | None, segments: S
 
 
 def conform_items(frame: DataFrame, names: Mapping[str, str] | None) -> DataFrame:
-    """Items: item."""
+    """Return the items: item."""
     table = Input(frame, "items", names or {})
     item = table.id(ITEM)
     table.check()
@@ -223,7 +223,7 @@ def conform_items(frame: DataFrame, names: Mapping[str, str] | None) -> DataFram
 
 
 def is_finite(number: Column) -> Column:
-    """Neither NaN nor infinite; null for null."""
+    """Return whether a number is neither NaN nor infinite; null for null."""
     return ~F.isnan(number) & (F.abs(number) != float("inf"))
 
 
@@ -255,14 +255,14 @@ def check_id_types(tables: Mapping[str, DataFrame]) -> None:
             table: frame.schema[name].dataType for table, frame in tables.items() if name in frame.columns
         }
         if len({isinstance(kind, T.StringType) for kind in kinds.values()}) > 1:
-            found = " and ".join(f"{kind.simpleString()} in {table}" for table, kind in kinds.items())
-            message = f"{name} is {found}; write all with one type"
+            types = " and ".join(f"{kind.simpleString()} in {table}" for table, kind in kinds.items())
+            message = f"{name} is {types}; write all with one type"
             faults.append(DataError("ID_TYPE_MISMATCH", message))
     DataError.raise_all(faults)
 
 
 def align_ids(recommendations: DataFrame, truth: DataFrame) -> tuple[DataFrame, DataFrame]:
-    """Both frames with ids of one type: integers widen exactly, integers and strings never meet."""
+    """Return both frames with ids of one type: integers widen exactly, integers and strings never meet."""
     check_id_types({"recommendations": recommendations, "truth": truth})
     for name in (USER, ITEM):
         if recommendations.schema[name].dataType != truth.schema[name].dataType:

@@ -147,8 +147,8 @@ def measure_lists(tables: Tables, plan: Plan, folder: str | None = None) -> Eval
     recommendations, truth = align_ids(tables.recommendations, tables.truth)
     tables = replace(tables, recommendations=recommendations, truth=truth)
     tables, plan = check_folds(tables, plan)
-    with ExitStack() as kept:
-        users, training = read_about(tables, plan.segments, kept)
+    with ExitStack() as held:
+        users, training = read_about(tables, plan.segments, held)
         items, tables = known_items(tables, training)
         question = question_of(tables, plan, training, items)
         n_buckets, n_tasks = buckets_for(tables)
@@ -158,7 +158,7 @@ def measure_lists(tables: Tables, plan: Plan, folder: str | None = None) -> Eval
         in_place = folder if folder and takes_files(folder) and not is_remote(messages) else None
         rows = measure(messages, question, n_buckets, schema, in_place)
         if in_place is None:
-            kept.callback(rows.persist().unpersist)
+            held.callback(rows.persist().unpersist)
         summaries = [pickle.loads(row[SUMMARY]) for row in rows.where(f"{SUMMARY} is not null").collect()]
         entries, models = checked(tables, plan, training, summaries)
         of_models = [one for summary in summaries for one in summary.models]
@@ -169,7 +169,7 @@ def measure_lists(tables: Tables, plan: Plan, folder: str | None = None) -> Eval
             per_user = tables.truth.sparkSession.read.schema(schema).parquet(literal(in_place))
         sums = sum_rows([summary.sums for summary in summaries], models, plan.metrics, plan.stamp)
         keys = sum(one.keys for one in of_models)
-        return Evaluation(per_user, entries, models, plan, kept.pop_all(), sums, keys)
+        return Evaluation(per_user, entries, models, plan, held.pop_all(), sums, keys)
 
 
 def question_of(

@@ -38,7 +38,7 @@ class Tables:
     most_quarantined: Mapping[str, float] = field(default_factory=dict)
 
     def given(self) -> dict[str, DataFrame]:
-        """The tables that there are, by name."""
+        """Return the tables that there are, by name."""
         tables = {
             "recommendations": self.recommendations,
             "truth": self.truth,
@@ -61,7 +61,7 @@ class Evaluation:
     """What came of an evaluation.
 
     ``per_user``: one row per model and user of the population, a double per metric and k; lazy, unless it
-    is written already. ``entries`` are the lines of the accounting. ``kept`` holds what later steps share;
+    is written already. ``entries`` are the lines of the accounting. ``held`` holds what later steps share;
     ``unpersist`` frees it. ``sum_rows`` are the rows of ``sums``. ``keys`` is the sum of the keys of
     ``per_user``.
     """
@@ -70,7 +70,7 @@ class Evaluation:
     entries: Sequence[Entry]
     models: Sequence[str]
     plan: Plan
-    kept: ExitStack
+    held: ExitStack
     sum_rows: Sequence[SumRow]
     keys: int
 
@@ -107,8 +107,8 @@ class Evaluation:
         return small_table(self.spark, self.entries, ACCOUNTING)
 
     def unpersist(self) -> None:
-        """Free what is kept."""
-        self.kept.close()
+        """Free what is held in memory."""
+        self.held.close()
 
     @property
     def spark(self) -> SparkSession:
