@@ -5,37 +5,23 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql import types as T
 
 from spark_eval.accounting import Entry, list_entries, rows_in, truth_entries
 from spark_eval.arrow.files import keep_files
-from spark_eval.arrow.row_faults import rules_of
 from spark_eval.conventions import Conventions
-from spark_eval.engine.messages import Content
-from spark_eval.engine.question import Question
 from spark_eval.engine.segments import check_segments, user_columns
-from spark_eval.engine.send import Sender
 from spark_eval.engine.summary import sum_rows
 from spark_eval.errors import each
 from spark_eval.metrics.options import DEFAULT_K, DEFAULT_METRICS, Plan, make_plan
 from spark_eval.names import literal
 from spark_eval.runtime import events
-from spark_eval.runtime.connect import is_remote, tasks_at_once
+from spark_eval.runtime.connect import is_remote
 from spark_eval.schema import (
     FAULT,
-    FOLD,
-    IN_TRAIN,
-    ITEM,
     MODEL,
-    N_RECOMMENDED,
-    N_RELEVANT,
-    RANK,
-    SCORE,
-    USER,
     Outcome,
 )
 from spark_eval.transforms.conform import (
@@ -46,30 +32,18 @@ from spark_eval.transforms.conform import (
     conform_truth,
     conform_users,
 )
-from spark_eval.transforms.exchange import SUMMARY, Summary, exchanged, measure, send
-from spark_eval.transforms.inputs import id_type
+from spark_eval.transforms.exchange import SUMMARY, Summary, exchanged, measure
 from spark_eval.transforms.plain_files import plain_recommendations, plain_truth, takes_files
 from spark_eval.verbs.checks import (
-    LARGEST_DOUBLE,
-    MAX_EXP2_RELEVANCE,
     check_folds,
     check_tables,
     fold_faults,
-    grows_with_relevance,
     truth_faults,
 )
 from spark_eval.verbs.evaluation import Evaluation, Tables, written
 from spark_eval.verbs.frames import Frame, in_spark
 from spark_eval.verbs.segments import Training, known_items, read_about
-
-# A bucket has about so many rows of lists and of the truth. Many small ones keep the workers' memory low.
-ROWS_PER_BUCKET: Final = 500_000
-TRUTH_PER_BUCKET: Final = 150_000
-# Where nobody knows how many rows there are, so many buckets for each task; large ones are divided later.
-BUCKETS_PER_TASK: Final = 4
-MOST_BUCKETS: Final = 10_000
-# What has fewer rows is not worth a second task.
-LEAST_ROWS: Final = 50_000
+from spark_eval.verbs.workers import buckets_for, messages_of, per_user_schema, question_of
 
 
 @events.telling("evaluate")
@@ -170,71 +144,6 @@ def measure_lists(tables: Tables, plan: Plan, folder: str | None = None) -> Eval
         sums = sum_rows([summary.sums for summary in summaries], models, plan.metrics, plan.stamp)
         keys = sum(one.keys for one in of_models)
         return Evaluation(per_user, entries, models, plan, held.pop_all(), sums, keys)
-
-
-def question_of(
-    tables: Tables, plan: Plan, training: Training, items: Mapping[int | None, pa.Array] | None
-) -> Question:
-    """Return what the workers are asked."""
-    return Question(
-        plan=plan,
-        user=id_type(tables.truth, USER),
-        item=id_type(tables.truth, ITEM),
-        model=tables.model,
-        has_scores=RANK not in tables.recommendations.columns,
-        most_relevance=MAX_EXP2_RELEVANCE if grows_with_relevance(plan) else LARGEST_DOUBLE,
-        bounds=training.bounds,
-        trained=items,
-    )
-
-
-def messages_of(
-    tables: Tables, users: DataFrame | None, training: Training, plan: Plan, n_buckets: int, n_tasks: int
-) -> list[DataFrame]:
-    """Return the messages of all tables."""
-    names = [USER, ITEM, RANK, SCORE, FOLD, IN_TRAIN, *([MODEL] if tables.model is None else [])]
-    lists = tables.recommendations.select(*(name for name in names if name in tables.recommendations.columns))
-    rules = rules_of(plan.conventions)
-    messages = [
-        send(tables.truth, tables.truth_files, Sender(n_buckets, Content.TRUTH, rules["truth"]), n_tasks),
-        send(lists, tables.files, Sender(n_buckets, Content.LISTS, rules["recommendations"]), n_tasks),
-    ]
-    about = {Content.SEGMENTS: users, Content.TRAINED: training.users}
-    return messages + [
-        send(frame, None, Sender(n_buckets, content), n_tasks)
-        for content, frame in about.items()
-        if frame is not None
-    ]
-
-
-def buckets_for(tables: Tables) -> tuple[int, int]:
-    """Return the number of buckets, and of the tasks that measure them."""
-    cores = tasks_at_once(tables.truth.sparkSession)
-    if tables.files is None or tables.truth_files is None:
-        return BUCKETS_PER_TASK * 2 * cores, 2 * cores
-    n_lists, n_truth = tables.files.n_rows, tables.truth_files.n_rows
-    wanted = 1 + max(n_lists // ROWS_PER_BUCKET, n_truth // TRUTH_PER_BUCKET)
-    if max(n_lists, n_truth) > LEAST_ROWS:
-        wanted = max(wanted, 2 * cores)
-    n_buckets = min(wanted, MOST_BUCKETS)
-    return n_buckets, min(n_buckets, max(2 * cores, n_buckets // BUCKETS_PER_TASK))
-
-
-def per_user_schema(tables: Tables, plan: Plan) -> T.StructType:
-    """Return the columns of ``per_user``."""
-    longs = [T.StructField(name, T.LongType()) for name in (N_RELEVANT, N_RECOMMENDED)]
-    fold = [T.StructField(FOLD, T.IntegerType())] if plan.by_fold else []
-    segments = [T.StructField(name, T.StringType()) for name in plan.segments if name != FOLD]
-    return T.StructType(
-        [
-            T.StructField(MODEL, T.StringType()),
-            T.StructField(USER, tables.truth.schema[USER].dataType),
-            *longs,
-            *fold,
-            *segments,
-            *(T.StructField(name, T.DoubleType()) for name in plan.columns),
-        ]
-    )
 
 
 def checked(
