@@ -20,7 +20,7 @@ from spark_eval.metrics.options import Plan
 from spark_eval.transforms import exchange
 from spark_eval.transforms.exchange import ModelSummary, Summary, buckets
 from spark_eval.verbs.checks import LARGEST_DOUBLE
-from spark_eval.verbs.evaluate import added_counts, counts_of_models
+from spark_eval.verbs.evaluate import counts_of_models, counts_of_truth
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def drive(plan: Plan, tables: Tables, layout: Layout = LAYOUT) -> Found:
 
 def found_of(plan: Plan, per_user: dict[tuple[Any, ...], dict[str, Any]], summaries: list[Summary]) -> Found:
     """Add up what the buckets say, as the driver does."""
-    truth = added_counts([count for summary in summaries for count in summary.truth])
+    truth = counts_of_truth(summaries)
     lists = counts_of_models(summaries)
     of_truth = truth_entries(truth)
     used = sum(count["users"] or 0 for count in truth if count["fault"] is None and not count["everything"])

@@ -1,11 +1,10 @@
 """Ranking evaluation: recommendations and truth in, metrics and the accounting of every row out."""
 
 import pickle
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from pyspark.sql import DataFrame
 
@@ -44,6 +43,9 @@ from spark_eval.verbs.evaluation import Evaluation, Tables, written
 from spark_eval.verbs.frames import Frame, in_spark
 from spark_eval.verbs.segments import Training, known_items, read_about
 from spark_eval.verbs.workers import buckets_for, messages_of, per_user_schema, question_of
+
+# Counts of which the largest is told, not the sum.
+LARGEST: Final = (Outcome.LARGEST, "max_relevance")
 
 
 @events.telling("evaluate")
@@ -150,7 +152,7 @@ def checked(
     tables: Tables, plan: Plan, training: Training, summaries: Sequence[Summary]
 ) -> tuple[list[Entry], list[str]]:
     """Return the entries of the accounting and the models; one DataError tells all that is wrong."""
-    counts = added_counts([count for summary in summaries for count in summary.truth])
+    counts = counts_of_truth(summaries)
     entries = [*training.entries, *truth_entries(counts)]
     used, of_truth = truth_faults(entries, counts, plan)
     of_folds = fold_faults(summaries) if plan.by_fold and not of_truth else []
@@ -161,29 +163,28 @@ def checked(
     return entries, sorted(count[MODEL] for count in of_lists)
 
 
-def added_counts(parts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Add the counts of the truth of all buckets: everything first, then by fault; none of no rows."""
-    totals: dict[tuple[bool, str], dict[str, Any]] = {}
-    for part in parts:
-        total = totals.setdefault((not part["everything"], part[FAULT] or ""), dict.fromkeys(part))
-        for name, number in part.items():
-            total[name] = merged(name, total[name], number)
-    return [total for _, total in sorted(totals.items()) if total["rows"] or total["everything"]]
-
-
-def merged(name: str, one: Any, other: Any) -> Any:
-    """Return a fact of two counts together; None is a fact of none."""
-    if one is None or other is None or name in (FAULT, "everything"):
-        return other if one is None else one
-    return max(one, other) if name in ("max_relevance", Outcome.LARGEST) else one + other
+def counts_of_truth(summaries: Sequence[Summary]) -> list[dict[str, Any]]:
+    """Return the counts of the truth over all buckets: everything first, then by fault; none of no rows."""
+    counts = added_counts((count for one in summaries for count in one.truth), ("everything", FAULT))
+    counts = [count for count in counts if count["rows"] or count["everything"]]
+    return sorted(counts, key=lambda count: (not count["everything"], count[FAULT] or ""))
 
 
 def counts_of_models(summaries: Sequence[Summary]) -> list[dict[str, Any]]:
-    """Add the counts of each model that any row names, over all buckets; of ``largest`` the largest."""
-    totals: dict[str | None, Counter[str]] = {}
-    for one in (one for summary in summaries for one in summary.models):
-        total = totals.setdefault(one.model, Counter())
-        largest = max(total[Outcome.LARGEST], one.counts[Outcome.LARGEST])
-        total.update(one.counts)
-        total[Outcome.LARGEST] = largest
-    return [{MODEL: model, **total} for model, total in totals.items() if total[f"{Outcome.IN}..rows"]]
+    """Return the counts of each model that any row names, over all buckets."""
+    parts = ({MODEL: one.model, **one.counts} for summary in summaries for one in summary.models)
+    return [count for count in added_counts(parts, (MODEL,)) if count[f"{Outcome.IN}..rows"]]
+
+
+def added_counts(parts: Iterable[Mapping[str, Any]], keys: Sequence[str]) -> list[dict[str, Any]]:
+    """Add counts that agree in ``keys``; of what is a largest number, keep the largest."""
+    totals: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for part in parts:
+        total = totals.setdefault(tuple(part[key] for key in keys), {})
+        for name, number in part.items():
+            known = total.get(name)
+            if known is None or name in keys:
+                total[name] = number
+            elif number is not None:
+                total[name] = max(known, number) if name in LARGEST else known + number
+    return list(totals.values())
