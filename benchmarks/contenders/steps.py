@@ -47,7 +47,7 @@ class Steps:
 
     def sent(self) -> list[DataFrame]:
         """The messages of both tables."""
-        return messages_of(self.tables, None, Training(), self.plan, self.n_buckets, self.n_tasks)
+        return messages_of(self.tables, Training(), self.plan, self.n_buckets, self.n_tasks)
 
     def measured(self, n_metrics: int | None, folder: Path | None) -> DataFrame:
         """The rows of the first so many metrics, or with ``folder`` a summary of each bucket."""

@@ -259,7 +259,11 @@ def models_in(rows: Mapping[Content, pa.Table], question: Question) -> list[str 
     """Return the models that any bucket has, by name; None is that of rows that name none."""
     if question.model is not None:
         return [question.model]
-    names = set(pc.unique(rows[Content.MODELS][MODEL]).to_pylist()) if Content.MODELS in rows else set()
+    names = (
+        set(pc.unique(rows[Content.MODELS][MODEL].unify_dictionaries()).to_pylist())
+        if Content.MODELS in rows
+        else set()
+    )
     return sorted(names, key=lambda name: name or "")
 
 

@@ -161,12 +161,15 @@ def split(
 
 def united(tables: Sequence[pa.Table]) -> pa.Table:
     """Return the rows of all messages: integers in the widest type of any, text with codes of one type."""
-    return pa.concat_tables(map(widened, tables), promote_options="permissive")
+    return pa.concat_tables(map(with_codes, tables), promote_options="permissive")
 
 
-def widened(table: pa.Table) -> pa.Table:
-    """Return coded text with codes of one type."""
-    for place, column in enumerate(table.schema):
-        if pa.types.is_dictionary(column.type):
-            table = table.set_column(place, column.name, table[column.name].cast(CODED_TEXT))
+def with_codes(table: pa.Table) -> pa.Table:
+    """Return the table with its columns of text dictionary-coded."""
+    for place, field in enumerate(table.schema):
+        if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
+            column = table[field.name].cast(pa.string()).dictionary_encode()
+            table = table.set_column(place, field.name, column)
+        elif pa.types.is_dictionary(field.type) and field.type != CODED_TEXT:
+            table = table.set_column(place, field.name, table[field.name].cast(CODED_TEXT))
     return table

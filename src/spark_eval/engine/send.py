@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from spark_eval.arrow.codes import CODED_TEXT
 from spark_eval.arrow.row_faults import Rule
-from spark_eval.engine.messages import Content, batch_of, messages
+from spark_eval.engine.messages import Content, batch_of, messages, with_codes
 from spark_eval.schema import FAULT, FOLD, MODEL, USER
 
 Batches = Iterable[pa.RecordBatch]
@@ -54,14 +53,3 @@ class Sender:
                 rows = rows.filter(faults.is_null())
             if len(rows):
                 yield with_codes(rows)
-
-
-def with_codes(table: pa.Table) -> pa.Table:
-    """Return the table with its columns of text dictionary-coded."""
-    for place, field in enumerate(table.schema):
-        if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
-            column = table[field.name].cast(pa.string()).dictionary_encode()
-            table = table.set_column(place, field.name, column)
-        elif pa.types.is_dictionary(field.type) and field.type != CODED_TEXT:
-            table = table.set_column(place, field.name, table[field.name].cast(CODED_TEXT))
-    return table

@@ -124,11 +124,11 @@ def measure_lists(tables: Tables, plan: Plan, folder: str | None = None) -> Eval
     tables = replace(tables, recommendations=recommendations, truth=truth)
     tables, plan = check_folds(tables, plan)
     with ExitStack() as held:
-        users, training = read_about(tables, plan.segments, held)
+        training = read_about(tables, plan.segments, held)
         items, tables = known_items(tables, training)
         question = question_of(tables, plan, training, items)
         n_buckets, n_tasks = buckets_for(tables)
-        messages = exchanged(messages_of(tables, users, training, plan, n_buckets, n_tasks), n_tasks)
+        messages = exchanged(messages_of(tables, training, plan, n_buckets, n_tasks), n_tasks)
         schema = per_user_schema(tables, plan)
         # The folders of a remote session are those of its server.
         in_place = folder if folder and takes_files(folder) and not is_remote(messages) else None

@@ -39,13 +39,8 @@ class Tables:
 
     def given(self) -> dict[str, DataFrame]:
         """Return the tables that there are, by name."""
-        tables = {
-            "recommendations": self.recommendations,
-            "truth": self.truth,
-            "train": self.train,
-            "users": self.users,
-        }
-        return {name: frame for name, frame in tables.items() if frame is not None}
+        names = ("recommendations", "truth", "train", "users")
+        return {name: frame for name in names if (frame := getattr(self, name)) is not None}
 
     def judged(self, conventions: Conventions) -> dict[str, DataFrame]:
         """Return the tables with codes in ``fault``; of lists and truth only the rows with one."""

@@ -1,6 +1,6 @@
 """What is known of users and items beside lists and truth: read once, counted, checked."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Final
@@ -13,7 +13,7 @@ from pyspark.sql import types as T
 
 from spark_eval.accounting import Entry, train_entries
 from spark_eval.engine.segments import activity_bounds, user_columns
-from spark_eval.errors import DataError
+from spark_eval.errors import each
 from spark_eval.schema import FOLD, IN_TRAIN, ITEM, N_INTERACTIONS, BuiltIn
 from spark_eval.transforms.segments import (
     activity_histogram,
@@ -46,22 +46,16 @@ class Training:
     entries: Sequence[Entry] = ()
 
 
-def read_about(tables: Tables, segments: Sequence[str], held: ExitStack) -> tuple[DataFrame | None, Training]:
-    """Read the users with their segments, and what the training interactions tell.
+def read_about(tables: Tables, segments: Sequence[str], held: ExitStack) -> Training:
+    """Check the users with their segments, and return what the training interactions tell.
 
     Raises one DataError for what is wrong with either, before truth and lists are read, which are larger.
     """
-    faults = []
-    try:
-        users = read_users(tables.users, segments, held)
-    except DataError as fault:
-        faults.append(fault)
-    try:
-        training = read_train(tables.train, segments, held)
-    except DataError as fault:
-        faults.append(fault)
-    DataError.raise_all(faults)
-    return users, training
+    readers: dict[str, Callable[[], Training | None]] = {
+        "users": lambda: check_about(tables.users, segments, held),
+        "train": lambda: read_train(tables.train, segments, held),
+    }
+    return each(readers)["train"] or Training()
 
 
 def read_train(train: DataFrame | None, segments: Sequence[str], held: ExitStack) -> Training:
@@ -86,15 +80,13 @@ def read_train(train: DataFrame | None, segments: Sequence[str], held: ExitStack
     )
 
 
-def read_users(users: DataFrame | None, segments: Sequence[str], held: ExitStack) -> DataFrame | None:
-    """Return the users with their segments, each once; raise DataError where they are not."""
+def check_about(users: DataFrame | None, segments: Sequence[str], held: ExitStack) -> None:
+    """Raise DataError unless each user comes once, with segments of few values; hold the rows in memory."""
     if users is None:
-        return None
-    users, columns = users.persist(), user_columns(segments)
-    held.callback(users.unpersist)
-    count = count_users(users, columns).collect()[0].asDict()
-    check_users(count, columns)
-    return users
+        return
+    held.callback(users.persist().unpersist)
+    columns = user_columns(segments)
+    check_users(count_users(users, columns).collect()[0].asDict(), columns)
 
 
 def known_items(tables: Tables, training: Training) -> tuple[Mapping[int | None, pa.Array] | None, Tables]:

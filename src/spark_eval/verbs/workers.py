@@ -47,7 +47,7 @@ def question_of(
 
 
 def messages_of(
-    tables: Tables, users: DataFrame | None, training: Training, plan: Plan, n_buckets: int, n_tasks: int
+    tables: Tables, training: Training, plan: Plan, n_buckets: int, n_tasks: int
 ) -> list[DataFrame]:
     """Return the messages of all tables."""
     names = [USER, ITEM, RANK, SCORE, FOLD, IN_TRAIN, *([MODEL] if tables.model is None else [])]
@@ -57,7 +57,7 @@ def messages_of(
         send(tables.truth, tables.truth_files, Sender(n_buckets, Content.TRUTH, rules["truth"]), n_tasks),
         send(lists, tables.files, Sender(n_buckets, Content.LISTS, rules["recommendations"]), n_tasks),
     ]
-    about = {Content.SEGMENTS: users, Content.TRAINED: training.users}
+    about = {Content.SEGMENTS: tables.users, Content.TRAINED: training.users}
     return messages + [
         send(frame, None, Sender(n_buckets, content), n_tasks)
         for content, frame in about.items()
