@@ -12,7 +12,7 @@ from drive import Found, Layout, Tables, drive, table_of
 from oracle import Id, Recommendation
 from slow_ledger import counts_of_lists
 
-from spark_eval.arrow.orders import ordered
+from spark_eval.arrow.codes import ordered
 from spark_eval.cli.metric_tables import WORKED
 from spark_eval.conventions import TruthDuplicates
 from spark_eval.engine import truth as truth_module

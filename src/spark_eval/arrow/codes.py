@@ -1,4 +1,4 @@
-"""Ids as numbers: equal ids have equal numbers in all columns that are numbered together."""
+"""Ids as numbers, equal where ids are in all columns numbered together; counts and orders of numbers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from spark_eval.arrow.hashes import Ints, numbers
+from spark_eval.arrow.hashes import Hashes, Ints, numbers
 
 Floats = NDArray[np.float64]
 
@@ -66,3 +66,22 @@ def distinct_of(values: Ints) -> tuple[Ints, Ints]:
 def counted(places: Ints, n: int) -> Ints:
     """Count how often each place below n is named; shape (n,)."""
     return np.bincount(places, minlength=n)
+
+
+def ordered(*keys: Ints | Hashes) -> Ints:
+    """Return the order that sorts rows by the first key, then by the next, and so on; shape (n,).
+
+    Rows that are equal in all keys come in no particular order.
+    """
+    if not len(keys[0]):
+        return np.empty(0, dtype=np.int64)
+    packed = np.zeros(len(keys[0]), dtype=np.uint64)
+    n_bits = 0
+    for key in reversed(keys):
+        least = int(key.min())
+        bits = (int(key.max()) - least).bit_length()
+        if n_bits + bits > 64:
+            return np.lexsort(keys[::-1])
+        packed |= (key - least).astype(np.uint64) << np.uint64(min(n_bits, 63))
+        n_bits += bits
+    return np.argsort(packed)

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spark_eval.accounting import CLASHES, WITH_TRUTH, WITHOUT_HITS, WITHOUT_TRUTH
-from spark_eval.arrow.codes import counted
+from spark_eval.arrow.codes import counted, ordered
 from spark_eval.arrow.hashes import Booleans, Ints, changes
-from spark_eval.arrow.orders import ordered
 from spark_eval.conventions import Conventions, NoHits, NoRecommendations, NoTruth
 from spark_eval.engine.truth import Truth
 from spark_eval.metrics.lists import Held, Lists, Ragged
