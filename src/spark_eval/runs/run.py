@@ -99,7 +99,7 @@ def run_evaluate(
                 Table.METRICS: len(evaluation.metric_rows),
                 Table.SUMS: len(evaluation.sum_rows),
                 Table.ACCOUNTING: write_accounting(evaluation.spark, ledger, attempt),
-                **write_quarantine(tables.judged(plan.conventions), ledger, attempt),
+                **write_quarantine(tables.judged(ledger, plan.conventions), ledger, attempt),
             }
             facts = {"conventions": plan.stamp, "models": list(evaluation.models)}
             job.check_rest(session)

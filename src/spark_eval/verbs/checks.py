@@ -76,7 +76,7 @@ def check_tables(
     table, and more rows than may be quarantined.
     """
     of_lists = list_faults(tables, entries, counts, plan.conventions.recommendation_duplicates)
-    shares = share_faults(entries, tables.judged(plan.conventions), tables.most_quarantined)
+    shares = share_faults(entries, tables.judged(entries, plan.conventions), tables.most_quarantined)
     check(entries, [*faults, *of_lists, *shares])
 
 

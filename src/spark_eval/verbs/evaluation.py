@@ -1,6 +1,6 @@
 """What goes into an evaluation and what comes out of it, whatever plan lies between."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,7 +13,7 @@ from spark_eval.conventions import Conventions
 from spark_eval.engine.summary import METRICS, SUMS, MetricRow, SumRow, fold_rows, metric_rows, population
 from spark_eval.metrics.options import Plan
 from spark_eval.names import literal, models_shown
-from spark_eval.schema import MODEL
+from spark_eval.schema import MODEL, Outcome
 from spark_eval.transforms.conform import unusable
 from spark_eval.transforms.plain_files import PlainFiles
 from spark_eval.verbs.small import small_table
@@ -42,12 +42,14 @@ class Tables:
         names = ("recommendations", "truth", "train", "users")
         return {name: frame for name in names if (frame := getattr(self, name)) is not None}
 
-    def judged(self, conventions: Conventions) -> dict[str, DataFrame]:
-        """Return the tables with codes in ``fault``; of lists and truth only the rows with one."""
+    def judged(self, entries: Iterable[Entry], conventions: Conventions) -> dict[str, DataFrame]:
+        """Return the tables with quarantined rows, with codes in ``fault``; of lists and truth these alone."""
+        bad = {entry.source for entry in entries if entry.outcome == Outcome.QUARANTINED}
         rules = rules_of(conventions)
         return {
             name: unusable(frame, rules[name]) if name in rules else frame
             for name, frame in self.given().items()
+            if name in bad
         }
 
 
