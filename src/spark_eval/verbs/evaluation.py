@@ -43,7 +43,7 @@ class Tables:
         return {name: frame for name in names if (frame := getattr(self, name)) is not None}
 
     def judged(self, entries: Iterable[Entry], conventions: Conventions) -> dict[str, DataFrame]:
-        """Return the tables with quarantined rows, with codes in ``fault``; of lists and truth these alone."""
+        """Return the tables with quarantined rows, codes in ``fault``; of lists and truth these alone."""
         bad = {entry.source for entry in entries if entry.outcome == Outcome.QUARANTINED}
         rules = rules_of(conventions)
         return {
