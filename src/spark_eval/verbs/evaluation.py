@@ -74,7 +74,7 @@ class Evaluation:
     def __repr__(self) -> str:
         names = ", ".join(dict.fromkeys(value.name for value in self.plan.metrics))
         cutoffs = ", ".join(dict.fromkeys(value.cutoff for value in self.plan.metrics))
-        tables = "metrics, sums, per_user, accounting are DataFrames"
+        tables = "metrics, per_user, accounting are DataFrames"
         return f"Evaluation of {models_shown(self.models)}: {names} at k {cutoffs}; {tables}"
 
     @cached_property
