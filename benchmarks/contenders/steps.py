@@ -19,12 +19,12 @@ from benchmarks.processes import usage
 from benchmarks.workload import Task
 from spark_eval.metrics.options import make_plan
 from spark_eval.transforms.conform import conform_recommendations, conform_truth
-from spark_eval.transforms.exchange import exchanged, measure, measure_to_files
+from spark_eval.transforms.exchange import exchanged, measure
 from spark_eval.transforms.plain_files import plain_recommendations, plain_truth
-from spark_eval.verbs.evaluate import buckets_for, messages_of, per_user_schema, question_of
+from spark_eval.verbs.checks import check_folds
 from spark_eval.verbs.evaluation import Tables
 from spark_eval.verbs.segments import Training
-from spark_eval.verbs.shared_folds import check_folds
+from spark_eval.verbs.workers import buckets_for, messages_of, per_user_schema, question_of
 
 
 class Steps:
@@ -47,7 +47,7 @@ class Steps:
 
     def sent(self) -> list[DataFrame]:
         """The messages of both tables."""
-        return messages_of(self.tables, None, Training(), self.plan, self.n_buckets, self.n_tasks)
+        return messages_of(self.tables, Training(), self.plan, self.n_buckets, self.n_tasks)
 
     def measured(self, n_metrics: int | None, folder: Path | None) -> DataFrame:
         """The rows of the first so many metrics, or with ``folder`` a summary of each bucket."""
@@ -57,9 +57,7 @@ class Steps:
             per_user_schema(self.tables, plan),
         )
         messages = exchanged(self.sent(), self.n_tasks)
-        if folder is None:
-            return measure(messages, question, self.n_buckets, schema)
-        return measure_to_files(messages, question, self.n_buckets, schema, str(folder))
+        return measure(messages, question, self.n_buckets, schema, folder and str(folder))
 
 
 STEPS: Final[dict[str, Callable[[Steps, Path], object]]] = {

@@ -74,6 +74,7 @@ class Table(StrEnum):
     SPLITS = "splits"
     PER_USER = "per_user"
     METRICS = "metrics"
+    SUMS = "sums"
     ACCOUNTING = "accounting"
     QUARANTINE = "quarantine"
     LEAKAGE = "leakage"

@@ -25,7 +25,7 @@ AIRFLOW = REPOSITORY / ".venv-airflow" / "bin"
 DAG = "spark_eval_daily"
 DAYS = [f"2024-05-{day:02}" for day in range(10, 20)]
 LIST_LENGTH = 20
-TABLES = ("splits", "leakage", "per_user", "metrics", "accounting")
+TABLES = ("splits", "leakage", "per_user", "metrics", "sums", "accounting")
 
 
 @dataclass(frozen=True)

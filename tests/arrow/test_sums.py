@@ -1,13 +1,13 @@
 """Sums over users and segments against fractions."""
 
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from spark_eval.arrow.hashes import in_one_piece
-from spark_eval.engine.means import added, merged_sums, sums
+from spark_eval.engine.means import Cell, ColumnSums, Group, added, merged_sums, sums
 
 RANDOM = np.random.default_rng(3)
 NAN = float("nan")
@@ -21,6 +21,15 @@ SUMMED = {name: (name,) for name in VALUES} | {"unit * large": ("unit", "large")
 COUNTRIES = RANDOM.integers(0, 3, 900)
 
 
+def one_model(n_users: int) -> Group:
+    return np.zeros(n_users, dtype=np.int64), ["als"]
+
+
+def flat(totals: dict[Cell, dict[str, ColumnSums]]) -> dict[tuple[str, str], ColumnSums]:
+    """Sums of the one model by value of the segment and name."""
+    return {(cell[2], name): row for cell, by_name in totals.items() for name, row in by_name.items()}
+
+
 @pytest.mark.parametrize(("n_parts", "most_users"), [(1, 1 << 20), (7, 1 << 20), (2, 100)])
 def test_sums_are_those_of_fractions_however_the_users_are_parted(
     n_parts: int, most_users: int, monkeypatch: pytest.MonkeyPatch
@@ -29,54 +38,77 @@ def test_sums_are_those_of_fractions_however_the_users_are_parted(
     parts = []
     for places in np.array_split(RANDOM.permutation(900), n_parts):
         segments = {"country": (COUNTRIES[places], ["ch", "de", "fr"])}
-        parts.append(sums({name: values[places] for name, values in VALUES.items()}, SUMMED, segments))
-    rows = {(row["segment_value"], row["column"]): row for row in added(parts, list(SUMMED))}
+        values = {name: values[places] for name, values in VALUES.items()}
+        parts.append(sums(values, SUMMED, one_model(len(places)), segments))
+    rows = flat(added(parts, list(SUMMED)))
     assert len(rows) == 4 * len(SUMMED)
     for (segment, name), row in rows.items():
         value = np.prod([VALUES[factor] for factor in SUMMED[name]], axis=0)
         country = {"ch": 0, "de": 1, "fr": 2}.get(segment)
         chosen = value if country is None else value[country == COUNTRIES]
         exact = [Fraction(one) for one in chosen[~np.isnan(chosen)].tolist()]
-        assert (row["n_users"], row["n_defined"], row["n_infinite"]) == (len(chosen), len(exact), 0)
-        assert row["total"] == sum(exact)
+        assert row[:3] == (len(chosen), len(exact), 0)
+        assert row.total == sum(exact)
         # Products are weights of means, of which nothing is squared.
-        assert row["squares"] == (0 if "*" in name else sum(one * one for one in exact))
+        assert row.squares == (0 if "*" in name else sum(one * one for one in exact))
 
 
 def test_values_beyond_doubles_are_counted() -> None:
     segments = {"country": (np.array([0, 1, 1]), ["ch", "de"])}
     values = {"a": np.array([1.0, float("inf"), NAN])}
-    rows = {row["segment_value"]: row for row in added([sums(values, {"a": ("a",)}, segments)], ["a"])}
-    counts = {name: (row["n_users"], row["n_defined"], row["n_infinite"]) for name, row in rows.items()}
+    part = sums(values, {"a": ("a",)}, one_model(3), segments)
+    rows = {value: row for (value, _), row in flat(added([part], ["a"])).items()}
+    counts = {name: row[:3] for name, row in rows.items()}
     assert counts == {"all": (3, 2, 1), "ch": (1, 1, 0), "de": (2, 1, 1)}
-    assert [rows[name]["total"] for name in ("all", "ch", "de")] == [1, 1, 0]
+    assert [rows[name].total for name in ("all", "ch", "de")] == [1, 1, 0]
 
 
 def test_one_dictionary_serves_all_parts() -> None:
-    part = sums({"a": np.ones(2)}, {"a": ("a",)}, {})
+    part = sums({"a": np.ones(2)}, {"a": ("a",)}, one_model(2), {})
     assert in_one_piece([part, part]).num_rows == 2 * part.num_rows
 
 
 def test_a_value_and_no_value_of_one_name_are_one_segment() -> None:
     """Users of the value "(missing)", and those without one."""
-    part = sums({"a": np.array([1.0, 2.0])}, {"a": ("a",)}, {"x": (np.array([0, 1]), ["(missing)"] * 2)})
+    segments = {"x": (np.array([0, 1]), ["(missing)"] * 2)}
+    part = sums({"a": np.array([1.0, 2.0])}, {"a": ("a",)}, one_model(2), segments)
 
-    def missing(rows: list[dict[str, Any]]) -> list[tuple[int, Fraction]]:
-        return [(row["n_users"], row["total"]) for row in rows if row["segment"] == "x"]
+    def missing(parts: list[pa.Table]) -> list[tuple[int, Fraction]]:
+        rows = added(parts, ["a"]).items()
+        return [(row["a"].n_users, row["a"].total) for (_, segment, _), row in rows if segment == "x"]
 
-    assert missing(list(added([part], ["a"]))) == [(2, Fraction(3))]
-    assert missing(list(added([merged_sums([part, part]), part], ["a"]))) == [(6, Fraction(9))]
+    assert missing([part]) == [(2, Fraction(3))]
+    assert missing([merged_sums([part, part]), part]) == [(6, Fraction(9))]
 
 
 def test_sums_of_millions_of_users_stay_exact() -> None:
     # Digits that are as large as they can be: a million of them outgrow the 53 bits of a double.
     value, n_users = (2.0**19 - 1) * 2.0**-18, (1 << 22) + 3
     ones = {"one": (np.zeros(n_users, dtype=np.int64), ["x"])}
-    rows = list(added([sums({"a": np.full(n_users, value)}, {"a": ("a",)}, ones)], ["a"]))
-    assert [row["total"] for row in rows] == [n_users * Fraction(value)] * 2
-    assert [row["squares"] for row in rows] == [n_users * Fraction(value) ** 2] * 2
+    part = sums({"a": np.full(n_users, value)}, {"a": ("a",)}, one_model(n_users), ones)
+    rows = flat(added([part], ["a"])).values()
+    assert [row.total for row in rows] == [n_users * Fraction(value)] * 2
+    assert [row.squares for row in rows] == [n_users * Fraction(value) ** 2] * 2
 
 
 def test_nobody_has_no_sums() -> None:
-    part = sums({"a": np.empty(0)}, {"a": ("a",)}, {"x": (np.empty(0, dtype=np.int64), ["y"])})
+    segments = {"x": (np.empty(0, dtype=np.int64), ["y"])}
+    part = sums({"a": np.empty(0)}, {"a": ("a",)}, one_model(0), segments)
     assert (part.num_rows, list(added([part, part], ["a"]))) == (0, [])
+
+
+def test_sums_of_several_models_are_those_of_each_alone() -> None:
+    model = RANDOM.integers(0, 3, 900)
+    model = np.sort(np.where(model == 1, 0, model))  # nobody is in the mean of the second one
+    names = ["als", "bpr", "pop"]
+    together = sums(VALUES, SUMMED, (model, names), {"country": (COUNTRIES, ["ch", "de", "fr"])})
+    alone = [
+        sums(
+            {name: values[model == place] for name, values in VALUES.items()},
+            SUMMED,
+            (np.zeros(int((model == place).sum()), dtype=np.int64), [names[place]]),
+            {"country": (COUNTRIES[model == place], ["ch", "de", "fr"])},
+        )
+        for place in (0, 2)
+    ]
+    assert added([together], list(SUMMED)) == added(alone, list(SUMMED))

@@ -31,9 +31,9 @@ def test_truth_is_the_split_of_the_same_run_id(desk: "Desk") -> None:
     answer = desk.done("evaluate", "--run-id", "2024-03-01")
     assert desk.metric() == MRR
     assert desk.metric(k=1) == {"best": 1.0, "late": 0.0, "half": 0.5}
-    last = [line.split() for line in answer.out.splitlines()[-4:]]
+    last = [line.split() for line in answer.out.splitlines()[-5:]]
     assert last[0] == ["run", "2024-03-01", "published"]
-    assert [line[0] for line in last[1:]] == ["per_user", "metrics", "accounting"]
+    assert [line[0] for line in last[1:]] == ["per_user", "metrics", "sums", "accounting"]
     assert all(Path(line[1]).exists() for line in last[1:])
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.cli.conftest import Desk
 
 # What an evaluation publishes.
-TABLES = (Table.PER_USER, Table.METRICS, Table.ACCOUNTING)
+TABLES = (Table.PER_USER, Table.METRICS, Table.SUMS, Table.ACCOUNTING)
 SETTINGS = ("--set", "spark.master='local[2]'", "--set", "spark.conf={spark.driver.memory: 1g}")
 
 

@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_eval import read_published
+from spark_eval.engine.summary import MetricRow, SumRow, metric_rows
 from spark_eval.errors import SparkEvalError
 
 if TYPE_CHECKING:
@@ -31,6 +32,16 @@ METRICS = {
     "segment_value": "string",
     **dict.fromkeys(("value", "std_error", "ci_low", "ci_high"), "double"),
     **dict.fromkeys(("n_users", "n_undefined"), "bigint"),
+    "conventions": "string",
+}
+SUMS = {
+    "metric": "string",
+    "k": "int",
+    "segment": "string",
+    "segment_value": "string",
+    **dict.fromkeys(("n_users", "n_defined"), "bigint"),
+    **dict.fromkeys(("total", "squares", "weight"), "string"),
+    "unit": "int",
     "conventions": "string",
 }
 PER_USER = {
@@ -55,6 +66,7 @@ TABLES = [
     ),
     ("per_user", PER_USER, ["run_id", "model"]),
     ("metrics", METRICS, ["run_id", "model"]),
+    ("sums", SUMS, ["run_id", "model"]),
     ("accounting", ACCOUNTING, ["run_id"]),
     ("quarantine", {"source": "string", "code": "string", "row": "string"}, ["run_id"]),
 ]
@@ -99,6 +111,18 @@ def test_values_of_the_last_run_do_not_touch_the_first(published: "Desk") -> Non
     assert set(metrics[metrics["run_id"] == "a"]["k"]) == {1, 5}
     assert set(metrics[metrics["run_id"] == "b"]["k"]) == {1}
     assert set(metrics["segment"]) == set(metrics["segment_value"]) == {"all"}
+
+
+def test_metrics_follow_from_the_published_sums(published: "Desk", spark: SparkSession) -> None:
+    for run_id in ("a", "b"):
+        tables = {
+            name: read_published(spark, str(published.out), name, [run_id]).drop("run_id").collect()
+            for name in ("sums", "metrics")
+        }
+        sums = [SumRow(**row.asDict()) for row in tables["sums"]]
+        metrics = [MetricRow(**row.asDict()) for row in tables["metrics"]]
+        assert sorted(metric_rows(sums), key=str) == sorted(metrics, key=str)
+        assert {(row.model, row.n_users) for row in sums} == {("best", 4), ("half", 4), ("late", 4)}
 
 
 def test_metrics_of_one_user_each(published: "Desk") -> None:
@@ -286,7 +310,13 @@ def test_models_of_any_name_stay_apart(desk: "Desk", spark: SparkSession) -> Non
     assert sorted(
         json.loads((desk.out / "_commits" / "a.json").read_text())["jobs"]["evaluate"]["models"]
     ) == sorted(names)
-    assert {path.name for path in desk.out.iterdir()} == {"_commits", "accounting", "metrics", "per_user"}
+    assert {path.name for path in desk.out.iterdir()} == {
+        "_commits",
+        "accounting",
+        "metrics",
+        "per_user",
+        "sums",
+    }
 
 
 @pytest.mark.parametrize(

@@ -9,19 +9,18 @@ import pyarrow as pa
 import pytest
 
 from spark_eval.accounting import list_entries, table_entries
-from spark_eval.conventions import Checks
+from spark_eval.arrow.row_faults import rules_of
+from spark_eval.engine.means import merged_sums
 from spark_eval.engine.measure import Measuring
-from spark_eval.engine.messages import Kind
+from spark_eval.engine.messages import Content
 from spark_eval.engine.question import Question
-from spark_eval.engine.send import ListSender, TruthSender, UserSender
-from spark_eval.engine.summary import metric_rows
+from spark_eval.engine.send import Sender
+from spark_eval.engine.summary import metric_rows, sum_rows
 from spark_eval.metrics.options import Plan
-from spark_eval.metrics.values import summed
 from spark_eval.transforms import exchange
-from spark_eval.transforms.exchange import Summary, buckets, summary_of
+from spark_eval.transforms.exchange import ModelSummary, Summary, buckets
 from spark_eval.verbs.checks import LARGEST_DOUBLE
-from spark_eval.verbs.evaluate import added_counts, counts_of_models
-from spark_eval.verbs.evaluation import sums_of_models
+from spark_eval.verbs.evaluate import counts_of_models, counts_of_truth
 
 
 @dataclass(frozen=True)
@@ -73,61 +72,48 @@ def drive(plan: Plan, tables: Tables, layout: Layout = LAYOUT) -> Found:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(exchange, "MOST_ROWS", layout.most_rows)
         for bucket in buckets(messages, question, layout.n_buckets):
-            models = []
-            for one in Measuring(bucket).measured():
-                models.append(summary_of(one))
+            measuring, models = Measuring(bucket), []
+            for one in measuring.measured():
+                models.append(ModelSummary(one.model, one.counts, one.folds, None, 0))
                 for row in one.per_user.to_pylist():
-                    fold = (row["fold"],) if question.has_folds else ()
+                    fold = (row["fold"],) if plan.by_fold else ()
                     key = (one.model, *fold, row["user"])
                     assert key not in per_user
                     per_user[key] = row
-            summaries.append(Summary(list(bucket.truth_counts()), bucket.truth_folds, models))
+            sums = merged_sums(measuring.sums)
+            summaries.append(Summary(list(bucket.truth_counts()), bucket.truth_folds, models, sums))
     return found_of(plan, per_user, summaries)
 
 
 def found_of(plan: Plan, per_user: dict[tuple[Any, ...], dict[str, Any]], summaries: list[Summary]) -> Found:
     """Add up what the buckets say, as the driver does."""
-    truth = added_counts([count for summary in summaries for count in summary.truth])
+    truth = counts_of_truth(summaries)
     lists = counts_of_models(summaries)
     of_truth = table_entries("truth", truth)
     used = sum(count["users"] or 0 for count in truth if count["fault"] is None and not count["everything"])
-    parts: dict[str | None, list[pa.Table]] = {}
-    for one in (one for summary in summaries for one in summary.models):
-        parts.setdefault(one.model, []).append(one.sums)
-    models = [count["model"] for count in lists]
-    parts.pop(None, None)
-    sums = sums_of_models(parts, list(summed(plan.metrics)))
+    models = [count["model"] for count in lists if count["model"] is not None]
+    sums = sum_rows([summary.sums for summary in summaries], models, plan.metrics, "")
     entries = [*of_truth, *list_entries(lists, used, plan.conventions)]
     return Found(
         per_user,
         truth,
         {count.pop("model"): count for count in lists},
         sorted(entries, key=str),
-        sorted(metric_rows(sums, [one for one in models if one is not None], plan.metrics, ""), key=str),
+        sorted(metric_rows(sums), key=str),
         summaries,
     )
 
 
 def question_of(plan: Plan, tables: Tables) -> Question:
     """Return what ``verbs.evaluate`` asks of such tables."""
-    has_scores = "score" in tables.lists.column_names
     user, item = (id_type(tables.truth.schema.field(name).type) for name in ("user", "item"))
     return Question(
+        plan=plan,
         user=user,
         item=item,
-        metrics=tuple((value.name, value.k) for value in plan.metrics),
-        conventions=plan.conventions,
         model=tables.model,
-        has_scores=has_scores,
-        has_folds=plan.by_fold,
-        checks_all=has_scores or plan.checks is Checks.FULL,
-        sees_ties=plan.sees_ties,
-        cuts=tuple(plan.cuts),
-        held_cuts=None if has_scores else plan.held_cuts,
-        depth=plan.depth,
-        truth_depth=plan.truth_depth,
+        has_scores="score" in tables.lists.column_names,
         most_relevance=LARGEST_DOUBLE,
-        segments=tuple(plan.segments),
         bounds=tables.bounds,
         trained=tables.trained,
     )
@@ -141,11 +127,12 @@ def id_type(kind: pa.DataType) -> pa.DataType:
 def sent(tables: Tables, plan: Plan, layout: Layout) -> Iterator[pa.RecordBatch]:
     """Return the messages of all tasks."""
     n_buckets = layout.n_buckets
+    rules = rules_of(plan.conventions)
     for table, sender in (
-        (tables.truth, TruthSender(n_buckets, plan.conventions)),
-        (tables.lists, ListSender(n_buckets, tables.model is None)),
-        (tables.users, UserSender(n_buckets, Kind.SEGMENTS)),
-        (tables.train, UserSender(n_buckets, Kind.TRAINED)),
+        (tables.truth, Sender(n_buckets, Content.TRUTH, rules["truth"])),
+        (tables.lists, Sender(n_buckets, Content.LISTS, rules["recommendations"])),
+        (tables.users, Sender(n_buckets, Content.SEGMENTS)),
+        (tables.train, Sender(n_buckets, Content.TRAINED)),
     ):
         if table is not None:
             for task in tasks_of(table, layout):

@@ -12,7 +12,7 @@ from drive import Found, Layout, Tables, drive, table_of
 from oracle import Id, Recommendation
 from slow_ledger import counts_of_lists
 
-from spark_eval.arrow.orders import ordered
+from spark_eval.arrow.codes import ordered
 from spark_eval.cli.metric_tables import WORKED
 from spark_eval.conventions import TruthDuplicates
 from spark_eval.engine import truth as truth_module
@@ -307,6 +307,16 @@ def test_cold_items_are_distinct_sound_and_within_reach() -> None:
         # Where Spark tells of every row whether its item is known.
         marked = Tables(*(with_mark(table, trained) for table in (lists, pairs)))
         assert drive(plan, marked).entries == told.entries
+
+
+def test_cold_items_are_counted_though_a_bucket_has_no_truth() -> None:
+    """Only rows that came from Spark tell of cold items; of a bucket without any truth none did."""
+    lists = table_of([("m", user, 1, 1) for user in range(40)], model=TEXT, user=INT, item=INT, rank=INT)
+    for user in range(40):
+        tables = Tables(*(with_mark(table, {2}) for table in (lists, liked((user, 1), (user, 2)))))
+        entries = drive(make_plan(metrics=["rr"], k=1), tables, Layout(n_buckets=9)).entries
+        assert ("truth", None, "used", "cold_item", 1, 1) in entries
+        assert ("truth", None, "used", None, 1, 1) in entries
 
 
 def with_mark(table: pa.Table, trained: set[int]) -> pa.Table:

@@ -10,14 +10,12 @@ import numpy as np
 import pytest
 
 from spark_eval.engine.means import sums
-from spark_eval.engine.summary import METRICS, metric_rows
+from spark_eval.engine.summary import SumRow, added_rows, metric_rows, sum_rows
 from spark_eval.errors import DataError
 from spark_eval.metrics import MetricValue, parse_metric
 from spark_eval.metrics.values import summed
-from spark_eval.verbs.evaluation import sums_of_models
 
 AP, DCG, FCP = (parse_metric(text)[0] for text in ("ap@5", "dcg@5", "fcp@5"))
-NAMES = [column.split()[0] for column in METRICS.split(", ")]
 NAN = float("nan")
 SOURCE = random.Random(17)
 # Doubles whose sum in row order depends on that order.
@@ -28,7 +26,12 @@ User = tuple[Sequence[float], Mapping[str, str]]
 
 def rows_of(models: Mapping[str, Sequence[User]], metric: MetricValue = AP) -> list[dict[str, Any]]:
     """Rows of the table ``metrics``."""
-    parts: dict[str | None, list[Any]] = {}
+    return [row._asdict() for row in metric_rows(sums_of(models, metric))]
+
+
+def sums_of(models: Mapping[str, Sequence[User]], metric: MetricValue = AP) -> list[SumRow]:
+    """Rows of the table ``sums``."""
+    parts = []
     for model, users in models.items():
         measured = {
             column: np.array([values[place] for values, _ in users], dtype=np.float64)
@@ -38,9 +41,8 @@ def rows_of(models: Mapping[str, Sequence[User]], metric: MetricValue = AP) -> l
         for name in users[0][1] if users else ():
             known = sorted({facts[name] for _, facts in users})
             segments[name] = (np.array([known.index(facts[name]) for _, facts in users]), known)
-        parts[model] = [sums(measured, summed([metric]), segments)]
-    found = sums_of_models(parts, list(summed([metric])))
-    return [dict(zip(NAMES, row, strict=True)) for row in metric_rows(found, list(models), [metric], "")]
+        parts.append(sums(measured, summed([metric]), (np.zeros(len(users), np.int64), [model]), segments))
+    return sum_rows(parts, list(models), [metric], "")
 
 
 def summary(values: Sequence[float], metric: MetricValue = AP) -> tuple[Any, ...]:
@@ -72,7 +74,7 @@ def test_undefined_values_are_left_out_and_counted() -> None:
 
 def test_a_model_without_users_has_a_row_of_nulls() -> None:
     (row,) = rows_of({"als": []})
-    assert tuple(row.values())[:-1] == ("als", "map", 5, "all", "all", None, None, None, None, 0, 0)
+    assert tuple(row.values())[:-2] == ("als", "map", 5, "all", "all", None, None, None, None, 0, 0)
 
 
 def test_the_micro_average_weighs_users_by_their_pairs() -> None:
@@ -122,3 +124,24 @@ def test_values_that_no_double_holds_are_refused_also_in_one_segment() -> None:
     assert raised.value.code == "METRIC_OVERFLOW"
     # The users of z, all undefined, are no overflow.
     assert [row["value"] for row in rows_of({"als": users[1:]})] == [0.5, 0.5, None]
+
+
+def test_sums_of_two_halves_of_the_users_add_to_those_of_the_whole() -> None:
+    """Bit for bit, and so do the metrics that follow from them; weighted means and segments, too."""
+    users: list[User] = [
+        ([value if number % 7 else NAN, float(number % 5)], {"value": "xyz"[number % 3]})
+        for number, value in enumerate(VALUES)
+    ]
+    whole = sums_of({"als": users, "bpr": users[:50]}, FCP)
+    halves = sums_of({"als": users[::2]}, FCP) + sums_of({"als": users[1::2], "bpr": users[:50]}, FCP)
+    assert sorted(added_rows(halves), key=str) == sorted(whole, key=str)
+    assert sorted(metric_rows(added_rows(halves)), key=str) == sorted(metric_rows(whole), key=str)
+    assert {row.metric for row in whole} == {"fcp", "fcp_micro"}
+
+
+def test_sums_tell_the_exact_sum_and_that_of_squares() -> None:
+    [row] = sums_of({"als": [([0.1], {}), ([2.0**-300], {}), ([3e7], {})]})
+    values = [Fraction(0.1), Fraction(2.0**-300), Fraction(3e7)]
+    assert row.total.isdigit()
+    assert row.sums == [sum(values), sum(value * value for value in values), None]
+    assert (row.n_users, row.n_defined, row.unit) == (3, 3, -300)

@@ -1,12 +1,13 @@
 """The door of the inputs: columns found by name and path, types checked, unusable rows marked."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
 from frames import assert_rows
 from pyspark.sql import DataFrame, SparkSession
 
+from spark_eval.arrow.row_faults import Rule, judge_lists, rules_of
 from spark_eval.conventions import Conventions
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.presets import parse_conventions
@@ -19,6 +20,7 @@ from spark_eval.transforms.conform import (
     conform_train,
     conform_truth,
     conform_users,
+    unusable,
 )
 
 SCORED = "model string, user string, item int, score double, fault string"
@@ -34,12 +36,20 @@ def fault_of(spark: SparkSession, schema: str, columns: Mapping[str, str] | None
     return raised.value
 
 
+def assert_judged(
+    lists: DataFrame, schema: str, rows: Sequence[tuple[Any, ...]], rule: Rule = judge_lists
+) -> None:
+    """Conformed rows, the last of whose columns is the code that the workers give them."""
+    assert_rows(lists.drop(FAULT), schema.removesuffix(", fault string"), [row[:-1] for row in rows])
+    assert_rows(unusable(lists, rule), schema, [row for row in rows if row[-1] is not None])
+
+
 def test_columns_are_found_by_mapping_by_path_and_by_a_name_with_a_dot(spark: SparkSession) -> None:
     frame = spark.createDataFrame(
         [(("ann",), 7, 0.5)], "who struct<id: string>, `movie.id` int, points double"
     )
     columns = {USER: "who.id", ITEM: "movie.id", SCORE: "points"}
-    assert_rows(conform_recommendations(frame, columns, "als"), SCORED, [("als", "ann", 7, 0.5, None)])
+    assert_judged(conform_recommendations(frame, columns, "als"), SCORED, [("als", "ann", 7, 0.5, None)])
 
 
 @pytest.mark.parametrize(
@@ -123,7 +133,7 @@ def test_rows_with_unusable_scores_carry_their_code(spark: SparkSession) -> None
         ("", "", 0, -1e308, None),
     ]
     frame = spark.createDataFrame(rows, SCORED).drop(FAULT)
-    assert_rows(conform_recommendations(frame, None, None), SCORED, rows)
+    assert_judged(conform_recommendations(frame, None, None), SCORED, rows)
 
 
 def test_rows_with_unusable_ranks_carry_their_code(spark: SparkSession) -> None:
@@ -136,7 +146,7 @@ def test_rows_with_unusable_ranks_carry_their_code(spark: SparkSession) -> None:
         ("als", None, 6, 0, "NULL_ID"),
     ]
     frame = spark.createDataFrame(rows, RANKED).drop(FAULT)
-    assert_rows(conform_recommendations(frame, None, None), RANKED, rows)
+    assert_judged(conform_recommendations(frame, None, None), RANKED, rows)
 
 
 def test_ranks_win_over_scores_unless_scores_are_mapped(spark: SparkSession) -> None:
@@ -157,7 +167,7 @@ def test_the_model_is_a_constant_or_a_column_of_any_type(spark: SparkSession) ->
     constant = conform_recommendations(frame, None, "als")
     column = conform_recommendations(frame, {"model": "variant"}, None)
     rows = [("als", "ann", 1, 0.5, None), ("7", "ann", 1, 0.5, None)]
-    assert_rows(constant.unionAll(column), SCORED, rows)
+    assert_judged(constant.unionAll(column), SCORED, rows)
 
 
 @pytest.mark.parametrize(
@@ -179,7 +189,7 @@ def test_positions_in_an_array_are_ranks(spark: SparkSession, schema: str, colum
     empty: Any = ([],) if "movies" in schema else []
     frame = spark.createDataFrame([("ann", items), ("bob", empty), ("eve", None)], schema)
     rows = [("als", "ann", 8, 1, None), ("als", "ann", 9, 2, None), ("als", "ann", None, 3, "NULL_ID")]
-    assert_rows(conform_recommendations(frame, columns, "als", "array"), RANKED, rows)
+    assert_judged(conform_recommendations(frame, columns, "als", "array"), RANKED, rows)
 
 
 def test_mapped_scores_of_an_array_rank_its_items(spark: SparkSession) -> None:
@@ -189,7 +199,7 @@ def test_mapped_scores_of_an_array_rank_its_items(spark: SparkSession) -> None:
     )
     columns = {ITEM: "recommendations.item", SCORE: "recommendations.rating"}
     rows = [("als", "ann", 8, 0.5, None), ("als", "ann", 9, None, "NULL_SCORE")]
-    assert_rows(conform_recommendations(frame, columns, None, "array"), SCORED, rows)
+    assert_judged(conform_recommendations(frame, columns, None, "array"), SCORED, rows)
 
 
 def test_items_without_a_partner_in_the_scores_are_not_lost(spark: SparkSession) -> None:
@@ -203,7 +213,7 @@ def test_items_without_a_partner_in_the_scores_are_not_lost(spark: SparkSession)
         ("als", "bob", 8, 0.5, None),
         ("als", "bob", None, 0.4, "NULL_ID"),
     ]
-    assert_rows(conform_recommendations(frame, {SCORE: "scores"}, "als", "array"), SCORED, rows)
+    assert_judged(conform_recommendations(frame, {SCORE: "scores"}, "als", "array"), SCORED, rows)
 
 
 @pytest.mark.parametrize(
@@ -235,14 +245,17 @@ def test_rows_of_the_truth_carry_their_code(spark: SparkSession) -> None:
         (1, None, 1.0, "NULL_ID"),
     ]
     frame = spark.createDataFrame(rows, schema).drop(FAULT)
-    assert_rows(conform_truth(frame, None, None, "UTC", Conventions()), schema, rows)
+    conventions = Conventions()
+    truth = conform_truth(frame, None, None, "UTC", conventions)
+    assert_judged(truth, schema, rows, rules_of(conventions)["truth"])
 
 
 def test_negative_relevance_is_a_fault_unless_it_counts_as_none(spark: SparkSession) -> None:
     frame = spark.createDataFrame([(1, "a", -0.5)], "user int, item string, relevance double")
     lenient = parse_conventions({"negative_relevance": "irrelevant"})
     schema = "user int, item string, relevance double, fault string"
-    assert_rows(conform_truth(frame, None, None, "UTC", lenient), schema, [(1, "a", -0.5, None)])
+    truth = conform_truth(frame, None, None, "UTC", lenient)
+    assert_judged(truth, schema, [(1, "a", -0.5, None)], rules_of(lenient)["truth"])
 
 
 def test_truth_without_relevance_is_worth_one(spark: SparkSession) -> None:

@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from spark_eval.engine.summary import SumRow, added_rows, fold_rows, metric_rows
 from spark_eval.errors import DataError
 from spark_eval.verbs.evaluate import evaluate
 from spark_eval.verbs.evaluation import Evaluation
@@ -97,6 +98,24 @@ def test_mean_and_deviation_are_those_of_the_folds(world: World) -> None:
         values = [row[3] for row in rows]
         assert (middle[3], spread[3]) == (mean(values), stdev(values))
         assert middle[7:9] == spread[7:9] == (sum(row[7] for row in rows), sum(row[8] for row in rows))
+
+
+def test_sums_of_two_halves_of_the_users_give_the_metrics_of_the_whole(world: World) -> None:
+    """To the last bit, of every fold and segment."""
+    halves = []
+    for part in (0, 1):
+        lists, truth = (frame.where(F.col("user") % 2 == part) for frame in (world.lists, world.truth))
+        evaluation = evaluate(lists, truth, train=world.train, users=world.users, **MEASURE)
+        halves += [SumRow(**row.asDict()) for row in evaluation.sums.collect()]
+        evaluation.unpersist()
+    whole = world.evaluation.sum_rows
+
+    assert sorted(added_rows(halves), key=str) == sorted(whole, key=str)
+    assert {row.segment for row in whole} == {"all", "fold", "country", "known"}
+    rows = metric_rows(added_rows(halves))
+    assert sorted(rows + fold_rows(rows), key=str) == sorted(
+        map(tuple, world.evaluation.metric_rows), key=str
+    )
 
 
 def test_users_keep_their_ids_and_tell_their_fold(world: World) -> None:

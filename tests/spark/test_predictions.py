@@ -16,8 +16,8 @@ from spark_eval.errors import DataError
 from spark_eval.pointwise.options import make_plan
 from spark_eval.runtime.spark_errors import renamed
 from spark_eval.transforms.predictions import conform_predictions
+from spark_eval.verbs.checks import quarantined
 from spark_eval.verbs.predictions import measure_predictions, read_predictions
-from spark_eval.verbs.quarantine import quarantined
 
 NAN, INFINITE = float("nan"), float("inf")
 OPTIONS: dict[str, Any] = {

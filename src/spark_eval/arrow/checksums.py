@@ -14,7 +14,7 @@ KEYS: Final = (USER, N_RELEVANT, N_RECOMMENDED)
 
 
 def key_sum(model: str, rows: pa.Table) -> int:
-    """The exact sum of Spark's ``xxhash64(model, string(user), n_relevant, n_recommended)`` over rows.
+    """Return the exact sum of Spark's ``xxhash64(model, string(user), n_relevant, n_recommended)`` over rows.
 
     A row that is lost, twice there, of another model or of another run changes it, whatever the order.
     """

@@ -1,16 +1,15 @@
-"""Ids as numbers: equal ids have equal numbers in all columns that are numbered together."""
+"""Ids as numbers, equal where ids are in all columns numbered together; counts and orders of numbers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from spark_eval.arrow.hashes import SEED, Hashes, Ints, mixed, numbers
+from spark_eval.arrow.hashes import Hashes, Ints, numbers
 
 Floats = NDArray[np.float64]
 
@@ -27,7 +26,7 @@ class Codes:
 
     @classmethod
     def of(cls, columns: Sequence[pa.ChunkedArray]) -> "Codes":
-        """Number columns of integers, or of text, plain or dictionary-coded; none may hold a null."""
+        """Return the numbers of columns of integers, or of text, plain or dictionary-coded, without nulls."""
         if all(pa.types.is_integer(column.type) for column in columns):
             return cls([numbers(column).astype(np.int64, copy=False) for column in columns], None)
         coded = [
@@ -58,19 +57,6 @@ class Codes:
 CODED_TEXT: Final = pa.dictionary(pa.int32(), pa.string())
 
 
-def hashes_of(column: pa.Array) -> Hashes:
-    """Return 64 bits of each id of a column of integers or text without nulls; shape (n,)."""
-    if pa.types.is_integer(column.type):
-        return mixed(numbers(column).astype(np.int64, copy=False).view(np.uint64))
-    if not pa.types.is_dictionary(column.type):
-        column = column.dictionary_encode()
-    texts = numbers(column.dictionary.cast(pa.string()))
-    # SipHash, of each text of the batch once.
-    of_text = pd.util.hash_array(texts, hash_key=f"{SEED:016}", categorize=False)
-    hashes: Hashes = of_text[numbers(column.indices)]
-    return hashes
-
-
 def distinct_of(values: Ints) -> tuple[Ints, Ints]:
     """Return the distinct values as they come first, and the place of each row's own among them."""
     coded = pa.array(values).dictionary_encode()
@@ -80,3 +66,22 @@ def distinct_of(values: Ints) -> tuple[Ints, Ints]:
 def counted(places: Ints, n: int) -> Ints:
     """Count how often each place below n is named; shape (n,)."""
     return np.bincount(places, minlength=n)
+
+
+def ordered(*keys: Ints | Hashes) -> Ints:
+    """Return the order that sorts rows by the first key, then by the next, and so on; shape (n,).
+
+    Rows that are equal in all keys come in no particular order.
+    """
+    if not len(keys[0]):
+        return np.empty(0, dtype=np.int64)
+    packed = np.zeros(len(keys[0]), dtype=np.uint64)
+    n_bits = 0
+    for key in reversed(keys):
+        least = int(key.min())
+        bits = (int(key.max()) - least).bit_length()
+        if n_bits + bits > 64:
+            return np.lexsort(keys[::-1])
+        packed |= (key - least).astype(np.uint64) << np.uint64(min(n_bits, 63))
+        n_bits += bits
+    return np.argsort(packed)

@@ -40,7 +40,7 @@ class Ids:
 
     @classmethod
     def of(cls, column: pa.Array) -> "Ids":
-        """The ids of an Arrow column of integers or text."""
+        """Return the ids of an Arrow column of integers or text."""
         column = plain(column)
         if pa.types.is_integer(column.type):
             return cls(column, column.to_numpy())
@@ -50,32 +50,40 @@ class Ids:
     @cached_property
     def hash(self) -> Hashes:
         """64 bits of each id; shape (n,)."""
-        if pa.types.is_integer(self.values.type):
-            return mixed(self.key.view(np.uint64))
-        texts = self.values.dictionary.to_numpy(zero_copy_only=False)
-        # SipHash, of each text of the batch once.
-        of_text = pd.util.hash_array(texts, hash_key=f"{SEED:016}", categorize=False)
-        return of_text[self.key]
+        return hashes_of(self.values)
 
     def take(self, places: Ints) -> "Ids":
-        """The ids at these places."""
+        """Return the ids at these places."""
         return Ids(self.values.take(pa.array(places)), self.key[places])
 
 
+def hashes_of(column: pa.Array) -> Hashes:
+    """Return 64 bits of each id of a column of integers or text without nulls; shape (n,)."""
+    if pa.types.is_integer(column.type):
+        return mixed(numbers(column).astype(np.int64, copy=False).view(np.uint64))
+    if not pa.types.is_dictionary(column.type):
+        column = column.dictionary_encode()
+    texts = numbers(column.dictionary.cast(pa.string()))
+    # SipHash, of each text of the batch once.
+    of_text = pd.util.hash_array(texts, hash_key=f"{SEED:016}", categorize=False)
+    hashes: Hashes = of_text[numbers(column.indices)]
+    return hashes
+
+
 def plain(column: pa.Array) -> pa.Array:
-    """A column of integers or text as int64 or text."""
+    """Return a column of integers or text as int64 or text."""
     return column.cast(pa.int64() if pa.types.is_integer(column.type) else pa.string())
 
 
 def is_odd(ids: pa.Array) -> Booleans:
-    """Which ids of text look like others; none, of integers or nulls; shape (n,)."""
+    """Return which ids of text look like others; none, of integers or nulls; shape (n,)."""
     if not pa.types.is_string(ids.type):
         return np.zeros(len(ids), dtype=bool)
     return numbers(pc.match_substring_regex(ids, ODD_ID).fill_null(False))
 
 
 def mixed(numbers: Hashes) -> Hashes:
-    """Each number scrambled, one to one."""
+    """Return each number scrambled, one to one."""
     mix = numbers + np.uint64(SEED * GOLDEN % 2**64)
     for shift, mixer in zip((30, 27), MIXERS, strict=True):
         mix ^= mix >> np.uint64(shift)
@@ -85,29 +93,29 @@ def mixed(numbers: Hashes) -> Hashes:
 
 
 def pair_hash(users: Hashes, items: Hashes) -> Hashes:
-    """64 bits of each pair of two ids, from their hashes."""
+    """Return 64 bits of each pair of two ids, from their hashes."""
     return users + items * np.uint64(GOLDEN)
 
 
 def bucket_of(users: Hashes, n_buckets: int) -> Ints:
-    """The bucket of each user: equal ranges of the upper half of the hash."""
+    """Return the bucket of each user: equal ranges of the upper half of the hash."""
     return ((users >> np.uint64(32)) * np.uint64(n_buckets) >> np.uint64(32)).astype(np.int64)
 
 
 def changes(values: NDArray[Any]) -> Booleans:
-    """Where a value differs from the one before, and at the first."""
+    """Return where a value differs from the one before, and at the first."""
     changed = np.ones(len(values), dtype=bool)
     np.not_equal(values[1:], values[:-1], out=changed[1:])
     return changed
 
 
 def numbers(column: pa.Array | pa.ChunkedArray) -> NDArray[Any]:
-    """A column without nulls as numpy has it."""
+    """Return a column without nulls as numpy has it."""
     is_whole = isinstance(column, pa.Array)
     values: NDArray[Any] = column.to_numpy(zero_copy_only=False) if is_whole else column.to_numpy()
     return values
 
 
 def in_one_piece(parts: Sequence[pa.Table]) -> pa.Table:
-    """Tables end to end, with one dictionary for each coded column."""
+    """Return tables end to end, with one dictionary for each coded column."""
     return pa.concat_tables(parts).unify_dictionaries().combine_chunks()

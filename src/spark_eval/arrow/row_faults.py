@@ -1,11 +1,13 @@
-"""The rows that cannot be used, by the same rules as ``transforms.conform``."""
+"""The rows of recommendations and truth that cannot be used, by one rule for workers and quarantine."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
-from spark_eval.arrow.hashes import numbers
+from spark_eval.arrow.hashes import Booleans, numbers
 from spark_eval.conventions import Conventions, NegativeRelevance
 from spark_eval.errors import DataError
 from spark_eval.schema import (
@@ -17,7 +19,6 @@ from spark_eval.schema import (
     MODEL,
     RANK,
     RELEVANCE,
-    ROW_FAULTS,
     SCORE,
     TIMESTAMP,
     USER,
@@ -25,89 +26,97 @@ from spark_eval.schema import (
     Reason,
 )
 
-Codes = NDArray[np.int8]
-# The code of a row that can be used; the others are places in ROW_FAULTS.
-SOUND = -1
+# Rows as the engine takes them, and why each cannot be used: null where it can, None where all can.
+Judged = tuple[pa.Table, pa.Array | None]
+Rule = Callable[[pa.Table], Judged]
 
 
-def faults(batch: pa.RecordBatch) -> Codes | None:
-    """The fault of each row, as its place in ROW_FAULTS or SOUND; None where all rows are sound."""
-    found: dict[Fault, NDArray[np.bool_]] = {}
-    for fault, names in {
-        Fault.NULL_MODEL: [MODEL],
-        Fault.NULL_ID: [USER, ITEM, FOLD],
-        Fault.NULL_RANK: [RANK],
-        Fault.NULL_SCORE: [SCORE],
-    }.items():
-        for name in names:
-            if name in batch.schema.names and batch[name].null_count:
-                is_null = numbers(batch[name].is_null())
-                found[fault] = found[fault] | is_null if fault in found else is_null
-    if RANK in batch.schema.names:
-        found[Fault.RANK_BASE] = numbers(pc.less(batch[RANK], 1).fill_null(False))
-    if SCORE in batch.schema.names and pa.types.is_floating(batch.schema.field(SCORE).type):
-        found[Fault.SCORE_NOT_FINITE] = numbers(pc.invert(pc.is_finite(batch[SCORE])).fill_null(False))
-    if not any(np.any(rows) for rows in found.values()):
+def rules_of(conventions: Conventions) -> dict[str, Rule]:
+    """Return the rule of each table whose rows are judged by the workers."""
+    return {"recommendations": judge_lists, "truth": partial(judge_truth, conventions=conventions)}
+
+
+def judge_lists(rows: pa.Table) -> Judged:
+    """Judge rows of recommendations, which have a rank or a score."""
+    faults: dict[Fault | Reason, Booleans] = {
+        Fault.NULL_MODEL: nulls(rows, MODEL),
+        Fault.NULL_ID: nulls(rows, USER, ITEM, FOLD),
+        Fault.NULL_RANK: nulls(rows, RANK),
+        Fault.NULL_SCORE: nulls(rows, SCORE),
+    }
+    if RANK in rows.column_names:
+        faults[Fault.RANK_BASE] = holds(pc.less(rows[RANK], 1))
+    if SCORE in rows.column_names and pa.types.is_floating(rows.schema.field(SCORE).type):
+        faults[Fault.SCORE_NOT_FINITE] = holds(pc.invert(pc.is_finite(rows[SCORE])))
+    return rows, first_fault(faults)
+
+
+def judge_truth(rows: pa.Table, conventions: Conventions) -> Judged:
+    """Judge rows of the truth: by their faults and, where rows are judged one by one, by their relevance.
+
+    The rows come back with relevance as a double (1 if there is none), and a timestamp as a number if there
+    is one. A column ``fault`` marks relevances that lost something when Spark made them doubles.
+    """
+    names = [name for name in (USER, ITEM, FOLD, IN_TRAIN) if name in rows.column_names]
+    ones = pa.chunked_array([pa.repeat(1.0, len(rows))])
+    given = rows[RELEVANCE] if RELEVANCE in rows.column_names else ones
+    relevance = given.cast(pa.float64(), safe=False)
+    judged = rows.select(names).append_column(RELEVANCE, relevance)
+    if TIMESTAMP in rows.column_names:
+        judged = judged.append_column(TIMESTAMP, rows[TIMESTAMP].cast(pa.int64()))
+    faults: dict[Fault | Reason, Booleans] = {
+        Fault.NULL_ID: nulls(rows, USER, ITEM, FOLD),
+        Fault.NULL_RELEVANCE: nulls(judged, RELEVANCE),
+        Fault.RELEVANCE_NOT_FINITE: holds(pc.invert(pc.is_finite(relevance))),
+    }
+    if FAULT in rows.column_names:
+        faults[Fault.RELEVANCE_NOT_EXACT] = numbers(rows[FAULT].is_valid())
+    elif pa.types.is_int64(given.type):
+        faults[Fault.RELEVANCE_NOT_EXACT] = holds(beyond_doubles(given))
+    if conventions.negative_relevance is NegativeRelevance.REFUSE:
+        faults[Fault.NEGATIVE_RELEVANCE] = holds(pc.less(relevance, 0.0))
+    if conventions.judges_rows:
+        reason, is_relevant = Reason.NOT_RELEVANT, pc.greater(relevance, 0.0)
+        if conventions.threshold is not None:
+            reason, is_relevant = Reason.BELOW_THRESHOLD, pc.greater_equal(relevance, conventions.threshold)
+        faults[reason] = holds(pc.invert(is_relevant))
+    return judged, first_fault(faults)
+
+
+def first_fault(faults: Mapping[Fault | Reason, Booleans]) -> pa.Array | None:
+    """Return the first fault of each row, null where it has none; None where no row has any."""
+    if not any(rows.any() for rows in faults.values()):
         return None
-    codes = np.full(batch.num_rows, SOUND, dtype=np.int8)
-    for code in reversed(range(len(ROW_FAULTS))):
-        if ROW_FAULTS[code] in found:
-            codes[found[ROW_FAULTS[code]]] = code
-    return codes
+    codes = np.full(len(next(iter(faults.values()))), -1, dtype=np.int32)
+    for code, rows in reversed(list(enumerate(faults.values()))):
+        codes[rows] = code
+    names = pa.array([fault.value for fault in faults], pa.string())
+    return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), names)
+
+
+def nulls(rows: pa.Table, *names: str) -> Booleans:
+    """Return which rows lack a value in one of these columns, as far as the table has them."""
+    lacking = np.zeros(len(rows), dtype=bool)
+    for name in names:
+        if name in rows.column_names and rows[name].null_count:
+            lacking |= numbers(rows[name].is_null())
+    return lacking
+
+
+def holds(condition: pa.ChunkedArray) -> Booleans:
+    """Return where a condition holds; it does not where it is null."""
+    rows: Booleans = numbers(condition.fill_null(False))
+    return rows
 
 
 def beyond_doubles(numbers: pa.Array) -> pa.Array:
-    """Which are whole numbers that a double may round; null where a number is."""
+    """Return which are whole numbers that a double may round; null where a number is."""
     if not pa.types.is_int64(numbers.type):
         return pa.scalar(False)
     return pc.or_(pc.greater(numbers, LARGEST_EXACT), pc.less(numbers, -LARGEST_EXACT))
 
 
 def inexact_relevance() -> DataError:
-    """What refuses a log: its rows are written, and nobody would know that a relevance was rounded."""
+    """Return what refuses a log: its rows are written, and nobody would know that a relevance was rounded."""
     what = "a relevance that a double cannot hold; divide it, or cast it to double"
     return DataError(Fault.RELEVANCE_NOT_EXACT, f"interactions: {what}")
-
-
-def judged(rows: pa.Table, conventions: Conventions) -> pa.Table:
-    """Rows of the truth: user, item, relevance (1 if there is none), timestamp as a number if there is one,
-    and fault: null, a code or, where rows are judged one by one, a reason."""
-    relevance, inexact = pa.repeat(1.0, rows.num_rows), pa.scalar(False)
-    if RELEVANCE in rows.column_names:
-        given = rows[RELEVANCE].combine_chunks()
-        relevance, inexact = given.cast(pa.float64(), safe=False), beyond_doubles(given)
-    if FAULT in rows.column_names:  # Spark has made it a double
-        inexact = pc.equal(rows[FAULT], Fault.RELEVANCE_NOT_EXACT.value)
-    faults = {
-        Fault.NULL_ID: any_null(rows),
-        Fault.NULL_RELEVANCE: pc.is_null(relevance),
-        Fault.RELEVANCE_NOT_FINITE: pc.invert(pc.is_finite(relevance)),
-        Fault.RELEVANCE_NOT_EXACT: inexact,
-    }
-    if conventions.negative_relevance is NegativeRelevance.REFUSE:
-        faults[Fault.NEGATIVE_RELEVANCE] = pc.less(relevance, 0.0)
-    fault = pa.nulls(rows.num_rows, pa.string())
-    if conventions.judges_rows:
-        fault = irrelevance(relevance, conventions.threshold)
-    for name, holds in reversed(faults.items()):
-        if pc.any(holds).as_py():
-            fault = pc.if_else(pc.fill_null(holds, False), name.value, fault)
-    columns = {USER: rows[USER], ITEM: rows[ITEM], RELEVANCE: relevance}
-    columns |= {name: rows[name] for name in (FOLD, IN_TRAIN) if name in rows.column_names}
-    if TIMESTAMP in rows.column_names:
-        columns[TIMESTAMP] = rows[TIMESTAMP].cast(pa.int64())
-    return pa.table(columns | {FAULT: fault})
-
-
-def any_null(rows: pa.Table) -> pa.ChunkedArray:
-    """Return which rows lack a user, an item or, if there are folds, a fold."""
-    found = pc.or_(pc.is_null(rows[USER]), pc.is_null(rows[ITEM]))
-    return pc.or_(found, pc.is_null(rows[FOLD])) if FOLD in rows.column_names else found
-
-
-def irrelevance(relevance: pa.Array, threshold: float | None) -> pa.Array:
-    """Why each relevance is not relevant; null where it is, or is null itself."""
-    below, reason = pc.less(relevance, threshold), Reason.BELOW_THRESHOLD
-    if threshold is None:
-        below, reason = pc.less_equal(relevance, 0.0), Reason.NOT_RELEVANT
-    return pc.if_else(below, reason.value, pa.scalar(None, pa.string()))

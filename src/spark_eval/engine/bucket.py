@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from spark_eval.arrow.codes import Codes, counted
 from spark_eval.arrow.hashes import Booleans, Ints, is_odd, numbers
 from spark_eval.engine.lists import AllLists, Hits, distinct_hits
-from spark_eval.engine.messages import Kind
+from spark_eval.engine.messages import Content
 from spark_eval.engine.people import numbered, place_in
 from spark_eval.engine.question import Question
 from spark_eval.engine.ranks import (
@@ -34,7 +34,7 @@ from spark_eval.schema import FAULT, FOLD, IN_TRAIN, ITEM, MODEL, RANK, SCORE, U
 
 @dataclass(frozen=True)
 class ListRows:
-    """n sound rows of lists: numbers of user, item and list; the score or rank; whether the item is cold."""
+    """n valid rows of lists: numbers of user, item and list; the score or rank; whether the item is cold."""
 
     user: Ints
     item: Ints
@@ -56,16 +56,16 @@ class Bucket:
     has that of the items of the truth and of the lists.
     """
 
-    def __init__(self, question: Question, rows: Mapping[Kind, pa.Table]) -> None:
+    def __init__(self, question: Question, rows: Mapping[Content, pa.Table]) -> None:
         self.question = question
-        self.rows = {kind: rows.get(kind, question.schema(kind).empty_table()) for kind in Kind}
-        kinds = (Kind.TRUTH, Kind.LISTS, Kind.BAD_TRUTH, Kind.BAD_LISTS)
-        sound = {kind: self.rows[kind] for kind in kinds[:2]}
+        self.rows = {kind: rows.get(kind, question.schema(kind).empty_table()) for kind in Content}
+        kinds = (Content.TRUTH, Content.LISTS, Content.BAD_TRUTH, Content.BAD_LISTS)
+        valid = {kind: self.rows[kind] for kind in kinds[:2]}
         bad = {kind: self.rows[kind].filter(is_named(self.rows[kind])) for kind in kinds[2:]}
-        self.named = sound | bad
+        self.named = valid | bad
         self.people, users = numbered([self.named[kind] for kind in kinds])
         self.user = dict(zip(kinds, users, strict=True))
-        self.items = Codes.of([self.rows[kind][ITEM] for kind in (Kind.TRUTH, Kind.LISTS)])
+        self.items = Codes.of([self.rows[kind][ITEM] for kind in (Content.TRUTH, Content.LISTS)])
 
     @cached_property
     def models(self) -> list[str | None]:
@@ -80,17 +80,17 @@ class Bucket:
     @cached_property
     def pairs(self) -> tuple[Ints, Ints, NDArray[np.float64], Ints, Booleans | None]:
         """Each pair of the truth once: user, item, relevance, rows that name it, whether its item is cold."""
-        user, item = self.user[Kind.TRUTH], self.items.columns[0]
-        is_cold = self.is_cold(Kind.TRUTH, user, item)
+        user, item = self.user[Content.TRUTH], self.items.columns[0]
+        is_cold = self.is_cold(Content.TRUTH, user, item)
         first, relevance, size = combined(
-            user, item, self.rows[Kind.TRUTH], self.question.conventions.truth_duplicates
+            user, item, self.rows[Content.TRUTH], self.question.plan.conventions.truth_duplicates
         )
         return user[first], item[first], relevance, size, None if is_cold is None else is_cold[first]
 
     @cached_property
     def why_not(self) -> dict[Reason, Booleans]:
         """Which pairs are not relevant, by the reason."""
-        relevance, least = self.pairs[2], self.question.conventions.threshold
+        relevance, least = self.pairs[2], self.question.plan.conventions.threshold
         if least is None:
             return {Reason.NOT_RELEVANT: relevance <= 0}
         return {Reason.BELOW_THRESHOLD: relevance < least}
@@ -118,44 +118,30 @@ class Bucket:
     def truth_counts(self) -> Iterator[dict[str, Any]]:
         """Count what became of the rows of the truth: of all, of the relevant ones, of others by reason."""
         user, _, _, size, _ = self.pairs
-        bad, truth = self.rows[Kind.BAD_TRUTH], self.truth
-        everybody = np.concatenate([self.user[Kind.TRUTH], self.user[Kind.BAD_TRUTH]])
-        n_rows = len(self.rows[Kind.TRUTH]) + len(bad)
-        yield {
-            FAULT: None,
-            "everything": True,
-            "rows": n_rows,
-            "distinct": None,
-            "users": n_distinct(everybody),
-        }
-        not_used = sum(int(size[chosen].sum()) for chosen in self.why_not.values())
-        used = {
-            FAULT: None,
-            "everything": False,
-            "rows": len(self.rows[Kind.TRUTH]) - not_used,
+        n_valid, bad, truth = len(self.rows[Content.TRUTH]), self.rows[Content.BAD_TRUTH], self.truth
+        bad_users = self.user[Content.BAD_TRUTH]
+        yield counts_of(n_valid + len(bad), [self.user[Content.TRUTH], bad_users], everything=True)
+        n_unused = sum(int(size[chosen].sum()) for chosen in self.why_not.values())
+        more = {
             "distinct": len(truth.user),
-            "users": int(np.count_nonzero(truth.n_relevant)),
             "max_relevance": float(truth.relevances(np.arange(len(truth.user))).max(initial=0.0)),
             Outcome.LARGEST: int(truth.n_relevant.max(initial=0)),
             f"{Outcome.ODD_IDS}.{USER}": int(np.count_nonzero(self.is_odd_user & (truth.n_relevant > 0))),
             f"{Outcome.ODD_IDS}.{ITEM}": n_distinct(truth.user[is_odd(self.items.ids(truth.item))]),
         }
         if truth.is_cold is not None:
-            used["cold"] = int(np.count_nonzero(truth.is_cold))
-            used["cold_users"] = n_distinct(truth.user[truth.is_cold])
-            used["warm_users"] = n_distinct(truth.user[~truth.is_cold])
-        yield used
+            more["cold"] = int(np.count_nonzero(truth.is_cold))
+            more["cold_users"] = n_distinct(truth.user[truth.is_cold])
+            more["warm_users"] = n_distinct(truth.user[~truth.is_cold])
+        yield counts_of(n_valid - n_unused, [truth.user]) | more
         for reason, chosen in self.why_not.items():
-            counts = {"rows": int(size[chosen].sum()), "users": n_distinct(user[chosen])}
-            yield {FAULT: reason.value, "everything": False, "distinct": None, **counts}
-        users = self.user[Kind.BAD_TRUTH]
+            yield counts_of(int(size[chosen].sum()), [user[chosen]], reason.value)
         for fault in pc.unique(bad[FAULT]).to_pylist():
             n_bad = pc.sum(pc.equal(bad[FAULT], fault)).as_py()
-            named = numbers(pc.equal(self.named[Kind.BAD_TRUTH][FAULT], fault))
-            counts = {"rows": n_bad, "users": n_distinct(users[named])}
-            yield {FAULT: fault, "everything": False, "distinct": None, **counts}
+            named = numbers(pc.equal(self.named[Content.BAD_TRUTH][FAULT], fault))
+            yield counts_of(n_bad, [bad_users[named]], fault)
 
-    def is_cold(self, kind: Kind, user: Ints, item: Ints) -> Booleans | None:
+    def is_cold(self, kind: Content, user: Ints, item: Ints) -> Booleans | None:
         """Return which rows name an item without training interactions (in the fold of the user).
 
         None where nothing is known of these.
@@ -174,12 +160,13 @@ class Bucket:
 
     @cached_property
     def list_rows(self) -> ListRows:
-        """The sound rows of recommendations."""
-        rows, user, item = self.rows[Kind.LISTS], self.user[Kind.LISTS], self.items.columns[1]
+        """The valid rows of recommendations."""
+        rows, user, item = self.rows[Content.LISTS], self.user[Content.LISTS], self.items.columns[1]
         order = comparable(rows[SCORE]) if self.question.has_scores else numbers(rows[RANK]).astype(np.int64)
-        return ListRows(user, item, self.list_of(Kind.LISTS), order, self.is_cold(Kind.LISTS, user, item))
+        is_cold = self.is_cold(Content.LISTS, user, item)
+        return ListRows(user, item, self.list_of(Content.LISTS), order, is_cold)
 
-    def list_of(self, kind: Kind) -> Ints:
+    def list_of(self, kind: Content) -> Ints:
         """Return the list of each row that has a user: they are numbered by model, then by user."""
         if self.question.model is not None:
             return self.user[kind]
@@ -189,28 +176,29 @@ class Bucket:
         """Rank the lists of all models at once, find their hits, count their rows."""
         question, n_lists = self.question, len(self.people) * len(self.models)
         bad, rows = self.bad_lists(n_lists), self.list_rows
-        n_sound = counted(rows.of_list, n_lists)
+        n_valid = counted(rows.of_list, n_lists)
         n_repeated = np.zeros(n_lists, dtype=np.int64)
         if question.checks_all:
             is_again, shares = self.repeated(rows)
             bad[Fault.DUPLICATE_RANK] = counted(rows.of_list[shares], n_lists)
-            n_sound = n_sound - bad[Fault.DUPLICATE_RANK]
+            n_valid = n_valid - bad[Fault.DUPLICATE_RANK]
             n_repeated = counted(rows.of_list[is_again & ~shares], n_lists)
             if (left_out := is_again | shares).any():
                 rows = rows.take(~left_out)
         if question.has_scores:
-            keys = tie_keys(self.items, rows.item, question.conventions.ties)
+            keys = tie_keys(self.items, rows.item, question.plan.conventions.ties)
             places = places_by_score(
-                rows.of_list, n_lists, rows.order, keys, question.cuts, question.sees_ties
+                rows.of_list, n_lists, rows.order, keys, question.plan.cuts, question.plan.sees_ties
             )
         else:
             places = places_by_rank(rows.of_list, n_lists, rows.order)
-        near = None if question.depth is None else places.rank <= question.depth
+        near = None if question.plan.depth is None else places.rank <= question.plan.depth
         hits, again = self.hits(rows, places, near)
         cuts = question.held_cuts
         return AllLists(
             self.truth,
-            n_sound,
+            len(self.models),
+            n_valid,
             bad,
             n_repeated + counted(again.of_list, n_lists),
             np.zeros(n_lists, dtype=np.int64) if near is None else counted(rows.of_list[~near], n_lists),
@@ -251,7 +239,7 @@ class Bucket:
 
     def bad_lists(self, n_lists: int) -> dict[Fault, Ints]:
         """Count the rows with each fault, list by list."""
-        faults, of_list = self.named[Kind.BAD_LISTS][FAULT], self.list_of(Kind.BAD_LISTS)
+        faults, of_list = self.named[Content.BAD_LISTS][FAULT], self.list_of(Content.BAD_LISTS)
         return {
             Fault(fault): counted(of_list[numbers(pc.equal(faults, fault))], n_lists)
             for fault in pc.unique(faults).to_pylist()
@@ -259,7 +247,7 @@ class Bucket:
 
     def nameless(self, model: str | None) -> Counter[Fault]:
         """Count a model's rows without a user, by fault."""
-        rows = self.rows[Kind.BAD_LISTS]
+        rows = self.rows[Content.BAD_LISTS]
         rows = rows.filter(pc.invert(is_named(rows)))
         if self.question.model is None:
             names = rows[MODEL].cast(pa.string())
@@ -267,11 +255,15 @@ class Bucket:
         return Counter(map(Fault, rows[FAULT].to_pylist()))
 
 
-def models_in(rows: Mapping[Kind, pa.Table], question: Question) -> list[str | None]:
+def models_in(rows: Mapping[Content, pa.Table], question: Question) -> list[str | None]:
     """Return the models that any bucket has, by name; None is that of rows that name none."""
     if question.model is not None:
         return [question.model]
-    names = set(pc.unique(rows[Kind.MODELS][MODEL]).to_pylist()) if Kind.MODELS in rows else set()
+    names = (
+        set(pc.unique(rows[Content.MODELS][MODEL].unify_dictionaries()).to_pylist())
+        if Content.MODELS in rows
+        else set()
+    )
     return sorted(names, key=lambda name: name or "")
 
 
@@ -279,6 +271,14 @@ def is_named(rows: pa.Table) -> pa.ChunkedArray:
     """Return which rows have a user, and a fold if there are folds."""
     named = pc.is_valid(rows[USER])
     return pc.and_(named, pc.is_valid(rows[FOLD])) if FOLD in rows.column_names else named
+
+
+def counts_of(
+    rows: int, users: Sequence[Ints], fault: str | None = None, *, everything: bool = False
+) -> dict[str, Any]:
+    """Return the counts of some rows of the truth, and of the users that they name."""
+    n_users = n_distinct(np.concatenate(users))
+    return {FAULT: fault, "everything": everything, "rows": rows, "distinct": None, "users": n_users}
 
 
 def n_distinct(values: Ints) -> int:

@@ -3,13 +3,14 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spark_eval.accounting import CLASHES, WITH_TRUTH, WITHOUT_HITS, WITHOUT_TRUTH
-from spark_eval.arrow.codes import counted
+from spark_eval.arrow.codes import counted, ordered
 from spark_eval.arrow.hashes import Booleans, Ints, changes
-from spark_eval.arrow.orders import ordered
 from spark_eval.conventions import Conventions, NoHits, NoRecommendations, NoTruth
 from spark_eval.engine.truth import Truth
 from spark_eval.metrics.lists import Held, Lists, Ragged
@@ -38,16 +39,17 @@ class Hits:
 
 @dataclass(frozen=True)
 class AllLists:
-    """Lists of the n users of the truth, of one model or of several, one after the other.
+    """Lists of the n users of the truth, of several models: those of one model after those of another.
 
-    ``n_sound`` are rows without a fault, ``bad`` the others by fault. Of the sound rows ``n_repeated`` name
+    ``n_valid`` are rows without a fault, ``bad`` the others by fault. Of the valid rows ``n_repeated`` name
     an item of the list again, ``n_beyond`` lie behind the largest rank that counts, ``n_cold`` of the rest
     are of items without training interactions. ``held_within[k]`` counts the items at ranks up to k, None
     where nobody asks. All have shape (lists,).
     """
 
     truth: Truth
-    n_sound: Ints
+    n_models: int
+    n_valid: Ints
     bad: Mapping[Fault, Ints]
     n_repeated: Ints
     n_beyond: Ints
@@ -57,13 +59,14 @@ class AllLists:
     held_within: Mapping[int, Ints] | None
     hits: Hits
 
-    def of_model(self, place: int) -> "AllLists":
-        """Return the lists of one model, by its place."""
-        part = slice(place * self.truth.n_users, (place + 1) * self.truth.n_users)
+    def of_models(self, first: int, last: int) -> "AllLists":
+        """Return the lists of some models, by their places."""
+        part = slice(first * self.truth.n_users, last * self.truth.n_users)
         hits = self.hits.take(slice(*np.searchsorted(self.hits.of_list, [part.start, part.stop])))
         return AllLists(
             self.truth,
-            self.n_sound[part],
+            last - first,
+            self.n_valid[part],
             {fault: n_bad[part] for fault, n_bad in self.bad.items()},
             self.n_repeated[part],
             self.n_beyond[part],
@@ -74,28 +77,37 @@ class AllLists:
             replace(hits, of_list=hits.of_list - part.start),
         )
 
+    @property
+    def n_lists(self) -> int:
+        """One for each model and user, empty ones included."""
+        return self.n_models * self.truth.n_users
+
+    def by_model(self, of_users: NDArray[Any]) -> NDArray[Any]:
+        """Return values of lists by model and user; shape (models, users)."""
+        return of_users.reshape(self.n_models, self.truth.n_users)
+
     @cached_property
     def n_rows(self) -> Ints:
         """All rows of each list."""
-        return self.n_sound + sum(self.bad.values(), np.zeros(1, dtype=np.int64))
+        return self.n_valid + sum(self.bad.values(), np.zeros(1, dtype=np.int64))
 
     @cached_property
     def n_recommended(self) -> Ints:
         """Distinct items of each list, as far as repeats were looked for."""
-        return self.n_sound - self.n_repeated
+        return self.n_valid - self.n_repeated
 
     @cached_property
     def n_hits(self) -> Ints:
         """Hits of each list."""
-        return counted(self.hits.of_list, self.truth.n_users)
+        return counted(self.hits.of_list, self.n_lists)
 
-    @property
+    @cached_property
     def has_truth(self) -> Booleans:
         """Whose lists have anything relevant."""
-        return self.truth.n_relevant > 0
+        return np.tile(self.truth.n_relevant > 0, self.n_models)
 
     def population(self, conventions: Conventions) -> Ints:
-        """Return the users in the mean."""
+        """Return the lists of the users in the mean."""
         is_list, has_truth = self.n_recommended > 0, self.has_truth
         chosen = has_truth | (is_list & (conventions.no_truth is NoTruth.ZERO))
         if conventions.no_recommendations is NoRecommendations.DROP:
@@ -105,65 +117,72 @@ class AllLists:
         return np.flatnonzero(chosen)
 
     def lists(self, chosen: Ints, ideal: Ragged) -> Lists:
-        """Return these users' lists as kernels take them; ``ideal`` are those of all users."""
-        hits = self.hits
-        if len(chosen) < self.truth.n_users:
-            number = np.full(self.truth.n_users, -1, dtype=np.int64)
+        """Return these lists as kernels take them; ``ideal`` are those of all users."""
+        users, hits = chosen % max(self.truth.n_users, 1), self.hits
+        if len(chosen) < self.n_lists:
+            number = np.full(self.n_lists, -1, dtype=np.int64)
             number[chosen] = np.arange(len(chosen))
             hits = hits.take(number[hits.of_list] >= 0)
             hits = replace(hits, of_list=number[hits.of_list])
-            within = number[ideal.row] >= 0
-            ideal = Ragged(
-                len(chosen), number[ideal.row[within]], ideal.rank[within], ideal.relevance[within]
-            )
         relevance, held = self.truth.relevances(hits.pair), None
         if self.held_within is not None:
             held = Held(hits.held, {k: within[chosen] for k, within in self.held_within.items()})
         return Lists(
-            n_relevant=self.truth.n_relevant[chosen],
+            n_relevant=self.truth.n_relevant[users],
             n_recommended=self.n_recommended[chosen],
             hits=Ragged(len(chosen), hits.of_list, hits.rank, relevance),
-            ideal=ideal,
+            ideal=ideal if np.array_equal(users, np.arange(ideal.n_rows)) else ideal.of_rows(users),
             tie_first=hits.tie_first,
             tie_last=hits.tie_last,
             held=held,
         )
 
     def counts(
-        self, cuts: Sequence[int], has_scores: bool, is_odd_user: Booleans, nameless: Mapping[Fault, int]
-    ) -> dict[str, int]:
-        """Count what became of every row, and of how many users; ``nameless`` are rows without a user."""
+        self,
+        cuts: Sequence[int],
+        has_scores: bool,
+        is_odd_user: Booleans,
+        nameless: Sequence[Mapping[Fault, int]],
+    ) -> list[dict[str, int]]:
+        """Count what became of every row of each model, and of how many users.
+
+        ``nameless`` are each model's rows without a user.
+        """
         used, has_truth, is_list = self.n_recommended - self.n_beyond, self.has_truth, self.n_recommended > 0
-        kinds = {"": used}
+        reasons = {"": used}
         if self.n_cold is not None:
-            kinds = {"": used - self.n_cold, Reason.COLD_ITEM.value: self.n_cold}
-        none = np.zeros(1, dtype=np.int64)
+            reasons = {"": used - self.n_cold, Reason.COLD_ITEM.value: self.n_cold}
+        none = np.zeros(self.n_lists, dtype=np.int64)
         rows = {
             f"{Outcome.IN}.": self.n_rows,
-            **{f"{Outcome.USED}.{kind}": np.where(has_truth, n, 0) for kind, n in kinds.items()},
+            **{f"{Outcome.USED}.{reason}": np.where(has_truth, n, 0) for reason, n in reasons.items()},
             f"{Outcome.DROPPED}.{Reason.NO_TRUTH}": np.where(has_truth, 0, used),
             f"{Outcome.FILTERED}.{Reason.BEYOND_K}": self.n_beyond,
             f"{Outcome.DEDUPLICATED}.{Reason.REPEATED_ITEM}": self.n_repeated,
             **{f"{Outcome.QUARANTINED}.{fault}": self.bad.get(fault, none) for fault in ROW_FAULTS},
         }
-        counts = {f"{name}.rows": number.sum() for name, number in rows.items()}
-        for fault, number in nameless.items():
-            counts[f"{Outcome.IN}..rows"] += number
-            counts[f"{Outcome.QUARANTINED}.{fault}.rows"] += number
-        counts |= {f"{name}.users": np.count_nonzero(number > 0) for name, number in rows.items()}
-        counts[WITH_TRUTH] = np.count_nonzero(is_list & has_truth)
-        counts[WITHOUT_HITS] = np.count_nonzero(is_list & has_truth & (self.n_hits == 0))
-        counts[WITHOUT_TRUTH] = np.count_nonzero(is_list & ~has_truth)
+        users = {f"{name}.users": number > 0 for name, number in rows.items()} | {
+            WITH_TRUTH: is_list & has_truth,
+            WITHOUT_HITS: is_list & has_truth & (self.n_hits == 0),
+            WITHOUT_TRUTH: is_list & ~has_truth,
+        }
         if has_scores:
-            for bit, k in enumerate(cuts):
-                counts[f"{Outcome.TIES_AT_CUT}.k={k}"] = np.count_nonzero(self.tied_cuts >> bit & 1)
+            ties = {k: self.tied_cuts >> bit & 1 for bit, k in enumerate(cuts)}
+            users |= {f"{Outcome.TIES_AT_CUT}.k={k}": tied > 0 for k, tied in ties.items()}
         else:
-            counts[f"{Outcome.RANK_GAPS}."] = np.count_nonzero(self.last_rank > self.n_rows)
-        counts[f"{Outcome.ODD_IDS}.{USER}"] = np.count_nonzero(is_odd_user & (self.n_rows > 0))
-        counts[Outcome.LARGEST] = self.n_rows.max(initial=0)
+            users[f"{Outcome.RANK_GAPS}."] = self.last_rank > self.n_rows
+        users[f"{Outcome.ODD_IDS}.{USER}"] = np.tile(is_odd_user, self.n_models) & (self.n_rows > 0)
+        sums = {f"{name}.rows": number for name, number in rows.items()} | users
         clashes = ~(changes(self.hits.of_list) | changes(self.hits.rank))
-        counts[CLASHES] = np.count_nonzero(clashes)
-        return {name: int(number) for name, number in counts.items()}
+        sums[CLASHES] = counted(self.hits.of_list[clashes], self.n_lists)
+        of_models = {name: self.by_model(number).sum(axis=1) for name, number in sums.items()}
+        of_models[Outcome.LARGEST] = self.by_model(self.n_rows).max(axis=1, initial=0)
+        counts = [{name: int(n[place]) for name, n in of_models.items()} for place in range(self.n_models)]
+        for count, faults in zip(counts, nameless, strict=True):
+            for fault, number in faults.items():
+                count[f"{Outcome.IN}..rows"] += number
+                count[f"{Outcome.QUARANTINED}.{fault}.rows"] += number
+        return counts
 
 
 def distinct_hits(hits: Hits) -> tuple[Hits, Hits]:

@@ -1,16 +1,18 @@
 """Exact sums of metric values over users and segments, the same in any order: limbs, as rows of a table."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from itertools import product
 from math import prod
-from typing import Any, Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from spark_eval.arrow.hashes import Ints, in_one_piece
 from spark_eval.metrics.lists import Floats
-from spark_eval.schema import ALL, SEGMENT, SEGMENT_VALUE
+from spark_eval.schema import ALL, MODEL, SEGMENT, SEGMENT_VALUE
 from spark_eval.stats.exact import MOST_SUMMED, POINT_BITS, ExactSums, Groups, limbs, number_of
 
 COLUMN: Final = "column"
@@ -23,9 +25,27 @@ COUNTS: Final = ("n_users", "n_defined", "n_infinite")
 TOTAL: Final = "total"
 SQUARES: Final = "squares"
 KINDS: Final = (*COUNTS, TOTAL, SQUARES)
+
+
+class ColumnSums(NamedTuple):
+    """What is summed of one column over the users of a segment."""
+
+    n_users: int
+    n_defined: int
+    n_infinite: int
+    total: Fraction
+    squares: Fraction
+
+
+NOBODY: Final = ColumnSums(0, 0, 0, Fraction(), Fraction())
+# model, segment, value of the segment
+Cell = tuple[str, str, str]
+# The code of each user's value, and the values.
+Group = tuple[Ints, Sequence[str]]
 # A row is the amount of one limb of one sum; limbs that are 0 have none.
-SUMS: Final = pa.schema(
+LIMBS: Final = pa.schema(
     {
+        MODEL: pa.dictionary(pa.int32(), pa.string()),
         SEGMENT: pa.dictionary(pa.int32(), pa.string()),
         SEGMENT_VALUE: pa.dictionary(pa.int32(), pa.string()),
         COLUMN: pa.int32(),
@@ -39,30 +59,39 @@ SUMS: Final = pa.schema(
 def sums(
     measured: Mapping[str, Floats],
     summed: Mapping[str, Sequence[str]],
-    segments: Mapping[str, tuple[Ints, Sequence[str]]],
+    models: Group,
+    segments: Mapping[str, Group],
 ) -> pa.Table:
-    """The sums of values over everybody and over each value of each segment: rows of SUMS.
+    """Return the sums of values of each model, over everybody and over each value of each segment: LIMBS.
 
     ``measured`` are the values of the users, NaN where undefined; ``summed`` names products of them, of which
-    only values alone are squared. ``segments`` have the code of each user's value, and the values.
+    only values alone are squared. A group has the code of each user's model or segment, and their names.
     """
     n_users = len(next(iter(measured.values())))
     parts = []
     for start in range(0, max(n_users, 1), MOST_SUMMED):
         part = slice(start, start + MOST_SUMMED)
         codes = {name: (code[part], values) for name, (code, values) in segments.items()}
-        parts.append(sums_of_part({name: values[part] for name, values in measured.items()}, summed, codes))
+        values = {name: values[part] for name, values in measured.items()}
+        parts.append(sums_of_part(values, summed, (models[0][part], models[1]), codes))
     return merged_sums(parts)
 
 
 def sums_of_part(
     measured: Mapping[str, Floats],
     summed: Mapping[str, Sequence[str]],
-    segments: Mapping[str, tuple[Ints, Sequence[str]]],
+    models: Group,
+    segments: Mapping[str, Group],
 ) -> pa.Table:
-    """The same, of up to MOST_SUMMED users."""
-    groups = Groups([(codes, len(values)) for codes, values in segments.values()])
-    cells = [(ALL, ALL), *((name, value) for name, (_, values) in segments.items() for value in values)]
+    """Return the same, of up to MOST_SUMMED users."""
+    model, names = models
+    codes = [] if len(names) == 1 else [(model, len(names))]
+    cells = [(name, ALL, ALL) for name in names]
+    for segment, (code, values) in segments.items():
+        codes.append((model * len(values) + code, len(names) * len(values)))
+        cells += [(name, segment, value) for name, value in product(names, values)]
+    # The first sum is that of all models together: of a single model it is the model's.
+    groups, skipped = Groups(codes), 0 if len(names) == 1 else 1
     n_users = groups.sums(np.ones(len(next(iter(measured.values()))), dtype=bool))
     rows: list[tuple[int, str, int, Ints]] = []
     for column, factors in enumerate(summed.values()):
@@ -71,54 +100,53 @@ def sums_of_part(
         if not (is_finite := np.isfinite(value)).all():
             counts |= {"n_defined": groups.sums(~np.isnan(value)), "n_infinite": groups.sums(np.isinf(value))}
             value = np.where(is_finite, value, 0.0)
-        found = ExactSums.of(value, groups, has_squares=len(factors) == 1)
-        rows += ((column, kind, 0, amounts) for kind, amounts in counts.items())
-        for kind, places in ((TOTAL, found.total), (SQUARES, found.squares)):
-            rows += ((column, kind, limb, amounts) for limb, amounts in limbs(places).items())
+        exact = ExactSums.of(value, groups, has_squares=len(factors) == 1)
+        rows += ((column, kind, 0, amounts[skipped:]) for kind, amounts in counts.items())
+        for kind, places in ((TOTAL, exact.total), (SQUARES, exact.squares)):
+            rows += ((column, kind, limb, amounts[skipped:]) for limb, amounts in limbs(places).items())
     return rows_of(rows, cells)
 
 
-def rows_of(rows: Sequence[tuple[int, str, int, Ints]], cells: Sequence[tuple[str, str]]) -> pa.Table:
-    """Rows of SUMS that are not 0, of the column, kind, limb and amounts (cells,) of each sum."""
+def rows_of(rows: Sequence[tuple[int, str, int, Ints]], cells: Sequence[Cell]) -> pa.Table:
+    """Rows of LIMBS that are not 0, of the column, kind, limb and amounts (cells,) of each sum."""
     amounts = np.array([amounts for *_, amounts in rows], dtype=np.int64).reshape(len(rows), len(cells))
     row, cell = np.nonzero(amounts)
     names = {
         name: pa.DictionaryArray.from_arrays(
             pa.array(cell.astype(np.int32)), pa.array([one[place] for one in cells], pa.string())
         )
-        for place, name in enumerate((SEGMENT, SEGMENT_VALUE))
+        for place, name in enumerate((MODEL, SEGMENT, SEGMENT_VALUE))
     }
     keys = {
         COLUMN: np.array([column for column, *_ in rows], dtype=np.int32)[row],
         KIND: np.array([KINDS.index(kind) for _, kind, *_ in rows], dtype=np.int8)[row],
         LIMB: np.array([limb for _, _, limb, _ in rows], dtype=np.int16)[row],
     }
-    return pa.table({**names, **keys, AMOUNT: amounts[row, cell]}, schema=SUMS)
+    return pa.table({**names, **keys, AMOUNT: amounts[row, cell]}, schema=LIMBS)
 
 
 def merged_sums(parts: Sequence[pa.Table]) -> pa.Table:
-    """One table of the sums of all parts."""
-    if len(parts) == 1:
-        return parts[0]
+    """Return one table of the sums of all parts."""
+    if len(parts) < 2:
+        return parts[0] if parts else LIMBS.empty_table()
     by = [name for name in parts[0].column_names if name != AMOUNT]
     total = in_one_piece(parts).group_by(by).aggregate([(AMOUNT, "sum")])
     return total.rename_columns([*by, AMOUNT]).cast(parts[0].schema)
 
 
-def added(parts: Sequence[pa.Table], names: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """The sums of all parts: a row for each cell and column, by name, with counts and ``Fraction`` sums."""
-    found: dict[tuple[str, str, int], dict[str, dict[int, int]]] = defaultdict(
+def added(parts: Sequence[pa.Table], names: Sequence[str]) -> dict[Cell, dict[str, ColumnSums]]:
+    """Return the sums of all parts by model and segment, and by the name of what is summed."""
+    amounts: dict[tuple[Cell, str], dict[str, dict[int, int]]] = defaultdict(
         lambda: {kind: defaultdict(int) for kind in KINDS}
     )
-    for *cell, kind, limb, amount in zip(*merged_sums(parts).to_pydict().values(), strict=True):
-        segment, value, column = cell
-        found[segment, value, column][KINDS[kind]][limb] += amount
-    for (segment, value, column), sums_ in found.items():
-        yield {
-            SEGMENT: segment,
-            SEGMENT_VALUE: value,
-            COLUMN: names[column],
-            **{kind: sums_[kind][0] for kind in COUNTS},
-            TOTAL: number_of(sums_[TOTAL], POINT_BITS),
-            SQUARES: number_of(sums_[SQUARES], 2 * POINT_BITS),
-        }
+    for *cell, column, kind, limb, amount in zip(*merged_sums(parts).to_pydict().values(), strict=True):
+        model, segment, value = cell
+        amounts[(model, segment, value), names[column]][KINDS[kind]][limb] += amount
+    totals: dict[Cell, dict[str, ColumnSums]] = defaultdict(dict)
+    for (place, name), of_kind in amounts.items():
+        totals[place][name] = ColumnSums(
+            **{count: of_kind[count][0] for count in COUNTS},
+            total=number_of(of_kind[TOTAL], POINT_BITS),
+            squares=number_of(of_kind[SQUARES], 2 * POINT_BITS),
+        )
+    return totals

@@ -10,33 +10,33 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from spark_eval.arrow.codes import CODED_TEXT, hashes_of
-from spark_eval.arrow.hashes import Ints, numbers
+from spark_eval.arrow.codes import CODED_TEXT
+from spark_eval.arrow.hashes import Ints, bucket_of, hashes_of, numbers
 from spark_eval.schema import USER
 
 # So many rows are divided among the buckets at once: more make larger messages, and take more memory.
 ROWS_AT_ONCE: Final = 1 << 20
-MESSAGE: Final = pa.schema({"bucket": pa.int32(), "kind": pa.string(), "rows": pa.binary()})
+MESSAGE: Final = pa.schema({"bucket": pa.int32(), "content": pa.string(), "rows": pa.binary()})
 NARROW: Final = (np.int8, np.int16, np.int32)
 
 
-class Kind(StrEnum):
-    """What the rows of a message are."""
+class Content(StrEnum):
+    """What the rows of a message are (what metrics see of them is ``metrics.registry.Kind``)."""
 
-    LISTS = "lists"  # sound rows of recommendations
+    LISTS = "lists"  # valid rows of recommendations
     BAD_LISTS = "bad_lists"  # other rows of recommendations: model, user and fault
-    MODELS = "models"  # the models that a task has seen; every bucket is told
-    TRUTH = "truth"  # sound rows of the truth
+    MODELS = "models"  # the models that a task has seen; every bucket gets them
+    TRUTH = "truth"  # valid rows of the truth
     BAD_TRUTH = "bad_truth"  # other rows of the truth: user and fault
     SEGMENTS = "segments"  # users with a column per segment
     TRAINED = "trained"  # users with their number of training interactions
 
 
-def messages(tables: Iterable[pa.Table], kind: Kind, n_buckets: int) -> Iterator[pa.RecordBatch]:
+def messages(tables: Iterable[pa.Table], content: Content, n_buckets: int) -> Iterator[pa.RecordBatch]:
     """Divide rows among the buckets of their users; each batch has a message for every bucket with rows."""
     for table in gathered(tables):
         parts = divided(table, buckets_of(one_chunk(table[USER]), n_buckets), n_buckets)
-        yield batch_of(kind, [(bucket, part) for bucket, part in enumerate(parts) if part.num_rows])
+        yield batch_of(content, [(bucket, part) for bucket, part in enumerate(parts) if part.num_rows])
 
 
 def buckets_of(users: pa.Array, n_buckets: int) -> Ints:
@@ -45,8 +45,7 @@ def buckets_of(users: pa.Array, n_buckets: int) -> Ints:
         buckets = np.zeros(len(users), dtype=np.int64)
         buckets[numbers(users.is_valid())] = buckets_of(users.drop_null(), n_buckets)
         return buckets
-    upper = hashes_of(users) >> np.uint64(32)
-    return (upper * np.uint64(n_buckets) >> np.uint64(32)).astype(np.int64)
+    return bucket_of(hashes_of(users), n_buckets)
 
 
 def divided(table: pa.Table, places: Ints, n_places: int) -> Iterator[pa.RecordBatch]:
@@ -59,14 +58,14 @@ def divided(table: pa.Table, places: Ints, n_places: int) -> Iterator[pa.RecordB
         yield pa.record_batch(part)
 
 
-def batch_of(kind: Kind, parts: Sequence[tuple[int, pa.RecordBatch]]) -> pa.RecordBatch:
-    """Return messages of one kind: buckets with their rows as bytes."""
+def batch_of(content: Content, parts: Sequence[tuple[int, pa.RecordBatch]]) -> pa.RecordBatch:
+    """Return messages of one content: buckets with their rows as bytes."""
     data = [packed(rows) for _, rows in parts]
     ends = np.cumsum([0, *(rows.size for rows in data)]).astype(np.int32)
     rows = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(data))]
     columns = [
         pa.array([bucket for bucket, _ in parts], pa.int32()),
-        pa.repeat(kind.value, len(parts)),
+        pa.repeat(content.value, len(parts)),
         pa.Array.from_buffers(pa.binary(), len(parts), rows),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=MESSAGE)
@@ -74,14 +73,14 @@ def batch_of(kind: Kind, parts: Sequence[tuple[int, pa.RecordBatch]]) -> pa.Reco
 
 def gathered(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
     """Put small tables together, as few as memory allows."""
-    kept: list[pa.Table] = []
+    waiting: list[pa.Table] = []
     for table in tables:
-        kept.append(table)
-        if sum(table.num_rows for table in kept) >= ROWS_AT_ONCE:
-            yield pa.concat_tables(kept)
-            kept.clear()
-    if kept:
-        yield pa.concat_tables(kept)
+        waiting.append(table)
+        if sum(table.num_rows for table in waiting) >= ROWS_AT_ONCE:
+            yield pa.concat_tables(waiting)
+            waiting.clear()
+    if waiting:
+        yield pa.concat_tables(waiting)
 
 
 def taken(column: pa.ChunkedArray, order: Ints) -> pa.Array:
@@ -136,37 +135,41 @@ def unpacked(data: pa.Buffer) -> pa.Table:
     return pa.ipc.open_stream(data).read_all()
 
 
-def by_bucket(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[Kind, pa.Table]]:
-    """Return the rows of each bucket of a task, by kind, a bucket after the other."""
-    arrived: dict[int, dict[Kind, list[pa.Buffer]]] = defaultdict(lambda: defaultdict(list))
+def by_bucket(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[Content, pa.Table]]:
+    """Return the rows of each bucket of a task, by content, a bucket after the other."""
+    arrived: dict[int, dict[Content, list[pa.Buffer]]] = defaultdict(lambda: defaultdict(list))
     for batch in batches:
-        for bucket, kind, data in zip(*(batch[name] for name in MESSAGE.names), strict=True):
-            arrived[bucket.as_py()][Kind(kind.as_py())].append(data.as_buffer())
+        for bucket, content, data in zip(*(batch[name] for name in MESSAGE.names), strict=True):
+            arrived[bucket.as_py()][Content(content.as_py())].append(data.as_buffer())
     while arrived:
-        yield {kind: united(list(map(unpacked, parts))) for kind, parts in arrived.popitem()[1].items()}
+        yield {content: united(list(map(unpacked, parts))) for content, parts in arrived.popitem()[1].items()}
 
 
-def split(rows: Mapping[Kind, pa.Table], n_buckets: int, n_parts: int) -> Iterator[dict[Kind, pa.Table]]:
+def split(
+    rows: Mapping[Content, pa.Table], n_buckets: int, n_parts: int
+) -> Iterator[dict[Content, pa.Table]]:
     """Divide the rows of one of ``n_buckets`` buckets further, by their users."""
     of_users = {
-        kind: divided(table, buckets_of(one_chunk(table[USER]), n_buckets * n_parts) % n_parts, n_parts)
-        for kind, table in rows.items()
-        if kind is not Kind.MODELS
+        content: divided(table, buckets_of(one_chunk(table[USER]), n_buckets * n_parts) % n_parts, n_parts)
+        for content, table in rows.items()
+        if content is not Content.MODELS
     }
-    same = {kind: table for kind, table in rows.items() if kind is Kind.MODELS}
+    same = {content: table for content, table in rows.items() if content is Content.MODELS}
     for parts in zip(*of_users.values(), strict=True):
-        found = dict(zip(of_users, parts, strict=True))
-        yield same | {kind: pa.table(part) for kind, part in found.items()}
+        yield same | {content: pa.table(part) for content, part in zip(of_users, parts, strict=True)}
 
 
 def united(tables: Sequence[pa.Table]) -> pa.Table:
     """Return the rows of all messages: integers in the widest type of any, text with codes of one type."""
-    return pa.concat_tables(map(widened, tables), promote_options="permissive")
+    return pa.concat_tables(map(with_codes, tables), promote_options="permissive")
 
 
-def widened(table: pa.Table) -> pa.Table:
-    """Return coded text with codes of one type."""
-    for place, column in enumerate(table.schema):
-        if pa.types.is_dictionary(column.type):
-            table = table.set_column(place, column.name, table[column.name].cast(CODED_TEXT))
+def with_codes(table: pa.Table) -> pa.Table:
+    """Return the table with its columns of text dictionary-coded."""
+    for place, field in enumerate(table.schema):
+        if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
+            column = table[field.name].cast(pa.string()).dictionary_encode()
+            table = table.set_column(place, field.name, column)
+        elif pa.types.is_dictionary(field.type) and field.type != CODED_TEXT:
+            table = table.set_column(place, field.name, table[field.name].cast(CODED_TEXT))
     return table

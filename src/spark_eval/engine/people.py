@@ -68,25 +68,25 @@ def segments_of(
     ``users`` have a column for each that is not built in; ``trained`` have numbers of training interactions.
     ``bounds`` are the most interactions of each activity decile.
     """
-    found: dict[str, Segment] = {}
+    segments: dict[str, Segment] = {}
     row = row_of(people, users)
     for name in names:
         if name == FOLD and people.folds is not None:
             folds, code = np.unique(people.folds, return_inverse=True)
-            found[name] = Segment(code, [str(fold) for fold in folds])
+            segments[name] = Segment(code, [str(fold) for fold in folds])
         elif name == BuiltIn.KNOWN:
-            found[name] = Segment((row_of(people, trained) < 0).astype(np.int64), [name, NO_TRAIN])
+            segments[name] = Segment((row_of(people, trained) < 0).astype(np.int64), [name, NO_TRAIN])
         elif name == BuiltIn.ACTIVITY:
             of_user = row_of(people, trained)
             n = numbers(trained[N_INTERACTIONS])
             decile = np.append(np.searchsorted(list((bounds or {}).values()), n), len(bounds or {}))
-            found[name] = Segment(decile[of_user].astype(np.int64), [*map(str, bounds or {}), NO_TRAIN])
+            segments[name] = Segment(decile[of_user].astype(np.int64), [*map(str, bounds or {}), NO_TRAIN])
         else:
             coded = users[name].cast(pa.string()).combine_chunks().dictionary_encode()
             values = (*coded.dictionary.to_pylist(), None)
             code = np.append(numbers(coded.indices.fill_null(len(values) - 1)), len(values) - 1)
-            found[name] = Segment(code[row].astype(np.int64), values)
-    return found
+            segments[name] = Segment(code[row].astype(np.int64), values)
+    return segments
 
 
 def row_of(people: People, table: pa.Table) -> Ints:

@@ -2,14 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 
 import pyarrow as pa
 
-from spark_eval.conventions import Conventions
-from spark_eval.engine.messages import Kind
-from spark_eval.metrics import parse_metric
-from spark_eval.metrics.values import MetricValue
+from spark_eval.conventions import Checks
+from spark_eval.engine.messages import Content
+from spark_eval.metrics.options import Plan
 from spark_eval.schema import (
     FAULT,
     FOLD,
@@ -26,53 +24,46 @@ from spark_eval.schema import (
 
 @dataclass(frozen=True)
 class Question:
-    """What is measured of lists.
+    """What is measured of lists: the plan, and the facts of the tables that workers need.
 
-    ``user`` and ``item`` are the types of the ids, int64 or text. ``metrics`` are texts with their k.
-    ``model`` is the name of the only model, None where a column holds names. Hits count as far as rank
-    ``depth``, ideal lists as far as ``truth_depth``; both None: to their end. ``cuts`` are looked at for
-    ties. Items of given ranks are counted up to each hit and each of ``held_cuts``; None: nobody asks. With
-    ``checks_all``, repeats are looked for among all items, not among hits alone. No gain is computed of a
-    relevance above ``most_relevance``. ``bounds`` are the most interactions of each activity decile. Items
-    that are not in ``trained`` (by fold; None, where there are no folds) are cold.
+    ``user`` and ``item`` are the types of the ids, int64 or text. ``model`` is the name of the only model,
+    None where a column holds names. No gain is computed of a relevance above ``most_relevance``. ``bounds``
+    are the most interactions of each activity decile. Items that are not in ``trained`` (by fold; None, where
+    there are no folds) are cold.
     """
 
+    plan: Plan
     user: pa.DataType
     item: pa.DataType
-    metrics: tuple[tuple[str, int | None], ...]
-    conventions: Conventions
     model: str | None
     has_scores: bool
-    has_folds: bool
-    checks_all: bool
-    sees_ties: bool
-    cuts: tuple[int, ...]
-    held_cuts: tuple[int, ...] | None
-    depth: int | None
-    truth_depth: int | None
     most_relevance: float
-    segments: tuple[str, ...]
     bounds: Mapping[int, int] | None
     trained: Mapping[int | None, pa.Array] | None
 
-    @cached_property
-    def values(self) -> list[MetricValue]:
-        """The metrics."""
-        return [value for text, k in self.metrics for value in parse_metric(text, [k])]
+    @property
+    def checks_all(self) -> bool:
+        """Whether repeats are looked for among all items, not among hits alone."""
+        return self.has_scores or self.plan.checks is Checks.FULL
 
-    def schema(self, kind: Kind) -> pa.Schema:
-        """Return the columns of rows of a kind, where none came."""
-        fold = {FOLD: pa.int64()} if self.has_folds else {}
+    @property
+    def held_cuts(self) -> tuple[int, ...] | None:
+        """Ranks up to which the items of lists are counted, beside those of hits; None: nobody asks."""
+        return None if self.has_scores else self.plan.held_cuts
+
+    def schema(self, content: Content) -> pa.Schema:
+        """Return the columns of rows of which none came."""
+        fold = {FOLD: pa.int64()} if self.plan.by_fold else {}
         model = {MODEL: pa.string()} if self.model is None else {}
         user = {USER: self.user}
         order = {SCORE: pa.float64()} if self.has_scores else {RANK: pa.int64()}
         columns = {
-            Kind.LISTS: user | {ITEM: self.item} | order | fold | model,
-            Kind.BAD_LISTS: user | {FAULT: pa.string()} | fold | model,
-            Kind.TRUTH: user | {ITEM: self.item, RELEVANCE: pa.float64(), TIMESTAMP: pa.int64()} | fold,
-            Kind.BAD_TRUTH: user | {FAULT: pa.string()} | fold,
-            Kind.SEGMENTS: user | dict.fromkeys(self.segments, pa.string()),
-            Kind.TRAINED: user | {N_INTERACTIONS: pa.int64()} | fold,
-            Kind.MODELS: model,
+            Content.LISTS: user | {ITEM: self.item} | order | fold | model,
+            Content.BAD_LISTS: user | {FAULT: pa.string()} | fold | model,
+            Content.TRUTH: user | {ITEM: self.item, RELEVANCE: pa.float64(), TIMESTAMP: pa.int64()} | fold,
+            Content.BAD_TRUTH: user | {FAULT: pa.string()} | fold,
+            Content.SEGMENTS: user | dict.fromkeys(self.plan.segments, pa.string()),
+            Content.TRAINED: user | {N_INTERACTIONS: pa.int64()} | fold,
+            Content.MODELS: model,
         }
-        return pa.schema(columns[kind])
+        return pa.schema(columns[content])

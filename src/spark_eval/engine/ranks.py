@@ -9,9 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from spark_eval.arrow.codes import Codes
+from spark_eval.arrow.codes import Codes, ordered
 from spark_eval.arrow.hashes import Booleans, Hashes, Ints, changes, mixed, numbers
-from spark_eval.arrow.orders import ordered
 from spark_eval.arrow.xxhash64 import id_hashes
 from spark_eval.conventions import Ties
 

@@ -28,12 +28,12 @@ RESERVED: Final = frozenset(
 
 
 def user_columns(segments: Sequence[str]) -> list[str]:
-    """The segments that are columns of ``users``."""
+    """Return the segments that are columns of ``users``."""
     return [name for name in segments if name not in {*BuiltIn, FOLD}]
 
 
 def check_segments(segments: Sequence[str], metrics: Iterable[str], has_train: bool, has_users: bool) -> None:
-    """Raise ConfigError for a segment that nothing tells of, or that clashes with a column of ours.
+    """Raise ConfigError for a segment that no table holds, or that clashes with a column of ours.
 
     ``metrics`` are the metric columns of ``per_user``. Names that differ by case only are one to Spark.
     """
@@ -54,7 +54,7 @@ def check_segments(segments: Sequence[str], metrics: Iterable[str], has_train: b
 
 
 def activity_bounds(histogram: Mapping[int, int]) -> dict[int, int]:
-    """The largest number of interactions in each decile that holds any user, ascending.
+    """Return the largest number of interactions in each decile that holds any user, ascending.
 
     ``histogram`` maps a number of interactions to the users who have so many. Their decile is
     ceil(10 * users with at most so many / all users): a tenth of the users, rounded up to whole groups of

@@ -1,106 +1,210 @@
-"""From exact sums to the rows of the table ``metrics``."""
+"""From exact sums to the rows of the tables ``sums`` and ``metrics``."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from itertools import product
 from statistics import mean, stdev
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
-from spark_eval.engine.means import SQUARES, TOTAL
+import pyarrow as pa
+
+from spark_eval.engine.means import NOBODY, Cell, added
 from spark_eval.errors import DataError
 from spark_eval.metrics import MetricValue
-from spark_eval.metrics.values import weighted
-from spark_eval.schema import ALL, FOLD, FOLDS, MODEL, SEGMENT, SEGMENT_VALUE
+from spark_eval.metrics.values import summed, weighted
+from spark_eval.schema import ALL, FOLD, FOLDS
 from spark_eval.stats.intervals import Summary, summarise
 
 METRICS: Final = (
     "model string, metric string, k int, segment string, segment_value string, value double, "
     "std_error double, ci_low double, ci_high double, n_users long, n_undefined long, conventions string"
 )
-# Of a row of ``metrics``: before it lie model, metric and k.
-SEGMENT_PLACE: Final = 3
-Sums = Mapping[str, Any]
-# The sums of a model without users.
-NOBODY: Final[Sums] = {"n_users": 0, "n_defined": 0, "n_infinite": 0, TOTAL: Fraction(), SQUARES: Fraction()}
+SUMS: Final = (
+    "model string, metric string, k int, segment string, segment_value string, n_users long, n_defined long, "
+    "total string, squares string, weight string, unit int, conventions string"
+)
+
+# Total and weight are counted in units, squares in squares of the unit.
+POWERS: Final = (1, 2, 1)
+# model, metric, k, segment, segment_value, conventions
+Key = tuple[str, str, int | None, str, str, str]
 
 
-def metric_rows(
-    sums: Iterable[Sums], models: Sequence[str], metrics: Sequence[MetricValue], stamp: str
-) -> list[tuple[Any, ...]]:
-    """Rows of METRICS, one per model, segment and metric value, from ``verbs.evaluation.sums_of_models``.
+class SumRow(NamedTuple):
+    """A row of SUMS: exact sums over the users of a segment, from which their mean follows.
+
+    ``n_defined`` of the ``n_users`` have a value. The sum of these is ``total`` times 2^unit, that of their
+    squares ``squares`` times 4^unit. In a weighted mean ``total`` sums the products of weight and value,
+    ``weight`` times 2^unit is the sum of the weights, and nothing is squared.
+    """
+
+    model: str
+    metric: str
+    k: int | None
+    segment: str
+    segment_value: str
+    n_users: int
+    n_defined: int
+    total: str
+    squares: str | None
+    weight: str | None
+    unit: int
+    conventions: str
+
+    @classmethod
+    def of(cls, key: Key, n_users: int, n_defined: int, sums: Sequence[Fraction | None]) -> "SumRow":
+        """Return the row of total, squares and weight, in the largest unit of which all are whole numbers."""
+        unit = -max(
+            -(-(number.denominator.bit_length() - 1) // power)
+            for number, power in zip(sums, POWERS, strict=True)
+            if number is not None
+        )
+        total, squares, weight = (
+            None if number is None else str(int(number * 2 ** (-unit * power)))
+            for number, power in zip(sums, POWERS, strict=True)
+        )
+        return cls(*key[:5], n_users, n_defined, total or "0", squares, weight, unit, key[5])
+
+    @property
+    def key(self) -> Key:
+        """What is summed."""
+        return (*self[:5], self.conventions)
+
+    @property
+    def sums(self) -> list[Fraction | None]:
+        """Total, squares and weight as numbers."""
+        digits = zip((self.total, self.squares, self.weight), POWERS, strict=True)
+        return [None if text is None else int(text) * Fraction(2) ** (self.unit * n) for text, n in digits]
+
+
+class MetricRow(NamedTuple):
+    """A row of METRICS; of predictions also ``n_rows``, the number of these.
 
     ``n_users`` counts the users in the mean, ``n_undefined`` those for whom the metric is undefined.
-    A model without a single user in the population has null values over 0 users. Weighted means, such as
-    the micro average, have no standard error. Raises DataError METRIC_OVERFLOW for what no double holds.
     """
-    found = {(row[MODEL], row[SEGMENT], row[SEGMENT_VALUE], row["column"]): row for row in sums}
-    cells = {key[:3] for key in found} | {(model, ALL, ALL) for model in models}
-    rows: list[tuple[Any, ...]] = []
+
+    model: str | None
+    metric: str
+    k: int | None
+    segment: str
+    segment_value: str
+    value: float | None
+    std_error: float | None
+    ci_low: float | None
+    ci_high: float | None
+    n_users: int | None
+    n_undefined: int | None
+    conventions: str
+    n_rows: int | None = None
+
+
+def sum_rows(
+    parts: Sequence[pa.Table], models: Sequence[str], metrics: Sequence[MetricValue], stamp: str
+) -> list[SumRow]:
+    """Return a row per model, segment and metric value, from tables of ``engine.means``.
+
+    A model without a single user in the population has sums over 0 users. Raises DataError METRIC_OVERFLOW
+    for values that no double holds.
+    """
+    totals = added(parts, list(summed(metrics)))
+    cells = {cell for cell in totals if cell[0] in models} | {(model, ALL, ALL) for model in models}
+    rows = []
     for cell, value in product(sorted(cells, key=everybody_first), metrics):
-        model, *segment = cell
-        row = found.get((*cell, value.column), NOBODY)
-        n_defined = row["n_defined"]
-        mean = summarise(row[TOTAL], row[SQUARES], n_defined)
-        check_size(value.column, row, mean)
-        interval = (mean.std_error, mean.ci_low, mean.ci_high)
-        users = (n_defined, row["n_users"] - n_defined)
-        rows.append((model, value.name, value.k, *segment, mean.value, *interval, *users, stamp))
+        (model, segment, segment_value), of_cell = cell, totals.get(cell, {})
+        sums = of_cell.get(value.column, NOBODY)
+        if sums.n_infinite:
+            raise overflow(value.column)
+        users = (sums.n_users, sums.n_defined)
+        key = (model, value.name, value.k, segment, segment_value, stamp)
+        rows.append(SumRow.of(key, *users, (sums.total, sums.squares, None)))
         for name, weight in zip(value.weights, value.columns[1:], strict=True):
             weights, products = (
-                found.get((*cell, column), NOBODY) for column in (weight, weighted(value, weight))
+                of_cell.get(column, NOBODY).total for column in (weight, weighted(value, weight))
             )
-            weighted_mean = float(products[TOTAL] / weights[TOTAL]) if weights[TOTAL] else None
-            rows.append((model, name, value.k, *segment, weighted_mean, None, None, None, *users, stamp))
+            key = (model, name, value.k, segment, segment_value, stamp)
+            rows.append(SumRow.of(key, *users, (products, None, weights)))
     return rows
 
 
-def fold_rows(rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-    """Of rows of ``metrics`` by fold: two more per model, metric and k, the mean and deviation over folds.
-
-    The mean of the folds' values, each fold counting the same, and their standard deviation with the divisor
-    n - 1, over the folds where the metric is defined; null where these are none, or for the deviation one.
-    Counts are the sums of the folds'.
-    """
-    groups: dict[tuple[Any, ...], list[tuple[Any, ...]]] = {}
+def added_rows(rows: Iterable[SumRow]) -> list[SumRow]:
+    """Add the sums of several runs, such as days: a row per model, metric, k, segment and conventions."""
+    totals: dict[Key, SumRow] = {}
     for row in rows:
-        if row[SEGMENT_PLACE] == FOLD:
-            groups.setdefault(row[:SEGMENT_PLACE], []).append(row)
-    found: list[tuple[Any, ...]] = []
-    for key, of_folds in groups.items():
-        _, _, values, _, _, _, n_users, n_undefined, stamps, *n_rows = zip(
-            *(row[SEGMENT_PLACE:] for row in of_folds), strict=True
-        )
-        defined = [value for value in values if value is not None]
-        counts, more = map(total, (n_users, n_undefined)), map(total, n_rows)
-        numbers = {"mean": mean(defined) if defined else None, "sd": stdev(defined) if defined[1:] else None}
-        rest = (None, None, None, *counts, stamps[0], *more)
-        found += [(*key, FOLDS, name, number, *rest) for name, number in numbers.items()]
-    return found
+        other = totals.get(row.key)
+        if other is not None:
+            sums = [
+                None if one is None or more is None else one + more
+                for one, more in zip(row.sums, other.sums, strict=True)
+            ]
+            row = SumRow.of(row.key, row.n_users + other.n_users, row.n_defined + other.n_defined, sums)
+        totals[row.key] = row
+    return list(totals.values())
+
+
+def metric_rows(sums: Iterable[SumRow]) -> list[MetricRow]:
+    """Return the row of METRICS that follows from each row of SUMS, in their order.
+
+    Means over no users are null. Weighted means, such as the micro average, have no standard error. Raises
+    DataError METRIC_OVERFLOW for what no double holds.
+    """
+    rows = []
+    for row in sums:
+        total, squares, weight = (number or Fraction() for number in row.sums)
+        if row.weight is None:
+            summary = summarise(total, squares, row.n_defined)
+        else:
+            summary = Summary(float(total / weight) if weight else None, None, None, None, row.n_defined)
+        interval = (summary.value, summary.std_error, summary.ci_low, summary.ci_high)
+        if not all(math.isfinite(number) for number in interval if number is not None):
+            raise overflow(f"{row.metric}@{ALL if row.k is None else row.k}")
+        users = (row.n_defined, row.n_users - row.n_defined)
+        rows.append(MetricRow(*row[:5], *interval, *users, row.conventions))
+    return rows
+
+
+def fold_rows(rows: Iterable[MetricRow]) -> list[MetricRow]:
+    """Return the mean and the deviation over folds, two rows per model, metric and k.
+
+    The mean is that of the folds' values, each fold counting the same, and the deviation their standard
+    deviation with the divisor n - 1, over the folds where the metric is defined; null where these are none,
+    or for the deviation one. Counts are the sums of the folds'.
+    """
+    groups: dict[tuple[Any, ...], list[MetricRow]] = {}
+    for row in rows:
+        if row.segment == FOLD:
+            groups.setdefault((row.model, row.metric, row.k), []).append(row)
+    over_folds: list[MetricRow] = []
+    for folds in groups.values():
+        values = [row.value for row in folds if row.value is not None]
+        counts: dict[str, Any] = {
+            name: total([getattr(row, name) for row in folds])
+            for name in ("n_users", "n_undefined", "n_rows")
+        }
+        whole = folds[0]._replace(segment=FOLDS, std_error=None, ci_low=None, ci_high=None, **counts)
+        over_folds.append(whole._replace(segment_value="mean", value=mean(values) if values else None))
+        over_folds.append(whole._replace(segment_value="sd", value=stdev(values) if values[1:] else None))
+    return over_folds
 
 
 def total(counts: Sequence[int | None]) -> int | None:
-    """The sum of counts; None where one is not known."""
+    """Return the sum of counts, None where one is not known."""
     known = [count for count in counts if count is not None]
     return sum(known) if len(known) == len(counts) else None
 
 
-def population(rows: Iterable[Sequence[Any]]) -> dict[str, int]:
-    """The users of each model, by rows of METRICS."""
-    names = [field.split()[0] for field in METRICS.split(", ")]
-    found = (dict(zip(names, row, strict=True)) for row in rows)
-    return {row[MODEL]: row["n_users"] + row["n_undefined"] for row in found if row[SEGMENT] == ALL}
+def population(rows: Iterable[SumRow]) -> int:
+    """Return the number of users of all models, each user once per model."""
+    return sum({row.model: row.n_users for row in rows if row.segment == ALL}.values())
 
 
-def everybody_first(cell: tuple[str, str, str]) -> tuple[str, bool, str, str]:
-    """Order of the rows: by model, everybody before the segments."""
+def everybody_first(cell: Cell) -> tuple[str, bool, str, str]:
+    """Return the key that sorts by model, everybody before the segments."""
     model, segment, segment_value = cell
     return (model, segment != ALL, segment, segment_value)
 
 
-def check_size(column: str, row: Sums, mean: Summary) -> None:
-    """Raise DataError METRIC_OVERFLOW where a value, or an end of its interval, is larger than any double."""
-    numbers = [number for number in (mean.value, mean.ci_low, mean.ci_high) if number is not None]
-    if row["n_infinite"] or not all(map(math.isfinite, numbers)):
-        message = f"{column} has a value or an interval larger than any double"
-        raise DataError("METRIC_OVERFLOW", f"{message}; scale the relevances of the truth down")
+def overflow(metric: str) -> DataError:
+    """Return the error of a metric whose value, or an end of its interval, is larger than any double."""
+    message = f"{metric} has a value or an interval larger than any double"
+    return DataError("METRIC_OVERFLOW", f"{message}; scale the relevances of the truth down")

@@ -6,9 +6,8 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from spark_eval.arrow.codes import Floats, counted, distinct_of
+from spark_eval.arrow.codes import Floats, counted, distinct_of, ordered
 from spark_eval.arrow.hashes import Booleans, Hashes, Ints, changes, numbers
-from spark_eval.arrow.orders import ordered
 from spark_eval.conventions import TruthDuplicates
 from spark_eval.metrics.lists import Ragged
 from spark_eval.schema import RELEVANCE, TIMESTAMP

@@ -58,6 +58,14 @@ class Ragged:
         starts = np.cumsum(counts) - counts
         return np.arange(1, len(self.row) + 1, dtype=np.int64) - starts[self.row]
 
+    def of_rows(self, rows: Ints) -> "Ragged":
+        """The entries of these lists, in this order; a list may come several times."""
+        counts = np.bincount(self.row, minlength=self.n_rows)
+        sizes, starts = counts[rows], (np.cumsum(counts) - counts)[rows]
+        entries = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes - starts, sizes)
+        row = np.repeat(np.arange(len(rows)), sizes)
+        return Ragged(len(rows), row, self.rank[entries], self.relevance[entries])
+
     @cached_property
     def best_first(self) -> "Ragged":
         """The same entries sorted by relevance and moved to ranks 1, 2, ... of their lists."""

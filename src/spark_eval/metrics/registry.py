@@ -15,7 +15,8 @@ class Kind(StrEnum):
     """What a metric sees of a list, and so what must be carried to it.
 
     ``hits`` are where the relevant items are. ``pairs`` is, beside, how many items the list holds up to each
-    hit and each cutoff (``Lists.held``).
+    hit and each cutoff (``Lists.held``). A new kind is a member here and an optional field of ``Lists``, None
+    unless a chosen metric is of that kind; ``engine.lists.AllLists.lists`` fills it.
     """
 
     HITS = "hits"

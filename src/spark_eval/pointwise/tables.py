@@ -7,7 +7,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from spark_eval.engine import summary
+from spark_eval.engine.summary import METRICS as LIST_METRICS
+from spark_eval.engine.summary import MetricRow, fold_rows
 from spark_eval.pointwise import POINTWISE
 from spark_eval.pointwise.ordered import ROC, Candidate, Ordered, best, cost, grid_of
 from spark_eval.pointwise.registry import Sums, Value
@@ -15,7 +16,7 @@ from spark_eval.pointwise.task import PredictionPlan, Rule
 from spark_eval.pointwise.totals import Cell, Totals
 from spark_eval.schema import ALL
 
-METRICS: Final = f"{summary.METRICS}, n_rows long"
+METRICS: Final = f"{LIST_METRICS}, n_rows long"
 THRESHOLDS: Final = (
     "model string, segment string, segment_value string, rule string, threshold double, precision double, "
     "recall double, flags double, cost double, tp double, fp double, fn double, tn double, conventions string"
@@ -24,28 +25,7 @@ CURVES: Final = (
     "model string, curve string, x double, y double, threshold double, weight double, error_bound double"
 )
 CALIBRATION: Final = "calibration"
-
-
-class PredictionRow(NamedTuple):
-    """A row of METRICS.
-
-    ``n_users`` counts the users in a mean over users, and is None for metrics of rows; ``n_undefined`` counts
-    the rows, users or classes that are left out; ``n_rows`` those of the cell.
-    """
-
-    model: str | None
-    metric: str
-    k: None
-    segment: str
-    segment_value: str
-    value: float | None
-    std_error: float | None
-    ci_low: float | None
-    ci_high: float | None
-    n_users: int | None
-    n_undefined: int
-    conventions: str
-    n_rows: int
+Numbers = tuple[float | None, float | None, float | None, float | None, int | None, int]
 
 
 class ThresholdRow(NamedTuple):
@@ -98,7 +78,7 @@ class Measured:
             yield cell, Sums(self.totals.of(cell), self.plan)
 
     @cached_property
-    def metric_rows(self) -> list[PredictionRow]:
+    def metric_rows(self) -> list[MetricRow]:
         """The rows of METRICS: one per cell and value, and the means over folds."""
         rows = [
             metric_row(cell, name, value, sums)
@@ -106,7 +86,7 @@ class Measured:
             for name in self.plan.metrics
             for value in POINTWISE[name].kernel(sums)
         ]
-        return rows + [PredictionRow(*row) for row in summary.fold_rows(rows)]
+        return rows + fold_rows(rows)
 
     @cached_property
     def threshold_rows(self) -> list[ThresholdRow]:
@@ -129,12 +109,12 @@ class Measured:
         return rows
 
 
-def metric_row(cell: Cell, name: str, value: Value, sums: Sums) -> PredictionRow:
+def metric_row(cell: Cell, name: str, value: Value, sums: Sums) -> MetricRow:
     """Return the row of one value of a cell."""
     model, segment, segment_value = cell
     mean = value.summary
     std_error, ci_low, ci_high = (mean.std_error, mean.ci_low, mean.ci_high) if mean else (None,) * 3
-    return PredictionRow(
+    return MetricRow(
         model=model,
         metric=value.name(name),
         k=None,

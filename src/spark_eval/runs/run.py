@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_eval.accounting import ACCOUNTING, Entry
 from spark_eval.config.sections import Config, Source
 from spark_eval.engine.segments import user_columns
-from spark_eval.engine.summary import METRICS
+from spark_eval.engine.summary import METRICS, SUMS
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.metrics.options import Plan
 from spark_eval.publishing.attempt import Attempt
@@ -26,16 +26,16 @@ from spark_eval.schema import MODEL, Outcome, Table
 from spark_eval.sources.conform import read_each
 from spark_eval.transforms.conform import check_id_types
 from spark_eval.transforms.plain_files import plain_recommendations, plain_truth
+from spark_eval.verbs.checks import quarantined, share_faults
 from spark_eval.verbs.evaluate import measure_lists
 from spark_eval.verbs.evaluation import Tables
 from spark_eval.verbs.leakage import LEAKAGE
-from spark_eval.verbs.quarantine import quarantined, share_faults
 from spark_eval.verbs.small import small_table, write_small
 from spark_eval.verbs.split import split
 
 # What each verb publishes at least.
 SPLIT_TABLES: Final = (Table.SPLITS, Table.LEAKAGE, Table.ACCOUNTING)
-EVALUATE_TABLES: Final = (Table.PER_USER, Table.METRICS, Table.ACCOUNTING)
+EVALUATE_TABLES: Final = (Table.PER_USER, Table.METRICS, Table.SUMS, Table.ACCOUNTING)
 
 
 def run_split(session: Callable[[], SparkSession], config: Config, run_id: str | None, replace: bool) -> Run:
@@ -73,7 +73,7 @@ def run_split(session: Callable[[], SparkSession], config: Config, run_id: str |
 def run_evaluate(
     session: Callable[[], SparkSession], config: Config, run_id: str | None, replace: bool
 ) -> Run:
-    """Measure the recommendations and publish ``per_user``, ``metrics`` and ``accounting``."""
+    """Measure the recommendations and publish ``per_user``, ``metrics``, ``sums`` and ``accounting``."""
     needed(config.recommendations, "recommendations")
     plan = config.evaluate.checked()
     job = Job.of("evaluate", config, run_id, session)
@@ -85,14 +85,16 @@ def run_evaluate(
         tables = read_tables(spark, job, plan)
         events.stage("read", then="measure")
         evaluation = measure_lists(tables, plan, attempt.staged(Table.PER_USER))
-        with closing(evaluation.kept):
+        with closing(evaluation.held):
             write_rows(spark, evaluation.metric_rows, METRICS, attempt, Table.METRICS, MODEL)
+            write_rows(spark, evaluation.sum_rows, SUMS, attempt, Table.SUMS, MODEL)
             events.stage("metrics", len(evaluation.metric_rows), then="publish")
             entries = evaluation.entries
             written = {
                 Table.PER_USER: evaluation.n_per_user,
                 Table.METRICS: len(evaluation.metric_rows),
-                **write_entries(tables.given(), entries, attempt),
+                Table.SUMS: len(evaluation.sum_rows),
+                **write_entries(tables.judged(entries, plan.conventions), entries, attempt),
             }
             facts = {"conventions": plan.stamp, "models": list(evaluation.models)}
             job.check_rest(session)

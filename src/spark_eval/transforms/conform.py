@@ -1,19 +1,21 @@
-"""Select, rename and type the columns of each input; give every unusable row the code of its fault.
+"""Select, rename and type the columns of each input, and find the rows that cannot be used.
 
 Nothing is cast in silence and no row is removed: a row that cannot be used carries its code in ``fault``
-until the ledger has counted it. Faults of a whole table are raised together, before any data is read.
+until the accounting has counted it. Faults of a whole table are raised together, before any data is read.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from operator import or_
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from spark_eval.arrow.row_faults import inexact_relevance
-from spark_eval.conventions import Conventions, NegativeRelevance, TruthDuplicates
+from spark_eval.arrow.row_faults import Rule, inexact_relevance
+from spark_eval.conventions import Conventions, TruthDuplicates
 from spark_eval.errors import DataError, nearest
 from spark_eval.names import quoted
 from spark_eval.schema import (
@@ -37,12 +39,12 @@ ARRAY_COLUMNS = ("recommendations", "items", ITEM)
 
 
 def first_fault(faults: Mapping[Fault, Column]) -> Column:
-    """The code of the first condition that holds, or null."""
+    """Return the code of the first condition that holds, or null."""
     return F.coalesce(*(F.when(condition, code.value) for code, condition in faults.items()))
 
 
 def any_null(*keys: Column) -> Column:
-    """Whether one of them is null."""
+    """Return whether one of them is null."""
     return reduce(or_, (key.isNull() for key in keys))
 
 
@@ -53,7 +55,7 @@ def conform_interactions(
     timezone: str,
     timed: bool = True,
 ) -> DataFrame:
-    """The log: user, item, timestamp (an instant), relevance (1 if it has none), its other columns, fault.
+    """Return user, item, timestamp (an instant), relevance (1 if there is none), other columns, fault.
 
     Unless it is ``timed``, rows need no timestamp, and the log no such column.
     """
@@ -94,8 +96,9 @@ def conform_truth(
     timezone: str,
     conventions: Conventions,
 ) -> DataFrame:
-    """Truth: user, item, relevance (1 if it has none), fault; with timestamp if the latest row counts, and
-    with fold if it has one.
+    """Return user, item, relevance (1 if it has none), timestamp if the latest row counts, fold if any.
+
+    ``fault`` marks relevances that a double cannot hold; workers find all other faults of rows.
     """
     table = open_input(frame, "truth", names, (USER, ITEM, TIMESTAMP, RELEVANCE, FOLD))
     user, item = table.id(USER), table.id(ITEM)
@@ -104,28 +107,20 @@ def conform_truth(
     when = {TIMESTAMP: instant(table, timestamp_unit, timezone)} if ordered else {}
     fold = fold_of(table)
     table.check()
-    faults = {
-        Fault.NULL_ID: any_null(user, item, *fold.values()),
-        Fault.NULL_RELEVANCE: relevance.isNull(),
-        Fault.RELEVANCE_NOT_FINITE: ~is_finite(relevance),
-    }
-    if table.has(RELEVANCE):
-        faults[Fault.RELEVANCE_NOT_EXACT] = table.is_inexact(RELEVANCE)
-    if conventions.negative_relevance is NegativeRelevance.REFUSE:
-        faults[Fault.NEGATIVE_RELEVANCE] = relevance < 0
+    is_inexact = table.is_inexact(RELEVANCE) if table.has(RELEVANCE) else F.lit(False)
     return frame.select(
         user.alias(USER),
         item.alias(ITEM),
         relevance.alias(RELEVANCE),
         *(column.alias(name) for name, column in (when | fold).items()),
-        first_fault(faults).alias(FAULT),
+        first_fault({Fault.RELEVANCE_NOT_EXACT: is_inexact}).alias(FAULT),
     )
 
 
 def conform_recommendations(
     frame: DataFrame, names: Mapping[str, str] | None, model: str | None, layout: str = "long"
 ) -> DataFrame:
-    """Recommendations as model, user, item, rank or score, fold if any, fault: a row per recommended item.
+    """Return model, user, item, fold if any, rank or score: a row per recommended item.
 
     ``layout="array"`` takes one row per user with an array of items, or of structs of an item and its
     score as ``ALS.recommendForAllUsers`` gives; where no score is mapped, the position is the rank.
@@ -139,35 +134,30 @@ def conform_recommendations(
     user, item = table.id(USER), table.id(ITEM)
     name = table.text(MODEL) if has_name else F.lit(model)
     fold = fold_of(table)
-    faults = {Fault.NULL_MODEL: name.isNull(), Fault.NULL_ID: any_null(user, item, *fold.values())}
     if RANK in table.names or (SCORE not in table.names and RANK in table.frame.columns):
         order = table.typed(RANK, (T.IntegralType,), "RANK_NOT_INTEGER", "ranks are integers from 1")
         order = order.cast("long").alias(RANK)
-        faults |= {Fault.NULL_RANK: order.isNull(), Fault.RANK_BASE: order < 1}
     else:
-        order, number = score_of(table)
-        faults |= {Fault.NULL_SCORE: order.isNull(), Fault.SCORE_NOT_FINITE: ~is_finite(number)}
-        order = order.alias(SCORE)
+        order = score_of(table).alias(SCORE)
     table.check()
     ours = {MODEL: name, USER: user, ITEM: item} | fold
     columns = [column.alias(key) for key, column in ours.items()]
-    return table.frame.select(*columns, order, first_fault(faults).alias(FAULT))
+    return table.frame.select(*columns, order)
 
 
-def score_of(table: Input) -> tuple[Column, Column]:
-    """Return the score as it orders, and as a double; a table that has neither score nor rank is a fault."""
+def score_of(table: Input) -> Column:
+    """Return the score as it orders; a table that has neither score nor rank is a fault."""
     if table.has(SCORE):
-        return table.ordered(SCORE, "SCORE_NOT_NUMERIC"), table.number(SCORE, "SCORE_NOT_NUMERIC")
-    found = ", ".join(sorted(table.frame.columns))
+        return table.ordered(SCORE, "SCORE_NOT_NUMERIC")
+    columns = ", ".join(sorted(table.frame.columns))
     mend = f"Map with columns={{{SCORE!r}: 'yours'}}"
-    message = f"recommendations need `{SCORE}` or `{RANK}`; found: {found}. {mend}"
+    message = f"recommendations need `{SCORE}` or `{RANK}`; found: {columns}. {mend}"
     table.faults.append(DataError("MISSING_COLUMN", message))
-    nothing = F.lit(None).cast("double")
-    return nothing, nothing
+    return F.lit(None).cast("double")
 
 
 def unfold(table: Input) -> Input:
-    """One row per element of the arrays, with rank (its position) or its score; empty arrays vanish."""
+    """Return one row per element of the arrays, with its position as rank, or its score."""
     unmapped = [name for name in ARRAY_COLUMNS if name in table.frame.columns and ITEM not in table.names]
     items = F.col(unmapped[0]) if unmapped else table.column(ITEM)
     kind = table.frame.select(items).schema[0].dataType
@@ -194,7 +184,7 @@ def unfold(table: Input) -> Input:
 
 
 def conform_train(frame: DataFrame, names: Mapping[str, str] | None) -> DataFrame:
-    """Training interactions: user, item, fold if any, fault."""
+    """Return training interactions: user, item, fold if any, fault."""
     table = open_input(frame, "train", names, (USER, ITEM, TIMESTAMP, RELEVANCE, FOLD))
     keys = {USER: table.id(USER), ITEM: table.id(ITEM)} | fold_of(table)
     table.check()
@@ -203,7 +193,7 @@ def conform_train(frame: DataFrame, names: Mapping[str, str] | None) -> DataFram
 
 
 def conform_users(frame: DataFrame, names: Mapping[str, str] | None, segments: Sequence[str]) -> DataFrame:
-    """Users with their segments as text, whatever type these come with: user, and a column per segment.
+    """Return user, and a column per segment as text, whatever type it comes with.
 
     ``segments`` may hold built-in ones, which a column of the table must not shadow.
     """
@@ -225,7 +215,7 @@ def conform_users(frame: DataFrame, names: Mapping[str, str] | None, segments: S
 
 
 def conform_items(frame: DataFrame, names: Mapping[str, str] | None) -> DataFrame:
-    """Items: item."""
+    """Return the items: item."""
     table = Input(frame, "items", names or {})
     item = table.id(ITEM)
     table.check()
@@ -233,8 +223,25 @@ def conform_items(frame: DataFrame, names: Mapping[str, str] | None) -> DataFram
 
 
 def is_finite(number: Column) -> Column:
-    """Neither NaN nor infinite; null for null."""
+    """Return whether a number is neither NaN nor infinite; null for null."""
     return ~F.isnan(number) & (F.abs(number) != float("inf"))
+
+
+def unusable(rows: DataFrame, rule: Rule) -> DataFrame:
+    """Return the conformed rows in which the rule finds a fault, with its code in ``fault``."""
+    names = [name for name in rows.columns if name != FAULT]
+    schema = T.StructType([*rows.select(names).schema.fields, T.StructField(FAULT, T.StringType())])
+
+    def judged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            table = pa.table(batch)
+            _, faults = rule(table)
+            if faults is not None:
+                codes = faults.cast(pa.string())
+                is_fault = pc.is_in(codes, value_set=pa.array([fault.value for fault in Fault]))
+                yield from table.select(names).append_column(FAULT, codes).filter(is_fault).to_batches()
+
+    return rows.mapInArrow(judged, schema)
 
 
 def check_id_types(tables: Mapping[str, DataFrame]) -> None:
@@ -248,14 +255,14 @@ def check_id_types(tables: Mapping[str, DataFrame]) -> None:
             table: frame.schema[name].dataType for table, frame in tables.items() if name in frame.columns
         }
         if len({isinstance(kind, T.StringType) for kind in kinds.values()}) > 1:
-            found = " and ".join(f"{kind.simpleString()} in {table}" for table, kind in kinds.items())
-            message = f"{name} is {found}; write all with one type"
+            types = " and ".join(f"{kind.simpleString()} in {table}" for table, kind in kinds.items())
+            message = f"{name} is {types}; write all with one type"
             faults.append(DataError("ID_TYPE_MISMATCH", message))
     DataError.raise_all(faults)
 
 
 def align_ids(recommendations: DataFrame, truth: DataFrame) -> tuple[DataFrame, DataFrame]:
-    """Both frames with ids of one type: integers widen exactly, integers and strings never meet."""
+    """Return both frames with ids of one type: integers widen exactly, integers and strings never meet."""
     check_id_types({"recommendations": recommendations, "truth": truth})
     for name in (USER, ITEM):
         if recommendations.schema[name].dataType != truth.schema[name].dataType:

@@ -17,8 +17,9 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from spark_eval.arrow.checksums import key_sum
 from spark_eval.arrow.files import FilePart, read_parts
 from spark_eval.engine.bucket import Bucket, models_in
-from spark_eval.engine.measure import Measured, Measuring
-from spark_eval.engine.messages import MESSAGE, Kind, by_bucket, split
+from spark_eval.engine.means import merged_sums
+from spark_eval.engine.measure import Measuring
+from spark_eval.engine.messages import MESSAGE, Content, by_bucket, split
 from spark_eval.engine.question import Question
 from spark_eval.names import folder_name, model_faults
 from spark_eval.schema import MODEL, USER
@@ -42,18 +43,18 @@ class ModelSummary:
     model: str | None
     counts: Mapping[str, int]
     folds: frozenset[int]
-    sums: pa.Table
     file: str | None
     keys: int
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What is left of a bucket: counts of the rows of its truth, its folds, and each model's lists."""
+    """What is left of a bucket: counts of the rows of its truth, its folds, each model's lists, all sums."""
 
     truth: Sequence[Mapping[str, Any]]
     folds: frozenset[int]
     models: Sequence[ModelSummary]
+    sums: pa.Table
 
 
 def send(frame: DataFrame, files: PlainFiles | None, sender: Sender, n_tasks: int) -> DataFrame:
@@ -76,47 +77,37 @@ def exchanged(messages: Sequence[DataFrame], n_tasks: int) -> DataFrame:
     return reduce(DataFrame.unionAll, messages).repartition(n_tasks, "bucket")
 
 
-def measure(messages: DataFrame, question: Question, n_buckets: int, schema: T.StructType) -> DataFrame:
-    """Return the rows of ``per_user`` with this schema, and a row per bucket that holds its summary alone."""
-    whole = T.StructType([*schema.fields, T.StructField(SUMMARY, T.BinaryType())])
-    rows_schema = to_arrow_schema(schema)
-
-    def measured(batches: Batches) -> Iterator[pa.RecordBatch]:
-        for bucket in buckets(batches, question, n_buckets):
-            models = []
-            for one in Measuring(bucket).measured():
-                models.append(summary_of(one))
-                rows = one.per_user.add_column(0, MODEL, pa.repeat(one.model, len(one.per_user)))
-                rows = rows.select(rows_schema.names).cast(rows_schema)
-                yield from rows.append_column(SUMMARY, pa.nulls(len(rows), pa.binary())).to_batches()
-            yield batch_of_summary(bucket, models, rows_schema)
-
-    return messages.mapInArrow(measured, whole)
-
-
-def measure_to_files(
-    messages: DataFrame, question: Question, n_buckets: int, schema: T.StructType, folder: str
+def measure(
+    messages: DataFrame, question: Question, n_buckets: int, schema: T.StructType, folder: str | None = None
 ) -> DataFrame:
-    """Write the rows of ``per_user`` below a folder as they are measured; return a summary per bucket.
+    """Return the rows of ``per_user`` with this schema, and a row per bucket that holds its summary alone.
 
-    Nothing is written where a model's name can be no folder: the run is refused.
+    With ``folder`` the rows are written below it instead, and only summaries are left. Nothing is written
+    where a model's name can be no folder: the run is refused.
     """
     rows_schema = to_arrow_schema(schema)
-    rows_schema = rows_schema.remove(rows_schema.get_field_index(MODEL))
+    left = schema if folder is None else T.StructType([])
+    nulls = to_arrow_schema(left)
 
     def measured(batches: Batches) -> Iterator[pa.RecordBatch]:
         for bucket in buckets(batches, question, n_buckets):
             is_written = not model_faults([name for name in bucket.models if name is not None])
-            models = []
-            for one in Measuring(bucket).measured():
-                file = None
-                if is_written and len(one.per_user):
-                    rows = one.per_user.select(rows_schema.names).cast(rows_schema)
-                    file = write(one.model or "", rows, folder)
-                models.append(summary_of(one, file))
-            yield batch_of_summary(bucket, models, pa.schema([]))
+            measuring, models = Measuring(bucket), []
+            for one in measuring.measured():
+                rows = one.per_user.add_column(0, MODEL, pa.repeat(one.model, len(one.per_user)))
+                rows, file = rows.select(rows_schema.names).cast(rows_schema), None
+                if folder is None:
+                    yield from rows.append_column(SUMMARY, pa.nulls(len(rows), pa.binary())).to_batches()
+                elif is_written and len(rows):
+                    file = write(one.model or "", rows.drop_columns(MODEL), folder)
+                keys = key_sum(one.model or "", one.per_user)
+                models.append(ModelSummary(one.model, one.counts, one.folds, file, keys))
+            sums = merged_sums(measuring.sums)
+            summary = Summary(list(bucket.truth_counts()), bucket.truth_folds, models, sums)
+            row = {field.name: pa.nulls(1, field.type) for field in nulls}
+            yield pa.record_batch(row | {SUMMARY: pa.array([pickle.dumps(summary)], pa.binary())})
 
-    return messages.mapInArrow(measured, f"{SUMMARY} binary")
+    return messages.mapInArrow(measured, T.StructType([*left.fields, T.StructField(SUMMARY, T.BinaryType())]))
 
 
 def buckets(batches: Batches, question: Question, n_buckets: int) -> Iterator[Bucket]:
@@ -129,26 +120,13 @@ def buckets(batches: Batches, question: Question, n_buckets: int) -> Iterator[Bu
             yield Bucket(question, part)
 
 
-def parts_for(rows: Mapping[Kind, pa.Table], question: Question) -> int:
+def parts_for(rows: Mapping[Content, pa.Table], question: Question) -> int:
     """Return in how many parts a bucket is measured."""
-    n_lists = rows[Kind.LISTS].num_rows if Kind.LISTS in rows else 0
-    n_users = len(rows[Kind.TRUTH][USER].unify_dictionaries().unique()) if Kind.TRUTH in rows else 0
-    n_columns = sum(len(value.columns) for value in question.values)
+    n_lists = rows[Content.LISTS].num_rows if Content.LISTS in rows else 0
+    n_users = len(rows[Content.TRUTH][USER].unify_dictionaries().unique()) if Content.TRUTH in rows else 0
+    n_columns = sum(len(value.columns) for value in question.plan.metrics)
     n_values = n_users * len(models_in(rows, question)) * n_columns
     return 1 + max(n_lists // MOST_ROWS, n_values // MOST_VALUES)
-
-
-def summary_of(measured: Measured, file: str | None = None) -> ModelSummary:
-    """Return what is left once the rows are written."""
-    keys = key_sum(measured.model or "", measured.per_user)
-    return ModelSummary(measured.model, measured.counts, measured.folds, measured.sums, file, keys)
-
-
-def batch_of_summary(bucket: Bucket, models: Sequence[ModelSummary], rows: pa.Schema) -> pa.RecordBatch:
-    """Return a row with the summary of a bucket and nulls in the columns of ``rows``."""
-    summary = Summary(list(bucket.truth_counts()), bucket.truth_folds, models)
-    nulls = {name: pa.nulls(1, kind) for name, kind in zip(rows.names, rows.types, strict=True)}
-    return pa.record_batch(nulls | {SUMMARY: pa.array([pickle.dumps(summary)], pa.binary())})
 
 
 def write(model: str, rows: pa.Table, folder: str) -> str:

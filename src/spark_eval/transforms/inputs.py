@@ -1,4 +1,4 @@
-"""One input table: finds its columns, checks their types, gathers what is wrong with it."""
+"""One input table: finds its columns, checks their types, gathers its faults."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,11 +29,11 @@ class Input:
     faults: list[DataError] = field(default_factory=list)
 
     def has(self, name: str) -> bool:
-        """Whether the table holds our column ``name``, mapped or by its own name."""
+        """Return whether the table holds our column ``name``, mapped or by its own name."""
         return name in self.names or name in self.frame.columns
 
     def column(self, name: str) -> Column:
-        """The table's column for ours; a dot reaches into a struct. A missing one is a fault."""
+        """Return the table's column for ours; a dot reaches into a struct. A missing one is a fault."""
         theirs = self.names.get(name, name)
         outer, *inner = [theirs] if theirs in self.frame.columns else theirs.split(".")
         alike = [column for column in self.frame.columns if column.lower() == outer.lower()]
@@ -51,22 +51,22 @@ class Input:
     def instead_of(self, name: str) -> str:
         """Return what the table holds where it lacks our column ``name``, and how to map it."""
         known = nearest(self.names.get(name, name), self.frame.columns)
-        found = f"found: {', '.join(sorted(self.frame.columns))}. Map with columns={{{name!r}: 'yours'}}"
-        return found if known.startswith("allowed") else known
+        columns = f"found: {', '.join(sorted(self.frame.columns))}. Map with columns={{{name!r}: 'yours'}}"
+        return columns if known.startswith("allowed") else known
 
     def kind(self, name: str) -> T.DataType:
-        """The type of the table's column for ours."""
+        """Return the type of the table's column for ours."""
         return self.frame.select(self.column(name)).schema[0].dataType
 
     def typed(self, name: str, allowed: tuple[type[T.DataType], ...], code: str, what: str) -> Column:
-        """The column, if its type is one of ``allowed``; else a fault of this code."""
+        """Return the column, if its type is one of ``allowed``; else a fault of this code."""
         kind = self.kind(name)
         if not isinstance(kind, (*allowed, T.NullType)):
             self.fault(code, f"column {self.names.get(name, name)!r} is {kind.simpleString()}; {what}")
         return self.column(name)
 
     def id(self, name: str) -> Column:
-        """A user or item id: an integer or a string, passed through unchanged."""
+        """Return a user or item id: an integer or a string, passed through unchanged."""
         kind = self.kind(name)
         code = "ID_IS_FLOAT" if isinstance(kind, T.FractionalType) else "ID_TYPE_UNSUPPORTED"
         column = self.typed(name, ID_TYPES, code, "ids are integers or strings (in pandas: astype('Int64'))")
@@ -79,26 +79,26 @@ class Input:
         return self.readable(name, column)
 
     def text(self, name: str) -> Column:
-        """A model or segment as text, whatever its type."""
+        """Return a model or segment as text, whatever its type."""
         return self.readable(name, self.column(name).cast("string"))
 
     def readable(self, name: str, column: Column) -> Column:
-        """Text as it is; bytes that are no UTF-8 fail the job by name, where two of them might become one."""
+        """Return text as it is; bytes that are no UTF-8 fail the job: two of them might become one."""
         message = f"error[INVALID_TEXT] {self.source}: column {self.names.get(name, name)} {NO_TEXT}"
         fault = F.raise_error(F.lit(message)).cast("string")
         return F.when(~F.is_valid_utf8(column), fault).otherwise(column)
 
     def number(self, name: str, code: str) -> Column:
-        """A number, as a double."""
+        """Return a number, as a double."""
         return self.typed(name, (T.NumericType, T.BooleanType), code, "a number is needed").cast("double")
 
     def ordered(self, name: str, code: str) -> Column:
-        """A number that orders as it came: longs and decimals as they are, others as doubles."""
+        """Return a number that orders as it came: longs and decimals as they are, others as doubles."""
         number = self.number(name, code)
         return self.column(name) if isinstance(self.kind(name), T.LongType | T.DecimalType) else number
 
     def is_inexact(self, name: str) -> Column:
-        """Whether a double may round a number to what it rounds another one to.
+        """Return whether a double may round a number to what it rounds another one to.
 
         Of decimals a double tells all of 15 digits apart, and of more those that come back as they were.
         """
@@ -124,7 +124,7 @@ class Input:
 
 
 def has_path(kind: T.DataType, fields: Sequence[str]) -> bool:
-    """Whether these fields lead into a struct, or into the structs of an array."""
+    """Return whether these fields lead into a struct, or into the structs of an array."""
     for name in fields:
         kind = kind.elementType if isinstance(kind, T.ArrayType) else kind
         if not isinstance(kind, T.StructType) or name not in kind.names:
@@ -136,7 +136,7 @@ def has_path(kind: T.DataType, fields: Sequence[str]) -> bool:
 def open_input(
     frame: DataFrame, source: str, names: Mapping[str, str] | None, known: tuple[str, ...]
 ) -> Input:
-    """The table with its column mapping (ours: theirs); ConfigError for a name that is not ours."""
+    """Return the table with its column mapping (ours: theirs); ConfigError for a name that is not ours."""
     for name in names or {}:
         if name not in known:
             raise ConfigError.unknown("UNKNOWN_CONFIG_KEY", "column", name, known, f"{source}.columns")
@@ -149,7 +149,7 @@ def id_type(frame: DataFrame, name: str) -> pa.DataType:
 
 
 def fold_of(table: Input) -> dict[str, Column]:
-    """The column ``fold`` as a long, where the table has one."""
+    """Return the column ``fold`` as a long, where the table has one."""
     if not table.has(FOLD):
         return {}
     whole = table.typed(FOLD, (T.IntegralType,), "FOLD_NOT_INTEGER", "folds are whole numbers")

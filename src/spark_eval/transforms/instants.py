@@ -13,7 +13,7 @@ OFFSET = r":\d{1,2}(\.\d*)?\s*([A-Za-z]\S*|[+-]\d{1,2}(:?\d{2}){0,2})\s*$"
 
 
 def instant(table: Input, unit: str | None, timezone: str) -> Column:
-    """The table's timestamp as an instant; null where text is no timestamp.
+    """Return the table's timestamp as an instant; null where text is no timestamp.
 
     Numbers are epochs in ``unit`` (s, ms, us); text, dates and zoneless timestamps are local to
     ``timezone``, unless the text names its offset. A column of another type is a fault of the table.
@@ -41,7 +41,7 @@ def instant(table: Input, unit: str | None, timezone: str) -> Column:
 
 
 def local_instant(wall_clock: Column, timezone: str) -> Column:
-    """The instant at which clocks in ``timezone`` show this zoneless timestamp.
+    """Return the instant at which clocks in ``timezone`` show this zoneless timestamp.
 
     Counted in microseconds from the epoch, because Spark's casts would use the session's zone.
     """

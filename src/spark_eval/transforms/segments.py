@@ -13,7 +13,7 @@ OF_USER = "of_user"
 
 
 def count_by_id(train: DataFrame) -> DataFrame:
-    """user, item, fold if any, of_user, fault, n_rows: a row per user and per item, and fault.
+    """Return user, item, fold if any, of_user, fault, n_rows: a row per user and per item, and fault.
 
     One scan and one shuffle give both.
     """
@@ -25,23 +25,23 @@ def count_by_id(train: DataFrame) -> DataFrame:
 
 
 def trained_users(by_id: DataFrame) -> DataFrame:
-    """user, fold if any, n_interactions of every user with sound training interactions."""
-    sound = by_id.where(F.col(OF_USER) & F.col(FAULT).isNull())
-    return sound.select(USER, *folds_of(by_id), F.col(N_ROWS).alias(N_INTERACTIONS))
+    """Return user, fold if any, n_interactions of every user with valid training interactions."""
+    valid = by_id.where(F.col(OF_USER) & F.col(FAULT).isNull())
+    return valid.select(USER, *folds_of(by_id), F.col(N_ROWS).alias(N_INTERACTIONS))
 
 
 def trained_items(by_id: DataFrame) -> DataFrame:
-    """item, fold if any, of every sound training interaction, once."""
+    """Return item, fold if any, of every valid training interaction, once."""
     return by_id.where(~F.col(OF_USER) & F.col(FAULT).isNull()).select(ITEM, *folds_of(by_id))
 
 
 def folds_of(by_id: DataFrame) -> list[str]:
-    """The column ``fold``, where there is one."""
+    """Return the column ``fold``, where there is one."""
     return [FOLD] if FOLD in by_id.columns else []
 
 
 def count_train(by_id: DataFrame) -> DataFrame:
-    """One row per reason (null: used), and one for everything: rows, users, items, a user's most rows.
+    """Return one row per reason (null: used), and one for everything: rows, users, items, a user's most rows.
 
     Over folds, users and items count once in each.
     """
@@ -56,12 +56,12 @@ def count_train(by_id: DataFrame) -> DataFrame:
 
 
 def activity_histogram(users: DataFrame) -> DataFrame:
-    """n_interactions, n_users: how many users have so many interactions."""
+    """Return n_interactions, n_users: how many users have so many interactions."""
     return users.groupBy(N_INTERACTIONS).agg(F.count("*").alias("n_users"))
 
 
 def count_users(users: DataFrame, segments: Sequence[str]) -> DataFrame:
-    """One row: rows, with_id, users (distinct), and the number of values of each segment by its place."""
+    """Return one row: rows, with_id, users (distinct), and each segment's number of values by its place."""
     return users.agg(
         F.count("*").alias("rows"),
         F.count(USER).alias("with_id"),

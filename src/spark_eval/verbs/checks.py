@@ -1,7 +1,10 @@
-"""What the counts of the inputs must show before any number is given out: zeros would be silently wrong."""
+"""Check the inputs by their counts before any number is given out: zeros would be silently wrong."""
 
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
 from typing import Any, Final
 
 from pyspark.sql import DataFrame
@@ -12,15 +15,22 @@ from spark_eval.conventions import Gain, RecommendationDuplicates
 from spark_eval.errors import DataError
 from spark_eval.metrics.options import Plan
 from spark_eval.names import model_faults
-from spark_eval.schema import MODEL, USER, Outcome, Reason
+from spark_eval.schema import FATAL, FAULT, FOLD, MODEL, USER, Fault, Outcome, Reason
+from spark_eval.transforms.exchange import Summary
 from spark_eval.verbs.evaluation import Tables
-from spark_eval.verbs.quarantine import MOST_EXAMPLES, share_faults
 
 # 2^512 squared still is a double.
 MAX_EXP2_RELEVANCE: Final = 511
 LARGEST_DOUBLE: Final = sys.float_info.max
 # The counts of a truth without any relevant row.
 NOTHING_RELEVANT: Final[Mapping[str, Any]] = {"distinct": 0, "users": 0}
+# Of rows that are shown where too many are quarantined, and of the characters of each.
+MOST_EXAMPLES: Final = 3
+MOST_CHARACTERS: Final = 200
+# Of one validation: each is a row of every metric.
+MOST_FOLDS: Final = 1_000
+# So many folds are named in a message.
+MOST_NAMED: Final = 10
 # Of one segment: more are ids or measurements, and would be as many rows of every metric.
 MAX_SEGMENT_VALUES: Final = 1_000
 
@@ -28,7 +38,7 @@ MAX_SEGMENT_VALUES: Final = 1_000
 def truth_faults(
     entries: Sequence[Entry], counts: Sequence[Mapping[str, Any]], plan: Plan
 ) -> tuple[Mapping[str, Any], list[DataError]]:
-    """The counts of the relevant rows; what is wrong with the truth, beside rows that refuse it.
+    """Return the counts of the relevant rows, and what is wrong with the truth beside rows that refuse it.
 
     Wrong are no relevant row at all, and gains that outgrow a double.
     """
@@ -66,7 +76,7 @@ def check_tables(
     table, and more rows than may be quarantined.
     """
     of_lists = list_faults(tables, entries, counts, plan.conventions.recommendation_duplicates)
-    shares = share_faults(entries, tables.given(), tables.most_quarantined)
+    shares = share_faults(entries, tables.judged(entries, plan.conventions), tables.most_quarantined)
     check(entries, [*faults, *of_lists, *shares])
 
 
@@ -76,7 +86,7 @@ def list_faults(
     counts: Sequence[Mapping[str, Any]],
     duplicates: RecommendationDuplicates,
 ) -> list[DataError]:
-    """What is wrong with the recommendations, beside rows that refuse them.
+    """Return what is wrong with the recommendations, beside rows that refuse them.
 
     Wrong are models without a proper name, nothing to compare, refused repeats.
     """
@@ -90,7 +100,7 @@ def list_faults(
         lists = f"recommendations of model {count['model']!r}"
         if has_truth and not count["with_truth"]:
             left = unused(entries, "recommendations", count["model"])
-            message = f"{lists}: no sound row has a user of the truth{left}"
+            message = f"{lists}: no valid row has a user of the truth{left}"
             if not any(fault.code == "NO_ID_OVERLAP" for fault in faults):
                 here, there = some_users(tables.recommendations, count["model"]), some_users(tables.truth)
                 message += f"; here users are {here}, there {there}"
@@ -103,15 +113,15 @@ def list_faults(
 
 
 def some_users(rows: DataFrame, model: str | None = None) -> str:
-    """A few users of a table, or of a model's lists, as an example."""
+    """Return a few users of a table, or of a model's lists, as an example."""
     mine = rows.where(F.col(USER).isNotNull())
     mine = mine if model is None else mine.where(F.col(MODEL) == model)
-    found = {repr(row[USER]) for row in mine.select(USER).limit(MOST_EXAMPLES).collect()}
-    return ", ".join(sorted(found)) or "null"
+    users = {repr(row[USER]) for row in mine.select(USER).limit(MOST_EXAMPLES).collect()}
+    return ", ".join(sorted(users)) or "null"
 
 
 def unused(entries: Sequence[Entry], source: str, model: str | None = None) -> str:
-    """Why rows of a table, or of a model's lists, are not used, in brackets; nothing where all are."""
+    """Return why rows of a table, or of a model's lists, are not used, in brackets; nothing where all are."""
     outcomes = (Outcome.QUARANTINED, Outcome.FILTERED, Outcome.DROPPED)
     lines = [entry for entry in entries if (entry.source, entry.model) == (source, model)]
     reasons = [f"{line.rows} {line.reason}" for line in lines if line.outcome in outcomes]
@@ -119,11 +129,11 @@ def unused(entries: Sequence[Entry], source: str, model: str | None = None) -> s
 
 
 def check_train(counts: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """The counts of the sound rows; DataError where there are none, and every user and item were new."""
+    """Return the counts of the valid rows; raise DataError where there are none."""
     for count in counts:
         if count["fault"] is None and not count["everything"]:
             return count
-    raise DataError("EMPTY_TRAIN", "train: not a single sound row; see its path, where and subset")
+    raise DataError("EMPTY_TRAIN", "train: not a single valid row; see its path, where and subset")
 
 
 def check_users(count: Mapping[str, Any], segments: Sequence[str]) -> None:
@@ -144,3 +154,92 @@ def check_users(count: Mapping[str, Any], segments: Sequence[str]) -> None:
             message = f"users: segment {name!r} has {values} values, at most {MAX_SEGMENT_VALUES}; group them"
             faults.append(DataError("TOO_MANY_SEGMENTS", message))
     DataError.raise_all(faults)
+
+
+def quarantined(source: str, rows: DataFrame) -> DataFrame:
+    """Return source, code, row (as JSON) of those conformed rows of a table that cannot be used."""
+    codes = [fault.value for fault in Fault]
+    return rows.where(F.col(FAULT).isin(codes)).select(
+        F.lit(source).alias("source"), F.col(FAULT).alias("code"), F.to_json(F.struct("*")).alias("row")
+    )
+
+
+def share_faults(
+    entries: Sequence[Entry], tables: Mapping[str, DataFrame], most: Mapping[str, float]
+) -> list[DataError]:
+    """Return DataErrors QUARANTINE_SHARE of tables of which more than the share ``most`` is quarantined.
+
+    Of recommendations, where that is so of any model's: a good model does not make up for a broken one.
+    Rows of which a single one refuses the table do not count.
+    """
+    n_rows = {(entry.source, entry.model): entry.rows for entry in entries if entry.outcome == Outcome.IN}
+    codes: dict[tuple[str, str | None], Counter[str]] = {}
+    for entry in entries:
+        if entry.outcome == Outcome.QUARANTINED and entry.reason not in set(FATAL):
+            codes.setdefault((entry.source, entry.model), Counter())[str(entry.reason)] += entry.rows
+    faults = []
+    for (source, model), of_codes in codes.items():
+        share, n_bad = Fraction(str(most.get(source, 1))), of_codes.total()
+        if n_bad > share * n_rows[source, model]:
+            rows = tables[source] if model is None else tables[source].where(F.col(MODEL) == model)
+            examples = quarantined(source, rows).limit(MOST_EXAMPLES).collect()
+            shown = ", ".join(f"{row['code']} {row['row'][:MOST_CHARACTERS]}" for row in examples)
+            by_code = ", ".join(f"{number} {code}" for code, number in of_codes.items())
+            which = source if model is None else f"{source} of model {model!r}"
+            message = f"{which}: {n_bad} of {n_rows[source, model]} rows are quarantined ({by_code})"
+            limit = f"{source}.max_quarantined, now {float(share):g}"
+            message += f", such as {shown}; mend them, or allow more by {limit}"
+            faults.append(DataError("QUARANTINE_SHARE", message))
+    return faults
+
+
+def check_folds(tables: Tables, plan: Plan) -> tuple[Tables, Plan]:
+    """Return the tables, and the plan by fold if the recommendations have folds; else without ``fold``.
+
+    Raises DataError FOLDS_DIFFER where some tables have folds, and others are of all or none.
+    """
+    has_folds, faults = FOLD in tables.recommendations.columns, []
+    timed = {name: frame for name, frame in tables.given().items() if name in ("truth", "train")}
+    for name, frame in timed.items():
+        if has_folds and FOLD not in frame.columns:
+            message = f"recommendations have a column {FOLD}, {name} has none; give it one, or rename theirs"
+            faults.append(DataError("FOLDS_DIFFER", message))
+        elif FOLD in frame.columns and not has_folds and len(some := some_folds(frame)) > 1:
+            shown = " and ".join(some)
+            message = f"{name} has several folds, such as {shown}, the recommendations tell none"
+            message += f"; give them a column {FOLD}, or read one fold by {name}.{FOLD}"
+            faults.append(DataError("FOLDS_DIFFER", message))
+    DataError.raise_all(faults)
+    if has_folds:
+        return tables, replace(plan, segments=(FOLD, *plan.segments))
+    truth, train = tables.truth.drop(FOLD), tables.train and tables.train.drop(FOLD)
+    files = tables.truth_files and tables.truth_files.without(FOLD)
+    return replace(tables, truth=truth, train=train, truth_files=files), plan
+
+
+def fold_faults(summaries: Sequence[Summary]) -> list[DataError]:
+    """Return DataErrors FOLDS_DIFFER: too many folds, or one without a list of a model, which would be 0."""
+    folds = sorted(frozenset[int]().union(*(summary.folds for summary in summaries)))
+    if len(folds) > MOST_FOLDS:
+        return [DataError("FOLDS_DIFFER", f"truth: {len(folds)} folds; there are 1 to {MOST_FOLDS}")]
+    of_models: dict[str, set[int]] = {}
+    for summary in summaries:
+        for one in summary.models:
+            if one.model is not None:
+                of_models.setdefault(one.model, set()).update(one.folds)
+    faults = []
+    for model, mine in sorted(of_models.items()):
+        missing = [fold for fold in folds if fold not in mine]
+        if missing:
+            shown = ", ".join(map(str, missing[:MOST_NAMED]))
+            message = (
+                f"recommendations of model {model!r}: no list in {len(missing)} of {len(folds)} folds of"
+            )
+            message += f" the truth, such as {shown}; add them, or leave these folds out of the truth"
+            faults.append(DataError("FOLDS_DIFFER", message))
+    return faults
+
+
+def some_folds(frame: DataFrame) -> list[str]:
+    """Return up to two of a table's folds, as text."""
+    return [str(row[FOLD]) for row in frame.select(FOLD).distinct().take(2)]

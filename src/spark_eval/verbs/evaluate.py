@@ -1,41 +1,26 @@
 """Ranking evaluation: recommendations and truth in, metrics and the accounting of every row out."""
 
 import pickle
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, Final, Unpack
 
-import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql import types as T
 
 from spark_eval.accounting import Entry, list_entries, rows_in, table_entries
 from spark_eval.arrow.files import keep_files
-from spark_eval.conventions import Checks
-from spark_eval.engine.messages import Kind
-from spark_eval.engine.question import Question
 from spark_eval.engine.segments import check_segments, user_columns
-from spark_eval.engine.send import ListSender, TruthSender, UserSender
+from spark_eval.engine.summary import sum_rows
 from spark_eval.errors import each
 from spark_eval.metrics.options import EvaluateOptions, Plan, make_plan
-from spark_eval.metrics.values import summed
 from spark_eval.names import literal
 from spark_eval.options import documented
 from spark_eval.runtime import events
-from spark_eval.runtime.any_session import is_remote, tasks_at_once
+from spark_eval.runtime.any_session import is_remote
 from spark_eval.schema import (
     FAULT,
-    FOLD,
-    IN_TRAIN,
-    ITEM,
     MODEL,
-    N_RECOMMENDED,
-    N_RELEVANT,
-    RANK,
-    SCORE,
-    USER,
     Outcome,
 )
 from spark_eval.transforms.conform import (
@@ -46,29 +31,21 @@ from spark_eval.transforms.conform import (
     conform_truth,
     conform_users,
 )
-from spark_eval.transforms.exchange import SUMMARY, Summary, exchanged, measure, measure_to_files, send
-from spark_eval.transforms.inputs import id_type
+from spark_eval.transforms.exchange import SUMMARY, Summary, exchanged, measure
 from spark_eval.transforms.plain_files import plain_recommendations, plain_truth, takes_files
 from spark_eval.verbs.checks import (
-    LARGEST_DOUBLE,
-    MAX_EXP2_RELEVANCE,
+    check_folds,
     check_tables,
-    grows_with_relevance,
+    fold_faults,
     truth_faults,
 )
-from spark_eval.verbs.evaluation import Evaluation, Tables, sums_of_models, written
+from spark_eval.verbs.evaluation import Evaluation, Tables, written
 from spark_eval.verbs.frames import Frame, in_spark
 from spark_eval.verbs.segments import Training, known_items, read_about
-from spark_eval.verbs.shared_folds import check_folds, fold_faults
+from spark_eval.verbs.workers import buckets_for, messages_of, per_user_schema, question_of
 
-# A bucket has about so many rows of lists and of the truth. Many small ones keep the workers' memory low.
-ROWS_PER_BUCKET: Final = 500_000
-TRUTH_PER_BUCKET: Final = 150_000
-# Where nobody knows how many rows there are, so many buckets for each task; large ones are divided later.
-BUCKETS_PER_TASK: Final = 4
-MOST_BUCKETS: Final = 10_000
-# What has fewer rows is not worth a second task.
-LEAST_ROWS: Final = 50_000
+# Counts of which the largest is told, not the sum.
+LARGEST: Final = (Outcome.LARGEST, "max_relevance")
 
 
 @events.telling("evaluate")
@@ -139,115 +116,36 @@ def measure_lists(tables: Tables, plan: Plan, folder: str | None = None) -> Eval
     recommendations, truth = align_ids(tables.recommendations, tables.truth)
     tables = replace(tables, recommendations=recommendations, truth=truth)
     tables, plan = check_folds(tables, plan)
-    with ExitStack() as kept:
-        users, training = read_about(tables, plan.segments, kept)
+    with ExitStack() as held:
+        training = read_about(tables, plan.segments, held)
         items, tables = known_items(tables, training)
         question = question_of(tables, plan, training, items)
         n_buckets, n_tasks = buckets_for(tables)
-        messages = exchanged(messages_of(tables, users, training, plan, n_buckets, n_tasks), n_tasks)
+        messages = exchanged(messages_of(tables, training, plan, n_buckets, n_tasks), n_tasks)
         schema = per_user_schema(tables, plan)
         # The folders of a remote session are those of its server.
-        is_local = folder is not None and takes_files(folder) and not is_remote(messages)
-        if folder is not None and is_local:
-            rows = measure_to_files(messages, question, n_buckets, schema, folder)
-        else:
-            rows = measure(messages, question, n_buckets, schema).persist()
-            kept.callback(rows.unpersist)
+        in_place = folder if folder and takes_files(folder) and not is_remote(messages) else None
+        rows = measure(messages, question, n_buckets, schema, in_place)
+        if in_place is None:
+            held.callback(rows.persist().unpersist)
         summaries = [pickle.loads(row[SUMMARY]) for row in rows.where(f"{SUMMARY} is not null").collect()]
         entries, models = checked(tables, plan, training, summaries)
-        keys = sum(one.keys for summary in summaries for one in summary.models)
-        per_user = rows.where(f"{SUMMARY} is null").drop(SUMMARY)
-        if folder is not None and is_local:
-            keep_files(folder, {one.file for summary in summaries for one in summary.models if one.file})
-            per_user = tables.truth.sparkSession.read.schema(schema).parquet(literal(folder))
-        elif folder is not None:
-            per_user = written(per_user, folder)
-        parts: dict[str | None, list[pa.Table]] = {}
-        for one in (one for summary in summaries for one in summary.models):
-            parts.setdefault(one.model, []).append(one.sums)
-        sums = sums_of_models(parts, list(summed(plan.metrics)))
-        return Evaluation(per_user, entries, models, plan, kept.pop_all(), sums, keys)
-
-
-def question_of(
-    tables: Tables, plan: Plan, training: Training, items: Mapping[int | None, pa.Array] | None
-) -> Question:
-    """Return what the workers are asked."""
-    has_scores = RANK not in tables.recommendations.columns
-    return Question(
-        user=id_type(tables.truth, USER),
-        item=id_type(tables.truth, ITEM),
-        metrics=tuple((value.name, value.k) for value in plan.metrics),
-        conventions=plan.conventions,
-        model=tables.model,
-        has_scores=has_scores,
-        has_folds=plan.by_fold,
-        checks_all=has_scores or plan.checks is Checks.FULL,
-        sees_ties=plan.sees_ties,
-        cuts=tuple(plan.cuts),
-        held_cuts=None if has_scores else plan.held_cuts,
-        depth=plan.depth,
-        truth_depth=plan.truth_depth,
-        most_relevance=MAX_EXP2_RELEVANCE if grows_with_relevance(plan) else LARGEST_DOUBLE,
-        segments=tuple(plan.segments),
-        bounds=training.bounds,
-        trained=items,
-    )
-
-
-def messages_of(
-    tables: Tables, users: DataFrame | None, training: Training, plan: Plan, n_buckets: int, n_tasks: int
-) -> list[DataFrame]:
-    """Return the messages of all tables."""
-    names = [USER, ITEM, RANK, SCORE, FOLD, IN_TRAIN, *([MODEL] if tables.model is None else [])]
-    lists = tables.recommendations.select(*(name for name in names if name in tables.recommendations.columns))
-    messages = [
-        send(tables.truth, tables.truth_files, TruthSender(n_buckets, plan.conventions), n_tasks),
-        send(lists, tables.files, ListSender(n_buckets, tables.model is None), n_tasks),
-    ]
-    about = {Kind.SEGMENTS: users, Kind.TRAINED: training.users}
-    return messages + [
-        send(frame, None, UserSender(n_buckets, kind), n_tasks)
-        for kind, frame in about.items()
-        if frame is not None
-    ]
-
-
-def buckets_for(tables: Tables) -> tuple[int, int]:
-    """Return the number of buckets, and of the tasks that measure them."""
-    cores = tasks_at_once(tables.truth.sparkSession)
-    if tables.files is None or tables.truth_files is None:
-        return BUCKETS_PER_TASK * 2 * cores, 2 * cores
-    n_lists, n_truth = tables.files.n_rows, tables.truth_files.n_rows
-    wanted = 1 + max(n_lists // ROWS_PER_BUCKET, n_truth // TRUTH_PER_BUCKET)
-    if max(n_lists, n_truth) > LEAST_ROWS:
-        wanted = max(wanted, 2 * cores)
-    n_buckets = min(wanted, MOST_BUCKETS)
-    return n_buckets, min(n_buckets, max(2 * cores, n_buckets // BUCKETS_PER_TASK))
-
-
-def per_user_schema(tables: Tables, plan: Plan) -> T.StructType:
-    """Return the columns of ``per_user``."""
-    longs = [T.StructField(name, T.LongType()) for name in (N_RELEVANT, N_RECOMMENDED)]
-    fold = [T.StructField(FOLD, T.IntegerType())] if plan.by_fold else []
-    segments = [T.StructField(name, T.StringType()) for name in plan.segments if name != FOLD]
-    return T.StructType(
-        [
-            T.StructField(MODEL, T.StringType()),
-            T.StructField(USER, tables.truth.schema[USER].dataType),
-            *longs,
-            *fold,
-            *segments,
-            *(T.StructField(name, T.DoubleType()) for name in plan.columns),
-        ]
-    )
+        of_models = [one for summary in summaries for one in summary.models]
+        if in_place is None:
+            per_user = written(rows.where(f"{SUMMARY} is null").drop(SUMMARY), folder)
+        else:
+            keep_files(in_place, {one.file for one in of_models if one.file})
+            per_user = tables.truth.sparkSession.read.schema(schema).parquet(literal(in_place))
+        sums = sum_rows([summary.sums for summary in summaries], models, plan.metrics, plan.stamp)
+        keys = sum(one.keys for one in of_models)
+        return Evaluation(per_user, entries, models, plan, held.pop_all(), sums, keys)
 
 
 def checked(
     tables: Tables, plan: Plan, training: Training, summaries: Sequence[Summary]
 ) -> tuple[list[Entry], list[str]]:
     """Return the entries of the accounting and the models; one DataError tells all that is wrong."""
-    counts = added_counts([count for summary in summaries for count in summary.truth])
+    counts = counts_of_truth(summaries)
     entries = [*training.entries, *table_entries("truth", counts)]
     used, of_truth = truth_faults(entries, counts, plan)
     of_folds = fold_faults(summaries) if plan.by_fold and not of_truth else []
@@ -258,29 +156,28 @@ def checked(
     return entries, sorted(count[MODEL] for count in of_lists)
 
 
-def added_counts(parts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Add the counts of the truth of all buckets: everything first, then by fault; none of no rows."""
-    totals: dict[tuple[bool, str], dict[str, Any]] = {}
-    for part in parts:
-        total = totals.setdefault((not part["everything"], part[FAULT] or ""), dict.fromkeys(part))
-        for name, number in part.items():
-            total[name] = merged(name, total[name], number)
-    return [total for _, total in sorted(totals.items()) if total["rows"] or total["everything"]]
-
-
-def merged(name: str, one: Any, other: Any) -> Any:
-    """Return a fact of two counts together; None is a fact of none."""
-    if one is None or other is None or name in (FAULT, "everything"):
-        return other if one is None else one
-    return max(one, other) if name in ("max_relevance", Outcome.LARGEST) else one + other
+def counts_of_truth(summaries: Sequence[Summary]) -> list[dict[str, Any]]:
+    """Return the counts of the truth over all buckets: everything first, then by fault; none of no rows."""
+    counts = added_counts((count for one in summaries for count in one.truth), ("everything", FAULT))
+    counts = [count for count in counts if count["rows"] or count["everything"]]
+    return sorted(counts, key=lambda count: (not count["everything"], count[FAULT] or ""))
 
 
 def counts_of_models(summaries: Sequence[Summary]) -> list[dict[str, Any]]:
-    """Add the counts of each model that any row names, over all buckets; of ``largest`` the largest."""
-    totals: dict[str | None, Counter[str]] = {}
-    for one in (one for summary in summaries for one in summary.models):
-        total = totals.setdefault(one.model, Counter())
-        largest = max(total[Outcome.LARGEST], one.counts[Outcome.LARGEST])
-        total.update(one.counts)
-        total[Outcome.LARGEST] = largest
-    return [{MODEL: model, **total} for model, total in totals.items() if total[f"{Outcome.IN}..rows"]]
+    """Return the counts of each model that any row names, over all buckets."""
+    parts = ({MODEL: one.model, **one.counts} for summary in summaries for one in summary.models)
+    return [count for count in added_counts(parts, (MODEL,)) if count[f"{Outcome.IN}..rows"]]
+
+
+def added_counts(parts: Iterable[Mapping[str, Any]], keys: Sequence[str]) -> list[dict[str, Any]]:
+    """Add counts that agree in ``keys``; of what is a largest number, keep the largest."""
+    totals: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for part in parts:
+        total = totals.setdefault(tuple(part[key] for key in keys), {})
+        for name, number in part.items():
+            known = total.get(name)
+            if known is None or name in keys:
+                total[name] = number
+            elif number is not None:
+                total[name] = max(known, number) if name in LARGEST else known + number
+    return list(totals.values())

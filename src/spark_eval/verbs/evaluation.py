@@ -1,20 +1,20 @@
 """What goes into an evaluation and what comes out of it, whatever plan lies between."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_eval.accounting import ACCOUNTING, Entry
-from spark_eval.engine.means import SUMS, added
-from spark_eval.engine.summary import METRICS, fold_rows, metric_rows, population
+from spark_eval.arrow.row_faults import rules_of
+from spark_eval.conventions import Conventions
+from spark_eval.engine.summary import METRICS, SUMS, MetricRow, SumRow, fold_rows, metric_rows, population
 from spark_eval.metrics.options import Plan
 from spark_eval.names import literal, models_shown
-from spark_eval.schema import MODEL
+from spark_eval.schema import MODEL, Outcome
+from spark_eval.transforms.conform import unusable
 from spark_eval.transforms.plain_files import PlainFiles
 from spark_eval.verbs.small import small_table
 
@@ -38,14 +38,19 @@ class Tables:
     most_quarantined: Mapping[str, float] = field(default_factory=dict)
 
     def given(self) -> dict[str, DataFrame]:
-        """The tables that there are, by name."""
-        tables = {
-            "recommendations": self.recommendations,
-            "truth": self.truth,
-            "train": self.train,
-            "users": self.users,
+        """Return the tables that there are, by name."""
+        names = ("recommendations", "truth", "train", "users")
+        return {name: frame for name in names if (frame := getattr(self, name)) is not None}
+
+    def judged(self, entries: Iterable[Entry], conventions: Conventions) -> dict[str, DataFrame]:
+        """Return the tables with quarantined rows, codes in ``fault``; of lists and truth these alone."""
+        bad = {entry.source for entry in entries if entry.outcome == Outcome.QUARANTINED}
+        rules = rules_of(conventions)
+        return {
+            name: unusable(frame, rules[name]) if name in rules else frame
+            for name, frame in self.given().items()
+            if name in bad
         }
-        return {name: frame for name, frame in tables.items() if frame is not None}
 
 
 @dataclass(frozen=True, repr=False)
@@ -53,16 +58,17 @@ class Evaluation:
     """What came of an evaluation.
 
     ``per_user``: one row per model and user of the population, a double per metric and k; lazy, unless it
-    is written already. ``entries`` are the lines of the accounting. ``kept`` holds what later steps share;
-    ``unpersist`` frees it. ``sums`` are those of ``per_user``, ``keys`` is the sum of the keys of its rows.
+    is written already. ``entries`` are the lines of the accounting. ``held`` holds what later steps share;
+    ``unpersist`` frees it. ``sum_rows`` are the rows of ``sums``. ``keys`` is the sum of the keys of
+    ``per_user``.
     """
 
     per_user: DataFrame
     entries: Sequence[Entry]
     models: Sequence[str]
     plan: Plan
-    kept: ExitStack
-    sums: Sequence[Mapping[str, Any]]
+    held: ExitStack
+    sum_rows: Sequence[SumRow]
     keys: int
 
     def __repr__(self) -> str:
@@ -72,9 +78,9 @@ class Evaluation:
         return f"Evaluation of {models_shown(self.models)}: {names} at k {cutoffs}; {tables}"
 
     @cached_property
-    def metric_rows(self) -> list[tuple[Any, ...]]:
+    def metric_rows(self) -> list[MetricRow]:
         """The rows of ``metrics``."""
-        rows = metric_rows(self.sums, self.models, self.plan.metrics, self.plan.stamp)
+        rows = metric_rows(self.sum_rows)
         return rows + fold_rows(rows)
 
     @cached_property
@@ -82,10 +88,15 @@ class Evaluation:
         """The table ``metrics``: value, standard error and interval per model, metric and k."""
         return small_table(self.spark, self.metric_rows, METRICS)
 
+    @cached_property
+    def sums(self) -> DataFrame:
+        """The table ``sums``: exact sums per model, metric and k, which add to those of other runs."""
+        return small_table(self.spark, self.sum_rows, SUMS)
+
     @property
     def n_per_user(self) -> int:
         """The rows that ``per_user`` must have."""
-        return sum(population(self.metric_rows).values())
+        return population(self.sum_rows)
 
     @cached_property
     def accounting(self) -> DataFrame:
@@ -93,8 +104,8 @@ class Evaluation:
         return small_table(self.spark, self.entries, ACCOUNTING)
 
     def unpersist(self) -> None:
-        """Free what is kept."""
-        self.kept.close()
+        """Free what is held in memory."""
+        self.held.close()
 
     @property
     def spark(self) -> SparkSession:
@@ -102,19 +113,10 @@ class Evaluation:
         return self.per_user.sparkSession
 
 
-def sums_of_models(
-    parts: Mapping[str | None, Sequence[pa.Table]], names: Sequence[str]
-) -> list[dict[str, Any]]:
-    """The exact sums over the users of each model, from tables of ``engine.means``, by column's name."""
-    return [
-        {MODEL: model, **row}
-        for model, tables in parts.items()
-        for row in added([table.select(SUMS.names) for table in tables], names)
-    ]
-
-
-def written(per_user: DataFrame, folder: str) -> DataFrame:
-    """Return the same rows, from files that lie below the folder now."""
+def written(per_user: DataFrame, folder: str | None) -> DataFrame:
+    """Return the same rows; with a folder, from files that lie below it now."""
+    if folder is None:
+        return per_user
     per_user.write.mode("error").partitionBy(MODEL).parquet(folder)
     # Read with its schema: Spark would take models named 1 and 01 for one number.
     return per_user.sparkSession.read.schema(per_user.schema).parquet(literal(folder))

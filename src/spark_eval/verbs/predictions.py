@@ -28,8 +28,8 @@ from spark_eval.schema import MODEL, Outcome
 from spark_eval.transforms.plain_files import plain_predictions
 from spark_eval.transforms.predictions import SOURCE, Predictions, conform_predictions
 from spark_eval.transforms.scored import counts_of, extents_of, in_order, in_ranges, of_users, parts_of
+from spark_eval.verbs.checks import share_faults
 from spark_eval.verbs.frames import Frame, in_spark
-from spark_eval.verbs.quarantine import share_faults
 from spark_eval.verbs.small import collected, small_table
 
 # What a task sorts together, about: distinct scores of both labels, rows of users.

@@ -1,6 +1,6 @@
 """What is known of users and items beside lists and truth: read once, counted, checked."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Final
@@ -13,7 +13,7 @@ from pyspark.sql import types as T
 
 from spark_eval.accounting import Entry, table_entries
 from spark_eval.engine.segments import activity_bounds, user_columns
-from spark_eval.errors import DataError
+from spark_eval.errors import each
 from spark_eval.schema import FOLD, IN_TRAIN, ITEM, N_INTERACTIONS, BuiltIn
 from spark_eval.transforms.segments import (
     activity_histogram,
@@ -46,30 +46,24 @@ class Training:
     entries: Sequence[Entry] = ()
 
 
-def read_about(tables: Tables, segments: Sequence[str], kept: ExitStack) -> tuple[DataFrame | None, Training]:
-    """Read the users with their segments, and what the training interactions tell.
+def read_about(tables: Tables, segments: Sequence[str], held: ExitStack) -> Training:
+    """Check the users with their segments, and return what the training interactions tell.
 
     Raises one DataError for what is wrong with either, before truth and lists are read, which are larger.
     """
-    faults = []
-    try:
-        users = read_users(tables.users, segments, kept)
-    except DataError as fault:
-        faults.append(fault)
-    try:
-        training = read_train(tables.train, segments, kept)
-    except DataError as fault:
-        faults.append(fault)
-    DataError.raise_all(faults)
-    return users, training
+    readers: dict[str, Callable[[], Training | None]] = {
+        "users": lambda: check_about(tables.users, segments, held),
+        "train": lambda: read_train(tables.train, segments, held),
+    }
+    return each(readers)["train"] or Training()
 
 
-def read_train(train: DataFrame | None, segments: Sequence[str], kept: ExitStack) -> Training:
+def read_train(train: DataFrame | None, segments: Sequence[str], held: ExitStack) -> Training:
     """Count the training interactions; nothing is known without any. Raises DataError EMPTY_TRAIN."""
     if train is None:
         return Training()
     by_id = count_by_id(train).persist()
-    kept.callback(by_id.unpersist)
+    held.callback(by_id.unpersist)
     counts = [row.asDict() for row in count_train(by_id).collect()]
     used = check_train(counts)
     users = trained_users(by_id)
@@ -86,15 +80,13 @@ def read_train(train: DataFrame | None, segments: Sequence[str], kept: ExitStack
     )
 
 
-def read_users(users: DataFrame | None, segments: Sequence[str], kept: ExitStack) -> DataFrame | None:
-    """The users with their segments, each once; DataError where they are not."""
+def check_about(users: DataFrame | None, segments: Sequence[str], held: ExitStack) -> None:
+    """Raise DataError unless each user comes once, with segments of few values; hold the rows in memory."""
     if users is None:
-        return None
-    users, columns = users.persist(), user_columns(segments)
-    kept.callback(users.unpersist)
-    count = count_users(users, columns).collect()[0].asDict()
-    check_users(count, columns)
-    return users
+        return
+    held.callback(users.persist().unpersist)
+    columns = user_columns(segments)
+    check_users(count_users(users, columns).collect()[0].asDict(), columns)
 
 
 def known_items(tables: Tables, training: Training) -> tuple[Mapping[int | None, pa.Array] | None, Tables]:
@@ -105,11 +97,11 @@ def known_items(tables: Tables, training: Training) -> tuple[Mapping[int | None,
     if training.items is None:
         return None, tables
     if training.n_items <= MOST_ITEMS:
-        found = training.items.toArrow().combine_chunks()
-        ids = found[ITEM].cast(pa.string() if is_text(training.items, ITEM) else pa.int64()).combine_chunks()
-        if FOLD not in found.column_names:
+        items = training.items.toArrow().combine_chunks()
+        ids = items[ITEM].cast(pa.string() if is_text(training.items, ITEM) else pa.int64()).combine_chunks()
+        if FOLD not in items.column_names:
             return {None: ids}, tables
-        folds = found[FOLD].combine_chunks()
+        folds = items[FOLD].combine_chunks()
         return {fold: ids.filter(pc.equal(folds, fold)) for fold in pc.unique(folds).to_pylist()}, tables
     recommendations, truth = (mark(rows, training.items) for rows in (tables.recommendations, tables.truth))
     marked = replace(tables, recommendations=recommendations, truth=truth, files=None, truth_files=None)

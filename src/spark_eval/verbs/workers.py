@@ -1,0 +1,95 @@
+"""What the workers of an evaluation are asked, what is sent to them, and in how many buckets."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import types as T
+
+from spark_eval.arrow.row_faults import rules_of
+from spark_eval.engine.messages import Content
+from spark_eval.engine.question import Question
+from spark_eval.engine.send import Sender
+from spark_eval.metrics.options import Plan
+from spark_eval.runtime.any_session import tasks_at_once
+from spark_eval.schema import FOLD, IN_TRAIN, ITEM, MODEL, N_RECOMMENDED, N_RELEVANT, RANK, SCORE, USER
+from spark_eval.transforms.exchange import send
+from spark_eval.transforms.inputs import id_type
+from spark_eval.verbs.checks import LARGEST_DOUBLE, MAX_EXP2_RELEVANCE, grows_with_relevance
+from spark_eval.verbs.evaluation import Tables
+from spark_eval.verbs.segments import Training
+
+# A bucket has about so many rows of lists and of the truth. Many small ones keep the workers' memory low.
+ROWS_PER_BUCKET: Final = 500_000
+TRUTH_PER_BUCKET: Final = 150_000
+# Where nobody knows how many rows there are, so many buckets for each task; large ones are divided later.
+BUCKETS_PER_TASK: Final = 4
+MOST_BUCKETS: Final = 10_000
+# What has fewer rows is not worth a second task.
+LEAST_ROWS: Final = 50_000
+
+
+def question_of(
+    tables: Tables, plan: Plan, training: Training, items: Mapping[int | None, pa.Array] | None
+) -> Question:
+    """Return what the workers are asked."""
+    return Question(
+        plan=plan,
+        user=id_type(tables.truth, USER),
+        item=id_type(tables.truth, ITEM),
+        model=tables.model,
+        has_scores=RANK not in tables.recommendations.columns,
+        most_relevance=MAX_EXP2_RELEVANCE if grows_with_relevance(plan) else LARGEST_DOUBLE,
+        bounds=training.bounds,
+        trained=items,
+    )
+
+
+def messages_of(
+    tables: Tables, training: Training, plan: Plan, n_buckets: int, n_tasks: int
+) -> list[DataFrame]:
+    """Return the messages of all tables."""
+    names = [USER, ITEM, RANK, SCORE, FOLD, IN_TRAIN, *([MODEL] if tables.model is None else [])]
+    lists = tables.recommendations.select(*(name for name in names if name in tables.recommendations.columns))
+    rules = rules_of(plan.conventions)
+    messages = [
+        send(tables.truth, tables.truth_files, Sender(n_buckets, Content.TRUTH, rules["truth"]), n_tasks),
+        send(lists, tables.files, Sender(n_buckets, Content.LISTS, rules["recommendations"]), n_tasks),
+    ]
+    about = {Content.SEGMENTS: tables.users, Content.TRAINED: training.users}
+    return messages + [
+        send(frame, None, Sender(n_buckets, content), n_tasks)
+        for content, frame in about.items()
+        if frame is not None
+    ]
+
+
+def buckets_for(tables: Tables) -> tuple[int, int]:
+    """Return the number of buckets, and of the tasks that measure them."""
+    cores = tasks_at_once(tables.truth.sparkSession)
+    if tables.files is None or tables.truth_files is None:
+        return BUCKETS_PER_TASK * 2 * cores, 2 * cores
+    n_lists, n_truth = tables.files.n_rows, tables.truth_files.n_rows
+    wanted = 1 + max(n_lists // ROWS_PER_BUCKET, n_truth // TRUTH_PER_BUCKET)
+    if max(n_lists, n_truth) > LEAST_ROWS:
+        wanted = max(wanted, 2 * cores)
+    n_buckets = min(wanted, MOST_BUCKETS)
+    return n_buckets, min(n_buckets, max(2 * cores, n_buckets // BUCKETS_PER_TASK))
+
+
+def per_user_schema(tables: Tables, plan: Plan) -> T.StructType:
+    """Return the columns of ``per_user``."""
+    longs = [T.StructField(name, T.LongType()) for name in (N_RELEVANT, N_RECOMMENDED)]
+    fold = [T.StructField(FOLD, T.IntegerType())] if plan.by_fold else []
+    segments = [T.StructField(name, T.StringType()) for name in plan.segments if name != FOLD]
+    return T.StructType(
+        [
+            T.StructField(MODEL, T.StringType()),
+            T.StructField(USER, tables.truth.schema[USER].dataType),
+            *longs,
+            *fold,
+            *segments,
+            *(T.StructField(name, T.DoubleType()) for name in plan.columns),
+        ]
+    )
