@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.schema import Subset
+from spark_eval.splits.fold_rule import HASH_STEPS, Policy
 from spark_eval.splits.folds import By, Holdout, KFold, StratifiedKFold
 from spark_eval.splits.leave_out import Choices, Choose, LastFraction, LeaveOneOut, LeavePOut, Ties
 from spark_eval.splits.methods import METHODS, rule_of
 from spark_eval.splits.moments import MICROSECONDS_PER_DAY as DAY
 from spark_eval.splits.moments import Boundary, Instant, to_microseconds
-from spark_eval.splits.rules import HASH_STEPS, Policy
 from spark_eval.splits.windows import Backtest, Expanding, Rolling
 
 
@@ -80,7 +80,9 @@ def test_every_rule_has_its_picture_and_its_parts() -> None:
         assert "::" in str(kind.__doc__) or issubclass(kind, LeaveOneOut)
     assert Holdout().subsets == (Subset.TRAIN, Subset.TEST)
     assert Holdout(validation_share=0.1).subsets == (Subset.TRAIN, Subset.VALIDATION, Subset.TEST)
-    assert Holdout(test_share=0.25, validation_share=0.5).steps == (HASH_STEPS // 4, 3 * HASH_STEPS // 4)
+    numbering = Holdout(test_share=0.25, validation_share=0.5).layout().numbering
+    assert numbering is not None
+    assert numbering.steps == [HASH_STEPS // 4, 3 * HASH_STEPS // 4]
 
 
 @given(st.data())
@@ -154,7 +156,7 @@ def test_all_faults_of_windows_are_said_at_once() -> None:
 def test_all_choices_are_counted_before_they_are_made(n_rows: int, p: int, found: object) -> None:
     rule = LeavePOut(p=p, exhaustive=True)
     if isinstance(found, int):
-        assert Choices.of(rule, n_rows).n_folds == found
+        assert rule.layout(Choices.of(rule, n_rows)).n_folds == found
     else:
         with pytest.raises(DataError, match=str(found).replace("^", r"\^")) as refused:
             Choices.of(rule, n_rows)

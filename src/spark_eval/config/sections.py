@@ -30,7 +30,8 @@ from spark_eval.pointwise import options
 from spark_eval.pointwise.task import DEFAULT_BINS, DEFAULT_CURVE_POINTS
 from spark_eval.pointwise.task import Plan as PointwisePlan
 from spark_eval.schema import SUBSETS
-from spark_eval.splits.methods import GLOBAL_LOCAL_RANKER, Rule, known_method, rule_of
+from spark_eval.splits.fold_rule import FoldRule
+from spark_eval.splits.methods import GLOBAL_LOCAL_RANKER, known_method, rule_of
 
 Scalar = bool | int | float | str
 Item = TypeVar("Item")
@@ -138,7 +139,7 @@ class SplitSection(Section):
 
     method: Annotated[str, AfterValidator(known_method)] = GLOBAL_LOCAL_RANKER
 
-    def rule(self) -> Rule:
+    def rule(self) -> FoldRule:
         """The checked rule; raises ConfigError with the nearest allowed option."""
         return rule_of(self.method, self.model_extra or {})
 

@@ -6,7 +6,9 @@ from fractions import Fraction
 from zoneinfo import ZoneInfo
 
 from spark_eval.errors import DataError
-from spark_eval.splits.folds import MOST_FOLDS, PAIRS_IN_BOTH, TEST_EARLY, FoldRule
+from spark_eval.schema import Reason, Subset
+from spark_eval.splits.fold_rule import NEVER, TEST_EARLY, Check, FoldRule, Layout, Numbering
+from spark_eval.splits.folds import MOST_FOLDS
 from spark_eval.splits.moments import (
     MAX_DAYS,
     MICROSECONDS_PER_DAY,
@@ -61,13 +63,25 @@ class Windows(FoldRule):
         return True
 
     @property
-    def checks(self) -> Mapping[str, bool]:
+    def checks(self) -> Mapping[str, Check]:
         """Test comes after train."""
-        return {TEST_EARLY: True, PAIRS_IN_BOTH: False}
+        return {
+            TEST_EARLY: Check({Subset.TEST: (Subset.TRAIN,)}, early=True, is_leak=True),
+            **super().checks,
+        }
 
     def train_start(self, _train_end: int, _clock: ZoneInfo) -> int | None:
-        """When train begins, in microseconds; None: with the log."""
+        """Return when train begins, in microseconds; None: with the log."""
         return None
+
+    def layout(self, found: "Backtest") -> Layout:
+        """Return the parts of each stretch of time between two edges of windows."""
+        edges = sorted({edge for window in found.windows for edge in window.edges})
+        outcomes: list[list[str]] = []
+        for start in (NEVER, *edges):
+            parts = [window.part(start) for window in found.windows]
+            outcomes.append(parts if any(parts) else [found.reason(start)] * len(parts))
+        return Layout(outcomes, Numbering(edges, self.boundary))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,6 +130,18 @@ class Window:
     test_start: int
     test_end: int
 
+    @property
+    def edges(self) -> list[int]:
+        """All moments at which a part begins or ends."""
+        start = [] if self.train_start is None else [self.train_start]
+        return [*start, self.train_end, self.test_start, self.test_end]
+
+    def part(self, start: int) -> str:
+        """Return the part of rows from this edge on to the next one, or ""."""
+        if (self.train_start is None or self.train_start <= start) and start < self.train_end:
+            return Subset.TRAIN
+        return Subset.TEST if self.test_start <= start < self.test_end else ""
+
 
 @dataclass(frozen=True)
 class Backtest:
@@ -145,6 +171,13 @@ class Backtest:
         backtest = cls(tuple(windows))
         backtest.check(rule, oldest, newest)
         return backtest
+
+    def reason(self, start: int) -> Reason:
+        """Return why rows from this edge on to the next one are in no window."""
+        train_start = self.windows[0].train_start
+        if start >= self.windows[-1].test_end:
+            return Reason.AFTER_END
+        return Reason.GAP if train_start is None or start >= train_start else Reason.BEFORE_START
 
     def check(self, rule: Windows, oldest: int, newest: int) -> None:
         """Raise DataError SPLIT_OUT_OF_RANGE unless all windows lie in the log.

@@ -1,0 +1,110 @@
+"""What is counted of the rows of a split on their way, and the accounting that follows from it."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from spark_eval.accounting import AccountingRow
+from spark_eval.errors import DataError, SparkEvalError
+from spark_eval.schema import FOLDS, Fault, Outcome, Reason, Subset
+from spark_eval.splits.fold_rule import POLICIES, FoldRule
+
+SOURCE: Final = "interactions"
+# What becomes of rows that no fold uses, by the code that they have.
+UNUSED: Final[Mapping[str, Outcome]] = {
+    **dict.fromkeys((Reason.BEFORE_START, Reason.GAP, Reason.AFTER_END, *POLICIES), Outcome.DROPPED),
+    **dict.fromkeys((Fault.NULL_ID, Fault.NULL_TIMESTAMP), Outcome.QUARANTINED),
+}
+# Rows and users of each fold, from 0 on, by the name of a part or a check.
+Found = Mapping[str, Sequence[tuple[int, int]]]
+
+
+@dataclass
+class Facts:
+    """How many rows a log has, how many of them any fold uses, and ``counts`` of all others by code.
+
+    ``counts`` has rows before 1900, too. ``places`` of rows in single folds are counted by subset, or by the
+    policy that dropped them.
+    """
+
+    rule: FoldRule
+    n_rows: int = 0
+    n_used: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    places: Counter[str] = field(default_factory=Counter)
+
+    def add(self, other: "Facts") -> None:
+        """Add what a task has counted."""
+        self.n_rows += other.n_rows
+        self.n_used += other.n_used
+        self.counts.update(other.counts)
+        self.places.update(other.places)
+
+    def add_rows(self, outcomes: Sequence[str], n_rows: int) -> None:
+        """Count rows that have the same outcome in each fold."""
+        subsets = [outcome for outcome in outcomes if outcome in set(Subset)]
+        self.n_rows += n_rows
+        for subset in subsets:
+            self.places[subset] += n_rows
+        if subsets:
+            self.n_used += n_rows
+        else:
+            self.counts[next(filter(None, outcomes))] += n_rows
+
+    @property
+    def n_written(self) -> int:
+        """How many rows the table ``splits`` has."""
+        return sum(self.places[subset] for subset in self.rule.subsets)
+
+    def accounting(self) -> list[AccountingRow]:
+        """Return the lines of the log; one is for all rows in use, where folds have lines of their own.
+
+        Raises DataError EMPTY_INPUT, or SparkEvalError LEDGER_OPEN unless ``in`` is the sum of all others.
+        """
+        n_bad = sum(self.counts[code] for code, outcome in UNUSED.items() if outcome is Outcome.QUARANTINED)
+        if self.n_rows == n_bad:
+            raise DataError("EMPTY_INPUT", f"{SOURCE}: no valid row to split; see columns and where")
+        used: list[tuple[str | None, int]] = [(None, self.n_used)]
+        if not self.rule.reports_folds:
+            used = [(subset.value, self.places[subset]) for subset in self.rule.subsets]
+        lines = [(Outcome.USED, reason, n_rows) for reason, n_rows in used]
+        lines += [(outcome, str(code), self.counts[code]) for code, outcome in UNUSED.items()]
+        accounted = sum(n_rows for _, _, n_rows in lines)
+        if self.n_rows != accounted:
+            raise not_closed(SOURCE, f"{self.n_rows} rows in, but {accounted} accounted for")
+        lines = [(Outcome.IN, None, self.n_rows), *(line for line in lines if line[2])]
+        rows: list[AccountingRow] = [
+            (SOURCE, None, outcome.value, reason, n_rows, None) for outcome, reason, n_rows in lines
+        ]
+        if n_early := self.counts[Outcome.BEFORE_1900]:
+            rows.append((SOURCE, None, Outcome.BEFORE_1900.value, f"rows={n_early}", 0, None))
+        return rows
+
+    def accounting_of_folds(self, found: Found) -> list[AccountingRow]:
+        """Return the lines of the folds: a row counts once for each fold in which it has a place.
+
+        Raises SparkEvalError LEDGER_OPEN unless the rows found in the folds are the rows that were written.
+        """
+        used: list[AccountingRow] = [
+            (FOLDS, None, Outcome.USED.value, f"fold {fold} {part}", n_rows, n_users)
+            for fold in range(len(found[Subset.TRAIN]))
+            for part in self.rule.subsets
+            for n_rows, n_users in [found[part][fold]]
+            if n_rows
+        ]
+        n_used = sum(line[4] for line in used)
+        if n_used != self.n_written:
+            raise not_closed(FOLDS, f"{self.n_written} rows written, but {n_used} found")
+        dropped: list[AccountingRow] = [
+            (FOLDS, None, Outcome.DROPPED.value, reason.value, self.places[reason], None)
+            for reason in POLICIES
+            if self.places[reason]
+        ]
+        n_all = n_used + sum(line[4] for line in dropped)
+        return [(FOLDS, None, Outcome.IN.value, None, n_all, None), *used, *dropped]
+
+
+def not_closed(source: str, what: str) -> SparkEvalError:
+    """Return the error for rows that are not accounted for."""
+    return SparkEvalError("LEDGER_OPEN", f"{source}: {what}; report this")
