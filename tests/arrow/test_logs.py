@@ -32,9 +32,7 @@ def batch(times: list[int | None], **columns: list[object]) -> pa.RecordBatch:
 
 def labelling(rule: GlobalLocalRanker, line: Timeline = LINE) -> Labelling:
     """The labelling of a log with this timeline."""
-    layout = rule.layout(line)
-    assert layout.numbering is not None
-    return Labelling(rule, layout, layout.numbering, "us")
+    return Labelling(rule, rule.layout(line), "us")
 
 
 def outcomes(rule: GlobalLocalRanker, rows: pa.RecordBatch, line: Timeline = LINE) -> list[str]:

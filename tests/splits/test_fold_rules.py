@@ -1,5 +1,6 @@
 """The rules of splits in folds, without Spark."""
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -81,7 +82,6 @@ def test_every_rule_has_its_picture_and_its_parts() -> None:
     assert Holdout().subsets == (Subset.TRAIN, Subset.TEST)
     assert Holdout(validation_share=0.1).subsets == (Subset.TRAIN, Subset.VALIDATION, Subset.TEST)
     numbering = Holdout(test_share=0.25, validation_share=0.5).layout().numbering
-    assert numbering is not None
     assert numbering.steps == [HASH_STEPS // 4, 3 * HASH_STEPS // 4]
 
 
@@ -117,6 +117,35 @@ def test_windows_follow_each_other_and_nothing_is_in_two(data: st.DataObject) ->
     last = rolling.windows[-1]
     assert before(newest, last.test_end)
     assert not before(newest, last.test_start)
+
+
+@pytest.mark.parametrize("boundary", Boundary)
+@pytest.mark.parametrize(
+    "rule", [Rolling(test_days=2, train_days=3, gap_days=1), Expanding(test_days=1, step_days=2)]
+)
+def test_a_stretch_of_time_has_the_parts_of_its_windows(
+    rule: Rolling | Expanding, boundary: Boundary
+) -> None:
+    rule = replace(rule, boundary=boundary)
+    found = Backtest.of(rule, 0, 12 * DAY)
+    layout, before = rule.layout(found), boundary.before
+    for moment in (edge + step for edge in layout.numbering.edges for step in (-1, 0, 1)):
+        expected = []
+        for window in found.windows:
+            is_started = window.train_start is None or not before(moment, window.train_start)
+            if is_started and before(moment, window.train_end):
+                expected.append("train")
+            elif not before(moment, window.test_start) and before(moment, window.test_end):
+                expected.append("test")
+            else:
+                expected.append("")
+        number = sum(not before(moment, edge) for edge in layout.numbering.edges)
+        if not any(expected):
+            start = found.windows[0].train_start
+            is_early = start is not None and before(moment, start)
+            is_late = not before(moment, found.windows[-1].test_end)
+            expected = ["after_end" if is_late else "before_start" if is_early else "gap"] * 3
+        assert layout.outcomes[number] == expected
 
 
 def test_windows_are_calendar_days_before_the_end() -> None:

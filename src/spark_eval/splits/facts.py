@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from spark_eval.accounting import AccountingRow
-from spark_eval.errors import DataError, SparkEvalError
+from spark_eval.accounting import AccountingRow, Entry, check
+from spark_eval.errors import DataError
 from spark_eval.schema import FOLDS, Fault, Outcome, Reason, Subset
 from spark_eval.splits.fold_rule import POLICIES, FoldRule
 
@@ -17,7 +17,7 @@ UNUSED: Final[Mapping[str, Outcome]] = {
     **dict.fromkeys((Fault.NULL_ID, Fault.NULL_TIMESTAMP), Outcome.QUARANTINED),
 }
 # Rows and users of each fold, from 0 on, by the name of a part or a check.
-Found = Mapping[str, Sequence[tuple[int, int]]]
+FoldCounts = Mapping[str, Sequence[tuple[int, int]]]
 
 
 @dataclass
@@ -65,46 +65,38 @@ class Facts:
         n_bad = sum(self.counts[code] for code, outcome in UNUSED.items() if outcome is Outcome.QUARANTINED)
         if self.n_rows == n_bad:
             raise DataError("EMPTY_INPUT", f"{SOURCE}: no valid row to split; see columns and where")
-        used: list[tuple[str | None, int]] = [(None, self.n_used)]
+        used: dict[str | None, int] = {None: self.n_used}
         if not self.rule.reports_folds:
-            used = [(subset.value, self.places[subset]) for subset in self.rule.subsets]
-        lines = [(Outcome.USED, reason, n_rows) for reason, n_rows in used]
-        lines += [(outcome, str(code), self.counts[code]) for code, outcome in UNUSED.items()]
-        accounted = sum(n_rows for _, _, n_rows in lines)
-        if self.n_rows != accounted:
-            raise not_closed(SOURCE, f"{self.n_rows} rows in, but {accounted} accounted for")
-        lines = [(Outcome.IN, None, self.n_rows), *(line for line in lines if line[2])]
-        rows: list[AccountingRow] = [
-            (SOURCE, None, outcome.value, reason, n_rows, None) for outcome, reason, n_rows in lines
+            used = {subset.value: self.places[subset] for subset in self.rule.subsets}
+        entries = [Entry(SOURCE, None, Outcome.IN, None, self.n_rows, None)]
+        entries += [
+            Entry(SOURCE, None, Outcome.USED, reason, n_rows, None) for reason, n_rows in used.items()
         ]
+        entries += [
+            Entry(SOURCE, None, outcome, str(code), self.counts[code], None)
+            for code, outcome in UNUSED.items()
+        ]
+        rows = closed_rows(entries)
         if n_early := self.counts[Outcome.BEFORE_1900]:
             rows.append((SOURCE, None, Outcome.BEFORE_1900.value, f"rows={n_early}", 0, None))
         return rows
 
-    def accounting_of_folds(self, found: Found) -> list[AccountingRow]:
+    def accounting_of_folds(self, found: FoldCounts) -> list[AccountingRow]:
         """Return the lines of the folds: a row counts once for each fold in which it has a place.
 
         Raises SparkEvalError LEDGER_OPEN unless the rows found in the folds are the rows that were written.
         """
-        used: list[AccountingRow] = [
-            (FOLDS, None, Outcome.USED.value, f"fold {fold} {part}", n_rows, n_users)
-            for fold in range(len(found[Subset.TRAIN]))
-            for part in self.rule.subsets
-            for n_rows, n_users in [found[part][fold]]
-            if n_rows
-        ]
-        n_used = sum(line[4] for line in used)
-        if n_used != self.n_written:
-            raise not_closed(FOLDS, f"{self.n_written} rows written, but {n_used} found")
-        dropped: list[AccountingRow] = [
-            (FOLDS, None, Outcome.DROPPED.value, reason.value, self.places[reason], None)
-            for reason in POLICIES
-            if self.places[reason]
-        ]
-        n_all = n_used + sum(line[4] for line in dropped)
-        return [(FOLDS, None, Outcome.IN.value, None, n_all, None), *used, *dropped]
+        dropped = {reason.value: self.places[reason] for reason in POLICIES}
+        n_places = self.n_written + sum(dropped.values())
+        entries = [Entry(FOLDS, None, Outcome.IN, None, n_places, None)]
+        for fold in range(len(found[Subset.TRAIN])):
+            for part in self.rule.subsets:
+                entries.append(Entry(FOLDS, None, Outcome.USED, f"fold {fold} {part}", *found[part][fold]))
+        entries += [Entry(FOLDS, None, Outcome.DROPPED, reason, n, None) for reason, n in dropped.items()]
+        return closed_rows(entries)
 
 
-def not_closed(source: str, what: str) -> SparkEvalError:
-    """Return the error for rows that are not accounted for."""
-    return SparkEvalError("LEDGER_OPEN", f"{source}: {what}; report this")
+def closed_rows(entries: Sequence[Entry]) -> list[AccountingRow]:
+    """Return the lines that count a row, once the accounting is closed; the first one counts all rows."""
+    check(entries)
+    return [entry.row() for entry in entries if entry.rows or entry is entries[0]]

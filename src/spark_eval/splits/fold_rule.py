@@ -70,7 +70,7 @@ class Numbering:
 
     Rows of the stretch ``drawn`` have numbers by their draw, from n + 1 on or, without edges, from 0 on.
     Without steps a draw is a step. A draw is a hash of ``seed`` and the user or, ``by_row``, of user, item
-    and timestamp.
+    and timestamp. With neither edges nor draws a number is a row's place in an order, which Spark finds.
     """
 
     edges: Sequence[int] = ()
@@ -86,17 +86,21 @@ class Numbering:
         """The number of the lowest draws."""
         return len(self.edges) + 1 if self.edges else 0
 
+    @property
+    def is_order(self) -> bool:
+        """Whether a number depends on other rows."""
+        return self.drawn is None and not self.edges
+
 
 @dataclass(frozen=True)
 class Layout:
     """Where the rows of one log go: every row has a number, and a number an outcome in each fold.
 
     ``outcomes[number][fold]`` is a Subset, or why the row is in none, or "" where other folds use it.
-    Without ``numbering`` the number is a row's place in an order of rows, which Spark finds.
     """
 
     outcomes: Sequence[Sequence[str]]
-    numbering: Numbering | None = None
+    numbering: Numbering = Numbering()
 
     @property
     def n_folds(self) -> int:

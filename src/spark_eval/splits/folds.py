@@ -30,7 +30,24 @@ class By(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Holdout(FoldRule):
+class Drawn(FoldRule):
+    """What rules have in common that draw rows or users."""
+
+    by: By = By.ROW
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check(seed_fits(self.seed))
+
+    @property
+    def checks(self) -> Mapping[str, Check]:
+        """No user is in two parts of a fold where users are drawn."""
+        return {**super().checks, USERS_IN_BOTH: Check(LATER_PARTS, (USER,), is_leak=self.by is By.USER)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Holdout(Drawn):
     """One draw divides the rows, or the users, into three parts.
 
     ::
@@ -45,8 +62,6 @@ class Holdout(FoldRule):
 
     test_share: float = 0.2
     validation_share: float = 0
-    by: By = By.ROW
-    seed: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -54,7 +69,6 @@ class Holdout(FoldRule):
             (0 < self.test_share < 1, f"test_share {self.test_share} is not in (0, 1)"),
             (0 <= self.validation_share < 1, f"validation_share {self.validation_share} is not in [0, 1)"),
             (self.test_share + self.validation_share < 1, "test_share and validation_share leave no train"),
-            seed_fits(self.seed),
         )
 
     @property
@@ -62,11 +76,6 @@ class Holdout(FoldRule):
         """Validation only where it has a share."""
         middle = (Subset.VALIDATION,) if self.validation_share else ()
         return (Subset.TRAIN, *middle, Subset.TEST)
-
-    @property
-    def checks(self) -> Mapping[str, Check]:
-        """No user is in two parts where users are drawn."""
-        return {**super().checks, USERS_IN_BOTH: Check(LATER_PARTS, (USER,), is_leak=self.by is By.USER)}
 
     def layout(self, _found: Any = None) -> Layout:
         """Return test for draws below its share, and validation for those below both."""
@@ -77,7 +86,7 @@ class Holdout(FoldRule):
 
 
 @dataclass(frozen=True, kw_only=True)
-class KFold(FoldRule):
+class KFold(Drawn):
     """Each row, or each user, is tested in one of k folds, and learnt from in all others.
 
     ::
@@ -93,24 +102,18 @@ class KFold(FoldRule):
     """
 
     k: int = 5
-    by: By = By.ROW
     exact: bool = False
-    seed: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check(k_fits(self.k), seed_fits(self.seed))
-
-    @property
-    def checks(self) -> Mapping[str, Check]:
-        """No user is in two parts of a fold where users are drawn."""
-        return {**super().checks, USERS_IN_BOTH: Check(LATER_PARTS, (USER,), is_leak=self.by is By.USER)}
+        check(k_fits(self.k))
 
     def layout(self, _found: Any = None) -> Layout:
         """Return the test of the fold that a row draws, or is dealt to."""
+        if self.exact:
+            return Layout(tested_once(self.k))
         by_row = self.by is By.ROW
-        numbering = Numbering(drawn=0, n_draws=self.k, seed=self.seed, by_row=by_row)
-        return Layout(tested_once(self.k), None if self.exact else numbering)
+        return Layout(tested_once(self.k), Numbering(drawn=0, n_draws=self.k, seed=self.seed, by_row=by_row))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,19 +13,9 @@ from spark_eval.arrow.hashes import Booleans, Ints, numbers
 from spark_eval.arrow.row_faults import beyond_doubles, inexact_relevance
 from spark_eval.arrow.xxhash64 import id_hashes
 from spark_eval.errors import DataError
-from spark_eval.schema import (
-    EPOCH_1900,
-    FOLD,
-    ITEM,
-    RELEVANCE,
-    SUBSET,
-    TIMESTAMP,
-    USER,
-    Fault,
-    Outcome,
-)
+from spark_eval.schema import EPOCH_1900, FOLD, ITEM, RELEVANCE, SUBSET, TIMESTAMP, USER, Fault, Outcome
 from spark_eval.splits.facts import Facts
-from spark_eval.splits.fold_rule import FoldRule, Layout, Numbering
+from spark_eval.splits.fold_rule import FoldRule, Layout
 from spark_eval.splits.moments import UNITS, Boundary
 
 INSTANT: Final = pa.timestamp("us", "UTC")
@@ -39,7 +29,6 @@ class Labelling:
 
     rule: FoldRule
     layout: Layout
-    numbering: Numbering
     unit: str | None
 
     @property
@@ -75,7 +64,7 @@ class Labelling:
 
     def numbers(self, batch: pa.RecordBatch, times: pa.Array) -> Ints:
         """Return the number of each row; shape (n,)."""
-        how, has_ids = self.numbering, are_known(batch)
+        how, has_ids = self.layout.numbering, are_known(batch)
         side: Literal["left", "right"] = "right" if how.boundary is Boundary.EXCLUSIVE else "left"
         row_numbers = np.searchsorted(how.edges, numbers(times.fill_null(0)), side)
         if how.drawn is not None:

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from spark_eval.arrow.bloom import BloomFilter
@@ -16,7 +17,9 @@ from spark_eval.schema import FOLD, ITEM, SUBSET, TIMESTAMP, USER, Subset
 from spark_eval.splits.fold_rule import NEVER, Check, FoldRule
 
 # Subsets travel as their places in this order.
-SUBSETS: Final = tuple(Subset)
+CODES: Final = [subset.value for subset in Subset]
+# After every timestamp.
+FOREVER: Final = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -69,40 +72,35 @@ class Comparing:
         columns |= {USER: plain(batch[USER]), ITEM: plain(batch[ITEM])}
         if TIMESTAMP in columns:
             columns[TIMESTAMP] = columns[TIMESTAMP].cast(pa.int64())
-        subsets = batch[SUBSET].dictionary_encode()
-        codes = np.array([SUBSETS.index(Subset(name)) for name in subsets.dictionary.to_pylist()], np.int8)
-        rows = pa.table(columns | {SUBSET: codes[numbers(subsets.indices)]})
+        columns[SUBSET] = pc.index_in(batch[SUBSET], pa.array(CODES)).cast(pa.int8())
+        rows = pa.table(columns)
         if pairs is None:
             return rows
         return rows.take(pa.array(pairs.passing(hashes_of(columns[USER]), hashes_of(columns[ITEM]))))
 
     def counts(self, messages: Iterable[bytes]) -> Ints:
         """Return of a bucket the rows and the users of each name in each fold; shape (names, 2, folds)."""
-        rows = Bucket.of(united([unpacked(pa.py_buffer(message)) for message in messages]))
-        parts = [rows.subset == SUBSETS.index(subset) for subset in self.rule.subsets]
+        rows = KeyedRows.of(united([unpacked(pa.py_buffer(message)) for message in messages]))
+        parts = [rows.subset == CODES.index(subset) for subset in self.rule.subsets]
         met = [self.met(rows, check) for check in self.rule.checks.values()]
         return np.array([rows.count(chosen, self.n_folds) for chosen in (*parts, *met)])
 
-    def met(self, rows: "Bucket", check: Check) -> Booleans:
+    def met(self, rows: "KeyedRows", check: Check) -> Booleans:
         """Return the rows that a check counts; shape (n,)."""
         counted, key = np.zeros(len(rows.subset), dtype=bool), rows.keys[check.keys]
         for subset, others in check.others.items():
-            mine = rows.subset == SUBSETS.index(subset)
-            other = np.isin(rows.subset, [SUBSETS.index(name) for name in others])
-            if not check.early:
-                counted |= mine & among(key, key[other])
-                continue
-            last = np.full(max(key.max(initial=0) + 1, self.n_folds), NEVER)
+            last = np.full(key.max(initial=0) + 1, NEVER)
             if check.keys:
-                np.maximum.at(last, key[other], rows.time[other])
+                other = np.isin(rows.subset, [CODES.index(name) for name in others])
+                np.maximum.at(last, key[other], rows.time[other] if check.early else FOREVER)
             else:
                 last = np.max([self.ends[name] for name in others], axis=0)
-            counted |= mine & (rows.time <= last[key])
+            counted |= (rows.subset == CODES.index(subset)) & (rows.time <= last[key])
         return counted
 
 
 @dataclass(frozen=True)
-class Bucket:
+class KeyedRows:
     """The n rows of a bucket: places of their subsets, their times, and their keys by what makes these.
 
     A key counts from 0, and is of one fold.
@@ -114,11 +112,11 @@ class Bucket:
     keys: Mapping[tuple[str, ...], Ints]
 
     @classmethod
-    def of(cls, rows: pa.Table) -> "Bucket":
+    def of(cls, rows: pa.Table) -> "KeyedRows":
         """Return rows as they were sent."""
         fold = numbers(rows[FOLD]).astype(np.int64)
-        user = combined(fold, codes_of(rows[USER]))
-        pair = combined(user, codes_of(rows[ITEM]))
+        user = paired(fold, codes_of(rows[USER]))
+        pair = paired(user, codes_of(rows[ITEM]))
         time = numbers(rows[TIMESTAMP]) if TIMESTAMP in rows.column_names else fold
         return cls(numbers(rows[SUBSET]), time, fold, {(): fold, (USER,): user, (USER, ITEM): pair})
 
@@ -134,19 +132,9 @@ class Bucket:
 
 def codes_of(column: pa.ChunkedArray) -> Ints:
     """Return 0, 1, ... for each distinct value of a column without nulls."""
-    coded = (
-        one_chunk(column) if pa.types.is_dictionary(column.type) else one_chunk(column).dictionary_encode()
-    )
-    return numbers(coded.indices).astype(np.int64)
+    return numbers(one_chunk(column).dictionary_encode().indices).astype(np.int64)
 
 
-def combined(first: Ints, second: Ints) -> Ints:
+def paired(first: Ints, second: Ints) -> Ints:
     """Return 0, 1, ... for each distinct pair of numbers."""
     return distinct_of(first * (second.max(initial=0) + 1) + second)[1]
-
-
-def among(keys: Ints, others: Ints) -> Booleans:
-    """Return which of these keys are in others."""
-    is_other: NDArray[Any] = np.zeros(max(keys.max(initial=-1), others.max(initial=-1)) + 1, dtype=bool)
-    is_other[others] = True
-    return is_other[keys]

@@ -142,7 +142,7 @@ class Choices:
 
     @classmethod
     def of(cls, rule: LeavePOut, n_rows: int) -> "Choices":
-        """Of a log of so many sound rows.
+        """Return the choices of a log of so many valid rows.
 
         Raises DataError TOO_MANY_FOLDS, with their number, or SPLIT_OUT_OF_RANGE where no row is left to
         learn from.

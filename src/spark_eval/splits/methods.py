@@ -26,14 +26,14 @@ METHODS: Final[Mapping[str, type[FoldRule]]] = {
 
 
 def known_method(method: str) -> str:
-    """The name of a method; raises ValueError with the nearest one."""
+    """Return the name of a method, or raise ValueError with the nearest one."""
     if method not in METHODS:
         raise ValueError(f"unknown method {method!r}; {nearest(method, METHODS)}")
     return method
 
 
 def rule_of(method: str, options: Mapping[str, object]) -> FoldRule:
-    """The rule of a method with these options.
+    """Return the rule of a method with these options.
 
     Raises ConfigError UNKNOWN_CONFIG_KEY, INVALID_CUT, INVALID_SPLIT or INVALID_TIMEZONE.
     """

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from spark_eval.errors import DataError
 from spark_eval.schema import ITEM, USER, Reason, Subset
 from spark_eval.splits.fold_rule import (
     BOTH_RANKER_PARTS,
@@ -29,6 +28,7 @@ from spark_eval.splits.moments import (
     Share,
     plus_days,
     readable,
+    refuse_span,
     zone,
 )
 from spark_eval.splits.options import check, seed_fits
@@ -60,6 +60,10 @@ class GlobalLocalRanker(FoldRule):
     It is one fold, in which local_train is train to the policies, and local_test comes before global_test.
     """
 
+    subsets = (Subset.LOCAL_TRAIN, *LOCAL_TEST, Subset.GLOBAL_TEST)
+    timed = True
+    reports_folds = False
+
     local_cut: Cut = LOCAL_CUT
     global_cut: Cut = GLOBAL_CUT
     test_days: float | None = None
@@ -78,23 +82,11 @@ class GlobalLocalRanker(FoldRule):
             (0 <= self.gap_days <= MAX_DAYS, f"gap_days {self.gap_days} is below 0 or too large"),
             (0 < self.ranker_test_share < 1, f"ranker_test_share {self.ranker_test_share} is not in (0, 1)"),
             seed_fits(self.seed),
-            (in_order(self.local_cut, self.global_cut), f"{self.local_cut} is not before {self.global_cut}"),
+            (
+                are_in_order(self.local_cut, self.global_cut),
+                f"{self.local_cut} is not before {self.global_cut}",
+            ),
         )
-
-    @property
-    def subsets(self) -> tuple[Subset, ...]:
-        """Four parts, the middle ones of the same time."""
-        return (Subset.LOCAL_TRAIN, *LOCAL_TEST, Subset.GLOBAL_TEST)
-
-    @property
-    def timed(self) -> bool:
-        """Always."""
-        return True
-
-    @property
-    def reports_folds(self) -> bool:
-        """Never: there is one fold, whose parts the accounting names."""
-        return False
 
     @property
     def checks(self) -> Mapping[str, Check]:
@@ -123,8 +115,8 @@ class GlobalLocalRanker(FoldRule):
         )
 
 
-def in_order(local: Cut, later: Cut) -> bool:
-    """False if the two cuts are out of order whatever the log; cuts of two kinds wait for the log."""
+def are_in_order(local: Cut, later: Cut) -> bool:
+    """Return False if two cuts are out of order whatever the log; cuts of two kinds wait for the log."""
     match local, later:
         case Instant(), Instant():
             return local.at < later.at
@@ -153,7 +145,7 @@ class Timeline:
     def of(
         cls, rule: GlobalLocalRanker, local_cut: int, global_cut: int, oldest: int, newest: int
     ) -> "Timeline":
-        """The timeline of a log whose events lie in [oldest, newest], its cuts known.
+        """Return the timeline of a log whose events lie in [oldest, newest], its cuts known.
 
         Raises DataError SPLIT_OUT_OF_RANGE if a part must be empty: cuts out of order or outside the log.
         """
@@ -186,6 +178,4 @@ class Timeline:
             )
         if before(newest, self.global_cut):
             faults.append(f"no event is left for global_test after {global_cut}")
-        if faults:
-            span = f"the log runs from {readable(oldest, clock)} to {readable(newest, clock)}"
-            raise DataError("SPLIT_OUT_OF_RANGE", f"{'; '.join(faults)}; {span}")
+        refuse_span(faults, oldest, newest, clock)

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from zoneinfo import ZoneInfo
 
-from spark_eval.errors import DataError
 from spark_eval.schema import Reason, Subset
 from spark_eval.splits.fold_rule import NEVER, TEST_EARLY, Check, FoldRule, Layout, Numbering
 from spark_eval.splits.folds import MOST_FOLDS
@@ -17,6 +16,7 @@ from spark_eval.splits.moments import (
     Instant,
     plus_days,
     readable,
+    refuse_span,
     to_microseconds,
     zone,
 )
@@ -33,6 +33,8 @@ class Windows(FoldRule):
     every window is [start, end), with ``inclusive_train`` (start, end]; so equal timestamps are never on two
     sides. ``gap_days`` before each test window are left out of its train.
     """
+
+    timed = True
 
     n_folds: int = 3
     test_days: float = 7
@@ -58,17 +60,9 @@ class Windows(FoldRule):
         return self.test_days if self.step_days is None else self.step_days
 
     @property
-    def timed(self) -> bool:
-        """Always."""
-        return True
-
-    @property
     def checks(self) -> Mapping[str, Check]:
         """Test comes after train."""
-        return {
-            TEST_EARLY: Check({Subset.TEST: (Subset.TRAIN,)}, early=True, is_leak=True),
-            **super().checks,
-        }
+        return {TEST_EARLY: Check({Subset.TEST: (Subset.TRAIN,)}, early=True, is_leak=True), **super().checks}
 
     def train_start(self, _train_end: int, _clock: ZoneInfo) -> int | None:
         """Return when train begins, in microseconds; None: with the log."""
@@ -117,7 +111,7 @@ class Rolling(Windows):
         check((0 < self.train_days <= MAX_DAYS, f"train_days {self.train_days} is not above 0"))
 
     def train_start(self, train_end: int, clock: ZoneInfo) -> int | None:
-        """train_days before its end."""
+        """Return the moment train_days before its end."""
         return plus_days(train_end, -self.train_days, clock)
 
 
@@ -151,7 +145,7 @@ class Backtest:
 
     @classmethod
     def of(cls, rule: Windows, oldest: int, newest: int) -> "Backtest":
-        """The windows of a log whose events lie in [oldest, newest].
+        """Return the windows of a log whose events lie in [oldest, newest].
 
         Raises DataError SPLIT_OUT_OF_RANGE, with all that is wrong, where windows lie outside the log.
         """
@@ -188,21 +182,15 @@ class Backtest:
         first, last = self.windows[0], self.windows[-1]
         faults = []
         if not before(oldest, first.train_end):
-            fault = f"no event is left for train of fold 0 before {readable(first.train_end, clock)}"
-            faults.append(fault)
+            faults.append(f"no event is left for train of fold 0 before {readable(first.train_end, clock)}")
         if first.train_start is not None and oldest - first.train_start >= MICROSECONDS_PER_DAY:
             faults.append(f"train of fold 0 should begin at {readable(first.train_start, clock)}")
         if before(newest, last.test_start):
-            faults.append(
-                f"no event is left for test of fold {rule.n_folds - 1} from "
-                f"{readable(last.test_start, clock)} on"
-            )
-        if faults:
-            span = f"the log runs from {readable(oldest, clock)} to {readable(newest, clock)}"
-            message = f"{'; '.join(faults)}; {span}; take fewer or shorter windows"
-            raise DataError("SPLIT_OUT_OF_RANGE", message)
+            start = readable(last.test_start, clock)
+            faults.append(f"no event is left for test of fold {rule.n_folds - 1} from {start} on")
+        refuse_span(faults, oldest, newest, clock, "take fewer or shorter windows")
 
 
 def exact(days: float) -> Fraction:
-    """Days as they are written, so that sums of them are the same in any order."""
+    """Return days as they are written, so that sums of them are the same in any order."""
     return Fraction(str(days))

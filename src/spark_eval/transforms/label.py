@@ -19,7 +19,7 @@ PLACES: Final = "spark_eval_places"
 # One of them, where a row stands once for each fold.
 PLACE: Final = "spark_eval_place"
 # Columns of our own, on the way to these.
-NUMBER: Final = "spark_eval_number"
+ROW_NUMBER: Final = "spark_eval_row_number"
 HELD: Final = "spark_eval_held"
 STRATUM: Final = "spark_eval_stratum"
 BUCKET: Final = "spark_eval_bucket"
@@ -44,12 +44,12 @@ def label(interactions: DataFrame, rule: FoldRule, layout: Layout) -> DataFrame:
     Numbers by time or by draws are a projection of one scan; a number by an order of rows costs a shuffle.
     Each policy at ``drop`` adds a scan, an aggregation and a join.
     """
-    if layout.numbering is None:
-        rows = ordered(interactions, rule)
+    if layout.numbering.is_order:
+        rows = number_in_order(interactions, rule)
     else:
-        rows = interactions.withColumn(NUMBER, number(layout.numbering))
+        rows = interactions.withColumn(ROW_NUMBER, number_by(layout.numbering))
     outcomes = F.split(F.lit(";".join(map(",".join, layout.outcomes))), ";")
-    places = F.split(F.get(outcomes, F.col(NUMBER).cast("int")), ",")
+    places = F.split(F.get(outcomes, F.col(ROW_NUMBER).cast("int")), ",")
     rows = rows.withColumn(PLACES, F.when(F.col(FAULT).isNull(), places))
     if rule.drops:
         rows = after_drops(rows, rule)
@@ -70,10 +70,8 @@ def in_folds(labelled: DataFrame, rule: FoldRule) -> DataFrame:
     return rows.withColumn(SUBSET, F.when(is_used, F.col(PLACE)))
 
 
-def counts(rule: FoldRule) -> list[Column]:
-    """Return what to aggregate, or to observe, of rows ``in_folds``; on the very write of the rows it needs
-    no second scan.
-    """
+def row_counts(rule: FoldRule) -> list[Column]:
+    """Return what to aggregate of rows ``in_folds``, or to observe on their way to a table."""
     is_first = F.coalesce(F.col(FOLD) == 0, F.lit(True))
     fault = F.col(FAULT)
     counted = {"n_rows": is_first, "n_used": is_first & fault.isNull()}
@@ -83,7 +81,7 @@ def counts(rule: FoldRule) -> list[Column]:
     return [F.count_if(condition).alias(name) for name, condition in counted.items()]
 
 
-def number(how: Numbering) -> Column:
+def number_by(how: Numbering) -> Column:
     """Return the number of a row by its time, its draw, or both."""
     stretch = first_of([before(edge, how.boundary) for edge in how.edges], 0)
     if how.drawn is None:
@@ -114,13 +112,13 @@ def draw(seed: int, by_row: bool = True) -> Column:
     return F.xxhash64(F.lit(seed).cast("long"), F.col(USER).cast("string"), *row)
 
 
-def ordered(log: DataFrame, rule: FoldRule) -> DataFrame:
-    """Return the log with the NUMBER of each row by its place in an order of rows."""
+def number_in_order(log: DataFrame, rule: FoldRule) -> DataFrame:
+    """Return the log with the ROW_NUMBER of each row by its place in an order of rows."""
     match rule:
         case KFold(by=By.USER):
             users = log.where(F.col(FAULT).isNull()).select(USER, FAULT).distinct()
             dealt_users = dealt(users, rule, draw(rule.seed, by_row=False), F.lit(""))
-            return log.join(dealt_users.select(USER, NUMBER), USER, "left")
+            return log.join(dealt_users.select(USER, ROW_NUMBER), USER, "left")
         case KFold() | StratifiedKFold():
             columns = rule.by if isinstance(rule, StratifiedKFold) else ()
             stratum = text_of(log.select(*map(quoted, columns))) if columns else F.lit("")
@@ -128,14 +126,14 @@ def ordered(log: DataFrame, rule: FoldRule) -> DataFrame:
         case LeavePOut(exhaustive=True):
             all_rows = Window.partitionBy(F.when(F.col(FAULT).isNotNull(), draw(rule.seed)))
             place = F.row_number().over(all_rows.orderBy(draw(rule.seed), text_of(log)))
-            return log.withColumn(NUMBER, place - 1)
+            return log.withColumn(ROW_NUMBER, place - 1)
         case LeaveOut():
             return held_out(log, rule)
     raise TypeError(f"{rule} needs no order")
 
 
 def dealt(rows: DataFrame, rule: KFold | StratifiedKFold, by: Column, stratum: Column) -> DataFrame:
-    """Deal out the rows of every stratum to folds in turn, in the order of their draws; NUMBER is the fold.
+    """Return rows with their fold as ROW_NUMBER: those of a stratum in turn, in the order of their draws.
 
     Rows that draw alike are dealt in the order of their text; those of the same text are the same row.
     """
@@ -146,9 +144,9 @@ def dealt(rows: DataFrame, rule: KFold | StratifiedKFold, by: Column, stratum: C
     sizes = rows.groupBy(*keys).agg(F.count(F.lit(1)).alias(BEFORE))
     earlier = Window.partitionBy(STRATUM).orderBy(BUCKET).rowsBetween(Window.unboundedPreceding, -1)
     n_before = sizes.select(*keys, F.coalesce(F.sum(BEFORE).over(earlier), F.lit(0)).alias(BEFORE))
-    ranked = rows.withColumn(NUMBER, within).drop(BEFORE).join(n_before, keys)
+    ranked = rows.withColumn(ROW_NUMBER, within).drop(BEFORE).join(n_before, keys)
     start = F.pmod(F.xxhash64(F.lit(rule.seed).cast("long"), STRATUM), F.lit(rule.k))
-    return ranked.withColumn(NUMBER, F.pmod(F.col(NUMBER) - 1 + F.col(BEFORE) + start, F.lit(rule.k)))
+    return ranked.withColumn(ROW_NUMBER, F.pmod(F.col(ROW_NUMBER) - 1 + F.col(BEFORE) + start, F.lit(rule.k)))
 
 
 def text_of(rows: DataFrame) -> Column:
@@ -157,18 +155,18 @@ def text_of(rows: DataFrame) -> Column:
 
 
 def held_out(log: DataFrame, rule: LeaveOut) -> DataFrame:
-    """Return the log with NUMBER 1 where a row is one of its user's last, or of those of the lowest draws."""
+    """Return the log with ROW_NUMBER 1 for rows that are held out, by time or by draw, and 0 for others."""
     # Rows without a user are no user's; they are spread.
     of_user = Window.partitionBy(USER, F.when(F.col(FAULT).isNotNull(), draw(rule.seed)))
     latest = [F.col(TIMESTAMP).desc()] if rule.choose is Choose.LAST else []
     place = F.row_number().over(of_user.orderBy(*latest, draw(rule.seed), text_of(log)))
-    rows = log.withColumns({NUMBER: place, HELD: n_held(rule, F.count(F.lit(1)).over(of_user))})
-    is_test = F.col(NUMBER) <= F.col(HELD)
+    rows = log.withColumns({ROW_NUMBER: place, HELD: n_held(rule, F.count(F.lit(1)).over(of_user))})
+    is_test = F.col(ROW_NUMBER) <= F.col(HELD)
     if rule.timed and rule.ties is Ties.TOGETHER:
-        cut = F.max(F.when(F.col(NUMBER) == F.col(HELD), F.col(TIMESTAMP))).over(of_user)
+        cut = F.max(F.when(F.col(ROW_NUMBER) == F.col(HELD), F.col(TIMESTAMP))).over(of_user)
         rows = rows.withColumns({BEFORE: cut, HELD: F.min(TIMESTAMP).over(of_user)})
         is_test = (F.col(TIMESTAMP) >= F.col(BEFORE)) & (F.col(HELD) < F.col(BEFORE))
-    return rows.withColumn(NUMBER, F.when(is_test, 1).otherwise(0))
+    return rows.withColumn(ROW_NUMBER, F.when(is_test, 1).otherwise(0))
 
 
 def n_held(rule: LeaveOut, n_rows: Column) -> Column:
@@ -193,7 +191,7 @@ def after_drops(placed: DataFrame, rule: FoldRule) -> DataFrame:
 
     def after(place: Column, fold: Column) -> Column:
         reasons = [F.when(is_dropped(place, fold, reason), reason.value) for reason in rule.drops]
-        is_tested = place.isin([subset.value for subset in rule.subsets]) & (stage(place) > 0)
+        is_tested = place.isin([subset.value for subset in rule.subsets]) & (stage_of(place) > 0)
         return F.coalesce(F.when(is_tested, F.coalesce(*reasons)), place)
 
     return known.withColumn(PLACES, F.transform(PLACES, after))
@@ -203,7 +201,7 @@ def filled(placed: DataFrame, keys: list[str], name: str) -> DataFrame:
     """Return of each key the parts of folds in which it has rows, as column ``name``: 2 * fold + stage."""
     places = placed.select(*keys, F.posexplode(PLACES).alias(FOLD, PLACE))
     early = places.where(F.col(PLACE).isin([subset.value for subset in STAGES]))
-    return early.groupBy(*keys).agg(F.collect_set(F.col(FOLD) * 2 + stage(F.col(PLACE))).alias(name))
+    return early.groupBy(*keys).agg(F.collect_set(F.col(FOLD) * 2 + stage_of(F.col(PLACE))).alias(name))
 
 
 def is_dropped(place: Column, fold: Column, reason: Reason) -> Column:
@@ -212,10 +210,10 @@ def is_dropped(place: Column, fold: Column, reason: Reason) -> Column:
     in_train = F.array_contains(parts, fold * 2)
     if reason is not Reason.SEEN:
         return ~in_train
-    return in_train | ((stage(place) == LAST_STAGE) & F.array_contains(parts, fold * 2 + 1))
+    return in_train | ((stage_of(place) == LAST_STAGE) & F.array_contains(parts, fold * 2 + 1))
 
 
-def stage(place: Column) -> Column:
+def stage_of(place: Column) -> Column:
     """Return when a part comes in its fold: 0, 1 or 2."""
     stages = [F.when(place == subset.value, number) for subset, number in STAGES.items()]
     return F.coalesce(*stages, F.lit(LAST_STAGE))

@@ -36,7 +36,7 @@ FANOUT_BITS: Final = 12
 
 
 @dataclass(frozen=True)
-class Bucket:
+class Stretch:
     """The rows in [oldest, newest]: of the log sorted by time, ``n_rows`` rows from place ``first`` on."""
 
     oldest: int
@@ -52,7 +52,7 @@ class Bucket:
         return max(0, (self.newest - self.oldest).bit_length() - FANOUT_BITS)
 
 
-def find(log: DataFrame, rule: FoldRule, unit: str | None = None) -> Timeline | Backtest | Choices | None:
+def resolve(log: DataFrame, rule: FoldRule, unit: str | None = None) -> Timeline | Backtest | Choices | None:
     """Return what a rule needs to know of this log of timestamp (TIMESTAMP) and fault; mostly nothing.
 
     Rows with a fault or without a timestamp have no time. One action finds the log's span; cuts given as
@@ -73,7 +73,7 @@ def find(log: DataFrame, rule: FoldRule, unit: str | None = None) -> Timeline | 
 
 
 def timeline(log: DataFrame, rule: GlobalLocalRanker, unit: str | None = None) -> Timeline:
-    """Return the instants at which the rule cuts this log, as ``find`` does."""
+    """Return the instants at which the rule cuts this log, as ``resolve`` does."""
     whole = span(log, unit)
     cuts = (rule.local_cut, rule.global_cut)
     places = {cut: cut.index(whole.n_rows, rule.boundary) for cut in cuts if isinstance(cut, Share)}
@@ -91,19 +91,19 @@ def timeline(log: DataFrame, rule: GlobalLocalRanker, unit: str | None = None) -
     return Timeline.of(rule, at(rule.local_cut), at(rule.global_cut), whole.oldest, whole.newest)
 
 
-def span(log: DataFrame, unit: str | None) -> Bucket:
+def span(log: DataFrame, unit: str | None) -> Stretch:
     """Return all valid rows of the log; raise DataError EMPTY_INPUT or TIMESTAMP_UNIT_SUSPECT."""
     halves = divide(log, [], 63)
     if not halves:
         message = "interactions: no valid row, with a user, an item and a timestamp, to split; "
         raise DataError("EMPTY_INPUT", f"{message}see columns and where, and how timestamps are written")
-    whole = Bucket(halves[0].oldest, halves[-1].newest, sum(half.n_rows for half in halves))
+    whole = Stretch(halves[0].oldest, halves[-1].newest, sum(half.n_rows for half in halves))
     if unit is not None:
         check_unit(whole.newest, unit)
     return whole
 
 
-def times_of_rows(log: DataFrame, whole: Bucket, indexes: Collection[int]) -> dict[int, int]:
+def times_of_rows(log: DataFrame, whole: Stretch, indexes: Collection[int]) -> dict[int, int]:
     """Return the times of rows by their places, from 0, in the log sorted by time; ``whole`` is all of it.
 
     Raises DataError INPUT_CHANGED_DURING_RUN if the log is another at each reading.
@@ -119,7 +119,7 @@ def times_of_rows(log: DataFrame, whole: Bucket, indexes: Collection[int]) -> di
     return {index: bucket.oldest for index, bucket in holders.items()}
 
 
-def holder(parent: Bucket, buckets: Iterable[Bucket], index: int) -> Bucket:
+def holder(parent: Stretch, buckets: Iterable[Stretch], index: int) -> Stretch:
     """Return that of the buckets within their parent, oldest first, which has the row at this place."""
     first = parent.first
     for bucket in buckets:
@@ -131,10 +131,10 @@ def holder(parent: Bucket, buckets: Iterable[Bucket], index: int) -> Bucket:
     raise DataError("INPUT_CHANGED_DURING_RUN", message)
 
 
-def divide(log: DataFrame, spans: Sequence[tuple[int, int]], bits: int) -> list[Bucket]:
+def divide(log: DataFrame, spans: Sequence[tuple[int, int]], bits: int) -> list[Stretch]:
     """Return a bucket for each time less its low ``bits``, oldest first, in one action on these spans."""
     rows = counted(log, spans, bits).collect()
-    return sorted((Bucket(*row) for row in rows), key=lambda bucket: bucket.oldest)
+    return sorted((Stretch(*row) for row in rows), key=lambda bucket: bucket.oldest)
 
 
 def counted(log: DataFrame, spans: Sequence[tuple[int, int]], bits: int) -> DataFrame:

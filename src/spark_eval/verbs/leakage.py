@@ -15,7 +15,7 @@ from spark_eval.arrow.hashes import Ints
 from spark_eval.errors import DataError
 from spark_eval.names import literal
 from spark_eval.schema import FOLD, SUBSET, TIMESTAMP, Subset
-from spark_eval.splits.facts import Facts, Found
+from spark_eval.splits.facts import Facts, FoldCounts
 from spark_eval.splits.fold_rule import NEVER, FoldRule
 from spark_eval.splits.leaks import Comparing
 from spark_eval.transforms.objects import Batches, made_with_numbers, reading, together
@@ -27,10 +27,10 @@ ROWS_PER_BUCKET: Final = 500_000
 # Empty parts that an error names.
 MOST_NAMED: Final = 5
 LeakageRow = tuple[int, str, int, int, bool]
-Sender = Callable[[Batches], Iterator[tuple[int, Any]]]
+PartSender = Callable[[Batches], Iterator[tuple[int, Any]]]
 
 
-def compare(rows: DataFrame, facts: Facts, n_folds: int, folder: str | None = None) -> Found:
+def compare(rows: DataFrame, facts: Facts, n_folds: int, folder: str | None = None) -> FoldCounts:
     """Count the rows and users of each part and each check of a split, fold by fold.
 
     ``rows`` has user, item, timestamp, fold and subset, of which only a timestamp may be null; where they are
@@ -48,13 +48,13 @@ def compare(rows: DataFrame, facts: Facts, n_folds: int, folder: str | None = No
     n_rows = sum(facts.places[part] for part in parts)
     n_buckets = max(1, n_rows // ROWS_PER_BUCKET)
     comparing = Comparing(rule, n_folds, n_buckets, ends_of(rows, rule, n_folds))
-    send_parts = partial(send, rows, files, comparing.columns)
-    sent = send_parts(parts, comparing.messages)
+    of_parts = partial(send_parts, rows, files, comparing.columns)
+    sent = of_parts(parts, comparing.messages)
     if not rule.reports_folds:
         slice_bits = slice_bits_for(n_rows, n_buckets)
-        slices = together(send_parts(parts, comparing.pairs), n_buckets, partial(slice_for, slice_bits))
+        slices = together(of_parts(parts, comparing.pairs), n_buckets, partial(slice_for, slice_bits))
         pairs = BloomFilter.of(dict(collected(slices)), n_buckets, slice_bits)
-        train = send_parts(rule.subsets[:1], lambda batches: comparing.messages(batches, pairs))
+        train = of_parts(rule.subsets[:1], lambda batches: comparing.messages(batches, pairs))
         sent = sent.unionAll(train)
     buckets = collected(together(sent, n_buckets, lambda _, messages: comparing.counts(messages)))
     totals = sum(buckets, start=np.zeros((len(comparing.names), 2, n_folds), dtype=np.int64))
@@ -81,8 +81,8 @@ def slice_for(slice_bits: int, bucket: int, hashes: Sequence[Ints]) -> tuple[int
     return bucket, slice_of(np.concatenate(hashes), slice_bits)
 
 
-def send(
-    rows: DataFrame, folder: str | None, columns: Sequence[str], parts: Sequence[Subset], sender: Sender
+def send_parts(
+    rows: DataFrame, folder: str | None, columns: Sequence[str], parts: Sequence[Subset], sender: PartSender
 ) -> DataFrame:
     """Return what is sent of batches of these parts, with these columns and their subset."""
     names = [part.value for part in parts]
@@ -98,12 +98,14 @@ def send(
     return reduce(DataFrame.unionAll, sent[1:] or sent)
 
 
-def sent_of_part(sender: Sender, part: str, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Any]]:
+def sent_of_part(
+    sender: PartSender, part: str, batches: Iterable[pa.RecordBatch]
+) -> Iterator[tuple[int, Any]]:
     """Return what is sent of batches that do not name their part."""
     return sender(batch.append_column(SUBSET, pa.repeat(part, batch.num_rows)) for batch in batches)
 
 
-def leakage_rows(found: Found, rule: FoldRule) -> list[LeakageRow]:
+def leakage_rows(found: FoldCounts, rule: FoldRule) -> list[LeakageRow]:
     """Return the leakage report: per fold and check of the rule fold, check, rows, users, leaked."""
     return [
         (fold, name, n_rows, n_users, check.is_leak and n_rows > 0)
@@ -113,7 +115,7 @@ def leakage_rows(found: Found, rule: FoldRule) -> list[LeakageRow]:
     ]
 
 
-def check_parts(found: Found, rule: FoldRule) -> None:
+def check_parts(found: FoldCounts, rule: FoldRule) -> None:
     """Raise DataError SPLIT_OUT_OF_RANGE where a part of a fold has no row."""
     folds = range(len(found[rule.subsets[0]]))
     empty = [f"{part} of fold {fold}" for fold in folds for part in rule.subsets if not found[part][fold][0]]

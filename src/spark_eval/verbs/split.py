@@ -25,10 +25,10 @@ from spark_eval.splits.methods import GLOBAL_LOCAL_RANKER, METHODS, rule_of
 from spark_eval.splits.rules import Timeline
 from spark_eval.splits.windows import Backtest
 from spark_eval.transforms.conform import conform_interactions
-from spark_eval.transforms.label import PLACE, counts, in_folds, label
+from spark_eval.transforms.label import PLACE, in_folds, label, row_counts
 from spark_eval.transforms.objects import made_of_files
 from spark_eval.transforms.plain_files import PlainFiles, plain_log, takes_files
-from spark_eval.verbs.cuts import find
+from spark_eval.verbs.cuts import resolve
 from spark_eval.verbs.frames import Frame, in_spark
 from spark_eval.verbs.leakage import LEAKAGE, LeakageRow, check_parts, compare, leakage_rows
 from spark_eval.verbs.small import collected, small_table
@@ -59,21 +59,20 @@ class Split:
 
     @property
     def labelled(self) -> DataFrame:
-        """Every row, once for each fold: user, item, timestamp, relevance, the log's other columns, fault,
-        fold, subset. A row that no fold uses has in ``fault`` why, and a row without places comes once.
+        """Every row, once for each fold.
+
+        Columns are user, item, timestamp, relevance, the log's other columns, fault, fold, subset. A row that
+        no fold uses has in ``fault`` why; one without a place in any comes once.
         """
         return in_folds(self.places, self.rule).drop(PLACE)
 
     @property
     def rows(self) -> DataFrame:
-        """The rows with a subset, once for each fold they are used in: user, item, timestamp, relevance,
-        fold, the log's other columns, subset.
-        """
-        return used(self.labelled)
+        """The rows with a subset, once for each fold that uses them, as in the table ``splits``."""
+        return used_rows(self.labelled)
 
     def subset(self, name: str, fold: int | None = None) -> DataFrame:
-        """Return the rows of one subset, or of several under one name (global_train, local_test), in one
-        fold or in all.
+        """Return the rows of one subset, or of several under one name (global_train), in one fold or in all.
 
         Raises ConfigError UNKNOWN_SUBSET.
         """
@@ -102,11 +101,11 @@ class Split:
 
     def facts(self) -> Facts:
         """Return what is counted of the rows, in a scan of its own."""
-        rows = in_folds(self.places, self.rule).agg(*counts(self.rule))
+        rows = in_folds(self.places, self.rule).agg(*row_counts(self.rule))
         return self.counted(rows.collect()[0].asDict())
 
     def counted(self, aggregates: Mapping[str, Any]) -> Facts:
-        """Return the facts that ``transforms.label.counts`` have found."""
+        """Return the facts that ``transforms.label.row_counts`` have found."""
         found: dict[str, Counter[str]] = {"row": Counter(), "place": Counter()}
         for name, n_rows in aggregates.items():
             kind, _, code = name.partition("_")
@@ -116,20 +115,21 @@ class Split:
 
     def write(self, folder: str) -> Facts:
         """Write ``rows`` below a new folder, as Parquet by subset; they are counted on the way, once each."""
-        if self.plain is not None and self.layout.numbering is not None and takes_files(folder):
-            labelling = Labelling(self.rule, self.layout, self.layout.numbering, self.unit)
-            return self.write_plain(self.plain, labelling, folder)
+        if self.plain is not None and takes_files(folder):
+            return self.write_plain(self.plain, folder)
         observed = Observation("split")
-        rows = used(in_folds(self.places, self.rule).observe(observed, *counts(self.rule)))
+        rows = used_rows(in_folds(self.places, self.rule).observe(observed, *row_counts(self.rule)))
         with setting(self.places.sparkSession, TIMESTAMP_TYPE, MICROSECONDS):
             rows.drop(PLACE).write.mode("error").partitionBy(SUBSET).parquet(folder)
         return self.counted(observed.get)
 
-    def write_plain(self, plain: PlainFiles, labelling: Labelling, folder: str) -> Facts:
+    def write_plain(self, plain: PlainFiles, folder: str) -> Facts:
         """Write the rows of plain files in the workers, as ``write`` does."""
         facts, files = Facts(self.rule), set[str]()
-        spark = self.places.sparkSession
-        tasks = made_of_files(spark, plain, lambda batches: [labelling.write(batches, folder)])
+        labelling = Labelling(self.rule, self.layout, self.unit)
+        tasks = made_of_files(
+            self.places.sparkSession, plain, lambda batches: [labelling.write(batches, folder)]
+        )
         for of_task, written in collected(tasks):
             facts.add(of_task)
             files.update(written)
@@ -137,8 +137,9 @@ class Split:
         return facts
 
     def compared(self, facts: Facts, folder: str | None = None) -> Compared:
-        """Return the leakage report, and the accounting of the folds, if there is one; of rows that are in
-        ``folder`` where they are written.
+        """Return the leakage report, and the accounting of the folds, if there is one.
+
+        Rows are read in ``folder`` where they are written.
         """
         found = compare(self.rows, facts, self.layout.n_folds, folder)
         if not self.rule.reports_folds:
@@ -147,7 +148,7 @@ class Split:
         return leakage_rows(found, self.rule), facts.accounting_of_folds(found)
 
 
-def used(labelled: DataFrame) -> DataFrame:
+def used_rows(labelled: DataFrame) -> DataFrame:
     """Return the labelled rows with a subset, in the order of the columns of ``splits``."""
     first, last = (USER, ITEM, TIMESTAMP, RELEVANCE, FOLD), (SUBSET,)
     others = [name for name in labelled.columns if name not in (*first, FAULT, *last)]
@@ -165,9 +166,10 @@ def split(
     timestamp_unit: str | None = None,
     **options: object,
 ) -> Split:
-    """Split a log by a rule: into local_train, ranker_train, ranker_test and global_test by time and users,
-    or by any other ``method`` into folds of train and test. The log is a Spark or pandas frame, or an Arrow
-    table.
+    """Split a log, a Spark or pandas frame or an Arrow table, by a rule.
+
+    Its parts are local_train, ranker_train, ranker_test and global_test, by time and users, or by any other
+    ``method`` train and test of folds.
 
     The rule is given whole, or by its method and fields: ``split(log, local_cut=0.8, global_cut="14d")``,
     ``split(log, method="k_fold", k=5)``, with cuts in any form that ``parse_cut`` takes. ``columns`` maps
@@ -186,7 +188,8 @@ def split(
         if name not in log.columns or name == FAULT:
             known = nearest(name, [column for column in log.columns if column != FAULT])
             raise DataError("MISSING_COLUMN", f"interactions: no column {name!r} to stratify by; {known}")
-    timeline = find(log, rule, timestamp_unit)
+    timeline = resolve(log, rule, timestamp_unit)
     layout = rule.layout(timeline)
-    plain = plain_log(frame, columns or {}, rule.timezone) if rule.timed and not rule.drops else None
+    is_written_by_workers = rule.timed and not rule.drops and not layout.numbering.is_order
+    plain = plain_log(frame, columns or {}, rule.timezone) if is_written_by_workers else None
     return Split(label(log, rule, layout), rule, timeline, layout, plain, timestamp_unit)
