@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from spark_eval.arrow.files import FilePart, parts_of, statistics_of
+from spark_eval.arrow.files import FilePart, parts_of
 from spark_eval.arrow.footers import is_plain
 from spark_eval.conventions import Conventions, TruthDuplicates
 from spark_eval.pointwise.task import Plan, Scores, Task
@@ -66,16 +66,6 @@ class PlainFiles:
     def n_rows(self) -> int:
         """As the footers say."""
         return sum(footer.num_rows for footer in self.footers.values())
-
-    def statistics(self, name: str) -> list[pq.Statistics | None]:
-        """What the footers tell of one of our columns, row group by row group; None where they do not."""
-        theirs = self.columns[name]
-        return [found for footer in self.footers.values() for found in statistics_of(footer, theirs)]
-
-    def is_complete(self, name: str) -> bool:
-        """Whether the footers tell that one of our columns has no null."""
-        found = self.statistics(name)
-        return all(column is not None and column.has_null_count and not column.null_count for column in found)
 
     def without(self, name: str) -> "PlainFiles":
         """Return the files less one of our columns."""
