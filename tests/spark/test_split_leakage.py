@@ -1,5 +1,6 @@
 """The leakage report finds what is planted, and only that."""
 
+from collections import Counter
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -9,9 +10,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from split_logs import at, day
 
-from spark_eval.schema import FAULT
-from spark_eval.verbs.leakage import leakage_rows
-from spark_eval.verbs.split_counts import Facts
+from spark_eval.splits.facts import Facts
+from spark_eval.splits.rules import GlobalLocalRanker
+from spark_eval.verbs.leakage import compare, leakage_rows
 
 Row = tuple[Any, Any, Any, str]
 Found = dict[str, tuple[int, int, bool]]
@@ -75,20 +76,22 @@ def test_what_is_found_is_found_one_by_one(
     expected = one_by_one(rows)
     assert all(n_rows for n_rows, _, _ in expected.values())
     assert found(split_rows) == expected
-    split_rows.write.partitionBy("subset").parquet(str(tmp_path / "split"))
+    split_rows.withColumn("fold", F.lit(0)).write.partitionBy("subset").parquet(str(tmp_path / "split"))
     # The frame has no rows: what is found comes from the folder.
-    in_folder = leakage_rows(split_rows.limit(0), facts_of(split_rows), str(tmp_path / "split"))
-    assert {check: tuple(rest) for _, check, *rest in in_folder} == expected
+    nothing = split_rows.limit(0).withColumn("fold", F.lit(0))
+    assert found(nothing, facts_of(split_rows), str(tmp_path / "split")) == expected
 
 
-def found(split_rows: DataFrame) -> Found:
-    rows = leakage_rows(split_rows, facts_of(split_rows))
-    return {check: (n_rows, users, leaked) for _, check, n_rows, users, leaked in rows}
+def found(split_rows: DataFrame, facts: Facts | None = None, folder: str | None = None) -> Found:
+    rows = split_rows.withColumn("fold", F.lit(0))
+    counts = compare(rows, facts or facts_of(split_rows), 1, folder)
+    report = leakage_rows(counts, GlobalLocalRanker())
+    return {check: (n_rows, users, leaked) for _, check, n_rows, users, leaked in report}
 
 
 def facts_of(split_rows: DataFrame) -> Facts:
-    sound = split_rows.withColumn(FAULT, F.lit(None).cast("string"))
-    return Facts.of(sound.agg(*Facts.columns()).collect()[0].asDict())
+    parts = split_rows.groupBy("subset").count().collect()
+    return Facts(GlobalLocalRanker(), places=Counter({row["subset"]: row["count"] for row in parts}))
 
 
 def one_by_one(rows: list[Row]) -> Found:

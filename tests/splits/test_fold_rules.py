@@ -1,5 +1,6 @@
 """The rules of splits in folds, without Spark."""
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -9,12 +10,12 @@ from hypothesis import strategies as st
 
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.schema import Subset
+from spark_eval.splits.fold_rule import HASH_STEPS, Policy
 from spark_eval.splits.folds import By, Holdout, KFold, StratifiedKFold
 from spark_eval.splits.leave_out import Choices, Choose, LastFraction, LeaveOneOut, LeavePOut, Ties
 from spark_eval.splits.methods import METHODS, rule_of
 from spark_eval.splits.moments import MICROSECONDS_PER_DAY as DAY
 from spark_eval.splits.moments import Boundary, Instant, to_microseconds
-from spark_eval.splits.rules import HASH_STEPS, Policy
 from spark_eval.splits.windows import Backtest, Expanding, Rolling
 
 
@@ -80,7 +81,8 @@ def test_every_rule_has_its_picture_and_its_parts() -> None:
         assert "::" in str(kind.__doc__) or issubclass(kind, LeaveOneOut)
     assert Holdout().subsets == (Subset.TRAIN, Subset.TEST)
     assert Holdout(validation_share=0.1).subsets == (Subset.TRAIN, Subset.VALIDATION, Subset.TEST)
-    assert Holdout(test_share=0.25, validation_share=0.5).steps == (HASH_STEPS // 4, 3 * HASH_STEPS // 4)
+    numbering = Holdout(test_share=0.25, validation_share=0.5).layout().numbering
+    assert numbering.steps == [HASH_STEPS // 4, 3 * HASH_STEPS // 4]
 
 
 @given(st.data())
@@ -115,6 +117,35 @@ def test_windows_follow_each_other_and_nothing_is_in_two(data: st.DataObject) ->
     last = rolling.windows[-1]
     assert before(newest, last.test_end)
     assert not before(newest, last.test_start)
+
+
+@pytest.mark.parametrize("boundary", Boundary)
+@pytest.mark.parametrize(
+    "rule", [Rolling(test_days=2, train_days=3, gap_days=1), Expanding(test_days=1, step_days=2)]
+)
+def test_a_stretch_of_time_has_the_parts_of_its_windows(
+    rule: Rolling | Expanding, boundary: Boundary
+) -> None:
+    rule = replace(rule, boundary=boundary)
+    found = Backtest.of(rule, 0, 12 * DAY)
+    layout, before = rule.layout(found), boundary.before
+    for moment in (edge + step for edge in layout.numbering.edges for step in (-1, 0, 1)):
+        expected = []
+        for window in found.windows:
+            is_started = window.train_start is None or not before(moment, window.train_start)
+            if is_started and before(moment, window.train_end):
+                expected.append("train")
+            elif not before(moment, window.test_start) and before(moment, window.test_end):
+                expected.append("test")
+            else:
+                expected.append("")
+        number = sum(not before(moment, edge) for edge in layout.numbering.edges)
+        if not any(expected):
+            start = found.windows[0].train_start
+            is_early = start is not None and before(moment, start)
+            is_late = not before(moment, found.windows[-1].test_end)
+            expected = ["after_end" if is_late else "before_start" if is_early else "gap"] * 3
+        assert layout.outcomes[number] == expected
 
 
 def test_windows_are_calendar_days_before_the_end() -> None:
@@ -154,7 +185,7 @@ def test_all_faults_of_windows_are_said_at_once() -> None:
 def test_all_choices_are_counted_before_they_are_made(n_rows: int, p: int, found: object) -> None:
     rule = LeavePOut(p=p, exhaustive=True)
     if isinstance(found, int):
-        assert Choices.of(rule, n_rows).n_folds == found
+        assert rule.layout(Choices.of(rule, n_rows)).n_folds == found
     else:
         with pytest.raises(DataError, match=str(found).replace("^", r"\^")) as refused:
             Choices.of(rule, n_rows)

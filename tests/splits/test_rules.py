@@ -7,6 +7,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from spark_eval.errors import ConfigError, DataError, SparkEvalError
+from spark_eval.splits.fold_rule import Policy
 from spark_eval.splits.moments import (
     MICROSECONDS_PER_DAY,
     Boundary,
@@ -15,7 +16,8 @@ from spark_eval.splits.moments import (
     Share,
     to_microseconds,
 )
-from spark_eval.splits.rules import GlobalLocalRanker, Policy, Timeline
+from spark_eval.splits.options import from_options
+from spark_eval.splits.rules import GlobalLocalRanker, Timeline
 
 BERLIN = ZoneInfo("Europe/Berlin")
 HOUR = 3_600_000_000
@@ -29,17 +31,18 @@ def micros(text: str, clock: ZoneInfo = BERLIN) -> int:
 @pytest.mark.parametrize("name", ["Mars/Olympus", "", "../UTC", "America", "CET+1", 3])
 def test_an_unknown_timezone_is_refused(name: object) -> None:
     with pytest.raises(ConfigError, match="INVALID_TIMEZONE"):
-        GlobalLocalRanker.of({"timezone": name})
+        from_options(GlobalLocalRanker, {"timezone": name})
 
 
 def test_the_defaults_need_no_options() -> None:
-    assert GlobalLocalRanker.of({}) == GlobalLocalRanker()
+    assert from_options(GlobalLocalRanker, {}) == GlobalLocalRanker()
     assert GlobalLocalRanker().local_cut == Share(Fraction(4, 5))
     assert GlobalLocalRanker().global_cut == Share(Fraction(9, 10))
 
 
 def test_a_rule_is_read_from_plain_values() -> None:
-    rule = GlobalLocalRanker.of(
+    rule = from_options(
+        GlobalLocalRanker,
         {
             "local_cut": "28d",
             "global_cut": "2023-02-14",
@@ -52,7 +55,7 @@ def test_a_rule_is_read_from_plain_values() -> None:
             "cold_users": "drop",
             "cold_items": "keep",
             "seen": Policy.DROP,
-        }
+        },
     )
     assert rule == GlobalLocalRanker(
         local_cut=DaysBack(28),
@@ -96,7 +99,7 @@ def test_a_rule_is_read_from_plain_values() -> None:
 )
 def test_a_wrong_option_is_named(options: dict[str, object], code: str, message: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        GlobalLocalRanker.of(options)
+        from_options(GlobalLocalRanker, options)
     assert refused.value.code == code
     assert message in refused.value.message
     assert refused.value.exit_code == 2

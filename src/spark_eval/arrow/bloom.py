@@ -1,4 +1,4 @@
-"""Which pairs of user and item may be relevant: a Bloom filter, of which each bucket of users has a slice."""
+"""A Bloom filter of pairs of user and item, with a slice for each bucket of users."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,47 +9,45 @@ from numpy.typing import NDArray
 
 from spark_eval.arrow.hashes import Booleans, Hashes, Ints, bucket_of, pair_hash
 
-# Bits per relevant pair, at least: of other pairs, at most one in sixty-four passes.
+# Bits per pair, at least: of other pairs, at most one in sixty-four passes.
 BITS_PER_PAIR: Final = 16
 LEAST_SLICE_BITS: Final = 10
-# A larger truth has fewer bits per pair; then more pairs pass and travel for nothing.
+# A larger set has fewer bits per pair; then more pairs pass and travel for nothing.
 MOST_BYTES: Final = 64 << 20
 
 
 @dataclass(frozen=True)
-class Sieve:
-    """``n_buckets`` slices of 2^``slice_bits`` bits, end to end; every relevant pair has two bits in one."""
+class BloomFilter:
+    """``n_buckets`` slices of 2^``slice_bits`` bits, end to end; a pair of the set has two bits in one."""
 
     n_buckets: int
     slice_bits: int
     bits: NDArray[np.uint8]
 
     @classmethod
-    def of(cls, slices: Mapping[int, bytes], n_buckets: int, slice_bits: int) -> "Sieve":
-        """The sieve of the slices of those buckets that have any relevant pair."""
+    def of(cls, slices: Mapping[int, bytes], n_buckets: int, slice_bits: int) -> "BloomFilter":
+        """Return the filter of the slices of those buckets that have any pair."""
         bits = np.zeros((n_buckets, 1 << slice_bits >> 3), dtype=np.uint8)
         for bucket, marks in slices.items():
             bits[bucket] = np.frombuffer(marks, dtype=np.uint8)
         return cls(n_buckets, slice_bits, bits.ravel())
 
-    def passing(self, users: Hashes, items: Hashes, n_rows: Ints) -> Ints:
-        """The places of pairs that may be relevant; ``users`` have ``n_rows`` of the ``items`` each."""
+    def passing(self, users: Hashes, items: Hashes) -> Ints:
+        """Return the places of pairs that may be in the set."""
         first = bucket_of(users, self.n_buckets).astype(np.uint64) << np.uint64(self.slice_bits)
-        pairs = pair_hash(np.repeat(users, n_rows), items)
-        first = np.repeat(first, n_rows)
-        high, low = bits_of(pairs, self.slice_bits)
+        high, low = bits_of(pair_hash(users, items), self.slice_bits)
         places = np.flatnonzero(self.has(first + high))
         return places[self.has(first[places] + low[places])]
 
     def has(self, bits: Hashes) -> Booleans:
-        """Whether these bits are set."""
+        """Return whether these bits are set."""
         bytes_: NDArray[np.uint8] = self.bits[bits >> np.uint64(3)]
         is_set: Booleans = (bytes_ >> (bits & np.uint64(7)).astype(np.uint8) & np.uint8(1)).view(np.bool_)
         return is_set
 
 
 def slice_of(pairs: Hashes, slice_bits: int) -> bytes:
-    """The slice in which these pairs have their bits."""
+    """Return the slice in which these pairs have their bits."""
     marks = np.zeros(1 << slice_bits, dtype=bool)
     for bits in bits_of(pairs, slice_bits):
         marks[bits] = True
@@ -57,12 +55,12 @@ def slice_of(pairs: Hashes, slice_bits: int) -> bytes:
 
 
 def bits_of(pairs: Hashes, slice_bits: int) -> tuple[Hashes, Hashes]:
-    """The two bits of each pair."""
+    """Return the two bits of each pair."""
     return pairs >> np.uint64(64 - slice_bits), pairs & np.uint64((1 << slice_bits) - 1)
 
 
 def slice_bits_for(n_pairs: int, n_buckets: int) -> int:
-    """How large a slice is, as a power of two, for so many pairs in all."""
+    """Return how large a slice is, as a power of two, for so many pairs in all."""
     most = (8 * MOST_BYTES // n_buckets).bit_length() - 1
     wanted = (BITS_PER_PAIR * n_pairs // n_buckets).bit_length()
     return min(max(LEAST_SLICE_BITS, wanted), most)

@@ -28,7 +28,7 @@ Bytes = NDArray[np.uint8]
 
 
 def id_hashes(ids: pa.Array, seed: np.int32 | np.int64) -> Hashes:
-    """``xxhash64(seed, string(id))`` of n ids, integers or text, without nulls; shape (n,).
+    """Return ``xxhash64(seed, string(id))`` of n ids, integers or text, without nulls; shape (n,).
 
     Spark hashes the bytes of the seed: an int has 4, a bigint 8.
     """
@@ -40,7 +40,7 @@ def id_hashes(ids: pa.Array, seed: np.int32 | np.int64) -> Hashes:
 
 
 def text_hashes(texts: pa.Array, seed: np.uint64) -> Hashes:
-    """XXH64 of the UTF-8 bytes of n texts; shape (n,)."""
+    """Return XXH64 of the UTF-8 bytes of n texts; shape (n,)."""
     hashes = np.empty(len(texts), dtype=np.uint64)
     lengths = numbers(pc.binary_length(texts))
     for length in np.unique(lengths):
@@ -52,7 +52,7 @@ def text_hashes(texts: pa.Array, seed: np.uint64) -> Hashes:
 
 
 def xxh64(data: Bytes, seed: np.uint64 | Hashes) -> Hashes:
-    """The hash of each row of shape (n, length), all of one length in bytes; ``seed`` of all, or of each."""
+    """Return the hash of each row of shape (n, length) in bytes; ``seed`` of all rows, or of each."""
     n_rows, length = data.shape
     n_words, n_stripes = length // 8, length // 32
     words = np.ascontiguousarray(data[:, : 8 * n_words]).view("<u8")
@@ -85,10 +85,10 @@ def xxh64(data: Bytes, seed: np.uint64 | Hashes) -> Hashes:
 
 
 def mixed_in(lane: Hashes, word: Hashes) -> Hashes:
-    """A lane that has taken up a word."""
+    """Return a lane that has taken up a word."""
     return rotated(lane + word * P2, 31) * P1
 
 
 def rotated(numbers: Hashes, bits: int) -> Hashes:
-    """Each number with its bits turned to the left."""
+    """Turn the bits of each number to the left."""
     return numbers << np.uint64(bits) | numbers >> np.uint64(64 - bits)

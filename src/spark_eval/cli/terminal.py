@@ -21,8 +21,14 @@ from spark_eval.publishing.published import read_places
 from spark_eval.publishing.remote import MOST_HOURS
 from spark_eval.runs.job import Run
 from spark_eval.schema import ALL, FOLDS, MODEL, Outcome, Table
-from spark_eval.splits.folds import PAIRS_IN_BOTH, TEST_EARLY, USERS_EARLY, USERS_IN_BOTH
-from spark_eval.splits.leaks import RETURNED_TO_GLOBAL_TEST, RETURNED_TO_LOCAL_TEST
+from spark_eval.splits.fold_rule import (
+    PAIRS_IN_BOTH,
+    RETURNED_TO_GLOBAL_TEST,
+    RETURNED_TO_LOCAL_TEST,
+    TEST_EARLY,
+    USERS_EARLY,
+    USERS_IN_BOTH,
+)
 
 # Of several classes there are many more numbers than a terminal shows.
 MOST_LINES = 50

@@ -30,7 +30,8 @@ from spark_eval.pointwise.options import PredictionOptions, canonical_names
 from spark_eval.pointwise.options import make_plan as make_prediction_plan
 from spark_eval.pointwise.task import PredictionPlan
 from spark_eval.schema import SUBSETS
-from spark_eval.splits.methods import GLOBAL_LOCAL_RANKER, Rule, known_method, rule_of
+from spark_eval.splits.fold_rule import FoldRule
+from spark_eval.splits.methods import GLOBAL_LOCAL_RANKER, known_method, rule_of
 
 # What pydantic calls the fault of an unknown key.
 UNKNOWN: Final = "extra_forbidden"
@@ -135,7 +136,7 @@ class SplitSection(Section):
 
     method: Annotated[str, AfterValidator(known_method)] = GLOBAL_LOCAL_RANKER
 
-    def rule(self) -> Rule:
+    def rule(self) -> FoldRule:
         """Return the checked rule; raise ConfigError with the nearest allowed option."""
         return rule_of(self.method, self.model_extra or {})
 

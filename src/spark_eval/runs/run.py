@@ -53,7 +53,7 @@ def run_split(session: Callable[[], SparkSession], config: Config, run_id: str |
         events.stage("cuts", then="splits")
         folder = attempt.staged(Table.SPLITS)
         facts = parts.write(folder)
-        entries = facts.ledger()
+        entries = facts.accounting()
         events.stage("splits", facts.n_rows, then="leakage")
         shares = share_faults(entries, {"interactions": parts.labelled}, job.most_quarantined)
         DataError.raise_all(shares)

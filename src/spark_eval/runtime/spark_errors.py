@@ -67,7 +67,7 @@ MENDS: Final = {
     "ENCRYPTED_FILE": "give Spark the keys by the conf of spark-submit, or write without encryption",
     "INVALID_PARTITION": "rename the folders, or name fewer by path",
     "TYPE_MISMATCH": "compare with a value of the column's own type, or cast where it is written",
-    "VALUE_TOO_LARGE": "look at the value, and at its unit",
+    "VALUE_TOO_LARGE": "look at the value, and at timestamp_unit if it is a time",
     "UNKNOWN_FORMAT": "mend the name, or put the source on Spark's classpath",
     "CORRUPT_FILE": "write the file again, and remove a .crc beside it that is older",
     "DISK_FULL": "make room",

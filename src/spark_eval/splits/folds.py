@@ -1,15 +1,22 @@
-"""Rules that fill folds with train, validation and test, without Spark; those by a seeded draw."""
+"""Rules by a seeded draw: of rows, or of users with all their rows."""
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
-from spark_eval.schema import Subset
-from spark_eval.splits.moments import zone
+from spark_eval.schema import USER, Subset
+from spark_eval.splits.fold_rule import (
+    HASH_STEPS,
+    LATER_PARTS,
+    USERS_IN_BOTH,
+    Check,
+    FoldRule,
+    Layout,
+    Numbering,
+)
 from spark_eval.splits.options import check, seed_fits
-from spark_eval.splits.rules import HASH_STEPS, Policy
 
 # More folds than this are a mistake, or more than a split should write.
 MOST_FOLDS: Final = 1_000
@@ -22,60 +29,25 @@ class By(StrEnum):
     USER = "user"
 
 
-# What the leakage report counts in each fold.
-TEST_EARLY: Final = "test_at_or_before_train"
-USERS_EARLY: Final = "test_at_or_before_users_train"
-USERS_IN_BOTH: Final = "users_in_train_and_test"
-PAIRS_IN_BOTH: Final = "pairs_in_train_and_test"
-
-
 @dataclass(frozen=True, kw_only=True)
-class FoldRule:
-    """What all rules have in common that give every fold a train and a test part.
+class Drawn(FoldRule):
+    """What rules have in common that draw rows or users."""
 
-    In each fold rows of test (and validation) can be dropped whose user (``cold_users``) or item
-    (``cold_items``) has no row in train, or whose pair of both (``seen``) is in an earlier part: train
-    comes before validation, validation before test. ``timezone`` is that of dates without an offset.
-
-    Raises ConfigError INVALID_SPLIT or INVALID_TIMEZONE, as all rules do.
-    """
-
-    timezone: str = "UTC"
-    cold_users: Policy = Policy.KEEP
-    cold_items: Policy = Policy.KEEP
-    seen: Policy = Policy.KEEP
+    by: By = By.ROW
+    seed: int = 0
 
     def __post_init__(self) -> None:
-        zone(self.timezone)
+        super().__post_init__()
+        check(seed_fits(self.seed))
 
     @property
-    def subsets(self) -> tuple[Subset, ...]:
-        """The parts of each fold, earlier ones first."""
-        return (Subset.TRAIN, Subset.TEST)
-
-    @property
-    def n_folds(self) -> int:
-        """How many folds there are; of all choices of rows the log tells."""
-        return 1
-
-    @property
-    def timed(self) -> bool:
-        """Whether time decides, so that every row needs a timestamp."""
-        return False
-
-    @property
-    def drops(self) -> bool:
-        """Whether any policy drops rows for what other rows there are."""
-        return Policy.DROP in (self.cold_users, self.cold_items, self.seen)
-
-    @property
-    def checks(self) -> Mapping[str, bool]:
-        """What the leakage report counts, and whether the rule's word is that there is none."""
-        return {PAIRS_IN_BOTH: False}
+    def checks(self) -> Mapping[str, Check]:
+        """No user is in two parts of a fold where users are drawn."""
+        return {**super().checks, USERS_IN_BOTH: Check(LATER_PARTS, (USER,), is_leak=self.by is By.USER)}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Holdout(FoldRule):
+class Holdout(Drawn):
     """One draw divides the rows, or the users, into three parts.
 
     ::
@@ -90,8 +62,6 @@ class Holdout(FoldRule):
 
     test_share: float = 0.2
     validation_share: float = 0
-    by: By = By.ROW
-    seed: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -99,7 +69,6 @@ class Holdout(FoldRule):
             (0 < self.test_share < 1, f"test_share {self.test_share} is not in (0, 1)"),
             (0 <= self.validation_share < 1, f"validation_share {self.validation_share} is not in [0, 1)"),
             (self.test_share + self.validation_share < 1, "test_share and validation_share leave no train"),
-            seed_fits(self.seed),
         )
 
     @property
@@ -108,23 +77,16 @@ class Holdout(FoldRule):
         middle = (Subset.VALIDATION,) if self.validation_share else ()
         return (Subset.TRAIN, *middle, Subset.TEST)
 
-    @property
-    def checks(self) -> Mapping[str, bool]:
-        """No user is in two parts where users are drawn."""
-        return {PAIRS_IN_BOTH: False, USERS_IN_BOTH: self.by is By.USER}
-
-    @property
-    def steps(self) -> tuple[int, int]:
-        """Of draws from 0 to HASH_STEPS - 1: those below the first are test, else below the second
-        validation.
-        """
+    def layout(self, _found: Any = None) -> Layout:
+        """Return test for draws below its share, and validation for those below both."""
         shares = (self.test_share, self.test_share + self.validation_share)
-        test, validation = (math.ceil(share * HASH_STEPS) for share in shares)
-        return test, validation
+        steps = [math.ceil(share * HASH_STEPS) for share in shares]
+        numbering = Numbering(drawn=0, steps=steps, seed=self.seed, by_row=self.by is By.ROW)
+        return Layout([[part] for part in (Subset.TEST, Subset.VALIDATION, Subset.TRAIN)], numbering)
 
 
 @dataclass(frozen=True, kw_only=True)
-class KFold(FoldRule):
+class KFold(Drawn):
     """Each row, or each user, is tested in one of k folds, and learnt from in all others.
 
     ::
@@ -140,23 +102,18 @@ class KFold(FoldRule):
     """
 
     k: int = 5
-    by: By = By.ROW
     exact: bool = False
-    seed: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check((2 <= self.k <= MOST_FOLDS, f"k {self.k} is not from 2 to {MOST_FOLDS}"), seed_fits(self.seed))
+        check(k_fits(self.k))
 
-    @property
-    def n_folds(self) -> int:
-        """k."""
-        return self.k
-
-    @property
-    def checks(self) -> Mapping[str, bool]:
-        """No user is in two parts of a fold where users are drawn."""
-        return {PAIRS_IN_BOTH: False, USERS_IN_BOTH: self.by is By.USER}
+    def layout(self, _found: Any = None) -> Layout:
+        """Return the test of the fold that a row draws, or is dealt to."""
+        if self.exact:
+            return Layout(tested_once(self.k))
+        by_row = self.by is By.ROW
+        return Layout(tested_once(self.k), Numbering(drawn=0, n_draws=self.k, seed=self.seed, by_row=by_row))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,11 +140,21 @@ class StratifiedKFold(FoldRule):
         check(
             (bool(self.by), "by names no column to stratify by"),
             (len(set(self.by)) == len(self.by), f"by names a column twice: {', '.join(self.by)}"),
-            (2 <= self.k <= MOST_FOLDS, f"k {self.k} is not from 2 to {MOST_FOLDS}"),
+            k_fits(self.k),
             seed_fits(self.seed),
         )
 
-    @property
-    def n_folds(self) -> int:
-        """k."""
-        return self.k
+    def layout(self, _found: Any = None) -> Layout:
+        """Return the layout of KFold."""
+        return KFold(k=self.k, exact=self.exact, seed=self.seed).layout()
+
+
+def k_fits(k: int) -> tuple[bool, str]:
+    """Return the claim that so many folds may be."""
+    return 2 <= k <= MOST_FOLDS, f"k {k} is not from 2 to {MOST_FOLDS}"
+
+
+def tested_once(k: int) -> list[list[str]]:
+    """Return the outcomes of rows that are tested in the fold of their number, and else learnt from."""
+    parts = (Subset.TRAIN, Subset.TEST)
+    return [[parts[fold == number] for fold in range(k)] for number in range(k)]

@@ -1,6 +1,6 @@
-"""What of the later parts of a split is already in the earlier ones, bucket by bucket of users."""
+"""What rows of a split have in common with those of other parts, bucket by bucket of users."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -9,123 +9,132 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from spark_eval.arrow.bloom import Sieve, slice_of
-from spark_eval.arrow.hashes import Booleans, Ids, Ints, bucket_of, changes, numbers, pair_hash, plain
-from spark_eval.arrow.parcels import Kind, Parcel, divided, gathered, of_kind
-from spark_eval.schema import ITEM, SUBSET, TIMESTAMP, USER, Subset
+from spark_eval.arrow.bloom import BloomFilter
+from spark_eval.arrow.codes import distinct_of
+from spark_eval.arrow.hashes import Booleans, Ints, bucket_of, hashes_of, numbers, pair_hash, plain
+from spark_eval.engine.messages import buckets_of, divided, gathered, one_chunk, packed, united, unpacked
+from spark_eval.schema import FOLD, ITEM, SUBSET, TIMESTAMP, USER, Subset
+from spark_eval.splits.fold_rule import NEVER, Check, FoldRule
 
-RANKER_EARLY: Final = "ranker_at_or_before_local_train"
-GLOBAL_TEST_EARLY: Final = "global_test_at_or_before_global_train"
-BOTH_RANKER_PARTS: Final = "users_in_both_ranker_parts"
-RETURNED_TO_LOCAL_TEST: Final = "pairs_in_train_and_local_test"
-RETURNED_TO_GLOBAL_TEST: Final = "pairs_in_train_and_global_test"
-# The parts that are tested, with a code each.
-PARTS: Final = (Subset.RANKER_TRAIN.value, Subset.RANKER_TEST.value, Subset.GLOBAL_TEST.value)
-PAIR: Final = "pair"
-# Whether a row is not after the last one of the parts from which its own is predicted.
-EARLY: Final = "early"
-
-# Before every timestamp.
-NEVER: Final = -(2**63)
+# Subsets travel as their places in this order.
+CODES: Final = [subset.value for subset in Subset]
+# After every timestamp.
+FOREVER: Final = 2**63 - 1
 
 
 @dataclass(frozen=True)
 class Comparing:
-    """How rows of the tested parts are compared with the others.
+    """How the rows of a split are compared, fold by fold.
 
-    ``user`` and ``item`` are the types of the ids, int64 or text. The last rows of local_train and of
-    global_train are at the ``ends``, in microseconds; None where there is none.
+    ``ends`` are the last moments of the subsets in each fold, in microseconds, where a check asks for them.
     """
 
-    user: pa.DataType
-    item: pa.DataType
+    rule: FoldRule
+    n_folds: int
     n_buckets: int
-    slice_bits: int
-    ends: tuple[int | None, int | None]
-
-    def pairs(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Parcel]:
-        """The parcels of the hashes of tested pairs."""
-        for batch in batches:
-            users, items = Ids.of(batch[USER]).hash, Ids.of(batch[ITEM]).hash
-            hashes = pa.table({PAIR: pair_hash(users, items)})
-            yield from divided(hashes, bucket_of(users, self.n_buckets), Kind.PAIRS)
-
-    def slice(self, parcels: Sequence[Parcel]) -> bytes:
-        """A bucket's slice of the sieve through which only the pairs of these parcels pass."""
-        hashes = of_kind(parcels, Kind.PAIRS, pa.schema({PAIR: pa.uint64()}))
-        return slice_of(numbers(hashes[PAIR].combine_chunks()), self.slice_bits)
-
-    def tested(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Parcel]:
-        """The parcels of tested rows: user, item, subset as its place in PARTS, and whether too early."""
-        yield from gathered(map(self.marked, batches), Kind.TESTED, self.n_buckets)
-
-    def marked(self, batch: pa.RecordBatch) -> pa.Table:
-        """Tested rows as they are sent."""
-        part = numbers(pc.index_in(batch[SUBSET], pa.array(PARTS)).cast(pa.int8()))
-        local_end, global_end = (NEVER if end is None else end for end in self.ends)
-        early = numbers(batch[TIMESTAMP].cast(pa.int64())) <= np.where(is_local(part), local_end, global_end)
-        return pa.table({USER: plain(batch[USER]), ITEM: plain(batch[ITEM]), SUBSET: part, EARLY: early})
-
-    def learnt(self, batches: Iterable[pa.RecordBatch], sieve: Sieve) -> Iterator[Parcel]:
-        """The parcels of those rows of local_train (user, item) that may be pairs of tested rows."""
-        yield from gathered((passing(batch, sieve) for batch in batches), Kind.LEARNT, self.n_buckets)
-
-    def leaks(self, parcels: Sequence[Parcel]) -> dict[str, tuple[int, int]]:
-        """How many rows of a bucket each check finds, and of how many users."""
-        rows, learnt = self.rows(parcels), of_kind(parcels, Kind.LEARNT, self.pair)
-        both = pa.concat_tables([rows.select(self.pair.names), learnt])
-        users, items = (codes_of(both[name]) for name in self.pair.names)
-        pairs = codes_of(pa.chunked_array([users * (items.max(initial=0) + 1) + items]))
-        user, pair = users[: rows.num_rows], pairs[: rows.num_rows]
-        part, early = (numbers(rows[name].combine_chunks()) for name in (SUBSET, EARLY))
-        local = is_local(part)
-        in_both = np.logical_and(*(among(user, user[part == place]) for place in range(2)))
-        in_train = among(pair, pairs[rows.num_rows :])
-        found = {
-            RANKER_EARLY: local & early,
-            GLOBAL_TEST_EARLY: ~local & early,
-            BOTH_RANKER_PARTS: local & in_both,
-            RETURNED_TO_LOCAL_TEST: local & in_train,
-            RETURNED_TO_GLOBAL_TEST: ~local & (in_train | among(pair, pair[local])),
-        }
-        return {
-            check: (int(np.count_nonzero(chosen)), int(np.count_nonzero(np.bincount(user[chosen]))))
-            for check, chosen in found.items()
-        }
+    ends: Mapping[str, Sequence[int]]
 
     @property
-    def pair(self) -> pa.Schema:
-        """Of the columns that make a pair."""
-        return pa.schema({USER: self.user, ITEM: self.item})
+    def names(self) -> list[str]:
+        """What is counted: rows and users of each part, and of each check."""
+        return [*(subset.value for subset in self.rule.subsets), *self.rule.checks]
 
-    def rows(self, parcels: Sequence[Parcel]) -> pa.Table:
-        """The tested rows of a bucket."""
-        columns = {USER: self.user, ITEM: self.item, SUBSET: pa.int8(), EARLY: pa.bool_()}
-        return of_kind(parcels, Kind.TESTED, pa.schema(columns))
+    @property
+    def columns(self) -> list[str]:
+        """What is read of the rows, beside their subset."""
+        is_timed = any(check.early for check in self.rule.checks.values())
+        return [USER, ITEM, FOLD, *([TIMESTAMP] if is_timed else [])]
+
+    def pairs(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Ints]]:
+        """Return the hashes of the pairs of rows, for each bucket."""
+        for batch in batches:
+            users = hashes_of(plain(batch[USER]))
+            hashes, buckets = (
+                pair_hash(users, hashes_of(plain(batch[ITEM]))),
+                bucket_of(users, self.n_buckets),
+            )
+            for bucket in np.unique(buckets).tolist():
+                yield bucket, hashes[buckets == bucket]
+
+    def messages(
+        self, batches: Iterable[pa.RecordBatch], pairs: BloomFilter | None = None
+    ) -> Iterator[tuple[int, bytes]]:
+        """Return rows for each bucket; given a filter of pairs, only rows that may be one of these."""
+        for table in gathered(self.rows(batch, pairs) for batch in batches):
+            buckets = buckets_of(one_chunk(table[USER]), self.n_buckets)
+            for bucket, part in enumerate(divided(table, buckets, self.n_buckets)):
+                if part.num_rows:
+                    yield bucket, packed(part).to_pybytes()
+
+    def rows(self, batch: pa.RecordBatch, pairs: BloomFilter | None) -> pa.Table:
+        """Return rows as they are sent."""
+        columns = {name: batch[name] for name in self.columns}
+        columns |= {USER: plain(batch[USER]), ITEM: plain(batch[ITEM])}
+        if TIMESTAMP in columns:
+            columns[TIMESTAMP] = columns[TIMESTAMP].cast(pa.int64())
+        columns[SUBSET] = pc.index_in(batch[SUBSET], pa.array(CODES)).cast(pa.int8())
+        rows = pa.table(columns)
+        if pairs is None:
+            return rows
+        return rows.take(pa.array(pairs.passing(hashes_of(columns[USER]), hashes_of(columns[ITEM]))))
+
+    def counts(self, messages: Iterable[bytes]) -> Ints:
+        """Return of a bucket the rows and the users of each name in each fold; shape (names, 2, folds)."""
+        rows = KeyedRows.of(united([unpacked(pa.py_buffer(message)) for message in messages]))
+        parts = [rows.subset == CODES.index(subset) for subset in self.rule.subsets]
+        met = [self.met(rows, check) for check in self.rule.checks.values()]
+        return np.array([rows.count(chosen, self.n_folds) for chosen in (*parts, *met)])
+
+    def met(self, rows: "KeyedRows", check: Check) -> Booleans:
+        """Return the rows that a check counts; shape (n,)."""
+        counted, key = np.zeros(len(rows.subset), dtype=bool), rows.keys[check.keys]
+        for subset, others in check.others.items():
+            last = np.full(key.max(initial=0) + 1, NEVER)
+            if check.keys:
+                other = np.isin(rows.subset, [CODES.index(name) for name in others])
+                np.maximum.at(last, key[other], rows.time[other] if check.early else FOREVER)
+            else:
+                last = np.max([self.ends[name] for name in others], axis=0)
+            counted |= (rows.subset == CODES.index(subset)) & (rows.time <= last[key])
+        return counted
 
 
-def is_local(parts: NDArray[np.int8]) -> Booleans:
-    """Which of these places in PARTS are of local_test."""
-    return parts < PARTS.index(Subset.GLOBAL_TEST.value)
+@dataclass(frozen=True)
+class KeyedRows:
+    """The n rows of a bucket: places of their subsets, their times, and their keys by what makes these.
+
+    A key counts from 0, and is of one fold.
+    """
+
+    subset: NDArray[np.int8]
+    time: Ints
+    fold: Ints
+    keys: Mapping[tuple[str, ...], Ints]
+
+    @classmethod
+    def of(cls, rows: pa.Table) -> "KeyedRows":
+        """Return rows as they were sent."""
+        fold = numbers(rows[FOLD]).astype(np.int64)
+        user = paired(fold, codes_of(rows[USER]))
+        pair = paired(user, codes_of(rows[ITEM]))
+        time = numbers(rows[TIMESTAMP]) if TIMESTAMP in rows.column_names else fold
+        return cls(numbers(rows[SUBSET]), time, fold, {(): fold, (USER,): user, (USER, ITEM): pair})
+
+    def count(self, chosen: Booleans, n_folds: int) -> tuple[Ints, Ints]:
+        """Return how many of these rows each fold has, and how many users they have."""
+        user = self.keys[USER,]
+        fold_of = np.zeros(user.max(initial=0) + 1, dtype=np.int64)
+        fold_of[user] = self.fold
+        folds = (self.fold[chosen], fold_of[np.unique(user[chosen])])
+        n_rows, n_users = (np.bincount(of, minlength=n_folds) for of in folds)
+        return n_rows, n_users
 
 
 def codes_of(column: pa.ChunkedArray) -> Ints:
-    """0, 1, ... for each distinct value of a column without nulls."""
-    return numbers(column.combine_chunks().dictionary_encode().indices).astype(np.int64)
+    """Return 0, 1, ... for each distinct value of a column without nulls."""
+    return numbers(one_chunk(column).dictionary_encode().indices).astype(np.int64)
 
 
-def among(codes: Ints, others: Ints) -> Booleans:
-    """Which of these codes are in others."""
-    there = np.zeros(max(codes.max(initial=-1), others.max(initial=-1)) + 1, dtype=bool)
-    there[others] = True
-    return there[codes]
-
-
-def passing(batch: pa.RecordBatch, sieve: Sieve) -> pa.Table:
-    """The rows whose pair may be one of those of which the sieve was made."""
-    users, items = plain(batch[USER]), plain(batch[ITEM])
-    ids = Ids.of(users)
-    starts = np.flatnonzero(changes(ids.key))
-    n_rows = np.diff(np.append(starts, len(users)))
-    places = pa.array(sieve.passing(ids.take(starts).hash, Ids.of(items).hash, n_rows))
-    return pa.table({USER: users.take(places), ITEM: items.take(places)})
+def paired(first: Ints, second: Ints) -> Ints:
+    """Return 0, 1, ... for each distinct pair of numbers."""
+    return distinct_of(first * (second.max(initial=0) + 1) + second)[1]

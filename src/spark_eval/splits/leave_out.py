@@ -5,9 +5,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from fractions import Fraction
+from itertools import combinations
+from typing import Any
 
 from spark_eval.errors import DataError
-from spark_eval.splits.folds import MOST_FOLDS, PAIRS_IN_BOTH, TEST_EARLY, USERS_EARLY, FoldRule
+from spark_eval.schema import USER, Subset
+from spark_eval.splits.fold_rule import TEST_EARLY, USERS_EARLY, Check, FoldRule, Layout
+from spark_eval.splits.folds import MOST_FOLDS
 from spark_eval.splits.options import check, seed_fits
 
 
@@ -49,10 +53,17 @@ class LeaveOut(FoldRule):
         return self.choose is Choose.LAST
 
     @property
-    def checks(self) -> Mapping[str, bool]:
+    def checks(self) -> Mapping[str, Check]:
         """Other users' rows of train come after a user's test, whatever the rule; one's own must not."""
-        early = {USERS_EARLY: self.ties is Ties.TOGETHER, TEST_EARLY: False} if self.timed else {}
-        return {**early, PAIRS_IN_BOTH: False}
+        if not self.timed:
+            return super().checks
+        train = {Subset.TEST: (Subset.TRAIN,)}
+        own = Check(train, (USER,), early=True, is_leak=self.ties is Ties.TOGETHER)
+        return {USERS_EARLY: own, TEST_EARLY: Check(train, early=True), **super().checks}
+
+    def layout(self, _found: Any = None) -> Layout:
+        """Return train for rows of number 0, and test for those held out, of number 1."""
+        return Layout([[Subset.TRAIN], [Subset.TEST]])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +91,14 @@ class LeavePOut(LeaveOut):
     def timed(self) -> bool:
         """Unless rows are drawn, or all choices of them taken."""
         return super().timed and not self.exhaustive
+
+    def layout(self, found: "Choices | None" = None) -> Layout:
+        """Return the parts of each row of the log, if all choices are made: a row's number is its own."""
+        if found is None:
+            return super().layout()
+        chosen = list(combinations(range(found.n_rows), found.p))
+        parts = (Subset.TRAIN, Subset.TEST)
+        return Layout([[parts[number in rows] for rows in chosen] for number in range(found.n_rows)])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +142,7 @@ class Choices:
 
     @classmethod
     def of(cls, rule: LeavePOut, n_rows: int) -> "Choices":
-        """Of a log of so many sound rows.
+        """Return the choices of a log of so many valid rows.
 
         Raises DataError TOO_MANY_FOLDS, with their number, or SPLIT_OUT_OF_RANGE where no row is left to
         learn from.
@@ -141,8 +160,3 @@ class Choices:
             )
             raise DataError("TOO_MANY_FOLDS", f"{message}; leave out p rows per user, without exhaustive")
         return cls(n_rows, rule.p)
-
-    @property
-    def n_folds(self) -> int:
-        """How many choices there are."""
-        return math.comb(self.n_rows, self.p)

@@ -5,7 +5,7 @@ Resolved times are integer microseconds since the epoch (UTC).
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
@@ -40,7 +40,7 @@ class Boundary(StrEnum):
     INCLUSIVE_TRAIN = "inclusive_train"
 
     def before(self, at: int, cut: int) -> bool:
-        """Whether ``at`` is on the train side of ``cut``."""
+        """Return whether ``at`` is on the train side of ``cut``."""
         return at < cut if self is Boundary.EXCLUSIVE else at <= cut
 
 
@@ -90,7 +90,7 @@ class Share:
         return f"share {float(self.share)}"
 
     def index(self, n_rows: int, boundary: Boundary) -> int:
-        """Place, from 0, of the row whose timestamp is the cut, were all rows sorted by time.
+        """Return the place, from 0, of the row whose timestamp is the cut, were all rows sorted by time.
 
         >>> Share(Fraction(1, 2)).index(5, Boundary.EXCLUSIVE)  # two rows before it
         2
@@ -107,7 +107,7 @@ Cut = Instant | DaysBack | Share
 
 
 def parse_cut(value: object, timezone: str) -> Cut:
-    """A cut in any form a config or a caller may write it; an instant without an offset is in ``timezone``.
+    """Return a cut in any form a config or a caller may write it; one without an offset is in ``timezone``.
 
     Raises ConfigError INVALID_CUT, naming the forms, or INVALID_TIMEZONE.
     """
@@ -127,7 +127,7 @@ def parse_cut(value: object, timezone: str) -> Cut:
 
 
 def _form(value: object) -> tuple[object, object]:
-    """(form, content) of a cut as written; the form is None where there is none."""
+    """Return form and content of a cut as written; the form is None where there is none."""
     match value:
         case float() | Decimal() | Fraction():
             return "share", value
@@ -148,7 +148,7 @@ def _aware(at: str | date, zone: ZoneInfo) -> datetime:
 
 
 def zone(timezone: str) -> ZoneInfo:
-    """The timezone of this IANA name; raises ConfigError INVALID_TIMEZONE."""
+    """Return the timezone of this IANA name; raise ConfigError INVALID_TIMEZONE."""
     try:
         return ZoneInfo(timezone)
     except (KeyError, ValueError, OSError, TypeError, AttributeError):
@@ -159,7 +159,7 @@ def zone(timezone: str) -> ZoneInfo:
 
 
 def to_microseconds(at: datetime) -> int:
-    """Microseconds since the epoch of an aware datetime, exactly."""
+    """Return the microseconds since the epoch of an aware datetime, exactly."""
     return (at - EPOCH) // MICROSECOND
 
 
@@ -183,12 +183,12 @@ def check_unit(newest: int, unit: str) -> None:
 
 
 def is_likely(at: int) -> bool:
-    """Whether a moment, in microseconds, is one of our days."""
+    """Return whether a moment, in microseconds, is one of our days."""
     return to_microseconds(FIRST_YEAR) <= at < to_microseconds(LAST_YEAR)
 
 
 def plus_days(at: int, days: float, zone: ZoneInfo) -> int:
-    """``at`` moved by days: the same wall time in ``zone`` if they are whole, so a day of 23 hours is one.
+    """Return ``at`` moved by days: if they are whole, to the same wall time in ``zone``.
 
     A wall time that the clocks skip there moves on by the hour skipped. Parts of days count 24 hours.
     Raises DataError SPLIT_OUT_OF_RANGE beyond the years 1 to 9999.
@@ -206,8 +206,15 @@ def plus_days(at: int, days: float, zone: ZoneInfo) -> int:
 
 
 def readable(at: int, zone: ZoneInfo) -> str:
-    """``at`` as date and time in ``zone``, for messages."""
+    """Return ``at`` as date and time in ``zone``, for messages."""
     try:
         return (EPOCH + at * MICROSECOND).astimezone(zone).isoformat(sep=" ")
     except OverflowError:
         return f"{at} microseconds since 1970"
+
+
+def refuse_span(faults: Sequence[str], oldest: int, newest: int, zone: ZoneInfo, hint: str = "") -> None:
+    """Raise DataError SPLIT_OUT_OF_RANGE with all these faults, if any, and the span of the log."""
+    if faults:
+        span = f"the log runs from {readable(oldest, zone)} to {readable(newest, zone)}"
+        raise DataError("SPLIT_OUT_OF_RANGE", "; ".join([*faults, span, *([hint] if hint else [])]))

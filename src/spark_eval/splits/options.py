@@ -12,10 +12,17 @@ Rule = TypeVar("Rule")
 Choice = TypeVar("Choice", bound=StrEnum)
 # Half of the whole numbers of 64 bits.
 HALF: Final = 2**63
+# What a value of these types may be, and what to say of any other.
+PLAIN: Final[Mapping[Any, tuple[Any, str]]] = {
+    float: (int | float, "not a number"),
+    float | None: (int | float, "not a number"),
+    int: (int, "not a whole number"),
+    bool: (bool, "neither true nor false"),
+}
 
 
 def from_options(rule: type[Rule], options: Mapping[str, object]) -> Rule:
-    """The rule, a dataclass, with these options; its own defaults for all others.
+    """Return the rule, a dataclass, with these options and its own defaults for all others.
 
     Raises ConfigError UNKNOWN_CONFIG_KEY, INVALID_CUT, INVALID_SPLIT or INVALID_TIMEZONE.
     """
@@ -30,53 +37,33 @@ def from_options(rule: type[Rule], options: Mapping[str, object]) -> Rule:
 
 
 def parsed(kind: Any, name: str, value: object, timezone: str) -> object:
-    """An option as the type of its field; raises ConfigError INVALID_CUT or INVALID_SPLIT."""
+    """Return an option as the type of its field; raise ConfigError INVALID_CUT or INVALID_SPLIT."""
     if value is None and kind in (float | None, Cut | None):
         return None
     if kind in (Cut, Cut | None):
         return parse_cut(value, timezone)
-    if kind in (float, float | None):
-        return number(name, value)
-    if kind is bool:
-        return flag(name, value)
-    if kind is int:
-        return whole(name, value)
     if kind is str:
         return str(value)
-    return names(name, value) if kind == tuple[str, ...] else choice(kind, name, value)
-
-
-def number(name: str, value: object) -> float:
-    """A number, as it is written."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
+    if kind == tuple[str, ...]:
+        return names(name, value)
+    if kind not in PLAIN:
+        return choice(kind, name, value)
+    types, fault = PLAIN[kind]
+    if isinstance(value, types) and (kind is bool) == isinstance(value, bool):
         return value
-    raise ConfigError("INVALID_SPLIT", f"{name} {value!r} is not a number, in split")
-
-
-def whole(name: str, value: object) -> int:
-    """A whole number."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    raise ConfigError("INVALID_SPLIT", f"{name} {value!r} is not a whole number, in split")
-
-
-def flag(name: str, value: object) -> bool:
-    """True or false."""
-    if isinstance(value, bool):
-        return value
-    raise ConfigError("INVALID_SPLIT", f"{name} {value!r} is neither true nor false, in split")
+    raise ConfigError("INVALID_SPLIT", f"{name} {value!r} is {fault}, in split")
 
 
 def names(name: str, value: object) -> tuple[str, ...]:
-    """Several names, or a single one."""
-    found = [value] if isinstance(value, str) else value
-    if isinstance(found, list | tuple) and all(isinstance(entry, str) for entry in found):
-        return tuple(found)
+    """Return several names, or a single one."""
+    several = [value] if isinstance(value, str) else value
+    if isinstance(several, list | tuple) and all(isinstance(entry, str) for entry in several):
+        return tuple(several)
     raise ConfigError("INVALID_SPLIT", f"{name} {value!r} is no list of names, in split")
 
 
 def choice(choices: type[Choice], name: str, value: object) -> Choice:
-    """One of the choices."""
+    """Return one of the choices."""
     if isinstance(value, str) and value in list(choices):
         return choices(value)
     known = [choice.value for choice in choices]
@@ -91,5 +78,5 @@ def check(*claims: tuple[bool, str]) -> None:
 
 
 def seed_fits(seed: int) -> tuple[bool, str]:
-    """The claim that a seed fits 64 bits."""
+    """Return the claim that a seed fits 64 bits."""
     return -HALF <= seed < HALF, f"seed {seed} does not fit 64 bits"

@@ -1,14 +1,24 @@
-"""What is held out, as values without Spark: where a log is cut in time, and who goes to which part."""
+"""The rule by time and users: two cuts, whose instants are found in the log."""
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from fractions import Fraction
-from typing import ClassVar, Final
+from typing import Final
 
-from spark_eval.errors import DataError
-from spark_eval.schema import Subset
+from spark_eval.schema import ITEM, USER, Reason, Subset
+from spark_eval.splits.fold_rule import (
+    BOTH_RANKER_PARTS,
+    GLOBAL_TEST_EARLY,
+    HASH_STEPS,
+    RANKER_EARLY,
+    RETURNED_TO_GLOBAL_TEST,
+    RETURNED_TO_LOCAL_TEST,
+    Check,
+    FoldRule,
+    Layout,
+    Numbering,
+)
 from spark_eval.splits.moments import (
     MAX_DAYS,
     Boundary,
@@ -18,25 +28,18 @@ from spark_eval.splits.moments import (
     Share,
     plus_days,
     readable,
+    refuse_span,
     zone,
 )
-from spark_eval.splits.options import check, from_options, seed_fits
+from spark_eval.splits.options import check, seed_fits
 
 LOCAL_CUT: Final[Cut] = Share(Fraction(8, 10))
 GLOBAL_CUT: Final[Cut] = Share(Fraction(9, 10))
-# Hashes of users fall into this many steps, each a whole number below any share of them.
-HASH_STEPS: Final = 2**31
+LOCAL_TEST: Final = (Subset.RANKER_TRAIN, Subset.RANKER_TEST)
 
 
-class Policy(StrEnum):
-    """What becomes of the rows of the test parts that a policy is about."""
-
-    KEEP = "keep"
-    DROP = "drop"
-
-
-@dataclass(frozen=True)
-class GlobalLocalRanker:
+@dataclass(frozen=True, kw_only=True)
+class GlobalLocalRanker(FoldRule):
     """Two cuts in time, and the part between them divided by users: seed document 002, steps 1 to 5.
 
     ::
@@ -54,30 +57,23 @@ class GlobalLocalRanker:
     ``test_days`` there is no end. A user's rows of local_test are all ranker_test with probability
     ``ranker_test_share``, by a hash of ``seed`` and his id, else all ranker_train.
 
-    Rows of local_test and global_test can be dropped whose user (``cold_users``) or item
-    (``cold_items``) is not in local_train, or whose pair of both (``seen``) is in an earlier part.
-
-    Raises ConfigError INVALID_SPLIT or INVALID_TIMEZONE.
+    It is one fold, in which local_train is train to the policies, and local_test comes before global_test.
     """
 
-    subsets: ClassVar = (Subset.LOCAL_TRAIN, Subset.RANKER_TRAIN, Subset.RANKER_TEST, Subset.GLOBAL_TEST)
-    # Every row needs a timestamp.
-    timed: ClassVar = True
+    subsets = (Subset.LOCAL_TRAIN, *LOCAL_TEST, Subset.GLOBAL_TEST)
+    timed = True
+    reports_folds = False
 
     local_cut: Cut = LOCAL_CUT
     global_cut: Cut = GLOBAL_CUT
     test_days: float | None = None
     gap_days: float = 0
     boundary: Boundary = Boundary.EXCLUSIVE
-    timezone: str = "UTC"
     ranker_test_share: float = 0.5
     seed: int = 0
-    cold_users: Policy = Policy.KEEP
-    cold_items: Policy = Policy.KEEP
-    seen: Policy = Policy.KEEP
 
     def __post_init__(self) -> None:
-        zone(self.timezone)
+        super().__post_init__()
         check(
             (
                 self.test_days is None or 0 < self.test_days <= MAX_DAYS,
@@ -86,30 +82,41 @@ class GlobalLocalRanker:
             (0 <= self.gap_days <= MAX_DAYS, f"gap_days {self.gap_days} is below 0 or too large"),
             (0 < self.ranker_test_share < 1, f"ranker_test_share {self.ranker_test_share} is not in (0, 1)"),
             seed_fits(self.seed),
-            (_in_order(self.local_cut, self.global_cut), f"{self.local_cut} is not before {self.global_cut}"),
+            (
+                are_in_order(self.local_cut, self.global_cut),
+                f"{self.local_cut} is not before {self.global_cut}",
+            ),
         )
 
     @property
-    def ranker_test_steps(self) -> int:
-        """A user whose draw, from 0 to HASH_STEPS - 1, is below this number is ranker_test."""
-        return math.ceil(self.ranker_test_share * HASH_STEPS)
+    def checks(self) -> Mapping[str, Check]:
+        """Time and users divide the parts; a pair may come back."""
+        learnt = dict.fromkeys(LOCAL_TEST, (Subset.LOCAL_TRAIN,))
+        tested = {Subset.GLOBAL_TEST: (Subset.LOCAL_TRAIN, *LOCAL_TEST)}
+        both = {Subset.RANKER_TRAIN: (Subset.RANKER_TEST,), Subset.RANKER_TEST: (Subset.RANKER_TRAIN,)}
+        return {
+            RANKER_EARLY: Check(learnt, early=True, is_leak=True),
+            GLOBAL_TEST_EARLY: Check(tested, early=True, is_leak=True),
+            BOTH_RANKER_PARTS: Check(both, (USER,), is_leak=True),
+            RETURNED_TO_LOCAL_TEST: Check(learnt, (USER, ITEM)),
+            RETURNED_TO_GLOBAL_TEST: Check(tested, (USER, ITEM)),
+        }
 
-    @property
-    def drops(self) -> bool:
-        """Whether any policy drops rows for what other rows there are."""
-        return Policy.DROP in (self.cold_users, self.cold_items, self.seen)
+    def layout(self, found: "Timeline") -> Layout:
+        """Return the parts of the stretches of time; draws divide local_test."""
+        end = [] if found.end is None else [found.end]
+        edges = [found.local_train_end, found.local_cut, found.local_test_end, found.global_cut, *end]
+        late = [Reason.AFTER_END] if end else []
+        outcomes = [Subset.LOCAL_TRAIN, Reason.GAP, "", Reason.GAP, Subset.GLOBAL_TEST, *late]
+        step = math.ceil(self.ranker_test_share * HASH_STEPS)
+        numbering = Numbering(edges, self.boundary, drawn=2, steps=(step,), seed=self.seed)
+        return Layout(
+            [[outcome] for outcome in (*outcomes, Subset.RANKER_TEST, Subset.RANKER_TRAIN)], numbering
+        )
 
-    @classmethod
-    def of(cls, options: Mapping[str, object]) -> "GlobalLocalRanker":
-        """The rule of a config's section or a call's options; cuts as ``parse_cut`` takes them.
 
-        Raises ConfigError UNKNOWN_CONFIG_KEY, INVALID_CUT, INVALID_SPLIT or INVALID_TIMEZONE.
-        """
-        return from_options(cls, options)
-
-
-def _in_order(local: Cut, later: Cut) -> bool:
-    """False if the two cuts are out of order whatever the log; cuts of two kinds wait for the log."""
+def are_in_order(local: Cut, later: Cut) -> bool:
+    """Return False if two cuts are out of order whatever the log; cuts of two kinds wait for the log."""
     match local, later:
         case Instant(), Instant():
             return local.at < later.at
@@ -122,7 +129,7 @@ def _in_order(local: Cut, later: Cut) -> bool:
 
 @dataclass(frozen=True)
 class Timeline:
-    """The instants at which one log is cut, in microseconds since the epoch; see GlobalLocalRanker.
+    """The instants at which one log is cut, in microseconds since the epoch.
 
     Without a gap, ``local_train_end == local_cut`` and ``local_test_end == global_cut``. ``end`` is None
     where nothing is too late.
@@ -138,7 +145,7 @@ class Timeline:
     def of(
         cls, rule: GlobalLocalRanker, local_cut: int, global_cut: int, oldest: int, newest: int
     ) -> "Timeline":
-        """The timeline of a log whose events lie in [oldest, newest], its cuts known.
+        """Return the timeline of a log whose events lie in [oldest, newest], its cuts known.
 
         Raises DataError SPLIT_OUT_OF_RANGE if a part must be empty: cuts out of order or outside the log.
         """
@@ -171,6 +178,4 @@ class Timeline:
             )
         if before(newest, self.global_cut):
             faults.append(f"no event is left for global_test after {global_cut}")
-        if faults:
-            span = f"the log runs from {readable(oldest, clock)} to {readable(newest, clock)}"
-            raise DataError("SPLIT_OUT_OF_RANGE", f"{'; '.join(faults)}; {span}")
+        refuse_span(faults, oldest, newest, clock)

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from zoneinfo import ZoneInfo
 
-from spark_eval.errors import DataError
-from spark_eval.splits.folds import MOST_FOLDS, PAIRS_IN_BOTH, TEST_EARLY, FoldRule
+from spark_eval.schema import Reason, Subset
+from spark_eval.splits.fold_rule import NEVER, TEST_EARLY, Check, FoldRule, Layout, Numbering
+from spark_eval.splits.folds import MOST_FOLDS
 from spark_eval.splits.moments import (
     MAX_DAYS,
     MICROSECONDS_PER_DAY,
@@ -15,6 +16,7 @@ from spark_eval.splits.moments import (
     Instant,
     plus_days,
     readable,
+    refuse_span,
     to_microseconds,
     zone,
 )
@@ -31,6 +33,8 @@ class Windows(FoldRule):
     every window is [start, end), with ``inclusive_train`` (start, end]; so equal timestamps are never on two
     sides. ``gap_days`` before each test window are left out of its train.
     """
+
+    timed = True
 
     n_folds: int = 3
     test_days: float = 7
@@ -56,18 +60,22 @@ class Windows(FoldRule):
         return self.test_days if self.step_days is None else self.step_days
 
     @property
-    def timed(self) -> bool:
-        """Always."""
-        return True
-
-    @property
-    def checks(self) -> Mapping[str, bool]:
+    def checks(self) -> Mapping[str, Check]:
         """Test comes after train."""
-        return {TEST_EARLY: True, PAIRS_IN_BOTH: False}
+        return {TEST_EARLY: Check({Subset.TEST: (Subset.TRAIN,)}, early=True, is_leak=True), **super().checks}
 
     def train_start(self, _train_end: int, _clock: ZoneInfo) -> int | None:
-        """When train begins, in microseconds; None: with the log."""
+        """Return when train begins, in microseconds; None: with the log."""
         return None
+
+    def layout(self, found: "Backtest") -> Layout:
+        """Return the parts of each stretch of time between two edges of windows."""
+        edges = sorted({edge for window in found.windows for edge in window.edges})
+        outcomes: list[list[str]] = []
+        for start in (NEVER, *edges):
+            parts = [window.part(start) for window in found.windows]
+            outcomes.append(parts if any(parts) else [found.reason(start)] * len(parts))
+        return Layout(outcomes, Numbering(edges, self.boundary))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +111,7 @@ class Rolling(Windows):
         check((0 < self.train_days <= MAX_DAYS, f"train_days {self.train_days} is not above 0"))
 
     def train_start(self, train_end: int, clock: ZoneInfo) -> int | None:
-        """train_days before its end."""
+        """Return the moment train_days before its end."""
         return plus_days(train_end, -self.train_days, clock)
 
 
@@ -116,6 +124,18 @@ class Window:
     test_start: int
     test_end: int
 
+    @property
+    def edges(self) -> list[int]:
+        """All moments at which a part begins or ends."""
+        start = [] if self.train_start is None else [self.train_start]
+        return [*start, self.train_end, self.test_start, self.test_end]
+
+    def part(self, start: int) -> str:
+        """Return the part of rows from this edge on to the next one, or ""."""
+        if (self.train_start is None or self.train_start <= start) and start < self.train_end:
+            return Subset.TRAIN
+        return Subset.TEST if self.test_start <= start < self.test_end else ""
+
 
 @dataclass(frozen=True)
 class Backtest:
@@ -125,7 +145,7 @@ class Backtest:
 
     @classmethod
     def of(cls, rule: Windows, oldest: int, newest: int) -> "Backtest":
-        """The windows of a log whose events lie in [oldest, newest].
+        """Return the windows of a log whose events lie in [oldest, newest].
 
         Raises DataError SPLIT_OUT_OF_RANGE, with all that is wrong, where windows lie outside the log.
         """
@@ -146,6 +166,13 @@ class Backtest:
         backtest.check(rule, oldest, newest)
         return backtest
 
+    def reason(self, start: int) -> Reason:
+        """Return why rows from this edge on to the next one are in no window."""
+        train_start = self.windows[0].train_start
+        if start >= self.windows[-1].test_end:
+            return Reason.AFTER_END
+        return Reason.GAP if train_start is None or start >= train_start else Reason.BEFORE_START
+
     def check(self, rule: Windows, oldest: int, newest: int) -> None:
         """Raise DataError SPLIT_OUT_OF_RANGE unless all windows lie in the log.
 
@@ -155,21 +182,15 @@ class Backtest:
         first, last = self.windows[0], self.windows[-1]
         faults = []
         if not before(oldest, first.train_end):
-            fault = f"no event is left for train of fold 0 before {readable(first.train_end, clock)}"
-            faults.append(fault)
+            faults.append(f"no event is left for train of fold 0 before {readable(first.train_end, clock)}")
         if first.train_start is not None and oldest - first.train_start >= MICROSECONDS_PER_DAY:
             faults.append(f"train of fold 0 should begin at {readable(first.train_start, clock)}")
         if before(newest, last.test_start):
-            faults.append(
-                f"no event is left for test of fold {rule.n_folds - 1} from "
-                f"{readable(last.test_start, clock)} on"
-            )
-        if faults:
-            span = f"the log runs from {readable(oldest, clock)} to {readable(newest, clock)}"
-            message = f"{'; '.join(faults)}; {span}; take fewer or shorter windows"
-            raise DataError("SPLIT_OUT_OF_RANGE", message)
+            start = readable(last.test_start, clock)
+            faults.append(f"no event is left for test of fold {rule.n_folds - 1} from {start} on")
+        refuse_span(faults, oldest, newest, clock, "take fewer or shorter windows")
 
 
 def exact(days: float) -> Fraction:
-    """Days as they are written, so that sums of them are the same in any order."""
+    """Return days as they are written, so that sums of them are the same in any order."""
     return Fraction(str(days))

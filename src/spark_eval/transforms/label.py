@@ -1,91 +1,219 @@
-"""Every row of the log gets its subset, or the reason why it has none."""
+"""Every row of the log gets its places in the folds of a rule, or the reason why it has none."""
 
+from collections.abc import Sequence
 from typing import Final
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from spark_eval.names import quoted
-from spark_eval.schema import FAULT, FOLD, ITEM, SUBSET, TIMESTAMP, USER, Fault, Reason, Subset
+from spark_eval.schema import EPOCH_1900, FAULT, FOLD, ITEM, SUBSET, TIMESTAMP, USER, Outcome, Reason, Subset
+from spark_eval.splits.facts import UNUSED
+from spark_eval.splits.fold_rule import POLICIES, FoldRule, Layout, Numbering
+from spark_eval.splits.folds import By, KFold, StratifiedKFold
+from spark_eval.splits.leave_out import Choose, LastFraction, LeaveOut, LeavePOut, Ties
 from spark_eval.splits.moments import Boundary
-from spark_eval.splits.rules import HASH_STEPS, GlobalLocalRanker, Policy, Timeline
-from spark_eval.splits.windows import Windows
 
-# When a part lies: rows of an earlier stage are known to whoever predicts a later one.
-STAGES: Final = {
-    Subset.LOCAL_TRAIN: 0,
-    Subset.RANKER_TRAIN: 1,
-    Subset.RANKER_TEST: 1,
-    Subset.GLOBAL_TEST: 2,
-}
-# Columns of our own, between the first and the last select.
+# Outcomes of a row, fold by fold: a Subset, a Reason, or "" where the row is in other folds.
+PLACES: Final = "spark_eval_places"
+# One of them, where a row stands once for each fold.
 PLACE: Final = "spark_eval_place"
-FIRST_STAGE: Final = "spark_eval_first_stage_"
+# Columns of our own, on the way to these.
+ROW_NUMBER: Final = "spark_eval_row_number"
+HELD: Final = "spark_eval_held"
+STRATUM: Final = "spark_eval_stratum"
+BUCKET: Final = "spark_eval_bucket"
+BEFORE: Final = "spark_eval_before"
+FILLED: Final = "spark_eval_filled_"
+# Rows are dealt out bucket by bucket of their draws, so that no task sorts them all.
+BUCKETS: Final = 1_024
+# The parts that come before others of their fold; all others come last.
+STAGES: Final = {
+    **dict.fromkeys((Subset.LOCAL_TRAIN, Subset.TRAIN), 0),
+    **dict.fromkeys((Subset.RANKER_TRAIN, Subset.RANKER_TEST, Subset.VALIDATION), 1),
+}
+LAST_STAGE: Final = 2
 
 
-def label(interactions: DataFrame, rule: GlobalLocalRanker, timeline: Timeline) -> DataFrame:
-    """The log with ``fold`` (0) and ``subset`` (a value of Subset, or null) after its own columns.
+def label(interactions: DataFrame, rule: FoldRule, layout: Layout) -> DataFrame:
+    """Return the log with its PLACES after its own columns, one row each.
 
-    ``interactions`` has user, item, timestamp (TIMESTAMP), any other columns, and ``fault``. A row
-    without a subset has in ``fault`` the code it came with, NULL_TIMESTAMP, or the Reason it is dropped
-    for: gap, after_end, cold_user, cold_item, seen, the first of these that holds.
+    ``interactions`` has user, item, timestamp (TIMESTAMP), any other columns, and ``fault``. A row with a
+    fault has null for places. A row that no fold uses gets as its fault the first reason among its places.
 
-    Cold means absent from local_train, the part that the first-level model learns from; so who is cold
-    does not depend on what else is dropped. With all policies at ``keep`` this is a projection of one
-    scan; each policy at ``drop`` adds a scan, an aggregation and a join.
+    Numbers by time or by draws are a projection of one scan; a number by an order of rows costs a shuffle.
+    Each policy at ``drop`` adds a scan, an aggregation and a join.
     """
-    log = placed = interactions.withColumn(PLACE, F.coalesce(FAULT, place(rule, timeline)))
-    drops: list[Column] = []
-    for reason, keys, policy in (
-        (Reason.COLD_USER, [USER], rule.cold_users),
-        (Reason.COLD_ITEM, [ITEM], rule.cold_items),
-        (Reason.SEEN, [USER, ITEM], rule.seen),
-    ):
-        if policy is Policy.DROP:
-            first = FIRST_STAGE + reason
-            placed = placed.join(first_stages(log, keys, first), keys, "left")
-            cold, seen = (F.col(first) > 0) & (stage() > 0), F.col(first) < stage()
-            drops.append(F.when(seen if reason is Reason.SEEN else cold, reason.value))
-    outcome = F.coalesce(*drops, PLACE)
-    used = outcome.isin([subset.value for subset in rule.subsets])
-    fault, subset = F.when(~used, outcome).alias(FAULT), F.when(used, outcome).alias(SUBSET)
-    own = (fault if name == FAULT else F.col(quoted(name)) for name in interactions.columns)
-    return placed.select(*own, F.lit(0).alias(FOLD), subset)
+    if layout.numbering.is_order:
+        rows = number_in_order(interactions, rule)
+    else:
+        rows = interactions.withColumn(ROW_NUMBER, number_by(layout.numbering))
+    outcomes = F.split(F.lit(";".join(map(",".join, layout.outcomes))), ";")
+    places = F.split(F.get(outcomes, F.col(ROW_NUMBER).cast("int")), ",")
+    rows = rows.withColumn(PLACES, F.when(F.col(FAULT).isNull(), places))
+    if rule.drops:
+        rows = after_drops(rows, rule)
+    is_used = F.arrays_overlap(PLACES, F.array(*(F.lit(subset.value) for subset in rule.subsets)))
+    reason = F.when(~is_used, F.get(F.array_remove(PLACES, ""), F.lit(0)))
+    own = [F.col(quoted(name)) for name in interactions.columns if name != FAULT]
+    own.insert(interactions.columns.index(FAULT), F.coalesce(FAULT, reason).alias(FAULT))
+    return rows.select(*own, PLACES)
 
 
-def place(rule: GlobalLocalRanker, timeline: Timeline) -> Column:
-    """Where a row's timestamp and user put it: a Subset, or the Reason it is in none."""
-    local_test = F.when(is_ranker_test(rule), Subset.RANKER_TEST.value).otherwise(Subset.RANKER_TRAIN.value)
-    latest = F.lit(Subset.GLOBAL_TEST.value)
-    if timeline.end is not None:
-        latest = F.when(before(rule, timeline.end), latest).otherwise(Reason.AFTER_END.value)
-    return (
-        F.when(F.col(TIMESTAMP).isNull(), Fault.NULL_TIMESTAMP.value)
-        .when(before(rule, timeline.local_train_end), Subset.LOCAL_TRAIN.value)
-        .when(before(rule, timeline.local_cut), Reason.GAP.value)
-        .when(before(rule, timeline.local_test_end), local_test)
-        .when(before(rule, timeline.global_cut), Reason.GAP.value)
-        .otherwise(latest)
-    )
+def in_folds(labelled: DataFrame, rule: FoldRule) -> DataFrame:
+    """Return labelled rows once for each fold, with fold, subset and PLACE; those without places once."""
+    others = [F.col(quoted(name)) for name in labelled.columns if name != PLACES]
+    rows = labelled.select(*others, F.posexplode_outer(PLACES).alias(FOLD, PLACE))
+    if not rule.reports_folds:
+        rows = rows.withColumn(FOLD, F.coalesce(FOLD, F.lit(0)))
+    is_used = F.col(PLACE).isin([subset.value for subset in rule.subsets])
+    return rows.withColumn(SUBSET, F.when(is_used, F.col(PLACE)))
 
 
-def before(rule: GlobalLocalRanker | Windows, cut: int) -> Column:
-    """Whether a row is on the train side of a cut."""
+def row_counts(rule: FoldRule) -> list[Column]:
+    """Return what to aggregate of rows ``in_folds``, or to observe on their way to a table."""
+    is_first = F.coalesce(F.col(FOLD) == 0, F.lit(True))
+    fault = F.col(FAULT)
+    counted = {"n_rows": is_first, "n_used": is_first & fault.isNull()}
+    counted |= {f"row_{code}": is_first & (fault == code) for code in UNUSED}
+    counted[f"row_{Outcome.BEFORE_1900}"] = is_first & (F.unix_micros(TIMESTAMP) < EPOCH_1900)
+    counted |= {f"place_{place}": F.col(PLACE) == place for place in (*rule.subsets, *rule.drops)}
+    return [F.count_if(condition).alias(name) for name, condition in counted.items()]
+
+
+def number_by(how: Numbering) -> Column:
+    """Return the number of a row by its time, its draw, or both."""
+    stretch = first_of([before(edge, how.boundary) for edge in how.edges], 0)
+    if how.drawn is None:
+        return stretch
+    step = F.pmod(draw(how.seed, how.by_row), F.lit(how.n_draws))
+    drawn = first_of([step < each for each in how.steps], how.first_drawn) if how.steps else step
+    return F.when(stretch == how.drawn, drawn).otherwise(stretch)
+
+
+def first_of(conditions: Sequence[Column], start: int) -> Column:
+    """Return the place, from ``start`` on, of the first condition that holds, or the next one."""
+    places = [F.when(holds, start + place) for place, holds in enumerate(conditions)]
+    return F.coalesce(*places, F.lit(start + len(places)))
+
+
+def before(cut: int, boundary: Boundary) -> Column:
+    """Return whether a row is on the train side of a cut."""
     at, instant = F.col(TIMESTAMP), F.timestamp_micros(F.lit(cut))
-    return at < instant if rule.boundary is Boundary.EXCLUSIVE else at <= instant
+    return at < instant if boundary is Boundary.EXCLUSIVE else at <= instant
 
 
-def is_ranker_test(rule: GlobalLocalRanker) -> Column:
-    """A seeded draw per user, the same in every log and for every type that writes his id alike."""
-    draw = F.pmod(F.xxhash64(F.lit(rule.seed).cast("long"), F.col(USER).cast("string")), F.lit(HASH_STEPS))
-    return draw < rule.ranker_test_steps
+def draw(seed: int, by_row: bool = True) -> Column:
+    """Return a seeded number of 64 bits, the same in every log and for every type that writes the ids alike.
+
+    By row it is a hash of user, item and timestamp, else of the user.
+    """
+    row = (F.col(ITEM).cast("string"), F.unix_micros(TIMESTAMP)) if by_row else ()
+    return F.xxhash64(F.lit(seed).cast("long"), F.col(USER).cast("string"), *row)
 
 
-def stage() -> Column:
-    """The stage of a row's place; null for a row in no subset."""
-    return F.coalesce(*(F.when(F.col(PLACE) == subset.value, number) for subset, number in STAGES.items()))
+def number_in_order(log: DataFrame, rule: FoldRule) -> DataFrame:
+    """Return the log with the ROW_NUMBER of each row by its place in an order of rows."""
+    match rule:
+        case KFold(by=By.USER):
+            users = log.where(F.col(FAULT).isNull()).select(USER, FAULT).distinct()
+            dealt_users = dealt(users, rule, draw(rule.seed, by_row=False), F.lit(""))
+            return log.join(dealt_users.select(USER, ROW_NUMBER), USER, "left")
+        case KFold() | StratifiedKFold():
+            columns = rule.by if isinstance(rule, StratifiedKFold) else ()
+            stratum = text_of(log.select(*map(quoted, columns))) if columns else F.lit("")
+            return dealt(log, rule, draw(rule.seed), stratum)
+        case LeavePOut(exhaustive=True):
+            all_rows = Window.partitionBy(F.when(F.col(FAULT).isNotNull(), draw(rule.seed)))
+            place = F.row_number().over(all_rows.orderBy(draw(rule.seed), text_of(log)))
+            return log.withColumn(ROW_NUMBER, place - 1)
+        case LeaveOut():
+            return held_out(log, rule)
+    raise TypeError(f"{rule} needs no order")
 
 
-def first_stages(placed: DataFrame, keys: list[str], name: str) -> DataFrame:
-    """Each key's earliest stage in the log, as column ``name``."""
-    return placed.where(stage().isNotNull()).groupBy(*keys).agg(F.min(stage()).alias(name))
+def dealt(rows: DataFrame, rule: KFold | StratifiedKFold, by: Column, stratum: Column) -> DataFrame:
+    """Return rows with their fold as ROW_NUMBER: those of a stratum in turn, in the order of their draws.
+
+    Rows that draw alike are dealt in the order of their text; those of the same text are the same row.
+    """
+    rows = rows.withColumns({STRATUM: F.coalesce(FAULT, F.concat(F.lit("="), stratum)), BEFORE: by})
+    rows = rows.withColumn(BUCKET, F.pmod(BEFORE, F.lit(BUCKETS)))
+    keys = [STRATUM, BUCKET]
+    within = F.row_number().over(Window.partitionBy(*keys).orderBy(BEFORE, text_of(rows)))
+    sizes = rows.groupBy(*keys).agg(F.count(F.lit(1)).alias(BEFORE))
+    earlier = Window.partitionBy(STRATUM).orderBy(BUCKET).rowsBetween(Window.unboundedPreceding, -1)
+    n_before = sizes.select(*keys, F.coalesce(F.sum(BEFORE).over(earlier), F.lit(0)).alias(BEFORE))
+    ranked = rows.withColumn(ROW_NUMBER, within).drop(BEFORE).join(n_before, keys)
+    start = F.pmod(F.xxhash64(F.lit(rule.seed).cast("long"), STRATUM), F.lit(rule.k))
+    return ranked.withColumn(ROW_NUMBER, F.pmod(F.col(ROW_NUMBER) - 1 + F.col(BEFORE) + start, F.lit(rule.k)))
+
+
+def text_of(rows: DataFrame) -> Column:
+    """Return all that a row holds, as text."""
+    return F.to_json(F.struct(*(F.col(quoted(name)) for name in rows.columns)))
+
+
+def held_out(log: DataFrame, rule: LeaveOut) -> DataFrame:
+    """Return the log with ROW_NUMBER 1 for rows that are held out, by time or by draw, and 0 for others."""
+    # Rows without a user are no user's; they are spread.
+    of_user = Window.partitionBy(USER, F.when(F.col(FAULT).isNotNull(), draw(rule.seed)))
+    latest = [F.col(TIMESTAMP).desc()] if rule.choose is Choose.LAST else []
+    place = F.row_number().over(of_user.orderBy(*latest, draw(rule.seed), text_of(log)))
+    rows = log.withColumns({ROW_NUMBER: place, HELD: n_held(rule, F.count(F.lit(1)).over(of_user))})
+    is_test = F.col(ROW_NUMBER) <= F.col(HELD)
+    if rule.timed and rule.ties is Ties.TOGETHER:
+        cut = F.max(F.when(F.col(ROW_NUMBER) == F.col(HELD), F.col(TIMESTAMP))).over(of_user)
+        rows = rows.withColumns({BEFORE: cut, HELD: F.min(TIMESTAMP).over(of_user)})
+        is_test = (F.col(TIMESTAMP) >= F.col(BEFORE)) & (F.col(HELD) < F.col(BEFORE))
+    return rows.withColumn(ROW_NUMBER, F.when(is_test, 1).otherwise(0))
+
+
+def n_held(rule: LeaveOut, n_rows: Column) -> Column:
+    """Return how many rows of a user who has so many are held out."""
+    match rule:
+        case LastFraction():
+            return F.floor(n_rows * rule.share.numerator / F.lit(rule.share.denominator))
+        case LeavePOut():
+            return F.when(n_rows > rule.p, rule.p).otherwise(0)
+    raise TypeError(f"{rule} holds out nothing")
+
+
+def after_drops(placed: DataFrame, rule: FoldRule) -> DataFrame:
+    """Return the rows with the reason in the places that a policy drops.
+
+    Who is cold in a fold, and what is seen there, does not depend on what else is dropped.
+    """
+    known = placed
+    for reason in rule.drops:
+        keys = list(POLICIES[reason])
+        known = known.join(filled(placed, keys, FILLED + reason), keys, "left")
+
+    def after(place: Column, fold: Column) -> Column:
+        reasons = [F.when(is_dropped(place, fold, reason), reason.value) for reason in rule.drops]
+        is_tested = place.isin([subset.value for subset in rule.subsets]) & (stage_of(place) > 0)
+        return F.coalesce(F.when(is_tested, F.coalesce(*reasons)), place)
+
+    return known.withColumn(PLACES, F.transform(PLACES, after))
+
+
+def filled(placed: DataFrame, keys: list[str], name: str) -> DataFrame:
+    """Return of each key the parts of folds in which it has rows, as column ``name``: 2 * fold + stage."""
+    places = placed.select(*keys, F.posexplode(PLACES).alias(FOLD, PLACE))
+    early = places.where(F.col(PLACE).isin([subset.value for subset in STAGES]))
+    return early.groupBy(*keys).agg(F.collect_set(F.col(FOLD) * 2 + stage_of(F.col(PLACE))).alias(name))
+
+
+def is_dropped(place: Column, fold: Column, reason: Reason) -> Column:
+    """Return whether a policy drops a place, by the parts that its key has filled."""
+    parts = F.coalesce(FILLED + reason, F.array().cast("array<int>"))
+    in_train = F.array_contains(parts, fold * 2)
+    if reason is not Reason.SEEN:
+        return ~in_train
+    return in_train | ((stage_of(place) == LAST_STAGE) & F.array_contains(parts, fold * 2 + 1))
+
+
+def stage_of(place: Column) -> Column:
+    """Return when a part comes in its fold: 0, 1 or 2."""
+    stages = [F.when(place == subset.value, number) for subset, number in STAGES.items()]
+    return F.coalesce(*stages, F.lit(LAST_STAGE))

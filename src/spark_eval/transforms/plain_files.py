@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from spark_eval.arrow.files import FilePart, parts_of, statistics_of
+from spark_eval.arrow.files import FilePart, parts_of
 from spark_eval.arrow.footers import is_plain, read_footer
 from spark_eval.conventions import Conventions, TruthDuplicates
 from spark_eval.pointwise.task import PredictionPlan, Scores, Task
@@ -66,16 +66,6 @@ class PlainFiles:
     def n_rows(self) -> int:
         """The number of rows that the footers tell."""
         return sum(footer.num_rows for footer in self.footers.values())
-
-    def statistics(self, name: str) -> list[pq.Statistics | None]:
-        """Return the statistics of one of our columns in each row group; None where a footer has none."""
-        theirs = self.columns[name]
-        return [group for footer in self.footers.values() for group in statistics_of(footer, theirs)]
-
-    def is_complete(self, name: str) -> bool:
-        """Return whether the footers tell that one of our columns has no null."""
-        groups = self.statistics(name)
-        return all(group is not None and group.has_null_count and not group.null_count for group in groups)
 
     def without(self, name: str) -> "PlainFiles":
         """Return the files less one of our columns."""

@@ -1,21 +1,23 @@
-"""Where a rule cuts a given log: the few numbers of the log that labelling needs, found with small actions.
+"""What a rule needs to know of a log: where its cuts are in time, or how many rows there are.
 
 A share is turned into an instant by radix descent: count rows per bucket of time, keep the bucket that
 holds the wanted row, divide it again. Counts are exact, so the cut depends neither on partitions nor on
 the order of rows, and no more than a few thousand counts ever reach the driver.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
-from functools import partial, reduce
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
 from operator import or_
 from typing import Final
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from spark_eval.errors import DataError
 from spark_eval.schema import FAULT, TIMESTAMP
+from spark_eval.splits.fold_rule import FoldRule
+from spark_eval.splits.leave_out import Choices, LeavePOut
 from spark_eval.splits.moments import (
     Cut,
     DaysBack,
@@ -31,22 +33,16 @@ from spark_eval.splits.windows import Backtest, Windows
 
 # A pass divides a bucket into at most 2 ** FANOUT_BITS + 1 smaller ones.
 FANOUT_BITS: Final = 12
-# ``counted`` for a given log.
-Count = Callable[[Sequence[tuple[int, int]], int | None], DataFrame]
 
 
 @dataclass(frozen=True)
-class Bucket:
+class Stretch:
     """The rows in [oldest, newest]: of the log sorted by time, ``n_rows`` rows from place ``first`` on."""
 
     oldest: int
     newest: int
-    first: int
     n_rows: int
-
-    def holds(self, index: int) -> bool:
-        """Whether the row at this place of the sorted log is in here."""
-        return self.first <= index < self.first + self.n_rows
+    first: int = 0
 
     @property
     def bits(self) -> int:
@@ -56,23 +52,32 @@ class Bucket:
         return max(0, (self.newest - self.oldest).bit_length() - FANOUT_BITS)
 
 
-def resolve(
-    interactions: DataFrame, rule: GlobalLocalRanker, count: Count | None = None, unit: str | None = None
-) -> Timeline:
-    """The instants at which ``rule`` cuts this log of timestamp (TIMESTAMP) and fault.
+def resolve(log: DataFrame, rule: FoldRule, unit: str | None = None) -> Timeline | Backtest | Choices | None:
+    """Return what a rule needs to know of this log of timestamp (TIMESTAMP) and fault; mostly nothing.
 
-    Rows with a fault or without a timestamp do not count. One action finds the log's span; cuts given
-    as shares need two to four more, all shares together. ``count`` counts the log's rows in another way;
-    ``unit`` is that of its integer timestamps.
+    Rows with a fault or without a timestamp have no time. One action finds the log's span; cuts given as
+    shares need two to four more, all shares together. ``unit`` is that of the log's integer timestamps.
 
-    Raises DataError EMPTY_INPUT, TIMESTAMP_UNIT_SUSPECT, or SPLIT_OUT_OF_RANGE with the log's span if a part
-    must be empty.
+    Raises DataError EMPTY_INPUT, TIMESTAMP_UNIT_SUSPECT, TOO_MANY_FOLDS, or SPLIT_OUT_OF_RANGE with the
+    log's span if a part must be empty.
     """
-    count = count or partial(counted, interactions)
-    whole = span(count, unit)
+    match rule:
+        case GlobalLocalRanker():
+            return timeline(log, rule, unit)
+        case Windows():
+            whole = span(log, unit)
+            return Backtest.of(rule, whole.oldest, whole.newest)
+        case LeavePOut(exhaustive=True):
+            return Choices.of(rule, log.where(F.col(FAULT).isNull()).count())
+    return None
+
+
+def timeline(log: DataFrame, rule: GlobalLocalRanker, unit: str | None = None) -> Timeline:
+    """Return the instants at which the rule cuts this log, as ``resolve`` does."""
+    whole = span(log, unit)
     cuts = (rule.local_cut, rule.global_cut)
     places = {cut: cut.index(whole.n_rows, rule.boundary) for cut in cuts if isinstance(cut, Share)}
-    times_at = times_of_rows(count, whole, places.values())
+    times_at = times_of_rows(log, whole, places.values())
 
     def at(cut: Cut) -> int:
         match cut:
@@ -86,90 +91,58 @@ def resolve(
     return Timeline.of(rule, at(rule.local_cut), at(rule.global_cut), whole.oldest, whole.newest)
 
 
-def backtest(interactions: DataFrame, rule: Windows, unit: str | None = None) -> Backtest:
-    """The windows of ``rule`` in this log, as ``resolve`` finds cuts: one action, the same errors."""
-    whole = span(partial(counted, interactions), unit)
-    return Backtest.of(rule, whole.oldest, whole.newest)
-
-
-def span(count: Count, unit: str | None) -> Bucket:
-    """All sound rows of the log; raises DataError EMPTY_INPUT or TIMESTAMP_UNIT_SUSPECT."""
-    found = divide(count, [], None)
-    if not found:
-        message = "interactions: no sound row, with a user, an item and a timestamp, to split; "
+def span(log: DataFrame, unit: str | None) -> Stretch:
+    """Return all valid rows of the log; raise DataError EMPTY_INPUT or TIMESTAMP_UNIT_SUSPECT."""
+    halves = divide(log, [], 63)
+    if not halves:
+        message = "interactions: no valid row, with a user, an item and a timestamp, to split; "
         raise DataError("EMPTY_INPUT", f"{message}see columns and where, and how timestamps are written")
+    whole = Stretch(halves[0].oldest, halves[-1].newest, sum(half.n_rows for half in halves))
     if unit is not None:
-        check_unit(found[0].newest, unit)
-    return found[0]
+        check_unit(whole.newest, unit)
+    return whole
 
 
-def times_of_rows(count: Count, whole: Bucket, indexes: Collection[int]) -> dict[int, int]:
-    """The times of the rows at these places, from 0, of the log sorted by time; ``whole`` is all of it.
+def times_of_rows(log: DataFrame, whole: Stretch, indexes: Collection[int]) -> dict[int, int]:
+    """Return the times of rows by their places, from 0, in the log sorted by time; ``whole`` is all of it.
 
     Raises DataError INPUT_CHANGED_DURING_RUN if the log is another at each reading.
     """
     holders = dict.fromkeys(indexes, whole)
     while pending := {bucket for bucket in holders.values() if bucket.oldest < bucket.newest}:
-        smaller = refine(count, pending)
-        holders = {
-            index: bucket if bucket not in pending else holder(smaller, index)
-            for index, bucket in holders.items()
-        }
+        # One shift serves all: it is smaller than the last one, whose blocks told these buckets apart.
+        bits = max(bucket.bits for bucket in pending)
+        smaller = divide(log, [(bucket.oldest, bucket.newest) for bucket in pending], bits)
+        for index, bucket in holders.items():
+            if bucket in pending:
+                holders[index] = holder(bucket, smaller, index)
     return {index: bucket.oldest for index, bucket in holders.items()}
 
 
-def holder(buckets: Iterable[Bucket], index: int) -> Bucket:
-    """The bucket with the row at this place."""
+def holder(parent: Stretch, buckets: Iterable[Stretch], index: int) -> Stretch:
+    """Return that of the buckets within their parent, oldest first, which has the row at this place."""
+    first = parent.first
     for bucket in buckets:
-        if bucket.holds(index):
-            return bucket
-    raise DataError(
-        "INPUT_CHANGED_DURING_RUN",
-        f"interactions: row {index} by time was there, and is gone; fix the input first",
-    )
+        if parent.oldest <= bucket.oldest <= parent.newest:
+            if index < first + bucket.n_rows:
+                return replace(bucket, first=first)
+            first += bucket.n_rows
+    message = f"interactions: row {index} by time was there, and is gone; fix the input first"
+    raise DataError("INPUT_CHANGED_DURING_RUN", message)
 
 
-def refine(count: Count, buckets: Collection[Bucket]) -> list[Bucket]:
-    """These disjoint buckets divided further, in one action that reads the rows of their times only."""
-    # One shift serves all: it is smaller than the last one, whose blocks told these buckets apart.
-    bits = max(bucket.bits for bucket in buckets)
-    divided = divide(count, [(bucket.oldest, bucket.newest) for bucket in buckets], bits)
-    refined = []
-    for parent in buckets:
-        first = parent.first
-        for child in divided:
-            if parent.oldest <= child.oldest <= parent.newest:
-                refined.append(Bucket(child.oldest, child.newest, first, child.n_rows))
-                first += child.n_rows
-    return refined
+def divide(log: DataFrame, spans: Sequence[tuple[int, int]], bits: int) -> list[Stretch]:
+    """Return a bucket for each time less its low ``bits``, oldest first, in one action on these spans."""
+    rows = counted(log, spans, bits).collect()
+    return sorted((Stretch(*row) for row in rows), key=lambda bucket: bucket.oldest)
 
 
-def divide(count: Count, spans: Sequence[tuple[int, int]], bits: int | None) -> list[Bucket]:
-    """A bucket for each time less its low ``bits``, oldest first; places count from the oldest of these."""
-    totals = count(spans, bits).groupBy("key")
-    counts = totals.agg(
-        F.min("oldest").alias("oldest"), F.max("newest").alias("newest"), F.sum("n_rows").alias("n_rows")
-    )
-    buckets, first = [], 0
-    for row in sorted(counts.collect(), key=lambda row: row["oldest"]):
-        buckets.append(Bucket(row["oldest"], row["newest"], first, row["n_rows"]))
-        first += row["n_rows"]
-    return buckets
-
-
-def counted(interactions: DataFrame, spans: Sequence[tuple[int, int]], bits: int | None) -> DataFrame:
-    """key, oldest, newest, n_rows: sound rows with a time within the spans (none: all), by that without its
-    low bits (None: all together); a key may come several times.
-    """
-    at = F.unix_micros(TIMESTAMP)
-    times = interactions.where(F.col(FAULT).isNull() & F.col(TIMESTAMP).isNotNull()).select(TIMESTAMP)
+def counted(log: DataFrame, spans: Sequence[tuple[int, int]], bits: int) -> DataFrame:
+    """Return oldest, newest, n_rows of valid rows within the spans (none: all), by times less ``bits``."""
+    times = log.where(F.col(FAULT).isNull() & F.col(TIMESTAMP).isNotNull()).select(TIMESTAMP)
     if spans:
-        times = times.where(
-            reduce(or_, (F.col(TIMESTAMP).between(_instant(a), _instant(b)) for a, b in spans))
-        )
-    key = F.lit(0) if bits is None else F.shiftright(at, bits)
-    return times.select(key.alias("key"), at.alias("oldest"), at.alias("newest"), F.lit(1).alias("n_rows"))
-
-
-def _instant(at: int) -> Column:
-    return F.timestamp_micros(F.lit(at))
+        edges = [[F.timestamp_micros(F.lit(edge)) for edge in span] for span in spans]
+        times = times.where(reduce(or_, (F.col(TIMESTAMP).between(*pair) for pair in edges)))
+    at = F.unix_micros(TIMESTAMP)
+    times = times.groupBy(F.shiftright(at, bits).alias("key")).agg(F.min(at), F.max(at), F.count(at))
+    return times.drop("key")

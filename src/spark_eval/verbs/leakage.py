@@ -1,129 +1,126 @@
-"""What of the later parts of a split is already in the earlier ones, counted."""
+"""What of the later parts of a split is already in the earlier ones, counted; and the rows of all parts."""
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial, reduce
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from spark_eval.arrow.bloom import Sieve, slice_bits_for
-from spark_eval.arrow.parcels import Parcel
+from spark_eval.arrow.bloom import BloomFilter, slice_bits_for, slice_of
+from spark_eval.arrow.hashes import Ints
+from spark_eval.errors import DataError
 from spark_eval.names import literal
-from spark_eval.schema import ITEM, SUBSET, SUBSETS, TIMESTAMP, USER, Subset
-from spark_eval.splits.leaks import (
-    BOTH_RANKER_PARTS,
-    GLOBAL_TEST_EARLY,
-    PARTS,
-    RANKER_EARLY,
-    RETURNED_TO_GLOBAL_TEST,
-    RETURNED_TO_LOCAL_TEST,
-    Comparing,
-)
-from spark_eval.transforms.inputs import id_type
-from spark_eval.transforms.objects import made, reading, together
+from spark_eval.schema import FOLD, SUBSET, TIMESTAMP, Subset
+from spark_eval.splits.facts import Facts, FoldCounts
+from spark_eval.splits.fold_rule import NEVER, FoldRule
+from spark_eval.splits.leaks import Comparing
+from spark_eval.transforms.objects import Batches, made, reading, together
 from spark_eval.transforms.plain_files import PlainFiles, takes_files
 from spark_eval.verbs.small import collected
-from spark_eval.verbs.split_counts import Facts
 
-# Each check, and whether its rows are leaks.
-CHECKS: Final = {
-    RANKER_EARLY: True,
-    GLOBAL_TEST_EARLY: True,
-    BOTH_RANKER_PARTS: True,
-    RETURNED_TO_LOCAL_TEST: False,
-    RETURNED_TO_GLOBAL_TEST: False,
-}
 LEAKAGE: Final = "fold int, check string, rows long, users long, leaked boolean"
 ROWS_PER_BUCKET: Final = 500_000
-Made = TypeVar("Made")
+# Empty parts that an error names.
+MOST_NAMED: Final = 5
 LeakageRow = tuple[int, str, int, int, bool]
+PartSender = Callable[[Batches], Iterator[tuple[int, Any]]]
 
 
-def leakage_rows(rows: DataFrame, facts: Facts, folder: str | None = None) -> list[LeakageRow]:
-    """One row per check of ``global_local_ranker``: fold (0), check, rows, users, leaked.
+def compare(rows: DataFrame, facts: Facts, n_folds: int, folder: str | None = None) -> FoldCounts:
+    """Count the rows and users of each part and each check of a split, fold by fold.
 
-    ``rows`` has user, item, timestamp and subset, in none of them null; where they are in ``folder``, as
-    Parquet by subset, they are read there.
+    ``rows`` has user, item, timestamp, fold and subset, of which only a timestamp may be null; where they are
+    in ``folder``, as Parquet by subset, they are read there. A row counts for a check if it is in a part
+    that the check looks at, and meets the rows of its other parts: see ``Check``.
 
-    - ``ranker_at_or_before_local_train``: rows of local_test not after the last row of local_train.
-    - ``global_test_at_or_before_global_train``: rows of global_test not after the last of global_train.
-    - ``users_in_both_ranker_parts``: users of ranker_train and ranker_test, and their rows in both.
-    - ``pairs_in_train_and_local_test``: rows of local_test whose user and item met in local_train.
-    - ``pairs_in_train_and_global_test``: rows of global_test whose user and item met in global_train.
-
-    The first three are ``leaked`` if they count any row. The last two never are, being legitimate
-    wherever people come back to an item; ``seen: drop`` makes them 0. Of the train rows only those
-    that may be pairs of tested rows are shuffled.
+    Rows meet by bucket of users, in one shuffle. Where the accounting needs no users of folds, of train only
+    those rows are shuffled that may be pairs of other rows.
     """
-    if folder is not None and not takes_files(folder):
-        rows, folder = rows.sparkSession.read.schema(rows.schema).parquet(literal(folder)), None
-    found: dict[str, Counter[str]] = {check: Counter() for check in CHECKS}
-    for leaks in collected(compared(rows, facts, folder)):
-        for check, (n_rows, n_users) in leaks.items():
-            found[check].update(rows=n_rows, users=n_users)
-    return [
-        (0, check, found[check]["rows"], found[check]["users"], is_leak and found[check]["rows"] > 0)
-        for check, is_leak in CHECKS.items()
-    ]
+    if folder is not None:
+        rows = rows.sparkSession.read.schema(rows.schema).parquet(literal(folder))
+    files = folder if folder is not None and takes_files(folder) else None
+    rule = facts.rule
+    parts = rule.subsets if rule.reports_folds else rule.subsets[1:]
+    n_rows = sum(facts.places[part] for part in parts)
+    n_buckets = max(1, n_rows // ROWS_PER_BUCKET)
+    comparing = Comparing(rule, n_folds, n_buckets, ends_of(rows, rule, n_folds))
+    of_parts = partial(send_parts, rows, files, comparing.columns)
+    sent = of_parts(parts, comparing.messages)
+    if not rule.reports_folds:
+        slice_bits = slice_bits_for(n_rows, n_buckets)
+        slices = together(of_parts(parts, comparing.pairs), n_buckets, partial(slice_for, slice_bits))
+        pairs = BloomFilter.of(dict(collected(slices)), n_buckets, slice_bits)
+        train = of_parts(rule.subsets[:1], lambda batches: comparing.messages(batches, pairs))
+        sent = sent.unionAll(train)
+    buckets = collected(together(sent, n_buckets, lambda _, messages: comparing.counts(messages)))
+    totals = sum(buckets, start=np.zeros((len(comparing.names), 2, n_folds), dtype=np.int64))
+    return {
+        name: list(zip(*total.tolist(), strict=True))
+        for name, total in zip(comparing.names, totals, strict=True)
+    }
 
 
-def compared(rows: DataFrame, facts: Facts, folder: str | None) -> DataFrame:
-    """Return the leaks of each bucket of users, as objects."""
-    n_tested = sum(facts.counts[part] for part in PARTS)
-    n_buckets = max(1, n_tested // ROWS_PER_BUCKET)
-    comparing = Comparing(
-        id_type(rows, USER),
-        id_type(rows, ITEM),
-        n_buckets,
-        slice_bits_for(n_tested, n_buckets),
-        (facts.end(*SUBSETS["local_train"]), facts.end(*SUBSETS["global_train"])),
-    )
-    send_tested = partial(send_parts, rows, PARTS, folder)
-    pairs = send_tested((USER, ITEM), comparing.pairs)
-    slices = together(pairs, n_buckets, lambda bucket, found: (bucket, comparing.slice(found)))
-    sieve = Sieve.of(dict(collected(slices)), n_buckets, comparing.slice_bits)
-    tested = send_tested((USER, ITEM, TIMESTAMP, SUBSET), comparing.tested)
-    learnt = send_parts(
-        rows,
-        [Subset.LOCAL_TRAIN.value],
-        folder,
-        (USER, ITEM),
-        lambda batches: comparing.learnt(batches, sieve),
-    )
-    return together(tested.unionAll(learnt), n_buckets, lambda _, found: comparing.leaks(found))
+def ends_of(rows: DataFrame, rule: FoldRule, n_folds: int) -> dict[str, list[int]]:
+    """Return the last moment of each subset in each fold, if a check compares rows with all of a subset."""
+    whole = [check for check in rule.checks.values() if check.early and not check.keys]
+    others = {other for check in whole for several in check.others.values() for other in several}
+    ends = {other.value: [NEVER] * n_folds for other in sorted(others)}
+    if ends:
+        parts = rows.where(F.col(SUBSET).isin(list(ends))).groupBy(SUBSET, FOLD)
+        for part in parts.agg(F.unix_micros(F.max(TIMESTAMP)).alias("end")).collect():
+            ends[part[SUBSET]][part[FOLD]] = part["end"]
+    return ends
+
+
+def slice_for(slice_bits: int, bucket: int, hashes: Sequence[Ints]) -> tuple[int, bytes]:
+    """Return a bucket with its slice of a filter that holds these pairs."""
+    return bucket, slice_of(np.concatenate(hashes), slice_bits)
 
 
 def send_parts(
-    rows: DataFrame,
-    parts: Sequence[str],
-    folder: str | None,
-    columns: Sequence[str],
-    make: Callable[[Iterable[pa.RecordBatch]], Iterator[Parcel]],
+    rows: DataFrame, folder: str | None, columns: Sequence[str], parts: Sequence[Subset], sender: PartSender
 ) -> DataFrame:
-    """Return the parcels that are made of batches of these parts, with these columns."""
-
-    def addressed(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Parcel]]:
-        return ((parcel.bucket, parcel) for parcel in make(batches))
-
+    """Return what is sent of batches of these parts, with these columns and their subset."""
+    names = [part.value for part in parts]
     if folder is None:
-        return made(rows.where(F.col(SUBSET).isin(list(parts))).select(*columns), addressed)
-    sent = [made(rows.select(*columns).limit(0), addressed)]
-    for part in parts:
+        return made(rows.where(F.col(SUBSET).isin(names)).select(*columns, SUBSET), sender)
+    sent = [made(rows.select(*columns, SUBSET).limit(0), sender)]
+    for part in names:
         paths = sorted(map(str, Path(folder, f"{SUBSET}={part}").glob("*.parquet")))
         if paths:
-            files = PlainFiles(paths, {name: name for name in columns if name != SUBSET})
-            sent.append(made(*reading(rows.sparkSession, files, made_of_part(addressed, part))))
+            files = PlainFiles(paths, {name: name for name in columns})
+            read = reading(rows.sparkSession, files, partial(sent_of_part, sender, part))
+            sent.append(made(*read))
     return reduce(DataFrame.unionAll, sent[1:] or sent)
 
 
-def made_of_part(
-    make: Callable[[Iterable[pa.RecordBatch]], Iterator[Made]], part: str
-) -> Callable[[Iterable[pa.RecordBatch]], Iterator[Made]]:
-    """Return the same of batches that do not name their part."""
-    return lambda batches: make(
-        batch.append_column(SUBSET, pa.repeat(part, batch.num_rows)) for batch in batches
-    )
+def sent_of_part(
+    sender: PartSender, part: str, batches: Iterable[pa.RecordBatch]
+) -> Iterator[tuple[int, Any]]:
+    """Return what is sent of batches that do not name their part."""
+    return sender(batch.append_column(SUBSET, pa.repeat(part, batch.num_rows)) for batch in batches)
+
+
+def leakage_rows(found: FoldCounts, rule: FoldRule) -> list[LeakageRow]:
+    """Return the leakage report: per fold and check of the rule fold, check, rows, users, leaked."""
+    return [
+        (fold, name, n_rows, n_users, check.is_leak and n_rows > 0)
+        for fold in range(len(found[rule.subsets[0]]))
+        for name, check in rule.checks.items()
+        for n_rows, n_users in [found[name][fold]]
+    ]
+
+
+def check_parts(found: FoldCounts, rule: FoldRule) -> None:
+    """Raise DataError SPLIT_OUT_OF_RANGE where a part of a fold has no row."""
+    folds = range(len(found[rule.subsets[0]]))
+    empty = [f"{part} of fold {fold}" for fold in folds for part in rule.subsets if not found[part][fold][0]]
+    if empty:
+        more = f" and {len(empty) - MOST_NAMED} more" if len(empty) > MOST_NAMED else ""
+        message = f"no row is left for {', '.join(empty[:MOST_NAMED])}{more}"
+        hint = "take fewer folds, larger parts, exact, or a longer log"
+        raise DataError("SPLIT_OUT_OF_RANGE", f"{message}; {hint}")

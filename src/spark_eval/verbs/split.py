@@ -1,51 +1,56 @@
 """``split``: label every interaction with the part it is held out for, and account for the others."""
 
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
 from spark_eval.accounting import ACCOUNTING, Entry
+from spark_eval.arrow.files import keep_files
 from spark_eval.errors import ConfigError, DataError, nearest
-from spark_eval.names import literal, quoted
+from spark_eval.names import quoted
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import MICROSECONDS, TIMESTAMP_TYPE, setting
 from spark_eval.schema import FAULT, FOLD, ITEM, RELEVANCE, SUBSET, SUBSETS, TIMESTAMP, USER
-from spark_eval.splits.folds import FoldRule, StratifiedKFold
-from spark_eval.splits.leave_out import Choices, LeavePOut
-from spark_eval.splits.methods import GLOBAL_LOCAL_RANKER, METHODS, Rule, rule_of
-from spark_eval.splits.rules import GlobalLocalRanker, Timeline
-from spark_eval.splits.windows import Backtest, Windows
+from spark_eval.splits.facts import Facts
+from spark_eval.splits.fold_rule import FoldRule, Layout
+from spark_eval.splits.folds import StratifiedKFold
+from spark_eval.splits.labels import Labelling
+from spark_eval.splits.leave_out import Choices
+from spark_eval.splits.methods import GLOBAL_LOCAL_RANKER, METHODS, rule_of
+from spark_eval.splits.rules import Timeline
+from spark_eval.splits.windows import Backtest
 from spark_eval.transforms.conform import conform_interactions
-from spark_eval.transforms.label import label
-from spark_eval.transforms.label_folds import PLACES, label_folds
-from spark_eval.transforms.plain_files import plain_log, takes_files
-from spark_eval.verbs.cuts import backtest, resolve
+from spark_eval.transforms.label import PLACE, in_folds, label, row_counts
+from spark_eval.transforms.objects import made_of_files
+from spark_eval.transforms.plain_files import PlainFiles, plain_log, takes_files
+from spark_eval.verbs.cuts import resolve
 from spark_eval.verbs.frames import Frame, in_spark
-from spark_eval.verbs.leakage import LEAKAGE, LeakageRow, leakage_rows
-from spark_eval.verbs.plain_log import PlainLog
-from spark_eval.verbs.small import small_table
-from spark_eval.verbs.split_counts import Facts
-from spark_eval.verbs.split_folds import FoldFacts, compared, fold_ledger, leaks
+from spark_eval.verbs.leakage import LEAKAGE, LeakageRow, check_parts, compare, leakage_rows
+from spark_eval.verbs.small import collected, small_table
 
-# The leakage report, and the ledger of the folds.
+# The leakage report, and the accounting of the folds.
 Compared = tuple[list[LeakageRow], list[Entry]]
 
 
 @dataclass(frozen=True, repr=False)
 class Split:
-    """A labelled log. ``labelled`` holds every row: user, item, timestamp, relevance, the log's other
-    columns, fault, fold, subset; a row without a subset has in ``fault`` why. ``plain`` is the log where
-    it is plain files, which then never become Spark's rows to be counted or written.
+    """A labelled log. ``places`` holds every row of it once, with all its places in the folds.
+
+    ``timeline`` is what the rule had to find of the log. ``plain`` are the files of a log that the workers
+    label and write themselves, so that its rows never become Spark's; ``unit`` is that of its timestamps.
     """
 
-    labelled: DataFrame
-    rule: Rule
+    places: DataFrame
+    rule: FoldRule
     timeline: Timeline | Backtest | Choices | None
-    plain: PlainLog | None = None
+    layout: Layout
+    plain: PlainFiles | None = None
+    unit: str | None = None
 
     def __repr__(self) -> str:
         method = next(name for name, kind in METHODS.items() if kind is type(self.rule))
@@ -53,18 +58,21 @@ class Split:
         return f"Split by {method}: subset(NAME) of {parts}; rows, accounting, leakage are DataFrames"
 
     @property
-    def rows(self) -> DataFrame:
-        """The rows with a subset, once for each fold they are used in: user, item, timestamp, relevance,
-        fold, the log's other columns, subset.
+    def labelled(self) -> DataFrame:
+        """Every row, once for each fold.
+
+        Columns are user, item, timestamp, relevance, the log's other columns, fault, fold, subset. A row that
+        no fold uses has in ``fault`` why; one without a place in any comes once.
         """
-        first, last = (USER, ITEM, TIMESTAMP, RELEVANCE, FOLD), (SUBSET,)
-        others = [name for name in self.labelled.columns if name not in (*first, FAULT, *last, PLACES)]
-        used = self.in_folds().where(F.col(SUBSET).isNotNull())
-        return used.select(*(F.col(quoted(name)) for name in (*first, *others, *last)))
+        return in_folds(self.places, self.rule).drop(PLACE)
+
+    @property
+    def rows(self) -> DataFrame:
+        """The rows with a subset, once for each fold that uses them, as in the table ``splits``."""
+        return used_rows(self.labelled)
 
     def subset(self, name: str, fold: int | None = None) -> DataFrame:
-        """The rows of one subset, or of several under one name (global_train, local_test), in one fold or
-        in all.
+        """Return the rows of one subset, or of several under one name (global_train), in one fold or in all.
 
         Raises ConfigError UNKNOWN_SUBSET.
         """
@@ -80,103 +88,88 @@ class Split:
 
         ``users`` is null but for folds: counting distinct users would cost a shuffle of the log.
         """
-        return small_table(self.labelled.sparkSession, self.ledger(), ACCOUNTING)
+        facts = self.facts()
+        rows = facts.accounting()
+        if self.rule.reports_folds:
+            rows += self.compared(facts)[1]
+        return small_table(self.places.sparkSession, rows, ACCOUNTING)
 
     @cached_property
     def leakage(self) -> DataFrame:
         """What of the test parts is in the train parts, counted when it is first asked for."""
-        return small_table(self.labelled.sparkSession, self.compared(self.facts())[0], LEAKAGE)
+        return small_table(self.places.sparkSession, self.compared(self.facts())[0], LEAKAGE)
 
     def facts(self) -> Facts:
-        """What is counted of the rows, in a scan of its own."""
-        return self.counted(self.labelled.agg(*self.counts()).collect()[0].asDict())
+        """Return what is counted of the rows, in a scan of its own."""
+        rows = in_folds(self.places, self.rule).agg(*row_counts(self.rule))
+        return self.counted(rows.collect()[0].asDict())
+
+    def counted(self, aggregates: Mapping[str, Any]) -> Facts:
+        """Return the facts that ``transforms.label.row_counts`` have found."""
+        found: dict[str, Counter[str]] = {"row": Counter(), "place": Counter()}
+        for name, n_rows in aggregates.items():
+            kind, _, code = name.partition("_")
+            if kind in found:
+                found[kind][code] = n_rows
+        return Facts(self.rule, aggregates["n_rows"], aggregates["n_used"], found["row"], found["place"])
 
     def write(self, folder: str) -> Facts:
         """Write ``rows`` below a new folder, as Parquet by subset; they are counted on the way, once each."""
-        match self.rule, self.timeline, self.plain:
-            case GlobalLocalRanker(drops=False) as rule, Timeline() as timeline, PlainLog() as plain:
-                if takes_files(folder):
-                    return plain.write(rule, timeline, folder)
+        if self.plain is not None and takes_files(folder):
+            return self.write_plain(self.plain, folder)
         observed = Observation("split")
-        rows = replace(self, labelled=self.labelled.observe(observed, *self.counts())).rows
-        with setting(self.labelled.sparkSession, TIMESTAMP_TYPE, MICROSECONDS):
-            rows.write.mode("error").partitionBy(SUBSET).parquet(folder)
+        rows = used_rows(in_folds(self.places, self.rule).observe(observed, *row_counts(self.rule)))
+        with setting(self.places.sparkSession, TIMESTAMP_TYPE, MICROSECONDS):
+            rows.drop(PLACE).write.mode("error").partitionBy(SUBSET).parquet(folder)
         return self.counted(observed.get)
 
-    def in_folds(self) -> DataFrame:
-        """The labelled rows with fold and subset, once for each fold."""
-        return self.labelled
-
-    def counts(self) -> list[Column]:
-        """What is to be aggregated, or observed, of the labelled rows."""
-        return Facts.columns()
-
-    def counted(self, aggregates: Mapping[str, Any]) -> Facts:
-        """The facts that ``counts`` have found."""
-        return Facts.of(aggregates)
-
-    def ledger(self) -> list[Entry]:
-        """The lines of ``accounting``; of one fold without a look at what leaks."""
-        return self.facts().ledger()
-
-    def compared(self, facts: Facts, folder: str | None = None) -> Compared:
-        """The leakage report, and the ledger of the folds, if there is one; of rows that are in ``folder``
-        where they are written.
-        """
-        return leakage_rows(self.rows, facts, folder), []
-
-
-@dataclass(frozen=True, repr=False)
-class FoldSplit(Split):
-    """A log in folds: in ``labelled`` an array of places stands for fold and subset (PLACES)."""
-
-    rule: FoldRule
-
-    def in_folds(self) -> DataFrame:
-        """The labelled rows with fold and subset, once for each fold."""
-        place = F.col(PLACES)
-        return self.labelled.withColumn(PLACES, F.explode(PLACES)).withColumns(
-            {FOLD: place[FOLD], SUBSET: place[SUBSET]}
+    def write_plain(self, plain: PlainFiles, folder: str) -> Facts:
+        """Write the rows of plain files in the workers, as ``write`` does."""
+        facts, files = Facts(self.rule), set[str]()
+        labelling = Labelling(self.rule, self.layout, self.unit)
+        tasks = made_of_files(
+            self.places.sparkSession, plain, lambda batches: [(None, labelling.write(batches, folder))]
         )
-
-    def counts(self) -> list[Column]:
-        """What is to be aggregated, or observed, of the labelled rows."""
-        return FoldFacts.columns_of(self.rule)
-
-    def counted(self, aggregates: Mapping[str, Any]) -> Facts:
-        """The facts that ``counts`` have found."""
-        return FoldFacts.of(aggregates)
-
-    def ledger(self) -> list[Entry]:
-        """The lines of ``accounting``, those of the folds last."""
-        facts = self.facts()
-        return facts.ledger() + self.compared(facts)[1]
+        for of_task, written in collected(tasks):
+            facts.add(of_task)
+            files.update(written)
+        keep_files(folder, files)
+        return facts
 
     def compared(self, facts: Facts, folder: str | None = None) -> Compared:
-        """The leakage report and the ledger of the folds, of rows that are in ``folder`` where they are
-        written.
+        """Return the leakage report, and the accounting of the folds, if there is one.
+
+        Rows are read in ``folder`` where they are written.
         """
-        rows = self.rows
-        if folder is not None:
-            rows = rows.sparkSession.read.schema(rows.schema).parquet(literal(folder))
-        n_folds = self.timeline.n_folds if isinstance(self.timeline, Choices) else self.rule.n_folds
-        folds = compared(rows, self.rule, n_folds)
-        return leaks(folds, self.rule), fold_ledger(folds, facts)
+        found = compare(self.rows, facts, self.layout.n_folds, folder)
+        if not self.rule.reports_folds:
+            return leakage_rows(found, self.rule), []
+        check_parts(found, self.rule)
+        return leakage_rows(found, self.rule), facts.accounting_of_folds(found)
+
+
+def used_rows(labelled: DataFrame) -> DataFrame:
+    """Return the labelled rows with a subset, in the order of the columns of ``splits``."""
+    first, last = (USER, ITEM, TIMESTAMP, RELEVANCE, FOLD), (SUBSET,)
+    others = [name for name in labelled.columns if name not in (*first, FAULT, *last)]
+    rows = labelled.where(F.col(SUBSET).isNotNull())
+    return rows.select(*(F.col(quoted(name)) for name in (*first, *others, *last)))
 
 
 @events.telling("split")
 def split(
     interactions: Frame,
-    rule: Rule | None = None,
+    rule: FoldRule | None = None,
     *,
     method: str | None = None,
     columns: Mapping[str, str] | None = None,
     timestamp_unit: str | None = None,
     **options: object,
 ) -> Split:
-    """Split a log by a rule: into local_train, ranker_train, ranker_test and global_test by time and users,
-    or by any other ``method`` into folds of train and test. The log is a Spark or pandas frame, or an Arrow
-    table.
+    """Split a log, a Spark or pandas frame or an Arrow table, by a rule.
+
+    Its parts are local_train, ranker_train, ranker_test and global_test, by time and users, or by any other
+    ``method`` train and test of folds.
 
     The rule is given whole, or by its method and fields: ``split(log, local_cut=0.8, global_cut="14d")``,
     ``split(log, method="k_fold", k=5)``, with cuts in any form that ``parse_cut`` takes. ``columns`` maps
@@ -191,24 +184,12 @@ def split(
     rule = rule or rule_of(method or GLOBAL_LOCAL_RANKER, options)
     frame = in_spark({"interactions": interactions})["interactions"]
     log = conform_interactions(frame, columns, timestamp_unit, rule.timezone, rule.timed)
-    if isinstance(rule, FoldRule):
-        return split_in_folds(log, rule, timestamp_unit)
-    files = plain_log(frame, columns or {}, rule.timezone)
-    plain = None if files is None else PlainLog(frame.sparkSession, files, timestamp_unit)
-    timeline = resolve(log, rule, None if plain is None else plain.counted, timestamp_unit)
-    return Split(label(log, rule, timeline), rule, timeline, plain)
-
-
-def split_in_folds(log: DataFrame, rule: FoldRule, unit: str | None) -> FoldSplit:
-    """A conformed log in folds; its span or its size is found first, where the rule needs it."""
     for name in rule.by if isinstance(rule, StratifiedKFold) else ():
         if name not in log.columns or name == FAULT:
             known = nearest(name, [column for column in log.columns if column != FAULT])
             raise DataError("MISSING_COLUMN", f"interactions: no column {name!r} to stratify by; {known}")
-    found: Backtest | Choices | None = None
-    match rule:
-        case Windows():
-            found = backtest(log, rule, unit)
-        case LeavePOut(exhaustive=True):
-            found = Choices.of(rule, log.where(F.col(FAULT).isNull()).count())
-    return FoldSplit(label_folds(log, rule, found), rule, found)
+    timeline = resolve(log, rule, timestamp_unit)
+    layout = rule.layout(timeline)
+    is_written_by_workers = rule.timed and not rule.drops and not layout.numbering.is_order
+    plain = plain_log(frame, columns or {}, rule.timezone) if is_written_by_workers else None
+    return Split(label(log, rule, layout), rule, timeline, layout, plain, timestamp_unit)
