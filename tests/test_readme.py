@@ -31,14 +31,14 @@ def test_it_begins_with_the_two_commands() -> None:
 @pytest.mark.parametrize(
     ("header", "rows"),
     [
-        (metric_tables.METRICS, metric_tables.metric_rows()),
+        (metric_tables.METRIC_HEADER, metric_tables.ranking_rows()),
         (metric_tables.POINTWISE_METRICS, metric_tables.pointwise_rows()),
         (metric_tables.CONVENTION_TABLE, metric_tables.convention_rows()),
         (metric_tables.PRESET_TABLE, metric_tables.short_preset_rows()),
     ],
     ids=["metrics", "predictions", "conventions", "presets"],
 )
-def test_its_tables_of_numbers_are_the_code(header: Sequence[str], rows: metric_tables.Rows) -> None:
+def test_its_tables_of_numbers_are_the_code(header: Sequence[str], rows: metric_tables.TextRows) -> None:
     assert metric_tables.markdown(header, rows) in README
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 from spark_eval.conventions import CONVENTIONS, POPULATION, Choice, Conventions
 from spark_eval.errors import ConfigError
 
-WHERE: Final = "evaluate.conventions"
+CONVENTIONS_KEY: Final = "evaluate.conventions"
 Member = TypeVar("Member", bound=Choice)
 
 
@@ -31,7 +31,7 @@ class Preset:
 
 def parse_convention(name: str, choice: object) -> Choice | float | None:
     """Return the choice of one convention; raise ConfigError UNKNOWN_CONVENTION or INVALID_CHOICE."""
-    where = f"{WHERE}.{name}"
+    where = f"{CONVENTIONS_KEY}.{name}"
     if name == "threshold":
         if choice is None:
             return None
@@ -41,7 +41,7 @@ def parse_convention(name: str, choice: object) -> Choice | float | None:
         raise ConfigError("INVALID_CHOICE", f"{message}; without a threshold every relevance above 0 counts")
     if name not in CONVENTIONS:
         raise ConfigError.unknown(
-            "UNKNOWN_CONVENTION", "convention", name, [*CONVENTIONS, "threshold"], WHERE
+            "UNKNOWN_CONVENTION", "convention", name, [*CONVENTIONS, "threshold"], CONVENTIONS_KEY
         )
     return parse_choice(CONVENTIONS[name], str(choice), where)
 
@@ -195,7 +195,7 @@ PRESETS: Final[dict[str, Preset]] = {
 def conventions_of(name: str) -> Conventions:
     """Return a preset's conventions; raise ConfigError UNKNOWN_PRESET with the nearest name."""
     if name not in PRESETS:
-        raise ConfigError.unknown("UNKNOWN_PRESET", "preset", name, PRESETS, WHERE)
+        raise ConfigError.unknown("UNKNOWN_PRESET", "preset", name, PRESETS, CONVENTIONS_KEY)
     return PRESETS[name].conventions.changed({"preset": name})
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from spark_eval.arrow.bloom import MOST_BYTES, BloomFilter, slice_bits_for, slice_of
+from spark_eval.arrow.bloom import MOST_FILTER_BYTES, BloomFilter, slice_bits_for, slice_of
 from spark_eval.arrow.hashes import bucket_of, hashes_of, pair_hash
 
 RANDOM = np.random.default_rng(20231)
@@ -25,5 +25,5 @@ def test_every_relevant_pair_passes_the_bloom_filter_and_hardly_any_other(n_buck
 
 def test_a_bloom_filter_has_room_for_its_pairs_within_bounds() -> None:
     assert 2 ** slice_bits_for(10**6, 8) >= 16 * 10**6 / 8
-    assert 2 ** slice_bits_for(10**12, 2000) * 2000 <= 8 * MOST_BYTES
+    assert 2 ** slice_bits_for(10**12, 2000) * 2000 <= 8 * MOST_FILTER_BYTES
     assert 2 ** slice_bits_for(1, 1) == 1024

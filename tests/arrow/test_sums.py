@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from spark_eval.arrow.hashes import in_one_piece
-from spark_eval.engine.means import Cell, ColumnSums, Group, added, merged_sums, sums
+from spark_eval.engine.means import ColumnSums, Group, SegmentCell, added, merged_sums, sums
 
 RANDOM = np.random.default_rng(3)
 NAN = float("nan")
@@ -25,7 +25,7 @@ def one_model(n_users: int) -> Group:
     return np.zeros(n_users, dtype=np.int64), ["als"]
 
 
-def flat(totals: dict[Cell, dict[str, ColumnSums]]) -> dict[tuple[str, str], ColumnSums]:
+def flat(totals: dict[SegmentCell, dict[str, ColumnSums]]) -> dict[tuple[str, str], ColumnSums]:
     """Sums of the one model by value of the segment and name."""
     return {(cell[2], name): row for cell, by_name in totals.items() for name, row in by_name.items()}
 

@@ -78,7 +78,7 @@ def test_repeated_pairs_of_a_split_are_told_to_be_allowed(
     places = {table: str(tmp_path / f"{table}.parquet") for table in tables}
     for table, rows in tables.items():
         rows.to_parquet(places[table])
-    terminal.split(Run("a", places, True, None))
+    terminal.show_split(Run("a", places, True, None))
     out = capsys.readouterr().out
     verdicts = [
         line.replace("│", " ").split()[-1] for line in out.splitlines() if "│" in line and "_" in line

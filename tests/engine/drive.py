@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from spark_eval.accounting import list_entries, table_entries
-from spark_eval.arrow.row_faults import rules_of
+from spark_eval.arrow.row_faults import fault_rules
 from spark_eval.engine.means import merged_sums
 from spark_eval.engine.measure import Measuring
 from spark_eval.engine.messages import Content
@@ -18,7 +18,7 @@ from spark_eval.engine.send import Sender
 from spark_eval.engine.summary import metric_rows, sum_rows
 from spark_eval.metrics.options import Plan
 from spark_eval.transforms import exchange
-from spark_eval.transforms.exchange import ModelSummary, Summary, buckets
+from spark_eval.transforms.exchange import BucketSummary, ModelSummary, buckets
 from spark_eval.verbs.checks import LARGEST_DOUBLE
 from spark_eval.verbs.evaluate import counts_of_models, counts_of_truth
 
@@ -59,7 +59,7 @@ class Found:
     lists: dict[str | None, dict[str, int]]
     entries: list[tuple[Any, ...]]
     metrics: list[tuple[Any, ...]]
-    summaries: list[Summary] = field(compare=False)
+    summaries: list[BucketSummary] = field(compare=False)
 
 
 def drive(plan: Plan, tables: Tables, layout: Layout = LAYOUT) -> Found:
@@ -81,11 +81,13 @@ def drive(plan: Plan, tables: Tables, layout: Layout = LAYOUT) -> Found:
                     assert key not in per_user
                     per_user[key] = row
             sums = merged_sums(measuring.sums)
-            summaries.append(Summary(list(bucket.truth_counts()), bucket.truth_folds, models, sums))
+            summaries.append(BucketSummary(list(bucket.truth_counts()), bucket.truth_folds, models, sums))
     return found_of(plan, per_user, summaries)
 
 
-def found_of(plan: Plan, per_user: dict[tuple[Any, ...], dict[str, Any]], summaries: list[Summary]) -> Found:
+def found_of(
+    plan: Plan, per_user: dict[tuple[Any, ...], dict[str, Any]], summaries: list[BucketSummary]
+) -> Found:
     """Add up what the buckets say, as the driver does."""
     truth = counts_of_truth(summaries)
     lists = counts_of_models(summaries)
@@ -127,7 +129,7 @@ def id_type(kind: pa.DataType) -> pa.DataType:
 def sent(tables: Tables, plan: Plan, layout: Layout) -> Iterator[pa.RecordBatch]:
     """Return the messages of all tasks."""
     n_buckets = layout.n_buckets
-    rules = rules_of(plan.conventions)
+    rules = fault_rules(plan.conventions)
     for table, sender in (
         (tables.truth, Sender(n_buckets, Content.TRUTH, rules["truth"])),
         (tables.lists, Sender(n_buckets, Content.LISTS, rules["recommendations"])),

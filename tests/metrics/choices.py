@@ -9,7 +9,7 @@ from users import User, batch
 
 from spark_eval.conventions import CONVENTIONS, AverageVariant, Conventions, TieOrder
 from spark_eval.metrics import RANKING, Lists, MetricValue
-from spark_eval.metrics.lists import Floats
+from spark_eval.stats.exact import Floats
 
 # Metrics of which tied items can share their places.
 SHARING: Final = ("dcg", "ndcg", "ap")

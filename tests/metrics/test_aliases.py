@@ -8,11 +8,11 @@ from spark_eval.cli import metric_tables
 from spark_eval.config.sections import parse_config
 from spark_eval.errors import ConfigError
 from spark_eval.metrics import RANKING, metric_values
-from spark_eval.metrics.aliases import ALIASES, plain
+from spark_eval.metrics.aliases import ALIASES, bare_name
 from spark_eval.metrics.options import make_plan
 from spark_eval.metrics.values import ranking_names
 from spark_eval.pointwise import POINTWISE
-from spark_eval.pointwise.options import make_plan as make_pointwise_plan
+from spark_eval.pointwise.options import make_prediction_plan as make_pointwise_plan
 
 OUTPUT = {"output": {"path": "out"}}
 
@@ -79,7 +79,7 @@ def test_no_name_stands_for_two_metrics(known: dict[str, object]) -> None:
     meant: dict[str, object] = {}
     for name in known:
         for alias in (name, *ALIASES.get(name, ())):
-            assert meant.setdefault(plain(alias), known[name]) is known[name], alias
+            assert meant.setdefault(bare_name(alias), known[name]) is known[name], alias
 
 
 def test_every_alias_is_of_a_metric() -> None:

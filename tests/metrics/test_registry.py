@@ -10,7 +10,7 @@ from users import User, batch, graded
 
 from spark_eval.conventions import CONVENTIONS, AverageDenominator, AverageVariant, Conventions, TieOrder
 from spark_eval.metrics import RANKING, MetricValue
-from spark_eval.metrics.lists import Floats
+from spark_eval.stats.exact import Floats
 
 
 class Facts(NamedTuple):

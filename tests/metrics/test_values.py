@@ -23,7 +23,7 @@ from spark_eval.conventions import (
 )
 from spark_eval.metrics import RANKING, MetricValue, metric_values, parse_metric
 from spark_eval.metrics.aliases import metric_named
-from spark_eval.metrics.values import MAX_K, WHERE, parse_k, ranking_names
+from spark_eval.metrics.values import MAX_K, METRICS_KEY, parse_k, ranking_names
 
 KS = (1, 10, MAX_K, None)
 DEFAULT = Conventions()
@@ -157,7 +157,7 @@ def test_weighted_means_have_names_with_the_options() -> None:
 def test_every_name_of_a_metric_finds_it() -> None:
     for metric in RANKING.values():
         for name in (metric.name, metric.run_name, *metric.weights):
-            assert metric_named(name, ranking_names(), WHERE) is metric
+            assert metric_named(name, ranking_names(), METRICS_KEY) is metric
 
 
 def test_its_own_choices_go_before_those_of_the_run() -> None:

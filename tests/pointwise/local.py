@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from spark_eval.pointwise.batches import Counted, Reading
 from spark_eval.pointwise.cuts import Extent, Sample, cuts_of, standings
-from spark_eval.pointwise.options import make_plan
-from spark_eval.pointwise.ordered import Ordered, Range, Run, ordered
-from spark_eval.pointwise.tables import CURVES, METRICS, THRESHOLDS, Measured
+from spark_eval.pointwise.options import make_prediction_plan
+from spark_eval.pointwise.ordered import Ordered, Range, ScoreRun, measured_range
+from spark_eval.pointwise.tables import CURVES, PREDICTION_METRICS, THRESHOLDS, MeasuredPredictions
 from spark_eval.pointwise.task import PredictionPlan, Scores
 from spark_eval.pointwise.totals import Cell, Totals
 from spark_eval.pointwise.users import in_buckets
@@ -28,12 +28,12 @@ class Answer:
     ranges: dict[Cell, list[Ordered]] = field(default_factory=lambda: defaultdict(list))
 
     @property
-    def measured(self) -> Measured:
-        return Measured(self.plan, self.totals, self.ranges)
+    def measured(self) -> MeasuredPredictions:
+        return MeasuredPredictions(self.plan, self.totals, self.ranges)
 
     @property
     def metrics(self) -> list[dict[str, Any]]:
-        return named(METRICS, self.measured.metric_rows)
+        return named(PREDICTION_METRICS, self.measured.metric_rows)
 
     @property
     def thresholds(self) -> list[dict[str, Any]]:
@@ -65,7 +65,7 @@ def measure(
     **options: Any,
 ) -> Answer:
     """All tables of rows: label (place of a class), score or score_0, ..., user, weight, segment_0, model."""
-    plan = make_plan(task, **options)
+    plan = make_prediction_plan(task, **options)
     table = pa.table({name: pa.array(values) for name, values in columns.items()})
     for name in ("label", "score") if plan.classes else ():
         if name == "label" or plan.scores is Scores.CLASS:
@@ -75,14 +75,14 @@ def measure(
         table = table.take(pa.array(order))
     reading = Reading(plan, None if "model" in table.column_names else "m")
     answer = Answer(plan)
-    runs: list[Run] = []
+    runs: list[ScoreRun] = []
     users: list[pa.Table] = []
     size = -(-len(table) // n_tasks)
     for start in range(0, len(table), size):
         for part in reading.parts(table.slice(start, size).combine_chunks().to_batches(rows_per_batch)):
             if isinstance(part, Counted):
                 answer.totals.merge(part.totals)
-            elif isinstance(part, Run):
+            elif isinstance(part, ScoreRun):
                 runs.append(part)
             else:
                 users.append(part)
@@ -98,11 +98,11 @@ def measure(
     return answer
 
 
-def add_order(answer: Answer, runs: Sequence[Run], scores_per_range: int) -> None:
+def add_order(answer: Answer, runs: Sequence[ScoreRun], scores_per_range: int) -> None:
     """What follows from order, range by range."""
     plan = answer.plan
     cuts = cuts_of(map(Sample.of, runs), scores_per_range)
-    by_number: dict[int, list[Run]] = defaultdict(list)
+    by_number: dict[int, list[ScoreRun]] = defaultdict(list)
     for run in runs:
         for number, part in cuts[run.cell].parts(run):
             by_number[number].append(part)
@@ -110,7 +110,7 @@ def add_order(answer: Answer, runs: Sequence[Run], scores_per_range: int) -> Non
     standing = standings(map(Extent.of, ranges), plan.curve_points)
     for one in ranges:
         with_curves = plan.curves and one.cell[1] == ALL
-        found = ordered(one, standing[one.number], plan.rules, with_curves)
+        found = measured_range(one, standing[one.number], plan.rules, with_curves)
         answer.totals.add_all(one.cell, found.sums)
         answer.ranges[one.cell].append(found)
 

@@ -8,7 +8,7 @@ import pytest
 from spark_eval.config.sections import read_config
 from spark_eval.errors import ConfigError
 from spark_eval.pointwise import POINTWISE
-from spark_eval.pointwise.options import make_plan
+from spark_eval.pointwise.options import make_prediction_plan
 from spark_eval.pointwise.task import Scores, Task
 
 REPOSITORY = Path(__file__).parents[2]
@@ -58,27 +58,29 @@ REPOSITORY = Path(__file__).parents[2]
 )
 def test_refused(options: dict[str, Any], code: str, says: str) -> None:
     with pytest.raises(ConfigError) as raised:
-        make_plan(**{"task": "binary", **options})
+        make_prediction_plan(**{"task": "binary", **options})
     assert raised.value.code == code
     assert says in raised.value.message
 
 
 def test_by_default_all_is_measured_that_needs_no_users() -> None:
-    assert "gauc" not in make_plan("binary").metrics
-    assert set(make_plan("regression").metrics) == {"mae", "mse", "rmse", "mape", "r2"}
-    assert make_plan("binary", scores="raw").metrics == ("auc", "auprc")
-    assert set(make_plan("binary", scores="raw", thresholds=[1.0]).metrics).isdisjoint({"log_loss", "ece"})
+    assert "gauc" not in make_prediction_plan("binary").metrics
+    assert set(make_prediction_plan("regression").metrics) == {"mae", "mse", "rmse", "mape", "r2"}
+    assert make_prediction_plan("binary", scores="raw").metrics == ("auc", "auprc")
+    assert set(make_prediction_plan("binary", scores="raw", thresholds=[1.0]).metrics).isdisjoint(
+        {"log_loss", "ece"}
+    )
     assert (
-        make_plan("binary", scores="class").metrics
-        == make_plan("multiclass", scores="class", classes=[0, 1]).metrics
+        make_prediction_plan("binary", scores="class").metrics
+        == make_prediction_plan("multiclass", scores="class", classes=[0, 1]).metrics
     )
 
 
 def test_only_what_is_asked_for_costs_a_shuffle() -> None:
-    cheap = make_plan("binary", metrics=["log_loss", "f1", "ece"])
+    cheap = make_prediction_plan("binary", metrics=["log_loss", "f1", "ece"])
     assert (cheap.by_score, cheap.by_user) == (False, False)
-    assert make_plan("binary", metrics=["log_loss"], choose={"flags": [3]}).by_score
-    assert make_plan("binary", metrics=["gauc"]).by_user
+    assert make_prediction_plan("binary", metrics=["log_loss"], choose={"flags": [3]}).by_score
+    assert make_prediction_plan("binary", metrics=["gauc"]).by_user
 
 
 @pytest.mark.parametrize("task", Task)

@@ -7,7 +7,7 @@ import pytest
 from frames import assert_rows
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_eval.arrow.row_faults import Rule, judge_lists, rules_of
+from spark_eval.arrow.row_faults import FaultRule, fault_rules, judge_lists
 from spark_eval.conventions import Conventions
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.presets import parse_conventions
@@ -20,7 +20,7 @@ from spark_eval.transforms.conform import (
     conform_train,
     conform_truth,
     conform_users,
-    unusable,
+    unusable_rows,
 )
 
 SCORED = "model string, user string, item int, score double, fault string"
@@ -37,11 +37,11 @@ def fault_of(spark: SparkSession, schema: str, columns: Mapping[str, str] | None
 
 
 def assert_judged(
-    lists: DataFrame, schema: str, rows: Sequence[tuple[Any, ...]], rule: Rule = judge_lists
+    lists: DataFrame, schema: str, rows: Sequence[tuple[Any, ...]], rule: FaultRule = judge_lists
 ) -> None:
     """Conformed rows, the last of whose columns is the code that the workers give them."""
     assert_rows(lists.drop(FAULT), schema.removesuffix(", fault string"), [row[:-1] for row in rows])
-    assert_rows(unusable(lists, rule), schema, [row for row in rows if row[-1] is not None])
+    assert_rows(unusable_rows(lists, rule), schema, [row for row in rows if row[-1] is not None])
 
 
 def test_columns_are_found_by_mapping_by_path_and_by_a_name_with_a_dot(spark: SparkSession) -> None:
@@ -247,7 +247,7 @@ def test_rows_of_the_truth_carry_their_code(spark: SparkSession) -> None:
     frame = spark.createDataFrame(rows, schema).drop(FAULT)
     conventions = Conventions()
     truth = conform_truth(frame, None, None, "UTC", conventions)
-    assert_judged(truth, schema, rows, rules_of(conventions)["truth"])
+    assert_judged(truth, schema, rows, fault_rules(conventions)["truth"])
 
 
 def test_negative_relevance_is_a_fault_unless_it_counts_as_none(spark: SparkSession) -> None:
@@ -255,7 +255,7 @@ def test_negative_relevance_is_a_fault_unless_it_counts_as_none(spark: SparkSess
     lenient = parse_conventions({"negative_relevance": "irrelevant"})
     schema = "user int, item string, relevance double, fault string"
     truth = conform_truth(frame, None, None, "UTC", lenient)
-    assert_judged(truth, schema, [(1, "a", -0.5, None)], rules_of(lenient)["truth"])
+    assert_judged(truth, schema, [(1, "a", -0.5, None)], fault_rules(lenient)["truth"])
 
 
 def test_truth_without_relevance_is_worth_one(spark: SparkSession) -> None:

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_eval.pointwise.batches import Reading
-from spark_eval.pointwise.options import make_plan
+from spark_eval.pointwise.options import make_prediction_plan
 from spark_eval.pointwise.task import PredictionPlan
 from spark_eval.verbs.predictions import PredictionMetrics, measure_predictions, read_predictions
 
@@ -50,7 +50,7 @@ def both_ways(
 
 def test_valid_rows_of_plain_files_give_the_numbers_of_spark(spark: SparkSession, tmp_path: Path) -> None:
     frame = spark.createDataFrame(rows_of(300), SCHEMA).repartition(3)
-    plan = make_plan("binary", metrics=["auc", "gauc", "log_loss", "f1", "rmse", "ece"], **OPTIONS)
+    plan = make_prediction_plan("binary", metrics=["auc", "gauc", "log_loss", "f1", "rmse", "ece"], **OPTIONS)
 
     plain, by_spark = both_ways(frame, tmp_path / "rows", plan, COLUMNS)
 
@@ -61,7 +61,7 @@ def test_valid_rows_of_plain_files_give_the_numbers_of_spark(spark: SparkSession
 def test_rows_with_faults_are_judged_alike(spark: SparkSession, tmp_path: Path) -> None:
     faulty = [("a", None, 0.5, 1, 1.0, 0, "NL", 1), ("b", 1, float("nan"), 1, 1.0, 0, "NL", 1)]
     frame = spark.createDataFrame(rows_of(40) + faulty, SCHEMA).coalesce(1)
-    plan = make_plan("binary", metrics=["auc", "accuracy"])
+    plan = make_prediction_plan("binary", metrics=["auc", "accuracy"])
 
     plain, by_spark = both_ways(frame, tmp_path / "rows", plan, COLUMNS)
 
@@ -95,7 +95,7 @@ def test_rows_with_faults_are_judged_alike(spark: SparkSession, tmp_path: Path) 
 def test_any_fault_of_a_row_is_seen(
     task: str, options: dict[str, Any], change: str, value: Any, code: str
 ) -> None:
-    plan = make_plan(task, **options)
+    plan = make_prediction_plan(task, **options)
     if options.get("segments"):
         plan = replace(plan, segments=("fold",))
     labels = ["yes", "no"] if "positive" in options else [1.0, 0.0]
@@ -113,9 +113,9 @@ def test_what_arrow_writes_otherwise_is_left_to_spark(spark: SparkSession, tmp_p
     spark.createDataFrame(rows_of(4), SCHEMA).write.parquet(str(tmp_path / "rows"))
     stored = spark.read.parquet(str(tmp_path / "rows"))
 
-    by_number = make_plan("binary", segments=["score"])
-    of_classes = make_plan("multiclass", classes=[0, 1], scores="class")
+    by_number = make_prediction_plan("binary", segments=["score"])
+    of_classes = make_prediction_plan("multiclass", classes=[0, 1], scores="class")
 
-    assert read_predictions(stored, None, "m", make_plan("binary")).files is not None
+    assert read_predictions(stored, None, "m", make_prediction_plan("binary")).files is not None
     assert read_predictions(stored, None, "m", by_number).files is None
     assert read_predictions(stored, {"score": "label"}, "m", of_classes).files is None

@@ -18,7 +18,7 @@ from spark_eval.splits.moments import Boundary, DaysBack, Share
 from spark_eval.splits.options import from_options
 from spark_eval.splits.rules import GlobalLocalRanker
 from spark_eval.verbs import cuts
-from spark_eval.verbs.cuts import Stretch, counted, timeline, times_of_rows
+from spark_eval.verbs.cuts import Stretch, timeline, times_counted, times_of_rows
 from spark_eval.verbs.split import split
 
 
@@ -140,10 +140,10 @@ def test_a_pass_of_the_descent_reads_its_times_only(
     asked: list[DataFrame] = []
 
     def noted(*asking: Any) -> DataFrame:
-        asked.append(counted(*asking))
+        asked.append(times_counted(*asking))
         return asked[-1]
 
-    monkeypatch.setattr(cuts, "counted", noted)
+    monkeypatch.setattr(cuts, "times_counted", noted)
     timeline(
         spark.read.parquet(str(tmp_path / "log")), GlobalLocalRanker(global_cut=Share(Fraction(99, 100)))
     )

@@ -69,7 +69,7 @@ def test_what_is_found_is_found_one_by_one(
         )
         for _ in range(600)
     ]
-    monkeypatch.setattr("spark_eval.verbs.leakage.ROWS_PER_BUCKET", 50)
+    monkeypatch.setattr("spark_eval.verbs.leakage.PART_ROWS_PER_BUCKET", 50)
     split_rows = spark.createDataFrame(
         rows, f"user {kind}, item {kind}, timestamp timestamp, subset string"
     ).repartition(3)

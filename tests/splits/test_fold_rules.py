@@ -12,7 +12,7 @@ from spark_eval.errors import ConfigError, DataError
 from spark_eval.schema import Subset
 from spark_eval.splits.fold_rule import HASH_STEPS, Policy
 from spark_eval.splits.folds import By, Holdout, KFold, StratifiedKFold
-from spark_eval.splits.leave_out import Choices, Choose, LastFraction, LeaveOneOut, LeavePOut, Ties
+from spark_eval.splits.leave_out import Choices, Choose, LastFraction, LeaveOneOut, LeavePOut, TiesAtCut
 from spark_eval.splits.methods import METHODS, rule_of
 from spark_eval.splits.moments import MICROSECONDS_PER_DAY as DAY
 from spark_eval.splits.moments import Boundary, Instant, to_microseconds
@@ -27,7 +27,7 @@ from spark_eval.splits.windows import Backtest, Expanding, Rolling
         ("stratified_k_fold", {"by": ["a", "b"]}, StratifiedKFold(by=("a", "b"))),
         ("stratified_k_fold", {"by": "a", "exact": False}, StratifiedKFold(by=("a",), exact=False)),
         ("leave_p_out", {"p": 2, "choose": "hash"}, LeavePOut(p=2, choose=Choose.HASH)),
-        ("leave_one_out", {"ties": "together"}, LeaveOneOut(ties=Ties.TOGETHER)),
+        ("leave_one_out", {"ties": "together"}, LeaveOneOut(ties=TiesAtCut.TOGETHER)),
         ("last_fraction", {"test_share": 0.1}, LastFraction(test_share=0.1)),
         (
             "rolling",

@@ -7,13 +7,14 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from spark_eval.arrow.hashes import Booleans, Hashes, Ints, bucket_of, pair_hash
+from spark_eval.arrow.hashes import Booleans, Hashes, bucket_of, pair_hash
+from spark_eval.stats.exact import Ints
 
 # Bits per pair, at least: of other pairs, at most one in sixty-four passes.
 BITS_PER_PAIR: Final = 16
 LEAST_SLICE_BITS: Final = 10
 # A larger set has fewer bits per pair; then more pairs pass and travel for nothing.
-MOST_BYTES: Final = 64 << 20
+MOST_FILTER_BYTES: Final = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,7 @@ class BloomFilter:
     def passing(self, users: Hashes, items: Hashes) -> Ints:
         """Return the places of pairs that may be in the set."""
         first = bucket_of(users, self.n_buckets).astype(np.uint64) << np.uint64(self.slice_bits)
-        high, low = bits_of(pair_hash(users, items), self.slice_bits)
+        high, low = filter_bits(pair_hash(users, items), self.slice_bits)
         places = np.flatnonzero(self.has(first + high))
         return places[self.has(first[places] + low[places])]
 
@@ -49,18 +50,18 @@ class BloomFilter:
 def slice_of(pairs: Hashes, slice_bits: int) -> bytes:
     """Return the slice in which these pairs have their bits."""
     marks = np.zeros(1 << slice_bits, dtype=bool)
-    for bits in bits_of(pairs, slice_bits):
+    for bits in filter_bits(pairs, slice_bits):
         marks[bits] = True
     return np.packbits(marks, bitorder="little").tobytes()
 
 
-def bits_of(pairs: Hashes, slice_bits: int) -> tuple[Hashes, Hashes]:
+def filter_bits(pairs: Hashes, slice_bits: int) -> tuple[Hashes, Hashes]:
     """Return the two bits of each pair."""
     return pairs >> np.uint64(64 - slice_bits), pairs & np.uint64((1 << slice_bits) - 1)
 
 
 def slice_bits_for(n_pairs: int, n_buckets: int) -> int:
     """Return how large a slice is, as a power of two, for so many pairs in all."""
-    most = (8 * MOST_BYTES // n_buckets).bit_length() - 1
+    most = (8 * MOST_FILTER_BYTES // n_buckets).bit_length() - 1
     wanted = (BITS_PER_PAIR * n_pairs // n_buckets).bit_length()
     return min(max(LEAST_SLICE_BITS, wanted), most)

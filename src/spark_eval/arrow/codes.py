@@ -7,11 +7,9 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
-from spark_eval.arrow.hashes import Hashes, Ints, numbers
-
-Floats = NDArray[np.float64]
+from spark_eval.arrow.hashes import Hashes, numbers
+from spark_eval.stats.exact import Ints
 
 
 @dataclass(frozen=True)

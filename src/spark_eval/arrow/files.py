@@ -13,6 +13,9 @@ import pyarrow.parquet as pq
 from spark_eval.errors import DataError
 from spark_eval.schema import ITEM, MODEL, NO_TEXT, SEGMENT_COLUMN, USER
 
+Batches = Iterable[pa.RecordBatch]
+# Instants as Parquet has them.
+INSTANT: Final = pa.timestamp("us", "UTC")
 BATCH_ROWS: Final = 1 << 17
 # Of a file that is written: what readers can skip, and what a writer keeps in memory.
 ROWS_PER_GROUP: Final = 1 << 18

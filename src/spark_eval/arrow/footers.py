@@ -25,7 +25,7 @@ ENCODINGS: Final = frozenset(
     }
 )
 # Physical types, and the logical ones that they are read with.
-TYPES: Final[Mapping[tuple[str, str], pa.DataType]] = {
+PHYSICAL_TYPES: Final[Mapping[tuple[str, str], pa.DataType]] = {
     ("BOOLEAN", "None"): pa.bool_(),
     ("INT32", "None"): pa.int32(),
     ("INT64", "None"): pa.int64(),
@@ -122,7 +122,7 @@ def type_of(column: Any) -> pa.DataType | None:
         case "INT96", "None":
             return pa.timestamp("us", "UTC") if READS_INT96 else None
         case stored:
-            return TYPES.get(stored)
+            return PHYSICAL_TYPES.get(stored)
 
 
 def is_packed_plainly(footer: pq.FileMetaData, place: int) -> bool:

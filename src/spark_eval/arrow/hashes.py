@@ -15,13 +15,13 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from spark_eval.schema import ODD_ID
+from spark_eval.stats.exact import Ints
 
-Ints = NDArray[np.int64]
 Hashes = NDArray[np.uint64]
 Booleans = NDArray[np.bool_]
 
 # Of all hashes: tasks must agree on them.
-SEED: Final = 20231
+HASH_SEED: Final = 20231
 # The numbers of splitmix64: Steele, Lea and Flood, OOPSLA 2014.
 GOLDEN: Final = 0x9E3779B97F4A7C15
 MIXERS: Final = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
@@ -65,7 +65,7 @@ def hashes_of(column: pa.Array) -> Hashes:
         column = column.dictionary_encode()
     texts = numbers(column.dictionary.cast(pa.string()))
     # SipHash, of each text of the batch once.
-    of_text = pd.util.hash_array(texts, hash_key=f"{SEED:016}", categorize=False)
+    of_text = pd.util.hash_array(texts, hash_key=f"{HASH_SEED:016}", categorize=False)
     hashes: Hashes = of_text[numbers(column.indices)]
     return hashes
 
@@ -84,7 +84,7 @@ def is_odd(ids: pa.Array) -> Booleans:
 
 def mixed(numbers: Hashes) -> Hashes:
     """Return each number scrambled, one to one."""
-    mix = numbers + np.uint64(SEED * GOLDEN % 2**64)
+    mix = numbers + np.uint64(HASH_SEED * GOLDEN % 2**64)
     for shift, mixer in zip((30, 27), MIXERS, strict=True):
         mix ^= mix >> np.uint64(shift)
         mix *= np.uint64(mixer)

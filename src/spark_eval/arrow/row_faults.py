@@ -28,10 +28,10 @@ from spark_eval.schema import (
 
 # Rows as the engine takes them, and why each cannot be used: null where it can, None where all can.
 Judged = tuple[pa.Table, pa.Array | None]
-Rule = Callable[[pa.Table], Judged]
+FaultRule = Callable[[pa.Table], Judged]
 
 
-def rules_of(conventions: Conventions) -> dict[str, Rule]:
+def fault_rules(conventions: Conventions) -> dict[str, FaultRule]:
     """Return the rule of each table whose rows are judged by the workers."""
     return {"recommendations": judge_lists, "truth": partial(judge_truth, conventions=conventions)}
 

@@ -31,7 +31,7 @@ Command = TypeVar("Command", bound=Callable[..., None])
 CONFIG = click.option(
     "--config", "file", required=True, type=click.Path(path_type=Path), help="YAML config file."
 )
-SETTINGS = click.option(
+SET_OPTION = click.option(
     "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Override a.dotted.key; may be repeated."
 )
 # What every verb takes that makes a run. ``main`` sees to --debug and --log-format itself.
@@ -40,7 +40,7 @@ OF_RUNS = (
     click.option(
         "--run-id", help="Default: a hash of config, inputs and code. Use one id for split and evaluate."
     ),
-    SETTINGS,
+    SET_OPTION,
     click.option(
         "--replace",
         is_flag=True,
@@ -126,7 +126,7 @@ def demo(ratings: Path | None, scale: float, output: Path, replace: bool) -> Non
 
 @program.command()
 @CONFIG
-@SETTINGS
+@SET_OPTION
 @click.option(
     "--verb",
     type=click.Choice(["split", "evaluate", "predictions"]),
@@ -140,7 +140,7 @@ def validate(file: Path, settings: Sequence[str], verb: str | None) -> None:
     config = open_config(file, settings, None)
     with working(config, "validate") as session:
         checked = check_inputs(session, config, verb)
-    terminal.checked(file, checked)
+    terminal.show_checked(file, checked)
 
 
 @program.command()
@@ -157,7 +157,7 @@ def metrics(name: str | None, preset: str | None, markdown: bool) -> None:
 
     if markdown and (name or preset):
         raise click.UsageError("--markdown prints all metrics and presets; leave out NAME and --preset")
-    terminal.metrics(name, preset, markdown)
+    terminal.show_metrics(name, preset, markdown)
 
 
 @program.command()
@@ -168,7 +168,7 @@ def status(file: Path, as_json: bool) -> None:
     from spark_eval.cli import terminal
 
     config = open_config(file, (), None)
-    terminal.status(config, lambda: open_session(config, "status"), as_json)
+    terminal.show_status(config, lambda: open_session(config, "status"), as_json)
 
 
 def open_config(file: Path, settings: Sequence[str], run_id: str | None) -> Config:
@@ -279,5 +279,5 @@ def answer(given: list[str]) -> tuple[int, SparkEvalError | None, str]:
         message = f"{error.format_message()} (spark-eval --help shows what is allowed)"
         return 2, ConfigError("USAGE", message), traceback.format_exc()
     except (Exception, Stopped) as error:
-        return 1, endings.named(error), traceback.format_exc()
+        return 1, endings.named_error(error), traceback.format_exc()
     return (code if isinstance(code, int) else 0), None, ""

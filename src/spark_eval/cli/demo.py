@@ -18,9 +18,9 @@ from spark_eval.runs.run import run_evaluate, run_split
 from spark_eval.runtime.session import describe_java, get_session
 from spark_eval.schema import SUBSET, SUBSETS, USER, Subset, Table
 
-RUN_ID: Final = "demo"
+DEMO_RUN: Final = "demo"
 LIST_LENGTH: Final = 20
-SEED: Final = 7
+DEMO_SEED: Final = 7
 # ALS does without the machine's own BLAS: its absence is told on stderr, its presence gives other last bits.
 QUIET: Final = {
     "spark.driver.extraJavaOptions": "-Ddev.ludovic.netlib.blas.allowNative=false "
@@ -44,22 +44,22 @@ def run_demo(ratings: Path | None, scale: float, output: Path, replace: bool) ->
     print(describe_java())
     with step("made the log") if ratings is None else step("found the log"):
         if ratings is None:
-            simulate(scale, SEED).to_parquet(given, index=False)
+            simulate(scale, DEMO_SEED).to_parquet(given, index=False)
     file.write_text(yaml.safe_dump(tree, sort_keys=False))
     with step("started Spark"):
         spark = get_session("spark-eval demo", config.spark.master, QUIET)
     with step("split it by time and users"):
-        split = run_split(lambda: spark, config, RUN_ID, replace=True)
-    terminal.split(split)
+        split = run_split(lambda: spark, config, DEMO_RUN, replace=True)
+    terminal.show_split(split)
     with step("trained three models on global_train and recommended"):
         log = spark.read.parquet(literal(split.tables[Table.SPLITS]))
         train = log.where(log[SUBSET].isin([subset.value for subset in SUBSETS["global_train"]]))
         users = log.where(log[SUBSET] == Subset.GLOBAL_TEST.value).select(USER).distinct()
-        lists = recommend_all(train, users, LIST_LENGTH, SEED)
+        lists = recommend_all(train, users, LIST_LENGTH, DEMO_SEED)
         lists.write.mode("overwrite").parquet(str(output / "recommendations"))
     with step("evaluated all three in one pass"):
-        evaluation = run_evaluate(lambda: spark, config, RUN_ID, replace=True)
-    terminal.evaluate(evaluation)
+        evaluation = run_evaluate(lambda: spark, config, DEMO_RUN, replace=True)
+    terminal.show_evaluation(evaluation)
     print(f"again, or with other metrics: spark-eval evaluate --config {output / 'demo.yaml'}")
 
 
@@ -83,7 +83,7 @@ def settings(source: dict[str, Any], output: Path) -> dict[str, Any]:
         "interactions": {**source, "columns": columns, "timestamp_unit": "s"},
         "split": {"method": "global_local_ranker", "local_cut": 0.8, "global_cut": 0.9, "seen": "drop"},
         "recommendations": {"path": str(output / "recommendations")},
-        "truth": {"path": str(output / "splits" / f"run_id={RUN_ID}"), "subset": Subset.GLOBAL_TEST.value},
+        "truth": {"path": str(output / "splits" / f"run_id={DEMO_RUN}"), "subset": Subset.GLOBAL_TEST.value},
         "evaluate": {
             "k": [1, 5, 10],
             "metrics": ["map", "mar", "mrr", "ndcg", "recall", "precision", "hit_rate"],

@@ -39,10 +39,12 @@ class Leaderboard:
         for row in rows:
             line = (row["model"], row["k"])
             if row["segment"] == ALL:
-                cells[row["metric"], line] = short(row["value"])
+                cells[row["metric"], line] = four_digits(row["value"])
                 n_users[line] = max(n_users.get(line, 0), row["n_users"])
             elif row["segment"] == FOLDS:
-                over_folds.setdefault((row["metric"], line), {})[row["segment_value"]] = short(row["value"])
+                over_folds.setdefault((row["metric"], line), {})[row["segment_value"]] = four_digits(
+                    row["value"]
+                )
             else:
                 segments[row["segment"]] = None
         cells |= {key: f"{numbers['mean']} ± {numbers['sd']}" for key, numbers in over_folds.items()}
@@ -51,7 +53,7 @@ class Leaderboard:
         return cls(
             {"model": [model for model, _ in lines], "k": [UNCUT if k is None else str(k) for _, k in lines]},
             # A metric may be measured at a cutoff of its own.
-            {metric: [cells.get((metric, line), short(None)) for line in lines] for metric in metrics},
+            {metric: [cells.get((metric, line), four_digits(None)) for line in lines] for metric in metrics},
             {"users": [f"{n_users[line]:,}" for line in lines]},
             list(segments),
         )
@@ -88,7 +90,7 @@ def drawn(header: Iterable[str], rows: Iterable[Sequence[str]], title: str = "")
     return grid
 
 
-def short(value: float | None) -> str:
+def four_digits(value: float | None) -> str:
     """Return a value with four digits; a dash where there is none."""
     return "-" if value is None else f"{value:.4f}"
 

@@ -15,14 +15,14 @@ from spark_eval.conventions import CONVENTIONS, TieOrder, TruthDuplicates
 from spark_eval.errors import ConfigError
 from spark_eval.metrics import RANKING, RankingMetric, parse_metric
 from spark_eval.metrics.aliases import ALIASES, find
-from spark_eval.metrics.values import SHARES_PLACES, formed, ranking_names, short
+from spark_eval.metrics.values import SHARES_PLACES, formed, ranking_names, without_metric
 from spark_eval.pointwise import POINTWISE
 from spark_eval.pointwise.registry import PointwiseMetric
-from spark_eval.pointwise.task import PRESETS as POINTWISE_PRESETS
+from spark_eval.pointwise.task import PREDICTION_PRESETS as POINTWISE_PRESETS
 from spark_eval.presets import PRESETS, changed_choices, conventions_of
 
-Rows = list[list[str]]
-METRICS = ("metric", "mean over users", "formula", "options", "meaning")
+TextRows = list[list[str]]
+METRIC_HEADER = ("metric", "mean over users", "formula", "options", "meaning")
 POINTWISE_METRICS = ("metric of predictions", "tasks", "formula", "meaning")
 CONVENTION_TABLE = ("convention", "default", "other choices")
 CHOICES = ("convention", "choice", "meaning")
@@ -41,21 +41,21 @@ PROMPT: Final = ">>> "
 DEFAULTS: Final = conventions_of("default")
 
 
-def metric_rows() -> Rows:
+def ranking_rows() -> TextRows:
     """Return a row per metric of the registry."""
     return [
         [
             metric.name,
             ", ".join([metric.run_name, *metric.weights]),
             metric.formula,
-            ", ".join(short(name, metric) for name in metric.conventions),
+            ", ".join(without_metric(name, metric) for name in metric.conventions),
             metric.summary.replace("``", "`"),
         ]
         for metric in RANKING.values()
     ]
 
 
-def pointwise_rows() -> Rows:
+def pointwise_rows() -> TextRows:
     """Return a row per metric of predictions."""
     return [
         [metric.name, ", ".join(metric.tasks), metric.formula, metric.summary]
@@ -63,7 +63,7 @@ def pointwise_rows() -> Rows:
     ]
 
 
-def convention_rows() -> Rows:
+def convention_rows() -> TextRows:
     """Return a row per convention, with its choices."""
     rows = []
     for name, choices in CONVENTIONS.items():
@@ -73,25 +73,25 @@ def convention_rows() -> Rows:
     return [*rows, ["threshold", "none: relevance above 0", "a number from 0: relevance at or above it"]]
 
 
-def choice_rows() -> Rows:
+def choice_rows() -> TextRows:
     """Return a row per choice of every convention."""
     return [[name, choice, choice.meaning] for name, choices in CONVENTIONS.items() for choice in choices]
 
 
-def preset_rows() -> Rows:
+def preset_rows() -> TextRows:
     """Return a row per preset, with the columns PRESET_NOTES."""
     return [
-        [name, preset.source, ", ".join(changes(name)) or "nothing", preset.differs, preset.leaves_out]
+        [name, preset.source, ", ".join(changed_by(name)) or "nothing", preset.differs, preset.leaves_out]
         for name, preset in PRESETS.items()
     ]
 
 
-def short_preset_rows() -> Rows:
+def short_preset_rows() -> TextRows:
     """Return the same without the story."""
     return [row[: len(PRESET_TABLE)] for row in preset_rows()]
 
 
-def preset_choice_rows(preset: str) -> Rows:
+def preset_choice_rows(preset: str) -> TextRows:
     """Return every convention as a preset chooses it, and the default's choice where that is another."""
     chosen = conventions_of(preset)
     changed = changed_choices(DEFAULTS, chosen)
@@ -104,7 +104,7 @@ def preset_choice_rows(preset: str) -> Rows:
     return [*rows, ["threshold", threshold, "relevance that counts as relevant", ""]]
 
 
-def changes(name: str) -> list[str]:
+def changed_by(name: str) -> list[str]:
     """Return what a preset changes of the default, as a config would say it."""
     chosen = conventions_of(name)
     changed = [f"{name}: {choice}" for name, choice in changed_choices(chosen, DEFAULTS).items()]
@@ -142,7 +142,7 @@ def ranking_text(metric: RankingMetric) -> str:
     """Return all of one metric of rankings."""
     title = f"{metric.name}, mean over users: {', '.join([metric.run_name, *metric.weights])}"
     options = [
-        f"option {short(name, metric)}={choice}: {choice.meaning}"
+        f"option {without_metric(name, metric)}={choice}: {choice.meaning}"
         for name in metric.conventions
         for choice in CONVENTIONS[name]
         if choice is not TieOrder.SHARED or metric.name in SHARES_PLACES
@@ -183,7 +183,7 @@ def imports(notes: str, kernel: Callable[..., Any]) -> list[str]:
 def ranking_choices(metric: RankingMetric, preset: str) -> str:
     """Return what a preset chooses where a metric has a choice, and the default where that is another."""
     lines = [
-        f"{short(name, metric)}={choice}: {meaning}" + (f" (default: {default})" if default else "")
+        f"{without_metric(name, metric)}={choice}: {meaning}" + (f" (default: {default})" if default else "")
         for name, choice, meaning, default in preset_choice_rows(preset)
         if name in metric.conventions
     ]
@@ -200,7 +200,7 @@ def pointwise_choices(metric: PointwiseMetric, preset: str) -> str:
     return f"under preset {preset}: {choices.get(metric.name, 'as by default; it has no choice to make')}"
 
 
-def markdown(header: Sequence[str], rows: Rows) -> str:
+def markdown(header: Sequence[str], rows: TextRows) -> str:
     """Return a table as documents hold it; the first column in code."""
     lines = [f"| {' | '.join(header)} |", "|" + "---|" * len(header)]
     for first, *others in rows:
@@ -214,7 +214,7 @@ def document() -> str:
     text = files("spark_eval.cli").joinpath("conventions.md").read_text(encoding="utf-8")
     metrics = (f"### {one.name}\n\n```text\n{ranking_text(one)}\n```" for one in RANKING.values())
     return Template(text).substitute(
-        metrics=markdown(METRICS, metric_rows()),
+        metrics=markdown(METRIC_HEADER, ranking_rows()),
         each_metric="\n\n".join(metrics),
         conventions=markdown(CONVENTION_TABLE, convention_rows()),
         worked=markdown(WORKED_ROWS, list(WORKED)),

@@ -61,7 +61,7 @@ def rows(run: Run, table: Table) -> list[dict[str, Any]]:
     return read
 
 
-def written(run: Run) -> None:
+def show_run(run: Run) -> None:
     """Print where the tables are."""
     outcome = "published" if run.is_new else "already published, nothing to do:"
     print(f"run {run.run_id} {outcome}")
@@ -69,7 +69,7 @@ def written(run: Run) -> None:
         print(f"  {table:<11} {path}")
 
 
-def split(run: Run) -> None:
+def show_split(run: Run) -> None:
     """Print the parts and the leakage report of a split."""
     lines, leaks = rows(run, Table.ACCOUNTING), rows(run, Table.LEAKAGE)
     parts = [
@@ -99,16 +99,16 @@ def split(run: Run) -> None:
         allowed[row["check"]] += 0 if row["leaked"] else row["rows"]
     for check, n_rows in (+allowed).items():
         print(f"{n_rows:,} {ALLOWED[check]}")
-    written(run)
+    show_run(run)
 
 
-def evaluate(run: Run) -> None:
+def show_evaluation(run: Run) -> None:
     """Print the leaderboard of an evaluation."""
     show(Leaderboard.of(rows(run, Table.METRICS)), f"metrics of run {run.run_id}", console())
-    written(run)
+    show_run(run)
 
 
-def predictions(run: Run) -> None:
+def show_predictions(run: Run) -> None:
     """Print one line per metric of all rows, one column per model; then what was chosen as thresholds."""
     values = [row for row in rows(run, Table.METRICS) if row["segment"] == ALL]
     models = list(dict.fromkeys(row["model"] for row in values))
@@ -121,7 +121,7 @@ def predictions(run: Run) -> None:
         chosen = [row for row in rows(run, Table.THRESHOLDS) if row["segment"] == ALL]
         lines = [(row["model"], row["rule"], *(number(row[name]) for name in shown)) for row in chosen]
         grid(("model", "chosen for", *shown), lines)
-    written(run)
+    show_run(run)
 
 
 def number(value: float | None) -> str:
@@ -139,7 +139,7 @@ def grid(
         print(f"and {len(cells) - len(shown)} more in the table {of}")
 
 
-def metrics(name: str | None, preset: str | None, markdown: bool) -> None:
+def show_metrics(name: str | None, preset: str | None, markdown: bool) -> None:
     """Print all metrics and conventions; or one metric in full; or what a preset chooses."""
     if markdown:
         print(metric_tables.document(), end="")
@@ -152,7 +152,7 @@ def metrics(name: str | None, preset: str | None, markdown: bool) -> None:
         print(f"numbers of: {about.source}\nwhy they differ: {about.differs}")
         print(f"not reproduced: {about.leaves_out or 'nothing is left out'}")
     else:
-        grid(metric_tables.METRICS, metric_tables.metric_rows())
+        grid(metric_tables.METRIC_HEADER, metric_tables.ranking_rows())
         grid(metric_tables.POINTWISE_METRICS, metric_tables.pointwise_rows())
         grid(metric_tables.CHOICES, metric_tables.choice_rows())
         grid(metric_tables.PRESET_TABLE, metric_tables.short_preset_rows())
@@ -160,12 +160,12 @@ def metrics(name: str | None, preset: str | None, markdown: bool) -> None:
         print("more: spark-eval metrics NAME (with examples), spark-eval metrics --preset NAME")
 
 
-def checked(file: Path, sources: Sequence[str]) -> None:
+def show_checked(file: Path, sources: Sequence[str]) -> None:
     """Print that a config and its inputs fit."""
     print(f"{file}: config is valid; inputs checked: {', '.join(sources) or 'none'}")
 
 
-def status(config: Config, session: Callable[[], SparkSession], as_json: bool) -> None:
+def show_status(config: Config, session: Callable[[], SparkSession], as_json: bool) -> None:
     """Print published runs, and attempts without an end."""
     store = store_of(config.output, session)
     root = store.files.root

@@ -11,7 +11,7 @@ from spark_eval.runtime.local_files import SCHEMES
 # What Spark looks up in a list; it would load any class of which it is given the whole name.
 FORMAT: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 # Options that Hadoop and Parquet take for classes to load.
-CLASS: Final = re.compile(r"(?i)[._](class|classes|impl|factory)$")
+LOADS_CLASS: Final = re.compile(r"(?i)[._](class|classes|impl|factory)$")
 # What stands in a URI of a file where others have a server.
 HOST: Final = re.compile(r"(?i)file://(?P<host>[^/]+)/?")
 TABLE: Final = re.compile(r"(\w[\w-]*|`[^`/:]+`)(\.(\w[\w-]*|`[^`/:]+`)){0,3}")
@@ -37,7 +37,7 @@ def check_reading(path: str | None, kind: str, options: Iterable[str]) -> None:
         message = f"format {kind!r} is not read: it would run code or SQL"
         raise ConfigError("UNSUPPORTED_INPUT", f"{message}; export the rows as files, or name a table")
     for name in options:
-        if CLASS.search(name):
+        if LOADS_CLASS.search(name):
             message = f"option {name!r} names a class to load"
             raise ConfigError("UNSUPPORTED_INPUT", f"{message}; leave it to the conf of spark-submit")
 

@@ -27,7 +27,7 @@ from spark_eval.metrics.options import EvaluateOptions, Plan, make_plan
 from spark_eval.metrics.values import canonical
 from spark_eval.options import declared
 from spark_eval.pointwise.options import PredictionOptions, canonical_names
-from spark_eval.pointwise.options import make_plan as make_prediction_plan
+from spark_eval.pointwise.options import make_prediction_plan as make_prediction_plan
 from spark_eval.pointwise.task import PredictionPlan
 from spark_eval.schema import SUBSETS
 from spark_eval.splits.fold_rule import FoldRule
@@ -175,7 +175,7 @@ class Costs(Section):
     false_negative: float = 1.0
 
 
-class Choose(Section):
+class ThresholdRules(Section):
     """What thresholds are chosen for."""
 
     flags: Several[float] = []
@@ -189,7 +189,7 @@ class PredictionsSection(Source):
 
     model: str | None = None
     task: str
-    choose: Choose = Choose()
+    choose: ThresholdRules = ThresholdRules()
 
     def checked(self) -> PredictionPlan:
         """Return the checked plan; raise ConfigError with the nearest allowed choice."""

@@ -12,7 +12,7 @@ from spark_eval.errors import ConfigError
 MAX_CHARACTERS: Final = 250_000
 MAX_NODES: Final = 10_000
 MAX_DEPTH: Final = 20
-TYPES: Final = {
+YAML_TYPES: Final = {
     "null": r"null|~|",
     "bool": r"true|false|True|False",
     "int": r"[-+]?(0|[1-9][0-9]*)",
@@ -76,7 +76,7 @@ class StrictLoader(yaml.SafeLoader):
 
 
 StrictLoader.yaml_implicit_resolvers = {}
-for name, pattern in TYPES.items():
+for name, pattern in YAML_TYPES.items():
     StrictLoader.add_implicit_resolver(f"tag:yaml.org,2002:{name}", re.compile(rf"(?:{pattern})\Z"), None)
 StrictLoader.add_constructor("tag:yaml.org,2002:str", StrictLoader.construct_text)
 for name in ("int", "float"):

@@ -13,10 +13,8 @@ from typing import Final
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from spark_eval.stats.exact import Floats, Ints
 
 DAY: Final = 86_400
 DAYS_PER_WEEK: Final = 7
@@ -67,7 +65,7 @@ class Mechanisms:
 
 
 @dataclass(frozen=True)
-class People:
+class Viewers:
     """Users of the log; all arrays have shape (users,), tastes (users, factors)."""
 
     joined: Floats
@@ -120,7 +118,7 @@ def simulate(scale: float = 1.0, seed: int = 7, mechanisms: Mechanisms = MECHANI
     return log.sort_values(["timestamp", "userId", "movieId"], kind="stable", ignore_index=True)
 
 
-def draw_people(mechanisms: Mechanisms, n_users: int, random: np.random.Generator) -> People:
+def draw_people(mechanisms: Mechanisms, n_users: int, random: np.random.Generator) -> Viewers:
     """Draw who is there, from when to when, how active, and with which taste."""
     joined = random.uniform(0, mechanisms.days, n_users)
     joined[random.random(n_users) < mechanisms.founders] = 0
@@ -129,7 +127,7 @@ def draw_people(mechanisms: Mechanisms, n_users: int, random: np.random.Generato
     wanted = random.lognormal(np.log(mechanisms.median_activity), mechanisms.activity_spread, n_users)
     first_taste = directions(n_users, mechanisms.factors, random)
     change = directions(n_users, mechanisms.factors, random)
-    return People(
+    return Viewers(
         joined=joined,
         left=left,
         activity=np.ceil(wanted * (left - joined) / stay).astype(np.int64),
@@ -172,7 +170,7 @@ class World:
     """Users and items, and what happens among them; arrays of rows have shape (rows,)."""
 
     mechanisms: Mechanisms
-    people: People
+    people: Viewers
     items: Items
     random: np.random.Generator
 

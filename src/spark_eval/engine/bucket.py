@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from spark_eval.arrow.codes import Codes, counted
-from spark_eval.arrow.hashes import Booleans, Ints, is_odd, numbers
+from spark_eval.arrow.hashes import Booleans, is_odd, numbers
 from spark_eval.engine.lists import AllLists, Hits, distinct_hits
 from spark_eval.engine.messages import Content
 from spark_eval.engine.people import numbered, place_in
@@ -30,6 +30,7 @@ from spark_eval.engine.ranks import (
 )
 from spark_eval.engine.truth import Truth, combined
 from spark_eval.schema import FAULT, FOLD, IN_TRAIN, ITEM, MODEL, RANK, SCORE, USER, Fault, Outcome, Reason
+from spark_eval.stats.exact import Ints
 
 
 @dataclass(frozen=True)

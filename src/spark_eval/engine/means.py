@@ -10,10 +10,9 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from spark_eval.arrow.hashes import Ints, in_one_piece
-from spark_eval.metrics.lists import Floats
+from spark_eval.arrow.hashes import in_one_piece
 from spark_eval.schema import ALL, MODEL, SEGMENT, SEGMENT_VALUE
-from spark_eval.stats.exact import MOST_SUMMED, POINT_BITS, ExactSums, Groups, limbs, number_of
+from spark_eval.stats.exact import MOST_SUMMED, POINT_BITS, ExactSums, Floats, Groups, Ints, limbs, number_of
 
 COLUMN: Final = "column"
 # What is summed, and the limb of the sum; counts have limb 0 only.
@@ -39,7 +38,7 @@ class ColumnSums(NamedTuple):
 
 NOBODY: Final = ColumnSums(0, 0, 0, Fraction(), Fraction())
 # model, segment, value of the segment
-Cell = tuple[str, str, str]
+SegmentCell = tuple[str, str, str]
 # The code of each user's value, and the values.
 Group = tuple[Ints, Sequence[str]]
 # A row is the amount of one limb of one sum; limbs that are 0 have none.
@@ -107,7 +106,7 @@ def sums_of_part(
     return rows_of(rows, cells)
 
 
-def rows_of(rows: Sequence[tuple[int, str, int, Ints]], cells: Sequence[Cell]) -> pa.Table:
+def rows_of(rows: Sequence[tuple[int, str, int, Ints]], cells: Sequence[SegmentCell]) -> pa.Table:
     """Rows of LIMBS that are not 0, of the column, kind, limb and amounts (cells,) of each sum."""
     amounts = np.array([amounts for *_, amounts in rows], dtype=np.int64).reshape(len(rows), len(cells))
     row, cell = np.nonzero(amounts)
@@ -134,15 +133,15 @@ def merged_sums(parts: Sequence[pa.Table]) -> pa.Table:
     return total.rename_columns([*by, AMOUNT]).cast(parts[0].schema)
 
 
-def added(parts: Sequence[pa.Table], names: Sequence[str]) -> dict[Cell, dict[str, ColumnSums]]:
+def added(parts: Sequence[pa.Table], names: Sequence[str]) -> dict[SegmentCell, dict[str, ColumnSums]]:
     """Return the sums of all parts by model and segment, and by the name of what is summed."""
-    amounts: dict[tuple[Cell, str], dict[str, dict[int, int]]] = defaultdict(
+    amounts: dict[tuple[SegmentCell, str], dict[str, dict[int, int]]] = defaultdict(
         lambda: {kind: defaultdict(int) for kind in KINDS}
     )
     for *cell, column, kind, limb, amount in zip(*merged_sums(parts).to_pydict().values(), strict=True):
         model, segment, value = cell
         amounts[(model, segment, value), names[column]][KINDS[kind]][limb] += amount
-    totals: dict[Cell, dict[str, ColumnSums]] = defaultdict(dict)
+    totals: dict[SegmentCell, dict[str, ColumnSums]] = defaultdict(dict)
     for (place, name), of_kind in amounts.items():
         totals[place][name] = ColumnSums(
             **{count: of_kind[count][0] for count in COUNTS},

@@ -7,15 +7,15 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from spark_eval.arrow.hashes import Ints
 from spark_eval.engine.bucket import Bucket
 from spark_eval.engine.lists import AllLists
 from spark_eval.engine.means import sums
 from spark_eval.engine.messages import Content
 from spark_eval.engine.people import segments_of
-from spark_eval.metrics.lists import Floats, Lists
+from spark_eval.metrics.lists import Lists
 from spark_eval.metrics.values import summed
 from spark_eval.schema import FOLD, N_RECOMMENDED, N_RELEVANT, USER
+from spark_eval.stats.exact import Floats, Ints
 
 # So many values of ``per_user``, and relevant items, are measured at once; those of one model may be more.
 MOST_AT_ONCE: Final = 1_000_000

@@ -11,8 +11,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from spark_eval.arrow.codes import CODED_TEXT
-from spark_eval.arrow.hashes import Ints, bucket_of, hashes_of, numbers
+from spark_eval.arrow.hashes import bucket_of, hashes_of, numbers
 from spark_eval.schema import USER
+from spark_eval.stats.exact import Ints
 
 # So many rows are divided among the buckets at once: more make larger messages, and take more memory.
 ROWS_AT_ONCE: Final = 1 << 20
@@ -145,7 +146,7 @@ def by_bucket(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[Content, pa.Ta
         yield {content: united(list(map(unpacked, parts))) for content, parts in arrived.popitem()[1].items()}
 
 
-def split(
+def divided_further(
     rows: Mapping[Content, pa.Table], n_buckets: int, n_parts: int
 ) -> Iterator[dict[Content, pa.Table]]:
     """Divide the rows of one of ``n_buckets`` buckets further, by their users."""

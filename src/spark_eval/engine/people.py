@@ -8,8 +8,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_eval.arrow.codes import Codes, distinct_of
-from spark_eval.arrow.hashes import Ints, numbers
+from spark_eval.arrow.hashes import numbers
 from spark_eval.schema import FOLD, MISSING, N_INTERACTIONS, NO_TRAIN, USER, BuiltIn
+from spark_eval.stats.exact import Ints
 
 
 @dataclass(frozen=True)

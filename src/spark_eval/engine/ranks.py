@@ -10,9 +10,10 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from spark_eval.arrow.codes import Codes, ordered
-from spark_eval.arrow.hashes import Booleans, Hashes, Ints, changes, mixed, numbers
+from spark_eval.arrow.hashes import Booleans, Hashes, changes, mixed, numbers
 from spark_eval.arrow.xxhash64 import id_hashes
 from spark_eval.conventions import Ties
+from spark_eval.stats.exact import Ints
 
 TIES_SEED = np.int32(20231)
 # Of the order of score bits, the sign bit; and what the others are.

@@ -1,15 +1,15 @@
 """From rows of a table to messages for buckets of users: rows that cannot be used go apart."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
 
-from spark_eval.arrow.row_faults import Rule
+from spark_eval.arrow.files import Batches
+from spark_eval.arrow.row_faults import FaultRule
 from spark_eval.engine.messages import Content, batch_of, messages, with_codes
 from spark_eval.schema import FAULT, FOLD, MODEL, USER
 
-Batches = Iterable[pa.RecordBatch]
 # Where the rows go that a rule finds a fault in.
 BAD = {Content.LISTS: Content.BAD_LISTS, Content.TRUTH: Content.BAD_TRUTH}
 
@@ -20,7 +20,7 @@ class Sender:
 
     n_buckets: int
     content: Content
-    rule: Rule | None = None
+    rule: FaultRule | None = None
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
         """Return the messages of all rows of a task, and the models that a column of theirs names."""

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from spark_eval.engine.means import NOBODY, Cell, added
+from spark_eval.engine.means import NOBODY, SegmentCell, added
 from spark_eval.errors import DataError
 from spark_eval.metrics import MetricValue
 from spark_eval.metrics.values import summed, weighted
@@ -178,7 +178,7 @@ def fold_rows(rows: Iterable[MetricRow]) -> list[MetricRow]:
     for folds in groups.values():
         values = [row.value for row in folds if row.value is not None]
         counts: dict[str, Any] = {
-            name: total([getattr(row, name) for row in folds])
+            name: total_known([getattr(row, name) for row in folds])
             for name in ("n_users", "n_undefined", "n_rows")
         }
         whole = folds[0]._replace(segment=FOLDS, std_error=None, ci_low=None, ci_high=None, **counts)
@@ -187,7 +187,7 @@ def fold_rows(rows: Iterable[MetricRow]) -> list[MetricRow]:
     return over_folds
 
 
-def total(counts: Sequence[int | None]) -> int | None:
+def total_known(counts: Sequence[int | None]) -> int | None:
     """Return the sum of counts, None where one is not known."""
     known = [count for count in counts if count is not None]
     return sum(known) if len(known) == len(counts) else None
@@ -198,7 +198,7 @@ def population(rows: Iterable[SumRow]) -> int:
     return sum({row.model: row.n_users for row in rows if row.segment == ALL}.values())
 
 
-def everybody_first(cell: Cell) -> tuple[str, bool, str, str]:
+def everybody_first(cell: SegmentCell) -> tuple[str, bool, str, str]:
     """Return the key that sorts by model, everybody before the segments."""
     model, segment, segment_value = cell
     return (model, segment != ALL, segment, segment_value)

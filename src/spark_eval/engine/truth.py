@@ -6,11 +6,12 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from spark_eval.arrow.codes import Floats, counted, distinct_of, ordered
-from spark_eval.arrow.hashes import Booleans, Hashes, Ints, changes, numbers
+from spark_eval.arrow.codes import counted, distinct_of, ordered
+from spark_eval.arrow.hashes import Booleans, Hashes, changes, numbers
 from spark_eval.conventions import TruthDuplicates
 from spark_eval.metrics.lists import Ragged
 from spark_eval.schema import RELEVANCE, TIMESTAMP
+from spark_eval.stats.exact import Floats, Ints
 
 # A Bloom filter of two places for each pair: of other pairs, one in some hundred passes.
 PLACES_PER_PAIR = 24

@@ -49,9 +49,9 @@ def find(name: str, known: Mapping[str, Known]) -> Known | None:
     >>> find("HR", {"hit_rate": 1}), find("Average-Precision", {"auprc": 2}), find("hrr", {"hit_rate": 1})
     (1, 2, None)
     """
-    by_plain = {plain(alias): name for name in known for alias in ALIASES.get(name, ())}
-    by_plain |= {plain(name): name for name in known}
-    canonical = by_plain.get(plain(name))
+    by_plain = {bare_name(alias): name for name in known for alias in ALIASES.get(name, ())}
+    by_plain |= {bare_name(name): name for name in known}
+    canonical = by_plain.get(bare_name(name))
     return None if canonical is None else known[canonical]
 
 
@@ -63,7 +63,7 @@ def metric_named(name: str, known: Mapping[str, Known], where: str) -> Known:
     return metric
 
 
-def plain(name: str) -> str:
+def bare_name(name: str) -> str:
     """Return a name without case, underscores and hyphens, and without ``AtK`` at its end."""
     return re.sub("[_-]", "", name.casefold()).removesuffix("atk")
 

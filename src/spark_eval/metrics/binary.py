@@ -17,8 +17,9 @@ from spark_eval.conventions import (
     TieOrder,
 )
 from spark_eval.metrics.discounts import harmonic
-from spark_eval.metrics.lists import Floats, Lists, divide
+from spark_eval.metrics.lists import Lists, divide
 from spark_eval.metrics.registry import ranking_metric
+from spark_eval.stats.exact import Floats
 
 
 @ranking_metric("precision", formula="h / k", conventions=("precision_denominator",))

@@ -4,8 +4,9 @@ import numpy as np
 
 from spark_eval.conventions import Conventions, Discount, Ideal, TieOrder
 from spark_eval.metrics.discounts import discount_sums, discounts, gains
-from spark_eval.metrics.lists import Floats, Lists, Ragged, divide
+from spark_eval.metrics.lists import Lists, Ragged, divide
 from spark_eval.metrics.registry import ranking_metric
+from spark_eval.stats.exact import Floats
 
 
 @ranking_metric("cg", formula="sum over hits of relevance", upper=None, perfect=False)

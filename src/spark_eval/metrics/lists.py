@@ -9,12 +9,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spark_eval.conventions import TieOrder
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float64]
+from spark_eval.stats.exact import Floats, Ints
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,9 @@
 import numpy as np
 
 from spark_eval.conventions import AucTies, Conventions, OneClass
-from spark_eval.metrics.lists import Floats, Ints, Lists, divide
+from spark_eval.metrics.lists import Lists, divide
 from spark_eval.metrics.registry import Kind, Weight, ranking_metric
+from spark_eval.stats.exact import Floats, Ints
 
 
 def impressions(lists: Lists, k: int | None, conventions: Conventions) -> Floats:

@@ -6,7 +6,8 @@ from enum import StrEnum
 from typing import Final
 
 from spark_eval.conventions import Conventions
-from spark_eval.metrics.lists import Floats, Lists
+from spark_eval.metrics.lists import Lists
+from spark_eval.stats.exact import Floats
 
 Kernel = Callable[[Lists, int | None, Conventions], Floats]
 

@@ -16,11 +16,12 @@ from spark_eval.conventions import (
 )
 from spark_eval.errors import ConfigError
 from spark_eval.metrics.aliases import metric_named
-from spark_eval.metrics.lists import Floats, Lists
+from spark_eval.metrics.lists import Lists
 from spark_eval.metrics.registry import RANKING, Kind, RankingMetric, Weight
 from spark_eval.presets import parse_choice
+from spark_eval.stats.exact import Floats
 
-WHERE: Final = "evaluate.metrics"
+METRICS_KEY: Final = "evaluate.metrics"
 MAX_K: Final = 100_000
 # The cutoff of a metric over the whole list.
 UNCUT: Final = "all"
@@ -44,7 +45,7 @@ class MetricValue:
     @property
     def name(self) -> str:
         """The run name with its options, as in the table ``metrics``: ``map(denominator=relevant)``."""
-        return named(self.metric.run_name, self.metric, self.options)
+        return name_with_options(self.metric.run_name, self.metric, self.options)
 
     def __str__(self) -> str:
         return f"{self.name}@{self.cutoff}"
@@ -66,14 +67,14 @@ class MetricValue:
 
     def column_of(self, name: str) -> str:
         """Return the column of a quantity that belongs to this value, as one of its weights does."""
-        options = [f"{short(name, self.metric)}_{choice}" for name, choice in self.options]
+        options = [f"{without_metric(name, self.metric)}_{choice}" for name, choice in self.options]
         return "_".join([name, *options, "at", self.cutoff])
 
     @property
     def weights(self) -> dict[str, Weight]:
         """Weighted means by the name that they have in the table ``metrics``."""
         return {
-            named(run_name, self.metric, self.options): weight
+            name_with_options(run_name, self.metric, self.options): weight
             for run_name, weight in self.metric.weights.items()
         }
 
@@ -131,13 +132,13 @@ def weighted(value: MetricValue, weight: str) -> str:
     return f"{value.column} * {weight}"
 
 
-def named(run_name: str, metric: RankingMetric, options: Sequence[tuple[str, Choice]]) -> str:
+def name_with_options(run_name: str, metric: RankingMetric, options: Sequence[tuple[str, Choice]]) -> str:
     """Return ``map(denominator=relevant)``, or ``map`` without options."""
-    chosen = ", ".join(f"{short(name, metric)}={choice}" for name, choice in options)
+    chosen = ", ".join(f"{without_metric(name, metric)}={choice}" for name, choice in options)
     return f"{run_name}({chosen})" if chosen else run_name
 
 
-def short(convention: str, metric: RankingMetric) -> str:
+def without_metric(convention: str, metric: RankingMetric) -> str:
     """Return a convention's name without that of the metric: ``denominator`` of ap for ``ap_denominator``."""
     return convention.removeprefix(f"{metric.name}_")
 
@@ -160,7 +161,7 @@ def metric_values(
 def parse_metric(text: str, ks: Sequence[int | None] = ()) -> list[MetricValue]:
     """Return ``map(denominator=relevant)@5`` as a value; without ``@``, or with ``@k``, one per ``ks``."""
     form = formed(text)
-    metric = metric_named(form["name"], ranking_names(), WHERE)
+    metric = metric_named(form["name"], ranking_names(), METRICS_KEY)
     options = parse_options(form["options"] or "", metric)
     cutoffs = [parse_k(form["k"])] if has_cutoff(form) else ks
     return [MetricValue(metric, options, k) for k in cutoffs]
@@ -176,7 +177,9 @@ def formed(text: str) -> re.Match[str]:
     """Return the parts name, options and k of a metric's text; raise ConfigError INVALID_METRIC."""
     form = FORM.fullmatch(text.strip())
     if form is None:
-        raise ConfigError("INVALID_METRIC", f"{WHERE}: {text!r} is not name, name@k or name(option=choice)@k")
+        raise ConfigError(
+            "INVALID_METRIC", f"{METRICS_KEY}: {text!r} is not name, name@k or name(option=choice)@k"
+        )
     return form
 
 
@@ -196,11 +199,11 @@ def ranking_names() -> dict[str, RankingMetric]:
 
 def parse_options(text: str, metric: RankingMetric) -> tuple[tuple[str, Choice], ...]:
     """Return ``gain=exp2, ideal=list`` as pairs of convention and choice, in the metric's order."""
-    known = {name: one for one in metric.conventions for name in (one, short(one, metric))}
+    known = {name: one for one in metric.conventions for name in (one, without_metric(one, metric))}
     chosen: dict[str, Choice] = {}
     for option in filter(None, (part.strip() for part in text.split(","))):
         name, _, choice = (part.strip() for part in option.partition("="))
-        where = f"{WHERE}: {metric.run_name}"
+        where = f"{METRICS_KEY}: {metric.run_name}"
         if name not in known:
             raise ConfigError.unknown("UNKNOWN_OPTION", "option", name, known, where)
         if known[name] in chosen:

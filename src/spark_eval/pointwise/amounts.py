@@ -10,7 +10,7 @@ import numpy as np
 from spark_eval.arrow.hashes import changes
 from spark_eval.stats.exact import Floats, Ints
 
-LIMB_BITS: Final = 30
+AMOUNT_BITS: Final = 30
 N_LIMBS: Final = 3
 # Beyond it 2^33 rows could outgrow their sums.
 LARGEST_WEIGHT: Final = 2.0**30
@@ -23,7 +23,7 @@ def amounts_of(weights: Floats) -> Ints:
     for place in range(N_LIMBS - 1):
         limb = np.floor(rest)
         amounts[:, place] = limb
-        rest = (rest - limb) * 2.0**LIMB_BITS
+        rest = (rest - limb) * 2.0**AMOUNT_BITS
     amounts[:, -1] = np.rint(rest)
     return amounts
 
@@ -32,11 +32,11 @@ def in_doubles(amounts: Ints) -> Floats:
     """Return amounts (..., limbs) as doubles, which are equal where amounts are, whatever their summands."""
     carried = amounts.copy()
     for place in range(carried.shape[-1] - 1, 0, -1):
-        carried[..., place - 1] += carried[..., place] >> LIMB_BITS
-        carried[..., place] &= (1 << LIMB_BITS) - 1
+        carried[..., place - 1] += carried[..., place] >> AMOUNT_BITS
+        carried[..., place] &= (1 << AMOUNT_BITS) - 1
     total = np.zeros(carried.shape[:-1])
     for place in range(carried.shape[-1] - 1, -1, -1):
-        total = total * 2.0**-LIMB_BITS + carried[..., place]
+        total = total * 2.0**-AMOUNT_BITS + carried[..., place]
     return total
 
 

@@ -13,7 +13,7 @@ from spark_eval.arrow.hashes import Ids, numbers
 from spark_eval.errors import DataError
 from spark_eval.pointwise.amounts import amounts_of, at_distinct
 from spark_eval.pointwise.cuts import Extent, Sample, standings
-from spark_eval.pointwise.ordered import Range, Run, ordered
+from spark_eval.pointwise.ordered import Range, ScoreRun, measured_range
 from spark_eval.pointwise.rows import Rows, addends, fault_codes
 from spark_eval.pointwise.task import PredictionPlan
 from spark_eval.pointwise.totals import Grouping, Totals, segment_faults
@@ -42,7 +42,7 @@ class Counted:
         self.n_user_rows += other.n_user_rows
 
 
-Part: TypeAlias = "Counted | Run | pa.Table"
+Part: TypeAlias = "Counted | ScoreRun | pa.Table"
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Reading:
         counted = Counted()
         for table in together(batches):
             for part in self.measured(table, counted):
-                if isinstance(part, Run):
+                if isinstance(part, ScoreRun):
                     counted.samples.append(Sample.of(part))
                 else:
                     counted.n_user_rows += len(part)
@@ -73,7 +73,7 @@ class Reading:
         codes = fault_codes(table, Rows.of(table, self.plan), self.plan)
         return pa.nulls(len(table), pa.string()) if codes is None else codes
 
-    def measured(self, table: pa.Table, counted: Counted) -> Iterator[Run | pa.Table]:
+    def measured(self, table: pa.Table, counted: Counted) -> Iterator[ScoreRun | pa.Table]:
         """Count the rows of a table and add up the valid ones; yield what has to be sorted by score."""
         rows = Rows.of(table, self.plan)
         codes = fault_codes(table, rows, self.plan)
@@ -160,7 +160,7 @@ def coded(column: pa.ChunkedArray) -> tuple[list[Any], Ints]:
     return encoded.dictionary.to_pylist(), numbers(encoded.indices).astype(np.int64)
 
 
-def runs(grouping: Grouping, rows: Rows) -> Iterator[Run]:
+def runs(grouping: Grouping, rows: Rows) -> Iterator[ScoreRun]:
     """Yield the distinct scores of each cell and label, with what is there."""
     amounts = None if rows.weight is None else amounts_of(rows.weight)
     labels = rows.label.astype(np.int64)
@@ -170,7 +170,7 @@ def runs(grouping: Grouping, rows: Rows) -> Iterator[Run]:
         scores, there = at_distinct(rows.score[mine], None if amounts is None else amounts[mine])
         # Small numbers travel in few bytes.
         there = there.astype(np.min_scalar_type(there.max()))
-        yield Run(grouping.cells[kind // 2], kind % 2, scores, there)
+        yield ScoreRun(grouping.cells[kind // 2], kind % 2, scores, there)
 
 
 def totals_of_rows(columns: Mapping[str, Sequence[Any]], plan: PredictionPlan) -> Totals:
@@ -184,7 +184,7 @@ def totals_of_rows(columns: Mapping[str, Sequence[Any]], plan: PredictionPlan) -
     if plan.by_user:
         totals.merge(reading.totals_of_users([part for part in parts if isinstance(part, pa.Table)]))
     if plan.by_score:
-        whole = Range.of(0, [part for part in parts if isinstance(part, Run)])
+        whole = Range.of(0, [part for part in parts if isinstance(part, ScoreRun)])
         standing = standings([Extent.of(whole)], plan.curve_points)[0]
-        totals.add_all(whole.cell, ordered(whole, standing, (), False).sums)
+        totals.add_all(whole.cell, measured_range(whole, standing, (), False).sums)
     return totals

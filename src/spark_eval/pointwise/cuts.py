@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from spark_eval.pointwise.ordered import Range, Run, Standing, grid_of
+from spark_eval.pointwise.ordered import Range, ScoreRun, Standing, grid_of
 from spark_eval.pointwise.totals import Cell
 from spark_eval.stats.exact import Floats, Ints
 
@@ -24,14 +24,14 @@ class Sample:
     n_scores: int
 
     @classmethod
-    def of(cls, run: Run) -> "Sample":
+    def of(cls, run: ScoreRun) -> "Sample":
         """Sample a run, from the middle of the first STEP."""
         n_scores = len(run.scores)
         return cls(run.cell, run.scores[min(STEP, n_scores) // 2 :: STEP].copy(), n_scores)
 
 
 @dataclass(frozen=True)
-class Cut:
+class ScoreCut:
     """The ranges of a cell: numbered from ``first``, best scores first.
 
     The ``edges`` between them ascend, and belong to the better range.
@@ -45,7 +45,7 @@ class Cut:
         """How many there are."""
         return len(self.edges) + 1
 
-    def parts(self, run: Run) -> Iterator[tuple[int, Run]]:
+    def parts(self, run: ScoreRun) -> Iterator[tuple[int, ScoreRun]]:
         """Yield the part that a run has of each range, with the number of the range."""
         places = [0, *np.searchsorted(run.scores, self.edges).tolist(), len(run.scores)]
         for number in range(self.n_ranges):
@@ -69,7 +69,7 @@ class Extent:
         return cls(part.cell, part.number, len(part.scores), part.amounts.sum(axis=0))
 
 
-def cuts_of(samples: Iterable[Sample], most: int) -> dict[Cell, Cut]:
+def cuts_of(samples: Iterable[Sample], most: int) -> dict[Cell, ScoreCut]:
     """Return the ranges of every cell, of about ``most`` scores, counted in every run."""
     by_cell: dict[Cell, list[Sample]] = defaultdict(list)
     for sample in samples:
@@ -79,7 +79,7 @@ def cuts_of(samples: Iterable[Sample], most: int) -> dict[Cell, Cut]:
         known = np.sort(np.concatenate([sample.scores for sample in by_cell[cell]]))
         n_ranges = -(-sum(sample.n_scores for sample in by_cell[cell]) // most)
         edges = np.unique(known[np.arange(1, n_ranges) * len(known) // n_ranges])
-        cuts[cell] = Cut(first, edges)
+        cuts[cell] = ScoreCut(first, edges)
         first += cuts[cell].n_ranges
     return cuts
 

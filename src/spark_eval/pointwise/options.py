@@ -12,18 +12,18 @@ from spark_eval.pointwise import POINTWISE
 from spark_eval.pointwise.task import (
     DEFAULT_BINS,
     DEFAULT_CURVE_POINTS,
-    PRESETS,
+    PREDICTION_PRESETS,
     Class,
     Goal,
     PredictionPlan,
-    Rule,
     Scores,
     Task,
+    ThresholdRule,
 )
 from spark_eval.presets import parse_choice
 from spark_eval.schema import ALL, FOLD, FOLDS
 
-WHERE: Final = "predictions"
+SECTION: Final = "predictions"
 LEAST_CURVE_POINTS: Final = 1_000
 MOST_CLASSES: Final = 1_000
 MOST_BINS: Final = 10_000
@@ -35,7 +35,7 @@ SCORES: Final = {
     Task.REGRESSION: (Scores.RAW,),
 }
 # No names of segments: a column fold is one by itself.
-RESERVED: Final = frozenset({"", ALL, FOLD, FOLDS})
+RESERVED_SEGMENTS: Final = frozenset({"", ALL, FOLD, FOLDS})
 
 
 class PredictionOptions(TypedDict, total=False):
@@ -75,13 +75,15 @@ class PredictionOptions(TypedDict, total=False):
     conventions: Annotated[str, Option("default", "a preset: default, or spark.")]
 
 
-def make_plan(task: str, **options: Unpack[PredictionOptions]) -> PredictionPlan:
+def make_prediction_plan(task: str, **options: Unpack[PredictionOptions]) -> PredictionPlan:
     """Return the checked choices; raise ConfigError with what is allowed."""
-    chosen, kind = completed(PredictionOptions, options), parse_choice(Task, task, f"{WHERE}.task")
-    scores = parse_choice(Scores, chosen["scores"] or SCORES[kind][0], f"{WHERE}.scores")
+    chosen, kind = completed(PredictionOptions, options), parse_choice(Task, task, f"{SECTION}.task")
+    scores = parse_choice(Scores, chosen["scores"] or SCORES[kind][0], f"{SECTION}.scores")
     preset = chosen["conventions"]
-    if preset not in PRESETS:
-        raise ConfigError.unknown("UNKNOWN_PRESET", "preset", preset, PRESETS, f"{WHERE}.conventions")
+    if preset not in PREDICTION_PRESETS:
+        raise ConfigError.unknown(
+            "UNKNOWN_PRESET", "preset", preset, PREDICTION_PRESETS, f"{SECTION}.conventions"
+        )
     if scores not in SCORES[kind]:
         raise invalid(f"scores: {scores} does not fit task: {kind}")
     thresholds = thresholds_of(kind, scores, chosen["thresholds"])
@@ -96,7 +98,7 @@ def make_plan(task: str, **options: Unpack[PredictionOptions]) -> PredictionPlan
         classes=classes_of(kind, chosen["classes"], chosen["negative"], chosen["positive"]),
         probabilities=tuple(chosen["probabilities"]),
         thresholds=thresholds,
-        rules=tuple(rules_of(chosen["choose"] or {})),
+        rules=tuple(threshold_rules(chosen["choose"] or {})),
         segments=tuple(several(chosen["segments"])),
         sampling_rate=chosen["sampling_rate"],
         bins=chosen["bins"],
@@ -105,11 +107,11 @@ def make_plan(task: str, **options: Unpack[PredictionOptions]) -> PredictionPlan
         preset=preset,
         needs=frozenset(needs),
     )
-    check(plan)
+    check_together(plan)
     return plan
 
 
-def check(plan: PredictionPlan) -> None:
+def check_together(plan: PredictionPlan) -> None:
     """Raise ConfigError for options that do not go together."""
     rate, n_columns, n_classes = plan.sampling_rate, len(plan.probabilities), len(plan.classes)
     is_binary, has_probabilities = plan.task is Task.BINARY, plan.scores is Scores.PROBABILITY
@@ -135,10 +137,10 @@ def check(plan: PredictionPlan) -> None:
         if holds:
             raise invalid(message)
     lowered = [name.lower() for name in plan.segments]
-    if len(set(lowered)) < len(lowered) or RESERVED & set(lowered):
+    if len(set(lowered)) < len(lowered) or RESERVED_SEGMENTS & set(lowered):
         raise ConfigError(
             "INVALID_SEGMENT",
-            f"{WHERE}.segments: a name comes twice, is empty, or one of ours: all, fold, folds",
+            f"{SECTION}.segments: a name comes twice, is empty, or one of ours: all, fold, folds",
         )
 
 
@@ -152,7 +154,7 @@ def metrics_of(
         return tuple(name for name in fitting if not unwanted & set(POINTWISE[name].needs))
     asked = dict.fromkeys(canonical_names(names))
     if not asked:
-        raise ConfigError("NO_METRICS", f"{WHERE}.metrics is empty; `spark-eval metrics` lists them")
+        raise ConfigError("NO_METRICS", f"{SECTION}.metrics is empty; `spark-eval metrics` lists them")
     for name in asked:
         if name not in fitting:
             message = f"{name} is not defined for task: {task} with scores: {scores}"
@@ -162,7 +164,7 @@ def metrics_of(
 
 def canonical_names(names: Sequence[str]) -> list[str]:
     """Return the names that are published, for names and aliases; raise ConfigError UNKNOWN_METRIC."""
-    return [metric_named(name, POINTWISE, f"{WHERE}.metrics").name for name in several(names)]
+    return [metric_named(name, POINTWISE, f"{SECTION}.metrics").name for name in several(names)]
 
 
 def classes_of(task: Task, classes: Sequence[Class], negative: Class, positive: Class) -> tuple[Class, ...]:
@@ -190,16 +192,16 @@ def thresholds_of(task: Task, scores: Scores, given: Sequence[float] | float | N
     return thresholds
 
 
-def rules_of(choose: Mapping[str, Any]) -> list[Rule]:
+def threshold_rules(choose: Mapping[str, Any]) -> list[ThresholdRule]:
     """Return the rules of ``choose: {flags: [300], recall: [0.95], cost: [{false_positive: 1, ...}]}``.
 
     The first costs given are those by which the other rules are judged, too.
     """
     for name in choose:
         if name not in set(Goal):
-            raise ConfigError.unknown("UNKNOWN_CONFIG_KEY", "key", name, Goal, f"{WHERE}.choose")
-    costs = [Rule(Goal.COST, **dict(costs)) for costs in several(choose.get(Goal.COST, ()))]
-    judge = costs[0] if costs else Rule(Goal.COST)
+            raise ConfigError.unknown("UNKNOWN_CONFIG_KEY", "key", name, Goal, f"{SECTION}.choose")
+    costs = [ThresholdRule(Goal.COST, **dict(costs)) for costs in several(choose.get(Goal.COST, ()))]
+    judge = costs[0] if costs else ThresholdRule(Goal.COST)
     rules = [
         replace(judge, goal=goal, limit=float(limit))
         for goal in (Goal.FLAGS, Goal.RECALL)
@@ -215,4 +217,4 @@ def rules_of(choose: Mapping[str, Any]) -> list[Rule]:
 
 def invalid(message: str) -> ConfigError:
     """Return the error of options that do not go together."""
-    return ConfigError("INVALID_CONFIG", f"{WHERE}: {message}")
+    return ConfigError("INVALID_CONFIG", f"{SECTION}: {message}")

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spark_eval.pointwise.amounts import at_distinct, in_doubles
-from spark_eval.pointwise.task import Goal, Rule
+from spark_eval.pointwise.task import Goal, ThresholdRule
 from spark_eval.pointwise.totals import Cell
 from spark_eval.stats.exact import ByPlace, Floats, Ints, exact_sums
 
@@ -25,7 +25,7 @@ OCTAVES: Final = 32
 
 
 @dataclass(frozen=True)
-class Run:
+class ScoreRun:
     """Ascending distinct scores of a cell's rows of one label, with the amount (n, limbs) at each."""
 
     cell: Cell
@@ -33,9 +33,9 @@ class Run:
     scores: Floats
     amounts: NDArray[Any]
 
-    def part(self, start: int, end: int) -> "Run":
+    def part(self, start: int, end: int) -> "ScoreRun":
         """Return the scores between two places: a copy, so that nothing more travels."""
-        return Run(self.cell, self.label, self.scores[start:end].copy(), self.amounts[start:end].copy())
+        return ScoreRun(self.cell, self.label, self.scores[start:end].copy(), self.amounts[start:end].copy())
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Range:
     amounts: Ints
 
     @classmethod
-    def of(cls, number: int, runs: Sequence[Run]) -> "Range":
+    def of(cls, number: int, runs: Sequence[ScoreRun]) -> "Range":
         """Merge all runs of a part."""
         scores = np.concatenate([run.scores for run in runs])
         amounts = np.zeros((len(scores), 2, runs[0].amounts.shape[1]), dtype=np.int64)
@@ -107,7 +107,9 @@ class Ordered:
     points: Sequence[Points]
 
 
-def ordered(part: Range, standing: Standing, rules: Sequence[Rule], with_curves: bool) -> Ordered:
+def measured_range(
+    part: Range, standing: Standing, rules: Sequence[ThresholdRule], with_curves: bool
+) -> Ordered:
     """Return what a range gives, where it stands."""
     above = standing.above[np.newaxis]
     flagged = np.concatenate([above, above + np.cumsum(part.amounts, axis=0)])
@@ -139,7 +141,9 @@ def ordered(part: Range, standing: Standing, rules: Sequence[Rule], with_curves:
     )
 
 
-def candidate(rule: Rule, scores: Floats, tp: Floats, fp: Floats, positives: float) -> Candidate | None:
+def candidate(
+    rule: ThresholdRule, scores: Floats, tp: Floats, fp: Floats, positives: float
+) -> Candidate | None:
     """Return the best threshold of a range; None where none will do.
 
     Of equally good ones: for flags the lowest, for recall the lowest of the highest precision, for costs the
@@ -164,7 +168,7 @@ def chosen(scores: Floats, tp: Floats, fp: Floats, place: np.intp) -> Candidate:
     return Candidate(float(scores[place]), float(tp[place]), float(fp[place]))
 
 
-def best(rule: Rule, candidates: Sequence[Candidate], positives: float) -> Candidate | None:
+def best(rule: ThresholdRule, candidates: Sequence[Candidate], positives: float) -> Candidate | None:
     """Return the best of all ranges and of flagging nothing (threshold infinity); None where none will do."""
     nothing = Candidate(np.inf, 0.0, 0.0)
     if rule.goal is Goal.FLAGS:
@@ -174,7 +178,7 @@ def best(rule: Rule, candidates: Sequence[Candidate], positives: float) -> Candi
     return min(candidates, key=lambda one: (-one.tp / (one.tp + one.fp), one.threshold), default=None)
 
 
-def cost(rule: Rule, one: Candidate, positives: float) -> float:
+def cost(rule: ThresholdRule, one: Candidate, positives: float) -> float:
     """Return what the errors at a threshold cost."""
     return rule.false_positive * one.fp + rule.false_negative * (positives - one.tp)
 

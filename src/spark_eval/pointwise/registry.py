@@ -74,7 +74,7 @@ class Sums:
         [cell] = totals.sums
         return cls(totals.of(cell), plan)
 
-    def measure(self, kernel: "Kernel") -> dict[str, float | None]:
+    def measure(self, kernel: "PointwiseKernel") -> dict[str, float | None]:
         """Return the values of a metric to 6 places, by their names in the table ``metrics``."""
         name = kernel.__name__
         return {one.name(name): one.value and round(one.value, 6) for one in kernel(self)}
@@ -117,7 +117,7 @@ class Sums:
                 yield Matrix({**at, **options}, tp, fp, fn, tn)
 
 
-Kernel = Callable[[Sums], Iterable[Value]]
+PointwiseKernel = Callable[[Sums], Iterable[Value]]
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ class PointwiseMetric:
     needs: Sequence[str]
     bounds: tuple[float | None, float | None]
     best: float | None
-    kernel: Kernel
+    kernel: PointwiseKernel
 
     @property
     def summary(self) -> str:
@@ -168,10 +168,10 @@ def pointwise_metric(
     needs: Sequence[str] = (),
     bounds: tuple[float | None, float | None] = (0.0, 1.0),
     best: float | None = 1.0,
-) -> Callable[[Kernel], Kernel]:
+) -> Callable[[PointwiseKernel], PointwiseKernel]:
     """Register a kernel: exact sums of a cell -> its values."""
 
-    def register(kernel: Kernel) -> Kernel:
+    def register(kernel: PointwiseKernel) -> PointwiseKernel:
         POINTWISE[name] = PointwiseMetric(name, tasks, formula, needs, bounds, best, kernel)
         return kernel
 

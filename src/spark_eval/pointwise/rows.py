@@ -50,9 +50,9 @@ class Rows:
         scores = [table[name] for name in names]
         is_class = plan.scores is Scores.CLASS
         return cls(
-            place_of(table[LABEL], plan.classes) if plan.classes else doubles(table[LABEL]),
+            class_places(table[LABEL], plan.classes) if plan.classes else doubles(table[LABEL]),
             # Zero has two signs, which are one score.
-            [place_of(one, plan.classes) if is_class else doubles(one) + 0.0 for one in scores],
+            [class_places(one, plan.classes) if is_class else doubles(one) + 0.0 for one in scores],
             doubles(table[WEIGHT]) if WEIGHT in table.column_names else None,
         )
 
@@ -76,7 +76,7 @@ def doubles(column: pa.ChunkedArray) -> Floats:
     return numbers(column.cast(pa.float64(), safe=False))
 
 
-def place_of(column: pa.ChunkedArray, classes: Sequence[Class]) -> Floats:
+def class_places(column: pa.ChunkedArray, classes: Sequence[Class]) -> Floats:
     """Return the place of each row's class among the classes, NaN for any other."""
     if isinstance(classes[0], str):
         return doubles(pc.index_in(column.cast(pa.string()), pa.array(classes, pa.string())))

@@ -12,11 +12,11 @@ from spark_eval.engine.summary import MetricRow, fold_rows
 from spark_eval.pointwise import POINTWISE
 from spark_eval.pointwise.ordered import ROC, Candidate, Ordered, best, cost, grid_of
 from spark_eval.pointwise.registry import Sums, Value
-from spark_eval.pointwise.task import PredictionPlan, Rule
+from spark_eval.pointwise.task import PredictionPlan, ThresholdRule
 from spark_eval.pointwise.totals import Cell, Totals
 from spark_eval.schema import ALL
 
-METRICS: Final = f"{LIST_METRICS}, n_rows long"
+PREDICTION_METRICS: Final = f"{LIST_METRICS}, n_rows long"
 THRESHOLDS: Final = (
     "model string, segment string, segment_value string, rule string, threshold double, precision double, "
     "recall double, flags double, cost double, tp double, fp double, fn double, tn double, conventions string"
@@ -60,7 +60,7 @@ class CurveRow(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredPredictions:
     """What was measured of predictions: exact sums by cell, and what each cell's ranges of scores gave."""
 
     plan: PredictionPlan
@@ -131,7 +131,9 @@ def metric_row(cell: Cell, name: str, value: Value, sums: Sums) -> MetricRow:
     )
 
 
-def threshold_row(cell: Cell, rule: Rule, candidates: Sequence[Candidate], sums: Sums) -> ThresholdRow:
+def threshold_row(
+    cell: Cell, rule: ThresholdRule, candidates: Sequence[Candidate], sums: Sums
+) -> ThresholdRow:
     """Return the row of the best threshold by a rule."""
     negatives, positives = map(float, sums.of("labels"))
     chosen = best(rule, candidates, positives)

@@ -55,7 +55,7 @@ def text(number: float) -> str:
 
 
 @dataclass(frozen=True)
-class Preset:
+class PredictionPreset:
     """Conventions by name: whose numbers they give, and which."""
 
     source: str
@@ -63,14 +63,16 @@ class Preset:
     log_loss_eps: float
 
 
-PRESETS: Final[Mapping[str, Preset]] = {
-    "default": Preset("spark-eval, scikit-learn", Auprc.STEP, DEFAULT_EPS),
-    "spark": Preset("Spark's BinaryClassificationMetrics (numBins=0) and evaluators", Auprc.TRAPEZOID, 1e-15),
+PREDICTION_PRESETS: Final[Mapping[str, PredictionPreset]] = {
+    "default": PredictionPreset("spark-eval, scikit-learn", Auprc.STEP, DEFAULT_EPS),
+    "spark": PredictionPreset(
+        "Spark's BinaryClassificationMetrics (numBins=0) and evaluators", Auprc.TRAPEZOID, 1e-15
+    ),
 }
 
 
 @dataclass(frozen=True)
-class Rule:
+class ThresholdRule:
     """How to choose a threshold: at most so many flags, the best precision at a recall, or the least cost.
 
     The costs are those of one false positive and one false negative.
@@ -106,7 +108,7 @@ class PredictionPlan:
     classes: Sequence[Class] = ()
     probabilities: Sequence[str] = ()
     thresholds: Sequence[float] = ()
-    rules: Sequence[Rule] = ()
+    rules: Sequence[ThresholdRule] = ()
     segments: Sequence[str] = ()
     sampling_rate: float | None = None
     bins: int = DEFAULT_BINS
@@ -118,12 +120,12 @@ class PredictionPlan:
     @property
     def eps(self) -> float:
         """Probabilities are clipped to [eps, 1 - eps] before their logarithm is taken."""
-        return PRESETS[self.preset].log_loss_eps
+        return PREDICTION_PRESETS[self.preset].log_loss_eps
 
     @property
     def auprc(self) -> Auprc:
         """How the area under the P-R curve is taken."""
-        return PRESETS[self.preset].auprc
+        return PREDICTION_PRESETS[self.preset].auprc
 
     @property
     def by_score(self) -> bool:

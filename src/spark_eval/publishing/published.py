@@ -15,7 +15,7 @@ from spark_eval.runtime.hadoop_files import HadoopFiles
 from spark_eval.runtime.local_files import uri_of
 from spark_eval.schema import MODEL, Table
 
-RUN_ID: Final = "run_id"
+RUN_ID_COLUMN: Final = "run_id"
 
 
 def read_published(
@@ -73,7 +73,7 @@ def published_tables(files: Files) -> dict[str, dict[str, list[str]]]:
 
 def base_of(place: str) -> str:
     """Return the folder in which each run has one of its own."""
-    return place.partition(f"/{RUN_ID}=")[0]
+    return place.partition(f"/{RUN_ID_COLUMN}=")[0]
 
 
 def read_places(spark: SparkSession, places: Sequence[str]) -> DataFrame:
@@ -83,7 +83,9 @@ def read_places(spark: SparkSession, places: Sequence[str]) -> DataFrame:
     # Spark would take models named 1 and 01 for one number, unless it is given a schema.
     schema = T.StructType(
         [
-            T.StructField(field.name, T.StringType() if field.name in (RUN_ID, MODEL) else field.dataType)
+            T.StructField(
+                field.name, T.StringType() if field.name in (RUN_ID_COLUMN, MODEL) else field.dataType
+            )
             for field in reader.parquet(*names).schema
         ]
     )

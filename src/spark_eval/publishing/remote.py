@@ -29,7 +29,7 @@ from spark_eval.runtime.hadoop_files import HadoopFiles
 RUNS: Final = "_runs"
 # Whose rename of a folder is one step.
 RENAMES_WHOLE: Final = ("hdfs", "viewfs")
-INTENT: Final = re.compile(r".+\.[a-z]+\.[0-9]+\.json")
+INTENT_NAME: Final = re.compile(r".+\.[a-z]+\.[0-9]+\.json")
 # Nobody can tell a slow attempt from a dead one here: what has not been written to for so long is dead.
 MOST_HOURS: Final = 24
 
@@ -72,7 +72,7 @@ class HadoopStore:
                         attempts[name] = staging
         for name in self.files.names(f"{self.files.root}/{STAGING}"):
             intent = f"{self.files.root}/{STAGING}/{name}"
-            if INTENT.fullmatch(name) and (text := self.files.read(intent)) is not None:
+            if INTENT_NAME.fullmatch(name) and (text := self.files.read(intent)) is not None:
                 staging = Staging.at(f"{self.files.root}/{STAGING}/{json.loads(text)['attempt']}", intent)
                 if staging is not None:
                     attempts[staging.name] = staging

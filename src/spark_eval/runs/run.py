@@ -138,7 +138,7 @@ def needed(section: Any, name: str) -> Any:
     return section
 
 
-def write(frame: DataFrame, attempt: Attempt, table: Table, *partitions: str) -> None:
+def stage_frame(frame: DataFrame, attempt: Attempt, table: Table, *partitions: str) -> None:
     """Stage a table; nothing can be there yet."""
     frame.write.mode("error").partitionBy(*partitions).parquet(attempt.staged(table))
 
@@ -155,7 +155,7 @@ def write_rows(
     if attempt.store.is_local:
         write_small(rows, schema, Path(attempt.staged(table)), by_model=MODEL in partitions)
     else:
-        write(small_table(spark, rows, schema).coalesce(1), attempt, table, *partitions)
+        stage_frame(small_table(spark, rows, schema).coalesce(1), attempt, table, *partitions)
 
 
 def write_entries(
@@ -171,5 +171,5 @@ def write_entries(
     if not bad:
         return {Table.ACCOUNTING: len(entries)}
     frames = [quarantined(source, sources[source]) for source in sorted(bad)]
-    write(reduce(DataFrame.unionAll, frames).coalesce(1), attempt, Table.QUARANTINE)
+    stage_frame(reduce(DataFrame.unionAll, frames).coalesce(1), attempt, Table.QUARANTINE)
     return {Table.ACCOUNTING: len(entries), Table.QUARANTINE: bad.total()}

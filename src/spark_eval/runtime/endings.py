@@ -11,7 +11,7 @@ from spark_eval.runtime.signals import Stopped, requests
 from spark_eval.runtime.streams import Stream
 
 
-def named(error: Exception | Stopped) -> SparkEvalError:
+def named_error(error: Exception | Stopped) -> SparkEvalError:
     """Return the named error for what went wrong; whatever fails after a signal fails because of it."""
     if requests.arrived or isinstance(error, Stopped | click.Abort):  # of a signal that PySpark had taken
         return SparkEvalError("INTERRUPTED", stopped())

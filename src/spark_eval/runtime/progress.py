@@ -12,9 +12,9 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 
 from spark_eval.runtime import events
 
-PERIOD: Final = 0.2
+REDRAW_SECONDS: Final = 0.2
 # Longer than an answer of the tracker takes: a JVM that gives none must not hold up the end.
-PATIENCE: Final = 2.0
+DRAWING_ENDS_WITHIN: Final = 2.0
 
 
 class Display:
@@ -47,7 +47,7 @@ class Display:
     ) -> None:
         self.ended.set()
         if self.watcher is not None:
-            self.watcher.join(PATIENCE)
+            self.watcher.join(DRAWING_ENDS_WITHIN)
         self.line.stop()
 
     def watch(self, tracker: StatusTracker) -> None:
@@ -58,7 +58,7 @@ class Display:
 
     def ask(self, tracker: StatusTracker) -> None:
         """Show what the tracker says until the end, or until it says no more."""
-        while not self.ended.wait(PERIOD):
+        while not self.ended.wait(REDRAW_SECONDS):
             try:
                 stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
             except Exception:

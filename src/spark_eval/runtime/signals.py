@@ -14,7 +14,7 @@ from typing import Any, Final
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # Spark needs a second or two to stop its tasks; a second signal does not wait for it.
-PATIENCE: Final = 10.0
+SECONDS_TO_CLEAR_UP: Final = 10.0
 
 
 class Stopped(BaseException):
@@ -56,7 +56,7 @@ class Requests:
 
         worker = threading.Thread(target=stop, name="last acts", daemon=True)
         worker.start()
-        worker.join(PATIENCE)
+        worker.join(SECONDS_TO_CLEAR_UP)
 
     def listen(self) -> None:
         """Install the handlers; again after a session starts, because PySpark takes SIGINT for itself."""

@@ -20,7 +20,7 @@ CONDITION: Final = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\]")
 END: Final = re.compile(r"SQLSTATE|\n\s*at |\nJVM|\nTraceback|\n== SQL|;\n'")
 FILE: Final = re.compile(r"reading (?:the )?file:? (?:file:/+)?(/\S+?)\.?(?:\s|$)")
 CAUSE: Final = re.compile(r"^(?:Caused by)?:? ?((?:[\w$]+\.)*\w*(?:Exception|Error): .+)$", re.MULTILINE)
-CLASS: Final = re.compile(r"(?:[\w$]+\.)+(?=\w*(?:Exception|Error)\b)")
+JAVA_CLASS: Final = re.compile(r"(?:[\w$]+\.)+(?=\w*(?:Exception|Error)\b)")
 # What Py4J says where no answer came.
 NO_ANSWER: Final = re.compile(r"An error occurred while calling [\w.$]+$")
 # Sentences of advice to somebody who writes SQL; what to do about a config stands in MENDS.
@@ -30,7 +30,7 @@ ADVICE: Final = re.compile(
     r"It (must be specified|is possible)|Search path|If (you|necessary|this|the)|"
     r"To (tolerate|process|bypass|avoid|ignore|allow|work|convert|use))\b"
 )
-MOST_CHARACTERS: Final = 500
+LONGEST_CAUSE: Final = 500
 SECONDS_TO_END: Final = 2.0
 # Spark's conditions, by their beginnings, and ours. The first of these counts: what wraps others is last.
 KNOWN: Final[dict[str, tuple[type[SparkEvalError], str]]] = {
@@ -138,7 +138,7 @@ def end_of_jvm(error: Exception) -> str | None:
     """Return how the driver's JVM ended, if that is why something failed."""
     aside = streams.current.get()
     words = aside.last_words() if aside is not None else ""
-    said = f": {words}"[:MOST_CHARACTERS] if words else ""
+    said = f": {words}"[:LONGEST_CAUSE] if words else ""
     if "JAVA_GATEWAY_EXITED" in str(error):
         return f"the driver's JVM did not start{said}"
     is_cut_off = isinstance(error, Py4JNetworkError | ConnectionError | EOFError) or bool(
@@ -175,6 +175,6 @@ def known(text: str) -> tuple[type[SparkEvalError], str, str]:
 
 def in_one_line(text: str) -> str:
     """Return what Spark says in one line, without its advice, the trace and the names of classes."""
-    first, *others = SENTENCE.split(CLASS.sub("", " ".join(END.split(text.strip())[0].split())))
+    first, *others = SENTENCE.split(JAVA_CLASS.sub("", " ".join(END.split(text.strip())[0].split())))
     facts = [first, *(sentence for sentence in others if not ADVICE.match(sentence))]
-    return " ".join(facts).rstrip(". ")[:MOST_CHARACTERS]
+    return " ".join(facts).rstrip(". ")[:LONGEST_CAUSE]

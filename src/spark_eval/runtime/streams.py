@@ -15,11 +15,11 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, TextIO, cast
 
-PERIOD: Final = 0.1
-PATIENCE: Final = 2.0
+POLL_SECONDS: Final = 0.1
+SECONDS_TO_DRAIN: Final = 2.0
 # Of what the JVM said, for the message of its death.
-MOST_BYTES: Final = 16_384
-MOST_LINES: Final = 5
+MOST_KEPT_BYTES: Final = 16_384
+MOST_KEPT_LINES: Final = 5
 
 
 class Stream:
@@ -79,9 +79,9 @@ class Aside:
         """Read until the end, and then what is there already; nobody reads what is printed later."""
         while True:
             is_last = self.ended.is_set()
-            if select.select([source], [], [], 0 if is_last else PERIOD)[0]:
-                part = os.read(source, MOST_BYTES)
-                self.tail = (self.tail + part)[-MOST_BYTES:]
+            if select.select([source], [], [], 0 if is_last else POLL_SECONDS)[0]:
+                part = os.read(source, MOST_KEPT_BYTES)
+                self.tail = (self.tail + part)[-MOST_KEPT_BYTES:]
                 if self.is_shown:
                     sys.stderr.write(part.decode(errors="replace"))
                     sys.stderr.flush()
@@ -93,7 +93,7 @@ class Aside:
         """Show nothing from now on."""
         if self.reader is not None:
             self.ended.set()
-            self.reader.join(PATIENCE)
+            self.reader.join(SECONDS_TO_DRAIN)
             os.close(self.end)
         self.is_shown = False
 
@@ -101,7 +101,7 @@ class Aside:
         """Return what was printed last, without traces."""
         lines = [line.strip() for line in self.tail.decode(errors="replace").splitlines()]
         said = [line for line in lines if line and not line.startswith("at ")]
-        return " / ".join(said[-MOST_LINES:])
+        return " / ".join(said[-MOST_KEPT_LINES:])
 
 
 # Of the program that is at work; a session that a library or a notebook starts prints to stderr.

@@ -25,7 +25,7 @@ CODE: Final = "spark_eval"
 # local, local[2], and not local-cluster[2,1,1024].
 LOCAL: Final = re.compile(r"local(\[|$)")
 # A message names no more than this: workers mostly differ in the same way.
-MOST_NAMED: Final = 5
+MOST_HOSTS: Final = 5
 
 
 def versions() -> dict[str, str]:
@@ -70,15 +70,15 @@ def check_workers(spark: SparkSession) -> None:
         if release(version) != release(ours[name])
     )
     if faults:
-        more = f" and {len(faults) - MOST_NAMED} more" if len(faults) > MOST_NAMED else ""
+        more = f" and {len(faults) - MOST_HOSTS} more" if len(faults) > MOST_HOSTS else ""
         raise EnvironmentFault(
             "WORKER_ENV_MISMATCH",
-            f"workers differ from the driver: {'; '.join(faults[:MOST_NAMED])}{more}; give them the driver's "
+            f"workers differ from the driver: {'; '.join(faults[:MOST_HOSTS])}{more}; give them the driver's "
             "environment (PYSPARK_PYTHON, --archives) and the same --py-files dist/spark_eval.zip",
         )
     hosts = sorted({host for host, *_ in reports})
     theirs = sorted({f"{name} {version}" for _, name, version in reports if name != CODE})
-    events.say("workers", f"workers on {', '.join(hosts[:MOST_NAMED])}: {', '.join(theirs)}", hosts=hosts)
+    events.say("workers", f"workers on {', '.join(hosts[:MOST_HOSTS])}: {', '.join(theirs)}", hosts=hosts)
 
 
 def reporter() -> Callable[[Iterable[int]], Iterator[tuple[str, str, str]]]:

@@ -61,11 +61,11 @@ def read_source(
         raise renamed(error, name) from error
     if source.subset is not None:
         labels = [subset.value for subset in SUBSETS[source.subset]]
-        frame = frame.where(named(frame, SUBSET, name).isin(labels))
+        frame = frame.where(column_named(frame, SUBSET, name).isin(labels))
     if source.fold is not None:
-        frame = frame.where(named(frame, FOLD, name) == source.fold)
+        frame = frame.where(column_named(frame, FOLD, name) == source.fold)
     for condition in source.where:
-        column = named(frame, condition.column, f"{name}.where")
+        column = column_named(frame, condition.column, f"{name}.where")
         frame = frame.where(COMPARISONS[condition.op](column, condition.value))
     return frame
 
@@ -120,7 +120,7 @@ def check_lossless(spark: SparkSession, source: Source, name: str) -> None:
         raise ConfigError("LOSSY_OPTION", message)
 
 
-def named(frame: DataFrame, name: str, where: str) -> Column:
+def column_named(frame: DataFrame, name: str, where: str) -> Column:
     """Return the column of this name; raise DataError MISSING_COLUMN with the nearest one."""
     if name not in frame.columns:
         raise DataError("MISSING_COLUMN", f"{where}: no column {name!r}; {nearest(name, frame.columns)}")

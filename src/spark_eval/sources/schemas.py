@@ -29,7 +29,7 @@ PARQUET: Final = "parquet"
 ORC: Final = "orc"
 LOG: Final = "interactions"
 # Our columns of each table; those of a log are published, all of them.
-COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
+READ_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "recommendations": (USER, ITEM, MODEL, RANK, SCORE, FOLD),
     "predictions": (LABEL, SCORE, USER, ITEM, MODEL, WEIGHT, FOLD),
     "users": (USER,),
@@ -143,7 +143,7 @@ class FileSchemas:
 
 def columns_of(source: Source, name: str, segments: Collection[str], schemas: FileSchemas) -> list[str]:
     """Return the columns of a source that we read, by their own names."""
-    ours = {*COLUMNS.get(name, LOG_COLUMNS), *source.columns, *segments}
+    ours = {*READ_COLUMNS.get(name, LOG_COLUMNS), *source.columns, *segments}
     theirs = {source.columns.get(column, column) for column in ours}
     theirs |= {condition.column for condition in source.where}
     theirs |= {SUBSET} if source.subset is not None else set()

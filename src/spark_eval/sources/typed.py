@@ -14,6 +14,7 @@ from spark_eval.runtime.any_session import NANOS_AS_LONG, setting
 from spark_eval.schema import ITEM, MODEL, NO_TEXT, USER
 from spark_eval.sources.listing import spark_path
 from spark_eval.sources.schemas import PARQUET
+from spark_eval.splits.moments import MICROSECONDS_PER_DAY
 from spark_eval.transforms.plain_files import CHECKSUMS
 
 TEXT_FORMATS: Final = ("csv", "json", "xml")
@@ -22,7 +23,6 @@ VERIFIED: Final[dict[str, Scalar]] = {CHECKSUMS: True}
 CANONICAL_INTEGER: Final = r"^(0|-?[1-9][0-9]{0,18})$"
 # What a reader puts in the place of bytes that its encoding does not know.
 REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
-MICROSECONDS_PER_DAY: Final = 86_400_000_000
 
 
 def read_typed(
@@ -59,7 +59,7 @@ def read_typed(
     if is_text:
         others = [name for name in ids if schema[name].dataType == T.StringType()]
         frame = with_columns(frame, {name: decodable(name) for name in (*others, *texts)})
-    return with_columns(frame, {name: canonical(name) for name in digits})
+    return with_columns(frame, {name: exact_long(name) for name in digits})
 
 
 def named_in(columns: Iterable[T.StructField], source: Source, ours: Sequence[str]) -> list[str]:
@@ -96,7 +96,7 @@ def moment(name: str, has_zone: bool, source: str) -> Column:
     return epoch + F.make_dt_interval(days, F.lit(0), F.lit(0), seconds)
 
 
-def canonical(name: str) -> Column:
+def exact_long(name: str) -> Column:
     """Return text as a long; a row that is not written as the number prints fails the job by name."""
     text = F.col(quoted(name))
     fault = F.concat(

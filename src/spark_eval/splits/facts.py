@@ -10,7 +10,7 @@ from spark_eval.errors import DataError
 from spark_eval.schema import FOLDS, Fault, Outcome, Reason, Subset
 from spark_eval.splits.fold_rule import POLICIES, FoldRule
 
-SOURCE: Final = "interactions"
+INTERACTIONS: Final = "interactions"
 # What becomes of rows that no fold uses, by the code that they have.
 UNUSED: Final[Mapping[str, Outcome]] = {
     **dict.fromkeys((Reason.BEFORE_START, Reason.GAP, Reason.AFTER_END, *POLICIES), Outcome.DROPPED),
@@ -64,21 +64,21 @@ class Facts:
         """
         n_bad = sum(self.counts[code] for code, outcome in UNUSED.items() if outcome is Outcome.QUARANTINED)
         if self.n_rows == n_bad:
-            raise DataError("EMPTY_INPUT", f"{SOURCE}: no valid row to split; see columns and where")
+            raise DataError("EMPTY_INPUT", f"{INTERACTIONS}: no valid row to split; see columns and where")
         used: dict[str | None, int] = {None: self.n_used}
         if not self.rule.reports_folds:
             used = {subset.value: self.places[subset] for subset in self.rule.subsets}
-        entries = [Entry(SOURCE, None, Outcome.IN, None, self.n_rows, None)]
+        entries = [Entry(INTERACTIONS, None, Outcome.IN, None, self.n_rows, None)]
         entries += [
-            Entry(SOURCE, None, Outcome.USED, reason, n_rows, None) for reason, n_rows in used.items()
+            Entry(INTERACTIONS, None, Outcome.USED, reason, n_rows, None) for reason, n_rows in used.items()
         ]
         entries += [
-            Entry(SOURCE, None, outcome, str(code), self.counts[code], None)
+            Entry(INTERACTIONS, None, outcome, str(code), self.counts[code], None)
             for code, outcome in UNUSED.items()
         ]
         rows = closed_rows(entries)
         if n_early := self.counts[Outcome.BEFORE_1900]:
-            rows.append(Entry(SOURCE, None, Outcome.BEFORE_1900, f"rows={n_early}", 0, None))
+            rows.append(Entry(INTERACTIONS, None, Outcome.BEFORE_1900, f"rows={n_early}", 0, None))
         return rows
 
     def accounting_of_folds(self, found: FoldCounts) -> list[Entry]:

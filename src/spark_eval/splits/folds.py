@@ -16,7 +16,7 @@ from spark_eval.splits.fold_rule import (
     Layout,
     Numbering,
 )
-from spark_eval.splits.options import check, seed_fits
+from spark_eval.splits.options import check_claims, seed_fits
 
 # More folds than this are a mistake, or more than a split should write.
 MOST_FOLDS: Final = 1_000
@@ -38,7 +38,7 @@ class Drawn(FoldRule):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check(seed_fits(self.seed))
+        check_claims(seed_fits(self.seed))
 
     @property
     def checks(self) -> Mapping[str, Check]:
@@ -65,7 +65,7 @@ class Holdout(Drawn):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check(
+        check_claims(
             (0 < self.test_share < 1, f"test_share {self.test_share} is not in (0, 1)"),
             (0 <= self.validation_share < 1, f"validation_share {self.validation_share} is not in [0, 1)"),
             (self.test_share + self.validation_share < 1, "test_share and validation_share leave no train"),
@@ -106,7 +106,7 @@ class KFold(Drawn):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check(k_fits(self.k))
+        check_claims(k_fits(self.k))
 
     def layout(self, _found: Any = None) -> Layout:
         """Return the test of the fold that a row draws, or is dealt to."""
@@ -137,7 +137,7 @@ class StratifiedKFold(FoldRule):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check(
+        check_claims(
             (bool(self.by), "by names no column to stratify by"),
             (len(set(self.by)) == len(self.by), f"by names a column twice: {', '.join(self.by)}"),
             k_fits(self.k),

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_eval.arrow.files import PartWriter
-from spark_eval.arrow.hashes import Booleans, Ints, numbers
+from spark_eval.arrow.files import INSTANT, PartWriter
+from spark_eval.arrow.hashes import Booleans, numbers
 from spark_eval.arrow.row_faults import beyond_doubles, inexact_relevance
 from spark_eval.arrow.xxhash64 import id_hashes
 from spark_eval.errors import DataError
@@ -17,8 +17,8 @@ from spark_eval.schema import EPOCH_1900, FOLD, ITEM, RELEVANCE, SUBSET, TIMESTA
 from spark_eval.splits.facts import Facts
 from spark_eval.splits.fold_rule import FoldRule, Layout
 from spark_eval.splits.moments import UNITS, Boundary
+from spark_eval.stats.exact import Ints
 
-INSTANT: Final = pa.timestamp("us", "UTC")
 # What a row lacks: these have the numbers after those of the layout.
 FAULTS: Final = (Fault.NULL_ID, Fault.NULL_TIMESTAMP)
 

@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 
 from spark_eval.arrow.bloom import BloomFilter
 from spark_eval.arrow.codes import distinct_of
-from spark_eval.arrow.hashes import Booleans, Ints, bucket_of, hashes_of, numbers, pair_hash, plain
+from spark_eval.arrow.hashes import Booleans, bucket_of, hashes_of, numbers, pair_hash, plain
 from spark_eval.engine.messages import buckets_of, divided, gathered, one_chunk, packed, united, unpacked
 from spark_eval.schema import FOLD, ITEM, SUBSET, TIMESTAMP, USER, Subset
 from spark_eval.splits.fold_rule import NEVER, Check, FoldRule
+from spark_eval.stats.exact import Ints
 
 # Subsets travel as their places in this order.
 CODES: Final = [subset.value for subset in Subset]

@@ -12,7 +12,7 @@ from spark_eval.errors import DataError
 from spark_eval.schema import USER, Subset
 from spark_eval.splits.fold_rule import TEST_EARLY, USERS_EARLY, Check, FoldRule, Layout
 from spark_eval.splits.folds import MOST_FOLDS
-from spark_eval.splits.options import check, seed_fits
+from spark_eval.splits.options import check_claims, seed_fits
 
 
 class Choose(StrEnum):
@@ -22,7 +22,7 @@ class Choose(StrEnum):
     HASH = "hash"
 
 
-class Ties(StrEnum):
+class TiesAtCut(StrEnum):
     """What becomes of a user's rows at the moment of his first row of test."""
 
     BREAK = "break"
@@ -40,12 +40,12 @@ class LeaveOut(FoldRule):
     """
 
     choose: Choose = Choose.LAST
-    ties: Ties = Ties.BREAK
+    ties: TiesAtCut = TiesAtCut.BREAK
     seed: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check(seed_fits(self.seed))
+        check_claims(seed_fits(self.seed))
 
     @property
     def timed(self) -> bool:
@@ -58,7 +58,7 @@ class LeaveOut(FoldRule):
         if not self.timed:
             return super().checks
         train = {Subset.TEST: (Subset.TRAIN,)}
-        own = Check(train, (USER,), early=True, is_leak=self.ties is Ties.TOGETHER)
+        own = Check(train, (USER,), early=True, is_leak=self.ties is TiesAtCut.TOGETHER)
         return {USERS_EARLY: own, TEST_EARLY: Check(train, early=True), **super().checks}
 
     def layout(self, _found: Any = None) -> Layout:
@@ -85,7 +85,7 @@ class LeavePOut(LeaveOut):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check((self.p >= 1, f"p {self.p} is below 1"))
+        check_claims((self.p >= 1, f"p {self.p} is below 1"))
 
     @property
     def timed(self) -> bool:
@@ -125,7 +125,7 @@ class LastFraction(LeaveOut):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check((0 < self.test_share < 1, f"test_share {self.test_share} is not in (0, 1)"))
+        check_claims((0 < self.test_share < 1, f"test_share {self.test_share} is not in (0, 1)"))
 
     @property
     def share(self) -> Fraction:

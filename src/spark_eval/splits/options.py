@@ -8,8 +8,8 @@ from typing import Any, Final, TypeVar, cast, get_type_hints
 from spark_eval.errors import ConfigError
 from spark_eval.splits.moments import Cut, parse_cut
 
-Rule = TypeVar("Rule")
-Choice = TypeVar("Choice", bound=StrEnum)
+AnyRule = TypeVar("AnyRule")
+AnyChoice = TypeVar("AnyChoice", bound=StrEnum)
 # Half of the whole numbers of 64 bits.
 HALF: Final = 2**63
 # What a value of these types may be, and what to say of any other.
@@ -21,7 +21,7 @@ PLAIN: Final[Mapping[Any, tuple[Any, str]]] = {
 }
 
 
-def from_options(rule: type[Rule], options: Mapping[str, object]) -> Rule:
+def from_options(rule: type[AnyRule], options: Mapping[str, object]) -> AnyRule:
     """Return the rule, a dataclass, with these options and its own defaults for all others.
 
     Raises ConfigError UNKNOWN_CONFIG_KEY, INVALID_CUT, INVALID_SPLIT or INVALID_TIMEZONE.
@@ -62,7 +62,7 @@ def names(name: str, value: object) -> tuple[str, ...]:
     raise ConfigError("INVALID_SPLIT", f"{name} {value!r} is no list of names, in split")
 
 
-def choice(choices: type[Choice], name: str, value: object) -> Choice:
+def choice(choices: type[AnyChoice], name: str, value: object) -> AnyChoice:
     """Return one of the choices."""
     if isinstance(value, str) and value in list(choices):
         return choices(value)
@@ -70,7 +70,7 @@ def choice(choices: type[Choice], name: str, value: object) -> Choice:
     raise ConfigError.unknown("INVALID_SPLIT", name, str(value), known, "split")
 
 
-def check(*claims: tuple[bool, str]) -> None:
+def check_claims(*claims: tuple[bool, str]) -> None:
     """Raise ConfigError INVALID_SPLIT for the first claim that does not hold, in its words."""
     for holds, fault in claims:
         if not holds:

@@ -31,7 +31,7 @@ from spark_eval.splits.moments import (
     refuse_span,
     zone,
 )
-from spark_eval.splits.options import check, seed_fits
+from spark_eval.splits.options import check_claims, seed_fits
 
 LOCAL_CUT: Final[Cut] = Share(Fraction(8, 10))
 GLOBAL_CUT: Final[Cut] = Share(Fraction(9, 10))
@@ -74,7 +74,7 @@ class GlobalLocalRanker(FoldRule):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check(
+        check_claims(
             (
                 self.test_days is None or 0 < self.test_days <= MAX_DAYS,
                 f"test_days {self.test_days} is not above 0",

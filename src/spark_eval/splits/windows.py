@@ -20,7 +20,7 @@ from spark_eval.splits.moments import (
     to_microseconds,
     zone,
 )
-from spark_eval.splits.options import check
+from spark_eval.splits.options import check_claims
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +45,7 @@ class Windows(FoldRule):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check(
+        check_claims(
             (1 <= self.n_folds <= MOST_FOLDS, f"n_folds {self.n_folds} is not from 1 to {MOST_FOLDS}"),
             (0 < self.test_days <= MAX_DAYS, f"test_days {self.test_days} is not above 0"),
             (0 < self.step <= MAX_DAYS, f"step_days {self.step} is not above 0"),
@@ -108,7 +108,7 @@ class Rolling(Windows):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check((0 < self.train_days <= MAX_DAYS, f"train_days {self.train_days} is not above 0"))
+        check_claims((0 < self.train_days <= MAX_DAYS, f"train_days {self.train_days} is not above 0"))
 
     def train_start(self, train_end: int, clock: ZoneInfo) -> int | None:
         """Return the moment train_days before its end."""

@@ -14,7 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from spark_eval.arrow.row_faults import Rule, inexact_relevance
+from spark_eval.arrow.row_faults import FaultRule, inexact_relevance
 from spark_eval.conventions import Conventions, TruthDuplicates
 from spark_eval.errors import DataError, nearest
 from spark_eval.names import quoted
@@ -38,12 +38,12 @@ from spark_eval.transforms.instants import instant
 ARRAY_COLUMNS = ("recommendations", "items", ITEM)
 
 
-def first_fault(faults: Mapping[Fault, Column]) -> Column:
+def first_fault_column(faults: Mapping[Fault, Column]) -> Column:
     """Return the code of the first condition that holds, or null."""
     return F.coalesce(*(F.when(condition, code.value) for code, condition in faults.items()))
 
 
-def any_null(*keys: Column) -> Column:
+def is_any_null(*keys: Column) -> Column:
     """Return whether one of them is null."""
     return reduce(or_, (key.isNull() for key in keys))
 
@@ -76,7 +76,7 @@ def conform_interactions(
         if name.lower() in {*ours, FOLD, SUBSET, FAULT, "run_id"}:
             table.fault("RESERVED_COLUMN", f"column {name!r} would clash with ours; rename it or map it")
     table.check()
-    faults = {Fault.NULL_ID: any_null(user, item)}
+    faults = {Fault.NULL_ID: is_any_null(user, item)}
     if timed:
         faults[Fault.NULL_TIMESTAMP] = when.isNull()
     return frame.select(
@@ -85,7 +85,7 @@ def conform_interactions(
         when.alias(TIMESTAMP),
         relevance.alias(RELEVANCE),
         *(F.col(quoted(name)) for name in others),
-        first_fault(faults).alias(FAULT),
+        first_fault_column(faults).alias(FAULT),
     )
 
 
@@ -113,7 +113,7 @@ def conform_truth(
         item.alias(ITEM),
         relevance.alias(RELEVANCE),
         *(column.alias(name) for name, column in (when | fold).items()),
-        first_fault({Fault.RELEVANCE_NOT_EXACT: is_inexact}).alias(FAULT),
+        first_fault_column({Fault.RELEVANCE_NOT_EXACT: is_inexact}).alias(FAULT),
     )
 
 
@@ -188,7 +188,7 @@ def conform_train(frame: DataFrame, names: Mapping[str, str] | None) -> DataFram
     table = open_input(frame, "train", names, (USER, ITEM, TIMESTAMP, RELEVANCE, FOLD))
     keys = {USER: table.id(USER), ITEM: table.id(ITEM)} | fold_of(table)
     table.check()
-    fault = first_fault({Fault.NULL_ID: any_null(*keys.values())})
+    fault = first_fault_column({Fault.NULL_ID: is_any_null(*keys.values())})
     return frame.select(*(key.alias(name) for name, key in keys.items()), fault.alias(FAULT))
 
 
@@ -227,7 +227,7 @@ def is_finite(number: Column) -> Column:
     return ~F.isnan(number) & (F.abs(number) != float("inf"))
 
 
-def unusable(rows: DataFrame, rule: Rule) -> DataFrame:
+def unusable_rows(rows: DataFrame, rule: FaultRule) -> DataFrame:
     """Return the conformed rows in which the rule finds a fault, with its code in ``fault``."""
     names = [name for name in rows.columns if name != FAULT]
     schema = T.StructType([*rows.select(names).schema.fields, T.StructField(FAULT, T.StringType())])

@@ -2,7 +2,7 @@
 
 import pickle
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
@@ -15,18 +15,17 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from spark_eval.arrow.checksums import key_sum
-from spark_eval.arrow.files import FilePart, read_parts
+from spark_eval.arrow.files import Batches, FilePart, read_parts
 from spark_eval.engine.bucket import Bucket, models_in
 from spark_eval.engine.means import merged_sums
 from spark_eval.engine.measure import Measuring
-from spark_eval.engine.messages import MESSAGE, Content, by_bucket, split
+from spark_eval.engine.messages import MESSAGE, Content, by_bucket, divided_further
 from spark_eval.engine.question import Question
 from spark_eval.names import folder_name, model_faults
 from spark_eval.schema import MODEL, USER
 from spark_eval.transforms.plain_files import PlainFiles
 
-Batches = Iterable[pa.RecordBatch]
-Sender = Callable[[Batches], Iterator[pa.RecordBatch]]
+SendBatches = Callable[[Batches], Iterator[pa.RecordBatch]]
 # What a worker measures at once: rows of lists, and values of ``per_user``; a single user may have more.
 MOST_ROWS: Final = 1_000_000
 MOST_VALUES: Final = 8_000_000
@@ -48,7 +47,7 @@ class ModelSummary:
 
 
 @dataclass(frozen=True)
-class Summary:
+class BucketSummary:
     """What is left of a bucket: counts of the rows of its truth, its folds, each model's lists, all sums."""
 
     truth: Sequence[Mapping[str, Any]]
@@ -57,7 +56,7 @@ class Summary:
     sums: pa.Table
 
 
-def send(frame: DataFrame, files: PlainFiles | None, sender: Sender, n_tasks: int) -> DataFrame:
+def send(frame: DataFrame, files: PlainFiles | None, sender: SendBatches, n_tasks: int) -> DataFrame:
     """Return the messages of a table; if it is nothing but plain files, the workers read these."""
     schema = from_arrow_schema(MESSAGE)
     if files is None:
@@ -99,11 +98,11 @@ def measure(
                 if folder is None:
                     yield from rows.append_column(SUMMARY, pa.nulls(len(rows), pa.binary())).to_batches()
                 elif is_written and len(rows):
-                    file = write(one.model or "", rows.drop_columns(MODEL), folder)
+                    file = write_users(one.model or "", rows.drop_columns(MODEL), folder)
                 keys = key_sum(one.model or "", one.per_user)
                 models.append(ModelSummary(one.model, one.counts, one.folds, file, keys))
             sums = merged_sums(measuring.sums)
-            summary = Summary(list(bucket.truth_counts()), bucket.truth_folds, models, sums)
+            summary = BucketSummary(list(bucket.truth_counts()), bucket.truth_folds, models, sums)
             row = {field.name: pa.nulls(1, field.type) for field in nulls}
             yield pa.record_batch(row | {SUMMARY: pa.array([pickle.dumps(summary)], pa.binary())})
 
@@ -114,7 +113,7 @@ def buckets(batches: Batches, question: Question, n_buckets: int) -> Iterator[Bu
     """Return the buckets of a task; those of too many rows in parts."""
     for rows in by_bucket(batches):
         n_parts = parts_for(rows, question)
-        parts = iter([rows]) if n_parts == 1 else split(rows, n_buckets, n_parts)
+        parts = iter([rows]) if n_parts == 1 else divided_further(rows, n_buckets, n_parts)
         del rows
         for part in parts:
             yield Bucket(question, part)
@@ -129,7 +128,7 @@ def parts_for(rows: Mapping[Content, pa.Table], question: Question) -> int:
     return 1 + max(n_lists // MOST_ROWS, n_values // MOST_VALUES)
 
 
-def write(model: str, rows: pa.Table, folder: str) -> str:
+def write_users(model: str, rows: pa.Table, folder: str) -> str:
     """Write rows below a folder, to a file with a name that no other attempt gives to its own."""
     file = f"{MODEL}={folder_name(model)}/part-{uuid.uuid4().hex}.parquet"
     path = Path(folder, file)

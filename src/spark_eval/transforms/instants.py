@@ -7,7 +7,7 @@ from pyspark.sql import types as T
 from spark_eval.schema import TIMESTAMP
 from spark_eval.transforms.inputs import Input
 
-EPOCH = {"s": F.timestamp_seconds, "ms": F.timestamp_millis, "us": F.timestamp_micros}
+FROM_EPOCH = {"s": F.timestamp_seconds, "ms": F.timestamp_millis, "us": F.timestamp_micros}
 # Whatever follows the time of day: Z, +01, +01:00, UTC or Europe/Berlin, each of which Spark understands.
 OFFSET = r":\d{1,2}(\.\d*)?\s*([A-Za-z]\S*|[+-]\d{1,2}(:?\d{2}){0,2})\s*$"
 
@@ -29,7 +29,7 @@ def instant(table: Input, unit: str | None, timezone: str) -> Column:
             local = local_instant(column.try_cast("timestamp_ntz"), timezone)
             return F.when(column.rlike(OFFSET), column.try_cast("timestamp")).otherwise(local)
         case T.NumericType() if unit is not None:
-            return EPOCH[unit](column if unit == "s" else column.cast("long"))
+            return FROM_EPOCH[unit](column if unit == "s" else column.cast("long"))
         case T.NumericType():
             table.fault(
                 "TIMESTAMP_UNIT_MISSING", "the timestamp is a number; set timestamp_unit to s, ms or us"

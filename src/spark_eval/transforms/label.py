@@ -11,7 +11,7 @@ from spark_eval.schema import EPOCH_1900, FAULT, FOLD, ITEM, SUBSET, TIMESTAMP, 
 from spark_eval.splits.facts import UNUSED
 from spark_eval.splits.fold_rule import POLICIES, FoldRule, Layout, Numbering
 from spark_eval.splits.folds import By, KFold, StratifiedKFold
-from spark_eval.splits.leave_out import Choose, LastFraction, LeaveOut, LeavePOut, Ties
+from spark_eval.splits.leave_out import Choose, LastFraction, LeaveOut, LeavePOut, TiesAtCut
 from spark_eval.splits.moments import Boundary
 
 # Outcomes of a row, fold by fold: a Subset, a Reason, or "" where the row is in other folds.
@@ -162,7 +162,7 @@ def held_out(log: DataFrame, rule: LeaveOut) -> DataFrame:
     place = F.row_number().over(of_user.orderBy(*latest, draw(rule.seed), text_of(log)))
     rows = log.withColumns({ROW_NUMBER: place, HELD: n_held(rule, F.count(F.lit(1)).over(of_user))})
     is_test = F.col(ROW_NUMBER) <= F.col(HELD)
-    if rule.timed and rule.ties is Ties.TOGETHER:
+    if rule.timed and rule.ties is TiesAtCut.TOGETHER:
         cut = F.max(F.when(F.col(ROW_NUMBER) == F.col(HELD), F.col(TIMESTAMP))).over(of_user)
         rows = rows.withColumns({BEFORE: cut, HELD: F.min(TIMESTAMP).over(of_user)})
         is_test = (F.col(TIMESTAMP) >= F.col(BEFORE)) & (F.col(HELD) < F.col(BEFORE))

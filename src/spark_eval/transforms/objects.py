@@ -9,26 +9,25 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from spark_eval.arrow.files import FilePart, read_parts
+from spark_eval.arrow.files import Batches, FilePart, read_parts
 from spark_eval.runtime.any_session import tasks_at_once
 from spark_eval.transforms.plain_files import PlainFiles
 
-Batches = Iterable[pa.RecordBatch]
 # An object, and the number by which it meets others, if it does.
-Made = tuple[int | None, Any]
+NumberedObject = tuple[int | None, Any]
 NUMBER: Final = "number"
 OBJECT: Final = "object"
 OBJECTS: Final = pa.schema({NUMBER: pa.int32(), OBJECT: pa.binary()})
 NUMBERS_PER_TASK: Final = 4
 
 
-def made(rows: DataFrame, make: Callable[[Batches], Iterable[Made]]) -> DataFrame:
+def made(rows: DataFrame, make: Callable[[Batches], Iterable[NumberedObject]]) -> DataFrame:
     """Return what is made of the rows of each task."""
-    return rows.mapInArrow(lambda batches: packed(make(batches)), schema())
+    return rows.mapInArrow(lambda batches: pickled(make(batches)), schema())
 
 
 def made_of_files(
-    spark: SparkSession, files: PlainFiles, make: Callable[[Batches], Iterable[Made]]
+    spark: SparkSession, files: PlainFiles, make: Callable[[Batches], Iterable[NumberedObject]]
 ) -> DataFrame:
     """Return what is made of batches of plain files, each task of some of them."""
     return made(*reading(spark, files, make))
@@ -48,17 +47,17 @@ def reading(
     return spark.range(0, len(tasks), 1, len(tasks)), read
 
 
-def each(objects: DataFrame, make: Callable[[Any], Iterable[Made]]) -> DataFrame:
+def made_of_each(objects: DataFrame, make: Callable[[Any], Iterable[NumberedObject]]) -> DataFrame:
     """Return what is made of each object."""
-    return made(objects, lambda batches: (one for _, part in unpacked(batches) for one in make(part)))
+    return made(objects, lambda batches: (one for _, part in unpickled(batches) for one in make(part)))
 
 
-def together(objects: DataFrame, n_numbers: int, make: Callable[[int, list[Any]], Any]) -> DataFrame:
+def met_by_number(objects: DataFrame, n_numbers: int, make: Callable[[int, list[Any]], Any]) -> DataFrame:
     """Return what is made of each number and its objects: one shuffle."""
 
-    def meet(batches: Batches) -> Iterator[Made]:
+    def meet(batches: Batches) -> Iterator[NumberedObject]:
         arrived: dict[int, list[Any]] = defaultdict(list)
-        for number, one in unpacked(batches):
+        for number, one in unpickled(batches):
             arrived[number].append(one)
         while arrived:
             yield None, make(*arrived.popitem())
@@ -68,7 +67,7 @@ def together(objects: DataFrame, n_numbers: int, make: Callable[[int, list[Any]]
     return made(objects.repartition(n_tasks, NUMBER), meet)
 
 
-def packed(objects: Iterable[Made]) -> Iterator[pa.RecordBatch]:
+def pickled(objects: Iterable[NumberedObject]) -> Iterator[pa.RecordBatch]:
     """Return a batch for each object, which may be large."""
     for number, one in objects:
         data = pickle.dumps(one, protocol=5)
@@ -77,7 +76,7 @@ def packed(objects: Iterable[Made]) -> Iterator[pa.RecordBatch]:
         )
 
 
-def unpacked(batches: Batches) -> Iterator[tuple[int, Any]]:
+def unpickled(batches: Batches) -> Iterator[tuple[int, Any]]:
     """Return the objects with their numbers."""
     for batch in batches:
         for number, data in zip(batch[NUMBER], batch[OBJECT], strict=True):

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from spark_eval.arrow.files import FilePart, parts_of
+from spark_eval.arrow.files import INSTANT, FilePart, parts_of
 from spark_eval.arrow.footers import is_plain, read_footer
 from spark_eval.conventions import Conventions, TruthDuplicates
 from spark_eval.pointwise.task import PredictionPlan, Scores, Task
@@ -32,15 +32,22 @@ from spark_eval.schema import (
     WEIGHT,
 )
 
-LEAST_BYTES: Final = 4 << 20
-MOST_BYTES: Final = 128 << 20
-TYPES: Final = (T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.StringType, T.FloatType, T.DoubleType)
-LOG_TYPES: Final = (*TYPES, T.BooleanType, T.DateType, T.TimestampType, T.TimestampNTZType)
+LEAST_PART_BYTES: Final = 4 << 20
+MOST_PART_BYTES: Final = 128 << 20
+PLAIN_TYPES: Final = (
+    T.ByteType,
+    T.ShortType,
+    T.IntegerType,
+    T.LongType,
+    T.StringType,
+    T.FloatType,
+    T.DoubleType,
+)
+LOG_TYPES: Final = (*PLAIN_TYPES, T.BooleanType, T.DateType, T.TimestampType, T.TimestampNTZType)
 # The one option of Spark's reader under which a file is as plain: Arrow looks at checksums, too.
 CHECKSUMS: Final = "parquet.page.verify-checksum.enabled"
-INSTANT: Final = pa.timestamp("us", "UTC")
 # Settings of a session under which Spark reads a file as the workers do.
-SETTINGS: Final = {
+READ_SETTINGS: Final = {
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
     "spark.sql.parquet.int96TimestampConversion": "FALSE",
@@ -75,7 +82,7 @@ class PlainFiles:
     def tasks(self, parallelism: int) -> list[list[FilePart]]:
         """Return the parts of the files that each task reads, a few tasks for every core."""
         n_bytes = sum(Path(path).stat().st_size for path in self.paths)
-        most = min(MOST_BYTES, max(LEAST_BYTES, n_bytes // (2 * parallelism)))
+        most = min(MOST_PART_BYTES, max(LEAST_PART_BYTES, n_bytes // (2 * parallelism)))
         tasks: list[list[FilePart]] = []
         filled = most
         parts = (part for path, footer in self.footers.items() for part in parts_of(path, footer, most))
@@ -149,7 +156,7 @@ def mapped(
 
 
 def plain_files(
-    frame: DataFrame, columns: Mapping[str, str], types: Sequence[type[T.DataType]] = TYPES
+    frame: DataFrame, columns: Mapping[str, str], types: Sequence[type[T.DataType]] = PLAIN_TYPES
 ) -> PlainFiles | None:
     """Return the files of a frame that is nothing but Parquet files on this machine or a mounted disk.
 
@@ -194,7 +201,7 @@ def local_files(frame: DataFrame) -> list[str]:
     if options or not is_plain or not relation.partitionSchema().isEmpty():
         return []
     conf = frame.sparkSession.conf
-    if any(str(conf.get(name, value)).upper() != value for name, value in SETTINGS.items()):
+    if any(str(conf.get(name, value)).upper() != value for name, value in READ_SETTINGS.items()):
         return []
     paths = [Path(decoded(uri)) for uri in relation.location().inputFiles()]
     if not all(path.is_absolute() for path in paths):

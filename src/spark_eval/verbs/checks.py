@@ -16,7 +16,8 @@ from spark_eval.errors import DataError
 from spark_eval.metrics.options import Plan
 from spark_eval.names import model_faults
 from spark_eval.schema import FATAL, FAULT, FOLD, MODEL, USER, Fault, Outcome, Reason
-from spark_eval.transforms.exchange import Summary
+from spark_eval.splits.folds import MOST_FOLDS
+from spark_eval.transforms.exchange import BucketSummary
 from spark_eval.verbs.evaluation import Tables
 
 # 2^512 squared still is a double.
@@ -26,11 +27,9 @@ LARGEST_DOUBLE: Final = sys.float_info.max
 NOTHING_RELEVANT: Final[Mapping[str, Any]] = {"distinct": 0, "users": 0}
 # Of rows that are shown where too many are quarantined, and of the characters of each.
 MOST_EXAMPLES: Final = 3
-MOST_CHARACTERS: Final = 200
-# Of one validation: each is a row of every metric.
-MOST_FOLDS: Final = 1_000
+LONGEST_EXAMPLE: Final = 200
 # So many folds are named in a message.
-MOST_NAMED: Final = 10
+MOST_FOLDS_NAMED: Final = 10
 # Of one segment: more are ids or measurements, and would be as many rows of every metric.
 MAX_SEGMENT_VALUES: Final = 1_000
 
@@ -183,7 +182,7 @@ def share_faults(
         if n_bad > share * n_rows[source, model]:
             rows = tables[source] if model is None else tables[source].where(F.col(MODEL) == model)
             examples = quarantined(source, rows).limit(MOST_EXAMPLES).collect()
-            shown = ", ".join(f"{row['code']} {row['row'][:MOST_CHARACTERS]}" for row in examples)
+            shown = ", ".join(f"{row['code']} {row['row'][:LONGEST_EXAMPLE]}" for row in examples)
             by_code = ", ".join(f"{number} {code}" for code, number in of_codes.items())
             which = source if model is None else f"{source} of model {model!r}"
             message = f"{which}: {n_bad} of {n_rows[source, model]} rows are quarantined ({by_code})"
@@ -217,7 +216,7 @@ def check_folds(tables: Tables, plan: Plan) -> tuple[Tables, Plan]:
     return replace(tables, truth=truth, train=train, truth_files=files), plan
 
 
-def fold_faults(summaries: Sequence[Summary]) -> list[DataError]:
+def fold_faults(summaries: Sequence[BucketSummary]) -> list[DataError]:
     """Return DataErrors FOLDS_DIFFER: too many folds, or one without a list of a model, which would be 0."""
     folds = sorted(frozenset[int]().union(*(summary.folds for summary in summaries)))
     if len(folds) > MOST_FOLDS:
@@ -231,7 +230,7 @@ def fold_faults(summaries: Sequence[Summary]) -> list[DataError]:
     for model, mine in sorted(of_models.items()):
         missing = [fold for fold in folds if fold not in mine]
         if missing:
-            shown = ", ".join(map(str, missing[:MOST_NAMED]))
+            shown = ", ".join(map(str, missing[:MOST_FOLDS_NAMED]))
             message = (
                 f"recommendations of model {model!r}: no list in {len(missing)} of {len(folds)} folds of"
             )

@@ -93,7 +93,7 @@ def timeline(log: DataFrame, rule: GlobalLocalRanker, unit: str | None = None) -
 
 def span(log: DataFrame, unit: str | None) -> Stretch:
     """Return all valid rows of the log; raise DataError EMPTY_INPUT or TIMESTAMP_UNIT_SUSPECT."""
-    halves = divide(log, [], 63)
+    halves = stretches(log, [], 63)
     if not halves:
         message = "interactions: no valid row, with a user, an item and a timestamp, to split; "
         raise DataError("EMPTY_INPUT", f"{message}see columns and where, and how timestamps are written")
@@ -112,7 +112,7 @@ def times_of_rows(log: DataFrame, whole: Stretch, indexes: Collection[int]) -> d
     while pending := {bucket for bucket in holders.values() if bucket.oldest < bucket.newest}:
         # One shift serves all: it is smaller than the last one, whose blocks told these buckets apart.
         bits = max(bucket.bits for bucket in pending)
-        smaller = divide(log, [(bucket.oldest, bucket.newest) for bucket in pending], bits)
+        smaller = stretches(log, [(bucket.oldest, bucket.newest) for bucket in pending], bits)
         for index, bucket in holders.items():
             if bucket in pending:
                 holders[index] = holder(bucket, smaller, index)
@@ -131,13 +131,13 @@ def holder(parent: Stretch, buckets: Iterable[Stretch], index: int) -> Stretch:
     raise DataError("INPUT_CHANGED_DURING_RUN", message)
 
 
-def divide(log: DataFrame, spans: Sequence[tuple[int, int]], bits: int) -> list[Stretch]:
+def stretches(log: DataFrame, spans: Sequence[tuple[int, int]], bits: int) -> list[Stretch]:
     """Return a bucket for each time less its low ``bits``, oldest first, in one action on these spans."""
-    rows = counted(log, spans, bits).collect()
+    rows = times_counted(log, spans, bits).collect()
     return sorted((Stretch(*row) for row in rows), key=lambda bucket: bucket.oldest)
 
 
-def counted(log: DataFrame, spans: Sequence[tuple[int, int]], bits: int) -> DataFrame:
+def times_counted(log: DataFrame, spans: Sequence[tuple[int, int]], bits: int) -> DataFrame:
     """Return oldest, newest, n_rows of valid rows within the spans (none: all), by times less ``bits``."""
     times = log.where(F.col(FAULT).isNull() & F.col(TIMESTAMP).isNotNull()).select(TIMESTAMP)
     if spans:

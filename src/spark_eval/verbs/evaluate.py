@@ -31,7 +31,7 @@ from spark_eval.transforms.conform import (
     conform_truth,
     conform_users,
 )
-from spark_eval.transforms.exchange import SUMMARY, Summary, exchanged, measure
+from spark_eval.transforms.exchange import SUMMARY, BucketSummary, exchanged, measure
 from spark_eval.transforms.plain_files import plain_recommendations, plain_truth, takes_files
 from spark_eval.verbs.checks import (
     check_folds,
@@ -39,7 +39,7 @@ from spark_eval.verbs.checks import (
     fold_faults,
     truth_faults,
 )
-from spark_eval.verbs.evaluation import Evaluation, Tables, written
+from spark_eval.verbs.evaluation import Evaluation, Tables, read_back
 from spark_eval.verbs.frames import Frame, in_spark
 from spark_eval.verbs.segments import Training, known_items, read_about
 from spark_eval.verbs.workers import buckets_for, messages_of, per_user_schema, question_of
@@ -129,10 +129,10 @@ def measure_lists(tables: Tables, plan: Plan, folder: str | None = None) -> Eval
         if in_place is None:
             held.callback(rows.persist().unpersist)
         summaries = [pickle.loads(row[SUMMARY]) for row in rows.where(f"{SUMMARY} is not null").collect()]
-        entries, models = checked(tables, plan, training, summaries)
+        entries, models = checked_entries_of(tables, plan, training, summaries)
         of_models = [one for summary in summaries for one in summary.models]
         if in_place is None:
-            per_user = written(rows.where(f"{SUMMARY} is null").drop(SUMMARY), folder)
+            per_user = read_back(rows.where(f"{SUMMARY} is null").drop(SUMMARY), folder)
         else:
             keep_files(in_place, {one.file for one in of_models if one.file})
             per_user = tables.truth.sparkSession.read.schema(schema).parquet(literal(in_place))
@@ -141,8 +141,8 @@ def measure_lists(tables: Tables, plan: Plan, folder: str | None = None) -> Eval
         return Evaluation(per_user, entries, models, plan, held.pop_all(), sums, keys)
 
 
-def checked(
-    tables: Tables, plan: Plan, training: Training, summaries: Sequence[Summary]
+def checked_entries_of(
+    tables: Tables, plan: Plan, training: Training, summaries: Sequence[BucketSummary]
 ) -> tuple[list[Entry], list[str]]:
     """Return the entries of the accounting and the models; one DataError tells all that is wrong."""
     counts = counts_of_truth(summaries)
@@ -156,14 +156,14 @@ def checked(
     return entries, sorted(count[MODEL] for count in of_lists)
 
 
-def counts_of_truth(summaries: Sequence[Summary]) -> list[dict[str, Any]]:
+def counts_of_truth(summaries: Sequence[BucketSummary]) -> list[dict[str, Any]]:
     """Return the counts of the truth over all buckets: everything first, then by fault; none of no rows."""
     counts = added_counts((count for one in summaries for count in one.truth), ("everything", FAULT))
     counts = [count for count in counts if count["rows"] or count["everything"]]
     return sorted(counts, key=lambda count: (not count["everything"], count[FAULT] or ""))
 
 
-def counts_of_models(summaries: Sequence[Summary]) -> list[dict[str, Any]]:
+def counts_of_models(summaries: Sequence[BucketSummary]) -> list[dict[str, Any]]:
     """Return the counts of each model that any row names, over all buckets."""
     parts = ({MODEL: one.model, **one.counts} for summary in summaries for one in summary.models)
     return [count for count in added_counts(parts, (MODEL,)) if count[f"{Outcome.IN}..rows"]]

@@ -8,13 +8,13 @@ from functools import cached_property
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_eval.accounting import ACCOUNTING, Entry
-from spark_eval.arrow.row_faults import rules_of
+from spark_eval.arrow.row_faults import fault_rules
 from spark_eval.conventions import Conventions
 from spark_eval.engine.summary import METRICS, SUMS, MetricRow, SumRow, fold_rows, metric_rows, population
 from spark_eval.metrics.options import Plan
 from spark_eval.names import literal, models_shown
 from spark_eval.schema import MODEL, Outcome
-from spark_eval.transforms.conform import unusable
+from spark_eval.transforms.conform import unusable_rows
 from spark_eval.transforms.plain_files import PlainFiles
 from spark_eval.verbs.small import small_table
 
@@ -45,9 +45,9 @@ class Tables:
     def judged(self, entries: Iterable[Entry], conventions: Conventions) -> dict[str, DataFrame]:
         """Return the tables with quarantined rows, codes in ``fault``; of lists and truth these alone."""
         bad = {entry.source for entry in entries if entry.outcome == Outcome.QUARANTINED}
-        rules = rules_of(conventions)
+        rules = fault_rules(conventions)
         return {
-            name: unusable(frame, rules[name]) if name in rules else frame
+            name: unusable_rows(frame, rules[name]) if name in rules else frame
             for name, frame in self.given().items()
             if name in bad
         }
@@ -113,7 +113,7 @@ class Evaluation:
         return self.per_user.sparkSession
 
 
-def written(per_user: DataFrame, folder: str | None) -> DataFrame:
+def read_back(per_user: DataFrame, folder: str | None) -> DataFrame:
     """Return the same rows; with a folder, from files that lie below it now."""
     if folder is None:
         return per_user

@@ -54,7 +54,7 @@ def in_spark(frames: Mapping[str, Any]) -> dict[str, DataFrame]:
 def as_arrow(name: str, frame: Any) -> pa.Table:
     """Return a pandas frame or an Arrow table as an Arrow table of types that Spark has."""
     labels, columns, faults = [], [], []
-    for label, column in columns_of(frame):
+    for label, column in named_columns(frame):
         labels.append(label)
         try:
             columns.append(fitted(column))
@@ -71,7 +71,7 @@ def as_arrow(name: str, frame: Any) -> pa.Table:
     return pa.table(columns, names=labels)
 
 
-def columns_of(frame: Any) -> Iterator[tuple[str, Any]]:
+def named_columns(frame: Any) -> Iterator[tuple[str, Any]]:
     """Yield name and values of every column, first those of an index that has names."""
     if isinstance(frame, pd.DataFrame):
         rows = frame.reset_index() if all(frame.index.names) else frame

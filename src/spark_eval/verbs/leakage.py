@@ -11,21 +11,22 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from spark_eval.arrow.bloom import BloomFilter, slice_bits_for, slice_of
-from spark_eval.arrow.hashes import Ints
+from spark_eval.arrow.files import Batches
 from spark_eval.errors import DataError
 from spark_eval.names import literal
 from spark_eval.schema import FOLD, SUBSET, TIMESTAMP, Subset
 from spark_eval.splits.facts import Facts, FoldCounts
 from spark_eval.splits.fold_rule import NEVER, FoldRule
 from spark_eval.splits.leaks import Comparing
-from spark_eval.transforms.objects import Batches, made, reading, together
+from spark_eval.stats.exact import Ints
+from spark_eval.transforms.objects import made, met_by_number, reading
 from spark_eval.transforms.plain_files import PlainFiles, takes_files
 from spark_eval.verbs.small import collected
 
 LEAKAGE: Final = "fold int, check string, rows long, users long, leaked boolean"
-ROWS_PER_BUCKET: Final = 500_000
+PART_ROWS_PER_BUCKET: Final = 500_000
 # Empty parts that an error names.
-MOST_NAMED: Final = 5
+MOST_PARTS_NAMED: Final = 5
 LeakageRow = tuple[int, str, int, int, bool]
 PartSender = Callable[[Batches], Iterator[tuple[int, Any]]]
 
@@ -46,17 +47,17 @@ def compare(rows: DataFrame, facts: Facts, n_folds: int, folder: str | None = No
     rule = facts.rule
     parts = rule.subsets if rule.reports_folds else rule.subsets[1:]
     n_rows = sum(facts.places[part] for part in parts)
-    n_buckets = max(1, n_rows // ROWS_PER_BUCKET)
+    n_buckets = max(1, n_rows // PART_ROWS_PER_BUCKET)
     comparing = Comparing(rule, n_folds, n_buckets, ends_of(rows, rule, n_folds))
     of_parts = partial(send_parts, rows, files, comparing.columns)
     sent = of_parts(parts, comparing.messages)
     if not rule.reports_folds:
         slice_bits = slice_bits_for(n_rows, n_buckets)
-        slices = together(of_parts(parts, comparing.pairs), n_buckets, partial(slice_for, slice_bits))
+        slices = met_by_number(of_parts(parts, comparing.pairs), n_buckets, partial(slice_for, slice_bits))
         pairs = BloomFilter.of(dict(collected(slices)), n_buckets, slice_bits)
         train = of_parts(rule.subsets[:1], lambda batches: comparing.messages(batches, pairs))
         sent = sent.unionAll(train)
-    buckets = collected(together(sent, n_buckets, lambda _, messages: comparing.counts(messages)))
+    buckets = collected(met_by_number(sent, n_buckets, lambda _, messages: comparing.counts(messages)))
     totals = sum(buckets, start=np.zeros((len(comparing.names), 2, n_folds), dtype=np.int64))
     return {
         name: list(zip(*total.tolist(), strict=True))
@@ -120,7 +121,7 @@ def check_parts(found: FoldCounts, rule: FoldRule) -> None:
     folds = range(len(found[rule.subsets[0]]))
     empty = [f"{part} of fold {fold}" for fold in folds for part in rule.subsets if not found[part][fold][0]]
     if empty:
-        more = f" and {len(empty) - MOST_NAMED} more" if len(empty) > MOST_NAMED else ""
-        message = f"no row is left for {', '.join(empty[:MOST_NAMED])}{more}"
+        more = f" and {len(empty) - MOST_PARTS_NAMED} more" if len(empty) > MOST_PARTS_NAMED else ""
+        message = f"no row is left for {', '.join(empty[:MOST_PARTS_NAMED])}{more}"
         hint = "take fewer folds, larger parts, exact, or a longer log"
         raise DataError("SPLIT_OUT_OF_RANGE", f"{message}; {hint}")

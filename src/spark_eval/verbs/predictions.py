@@ -18,23 +18,30 @@ from spark_eval.names import model_faults, models_shown
 from spark_eval.options import documented
 from spark_eval.pointwise.batches import Counted
 from spark_eval.pointwise.cuts import cuts_of, standings
-from spark_eval.pointwise.options import PredictionOptions, make_plan
+from spark_eval.pointwise.options import PredictionOptions, make_prediction_plan
 from spark_eval.pointwise.ordered import Ordered
-from spark_eval.pointwise.tables import CURVES, METRICS, THRESHOLDS, Measured
+from spark_eval.pointwise.tables import CURVES, PREDICTION_METRICS, THRESHOLDS, MeasuredPredictions
 from spark_eval.pointwise.task import PredictionPlan
 from spark_eval.pointwise.totals import Cell, segment_faults
 from spark_eval.runtime import events
 from spark_eval.schema import MODEL, Outcome
 from spark_eval.transforms.plain_files import plain_predictions
-from spark_eval.transforms.predictions import SOURCE, Predictions, conform_predictions
-from spark_eval.transforms.scored import counts_of, extents_of, in_order, in_ranges, of_users, parts_of
+from spark_eval.transforms.predictions import PREDICTIONS, Predictions, conform_predictions
+from spark_eval.transforms.scored import (
+    counted_parts,
+    extents_of,
+    in_order,
+    in_ranges,
+    of_users,
+    parts_of_predictions,
+)
 from spark_eval.verbs.checks import share_faults
 from spark_eval.verbs.frames import Frame, in_spark
 from spark_eval.verbs.small import collected, small_table
 
 # What a task sorts together, about: distinct scores of both labels, rows of users.
 SCORES_PER_RANGE: Final = 1_000_000
-ROWS_PER_BUCKET: Final = 1_000_000
+USER_ROWS_PER_BUCKET: Final = 1_000_000
 
 
 @events.telling("evaluate_predictions")
@@ -55,8 +62,8 @@ def evaluate_predictions(
 
     Raise ConfigError or DataError; no number is given out before every row is accounted for.
     """
-    plan = make_plan(task, **options)
-    rows = in_spark({SOURCE: predictions})[SOURCE]
+    plan = make_prediction_plan(task, **options)
+    rows = in_spark({PREDICTIONS: predictions})[PREDICTIONS]
     return measure_predictions(read_predictions(rows, columns, model, plan))
 
 
@@ -76,13 +83,13 @@ def measure_predictions(
     Raise one DataError for all that is wrong; more than a share ``most_quarantined`` of the rows is.
     """
     plan, ranges = predictions.plan, dict[Cell, list[Ordered]]()
-    with computed_once(parts_of(predictions), plan.by_score or plan.by_user) as parts:
+    with computed_once(parts_of_predictions(predictions), plan.by_score or plan.by_user) as parts:
         counted = Counted()
-        for one in collected(counts_of(parts)):
+        for one in collected(counted_parts(parts)):
             counted.merge(one)
         entries = checked_entries(predictions, counted, most_quarantined or {})
         if plan.by_user:
-            n_buckets = 1 + counted.n_user_rows // ROWS_PER_BUCKET
+            n_buckets = 1 + counted.n_user_rows // USER_ROWS_PER_BUCKET
             for totals in collected(of_users(parts, n_buckets, predictions.reading)):
                 counted.totals.merge(totals)
         if plan.by_score:
@@ -121,9 +128,9 @@ def checked_entries(
     entries = entries_of(counted.rows)
     given, model = predictions.given, predictions.reading.model
     named = given if model is None else given.withColumn(MODEL, F.lit(model))
-    shares = share_faults(entries, {SOURCE: named}, most_quarantined)
+    shares = share_faults(entries, {PREDICTIONS: named}, most_quarantined)
     of_segments = segment_faults(counted.totals.sums)
-    check(entries, [*unusable(counted.rows), *of_segments, *shares])
+    check(entries, [*unusable_models(counted.rows), *of_segments, *shares])
     return entries
 
 
@@ -132,29 +139,29 @@ def entries_of(rows: Mapping[tuple[str | None, str | None], int]) -> list[Entry]
     entries = []
     for model in sorted({model for model, _ in rows}, key=str):
         by_fault = {fault: n_rows for (name, fault), n_rows in rows.items() if name == model}
-        entries.append(Entry(SOURCE, model, Outcome.IN, None, sum(by_fault.values()), None))
+        entries.append(Entry(PREDICTIONS, model, Outcome.IN, None, sum(by_fault.values()), None))
         for fault in sorted(by_fault, key=lambda fault: fault or ""):
             outcome = Outcome.USED if fault is None else Outcome.QUARANTINED
-            entries.append(Entry(SOURCE, model, outcome, fault, by_fault[fault], None))
+            entries.append(Entry(PREDICTIONS, model, outcome, fault, by_fault[fault], None))
     return entries
 
 
-def unusable(rows: Mapping[tuple[str | None, str | None], int]) -> list[DataError]:
+def unusable_models(rows: Mapping[tuple[str | None, str | None], int]) -> list[DataError]:
     """Return a fault for each model without a proper name, or without a single row that can be used."""
     models = sorted({model for model, _ in rows if model is not None})
-    faults = model_faults(models, SOURCE)
+    faults = model_faults(models, PREDICTIONS)
     if not rows:
-        faults.append(DataError("EMPTY_PREDICTIONS", f"{SOURCE}: not a single row"))
+        faults.append(DataError("EMPTY_PREDICTIONS", f"{PREDICTIONS}: not a single row"))
     for model in models:
         if (model, None) not in rows:
             codes = ", ".join(sorted({str(fault) for name, fault in rows if name == model}))
-            message = f"{SOURCE} of model {model!r}: not a single row can be used ({codes})"
+            message = f"{PREDICTIONS} of model {model!r}: not a single row can be used ({codes})"
             faults.append(DataError("EMPTY_PREDICTIONS", message))
     return faults
 
 
 @dataclass(frozen=True, repr=False)
-class PredictionMetrics(Measured):
+class PredictionMetrics(MeasuredPredictions):
     """What came of predictions: the rows of all tables, and the tables as DataFrames."""
 
     spark: SparkSession
@@ -168,7 +175,7 @@ class PredictionMetrics(Measured):
     @cached_property
     def metrics(self) -> DataFrame:
         """The table ``metrics``: a value per model, segment and metric."""
-        return small_table(self.spark, self.metric_rows, METRICS)
+        return small_table(self.spark, self.metric_rows, PREDICTION_METRICS)
 
     @cached_property
     def thresholds(self) -> DataFrame:

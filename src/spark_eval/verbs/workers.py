@@ -7,7 +7,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
-from spark_eval.arrow.row_faults import rules_of
+from spark_eval.arrow.row_faults import fault_rules
 from spark_eval.engine.messages import Content
 from spark_eval.engine.question import Question
 from spark_eval.engine.send import Sender
@@ -52,7 +52,7 @@ def messages_of(
     """Return the messages of all tables."""
     names = [USER, ITEM, RANK, SCORE, FOLD, IN_TRAIN, *([MODEL] if tables.model is None else [])]
     lists = tables.recommendations.select(*(name for name in names if name in tables.recommendations.columns))
-    rules = rules_of(plan.conventions)
+    rules = fault_rules(plan.conventions)
     messages = [
         send(tables.truth, tables.truth_files, Sender(n_buckets, Content.TRUTH, rules["truth"]), n_tasks),
         send(lists, tables.files, Sender(n_buckets, Content.LISTS, rules["recommendations"]), n_tasks),

@@ -1,0 +1,120 @@
+"""How the package is built, as far as a script can check it: rooms, floors, sizes, one name for one thing."""
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[1]
+SOURCE = REPOSITORY / "src" / "spark_eval"
+MODULES: Final = sorted(path for path in SOURCE.rglob("*.py"))
+TREES: Final = {path: ast.parse(path.read_text(encoding="utf-8")) for path in MODULES}
+FACES: Final = {path for path in MODULES if path.name == "__init__.py"}
+# Short modules that stand for a thing of their own.
+SHORT: Final[Mapping[str, str]] = {
+    "runtime.daemon": "Spark starts it by its name",
+    "config.keys": "options of a verb become keys of the config",
+    "arrow.checksums": "one number for the keys of a table",
+}
+# Names that two rooms share, because they mean the same in both.
+SHARED: Final[Mapping[str, str]] = {
+    "split": "the verb, and its command",
+    "evaluate": "the verb, and its command",
+    **dict.fromkeys(("auc", "f1", "precision", "recall"), "a metric of lists, and one of predictions"),
+}
+# What runs a query, or brings rows to the driver.
+ACTIONS: Final = {"collect", "toPandas", "toArrow", "toLocalIterator", "take", "first", "head", "foreach"}
+
+
+def name_of(path: Path) -> str:
+    return ".".join(path.relative_to(SOURCE).with_suffix("").parts)
+
+
+def room_of(path: Path) -> str:
+    """The folder of a module, or the module itself where it stands in the root."""
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def imports_of(tree: ast.AST) -> Iterator[str]:
+    """The rooms that a module imports from."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("spark_eval"):
+            _, *rest = (node.module or "").split(".")
+            yield from [rest[0]] if rest else [alias.name for alias in node.names]
+
+
+def test_few_modules_stand_in_the_root_and_in_each_folder() -> None:
+    modules = defaultdict(list)
+    for path in MODULES:
+        modules[path.parent].append(path.name)
+    assert len(modules.pop(SOURCE)) <= 8
+    assert {folder.name: len(names) for folder, names in modules.items() if len(names) > 14} == {}
+
+
+def test_no_room_is_higher_than_the_tenth_floor() -> None:
+    below = defaultdict(set)
+    for path, tree in TREES.items():
+        if path != SOURCE / "__init__.py":
+            below[room_of(path)].update(set(imports_of(tree)) - {room_of(path)})
+
+    @cache
+    def floor(room: str) -> int:
+        return 1 + max(map(floor, below[room]), default=0)
+
+    # The jobs stand on the command line.
+    assert max(map(floor, list(below))) < 10
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name_of)
+def test_a_module_is_neither_a_hall_nor_a_closet(path: Path) -> None:
+    lines = len(path.read_text(encoding="utf-8").splitlines())
+    assert lines <= 300
+    assert lines >= 40 or path in FACES or name_of(path) in SHORT
+
+
+def top_level_names(tree: ast.Module) -> Iterator[str]:
+    for node in tree.body:
+        match node:
+            case ast.FunctionDef() | ast.ClassDef():
+                yield node.name
+            case ast.AnnAssign(target=ast.Name() as target):
+                yield target.id
+            case ast.Assign(targets=targets):
+                yield from (target.id for target in targets if isinstance(target, ast.Name))
+
+
+def test_a_name_has_one_meaning() -> None:
+    homes = defaultdict(list)
+    for path in set(MODULES) - FACES:
+        for name in top_level_names(TREES[path]):
+            homes[name].append(name_of(path))
+    twice = {name: sorted(modules) for name, modules in homes.items() if len(modules) > 1}
+    assert {name: modules for name, modules in twice.items() if name not in SHARED} == {}
+    assert set(SHARED) <= set(twice)
+
+
+def test_transforms_run_nothing() -> None:
+    calls = {
+        f"{name_of(path)}: {node.func.attr}"
+        for path, tree in TREES.items()
+        if room_of(path) == "transforms"
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ACTIONS
+    }
+    assert calls == set()
+
+
+def test_randomness_is_a_hash_and_no_window_holds_a_whole_table() -> None:
+    called = {
+        node.attr
+        for tree in TREES.values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id in ("F", "Window")
+    }
+    assert not called & {"rand", "randn", "uuid", "shuffle", "orderBy", "rowsBetween", "rangeBetween"}
