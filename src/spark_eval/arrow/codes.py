@@ -61,6 +61,11 @@ def distinct_of(values: Ints) -> tuple[Ints, Ints]:
     return numbers(coded.dictionary), numbers(coded.indices).astype(np.int64)
 
 
+def n_distinct(values: Ints) -> int:
+    """Count distinct values."""
+    return len(np.unique(values))
+
+
 def counted(places: Ints, n: int) -> Ints:
     """Count how often each place below n is named; shape (n,)."""
     return np.bincount(places, minlength=n)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from spark_eval.arrow.codes import Codes, counted
+from spark_eval.arrow.codes import Codes, counted, n_distinct
 from spark_eval.arrow.hashes import Booleans, is_odd, numbers
 from spark_eval.engine.lists import AllLists, Hits, distinct_hits
 from spark_eval.engine.messages import Content
@@ -280,11 +280,6 @@ def counts_of(
     """Return the counts of some rows of the truth, and of the users that they name."""
     n_users = n_distinct(np.concatenate(users))
     return {FAULT: fault, "everything": everything, "rows": rows, "distinct": None, "users": n_users}
-
-
-def n_distinct(values: Ints) -> int:
-    """Count distinct values."""
-    return len(np.unique(values))
 
 
 def model_codes(names: pa.ChunkedArray, models: Sequence[str | None]) -> Ints:
