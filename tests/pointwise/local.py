@@ -66,11 +66,7 @@ def measure(
 ) -> Answer:
     """All tables of rows: label (place of a class), score or score_0, ..., user, weight, segment_0, model."""
     plan = make_prediction_plan(task, **options)
-    table = pa.table({name: pa.array(values) for name, values in columns.items()})
-    for name in ("label", "score") if plan.classes else ():
-        if name == "label" or plan.scores is Scores.CLASS:
-            of_class = pa.array([plan.classes[int(place)] for place in columns[name]])
-            table = table.set_column(table.column_names.index(name), name, of_class)
+    table = table_of(columns, plan)
     if order is not None:
         table = table.take(pa.array(order))
     reading = Reading(plan, None if "model" in table.column_names else "m")
@@ -86,16 +82,30 @@ def measure(
                 runs.append(part)
             else:
                 users.append(part)
-    if users:
-        by_bucket = defaultdict(list)
-        for rows in users:
-            for bucket, mine in in_buckets(rows, 3):
-                by_bucket[bucket].append(mine)
-        for parts in by_bucket.values():
-            answer.totals.merge(reading.totals_of_users(parts))
+    add_users(answer, reading, users)
     if plan.by_score:
         add_order(answer, runs, scores_per_range)
     return answer
+
+
+def table_of(columns: Mapping[str, Any], plan: PredictionPlan) -> pa.Table:
+    """The rows, classes by their names."""
+    table = pa.table({name: pa.array(values) for name, values in columns.items()})
+    for name in ("label", "score") if plan.classes else ():
+        if name == "label" or plan.scores is Scores.CLASS:
+            of_class = pa.array([plan.classes[int(place)] for place in columns[name]])
+            table = table.set_column(table.column_names.index(name), name, of_class)
+    return table
+
+
+def add_users(answer: Answer, reading: Reading, users: Sequence[pa.Table]) -> None:
+    """What follows from users, bucket by bucket."""
+    by_bucket = defaultdict(list)
+    for rows in users:
+        for bucket, mine in in_buckets(rows, 3):
+            by_bucket[bucket].append(mine)
+    for parts in by_bucket.values():
+        answer.totals.merge(reading.totals_of_users(parts))
 
 
 def add_order(answer: Answer, runs: Sequence[ScoreRun], scores_per_range: int) -> None:

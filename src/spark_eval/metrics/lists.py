@@ -56,7 +56,7 @@ class Ragged:
         return np.arange(1, len(self.row) + 1, dtype=np.int64) - starts[self.row]
 
     def of_rows(self, rows: Ints) -> "Ragged":
-        """The entries of these lists, in this order; a list may come several times."""
+        """Return the entries of these lists, in this order; a list may come several times."""
         counts = np.bincount(self.row, minlength=self.n_rows)
         sizes, starts = counts[rows], (np.cumsum(counts) - counts)[rows]
         entries = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes - starts, sizes)
