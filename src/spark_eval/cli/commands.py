@@ -218,7 +218,7 @@ def make_run(
     try:
         with working(config, verb) as session:
             done = run(session, config, run_id, replace)
-        getattr(terminal, verb)(done)
+        terminal.show_done(verb, done)
     except Stopped:
         if not events.is_published():
             raise

@@ -61,6 +61,11 @@ def rows(run: Run, table: Table) -> list[dict[str, Any]]:
     return read
 
 
+def show_done(verb: str, run: Run) -> None:
+    """Print what came of a run of a verb."""
+    {"split": show_split, "evaluate": show_evaluation, "predictions": show_predictions}[verb](run)
+
+
 def show_run(run: Run) -> None:
     """Print where the tables are."""
     outcome = "published" if run.is_new else "already published, nothing to do:"

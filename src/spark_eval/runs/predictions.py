@@ -45,6 +45,6 @@ def run_predictions(
             if table in tables:
                 write_rows(spark, table_rows, schema, attempt, table, MODEL)
                 written[table] = len(table_rows)
-        written |= write_entries({PREDICTIONS: rows.given}, measured.entries, attempt)
+        written |= write_entries(spark, measured.entries, {PREDICTIONS: rows.given}, attempt)
         job.check_rest(session)
         return job.publish(attempt, written, measured.entries, conventions=plan.stamp, models=measured.models)

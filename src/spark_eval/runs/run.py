@@ -64,7 +64,7 @@ def run_split(session: Callable[[], SparkSession], config: Config, run_id: str |
         tables = {
             Table.SPLITS: facts.n_written,
             Table.LEAKAGE: len(leaks),
-            **write_entries({"interactions": parts.labelled}, entries, attempt),
+            **write_entries(spark, entries, {"interactions": parts.labelled}, attempt),
         }
         job.check_rest(session)
         return job.publish(attempt, tables, entries, timeline=parts.timeline and asdict(parts.timeline))
@@ -94,7 +94,7 @@ def run_evaluate(
                 Table.PER_USER: evaluation.n_per_user,
                 Table.METRICS: len(evaluation.metric_rows),
                 Table.SUMS: len(evaluation.sum_rows),
-                **write_entries(tables.judged(entries, plan.conventions), entries, attempt),
+                **write_entries(spark, entries, tables.judged(entries, plan.conventions), attempt),
             }
             facts = {"conventions": plan.stamp, "models": list(evaluation.models)}
             job.check_rest(session)
@@ -159,10 +159,9 @@ def write_rows(
 
 
 def write_entries(
-    sources: Mapping[str, DataFrame], entries: Sequence[Entry], attempt: Attempt
+    spark: SparkSession, entries: Sequence[Entry], sources: Mapping[str, DataFrame], attempt: Attempt
 ) -> dict[Table, int]:
     """Stage the accounting, and the rows that it says are quarantined; return the number of rows of each."""
-    spark = next(iter(sources.values())).sparkSession
     write_rows(spark, entries, ACCOUNTING, attempt, Table.ACCOUNTING)
     bad = Counter[str]()
     for entry in entries:
