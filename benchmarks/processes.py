@@ -14,11 +14,13 @@ PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 class Usage:
     """CPU seconds since the start, children that ended included, and resident bytes now.
 
-    Memory that several processes share counts for each of them.
+    ``worker`` are those of the largest process that a child has started: of a program on Spark, its largest
+    Python worker. Memory that several processes share counts for each of them.
     """
 
     cpu: float
     resident: int
+    worker: int
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,8 @@ def usage(root: int) -> Usage:
     for process in tree:  # grows while it is walked
         tree += children.get(process.pid, [])
     ticks = sum(process.ticks for process in tree)
-    return Usage(ticks / TICKS_PER_SECOND, PAGE * sum(process.pages for process in tree))
+    below = max((process.pages for process in tree[1:] if process.parent != root), default=0)
+    return Usage(ticks / TICKS_PER_SECOND, PAGE * sum(process.pages for process in tree), PAGE * below)
 
 
 def every_process() -> Iterator[Process]:

@@ -15,7 +15,7 @@ from time import monotonic
 from typing import Any, Final
 
 from benchmarks.contenders import Contender
-from benchmarks.processes import usage
+from benchmarks.processes import Usage, usage
 from benchmarks.workload import Task
 
 SAMPLED_EVERY: Final = 0.1  # seconds
@@ -27,11 +27,12 @@ REPOSITORY: Final = Path(__file__).parents[1]
 
 @dataclass(frozen=True)
 class Sample:
-    """What one stretch of work took: CPU and wall seconds, and the peak of resident bytes."""
+    """What one stretch of work took: CPU and wall seconds; most resident bytes, of all and of one worker."""
 
     cpu: float
     wall: float
     peak: int
+    worker: int
 
 
 class Failed(Exception):
@@ -101,9 +102,9 @@ class Entrant:
         assert process.stdout is not None
         # A process that is just being started has used nothing yet.
         before = usage(process.pid).cpu if self.start is not None else 0.0
-        begin, peak = monotonic(), 0
+        begin, seen = monotonic(), list[Usage]()
         while not select.select([process.stdout], [], [], SAMPLED_EVERY)[0]:
-            peak = max(peak, usage(process.pid).resident)
+            seen.append(usage(process.pid))
             if monotonic() - begin > timeout:
                 raise Failed(f"not done in {timeout / 60:g} minutes")
         wall, after = monotonic() - begin, usage(process.pid)
@@ -113,7 +114,9 @@ class Entrant:
         answer = json.loads(line)
         if "error" in answer:
             raise Failed(answer["error"])
-        return Sample(after.cpu - before, wall, max(peak, after.resident)), answer
+        seen.append(after)
+        peak, worker = max(one.resident for one in seen), max(one.worker for one in seen)
+        return Sample(after.cpu - before, wall, peak, worker), answer
 
     def end(self) -> None:
         """Let the process go, by force if it stays."""

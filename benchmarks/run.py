@@ -17,11 +17,12 @@ from benchmarks.check import TOLERANCE, difference, of_means, read_per_user
 from benchmarks.contenders import CONTENDERS, PROFILE, Contender
 from benchmarks.data import DEFAULT_FOLDER, LAYOUTS, SIZES, TOGETHER, ensure
 from benchmarks.race import Entrant, race
-from benchmarks.workload import KINDS, LISTS, READERS, Task, Workload, workload
+from benchmarks.workload import KINDS, LISTS, READERS, Task, Workload, of_kind, workload
 
 RESULTS: Final = Path(__file__).parent / "results"
 # What a scaling curve changes of the workload, and the points it has.
-CURVES: Final[Mapping[str, Sequence[int]]] = {
+CURVES: Final[Mapping[str, Sequence[int | str]]] = {
+    "kinds": ("ranked", "text", "graded", "models", "folds"),
     "users": (8_000, 40_000, 200_000, 1_000_000),
     "length": (10, 50, 200),
     "ks": (1, 5, 20),
@@ -140,10 +141,12 @@ def enter(
             yield Entrant(contender, task, label, scratch.resolve() / label.replace(" ", "-"))
 
 
-def at(plain: Workload, what: str, size: int) -> Workload:
+def at(plain: Workload, what: str, size: Any) -> Workload:
     """The workload at a point of a curve."""
     side: dict[str, Any] = {what: size}
     match what:
+        case "kinds":
+            return of_kind(plain, size)
         case "users" | "length" | "models":
             return replace(plain, dataset=replace(plain.dataset, **side))
         case "ks":

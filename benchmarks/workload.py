@@ -105,9 +105,10 @@ class Task:
 
 
 # Changes to the plain workload: lists with ranks, integer ids, binary truth, one model; or another table.
-LISTS: Final = ("ranked", "graded", "scored", "models", "folds", "messy")
+LISTS: Final = ("ranked", "text", "graded", "scored", "models", "folds", "messy")
 KINDS: Final[Mapping[str, Mapping[str, Any]]] = {
     "ranked": {},
+    "text": {"ids": "string"},
     "graded": {"ids": "string", "graded": True},
     "scored": {"scored": True, "ties": True},
     "models": {"models": 4},
@@ -119,7 +120,12 @@ KINDS: Final[Mapping[str, Mapping[str, Any]]] = {
 
 
 def workload(kind: str, size: str, layout: str = TOGETHER, **settings: Any) -> Workload:
-    """One of KINDS in one of SIZES; the metrics of ``graded`` take 2^relevance - 1 as gain."""
-    dataset = replace(SIZES[size], layout=layout, **KINDS[kind])
+    """One of KINDS in one of SIZES; the metrics of graded truth take 2^relevance - 1 as gain."""
+    return of_kind(Workload(replace(SIZES[size], layout=layout), **settings), kind)
+
+
+def of_kind(plain: Workload, kind: str) -> Workload:
+    """The same workload of another kind."""
+    dataset = replace(plain.dataset, **KINDS[kind])
     conventions = {"gain": "exp2"} if dataset.graded else {}
-    return Workload(dataset, conventions=conventions, **settings)
+    return replace(plain, dataset=dataset, conventions=conventions)
