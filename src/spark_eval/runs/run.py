@@ -25,7 +25,6 @@ from spark_eval.runtime import events
 from spark_eval.schema import MODEL, Outcome, Table
 from spark_eval.sources.conform import read_each
 from spark_eval.transforms.conform import check_id_types
-from spark_eval.transforms.plain_files import plain_recommendations, plain_truth
 from spark_eval.verbs.checks import quarantined, share_faults
 from spark_eval.verbs.evaluate import measure_lists
 from spark_eval.verbs.evaluation import Tables
@@ -107,14 +106,7 @@ def read_tables(spark: SparkSession, job: Job, plan: Plan) -> Tables:
     unread = {"items"} if user_columns(plan.segments) else {"items", "users"}
     sources: dict[str, Any] = {name: job.sources[name] for name in job.sources if name not in unread}
     frames = read_each(spark, sources, job.splits, job.timezone, plan, job.before)
-    lists, truth = sources["recommendations"], sources["truth"]
-    return Tables(
-        **{name: conformed for name, (_, conformed) in frames.items()},
-        model=lists.model,
-        files=plain_recommendations(frames["recommendations"][0], lists.columns, lists.model, lists.layout),
-        truth_files=plain_truth(frames["truth"][0], truth.columns, plan.conventions),
-        most_quarantined=job.most_quarantined,
-    )
+    return Tables.of(frames, sources, plan, job.most_quarantined)
 
 
 def check_inputs(session: Callable[[], SparkSession], config: Config, verb: str | None = None) -> list[str]:

@@ -5,8 +5,10 @@ until the accounting has counted it. Faults of a whole table are raised together
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from operator import or_
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,6 +19,7 @@ from pyspark.sql import types as T
 from spark_eval.arrow.row_faults import FaultRule, inexact_relevance
 from spark_eval.conventions import Conventions, TruthDuplicates
 from spark_eval.errors import DataError, nearest
+from spark_eval.metrics.options import Plan
 from spark_eval.names import quoted
 from spark_eval.schema import (
     FAULT,
@@ -36,6 +39,31 @@ from spark_eval.transforms.inputs import ID_TYPES, NO_MODEL, Input, fold_of, ope
 from spark_eval.transforms.instants import instant
 
 ARRAY_COLUMNS = ("recommendations", "items", ITEM)
+
+
+@dataclass(frozen=True)
+class Described:
+    """What is said of a table: our columns as theirs, its only model, its layout, the unit of its times."""
+
+    columns: Mapping[str, str] | None = None
+    model: str | None = None
+    layout: str = "long"
+    timestamp_unit: str | None = None
+
+
+def conform_table(frame: DataFrame, name: str, described: Any, timezone: str, plan: Plan) -> DataFrame:
+    """Return a table with our columns; ``described`` is Described, or a source of a config."""
+    names = described.columns
+    match name:
+        case "recommendations":
+            return conform_recommendations(frame, names, described.model, described.layout)
+        case "truth":
+            return conform_truth(frame, names, described.timestamp_unit, timezone, plan.conventions)
+        case "train":
+            return conform_train(frame, names)
+        case "users":
+            return conform_users(frame, names, plan.segments)
+    return conform_items(frame, names)
 
 
 def first_fault_column(faults: Mapping[Fault, Column]) -> Column:

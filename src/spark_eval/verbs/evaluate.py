@@ -1,12 +1,11 @@
 """Ranking evaluation: recommendations and truth in, metrics and the accounting of every row out."""
 
 import pickle
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, Unpack
-
-from pyspark.sql import DataFrame
 
 from spark_eval.accounting import Entry, list_entries, rows_in, table_entries
 from spark_eval.arrow.files import keep_files
@@ -18,27 +17,11 @@ from spark_eval.names import literal
 from spark_eval.options import documented
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import is_remote
-from spark_eval.schema import (
-    FAULT,
-    MODEL,
-    Outcome,
-)
-from spark_eval.transforms.conform import (
-    align_ids,
-    check_id_types,
-    conform_recommendations,
-    conform_train,
-    conform_truth,
-    conform_users,
-)
+from spark_eval.schema import FAULT, MODEL, Outcome
+from spark_eval.transforms.conform import Described, align_ids, check_id_types, conform_table
 from spark_eval.transforms.exchange import SUMMARY, BucketSummary, exchanged, measure
-from spark_eval.transforms.plain_files import plain_recommendations, plain_truth, takes_files
-from spark_eval.verbs.checks import (
-    check_folds,
-    check_tables,
-    fold_faults,
-    truth_faults,
-)
+from spark_eval.transforms.plain_files import takes_files
+from spark_eval.verbs.checks import check_folds, check_tables, fold_faults, truth_faults
 from spark_eval.verbs.evaluation import Evaluation, Tables, read_back
 from spark_eval.verbs.frames import Frame, in_spark
 from spark_eval.verbs.segments import Training, known_items, read_about
@@ -89,20 +72,19 @@ def evaluate(
     if not user_columns(plan.segments):
         users = None
     frames = in_spark({"recommendations": recommendations, "truth": truth, "train": train, "users": users})
-    lists, relevant = frames["recommendations"], frames["truth"]
-    conforming: dict[str, Callable[[], DataFrame]] = {
-        "recommendations": lambda: conform_recommendations(lists, columns, model, layout),
-        "truth": lambda: conform_truth(relevant, truth_columns, timestamp_unit, timezone, plan.conventions),
-        "train": lambda: conform_train(frames["train"], train_columns),
-        "users": lambda: conform_users(frames["users"], users_columns, plan.segments),
+    described = {
+        "recommendations": Described(columns, model, layout),
+        "truth": Described(truth_columns, timestamp_unit=timestamp_unit),
+        "train": Described(train_columns),
+        "users": Described(users_columns),
     }
-    tables = Tables(
-        **each({name: conforming[name] for name in frames}),
-        model=model,
-        files=plain_recommendations(lists, columns or {}, model, layout),
-        truth_files=plain_truth(relevant, truth_columns or {}, plan.conventions),
-        most_quarantined={},
+    conformed = each(
+        {
+            name: partial(conform_table, frame, name, described[name], timezone, plan)
+            for name, frame in frames.items()
+        }
     )
+    tables = Tables.of({name: (frames[name], conformed[name]) for name in frames}, described, plan, {})
     return measure_lists(tables, plan, folder)
 
 

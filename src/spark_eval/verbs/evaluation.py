@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -15,7 +16,7 @@ from spark_eval.metrics.options import Plan
 from spark_eval.names import literal, models_shown
 from spark_eval.schema import MODEL, Outcome
 from spark_eval.transforms.conform import unusable_rows
-from spark_eval.transforms.plain_files import PlainFiles
+from spark_eval.transforms.plain_files import PlainFiles, plain_recommendations, plain_truth
 from spark_eval.verbs.small import small_table
 
 
@@ -36,6 +37,26 @@ class Tables:
     files: PlainFiles | None = None
     truth_files: PlainFiles | None = None
     most_quarantined: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        frames: Mapping[str, tuple[DataFrame, DataFrame]],
+        described: Mapping[str, Any],
+        plan: Plan,
+        most_quarantined: Mapping[str, float],
+    ) -> "Tables":
+        """Return the tables of an evaluation, each of them as it is and conformed; see ``conform_table``."""
+        lists, truth = described["recommendations"], described["truth"]
+        return cls(
+            **{name: conformed for name, (_, conformed) in frames.items()},
+            model=lists.model,
+            files=plain_recommendations(
+                frames["recommendations"][0], lists.columns or {}, lists.model, lists.layout
+            ),
+            truth_files=plain_truth(frames["truth"][0], truth.columns or {}, plan.conventions),
+            most_quarantined=most_quarantined,
+        )
 
     def given(self) -> dict[str, DataFrame]:
         """Return the tables that there are, by name."""

@@ -141,11 +141,11 @@ class Split:
 
         Rows are read in ``folder`` where they are written.
         """
-        found = compare(self.rows, facts, self.layout.n_folds, folder)
+        counts = compare(self.rows, facts, self.layout.n_folds, folder)
         if not self.rule.reports_folds:
-            return leakage_rows(found, self.rule), []
-        check_parts(found, self.rule)
-        return leakage_rows(found, self.rule), facts.accounting_of_folds(found)
+            return leakage_rows(counts, self.rule), []
+        check_parts(counts, self.rule)
+        return leakage_rows(counts, self.rule), facts.accounting_of_folds(counts)
 
 
 def used_rows(labelled: DataFrame) -> DataFrame:
