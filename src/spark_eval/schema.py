@@ -80,6 +80,8 @@ class Table(StrEnum):
     LEAKAGE = "leakage"
     CURVES = "curves"
     THRESHOLDS = "thresholds"
+    COMPARISONS = "comparisons"
+    GATES = "gates"
 
 
 class Outcome(StrEnum):

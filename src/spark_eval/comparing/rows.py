@@ -1,0 +1,89 @@
+"""The rows of the tables ``comparisons`` and ``gates``."""
+
+from typing import Final, NamedTuple
+
+# Column names with their types, in the order of the fields below.
+COMPARISONS: Final = (
+    "baseline string, candidate string, metric string, k int, segment string, segment_value string, "
+    "n_users long, n_undefined long, baseline_value double, candidate_value double, difference double, "
+    "std_error double, ci_low double, ci_high double, test string, statistic double, p_value double, "
+    "p_adjusted double, family_size long, correction string, wins long, ties long, losses long, "
+    "relative double, relative_std_error double, effect_size double, mde double, baseline_run string, "
+    "conventions string"
+)
+GATES: Final = (
+    "metric string, k int, model string, against_run string, against_model string, max_drop double, "
+    "drop string, mode string, confidence double, segment string, segment_value string, min_users long, "
+    "min_common double, pairing string, baseline_value double, candidate_value double, difference double, "
+    "bound_low double, bound_high double, n_users long, decision string, passed boolean, reason string, "
+    "p_worse double, p_adjusted double, users_needed long"
+)
+
+
+class ComparisonRow(NamedTuple):
+    """A row of COMPARISONS: one test of one pair of models in one cell.
+
+    A cell is a metric at k over the users of a segment's value. ``difference`` is candidate minus baseline;
+    ``wins`` counts users for whom the candidate is better. ``baseline_run`` is None within one run.
+    """
+
+    baseline: str
+    candidate: str
+    metric: str
+    k: int | None
+    segment: str
+    segment_value: str
+    n_users: int
+    n_undefined: int
+    baseline_value: float | None
+    candidate_value: float | None
+    difference: float | None
+    std_error: float | None
+    ci_low: float | None
+    ci_high: float | None
+    test: str
+    statistic: float | None
+    p_value: float | None
+    p_adjusted: float | None
+    family_size: int
+    correction: str
+    wins: int
+    ties: int
+    losses: int
+    relative: float | None
+    relative_std_error: float | None
+    effect_size: float | None
+    mde: float | None
+    baseline_run: str | None
+    conventions: str
+
+
+class GateRow(NamedTuple):
+    """A row of GATES: one gate in one cell, what was found and what follows from it."""
+
+    metric: str
+    k: int | None
+    model: str
+    against_run: str | None
+    against_model: str
+    max_drop: float
+    drop: str
+    mode: str
+    confidence: float
+    segment: str
+    segment_value: str
+    min_users: int
+    min_common: float
+    pairing: str
+    baseline_value: float | None
+    candidate_value: float | None
+    difference: float | None
+    bound_low: float | None
+    bound_high: float | None
+    n_users: int
+    decision: str
+    passed: bool
+    reason: str
+    p_worse: float | None
+    p_adjusted: float | None
+    users_needed: int | None
