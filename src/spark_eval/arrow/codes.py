@@ -1,15 +1,21 @@
 """Ids as numbers, equal where ids are in all columns numbered together; counts and orders of numbers."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
-from spark_eval.arrow.hashes import Hashes, numbers
+from spark_eval.arrow.hashes import Booleans, Hashes, changes, numbers
 from spark_eval.stats.exact import Ints
+
+# What some rows are sorted by.
+SortKey = Callable[[Ints], NDArray[Any]]
+# Longer runs than this are sorted one by one.
+LONGEST_TOGETHER: Final = 1 << 11
 
 
 @dataclass(frozen=True)
@@ -88,3 +94,57 @@ def ordered(*keys: Ints | Hashes) -> Ints:
         packed |= (key - least).astype(np.uint64) << np.uint64(min(n_bits, 63))
         n_bits += bits
     return np.argsort(packed)
+
+
+def grouped(places: Ints, n_places: int) -> Ints:
+    """Return the order that puts rows of equal places together, places ascending, else as they come."""
+    if (places[1:] >= places[:-1]).all():
+        return np.arange(len(places))
+    order = np.argsort(places.astype(np.uint16), kind="stable")
+    if n_places > 1 << 16:
+        order = order[np.argsort((places >> 16)[order], kind="stable")]
+    return order
+
+
+def sort_runs(rows: Ints, is_first: Booleans, keys: Sequence[SortKey]) -> None:
+    """Sort each run of rows by the first key, those that are equal in it by the next, and so on.
+
+    Runs begin where ``is_first``; both arrays (n,) change, in the end a run has rows that are equal in all
+    keys. A key is asked for the rows that are still to be told apart only.
+    """
+    for key in keys:
+        again = np.flatnonzero(~is_first | ~np.append(is_first[1:], True))
+        if not len(again):
+            return
+        unsorted = rows[again]
+        values = key(unsorted)
+        order = order_within(values, np.flatnonzero(is_first[again]))
+        rows[again] = unsorted[order]
+        is_first[again] |= changes(values[order])
+
+
+def order_within(values: NDArray[Any], starts: Ints) -> Ints:
+    """Return the order that sorts each run of values (n,); a run begins at each of ``starts``.
+
+    Runs of about one length are sorted as the rows of one array: many short sorts cost a tenth of a long one.
+    """
+    order, lengths = np.arange(len(values)), np.diff(np.append(starts, len(values)))
+    _, size = np.frexp(lengths - 1)
+    for bits in np.flatnonzero(np.bincount(size))[::-1].tolist():
+        if not bits:  # nothing but single values is left
+            break
+        runs = np.flatnonzero(size == bits)
+        if 1 << bits > LONGEST_TOGETHER:
+            for start, length in zip(starts[runs].tolist(), lengths[runs].tolist(), strict=True):
+                order[start : start + length] = start + np.argsort(values[start : start + length])
+            continue
+        column = np.arange(lengths[runs].max())
+        place = starts[runs][:, None] + column
+        is_own = column < lengths[runs][:, None]
+        padded = np.full(place.shape, np.iinfo(values.dtype).max, dtype=values.dtype)
+        padded[is_own] = values[place[is_own]]
+        sorted_columns = np.argsort(padded, axis=1)
+        # A value may be as large as what stands behind the end of its run.
+        is_chosen = np.take_along_axis(is_own, sorted_columns, axis=1)
+        order[place[is_own]] = np.take_along_axis(place, sorted_columns, axis=1)[is_chosen]
+    return order

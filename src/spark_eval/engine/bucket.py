@@ -212,9 +212,8 @@ class Bucket:
 
     def repeated(self, rows: ListRows) -> tuple[Booleans, Booleans]:
         """Return which rows repeat an item of their list, and which name one that shares its rank."""
-        again = repeats(
-            rows.of_list, rows.item, falling(rows.order) if self.question.has_scores else rows.order
-        )
+        before = falling(rows.order) if self.question.has_scores else rows.order
+        again = repeats(rows.of_list, len(self.people) * len(self.models), rows.item, before)
         is_again = np.zeros(len(rows.item), dtype=bool)
         is_again[again] = True
         if self.question.has_scores:

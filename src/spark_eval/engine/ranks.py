@@ -1,6 +1,6 @@
 """Where the rows of lists stand: ranks, repeated items, equal scores."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from spark_eval.arrow.codes import Codes, ordered
-from spark_eval.arrow.hashes import Booleans, Hashes, changes, mixed, numbers
+from spark_eval.arrow.codes import Codes, SortKey, distinct_of, grouped, ordered, sort_runs
+from spark_eval.arrow.hashes import Booleans, Hashes, changes, numbers
 from spark_eval.arrow.xxhash64 import id_hashes
 from spark_eval.conventions import Ties
 from spark_eval.stats.exact import Ints
@@ -18,8 +18,6 @@ from spark_eval.stats.exact import Ints
 TIES_SEED = np.int32(20231)
 # Of the order of score bits, the sign bit; and what the others are.
 SIGN = np.uint64(1 << 63)
-# Numbers by which these rows are sorted where their scores are equal, the first of them first.
-TieKeys = Callable[[Ints], Sequence[Ints]]
 
 
 @dataclass(frozen=True)
@@ -57,7 +55,7 @@ def places_by_score(
     of_list: Ints,
     n_lists: int,
     scores: NDArray[Any],
-    tie_order: TieKeys,
+    tie_order: Sequence[SortKey],
     cuts: Sequence[int],
     sees_ties: bool,
 ) -> Places:
@@ -91,26 +89,10 @@ def places_by_score(
     return Places(rank, ties[0], ties[1], tied_cuts, none)
 
 
-def by_score(of_list: Ints, n_lists: int, scores: NDArray[Any], tie_order: TieKeys) -> Ints:
-    """Return the order of the rows by list, then by falling score, then by ``tie_order``.
-
-    One sort of one number: the list, and as many bits of the score as fit below it. Rows that this number
-    does not tell apart are sorted by all of it.
-    """
-    bits = max(1, int(n_lists - 1).bit_length())
-    key = falling(scores)
-    key >>= np.uint64(bits)
-    key |= of_list.astype(np.uint64) << np.uint64(64 - bits)
-    order = np.argsort(key)
-    key = key[order]
-    is_same = key[1:] == key[:-1]
-    if not is_same.any():
-        return order
-    run = np.cumsum(~np.insert(is_same, 0, False)) - 1
-    again = np.flatnonzero(np.append(is_same, False) | np.insert(is_same, 0, False))
-    rows = order[again]
-    finer = falling(scores[rows]) & np.uint64((1 << bits) - 1)
-    order[again] = rows[ordered(run[again], finer, *tie_order(rows))]
+def by_score(of_list: Ints, n_lists: int, scores: NDArray[Any], tie_order: Sequence[SortKey]) -> Ints:
+    """Return the order of the rows by list, then by falling score, then by ``tie_order``."""
+    order, best_first = grouped(of_list, n_lists), falling(scores)
+    sort_runs(order, changes(of_list[order]), [lambda rows: best_first[rows], *tie_order])
     return order
 
 
@@ -134,20 +116,13 @@ def falling(scores: NDArray[Any]) -> Hashes:
     return ~(ascending.view(np.uint64) ^ SIGN)
 
 
-def repeats(of_list: Ints, item: Ints, before: Ints | Hashes) -> Ints:
+def repeats(of_list: Ints, n_lists: int, item: Ints, before: Ints | Hashes) -> Ints:
     """Return the rows that are not the first of their list and item, by ``before``.
 
     Of rows that are equal in all three, one is kept.
     """
-    hashes = mixed(item.view(np.uint64))
-    hashes += mixed(of_list.view(np.uint64))
-    # Equal pairs have equal hashes; others hardly ever, and are told apart by their numbers.
-    if changes(np.sort(hashes)).all():
-        return np.empty(0, dtype=np.int64)
-    order = np.argsort(hashes)
-    is_new = changes(hashes[order])
-    rows = order[~is_new | ~np.append(is_new[1:], True)]
-    rows = rows[np.lexsort((before[rows], item[rows], of_list[rows]))]
+    rows = grouped(of_list, n_lists)
+    sort_runs(rows, changes(of_list[rows]), [lambda some: item[some], lambda some: before[some]])
     again: Ints = rows[~(changes(of_list[rows]) | changes(item[rows]))]
     return again
 
@@ -171,17 +146,22 @@ def sharing_rank(of_list: Ints, item: Ints, rank: Ints, is_again: Booleans) -> B
     return shares
 
 
-def tie_keys(items: Codes, item: Ints, ties: Ties) -> TieKeys:
+def tie_keys(items: Codes, item: Ints, ties: Ties) -> Sequence[SortKey]:
     """Return what orders rows of equal score; ``item`` are their numbers in ``items``."""
 
-    def keys(rows: Ints) -> Sequence[Ints]:
-        in_order = items.in_order(item[rows])
-        match ties:
-            case Ties.ITEM_ASC:
-                return [in_order]
-            case Ties.ITEM_DESC:
-                return [~in_order]
-        distinct, place = np.unique(item[rows], return_inverse=True)
-        return [id_hashes(items.ids(distinct), TIES_SEED).view(np.int64)[place], ~in_order]
+    def in_order(rows: Ints) -> Ints:
+        return items.in_order(item[rows])
 
-    return keys
+    def last_first(rows: Ints) -> Ints:
+        return ~in_order(rows)
+
+    def drawn(rows: Ints) -> Ints:
+        distinct, place = distinct_of(item[rows])
+        return id_hashes(items.ids(distinct), TIES_SEED).view(np.int64)[place]
+
+    match ties:
+        case Ties.ITEM_ASC:
+            return [in_order]
+        case Ties.ITEM_DESC:
+            return [last_first]
+    return [drawn, last_first]
