@@ -35,7 +35,7 @@ class Content(StrEnum):
 
 def messages(tables: Iterable[pa.Table], content: Content, n_buckets: int) -> Iterator[pa.RecordBatch]:
     """Divide rows among the buckets of their users; each batch has a message for every bucket with rows."""
-    for table in gathered(tables):
+    for table in tables:
         parts = divided(table, buckets_of(one_chunk(table[USER]), n_buckets), n_buckets)
         yield batch_of(content, [(bucket, part) for bucket, part in enumerate(parts) if part.num_rows])
 
@@ -78,10 +78,10 @@ def gathered(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
     for table in tables:
         waiting.append(table)
         if sum(table.num_rows for table in waiting) >= ROWS_AT_ONCE:
-            yield pa.concat_tables(waiting)
+            yield pa.concat_tables(waiting).combine_chunks()
             waiting.clear()
     if waiting:
-        yield pa.concat_tables(waiting)
+        yield pa.concat_tables(waiting).combine_chunks()
 
 
 def taken(column: pa.ChunkedArray, order: Ints) -> pa.Array:

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from spark_eval.arrow.files import Batches
 from spark_eval.arrow.row_faults import FaultRule
-from spark_eval.engine.messages import Content, batch_of, messages, with_codes
+from spark_eval.engine.messages import Content, batch_of, gathered, messages, with_codes
 from spark_eval.schema import FAULT, FOLD, MODEL, USER
 
 # Where the rows go that a rule finds a fault in.
@@ -28,7 +28,7 @@ class Sender:
         models: dict[str | None, None] = {}
         yield from messages(self.valid(batches, bad, models), self.content, self.n_buckets)
         if bad:
-            yield from messages(bad, BAD[self.content], self.n_buckets)
+            yield from messages(gathered(bad), BAD[self.content], self.n_buckets)
         if models:
             names = pa.record_batch({MODEL: pa.array(list(models), pa.string())})
             yield batch_of(Content.MODELS, [(bucket, names) for bucket in range(self.n_buckets)])
@@ -37,8 +37,8 @@ class Sender:
         self, batches: Batches, bad: list[pa.Table], models: dict[str | None, None]
     ) -> Iterator[pa.Table]:
         """Return the rows without a fault; add model, user and fault of the others to ``bad``."""
-        for batch in batches:
-            rows, faults = pa.table(batch), None
+        for rows in gathered(map(pa.table, batches)):
+            faults = None
             if MODEL in rows.column_names:
                 coded = rows[MODEL].dictionary_encode()
                 rows = rows.set_column(rows.column_names.index(MODEL), MODEL, coded)
