@@ -138,13 +138,15 @@ def order_within(values: NDArray[Any], starts: Ints) -> Ints:
             for start, length in zip(starts[runs].tolist(), lengths[runs].tolist(), strict=True):
                 order[start : start + length] = start + np.argsort(values[start : start + length])
             continue
-        column = np.arange(lengths[runs].max())
-        place = starts[runs][:, None] + column
-        is_own = column < lengths[runs][:, None]
+        start, length = starts[runs][:, None], lengths[runs][:, None]
+        column = np.arange(length.max())
+        place, is_own = start + column, column < length
+        if is_own.all():
+            order[place] = start + np.argsort(values[place], axis=1)
+            continue
         padded = np.full(place.shape, np.iinfo(values.dtype).max, dtype=values.dtype)
         padded[is_own] = values[place[is_own]]
-        sorted_columns = np.argsort(padded, axis=1)
+        in_order = np.argsort(padded, axis=1)
         # A value may be as large as what stands behind the end of its run.
-        is_chosen = np.take_along_axis(is_own, sorted_columns, axis=1)
-        order[place[is_own]] = np.take_along_axis(place, sorted_columns, axis=1)[is_chosen]
+        order[place[is_own]] = (start + in_order)[in_order < length]
     return order
