@@ -100,7 +100,9 @@ class Bucket:
     def truth(self) -> Truth:
         """The relevant pairs."""
         user, item, relevance, _, is_cold = self.pairs
-        chosen = ~np.logical_or.reduce(list(self.why_not.values()))
+        is_relevant = ~np.logical_or.reduce(list(self.why_not.values()))
+        # Where all are, nothing is copied: a single user may have millions.
+        chosen = slice(None) if is_relevant.all() else is_relevant
         relevance = relevance[chosen]
         return Truth(
             len(self.people),
@@ -125,7 +127,7 @@ class Bucket:
         n_unused = sum(int(size[chosen].sum()) for chosen in self.why_not.values())
         more = {
             "distinct": len(truth.user),
-            "max_relevance": float(truth.relevances(np.arange(len(truth.user))).max(initial=0.0)),
+            "max_relevance": truth.largest_relevance,
             Outcome.LARGEST: int(truth.n_relevant.max(initial=0)),
             f"{Outcome.ODD_IDS}.{USER}": int(np.count_nonzero(self.is_odd_user & (truth.n_relevant > 0))),
             f"{Outcome.ODD_IDS}.{ITEM}": n_distinct(truth.user[is_odd(self.items.ids(truth.item))]),

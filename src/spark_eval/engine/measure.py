@@ -59,7 +59,7 @@ class Measuring:
         """Measure the lists of some models: population, kernels, sums."""
         question, bucket, n_users = self.question, self.bucket, max(len(self.bucket.people), 1)
         chosen = lists.population(question.plan.conventions)
-        if (lists.truth.relevances(np.arange(len(lists.truth.user))) > question.most_relevance).any():
+        if lists.truth.largest_relevance > question.most_relevance:
             chosen = chosen[:0]  # no gain of such relevances can be computed: the run is refused
         taken = lists.lists(chosen, self.ideal)
         columns, users, model = self.columns(taken), chosen % n_users, chosen // n_users

@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from spark_eval.arrow.codes import counted, distinct_of, ordered
+from spark_eval.arrow.codes import counted, ordered
 from spark_eval.arrow.hashes import Booleans, Hashes, changes, numbers
 from spark_eval.conventions import TruthDuplicates
 from spark_eval.metrics.lists import Ragged
@@ -44,9 +44,18 @@ class Truth:
         return np.ones(len(pairs)) if self.relevance is None else self.relevance[pairs]
 
     @cached_property
+    def largest_relevance(self) -> float:
+        """The relevance of the most relevant pair; 0 of no pairs."""
+        if self.relevance is None:
+            return float(len(self.user) > 0)
+        return float(self.relevance.max(initial=0.0))
+
+    @cached_property
     def items(self) -> Ints:
         """The distinct items, ascending."""
-        return np.sort(distinct_of(self.item)[0])
+        in_order = np.sort(self.item)
+        distinct: Ints = in_order[changes(in_order)]
+        return distinct
 
     @cached_property
     def keys(self) -> Ints:
@@ -83,7 +92,8 @@ class Truth:
         """Return each user's relevant items, best first, as far as ``depth``."""
         first = np.cumsum(self.n_relevant) - self.n_relevant
         rank = np.arange(1, len(self.user) + 1) - first[self.user]
-        ideal = Ragged(self.n_users, self.user, rank, self.relevances(np.arange(len(self.user))))
+        relevance = np.broadcast_to(1.0, len(rank)) if self.relevance is None else self.relevance
+        ideal = Ragged(self.n_users, self.user, rank, relevance)
         if self.relevance is not None:
             ideal = ideal.best_first
         if depth is None:
@@ -111,7 +121,9 @@ def combined(
     """
     order = ordered(user, item)
     starts = np.flatnonzero(changes(user[order]) | changes(item[order]))
-    size = np.diff(np.append(starts, len(order)))
+    size = np.broadcast_to(1, len(order))
+    if len(starts) < len(order):
+        size = np.diff(np.append(starts, len(order)))
     relevance = numbers(rows[RELEVANCE]).astype(np.float64, copy=False)[order]
     return order[starts], one_relevance(relevance, rows, order, starts, size, duplicates), size
 
