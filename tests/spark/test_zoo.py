@@ -65,8 +65,10 @@ def by_workers(files: PlainFiles, names: list[str]) -> Rows:
     assert files.n_rows == sum(batch.num_rows for batch in batches)  # what accounting takes for them
     if not batches:
         return []
-    table = pa.Table.from_batches(batches)
-    return rows_of(table, names)
+    rows = rows_of(pa.Table.from_batches(batches), names)
+    coded = pa.Table.from_batches(list(read_parts(parts, files.columns, coded=True)))
+    assert rows_of(coded, names) == rows
+    return rows
 
 
 def rows_of(table: pa.Table, names: list[str]) -> Rows:

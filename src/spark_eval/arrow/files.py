@@ -56,14 +56,19 @@ def statistics_of(footer: pq.FileMetaData, column: str) -> Iterator[pq.Statistic
             yield footer.row_group(number).column(place).statistics
 
 
-def read_parts(parts: Sequence[FilePart], columns: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
+def read_parts(
+    parts: Sequence[FilePart], columns: Mapping[str, str], *, coded: bool = False
+) -> Iterator[pa.RecordBatch]:
     """Read batches with these columns (ours: theirs), each of one type whatever wrote the files.
+
+    With ``coded`` texts are dictionary-coded, as most files hold them; a dictionary may hold one twice.
 
     Raises DataError CORRUPT_FILE, INVALID_TEXT, or INPUT_CHANGED_DURING_RUN where a file is gone.
     """
+    texts = [theirs for ours, theirs in columns.items() if ours in TEXTS] if coded else []
     for part in parts:
         try:
-            for batch in read_part(part, columns.values()):
+            for batch in read_part(part, columns.values(), texts):
                 arrays = [batch[theirs] for theirs in columns.values()]
                 for ours, array in zip(columns, arrays, strict=True):
                     if ours in TEXTS or ours.startswith(SEGMENT_COLUMN.format("")):
@@ -79,20 +84,24 @@ def read_parts(parts: Sequence[FilePart], columns: Mapping[str, str]) -> Iterato
 def check_text(array: pa.Array, column: str, path: str) -> None:
     """Raise DataError INVALID_TEXT for bytes that are no UTF-8, which no table of ours could hold."""
     try:
-        array.validate(full=pa.types.is_string(array.type))
+        texts = array.dictionary if pa.types.is_dictionary(array.type) else array
+        texts.validate(full=pa.types.is_string(texts.type))
     except pa.ArrowInvalid as error:
         raise DataError("INVALID_TEXT", f"{path!r}: column {column!r} {NO_TEXT}") from error
 
 
-def read_part(part: FilePart, columns: Iterable[str]) -> Iterator[pa.RecordBatch]:
-    """Read batches of columns in one form; damaged pages are refused."""
-    with pq.ParquetFile(part.path, coerce_int96_timestamp_unit="us", page_checksum_verification=True) as file:
+def read_part(part: FilePart, columns: Iterable[str], coded: Sequence[str] = ()) -> Iterator[pa.RecordBatch]:
+    """Read batches of columns in one form, those named ``coded`` with codes; damaged pages are refused."""
+    options = {"coerce_int96_timestamp_unit": "us", "page_checksum_verification": True}
+    with pq.ParquetFile(part.path, read_dictionary=coded, **options) as file:
         instants = int96_of(file.metadata)
         for batch in file.iter_batches(
             BATCH_ROWS, row_groups=list(part.groups), columns=list(dict.fromkeys(columns)), use_threads=False
         ):
             names = batch.schema.names
-            arrays = [in_one_form(batch[name], name in instants) for name in names]
+            arrays = [
+                batch[name] if name in coded else in_one_form(batch[name], name in instants) for name in names
+            ]
             yield pa.RecordBatch.from_arrays(arrays, names=names)
 
 

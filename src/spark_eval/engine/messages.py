@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from spark_eval.arrow.codes import CODED_TEXT
@@ -173,4 +174,16 @@ def with_codes(table: pa.Table) -> pa.Table:
             table = table.set_column(place, field.name, column)
         elif pa.types.is_dictionary(field.type) and field.type != CODED_TEXT:
             table = table.set_column(place, field.name, table[field.name].cast(CODED_TEXT))
+    return table
+
+
+def coded_once(table: pa.Table) -> pa.Table:
+    """Return the table with its text coded, each text once: the dictionary of a file may hold it twice."""
+    table = with_codes(table)
+    for place, field in enumerate(table.schema):
+        if pa.types.is_dictionary(field.type):
+            column = one_chunk(table[field.name])
+            if len(pc.unique(column.dictionary)) < len(column.dictionary):
+                column = column.cast(pa.string()).dictionary_encode()
+            table = table.set_column(place, field.name, column)
     return table

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from spark_eval.arrow.files import Batches
 from spark_eval.arrow.row_faults import FaultRule
-from spark_eval.engine.messages import Content, batch_of, gathered, messages, with_codes
+from spark_eval.engine.messages import Content, batch_of, coded_once, gathered, messages
 from spark_eval.schema import FAULT, FOLD, MODEL, USER
 
 # Where the rows go that a rule finds a fault in.
@@ -37,19 +37,17 @@ class Sender:
         self, batches: Batches, bad: list[pa.Table], models: dict[str | None, None]
     ) -> Iterator[pa.Table]:
         """Return the rows without a fault; add model, user and fault of the others to ``bad``."""
-        for rows in gathered(map(pa.table, batches)):
+        for rows in map(coded_once, gathered(map(pa.table, batches))):
             faults = None
             if MODEL in rows.column_names:
-                coded = rows[MODEL].dictionary_encode()
-                rows = rows.set_column(rows.column_names.index(MODEL), MODEL, coded)
-                # A dictionary may hold what no row of a batch names.
-                models |= dict.fromkeys(coded.unique().cast(pa.string()).to_pylist())
+                # A dictionary may hold what no row names.
+                models |= dict.fromkeys(rows[MODEL].unique().cast(pa.string()).to_pylist())
             if self.rule is not None:
                 rows, faults = self.rule(rows)
             if faults is not None:
                 names = [name for name in (MODEL, USER, FOLD) if name in rows.column_names]
                 unusable = rows.select(names).append_column(FAULT, faults)
-                bad.append(with_codes(unusable.filter(faults.is_valid())))
+                bad.append(unusable.filter(faults.is_valid()))
                 rows = rows.filter(faults.is_null())
             if len(rows):
-                yield with_codes(rows)
+                yield rows

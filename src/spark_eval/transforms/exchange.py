@@ -66,7 +66,7 @@ def send(frame: DataFrame, files: PlainFiles | None, sender: SendBatches, n_task
 
     def read(batches: Batches) -> Iterator[pa.RecordBatch]:
         numbers = (number for batch in batches for number in batch.column(0).to_pylist())
-        return sender(read_parts([part for number in numbers for part in tasks[number]], columns))
+        return sender(read_parts([part for number in numbers for part in tasks[number]], columns, coded=True))
 
     return frame.sparkSession.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, schema)
 
