@@ -19,6 +19,8 @@ INSTANT: Final = pa.timestamp("us", "UTC")
 BATCH_ROWS: Final = 1 << 17
 # Of a file that is written: what readers can skip, and what a writer keeps in memory.
 ROWS_PER_GROUP: Final = 1 << 18
+# How pages are encoded that Arrow reads as codes of texts.
+WITH_CODES: Final = frozenset({"PLAIN", "RLE", "BIT_PACKED", "PLAIN_DICTIONARY", "RLE_DICTIONARY"})
 # Our columns of text, beside those of segments.
 TEXTS: Final = (USER, ITEM, MODEL)
 
@@ -93,8 +95,10 @@ def check_text(array: pa.Array, column: str, path: str) -> None:
 def read_part(part: FilePart, columns: Iterable[str], coded: Sequence[str] = ()) -> Iterator[pa.RecordBatch]:
     """Read batches of columns in one form, those named ``coded`` with codes; damaged pages are refused."""
     options = {"coerce_int96_timestamp_unit": "us", "page_checksum_verification": True}
-    with pq.ParquetFile(part.path, read_dictionary=coded, **options) as file:
-        instants = int96_of(file.metadata)
+    footer = pq.read_metadata(part.path)
+    coded = [name for name in coded if has_codes(footer, part.groups, name)]
+    with pq.ParquetFile(part.path, metadata=footer, read_dictionary=coded, **options) as file:
+        instants = int96_of(footer)
         for batch in file.iter_batches(
             BATCH_ROWS, row_groups=list(part.groups), columns=list(dict.fromkeys(columns)), use_threads=False
         ):
@@ -103,6 +107,12 @@ def read_part(part: FilePart, columns: Iterable[str], coded: Sequence[str] = ())
                 batch[name] if name in coded else in_one_form(batch[name], name in instants) for name in names
             ]
             yield pa.RecordBatch.from_arrays(arrays, names=names)
+
+
+def has_codes(footer: pq.FileMetaData, groups: Iterable[int], name: str) -> bool:
+    """Return whether Arrow can read a column of text as codes: nothing of it is encoded in another way."""
+    [place] = [n for n in range(footer.num_columns) if footer.schema.column(n).path == name]
+    return all(WITH_CODES.issuperset(footer.row_group(group).column(place).encodings) for group in groups)
 
 
 def int96_of(footer: pq.FileMetaData) -> set[str]:
