@@ -92,7 +92,8 @@ def damage(file: Path, chance: random.Random) -> str:
     return what
 
 
-@pytest.mark.parametrize("reader", ["workers", pytest.param("spark", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("reader", ["workers", "spark"])
 @pytest.mark.parametrize("write", [write_by_spark, write_by_arrow])
 @pytest.mark.parametrize("n_trials", [5, pytest.param(25, marks=pytest.mark.exhaustive)])
 def test_no_damage_gives_a_wrong_number(

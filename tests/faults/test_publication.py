@@ -71,7 +71,7 @@ def check_done(root: Path) -> None:
     assert sorted(path.name for path in root.iterdir()) == sorted(["_commits", *TABLES])
 
 
-@pytest.fixture(params=[False, pytest.param(True, marks=pytest.mark.slow)], ids=["new", "replaced"])
+@pytest.fixture(params=[False, True], ids=["new", "replaced"])
 def is_replaced(request: pytest.FixtureRequest) -> bool:
     """Whether the run has other content already."""
     return bool(request.param)
@@ -95,6 +95,7 @@ def roots(tmp_path: Path, is_replaced: bool) -> Iterator[Path]:
     return copies()
 
 
+@pytest.mark.slow
 def test_kill_at_every_step(roots: Iterator[Path], is_replaced: bool) -> None:
     """SIGKILL before each system call of an attempt, one process for each; then the same command again."""
     n_points = n_begun = 0
@@ -113,6 +114,7 @@ def test_kill_at_every_step(roots: Iterator[Path], is_replaced: bool) -> None:
     assert n_begun >= 30
 
 
+@pytest.mark.slow
 def test_another_run_finishes_what_was_begun(roots: Iterator[Path]) -> None:
     """Whoever starts next carries out what a dead attempt intended."""
     n_begun = 0

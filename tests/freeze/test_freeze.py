@@ -42,7 +42,8 @@ def test_names(compare: Callable[[Mapping[str, Any]], None], what: Callable[[], 
     compare({what.__name__: what()})
 
 
-@pytest.mark.parametrize("run_all", [runs.verbs, pytest.param(runs.splits, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("run_all", [runs.verbs, runs.splits])
 def test_what_is_published(
     compare: Callable[[Mapping[str, Any]], None],
     spark: "SparkSession",

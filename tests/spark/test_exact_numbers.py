@@ -140,6 +140,7 @@ def refusals(spark: SparkSession, folder: Path, column: str, use: Callable[[Data
     return found
 
 
+@pytest.mark.slow
 def test_relevances_that_no_double_holds_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     recommendations = spark.createDataFrame([(1, 1, 1)], "user long, item long, rank int")
     chosen = {"negative_relevance": "irrelevant"}
@@ -150,6 +151,7 @@ def test_relevances_that_no_double_holds_are_refused(spark: SparkSession, tmp_pa
     assert refusals(spark, tmp_path, "relevance", use) == EXPECTED
 
 
+@pytest.mark.slow
 def test_a_log_with_relevances_that_no_double_holds_is_not_split(spark: SparkSession, tmp_path: Path) -> None:
     names = (f"{tmp_path}/split-{number}" for number in count())
     assert (
@@ -158,6 +160,7 @@ def test_a_log_with_relevances_that_no_double_holds_is_not_split(spark: SparkSes
     )
 
 
+@pytest.mark.slow
 def test_scores_of_predictions_that_no_double_holds_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     def use(predictions: DataFrame) -> None:
         evaluate_predictions(predictions, "binary", model="m", scores="raw", metrics=["auc"])

@@ -133,6 +133,7 @@ def differences(
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", FEW, ids=str)
 def test_every_metric_under_every_convention(spark: SparkSession, tmp_path: Path, table: Table) -> None:
     values = every_value(random.Random(EVERY.index(table)))

@@ -55,7 +55,7 @@ def test_an_empty_split_leaks_nothing(spark: SparkSession) -> None:
     assert set(nothing.values()) == {(0, 0, False)}
 
 
-@pytest.mark.parametrize("kind", ["int", "string"])
+@pytest.mark.parametrize("kind", ["int", pytest.param("string", marks=pytest.mark.slow)])
 def test_what_is_found_is_found_one_by_one(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:

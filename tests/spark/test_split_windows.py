@@ -49,6 +49,7 @@ def test_windows_end_at_an_instant_and_what_is_in_none_is_dropped(spark: SparkSe
     assert ledger(gapped)["interactions", "dropped", "gap"] == (2, None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "boundary", ["exclusive", pytest.param("inclusive_train", marks=pytest.mark.exhaustive)]
 )
