@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Unpack
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_eval.accounting import ACCOUNTING, Entry
-from spark_eval.comparing.options import ComparePlan, CompareOptions
+from spark_eval.comparing.options import CompareOptions, ComparePlan
 from spark_eval.comparing.rows import COMPARISONS, GATES, ComparisonRow, GateRow
 from spark_eval.metrics import MetricValue
 from spark_eval.options import documented
