@@ -1,9 +1,9 @@
 """Who is compared in a bucket: the users of all models side by side, in one order, and their segments."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from spark_eval.arrow.codes import Codes, n_distinct
 from spark_eval.arrow.hashes import Booleans, numbers
-from spark_eval.comparing.products import Match
+from spark_eval.comparing.products import Match, ends_of
 from spark_eval.errors import DataError
 from spark_eval.schema import FOLD, MISSING, N_RELEVANT, USER
 from spark_eval.stats.exact import Floats, Ints
@@ -41,17 +41,30 @@ class PairQuestion:
     @cached_property
     def ends(self) -> tuple[Ints, Ints]:
         """The place of the baseline and of the candidate of each pair among the models."""
-        lefts, rights = [], []
-        for left, right in self.matches:
-            right_places = np.arange(right.start, right.stop)
-            lefts.append(np.broadcast_to(np.arange(left.start, left.stop), right_places.shape))
-            rights.append(right_places)
-        return np.concatenate(lefts), np.concatenate(rights)
+        return ends_of(self.matches)
 
     @property
     def keys(self) -> list[str]:
         """The columns that tell users apart."""
         return [USER, FOLD] if self.by_fold else [USER]
+
+
+class PairCounts(NamedTuple):
+    """Counts of who is compared.
+
+    ``rows`` and ``people`` (pairs, 3) are rows and users of the baseline, of the candidate, and common ones.
+    ``moved`` (segments, pairs) are common rows whose segment is another on the baseline's side,
+    ``other_truth`` (pairs,) those with another number of relevant items there.
+    """
+
+    rows: Ints
+    people: Ints
+    moved: Ints
+    other_truth: Ints
+
+    def __add__(self, other: Any) -> "PairCounts":
+        """Return the counts of both."""
+        return PairCounts(*map(np.add, self, other))
 
 
 # Columns of the rows of a model, by its place.
@@ -118,12 +131,34 @@ class Population:
     def __len__(self) -> int:
         return len(self.person)
 
-    def has_both(self, left: int, right: int) -> Booleans:
-        """Return which users both models have; shape (n,)."""
-        if self.present is None:
-            return np.ones(len(self), dtype=bool)
-        both: Booleans = self.present[left] & self.present[right]
-        return both
+    def common(self) -> Iterator[Booleans]:
+        """Yield which rows both models of each pair have; shape (n,)."""
+        everybody = np.ones(len(self), dtype=bool)
+        for left, right in zip(*self.question.ends, strict=True):
+            yield everybody if self.present is None else self.present[left] & self.present[right]
+
+    def counts(self, texts: Mapping[str, pa.Array]) -> PairCounts:
+        """Count who is compared; ``texts`` are the candidate's values of all segments."""
+        question, pairs = self.question, list(self.common())
+        lefts, rights = question.ends
+        is_moved = [
+            numbers(pc.not_equal(texts[name], self.texts(BASELINE, name))).astype(bool)
+            for name in question.moved
+        ]
+        moved = [[np.count_nonzero(one & both) for both in pairs] for one in is_moved]
+        other_truth = np.zeros(len(pairs), dtype=np.int64)
+        if question.has_truth:
+            relevant = [self.relevant(model) for model in range(len(question.models))]
+            for pair, (left, right, both) in enumerate(zip(lefts, rights, pairs, strict=True)):
+                other_truth[pair] = np.count_nonzero((relevant[left] != relevant[right]) & both)
+        rows = [np.count_nonzero(both) for both in pairs]
+        people = [n_distinct(self.person[both]) for both in pairs] if question.by_fold else rows
+        return PairCounts(
+            np.stack([self.n_rows[lefts], self.n_rows[rights], rows], axis=1),
+            np.stack([self.n_users[lefts], self.n_users[rights], people], axis=1),
+            np.array(moved, dtype=np.int64).reshape(len(is_moved), len(pairs)),
+            other_truth,
+        )
 
     def values(self, columns: Sequence[str]) -> Floats:
         """Return the values of all models, NaN where there are none; shape (models, columns, n)."""
@@ -170,7 +205,11 @@ def check_users(table: pa.Table, side: str, model: str) -> None:
         if table[name].null_count:
             raise DataError("NULL_ID", f"{who}: {table[name].null_count} rows have no {name}")
     users = table[USER]
-    if pa.types.is_integer(users.type) and FOLD not in table.column_names and (np.diff(numbers(users)) > 0).all():
+    if (
+        pa.types.is_integer(users.type)
+        and FOLD not in table.column_names
+        and (np.diff(numbers(users)) > 0).all()
+    ):
         return
     n_distinct_rows = table.group_by(table.column_names).aggregate([]).num_rows
     if n_distinct_rows != len(table):

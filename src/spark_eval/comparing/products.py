@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from spark_eval.arrow.hashes import changes
+from spark_eval.arrow.hashes import Booleans
 from spark_eval.errors import DataError
 from spark_eval.stats.exact import BLOCK, DIGIT_BITS, LOWEST_PLACE, POINT_BITS, Floats, Ints
 
@@ -27,116 +27,193 @@ USUAL_DIGITS: Final = 3
 
 @dataclass
 class Products:
-    """Sums of products in c cells, each of shape (c, models or pairs, columns, 1 + digits, 1 + digits).
+    """Sums of products in c cells, each of shape (c, pairs, columns, 1 + digits, 1 + digits).
 
-    Row and column 0 stand for 1 where a value is defined; row i for its digit at place ``first`` + 1 - i,
-    ``first`` (columns,) being a place of ``stats.exact``. ``greater`` and ``less`` (c, pairs, columns) count
-    differences above and below 0.
+    Those of the baseline's rows with themselves, of the candidate's, and of the baseline's with the
+    candidate's. Row and column 0 stand for 1 where a value is defined; row i for its digit at place
+    ``first`` + 1 - i, ``first`` (columns,) being a place of ``stats.exact``. ``greater`` and ``less``
+    (c, pairs, columns) count differences above and below 0.
     """
 
     first: Ints
-    own: Ints
+    baseline: Ints
+    candidate: Ints
     cross: Ints
     greater: Ints
     less: Ints
 
+    def replace(self, pair: int, columns: Booleans, other: "Products") -> None:
+        """Put the only pair of others in the place of some columns of a pair."""
+        for name in ("baseline", "candidate", "cross"):
+            theirs = getattr(other, name)
+            mine = widened(getattr(self, name), theirs.shape[-1])
+            mine[:, pair, columns] = widened(theirs, mine.shape[-1])[:, 0]
+            setattr(self, name, mine)
+
 
 class Multiplying:
-    """Multiplies values (models, columns, users), NaN where undefined, as they lie: cell after cell.
+    """Multiplies values (models, columns, rows), NaN where undefined, as they lie: cell after cell.
 
-    ``ends`` (c + 1,) are the users with whom a cell begins or ends.
+    Rows are those of users, one each, unless ``starts`` says with which row each user begins: then products
+    are those of the sums over a user's rows. ``ends`` (c + 1,) are the users with whom a cell begins or ends.
+    ``first`` (columns,) is the place of the highest digits where others have chosen it.
     """
 
-    def __init__(self, values: Floats, matches: Sequence[Match], ends: Ints) -> None:
-        self.values, self.matches, self.ends = values, matches, ends
-        self.n_models, self.n_columns, self.n_users = values.shape
+    def __init__(
+        self,
+        values: Floats,
+        matches: Sequence[Match],
+        ends: Ints,
+        starts: Ints | None = None,
+        first: Ints | None = None,
+    ) -> None:
+        self.values, self.matches, self.ends, self.starts = values, matches, ends, starts
         is_defined = np.isfinite(values)
         self.defined = None if is_defined.all() else is_defined
         self.known = values if self.defined is None else np.where(is_defined, values, 0.0)
-        self.first = first_places(self.known)
+        self.first = first_places(self.known) if first is None else first
         self.scale = 2.0 ** (POINT_BITS - DIGIT_BITS * self.first.astype(np.float64))[:, None]
         check_scaled(self.known, self.scale)
 
     def products(self) -> Products:
         """Return the sums in all cells."""
-        n_cells, n_pairs, digits = len(self.ends) - 1, count_pairs(self.matches), USUAL_DIGITS + 1
-        own = np.zeros((n_cells, self.n_models, self.n_columns, digits + 1, digits + 1), dtype=np.int64)
-        cross = np.zeros((n_cells, n_pairs, *own.shape[2:]), dtype=np.int64)
-        signs = np.zeros((2, n_cells, n_pairs, self.n_columns), dtype=np.int64)
-        for block, stacked in self.blocks():
+        n_models, n_columns, _ = self.values.shape
+        lefts, rights = ends_of(self.matches)
+        n_cells, rows = len(self.ends) - 1, 1 + USUAL_DIGITS
+        own = np.zeros((n_cells, n_models, n_columns, rows, rows), dtype=np.int64)
+        cross = np.zeros((n_cells, len(lefts), n_columns, rows, rows), dtype=np.int64)
+        signs = np.zeros((2, n_cells, len(lefts), n_columns), dtype=np.int64)
+        for users, stacked in self.blocks():
             rows = stacked.shape[2]
-            if rows > own.shape[-1]:
-                wider = [(0, 0)] * 3 + [(0, rows - own.shape[-1])] * 2
-                own, cross = np.pad(own, wider), np.pad(cross, wider)
-            runs = list(self.runs(block))
+            own, cross = widened(own, rows), widened(cross, rows)
+            runs = list(self.runs(users))
             for cell, start, end in runs:
                 part = stacked[..., start:end]
                 # Not as many columns as rows: numpy takes longer for a matrix with itself.
                 own[cell, :, :, 1:rows, :rows] += whole(part[:, :, 1:] @ part.swapaxes(-1, -2))
-                own[cell, :, :, 0, 0] += whole(part[:, :, 0].sum(axis=-1))
+                own[cell, :, :, 0, 0] += np.count_nonzero(part[:, :, 0], axis=-1)
                 for pairs, (left, right) in self.places():
                     cross[cell, pairs, :, :rows, :rows] += whole(part[left] @ part[right].swapaxes(-1, -2))
-            self.count_signs(block, runs, signs)
-        return Products(self.first, own, cross, *signs)
+            if self.starts is None:
+                self.count_signs(users, runs, signs)
+        first = self.first if self.starts is None else self.first + 1
+        return Products(first, own[:, lefts], own[:, rights], cross, *signs)
 
     def places(self) -> Iterator[tuple[slice, Match]]:
         """Yield the places of the pairs of each match, and the match."""
         start = 0
-        for match in self.matches:
-            end = start + count_pairs([match])
-            yield slice(start, end), match
+        for left, right in self.matches:
+            end = start + right.stop - right.start
+            yield slice(start, end), (left, right)
             start = end
 
     def blocks(self) -> Iterator[tuple[slice, Floats]]:
-        """Yield blocks of users, with their digits (models, columns, 1 + digits, users)."""
-        size = min(BLOCK, max(64, AT_ONCE // (self.n_models * self.n_columns)))
-        stacked = np.ones((self.n_models, self.n_columns, 1 + USUAL_DIGITS, size))
-        for start in range(0, self.n_users, size):
-            block = slice(start, min(start + size, self.n_users))
-            n_users = block.stop - start
-            if self.defined is not None:
-                stacked[:, :, 0, :n_users] = self.defined[:, :, block]
-            rest, digits = self.known[:, :, block] * self.scale, 0
-            while digits < USUAL_DIGITS or rest.any():
-                digits += 1
-                if digits == stacked.shape[2]:
-                    stacked = np.concatenate([stacked, np.empty_like(stacked[:, :, :1])], axis=2)
-                digit = stacked[:, :, digits, :n_users]
-                np.rint(rest, out=digit)
-                np.subtract(rest, digit, out=rest)
-                np.multiply(rest, 2.0**DIGIT_BITS, out=rest)
-            yield block, stacked[:, :, : digits + 1, :n_users]
+        """Yield blocks of users, with the digits of their rows (models, columns, 1 + digits, users)."""
+        n_models, n_columns, n_rows = self.values.shape
+        size = min(BLOCK, max(64, AT_ONCE // (n_models * n_columns)))
+        n_users = n_rows if self.starts is None else len(self.starts)
+        for start in range(0, n_users, size):
+            users = slice(start, min(start + size, n_users))
+            if self.starts is None:
+                yield users, self.digits(users)
+            else:
+                begins = np.append(self.starts, n_rows)[start : users.stop + 1]
+                digits = self.digits(slice(begins[0], begins[-1]))
+                yield users, carried(np.add.reduceat(digits, begins[:-1] - begins[0], axis=-1))
 
-    def runs(self, block: slice) -> Iterator[tuple[int, int, int]]:
+    def digits(self, rows: slice) -> Floats:
+        """Return where the values of some rows are defined, and their digits; all (models, columns, rows)."""
+        rest = self.known[:, :, rows] * self.scale
+        stacked = np.empty((*rest.shape[:2], 2 + USUAL_DIGITS, rest.shape[2]))
+        stacked[:, :, 0] = 1.0 if self.defined is None else self.defined[:, :, rows]
+        n_digits = 0
+        while n_digits < USUAL_DIGITS or rest.any():
+            n_digits += 1
+            if n_digits == stacked.shape[2]:
+                stacked = np.concatenate([stacked, np.empty_like(stacked)], axis=2)
+            digit = stacked[:, :, n_digits]
+            np.rint(rest, out=digit)
+            np.subtract(rest, digit, out=rest)
+            np.multiply(rest, 2.0**DIGIT_BITS, out=rest)
+        return stacked[:, :, : n_digits + 1]
+
+    def runs(self, users: slice) -> Iterator[tuple[int, int, int]]:
         """Yield the cells of a block, and the users in the block with whom each begins and ends."""
-        first = int(np.searchsorted(self.ends, block.start, "right")) - 1
-        last = int(np.searchsorted(self.ends, block.stop, "left"))
+        first = int(np.searchsorted(self.ends, users.start, "right")) - 1
+        last = int(np.searchsorted(self.ends, users.stop, "left"))
         for cell, (start, end) in enumerate(pairwise(self.ends[first : last + 1].tolist()), first):
             if start < end:
-                yield cell, max(start, block.start) - block.start, min(end, block.stop) - block.start
+                yield cell, max(start, users.start) - users.start, min(end, users.stop) - users.start
 
-    def count_signs(self, block: slice, runs: Sequence[tuple[int, int, int]], signs: Ints) -> None:
+    def count_signs(self, users: slice, runs: Sequence[tuple[int, int, int]], signs: Ints) -> None:
         """Add how many differences of a block are above and below 0."""
         cells, starts = [cell for cell, *_ in runs], [start for _, start, _ in runs]
-        values = self.values[:, :, block]
+        values = self.values[:, :, users]
         for pairs, (left, right) in self.places():
             difference = values[right] - values[left]
             for sign, is_so in enumerate((difference > QUANTUM / 2, difference < -QUANTUM / 2)):
                 if len(runs) == 1:
                     signs[sign, cells[0], pairs] += np.count_nonzero(is_so, axis=-1)
                 else:
-                    counted_so = np.add.reduceat(is_so, starts, axis=-1, dtype=np.int64)
-                    signs[sign, cells, pairs] += np.moveaxis(counted_so, -1, 0)
+                    of_runs = np.add.reduceat(is_so, starts, axis=-1, dtype=np.int64)
+                    signs[sign, cells, pairs] += np.moveaxis(of_runs, -1, 0)
+
+
+def pair_products(
+    values: Floats, matches: Sequence[Match], ends: Ints, starts: Ints | None = None
+) -> Products:
+    """Return the products of values as ``Multiplying`` takes them, of the rows that both models have.
+
+    Where a row is only defined for one model of a pair, the two are multiplied again without it.
+    """
+    is_defined = np.isfinite(values)
+    if is_defined.all():
+        return Multiplying(values, matches, ends, starts).products()
+    lefts, rights = ends_of(matches)
+    if len(lefts) == 1:
+        both = is_defined[lefts[0]] & is_defined[rights[0]]
+        return Multiplying(np.where(both, values, np.nan), matches, ends, starts).products()
+    products = Multiplying(values, matches, ends, starts).products()
+    first = products.first if starts is None else products.first - 1
+    for pair, models in enumerate(zip(lefts, rights, strict=True)):
+        one, other = is_defined[list(models)]
+        differs = (one != other).any(axis=-1)
+        if differs.any():
+            both = (one & other)[differs]
+            own = np.where(both, values[list(models)][:, differs], np.nan)
+            again = Multiplying(own, [(slice(0, 1), slice(1, 2))], ends, starts, first[differs])
+            products.replace(pair, differs, again.products())
+    return products
+
+
+def ends_of(matches: Sequence[Match]) -> tuple[Ints, Ints]:
+    """Return the places of the baseline and of the candidate of each pair among the models."""
+    lefts, rights = [], []
+    for left, right in matches:
+        rights.append(np.arange(right.start, right.stop))
+        lefts.append(np.broadcast_to(np.arange(left.start, left.stop), rights[-1].shape))
+    return np.concatenate(lefts), np.concatenate(rights)
+
+
+def carried(sums: Floats) -> Floats:
+    """Return sums of digits as digits again, one more in front, behind the row that counts."""
+    digits = np.insert(sums, 1, 0.0, axis=2)
+    for low in range(digits.shape[2] - 1, 1, -1):
+        carry = np.rint(digits[:, :, low] * 2.0**-DIGIT_BITS)
+        digits[:, :, low] -= carry * 2.0**DIGIT_BITS
+        digits[:, :, low - 1] += carry
+    return digits
+
+
+def widened(products: Ints, rows: int) -> Ints:
+    """Return products with so many rows and columns of digits, if they have fewer."""
+    more = max(0, rows - products.shape[-1])
+    return np.pad(products, [(0, 0)] * 3 + [(0, more)] * 2) if more else products
 
 
 def whole(sums: Floats) -> Ints:
     """Return sums that are whole numbers as such."""
     return sums.astype(np.int64)
-
-
-def count_pairs(matches: Sequence[Match]) -> int:
-    """Return how many pairs of models there are."""
-    return sum(right.stop - right.start for _, right in matches)
 
 
 def first_places(values: Floats) -> Ints:
