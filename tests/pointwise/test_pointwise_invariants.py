@@ -70,7 +70,8 @@ def test_the_direction_tells_perfect_predictions_from_others(metric: PointwiseMe
         assert metric.name == "confusion"
         return
     for value in values(rows_of(task, SEEDS[0]), task, metric).values():
-        assert value is not None and metric.best is not None
+        assert value is not None
+        assert metric.best is not None
         assert (value < metric.best) == (metric.direction is Direction.HIGHER)
 
 

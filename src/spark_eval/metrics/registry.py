@@ -32,8 +32,8 @@ class RankingMetric:
     ``name`` is the per-user name (``ap``), ``run_name`` that of its mean over users (``map``).
     ``formula`` is plain text. ``conventions`` are the conventions that can change its value.
     ``direction`` says which values are better. ``upper`` is its largest possible value, None if there is
-    none. ``perfect`` says that a perfect list scores ``upper``. ``whole_list`` says that it sees hits beyond k, ``kind`` what else it sees of a list,
-    ``ties`` that it sees equal scores.
+    none. ``perfect`` says that a perfect list scores ``upper``. ``whole_list`` says that it sees hits beyond
+    k, ``kind`` what else it sees of a list, ``ties`` that it sees equal scores.
     ``weights`` give it further means over users, weighted ones: run name -> what weighs.
     """
 
