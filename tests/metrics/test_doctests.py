@@ -8,13 +8,14 @@ import pytest
 from spark_eval.metrics import aliases, binary, discounts, graded, lists, pairwise, registry, values
 from spark_eval.metrics.registry import RANKING
 from spark_eval.pointwise import POINTWISE, amounts, classes, distances, rows
-from spark_eval.stats import exact, intervals
+from spark_eval.stats import differences, exact, intervals, significance
 
 MODULES = [
     aliases,
     amounts,
     binary,
     classes,
+    differences,
     discounts,
     distances,
     exact,
@@ -24,6 +25,7 @@ MODULES = [
     pairwise,
     registry,
     rows,
+    significance,
     values,
 ]
 

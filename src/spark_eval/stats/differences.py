@@ -1,0 +1,209 @@
+"""What is estimated: mean differences with their variances, from sums that are exact and add.
+
+A is a user's value under the baseline, B under the candidate, d = B - A. All is rational arithmetic, rounded
+once at the end, so that a number depends on no order of its users.
+"""
+
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from fractions import Fraction
+from typing import Final, NamedTuple, Self
+
+from spark_eval.stats.intervals import square_root
+
+# Values that differ by less than 2^-48 of their size differ by the rounding of doubles.
+DUST: Final = Fraction(1, 2**96)
+
+
+class TestResult(NamedTuple):
+    """What a test says; each is None where it is undefined, never NaN."""
+
+    statistic: float | None
+    p_value: float | None
+    ci_low: float | None
+    ci_high: float | None
+
+
+UNTESTED: Final = TestResult(None, None, None, None)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean, its variance (the squared standard error) and its degrees of freedom.
+
+    ``value`` is None where nobody was measured, ``variance`` where one alone was.
+    """
+
+    value: Fraction | None
+    variance: Fraction | None
+    freedom: float
+
+    @property
+    def std_error(self) -> float | None:
+        """The standard error of the mean."""
+        return None if self.variance is None else square_root(self.variance)
+
+
+UNMEASURED: Final = Estimate(None, None, 0)
+
+
+@dataclass(frozen=True)
+class Additive:
+    """Exact sums; those of parts add to those of the whole."""
+
+    def __add__(self, other: Self) -> Self:
+        """Return the sums over both."""
+        return type(self)(*map(operator.add, vars(self).values(), vars(other).values()))
+
+    @classmethod
+    def zero(cls) -> Self:
+        """Return the sums over nobody."""
+        return cls(*(0 if field.type is int else Fraction(0) for field in fields(cls)))
+
+
+@dataclass(frozen=True)
+class PairSums(Additive):
+    """Exact sums over the n users whom both models have a value for.
+
+    ``greater`` and ``less`` count users with d above and below 0. ``difference_squares`` sums the squares of
+    exact differences: those of rounded ones do not fit the other sums, and constant differences would vary.
+
+    >>> sums = PairSums.of([0.5, 0.25, 1.0], [1.0, 0.25, 0.75])
+    >>> sums.greater, sums.less, sums.difference_squares
+    (1, 1, Fraction(5, 16))
+    >>> sums.estimate == (PairSums.of([0.5], [1.0]) + PairSums.of([0.25, 1.0], [0.25, 0.75])).estimate
+    True
+    """
+
+    n: int
+    greater: int
+    less: int
+    baseline: Fraction
+    candidate: Fraction
+    baseline_squares: Fraction
+    candidate_squares: Fraction
+    difference_squares: Fraction
+
+    @classmethod
+    def of(cls, baseline: Sequence[float], candidate: Sequence[float]) -> Self:
+        """Sum the values of n users under both models."""
+        below, above = list(map(Fraction, baseline)), list(map(Fraction, candidate))
+        differences = [b - a for a, b in zip(below, above, strict=True)]
+        return cls(
+            n=len(differences),
+            greater=sum(d > 0 for d in differences),
+            less=sum(d < 0 for d in differences),
+            baseline=Fraction(sum(below)),
+            candidate=Fraction(sum(above)),
+            baseline_squares=Fraction(sum(a * a for a in below)),
+            candidate_squares=Fraction(sum(b * b for b in above)),
+            difference_squares=Fraction(sum(d * d for d in differences)),
+        )
+
+    @property
+    def estimate(self) -> Estimate:
+        """The mean of d."""
+        return self.combination(Fraction(1), Fraction(-1))
+
+    def combination(self, candidate: Fraction, baseline: Fraction, amount: float = 0) -> Estimate:
+        """Return the mean of candidate * B + baseline * A + amount over users, with n - 1 degrees of freedom.
+
+        Its variance is s^2 / n; s^2 divides by n - 1. What rounding alone can make is none.
+        """
+        if not self.n:
+            return UNMEASURED
+        squares = candidate**2 * self.candidate_squares + baseline**2 * self.baseline_squares
+        products = (self.baseline_squares + self.candidate_squares - self.difference_squares) / 2
+        mean = (candidate * self.candidate + baseline * self.baseline) / self.n
+        spread = squares + 2 * candidate * baseline * products - self.n * mean**2
+        return estimate_of(mean + Fraction(amount), spread, self.n, squares + self.n * Fraction(amount) ** 2)
+
+
+@dataclass(frozen=True)
+class ClusterSums(Additive):
+    """Exact sums over users who have several rows each (folds): S_u is a user's sum of d over n_u rows.
+
+    ``squares`` sums S_u^2, ``products`` S_u * n_u, ``row_squares`` n_u^2,
+    ``value_squares`` A^2 + B^2 of all rows.
+    """
+
+    n_users: int
+    n_rows: int
+    total: Fraction
+    squares: Fraction
+    products: Fraction
+    row_squares: int
+    value_squares: Fraction
+
+    @property
+    def estimate(self) -> Estimate:
+        """The mean over rows m, its variance G/(G-1) * sum((S_u - n_u m)^2) / n_rows^2, G - 1 degrees.
+
+        Source: Cameron, Miller, A practitioner's guide to cluster-robust inference, 2015, section II.
+        """
+        if not self.n_rows:
+            return UNMEASURED
+        mean = self.total / self.n_rows
+        spread = self.squares - 2 * mean * self.products + mean**2 * self.row_squares
+        of_sums = estimate_of(mean, spread, self.n_users, self.value_squares)
+        if of_sums.variance is None:
+            return of_sums
+        return replace(of_sums, variance=of_sums.variance * Fraction(self.n_users, self.n_rows) ** 2)
+
+
+def over_folds(differences: Sequence[float], test_train_ratio: float | None = None) -> Estimate:
+    """Return the mean over J folds, with the variance that overlapping train sets leave: (1/J + r) s^2.
+
+    ``test_train_ratio`` r is test / train rows of a fold; None: 1 / (J - 1), as in J folds.
+
+    >>> over_folds([0.25, 0.5, 0.75]).variance == (Fraction(1, 3) + Fraction(1, 2)) / 16
+    True
+
+    Source: Nadeau, Bengio, Inference for the generalization error, 2003.
+    """
+    n, exact = len(differences), list(map(Fraction, differences))
+    if not n:
+        return UNMEASURED
+    mean, squares = Fraction(sum(exact), n), Fraction(sum(d * d for d in exact))
+    plain = estimate_of(mean, squares - n * mean**2, n, squares)
+    if plain.variance is None:
+        return plain
+    ratio = Fraction(1, n - 1) if test_train_ratio is None else Fraction(test_train_ratio)
+    return replace(plain, variance=plain.variance * (1 + n * ratio))
+
+
+def unpaired(
+    baseline: float | None,
+    baseline_error: float | None,
+    n_baseline: int,
+    candidate: float | None,
+    candidate_error: float | None,
+    n_candidate: int,
+) -> Estimate:
+    """Return the difference of two published means, with the degrees of freedom of Welch.
+
+    >>> difference = unpaired(0.5, 0.03, 11, 0.75, 0.04, 11)
+    >>> difference.value, round(difference.std_error, 6), round(difference.freedom, 3)
+    (Fraction(1, 4), 0.05, 18.546)
+
+    Source: Welch, The generalization of "Student's" problem, 1947.
+    """
+    if baseline is None or candidate is None:
+        return UNMEASURED
+    value = Fraction(candidate) - Fraction(baseline)
+    if baseline_error is None or candidate_error is None:
+        return Estimate(value, None, 0)
+    below, above = Fraction(baseline_error) ** 2, Fraction(candidate_error) ** 2
+    parts = below**2 / (n_baseline - 1) + above**2 / (n_candidate - 1)
+    freedom = float((below + above) ** 2 / parts) if parts else n_baseline + n_candidate - 2
+    return Estimate(value, below + above, freedom)
+
+
+def estimate_of(mean: Fraction, spread: Fraction, n: int, squares: Fraction) -> Estimate:
+    """Return the mean of n values whose squared distances from it sum to ``spread``.
+
+    ``squares`` is the sum of the squares of the values that were subtracted: their rounding shows in both.
+    """
+    variance = (spread if spread > DUST * squares else Fraction(0)) / (n - 1) / n if n > 1 else None
+    return Estimate(mean if n * mean**2 > DUST * squares else Fraction(0), variance, n - 1)

@@ -1,0 +1,166 @@
+"""How sure a difference is: t and sign tests, equivalence, sizes of effects. Runs on the driver alone.
+
+What a test cannot say is None: nobody was measured, or one user alone, or all users differ by one amount.
+SciPy's special functions are imported where they are needed: they are slow to load, and executors have none.
+"""
+
+import math
+from fractions import Fraction
+from statistics import NormalDist
+from typing import Final
+
+from spark_eval.stats.differences import UNTESTED, Estimate, PairSums, TestResult
+from spark_eval.stats.intervals import square_root
+
+ALTERNATIVES: Final = ("two_sided", "greater", "less")
+# The chance to see an effect of the size that is asked for.
+POWER: Final = 0.8
+
+
+def t_test(estimate: Estimate, confidence: float, alternative: str = "two_sided") -> TestResult:
+    """Test a mean against 0 with Student's t, and give its two-sided interval whatever the alternative.
+
+    ``greater`` and ``less`` say where the mean lies. Without any spread there is no statistic: a mean of 0
+    has p 1 and the interval [0, 0]; another one has no p, and an interval of that one point.
+
+    >>> result = t_test(PairSums.of([0.0, 0.0, 0.0], [0.25, 0.5, 0.75]).estimate, 0.95)
+    >>> [round(number, 6) for number in result]
+    [3.464102, 0.07418, -0.121034, 1.121034]
+
+    Source: Student, The probable error of a mean, 1908; paired as in NIST/SEMATECH e-Handbook, 7.3.1.
+    """
+    if estimate.value is None or estimate.variance is None:
+        return UNTESTED
+    low, high = bounds(estimate, (1 + confidence) / 2)
+    if not estimate.variance:
+        return TestResult(None, None if estimate.value else 1.0, low, high)
+    statistic = signed_root(estimate.value, estimate.variance)
+    return TestResult(statistic, p_of_t(statistic, estimate.freedom, alternative), low, high)
+
+
+def bounds(estimate: Estimate, confidence: float) -> tuple[float | None, float | None]:
+    """Return the one-sided lower and the one-sided upper bound of a mean: mean -+ t_confidence * std_error.
+
+    >>> bounds(PairSums.of([0.0], [0.25]).estimate, 0.95)
+    (None, None)
+    """
+    if estimate.value is None or estimate.std_error is None:
+        return None, None
+    margin = t_quantile(confidence, estimate.freedom) * estimate.std_error if estimate.std_error else 0.0
+    return float(estimate.value) - margin, float(estimate.value) + margin
+
+
+def tost(estimate: Estimate, delta: float, confidence: float) -> TestResult:
+    """Test that a mean lies within +-delta: two one-sided t tests, of which the larger p and its t are given.
+
+    The interval is the one that lies within +-delta where p < 1 - confidence: of 90 % for 0.95.
+
+    >>> result = tost(PairSums.of([0.5, 0.5, 0.5], [0.5, 0.5625, 0.4375]).estimate, 0.25, 0.95)
+    >>> [round(number, 6) for number in result]
+    [-6.928203, 0.010102, -0.105366, 0.105366]
+
+    Source: Schuirmann, A comparison of the two one-sided tests procedure and the power approach, 1987.
+    """
+    if estimate.value is None or estimate.variance is None:
+        return UNTESTED
+    low, high = bounds(estimate, confidence)
+    if not estimate.variance:
+        return TestResult(None, None, low, high)
+    side, alternative = (1, "greater") if estimate.value < 0 else (-1, "less")
+    statistic = signed_root(estimate.value + side * Fraction(delta), estimate.variance)
+    return TestResult(statistic, p_of_t(statistic, estimate.freedom, alternative), low, high)
+
+
+def sign_test(greater: int, less: int, alternative: str = "two_sided") -> TestResult:
+    """Test whether as many users go up as down; who has no difference is out. Exact at any number of users.
+
+    p = min(1, 2 P(Bin(greater + less, 1/2) <= min(greater, less))). The statistic is the smaller count, of a
+    one-sided test ``greater``. Without differences p is 1.
+
+    >>> sign_test(6, 1).p_value
+    0.125
+
+    Source: Conover, Practical nonparametric statistics, 1999, section 3.4.
+    """
+    n, fewer = greater + less, min(greater, less)
+    if not n:
+        return TestResult(None, 1.0, None, None)
+    match alternative:
+        case "greater":
+            return TestResult(float(greater), binomial_tail(less, n), None, None)
+        case "less":
+            return TestResult(float(greater), binomial_tail(greater, n), None, None)
+    return TestResult(float(fewer), min(1.0, 2 * binomial_tail(fewer, n)), None, None)
+
+
+def effect_size(sums: PairSums) -> float | None:
+    """Return Cohen's dz, the mean of d in units of its standard deviation; None without a spread.
+
+    >>> effect_size(PairSums.of([0.0, 0.0, 0.0], [0.25, 0.5, 0.75]))
+    2.0
+    """
+    estimate = sums.estimate
+    if estimate.value is None or not estimate.variance:
+        return None
+    return signed_root(estimate.value, estimate.variance * sums.n)
+
+
+def minimal_detectable_effect(estimate: Estimate, confidence: float) -> float | None:
+    """Return the mean that a two-sided test finds in four of five cases: (z_(1 - alpha/2) + z_.8) std_error.
+
+    >>> round(minimal_detectable_effect(PairSums.of([0.0] * 3, [0.25, 0.5, 0.75]).estimate, 0.95), 6)
+    0.404374
+
+    Source: Bloom, Minimum detectable effects, 1995.
+    """
+    if estimate.std_error is None:
+        return None
+    normal = NormalDist()
+    return (normal.inv_cdf((1 + confidence) / 2) + normal.inv_cdf(POWER)) * estimate.std_error
+
+
+def relative_change(sums: PairSums) -> tuple[float | None, float | None]:
+    """Return mean B / mean A - 1 and its standard error by the delta method; None where mean A is 0.
+
+    The error is that of the mean of B / mean A - A * mean B / mean A^2.
+
+    >>> relative_change(PairSums.of([0.25, 0.75], [0.5, 1.0]))
+    (0.5, 0.25)
+
+    Source: Deng, Knoblich, Lu, Applying the delta method in metric analytics, 2018, section 3.
+    """
+    if not sums.n or not sums.baseline:
+        return None, None
+    ratio, mean = sums.candidate / sums.baseline, sums.baseline / sums.n
+    return float(ratio - 1), sums.combination(1 / mean, -ratio / mean).std_error
+
+
+def p_of_t(statistic: float, freedom: float, alternative: str) -> float:
+    """Return the chance of a t at least as far to the side that the alternative names."""
+    from scipy.special import stdtr
+
+    match alternative:
+        case "greater":
+            return float(stdtr(freedom, -statistic))
+        case "less":
+            return float(stdtr(freedom, statistic))
+    return min(1.0, 2 * float(stdtr(freedom, -abs(statistic))))
+
+
+def t_quantile(confidence: float, freedom: float) -> float:
+    """Return the t below which a share ``confidence`` lies."""
+    from scipy.special import stdtrit
+
+    return float(stdtrit(freedom, confidence))
+
+
+def binomial_tail(most: int, n: int) -> float:
+    """Return the chance of at most so many heads in n throws."""
+    from scipy.special import bdtr
+
+    return float(bdtr(most, n, 0.5))
+
+
+def signed_root(value: Fraction, variance: Fraction) -> float:
+    """Return value / sqrt(variance), rounded once."""
+    return math.copysign(square_root(value**2 / variance), value)
