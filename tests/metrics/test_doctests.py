@@ -8,22 +8,35 @@ import pytest
 from spark_eval.metrics import aliases, binary, discounts, graded, lists, pairwise, registry, values
 from spark_eval.metrics.registry import RANKING
 from spark_eval.pointwise import POINTWISE, amounts, classes, distances, rows
-from spark_eval.stats import differences, exact, intervals, significance
+from spark_eval.stats import (
+    corrections,
+    differences,
+    draws,
+    exact,
+    intervals,
+    ranked,
+    resampling,
+    significance,
+)
 
 MODULES = [
     aliases,
     amounts,
     binary,
     classes,
+    corrections,
     differences,
     discounts,
     distances,
+    draws,
     exact,
     graded,
     intervals,
     lists,
     pairwise,
+    ranked,
     registry,
+    resampling,
     rows,
     significance,
     values,

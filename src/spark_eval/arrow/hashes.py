@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from spark_eval.schema import ODD_ID
+from spark_eval.stats.draws import GOLDEN, scrambled
 from spark_eval.stats.exact import Ints
 
 Hashes = NDArray[np.uint64]
@@ -22,9 +23,6 @@ Booleans = NDArray[np.bool_]
 
 # Of all hashes: tasks must agree on them.
 HASH_SEED: Final = 20231
-# The numbers of splitmix64: Steele, Lea and Flood, OOPSLA 2014.
-GOLDEN: Final = 0x9E3779B97F4A7C15
-MIXERS: Final = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 
 
 @dataclass(frozen=True)
@@ -84,12 +82,7 @@ def is_odd(ids: pa.Array) -> Booleans:
 
 def mixed(numbers: Hashes) -> Hashes:
     """Return each number scrambled, one to one."""
-    mix = numbers + np.uint64(HASH_SEED * GOLDEN % 2**64)
-    for shift, mixer in zip((30, 27), MIXERS, strict=True):
-        mix ^= mix >> np.uint64(shift)
-        mix *= np.uint64(mixer)
-    mix ^= mix >> np.uint64(31)
-    return mix
+    return scrambled(numbers + np.uint64(HASH_SEED * GOLDEN % 2**64))
 
 
 def pair_hash(users: Hashes, items: Hashes) -> Hashes:

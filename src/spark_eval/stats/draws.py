@@ -1,0 +1,96 @@
+"""Draws that follow from a user's hash alone: how often he counts in a replicate, and with which sign.
+
+The hash is ``xxhash64(seed, text(user))`` (``arrow.xxhash64.id_hashes``), the state of a SplitMix64 generator
+of the user's own. So users have the same draws in whatever order and parts they come.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spark_eval.stats.exact import Floats, Ints
+
+# The numbers of splitmix64: Steele, Lea and Flood, OOPSLA 2014.
+GOLDEN: Final = 0x9E3779B97F4A7C15
+MIXERS: Final = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+# Of 65,536 lanes so many are below: the distribution of Poisson(1), the last step at 8.
+POISSON_STEPS: Final = (24109, 48218, 60273, 64291, 65296, 65497, 65530, 65535)
+# Draws of so many users lie in the cache.
+USERS_AT_ONCE: Final = 512
+
+# Draws (n, replicates), whole numbers from -8 to 8, from the hashes (n,) of users.
+Draw = Callable[[NDArray[np.uint64], int], NDArray[np.int8]]
+
+
+def poisson_weights(hashes: NDArray[np.uint64], n_replicates: int) -> NDArray[np.int8]:
+    """Return how often each of n users counts in each replicate: Poisson(1); shape (n, n_replicates).
+
+    Replicate b has 16 bits, lane b mod 4 (the lowest first) of output b div 4. Its weight is the number of
+    POISSON_STEPS that are not above the lane.
+
+    >>> poisson_weights(np.array([358500231933474740], dtype=np.uint64), 12).tolist()
+    [[3, 3, 1, 1, 1, 2, 0, 0, 0, 2, 1, 1]]
+
+    Source: Chamandy, Muralidharan, Najmi, Naidu, Estimating uncertainty for massive data streams, 2012.
+    """
+    lanes = outputs(hashes, -(-n_replicates // 4)).view("<u2")[:, :n_replicates]
+    weights = np.zeros(lanes.shape, dtype=np.int8)
+    for step in POISSON_STEPS:
+        weights += (lanes >= np.uint16(step)).view(np.int8)
+    return weights
+
+
+def flips(hashes: NDArray[np.uint64], n_replicates: int) -> NDArray[np.int8]:
+    """Return the sign, 1 or -1, of each of n users in each replicate; shape (n, n_replicates).
+
+    Replicate b has bit b mod 64 (the lowest first) of output b div 64; where it is set, the sign is minus.
+
+    >>> flips(np.array([1234567], dtype=np.uint64), 8).tolist()  # 6457827717110365317 ends in 10000101
+    [[-1, 1, -1, 1, 1, 1, 1, -1]]
+    """
+    words = outputs(hashes, -(-n_replicates // 64)).view(np.uint8)
+    bits = np.unpackbits(words, axis=1, count=n_replicates, bitorder="little")
+    return 1 - 2 * bits.view(np.int8)
+
+
+def outputs(states: NDArray[np.uint64], n_outputs: int) -> NDArray[np.uint64]:
+    """Return the first outputs of SplitMix64 from each of n states; shape (n, n_outputs), little-endian.
+
+    >>> outputs(np.array([1234567], dtype=np.uint64), 1).tolist()
+    [[6457827717110365317]]
+    """
+    steps = np.arange(1, n_outputs + 1, dtype=np.uint64) * np.uint64(GOLDEN)
+    return scrambled(states[:, None] + steps).astype("<u8", copy=False)
+
+
+def scrambled(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Scramble numbers in place, one to one, as SplitMix64 does with its states."""
+    for shift, mixer in zip((30, 27), MIXERS, strict=True):
+        numbers ^= numbers >> np.uint64(shift)
+        numbers *= np.uint64(mixer)
+    numbers ^= numbers >> np.uint64(31)
+    return numbers
+
+
+def drawn_sums(draw: Draw, hashes: NDArray[np.uint64], columns: Floats, n_replicates: int) -> Ints:
+    """Return exact sums of columns (n, c): plain in row 0, in row b + 1 as replicate b draws them.
+
+    Columns hold whole numbers up to 2^31 in size. Sums have the shape (1 + n_replicates, c) and add: those
+    of 2^32 draws of 1 fit. They are the same in any order of users, and of the additions of BLAS.
+
+    >>> drawn_sums(poisson_weights, np.array([358500231933474740], dtype=np.uint64), np.array([[5.0]]), 3)
+    array([[ 5],
+           [15],
+           [15],
+           [ 5]])
+    """
+    sums = np.zeros((1 + n_replicates, columns.shape[1]), dtype=np.int64)
+    for start in range(0, len(hashes), USERS_AT_ONCE):
+        block = slice(start, start + USERS_AT_ONCE)
+        drawn = draw(hashes[block], n_replicates).astype(np.float64)
+        # Below 512 * 8 * 2^31 = 2^43.
+        sums[0] += columns[block].sum(axis=0).astype(np.int64)
+        sums[1:] += (drawn.T @ columns[block]).astype(np.int64)
+    return sums
