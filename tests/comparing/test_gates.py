@@ -217,7 +217,7 @@ def test_a_metric_without_a_direction_is_given_one() -> None:
         gate = gate_of(direction="lower")
     finally:
         object.__setattr__(RANKING["ndcg"], "direction", Direction.HIGHER)
-    assert gate.factors == (Fraction(-1), Fraction(1), Fraction(0.01))
+    assert (gate.factors, gate.amount) == ((Fraction(-1), Fraction(1)), 0.01)
 
 
 def test_weighted_means_are_only_observed() -> None:

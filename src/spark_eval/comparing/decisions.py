@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from statistics import NormalDist
 from typing import Any, Final, Self
@@ -13,9 +13,9 @@ from spark_eval.conventions import Choice
 from spark_eval.errors import DataError, GateFailure
 from spark_eval.schema import ALL
 from spark_eval.stats.corrections import adjusted
-from spark_eval.stats.differences import Estimate, PairSums, unpaired
+from spark_eval.stats.differences import Estimate, PairSums, signed_root, unpaired
 from spark_eval.stats.intervals import Summary, square_root
-from spark_eval.stats.significance import POWER, bounds, p_of_t, signed_root
+from spark_eval.stats.significance import POWER, bounds, p_of_t
 
 # So many gates that failed are named.
 MOST_NAMED: Final = 5
@@ -50,25 +50,25 @@ class Evidence:
     @classmethod
     def of_users(cls, gate: Gate, model: str, segment_value: str, sums: PairSums, common: float) -> Self:
         """Return the evidence of the users whom both models have a value for."""
-        means = (sums.baseline / sums.n, sums.candidate / sums.n) if sums.n else (None, None)
-        estimate = sums.combination(*gate.factors)
-        return cls(gate, model, segment_value, *means, estimate, sums.n, common)
+        before, after = (sums.baseline / sums.n, sums.candidate / sums.n) if sums.n else (None, None)
+        estimate = sums.combination(*gate.factors, gate.amount)
+        return cls(gate, model, segment_value, before, after, estimate, sums.n, common)
 
     @classmethod
     def of_means(
         cls, gate: Gate, model: str, segment_value: str, baseline: Summary, candidate: Summary
     ) -> Self:
         """Return the evidence of two published means, over users who need not be the same."""
-        of_candidate, of_baseline, limit = gate.factors
-        below, above = scaled(baseline, -of_baseline), scaled(candidate, of_candidate)
+        of_candidate, of_baseline = gate.factors
+        below, above = multiplied(baseline, -of_baseline), multiplied(candidate, of_candidate)
         distance = unpaired(*below, baseline.n, *above, candidate.n)
-        value = None if distance.value is None else distance.value + limit
-        means = (None if one.value is None else Fraction(one.value) for one in (baseline, candidate))
-        estimate = Estimate(value, distance.variance, distance.freedom)
-        return cls(gate, model, segment_value, *means, estimate, min(baseline.n, candidate.n), None)
+        value = None if distance.value is None else distance.value + Fraction(gate.amount)
+        before, after = (None if one.value is None else Fraction(one.value) for one in (baseline, candidate))
+        estimate, n_users = replace(distance, value=value), min(baseline.n, candidate.n)
+        return cls(gate, model, segment_value, before, after, estimate, n_users, None)
 
     def __str__(self) -> str:
-        return row_in_words(row_of(self.gate, self.model, self.segment_value))
+        return row_in_words(gate_row(self.gate, self.model, self.segment_value))
 
     @property
     def p_worse(self) -> float | None:
@@ -85,9 +85,8 @@ class Evidence:
         It is ((z_confidence + z_.8) s / delta)^2, delta the drop that is allowed. None where it is 0, where
         nothing varies, and for means without pairs.
         """
-        limit = Fraction(self.gate.max_drop)
-        if self.gate.drop is Drop.RELATIVE:
-            limit *= abs(self.baseline or 0)
+        is_relative = self.gate.drop is Drop.RELATIVE
+        limit = Fraction(self.gate.max_drop) * (abs(self.baseline or Fraction()) if is_relative else 1)
         if self.common is None or not limit or not self.estimate.variance:
             return None
         normal = NormalDist()
@@ -126,7 +125,7 @@ class Evidence:
         fails = {Decision.WORSE} if mode is not Mode.NON_INFERIOR else {Decision.WORSE, Decision.UNDECIDED}
         low, high = (None, None) if mode is Mode.OBSERVED else bounds(self.estimate, self.gate.confidence)
         before, after = self.baseline, self.candidate
-        return row_of(
+        return gate_row(
             self.gate,
             self.model,
             self.segment_value,
@@ -154,7 +153,7 @@ class Evidence:
         return f"{is_warning}{decision.meaning}{more}"
 
 
-def row_of(gate: Gate, model: str, segment_value: str, **found: Any) -> GateRow:
+def gate_row(gate: Gate, model: str, segment_value: str, **found: Any) -> GateRow:
     """Return a row of a gate with what was found; numbers that are left out are unknown."""
     row: dict[str, Any] = {name: getattr(gate, name, None) for name in GateRow._fields}
     row |= {"model": model, "against_model": gate.against_model or model, "segment_value": segment_value}
@@ -164,7 +163,7 @@ def row_of(gate: Gate, model: str, segment_value: str, **found: Any) -> GateRow:
 def without_baseline(gate: Gate, model: str) -> GateRow:
     """Return the row of a gate that passes because its baseline is not there yet."""
     value, decision = gate.segment_value or gate.segment, Decision.NO_BASELINE
-    return row_of(gate, model, value, decision=decision, passed=True, reason=decision.meaning)
+    return gate_row(gate, model, value, decision=decision, passed=True, reason=decision.meaning)
 
 
 def decide_all(evidence: Sequence[Evidence]) -> list[GateRow]:
@@ -197,7 +196,10 @@ def row_in_words(row: GateRow) -> str:
     return f"{row.metric}@{k}{of} of {row.model!r} against {row.against_model!r}{run}"
 
 
-def scaled(summary: Summary, factor: Fraction) -> tuple[Fraction | None, Fraction | None]:
+def multiplied(summary: Summary, factor: Fraction) -> tuple[float | None, float | None]:
     """Return a published mean and its error, multiplied."""
-    value, error = (None if one is None else Fraction(one) for one in (summary.value, summary.std_error))
-    return value and value * factor, error and error * abs(factor)
+    value, error = summary.value, summary.std_error
+    return (
+        None if value is None else value * float(factor),
+        None if error is None else error * abs(float(factor)),
+    )

@@ -99,15 +99,20 @@ class Gate:
         return self.metric != self.value.name
 
     @property
-    def factors(self) -> tuple[Fraction, Fraction, Fraction]:
-        """What a user's values of candidate and baseline are multiplied by, and what is added: c >= 0 passes.
+    def factors(self) -> tuple[Fraction, Fraction]:
+        """What a user's values of candidate and baseline are multiplied by in c, of which 0 or more passes.
 
         Higher better: c = B - A + max_drop, or B - (1 - max_drop) A; lower better: the same of -B and -A.
         """
-        sign, limit = (-1 if self.direction is Direction.LOWER else 1), Fraction(self.max_drop)
+        sign, share = (-1 if self.direction is Direction.LOWER else 1), Fraction(self.max_drop)
         if self.drop is Drop.ABSOLUTE:
-            return Fraction(sign), Fraction(-sign), limit
-        return Fraction(sign), -sign * (1 - sign * limit), Fraction(0)
+            return Fraction(sign), Fraction(-sign)
+        return Fraction(sign), -sign * (1 - sign * share)
+
+    @property
+    def amount(self) -> float:
+        """What is added to c."""
+        return self.max_drop if self.drop is Drop.ABSOLUTE else 0.0
 
     def against(self, run: str | None, model: str | None) -> "Gate":
         """Return the gate with this run and model for those that it leaves out."""

@@ -13,7 +13,7 @@ from spark_eval.metrics.values import UNCUT, formed, has_cutoff, parse_k, publis
 from spark_eval.options import Option, completed
 from spark_eval.presets import parse_choice
 
-SECTION: Final = "compare"
+COMPARE: Final = "compare"
 DEFAULT_RESAMPLES: Final = 1_000
 MOST_RESAMPLES: Final = 100_000
 # Pairs of models that are compared unasked.
@@ -135,19 +135,19 @@ def make_compare_plan(
     names = {name: names_of(name, chosen[name]) for name in ("models", "metrics", "segments", "tests")}
     for name in names["tests"] or ():
         if name not in set(PairTest):
-            raise ConfigError.unknown("UNKNOWN_TEST", "test", name, PairTest, f"{SECTION}.tests")
+            raise ConfigError.unknown("UNKNOWN_TEST", "test", name, PairTest, f"{COMPARE}.tests")
     check_ranges(chosen)
     metrics = names["metrics"]
     return ComparePlan(
         models=names["models"],
         metrics=None if metrics is None else tuple(dict.fromkeys(map(as_published, metrics))),
         segments=names["segments"] or (),
-        tests=tuple(map(PairTest, names["tests"] or ())),
-        interval=parse_choice(Interval, chosen["interval"], f"{SECTION}.interval"),
+        tests=names["tests"] or (),
+        interval=parse_choice(Interval, chosen["interval"], f"{COMPARE}.interval"),
         confidence=float(chosen["confidence"]),
-        correction=parse_choice(Correction, chosen["correction"], f"{SECTION}.correction"),
-        alternative=parse_choice(Alternative, chosen["alternative"], f"{SECTION}.alternative"),
-        zeros=parse_choice(Zeros, chosen["zeros"], f"{SECTION}.zeros"),
+        correction=parse_choice(Correction, chosen["correction"], f"{COMPARE}.correction"),
+        alternative=parse_choice(Alternative, chosen["alternative"], f"{COMPARE}.alternative"),
+        zeros=parse_choice(Zeros, chosen["zeros"], f"{COMPARE}.zeros"),
         equivalence=chosen["equivalence"],
         resamples=chosen["resamples"],
         seed=chosen["seed"],
@@ -163,13 +163,13 @@ def names_of(name: str, given: Sequence[str] | None) -> tuple[str, ...] | None:
         return None
     chosen = tuple(dict.fromkeys(map(str, several(given))))
     if not chosen and name != "segments":
-        raise ConfigError("EMPTY_COMPARISON", f"{SECTION}.{name} is empty; name one, or leave the key out")
+        raise ConfigError("EMPTY_COMPARISON", f"{COMPARE}.{name} is empty; name one, or leave the key out")
     return chosen
 
 
 def as_published(text: str) -> str:
     """Return a metric as its rows name it, with the cutoff that the text has: ``map@5`` for ``AP@5``."""
-    key = f"{SECTION}.metrics"
+    key = f"{COMPARE}.metrics"
     name, form = published_name(text, key), formed(text, key)
     if not has_cutoff(form):
         return name
@@ -177,7 +177,7 @@ def as_published(text: str) -> str:
     return f"{name}@{UNCUT if k is None else k}"
 
 
-def check_ranges(chosen: CompareOptions) -> None:
+def check_ranges(chosen: Mapping[str, Any]) -> None:
     """Raise ConfigError OUT_OF_RANGE for a number that an option cannot have."""
     delta, ratio = chosen["equivalence"], chosen["test_train_ratio"]
     claims = {
@@ -190,4 +190,4 @@ def check_ranges(chosen: CompareOptions) -> None:
     }
     for name, (holds, allowed) in claims.items():
         if not holds:
-            raise ConfigError("OUT_OF_RANGE", f"{SECTION}.{name} is {chosen[name]}; allowed: {allowed}")
+            raise ConfigError("OUT_OF_RANGE", f"{COMPARE}.{name} is {chosen[name]}; allowed: {allowed}")
