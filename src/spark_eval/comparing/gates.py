@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Any, Final, TypedDict
 
@@ -53,7 +53,7 @@ class GateOptions(TypedDict, total=False):
     model: Annotated[str | None, Option(None, "the candidate; None: each of the run's models.")]
     against: Annotated[
         Mapping[str, str | None],
-        Option({}, "{run, model} of the baseline; what is left out: as in compare.baseline, or the same."),
+        Option({}, "{run, model} of the baseline, by default the same; empty: that of compare.baseline."),
     ]
     drop: Annotated[str, Option("absolute", "max_drop is absolute, or relative to the baseline's mean.")]
     mode: Annotated[str, Option("non_inferior", "non_inferior, certain_drop or observed.")]
@@ -113,11 +113,6 @@ class Gate:
     def amount(self) -> float:
         """What is added to c."""
         return self.max_drop if self.drop is Drop.ABSOLUTE else 0.0
-
-    def against(self, run: str | None, model: str | None) -> "Gate":
-        """Return the gate with this run and model for those that it leaves out."""
-        chosen = run if self.against_run is None else self.against_run
-        return replace(self, against_run=chosen, against_model=self.against_model or model)
 
     def __str__(self) -> str:
         k = "all" if self.k is None else self.k
