@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from spark_eval import evaluate, evaluate_predictions
-from spark_eval.config.sections import EvaluateSection, PredictionsSection, Section
+from spark_eval.config.keys import Section
+from spark_eval.config.sections import EvaluateSection, PredictionsSection
 from spark_eval.metrics.options import EvaluateOptions, make_plan
 from spark_eval.options import declared
 from spark_eval.pointwise.options import PredictionOptions

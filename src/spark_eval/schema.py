@@ -45,6 +45,14 @@ N_INTERACTIONS: Final = "n_interactions"
 IN_TRAIN: Final = "in_train"
 
 
+class Direction(StrEnum):
+    """Which of two values of a metric is the better one; ``none`` where no number is better than another."""
+
+    HIGHER = "higher"
+    LOWER = "lower"
+    NONE = "none"
+
+
 class Subset(StrEnum):
     """Labels of rows.
 

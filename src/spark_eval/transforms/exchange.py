@@ -48,9 +48,10 @@ class ModelSummary:
 
 @dataclass(frozen=True)
 class BucketSummary:
-    """What is left of a bucket: counts of the rows of its truth, its folds, each model's lists, all sums."""
+    """What is left of a bucket: of its truth counts of rows, a digest, folds; each model's lists, sums."""
 
     truth: Sequence[Mapping[str, Any]]
+    truth_digest: int
     folds: frozenset[int]
     models: Sequence[ModelSummary]
     sums: pa.Table
@@ -103,7 +104,8 @@ def measure(
                 keys = key_sum(one.model or "", one.per_user)
                 models.append(ModelSummary(one.model, one.counts, one.folds, file, keys))
             sums = merged_sums(measuring.sums)
-            summary = BucketSummary(list(bucket.truth_counts()), bucket.truth_folds, models, sums)
+            of_truth = (list(bucket.truth_counts()), bucket.truth_digest, bucket.truth_folds)
+            summary = BucketSummary(*of_truth, models, sums)
             row = {field.name: pa.nulls(1, field.type) for field in nulls}
             yield pa.record_batch(row | {SUMMARY: pa.array([pickle.dumps(summary)], pa.binary())})
 
