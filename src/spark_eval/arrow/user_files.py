@@ -1,4 +1,4 @@
-"""Files of ``per_user``: their names tell which bucket of users they hold, so that runs meet without a shuffle."""
+"""Files of ``per_user``: names that tell the bucket of their users, so that runs meet without a shuffle."""
 
 import re
 import uuid

@@ -27,7 +27,7 @@ class PairQuestion:
     ``models`` are sides with names, and ``matches`` say which of them are compared. ``columns`` are those of
     the metrics. The candidate has a column for each of ``segments``, the baseline's side for each of
     ``moved``. ``has_truth`` says that both count each user's relevant items, which must be the same.
-    ``needs_largest`` asks for the largest differences. ``user`` is the type of the ids, int64 or text.
+    ``needs_largest`` asks for the largest differences. ``has_text_ids`` says that ids are text, not integers.
     """
 
     models: Sequence[tuple[str, str]]
@@ -38,7 +38,7 @@ class PairQuestion:
     moved: Sequence[str] = ()
     has_truth: bool = False
     needs_largest: bool = False
-    user: pa.DataType = pa.int64()
+    has_text_ids: bool = False
 
     @cached_property
     def ends(self) -> tuple[Ints, Ints]:
@@ -52,7 +52,11 @@ class PairQuestion:
 
     def schema(self, columns: Sequence[str]) -> pa.Schema:
         """Return the types in which columns are compared, whatever wrote them."""
-        kinds = {USER: self.user, FOLD: pa.int64(), N_RELEVANT: pa.int64()}
+        kinds = {
+            USER: pa.string() if self.has_text_ids else pa.int64(),
+            FOLD: pa.int64(),
+            N_RELEVANT: pa.int64(),
+        }
         kinds |= dict.fromkeys(self.segments, pa.string()) | dict.fromkeys(self.columns, pa.float64())
         return pa.schema({name: kinds[name] for name in columns})
 

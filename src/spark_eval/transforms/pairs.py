@@ -19,6 +19,7 @@ from spark_eval.comparing.population import BASELINE, CANDIDATE, PairQuestion, P
 from spark_eval.comparing.sums import BucketTotals, sum_bucket
 from spark_eval.engine.messages import Content, by_bucket, divided_further
 from spark_eval.engine.send import Sender
+from spark_eval.errors import DataError
 from spark_eval.schema import FOLD, MODEL, N_RELEVANT
 from spark_eval.transforms.exchange import exchanged, send
 from spark_eval.transforms.objects import NumberedObject, made
@@ -126,16 +127,19 @@ class RowsOfBucket:
 
 
 def summed_pairs(buckets: Buckets) -> DataFrame:
-    """Return the sums of all pairs, those of each task as one object."""
+    """Return the sums of all pairs, those of each task as one object, or a DataError."""
 
     def add_up(populations: Iterator[Population]) -> Iterator[NumberedObject]:
-        total: BucketTotals | None = None
-        for population in populations:
-            of_bucket = sum_bucket(population)
-            if total is None:
-                total = of_bucket
-            else:
-                total.add(of_bucket)
+        total: BucketTotals | DataError | None = None
+        try:
+            for population in populations:
+                of_bucket = sum_bucket(population)
+                if isinstance(total, BucketTotals):
+                    total.add(of_bucket)
+                else:
+                    total = of_bucket
+        except DataError as fault:
+            total = fault  # told by the driver: Spark would wrap it
         if total is not None:
             yield None, total
 
