@@ -5,12 +5,12 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 import pytest
+from tests.comparing.users import plain_clusters, plain_sums, population_of, table_of
 
 from spark_eval.comparing import products
 from spark_eval.comparing.cells import EVERYBODY
 from spark_eval.comparing.population import BASELINE, CANDIDATE, PairQuestion
 from spark_eval.comparing.sums import BucketTotals, sum_bucket
-from tests.comparing.users import plain_clusters, plain_sums, population_of, table_of
 
 COLUMNS = ("ap_at_5", "dcg_at_5")
 
@@ -93,7 +93,9 @@ def test_sums_of_pairs_are_those_of_rational_arithmetic(
 def test_sums_of_buckets_add() -> None:
     generator = np.random.default_rng(3)
     models = [made_up(generator, 90), made_up(generator, 90)]
-    question = PairQuestion([(BASELINE, "a"), (CANDIDATE, "b")], [(slice(0, 1), slice(1, 2))], COLUMNS, ("age",))
+    question = PairQuestion(
+        [(BASELINE, "a"), (CANDIDATE, "b")], [(slice(0, 1), slice(1, 2))], COLUMNS, ("age",)
+    )
     parts = [
         sum_bucket(population_of(question, [table_of(one[one["user"] % 5 == part]) for one in models]))
         for part in range(5)

@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.dataset as ds
 from pyspark.sql import SparkSession
 from rich.console import Console
 
@@ -17,10 +15,9 @@ from spark_eval.config.sections import Config
 from spark_eval.presets import PRESETS, conventions_of
 from spark_eval.publishing.commits import published
 from spark_eval.publishing.places import store_of
-from spark_eval.publishing.published import read_places
 from spark_eval.publishing.remote import MOST_HOURS
 from spark_eval.runs.job import Run
-from spark_eval.schema import ALL, FOLDS, MODEL, Outcome, Table
+from spark_eval.schema import ALL, FOLDS, Outcome, Table
 from spark_eval.splits.fold_rule import (
     PAIRS_IN_BOTH,
     RETURNED_TO_GLOBAL_TEST,
@@ -49,18 +46,6 @@ def console() -> Console:
     return plain if plain.is_terminal else Console(highlight=False, width=140)
 
 
-def rows(run: Run, table: Table) -> list[dict[str, Any]]:
-    """Return a small table of a run, with its model as text."""
-    place = run.tables[table]
-    if run.files is not None:
-        return [row.asDict() for row in read_places(run.files.spark, [place]).collect()]
-    by_model = ds.partitioning(pa.schema([(MODEL, pa.string())]), flavor="hive")
-    read: list[dict[str, Any]] = (
-        ds.dataset(place, partitioning=by_model, format="parquet").to_table().to_pylist()
-    )
-    return read
-
-
 def show_done(verb: str, run: Run) -> None:
     """Print what came of a run of a verb."""
     {"split": show_split, "evaluate": show_evaluation, "predictions": show_predictions}[verb](run)
@@ -76,7 +61,7 @@ def show_run(run: Run) -> None:
 
 def show_split(run: Run) -> None:
     """Print the parts and the leakage report of a split."""
-    lines, leaks = rows(run, Table.ACCOUNTING), rows(run, Table.LEAKAGE)
+    lines, leaks = run.rows(Table.ACCOUNTING), run.rows(Table.LEAKAGE)
     parts = [
         (row["outcome"], row["reason"] or "", f"{row['rows']:,}") for row in lines if row["source"] != FOLDS
     ]
@@ -109,13 +94,13 @@ def show_split(run: Run) -> None:
 
 def show_evaluation(run: Run) -> None:
     """Print the leaderboard of an evaluation."""
-    show(Leaderboard.of(rows(run, Table.METRICS)), f"metrics of run {run.run_id}", console())
+    show(Leaderboard.of(run.rows(Table.METRICS)), f"metrics of run {run.run_id}", console())
     show_run(run)
 
 
 def show_predictions(run: Run) -> None:
     """Print one line per metric of all rows, one column per model; then what was chosen as thresholds."""
-    values = [row for row in rows(run, Table.METRICS) if row["segment"] == ALL]
+    values = [row for row in run.rows(Table.METRICS) if row["segment"] == ALL]
     models = list(dict.fromkeys(row["model"] for row in values))
     cells = {(row["metric"], row["model"]): row["value"] for row in values}
     names = dict.fromkeys(row["metric"] for row in values)
@@ -123,7 +108,7 @@ def show_predictions(run: Run) -> None:
     grid(("metric", *models), lines, f"metrics of run {run.run_id}", of=Table.METRICS)
     if Table.THRESHOLDS in run.tables:
         shown = ("threshold", "precision", "recall", "flags", "cost")
-        chosen = [row for row in rows(run, Table.THRESHOLDS) if row["segment"] == ALL]
+        chosen = [row for row in run.rows(Table.THRESHOLDS) if row["segment"] == ALL]
         lines = [(row["model"], row["rule"], *(number(row[name]) for name in shown)) for row in chosen]
         grid(("model", "chosen for", *shown), lines)
     show_run(run)

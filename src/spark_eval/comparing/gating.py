@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from spark_eval.comparing.decisions import Evidence, decide_all, without_baseline
 from spark_eval.comparing.gates import GATES_KEY, Gate, IfMissing, Pairing
@@ -11,12 +11,10 @@ from spark_eval.errors import ConfigError, DataError, nearest
 from spark_eval.stats.differences import PairSums
 from spark_eval.stats.intervals import Summary
 
-# Names of two models, the baseline's first.
-ModelPair = tuple[str, str]
-# Whose differences are summed: the pair, a metric value as text, a segment and its value.
-PairCell = tuple[ModelPair, str, str, str]
-# The users of a pair: those of the baseline, of the candidate, and of both.
-UserCounts = tuple[int, int, int]
+# By a pair of models' names, the baseline's first, a metric value as text, a segment and its value.
+SumsByCell = Mapping[Any, PairSums]
+# By a pair of models' names: the users of the baseline, of the candidate, and of both.
+CountsByPair = Mapping[Any, tuple[int, int, int]]
 # Whose published mean: a model, metric, k, segment and its value.
 MeanCell = tuple[str, str, int | None, str, str]
 NO_MEAN: Final = Summary(None, None, None, None, 0)
@@ -32,7 +30,7 @@ class GatedPair:
     is_there: bool
 
     @property
-    def names(self) -> ModelPair:
+    def names(self) -> tuple[str, str]:
         """Baseline and candidate."""
         return self.against, self.model
 
@@ -69,7 +67,7 @@ def missing_baseline(gate: Gate, against: str, baselines: Sequence[str] | None) 
 
 
 def evidence_of_users(
-    pairs: Iterable[GatedPair], sums: Mapping[PairCell, PairSums], common: Mapping[ModelPair, UserCounts]
+    pairs: Iterable[GatedPair], sums: SumsByCell, common: CountsByPair
 ) -> Iterator[Evidence]:
     """Yield what gates are decided by in each of their cells: the users whom both models have."""
     for pair in pairs:
@@ -104,8 +102,8 @@ def decide_gates(
     gates: Sequence[Gate],
     candidates: Sequence[str],
     baselines: Sequence[str],
-    sums: Mapping[PairCell, PairSums],
-    common: Mapping[ModelPair, UserCounts],
+    sums: SumsByCell,
+    common: CountsByPair,
 ) -> list[GateRow]:
     """Return the rows of gates that are decided by the users of two sides, in their order.
 
