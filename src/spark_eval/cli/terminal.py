@@ -10,8 +10,10 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from spark_eval.cli import metric_tables
+from spark_eval.cli.comparison import COMPARED, GATED, compared_lines, gated_lines, sentences, told, where
 from spark_eval.cli.leaderboard import Leaderboard, drawn, show
 from spark_eval.config.sections import Config
+from spark_eval.errors import printable
 from spark_eval.presets import PRESETS, conventions_of
 from spark_eval.publishing.commits import published
 from spark_eval.publishing.places import store_of
@@ -29,6 +31,7 @@ from spark_eval.splits.fold_rule import (
 
 # Of several classes there are many more numbers than a terminal shows.
 MOST_LINES = 50
+MOST_SENTENCES = 20
 # Of rows that a check of the leakage report finds where nothing promises that there are none.
 ALLOWED = {
     RETURNED_TO_LOCAL_TEST: "rows of local_test repeat a train pair; allowed here, `seen: drop` removes them",
@@ -48,7 +51,12 @@ def console() -> Console:
 
 def show_done(verb: str, run: Run) -> None:
     """Print what came of a run of a verb."""
-    {"split": show_split, "evaluate": show_evaluation, "predictions": show_predictions}[verb](run)
+    {
+        "split": show_split,
+        "evaluate": show_evaluation,
+        "predictions": show_predictions,
+        "compare": show_comparison,
+    }[verb](run)
 
 
 def show_run(run: Run) -> None:
@@ -111,6 +119,23 @@ def show_predictions(run: Run) -> None:
         chosen = [row for row in run.rows(Table.THRESHOLDS) if row["segment"] == ALL]
         lines = [(row["model"], row["rule"], *(number(row[name]) for name in shown)) for row in chosen]
         grid(("model", "chosen for", *shown), lines)
+    show_run(run)
+
+
+def show_comparison(run: Run) -> None:
+    """Print differences with their intervals, a sentence for each pair and metric, and what gates decided."""
+    compared = run.rows(Table.COMPARISONS)
+    if compared:
+        lines = compared_lines(compared)
+        grid(COMPARED, lines, f"comparisons of run {run.run_id}", of=Table.COMPARISONS)
+        for text in told(sentences(compared), MOST_SENTENCES):
+            print(printable(text))
+    if Table.GATES in run.tables:
+        gates = run.rows(Table.GATES)
+        grid(GATED, gated_lines(gates), f"gates of run {run.run_id}", of=Table.GATES)
+        for row in gates:
+            if row["decision"] != "not_worse":
+                print(printable(f"gate {where(row)} of {row['model']}: {row['decision']}: {row['reason']}"))
     show_run(run)
 
 

@@ -65,6 +65,11 @@ def check_gates(run: Run) -> None:
             raise failure
 
 
+def gates_runs(config: Config) -> bool:
+    """Return whether a config has gates against another run: then they follow on an evaluation."""
+    return any(gate.against_run is not None for gate in config.compare.checked(config.gates).gates)
+
+
 @dataclass(frozen=True)
 class Asked:
     """What a config asks to be compared.
