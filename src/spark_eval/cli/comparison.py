@@ -68,9 +68,9 @@ def sentence(row: Row) -> str:
     difference, low, high, p = (row[name] for name in ("difference", "ci_low", "ci_high", "p_adjusted"))
     if difference is None:
         return f"{candidate} and {baseline} have no user in common with a value of {metric}"
-    decimals, is_known = decimals_for(row), low is not None or p is not None
-    if low == high:
-        chance = ", for every user the same" if is_known else "; how surely, one user cannot tell"
+    decimals = decimals_for(row)
+    if low == high and (low is not None or p is None):
+        chance = "; how surely, one user cannot tell" if low is None else ", for every user the same"
         return f"{candidate} differs from {baseline} in {metric} by {short(difference, decimals)}{chance}"
     spread = "" if low is None else f" ± {short((high - low) / 2, decimals)}"
     chance = "" if p is None else f"; {in_thousand(p)} such differences would come by chance"

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as Grid
 
+from spark_eval.errors import printable
 from spark_eval.metrics.values import UNCUT, formed, ranking_names
 from spark_eval.schema import ALL, FOLDS, Direction
 from spark_eval.stats.corrections import adjusted
@@ -135,11 +136,16 @@ def p_behind(one: Summary, best: Summary, sign: int) -> float | None:
 
 
 def drawn(header: Iterable[str], rows: Iterable[Sequence[str]], title: str = "") -> Grid:
-    """Return rows of text as a table with a title."""
-    grid = Grid(*map(escape, header), title=escape(title), title_justify="left")
+    """Return rows of text as a table with a title; whatever stands in them is shown, not done."""
+    grid = Grid(*map(shown_as_is, header), title=shown_as_is(title), title_justify="left")
     for row in rows:
-        grid.add_row(*map(escape, row))
+        grid.add_row(*map(shown_as_is, row))
     return grid
+
+
+def shown_as_is(text: str) -> str:
+    """Return text in which nothing moves a cursor or is markup."""
+    return escape(printable(text))
 
 
 def four_digits(value: float | None) -> str:
