@@ -108,6 +108,7 @@ class Outcome(StrEnum):
     ODD_IDS = "odd_ids"
     LARGEST = "largest"
     BEFORE_1900 = "before_1900"
+    MOVED = "moved"
 
 
 class Fault(StrEnum):
@@ -186,6 +187,8 @@ class Reason(StrEnum):
     COLD_USER = "cold_user"
     COLD_ITEM = "cold_item"
     SEEN = "seen"
+    ONLY_HERE = "only_here"
+    UNPAIRED = "unpaired"
 
 
 SEGMENT: Final = "segment"

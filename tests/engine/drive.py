@@ -71,7 +71,7 @@ def drive(plan: Plan, tables: Tables, layout: Layout = LAYOUT) -> Found:
     summaries = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(exchange, "MOST_ROWS", layout.most_rows)
-        for bucket in buckets(messages, question, layout.n_buckets):
+        for _, _, bucket in buckets(messages, question, layout.n_buckets):
             measuring, models = Measuring(bucket), []
             for one in measuring.measured():
                 models.append(ModelSummary(one.model, one.counts, one.folds, None, 0))

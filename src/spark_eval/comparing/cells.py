@@ -61,7 +61,7 @@ class Grouping:
 
     def of_cells(self, sums: NDArray[Any]) -> NDArray[Any]:
         """Return the sums of cells (cells, ...) from those of crossings (crossings, ...)."""
-        grid = sums.reshape(*map(len, self.values), *sums.shape[1:])
+        grid = sums.reshape((*map(len, self.values), *sums.shape[1:]))
         axes = range(len(self.values))
         parts = [grid.sum(axis=tuple(axes))[None]] if self.has_everybody else []
         parts += [grid.sum(axis=tuple(other for other in axes if other != axis)) for axis in axes]

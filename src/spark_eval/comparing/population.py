@@ -27,6 +27,7 @@ class PairQuestion:
     ``models`` are sides with names, and ``matches`` say which of them are compared. ``columns`` are those of
     the metrics. The candidate has a column for each of ``segments``, the baseline's side for each of
     ``moved``. ``has_truth`` says that both count each user's relevant items, which must be the same.
+    ``needs_largest`` asks for the largest differences. ``has_text_ids`` says that ids are text, not integers.
     """
 
     models: Sequence[tuple[str, str]]
@@ -37,6 +38,7 @@ class PairQuestion:
     moved: Sequence[str] = ()
     has_truth: bool = False
     needs_largest: bool = False
+    has_text_ids: bool = False
 
     @cached_property
     def ends(self) -> tuple[Ints, Ints]:
@@ -47,6 +49,20 @@ class PairQuestion:
     def keys(self) -> list[str]:
         """The columns that tell users apart."""
         return [USER, FOLD] if self.by_fold else [USER]
+
+    def schema(self, columns: Sequence[str]) -> pa.Schema:
+        """Return the types in which columns are compared, whatever wrote them."""
+        kinds = {
+            USER: pa.string() if self.has_text_ids else pa.int64(),
+            FOLD: pa.int64(),
+            N_RELEVANT: pa.int64(),
+        }
+        kinds |= dict.fromkeys(self.segments, pa.string()) | dict.fromkeys(self.columns, pa.float64())
+        return pa.schema({name: kinds[name] for name in columns})
+
+    def side(self, side: str) -> list[int]:
+        """Return the places of the models of a side."""
+        return [place for place, (of_side, _) in enumerate(self.models) if of_side == side]
 
 
 class PairCounts(NamedTuple):

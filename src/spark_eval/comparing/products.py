@@ -13,14 +13,15 @@ import numpy as np
 
 from spark_eval.arrow.hashes import Booleans
 from spark_eval.errors import DataError
+from spark_eval.stats.differences import QUANTUM_BITS
 from spark_eval.stats.exact import BLOCK, DIGIT_BITS, LOWEST_PLACE, POINT_BITS, Floats, Ints
 
 # Which models are compared: one on the left with each on the right, or each with the one beside it.
 Match = tuple[slice, slice]
 # So many values are cut into digits at once: they and their digits stay near the processor.
 AT_ONCE: Final = 1 << 15
-# Differences of less than half of this are none: .6 - .4 and .4 - .2 are equal.
-QUANTUM: Final = 2.0**-40
+# Differences of no more than half a quantum are none.
+LEAST: Final = 2.0 ** -(QUANTUM_BITS + 1)
 # Most values have no digits behind these.
 USUAL_DIGITS: Final = 3
 
@@ -151,7 +152,7 @@ class Multiplying:
         values = self.values[:, :, users]
         for pairs, (left, right) in self.places():
             difference = values[right] - values[left]
-            for sign, is_so in enumerate((difference > QUANTUM / 2, difference < -QUANTUM / 2)):
+            for sign, is_so in enumerate((difference > LEAST, difference < -LEAST)):
                 if len(runs) == 1:
                     signs[sign, cells[0], pairs] += np.count_nonzero(is_so, axis=-1)
                 else:
@@ -188,7 +189,7 @@ def pair_products(
 
 def ends_of(matches: Sequence[Match]) -> tuple[Ints, Ints]:
     """Return the places of the baseline and of the candidate of each pair among the models."""
-    lefts, rights = [], []
+    lefts, rights = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
     for left, right in matches:
         rights.append(np.arange(right.start, right.stop))
         lefts.append(np.broadcast_to(np.arange(left.start, left.stop), rights[-1].shape))

@@ -60,7 +60,7 @@ class Bucket:
 
     def __init__(self, question: Question, rows: Mapping[Content, pa.Table]) -> None:
         self.question = question
-        self.rows = {kind: rows.get(kind, question.schema(kind).empty_table()) for kind in Content}
+        self.rows = {kind: rows.get(kind, schema.empty_table()) for kind, schema in question.schemas.items()}
         kinds = (Content.TRUTH, Content.LISTS, Content.BAD_TRUTH, Content.BAD_LISTS)
         valid = {kind: self.rows[kind] for kind in kinds[:2]}
         bad = {kind: self.rows[kind].filter(is_named(self.rows[kind])) for kind in kinds[2:]}

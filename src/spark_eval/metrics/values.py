@@ -176,6 +176,39 @@ def canonical(text: str) -> str:
     return str(value) if has_cutoff(formed(text)) else value.name
 
 
+def value_of_column(column: str) -> MetricValue | None:
+    """Return the metric whose values a column of ``per_user`` holds; None for another column.
+
+    >>> str(value_of_column("ap_denominator_relevant_at_5")), value_of_column("n_relevant")
+    ('map(denominator=relevant)@5', None)
+    """
+    text, _, cutoff = column.rpartition("_at_")
+    if cutoff != UNCUT and not WHOLE.fullmatch(cutoff):
+        return None
+    for name, metric in RANKING.items():
+        if text == name or text.startswith(f"{name}_"):
+            options = options_of_column(text.removeprefix(name), metric, metric.conventions)
+            if options is not None:
+                return MetricValue(metric, options, parse_k(cutoff))
+    return None
+
+
+def options_of_column(
+    text: str, metric: RankingMetric, conventions: Sequence[str]
+) -> tuple[tuple[str, Choice], ...] | None:
+    """Return the options in the name of a column, ``_gain_exp2_ideal_list``, or None."""
+    if not text:
+        return ()
+    for place, name in enumerate(conventions):
+        for choice in CONVENTIONS[name]:
+            start = f"_{without_metric(name, metric)}_{choice}"
+            if text.startswith(start):
+                rest = options_of_column(text.removeprefix(start), metric, conventions[place + 1 :])
+                if rest is not None:
+                    return ((name, choice), *rest)
+    return None
+
+
 def published_name(text: str, key: str = METRICS_KEY) -> str:
     """Return the name in the table ``metrics`` of what a text names: a weighted mean has one of its own.
 

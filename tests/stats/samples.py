@@ -1,0 +1,70 @@
+"""Users by hand and by chance, and what tests of ranks take from them."""
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from spark_eval.stats.differences import ClusterSums, PairSums, quanta
+from spark_eval.stats.exact import Floats
+from spark_eval.stats.ranked import RankSums
+
+Pair = tuple[Floats, Floats]
+
+
+def numbers(text: str) -> Floats:
+    return np.array(text.split(), dtype=np.float64)
+
+
+S1: Pair = (
+    numbers(".2 .4 0 .6 .2 .8 .4 0 .2 1 .4 .6"),
+    numbers(".4 .4 .2 .6 .6 .8 .2 0 .6 1 .6 .8"),
+)
+S2: Pair = (
+    numbers(".5 .5 0 1 .25 .5 0 0 1 .5 .2 .2 0 .5 1 .25 .5 0 .2 .5"),
+    numbers("1 .5 0 .5 .5 .5 .25 0 1 1 .25 .2 .2 .5 1 .5 1 .2 .2 .25"),
+)
+
+
+def filled(found: Sequence[float | None]) -> list[float]:
+    """The same, with a number for what is undefined: pytest.approx takes no None."""
+    return [-99.0 if number is None else number for number in found]
+
+
+def by_chance(n: int, seed: int, steps: int = 20) -> Pair:
+    """Values on a grid: there are ties and zeros."""
+    random = np.random.default_rng(seed)
+    baseline = random.integers(0, steps + 1, n) / steps
+    moved = baseline + random.integers(-2, 4, n) / steps
+    return baseline, np.where(random.random(n) < 0.7, np.clip(moved, 0, 1), baseline)
+
+
+def pair_sums(pair: Pair) -> PairSums:
+    return PairSums.of(*(side.tolist() for side in pair))
+
+
+def whole_differences(pair: Pair) -> list[int]:
+    """Those that are not 0, in quanta."""
+    return [int(q) for q in quanta(pair[1] - pair[0]) if q]
+
+
+def ranks_of(differences: Sequence[int]) -> RankSums:
+    sizes = sorted(set(map(abs, differences)))
+    up, down = ([differences.count(sign * size) for size in sizes] for sign in (1, -1))
+    return RankSums.of(up, down)
+
+
+def clusters_of(users: Sequence[int], differences: Sequence[float]) -> ClusterSums:
+    """The sums over users whose baseline is 0 throughout."""
+    exact = list(map(Fraction, differences))
+    sums = [sum(d for u, d in zip(users, exact, strict=True) if u == user) for user in sorted(set(users))]
+    rows = [users.count(user) for user in sorted(set(users))]
+    return ClusterSums(
+        n_users=len(rows),
+        n_rows=len(users),
+        total=Fraction(sum(sums)),
+        squares=Fraction(sum(one * one for one in sums)),
+        products=Fraction(sum(one * n for one, n in zip(sums, rows, strict=True))),
+        row_squares=sum(n * n for n in rows),
+        value_squares=Fraction(sum(d * d for d in exact)),
+    )
