@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from spark_eval.comparing.decisions import Evidence, decide_all, without_baseline
 from spark_eval.comparing.gates import GATES_KEY, Gate, IfMissing, Pairing
@@ -11,10 +11,12 @@ from spark_eval.errors import ConfigError, DataError, nearest
 from spark_eval.stats.differences import PairSums
 from spark_eval.stats.intervals import Summary
 
-# By a pair of models' names, the baseline's first, a metric value as text, a segment and its value.
-SumsByCell = Mapping[Any, PairSums]
-# By a pair of models' names: the users of the baseline, of the candidate, and of both.
-CountsByPair = Mapping[Any, tuple[int, int, int]]
+# Names of two models, the baseline's first.
+ModelPair = tuple[str, str]
+# Whose differences are summed: the pair, a metric value as text, a segment and its value.
+PairCell = tuple[ModelPair, str, str, str]
+# The users of a pair: those of the baseline, of the candidate, and of both.
+UserCounts = tuple[int, int, int]
 # Whose published mean: a model, metric, k, segment and its value.
 MeanCell = tuple[str, str, int | None, str, str]
 NO_MEAN: Final = Summary(None, None, None, None, 0)
@@ -30,13 +32,17 @@ class GatedPair:
     is_there: bool
 
     @property
-    def names(self) -> tuple[str, str]:
+    def names(self) -> ModelPair:
         """Baseline and candidate."""
         return self.against, self.model
 
 
-def gated_pairs(gate: Gate, candidates: Sequence[str], baselines: Sequence[str] | None) -> list[GatedPair]:
+def gated_pairs(
+    gate: Gate, candidates: Sequence[str], baselines: Sequence[str] | None, hint: str = ""
+) -> list[GatedPair]:
     """Return the pairs of models that a gate is about; ``baselines`` is None where its run is not there.
+
+    ``hint`` then says which runs are.
 
     Within one run a model is not compared with itself. Raises ConfigError UNKNOWN_MODEL for a candidate,
     SAME_MODEL where nothing is left, and DataError MISSING_BASELINE unless such a gate passes.
@@ -51,31 +57,37 @@ def gated_pairs(gate: Gate, candidates: Sequence[str], baselines: Sequence[str] 
         is_there = baselines is not None and against in baselines
         pairs.append(GatedPair(gate, model, against, is_there))
         if not is_there and gate.if_missing is IfMissing.REFUSE:
-            faults.append(missing_baseline(gate, against, baselines))
+            faults.append(missing_baseline(gate, against, baselines, hint))
     DataError.raise_all(faults)
     if not pairs:
         raise ConfigError("SAME_MODEL", f"{gate}: no model but the baseline itself; name another, or a run")
     return pairs
 
 
-def missing_baseline(gate: Gate, against: str, baselines: Sequence[str] | None) -> DataError:
+def missing_baseline(gate: Gate, against: str, baselines: Sequence[str] | None, hint: str) -> DataError:
     """Return the error of a gate whose baseline is not there."""
     run = "this run" if gate.against_run is None else f"run {gate.against_run!r}"
-    known = "that run is not published" if baselines is None else nearest(against, baselines)
+    known = hint if baselines is None else nearest(against, baselines)
     message = f"{gate}: no model {against!r} in {run}; {known}; if_missing: pass lets a first run through"
     return DataError("MISSING_BASELINE", message)
 
 
 def evidence_of_users(
-    pairs: Iterable[GatedPair], sums: SumsByCell, common: CountsByPair
+    pairs: Iterable[GatedPair], sums: Mapping[PairCell, PairSums], common: Mapping[ModelPair, UserCounts]
 ) -> Iterator[Evidence]:
-    """Yield what gates are decided by in each of their cells: the users whom both models have."""
+    """Yield what gates are decided by in each of their cells: the users whom both models have.
+
+    Raises DataError FOLDS_NOT_GATED for users with several rows, who are no independent evidence.
+    """
     for pair in pairs:
         gate, of_baseline, of_candidate, of_both = pair.gate, *common[pair.names]
         share = of_both / max(of_baseline + of_candidate - of_both, 1)
         cell = (pair.names, str(gate.value), gate.segment)
         for value in chosen_values(gate, [key[3] for key in sums if key[:3] == cell]):
             of_cell = sums.get((*cell, value), PairSums.zero())
+            if of_cell.n > of_both:
+                message = f"{gate}: users have rows in several folds; gates are for runs without folds"
+                raise DataError("FOLDS_NOT_GATED", message)
             yield Evidence.of_users(gate, pair.model, value, of_cell, share)
 
 
@@ -102,8 +114,8 @@ def decide_gates(
     gates: Sequence[Gate],
     candidates: Sequence[str],
     baselines: Sequence[str],
-    sums: SumsByCell,
-    common: CountsByPair,
+    sums: Mapping[PairCell, PairSums],
+    common: Mapping[ModelPair, UserCounts],
 ) -> list[GateRow]:
     """Return the rows of gates that are decided by the users of two sides, in their order.
 

@@ -4,13 +4,12 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 from pyspark.sql import SparkSession
 
 from spark_eval.comparing.decisions import failure_of
 from spark_eval.comparing.gates import Gate, check_models
-from spark_eval.comparing.options import ComparePlan
+from spark_eval.comparing.options import COMPARE, ComparePlan
 from spark_eval.comparing.rows import COMPARISONS, GATES, GateRow
 from spark_eval.config.comparing import Baseline
 from spark_eval.config.sections import Config
@@ -26,8 +25,6 @@ from spark_eval.runtime import events
 from spark_eval.runtime.versions import code_version
 from spark_eval.schema import Table
 
-COMPARE: Final = "compare"
-
 
 def run_compare(
     session: Callable[[], SparkSession], config: Config, run_id: str | None, replace: bool
@@ -36,7 +33,7 @@ def run_compare(
 
     Gates that fail are published like any; ``check_gates`` raises what they end the run with.
     """
-    asked = Asked.of(config, run_id, session)
+    asked = CompareRequest.of(config, run_id, session)
     job, tables = asked.job, asked.tables
     with job.attempt(session) as attempt:
         if attempt.is_published(job.fingerprint, tables, replace):
@@ -71,7 +68,7 @@ def gates_runs(config: Config) -> bool:
 
 
 @dataclass(frozen=True)
-class Asked:
+class CompareRequest:
     """What a config asks to be compared.
 
     ``run_id`` is the candidate's. ``baseline`` is None where gates alone say what is compared. ``runs`` are
@@ -84,7 +81,7 @@ class Asked:
     runs: Mapping[str, str | None]
 
     @classmethod
-    def of(cls, config: Config, run_id: str | None, session: Callable[[], SparkSession]) -> "Asked":
+    def of(cls, config: Config, run_id: str | None, session: Callable[[], SparkSession]) -> "CompareRequest":
         """Return what is asked; without a run id, of the run that ``evaluate`` makes of the same config."""
         if run_id is None:
             needed(config.recommendations, "recommendations")

@@ -1,30 +1,25 @@
 """Published runs side by side: which models are compared, and what each gate is decided by."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from pyspark.sql import SparkSession
 
 from spark_eval.accounting import Entry
+from spark_eval.comparing.accounted import check_digests
 from spark_eval.comparing.decisions import Evidence, decide_all, without_baseline
-from spark_eval.comparing.gates import Gate, Pairing
-from spark_eval.comparing.gating import (
-    GatedPair,
-    MeanCell,
-    evidence_of_means,
-    evidence_of_users,
-    gated_pairs,
-)
-from spark_eval.comparing.options import ComparePlan
+from spark_eval.comparing.gates import Pairing
+from spark_eval.comparing.gating import GatedPair, evidence_of_means, evidence_of_users, gated_pairs
+from spark_eval.comparing.matching import check_conventions
+from spark_eval.comparing.options import ComparePlan, PairTest
 from spark_eval.comparing.rows import ComparisonRow, GateRow
 from spark_eval.config.comparing import Baseline
 from spark_eval.errors import DataError
 from spark_eval.publishing.attempt import Store
 from spark_eval.runs.measured import MeasuredRun, known_runs
-from spark_eval.schema import ALL
-from spark_eval.stats.intervals import Summary
-from spark_eval.verbs.compare import Comparison, Side, compare_sides
+from spark_eval.verbs.compare import Comparison, compare_sides
+from spark_eval.verbs.sides import Side
 
 
 @dataclass
@@ -66,15 +61,34 @@ class SideBySide:
 
     def __post_init__(self) -> None:
         self.sides: dict[str | None, Side] = {}
-        self.compared: dict[tuple[str | None, str | None], Comparison] = {}
+        self.compared: dict[str | None, Comparison] = {}
+        self.pairs = [
+            pair
+            for gate in self.plan.gates
+            for pair in gated_pairs(
+                gate, self.candidate.models, self.models(gate.against_run), self.hint(gate.against_run)
+            )
+        ]
+
+    def hint(self, run: str | None) -> str:
+        """Return what to say of a run that is not there: which are."""
+        is_there = run is None or self.others[run] is not None
+        return "" if is_there else f"that run is not there; {known_runs(self.candidate.store, str(run))}"
+
+    def models(self, run: str | None) -> Sequence[str] | None:
+        """Return the models of a run, None where it is not there; without a run, the candidate's."""
+        measured = self.candidate if run is None else self.others[run]
+        return None if measured is None else measured.models
 
     @cached_property
     def main(self) -> Comparison | None:
-        """What the section ``compare`` asks for; None where its baseline is not there."""
+        """What ``compare`` asks for; None where only gates ask, or let a missing baseline pass."""
         if self.baseline is None:
             return None
         run, model = self.baseline.run, self.baseline.model
-        if run is not None and self.others[run] is None:
+        known = self.models(run) or []
+        is_there = bool(set(known) & set(self.candidate.models)) if model is None else model in known
+        if not is_there and any(not pair.is_there and pair.gate.against_run == run for pair in self.pairs):
             return None
         return self.compare(run, model, self.plan)
 
@@ -90,68 +104,51 @@ class SideBySide:
         return list(dict.fromkeys(entry for one in comparisons if one is not None for entry in one.entries))
 
     def compare(self, run: str | None, model: str | None, plan: ComparePlan) -> Comparison:
-        """Compare the candidate's models with those of a run."""
-        candidate, baseline = self.side(None), None if run is None else self.side(run)
-        return compare_sides(candidate, baseline, replace(plan, gates=()), model)
+        """Compare the candidate's models with those of a run, and sum what its gates ask for."""
+        gates = tuple(gate for gate in plan.gates if gate.against_run == run)
+        baseline = None if run is None else self.side(run)
+        return compare_sides(self.side(None), baseline, replace(plan, gates=gates), model)
 
     def side(self, run: str | None) -> Side:
-        """Return the users of a run; None is the candidate's."""
+        """Return the users of a run; without a run, the candidate's."""
         if run not in self.sides:
             measured = self.candidate if run is None else self.others[run]
             assert measured is not None
             self.sides[run] = measured.side(self.spark)
         return self.sides[run]
 
-    def means(self, run: str | None) -> Mapping[MeanCell, Summary]:
-        """Return the published means of a run; None is the candidate's."""
-        measured = self.candidate if run is None else self.others[run]
-        return {} if measured is None else measured.means(self.spark)
-
     def gate_rows(self) -> list[GateRow]:
         """Return the rows of ``gates``, those without a baseline last."""
-        evidence, without = list[Evidence](), list[GatedPair]()
-        for gate in self.plan.gates:
-            pairs = gated_pairs(gate, self.candidate.models, self.baseline_models(gate))
-            there = [pair for pair in pairs if pair.is_there]
-            without += [pair for pair in pairs if not pair.is_there]
-            if there:
-                evidence += self.evidence(gate, there)
-        return [*decide_all(evidence), *(without_baseline(pair.gate, pair.model) for pair in without)]
+        evidence = [one for pair in self.pairs if pair.is_there for one in self.evidence(pair)]
+        missing = [without_baseline(pair.gate, pair.model) for pair in self.pairs if not pair.is_there]
+        return [*decide_all(evidence), *missing]
 
-    def baseline_models(self, gate: Gate) -> Sequence[str] | None:
-        """Return the models that a gate's baseline may be, None where its run is not there."""
-        run = self.candidate if gate.against_run is None else self.others[gate.against_run]
-        return None if run is None else run.models
+    def evidence(self, pair: GatedPair) -> Iterator[Evidence]:
+        """Yield what a gate of a pair is decided by: the users of both models, or published means."""
+        gate = pair.gate
+        if not gate.is_weighted and gate.pairing is Pairing.USER:
+            comparison = self.comparison_for(pair)
+            return evidence_of_users([pair], comparison.sums, comparison.common)
+        baseline = self.candidate if gate.against_run is None else self.others[gate.against_run]
+        assert baseline is not None
+        check_conventions(self.candidate.conventions, baseline.conventions, [gate.value])
+        if gate.pairing is Pairing.USER:
+            check_digests(self.candidate.truth_digest, baseline.truth_digest)
+        return evidence_of_means([pair], baseline.means(self.spark), self.candidate.means(self.spark))
 
-    def evidence(self, gate: Gate, pairs: Sequence[GatedPair]) -> Sequence[Evidence]:
-        """Return what a gate is decided by: the users of both runs, or published means."""
-        if gate.is_weighted or gate.pairing is Pairing.NONE:
-            return list(evidence_of_means(pairs, self.means(gate.against_run), self.means(None)))
-        comparison = self.comparison_of(gate)
-        return list(evidence_of_users(pairs, comparison.sums, comparison.common))
-
-    def comparison_of(self, gate: Gate) -> Comparison:
-        """Return the comparison that has a gate's sums: that of ``compare``, or one for all such gates."""
-        place = (gate.against_run, gate.against_model)
-        if self.baseline is not None and place == (self.baseline.run, self.baseline.model):
-            known = {(metric, segment) for _, metric, segment, _ in self.main.sums} if self.main else set()
-            if self.plan.models is None and (str(gate.value), gate.segment) in known:
-                assert self.main is not None
-                return self.main
-        if place not in self.compared:
-            self.compared[place] = self.compare(*place, self.plan_of(place))
-        return self.compared[place]
-
-    def plan_of(self, place: tuple[str | None, str | None]) -> ComparePlan:
-        """Return the plan of what the gates of a baseline need."""
-        gates = [gate for gate in self.plan.gates if place == (gate.against_run, gate.against_model)]
-        paired = [gate for gate in gates if not gate.is_weighted and gate.pairing is Pairing.USER]
-        models = None if any(gate.model is None for gate in paired) else [str(gate.model) for gate in paired]
-        return replace(
-            self.plan,
-            models=models and list(dict.fromkeys(models)),
-            metrics=list(dict.fromkeys(str(gate.value) for gate in paired)),
-            segments=list(dict.fromkeys(gate.segment for gate in paired if gate.segment != ALL)),
-            tests=("t",),
-            equivalence=None,
-        )
+    def comparison_for(self, pair: GatedPair) -> Comparison:
+        """Return the comparison with the sums of a gate: the main one, or one for all gates of a run."""
+        run = pair.gate.against_run
+        if self.baseline is not None and self.baseline.run == run and self.main is not None:
+            return self.main
+        if run not in self.compared:
+            only = replace(
+                self.plan,
+                models=(pair.model,),
+                metrics=(str(pair.gate.value),),
+                segments=(),
+                tests=(PairTest.T,),
+                equivalence=None,
+            )
+            self.compared[run] = self.compare(run, pair.against, only)
+        return self.compared[run]

@@ -17,7 +17,7 @@ from spark_eval.publishing.published import read_places
 from spark_eval.runtime.versions import release
 from spark_eval.schema import FOLD, VERSION, Table
 from spark_eval.stats.intervals import Summary
-from spark_eval.verbs.compare import Side
+from spark_eval.verbs.sides import Side
 
 EVALUATE = "evaluate"
 
@@ -63,6 +63,17 @@ class MeasuredRun:
         """The models, by name."""
         return list(self.record.job["models"])
 
+    @property
+    def conventions(self) -> str:
+        """The stamp on its rows."""
+        return str(self.record.job["conventions"])
+
+    @property
+    def truth_digest(self) -> str | None:
+        """The digest of what was relevant; None of runs that had none yet."""
+        digest: str | None = self.record.job.get("truth_digest")
+        return digest
+
     def read(self, spark: SparkSession, table: Table) -> DataFrame:
         """Return a table, its models as text."""
         return read_places(spark, [self.place(table)])
@@ -73,16 +84,16 @@ class MeasuredRun:
 
     def side(self, spark: SparkSession) -> Side:
         """Return the users with their values, to be compared."""
-        per_user, job = self.read(spark, Table.PER_USER), self.record.job
+        per_user = self.read(spark, Table.PER_USER)
         segments = [name for name in dict.fromkeys((FOLD, *self.plan.segments)) if name in per_user.columns]
         return Side(
             per_user=per_user,
             models=self.models,
             metrics=self.plan.metrics,
             segments=segments,
-            conventions=job["conventions"],
+            conventions=self.conventions,
             run=self.run_id,
-            truth_digest=job.get("truth_digest"),
+            truth_digest=self.truth_digest,
             folder=self.place(Table.PER_USER) if self.store.is_local else None,
         )
 
