@@ -37,8 +37,12 @@ class GatedPair:
         return self.against, self.model
 
 
-def gated_pairs(gate: Gate, candidates: Sequence[str], baselines: Sequence[str] | None) -> list[GatedPair]:
+def gated_pairs(
+    gate: Gate, candidates: Sequence[str], baselines: Sequence[str] | None, hint: str = ""
+) -> list[GatedPair]:
     """Return the pairs of models that a gate is about; ``baselines`` is None where its run is not there.
+
+    ``hint`` then says which runs are.
 
     Within one run a model is not compared with itself. Raises ConfigError UNKNOWN_MODEL for a candidate,
     SAME_MODEL where nothing is left, and DataError MISSING_BASELINE unless such a gate passes.
@@ -53,17 +57,17 @@ def gated_pairs(gate: Gate, candidates: Sequence[str], baselines: Sequence[str] 
         is_there = baselines is not None and against in baselines
         pairs.append(GatedPair(gate, model, against, is_there))
         if not is_there and gate.if_missing is IfMissing.REFUSE:
-            faults.append(missing_baseline(gate, against, baselines))
+            faults.append(missing_baseline(gate, against, baselines, hint))
     DataError.raise_all(faults)
     if not pairs:
         raise ConfigError("SAME_MODEL", f"{gate}: no model but the baseline itself; name another, or a run")
     return pairs
 
 
-def missing_baseline(gate: Gate, against: str, baselines: Sequence[str] | None) -> DataError:
+def missing_baseline(gate: Gate, against: str, baselines: Sequence[str] | None, hint: str) -> DataError:
     """Return the error of a gate whose baseline is not there."""
     run = "this run" if gate.against_run is None else f"run {gate.against_run!r}"
-    known = "that run is not published" if baselines is None else nearest(against, baselines)
+    known = hint if baselines is None else nearest(against, baselines)
     message = f"{gate}: no model {against!r} in {run}; {known}; if_missing: pass lets a first run through"
     return DataError("MISSING_BASELINE", message)
 
@@ -71,13 +75,19 @@ def missing_baseline(gate: Gate, against: str, baselines: Sequence[str] | None) 
 def evidence_of_users(
     pairs: Iterable[GatedPair], sums: Mapping[PairCell, PairSums], common: Mapping[ModelPair, UserCounts]
 ) -> Iterator[Evidence]:
-    """Yield what gates are decided by in each of their cells: the users whom both models have."""
+    """Yield what gates are decided by in each of their cells: the users whom both models have.
+
+    Raises DataError FOLDS_NOT_GATED for users with several rows, who are no independent evidence.
+    """
     for pair in pairs:
         gate, of_baseline, of_candidate, of_both = pair.gate, *common[pair.names]
         share = of_both / max(of_baseline + of_candidate - of_both, 1)
         cell = (pair.names, str(gate.value), gate.segment)
         for value in chosen_values(gate, [key[3] for key in sums if key[:3] == cell]):
             of_cell = sums.get((*cell, value), PairSums.zero())
+            if of_cell.n > of_both:
+                message = f"{gate}: users have rows in several folds; gates are for runs without folds"
+                raise DataError("FOLDS_NOT_GATED", message)
             yield Evidence.of_users(gate, pair.model, value, of_cell, share)
 
 
