@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from spark_eval.arrow.hashes import Hashes
 from spark_eval.arrow.xxhash64 import id_hashes
 from spark_eval.comparing.cells import Grouping, SegmentValue, groupings
 from spark_eval.comparing.population import CANDIDATE, Population
@@ -21,6 +22,7 @@ DRAWN_AT_ONCE: Final = 256
 # So many cells times replicates are summed at most: 16 bytes each.
 MOST_DRAWN: Final = 10_000_000
 HALF_BITS: Final = 32
+NO_HASHES: Final[Hashes] = np.empty(0, dtype=np.uint64)
 
 
 class DrawnSums(NamedTuple):
@@ -51,7 +53,7 @@ class Drawing:
     """Draws the differences of pairs and columns in all cells, by the hash of the user alone.
 
     ``cells`` are those of the comparison. ``largest`` (pairs, columns) are the largest differences.
-    ``replicates`` and ``flips`` count draws of users and of signs; 0: none.
+    ``replicates`` and ``flips`` count draws of users and of signs; 0: none. ``has_cubes`` asks for cubes.
     """
 
     cells: Sequence[SegmentValue]
@@ -59,6 +61,7 @@ class Drawing:
     seed: int
     replicates: int
     flips: int
+    has_cubes: bool
 
     def sums(self, population: Population) -> DrawnSums:
         """Return the sums of a bucket."""
@@ -66,7 +69,11 @@ class Drawing:
         texts = {name: population.texts(CANDIDATE, name) for name in question.segments}
         place_of = {cell: place for place, cell in enumerate(self.cells)}
         found = self.zero()
-        for grouping in groupings(texts, len(population)):
+        grouped = groupings(texts, len(population))
+        n_numbers = self.largest.size * max(self.replicates, self.flips)
+        if max(grouping.n_crossings for grouping in grouped) * n_numbers > MOST_DRAWN:
+            grouped = groupings(texts, len(population), crossed=False)
+        for grouping in grouped:
             places = [place_of[cell] for cell in grouping.cells]
             for mine, amounts in zip(found, self.of_grouping(population, grouping), strict=True):
                 by_cell = mine.reshape(len(self.cells), -1, mine.shape[1])
@@ -81,7 +88,10 @@ class Drawing:
 
     def of_grouping(self, population: Population, grouping: Grouping) -> DrawnSums:
         """Return the sums of a grouping's crossings, each (crossings, pairs * columns, ...)."""
-        hashes = [id_hashes(population.ids, np.int64(self.seed + more))[grouping.order] for more in (0, 1)]
+        drawn, flipped = (
+            id_hashes(population.ids, np.int64(self.seed + more))[grouping.order] if is_asked else NO_HASHES
+            for more, is_asked in enumerate((self.replicates, self.flips))
+        )
         shape = (grouping.n_crossings, self.largest.size)
         found = DrawnSums(*(np.zeros((*shape, part.shape[1]), dtype=np.int64) for part in self.zero()))
         # Column by column, all pairs of each: so few columns are read at once.
@@ -93,13 +103,14 @@ class Drawing:
             for crossing, (start, end) in enumerate(pairwise(grouping.ends.tolist())):
                 run = slice(start, end)
                 if self.replicates:
-                    again = drawn_sums(poisson_weights, hashes[0][run], both[run], self.replicates).T
+                    again = drawn_sums(poisson_weights, drawn[run], both[run], self.replicates).T
                     found.totals[crossing, chosen] = again[: len(chosen)]
                     found.weights[crossing, chosen] = again[len(chosen) :][mask]
-                    found.cubes[crossing, chosen] = cubes_of(differences[run])
                 if self.flips:
-                    signs = drawn_sums(flips, hashes[1][run], differences[run], self.flips)
+                    signs = drawn_sums(flips, flipped[run], differences[run], self.flips)
                     found.flipped[crossing, chosen] = signs.T
+                if self.has_cubes:
+                    found.cubes[crossing, chosen] = cubes_of(differences[run])
         return found
 
     def differences(self, population: Population, order: Ints, chosen: Ints) -> tuple[Floats, Floats, Ints]:

@@ -64,6 +64,7 @@ class Needs:
             seed=plan.seed,
             replicates=plan.resamples if self.replicates else 0,
             flips=plan.resamples if needs_flips else 0,
+            has_cubes=PairTest.BCA in {*plan.tests, plan.interval},
         )
 
     def completed(
