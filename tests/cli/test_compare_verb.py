@@ -59,9 +59,11 @@ def desk(runs: Desk, tmp_path: Path) -> Desk:
 
 
 def table(desk: Desk, name: str, run: str) -> list[dict[str, Any]]:
-    found = pd.read_parquet(desk.out / name / f"run_id={run}").astype(object)
-    rows: Any = found.where(found.notna(), None).to_dict("records")
-    named: list[dict[str, Any]] = rows
+    rows: Any = pd.read_parquet(desk.out / name / f"run_id={run}").to_dict("records")
+    named: list[dict[str, Any]] = [
+        {key: None if value is pd.NA or value != value else value for key, value in row.items()}
+        for row in rows
+    ]
     return named
 
 
