@@ -19,6 +19,7 @@ NAMES = {
     "replay": "replay-rec",
     "replay-rec": "replay-rec",
     "scikit-learn": "scikit-learn",
+    "statsmodels": "statsmodels",
 }
 TEXTS = [
     *REPOSITORY.glob("*.md"),

@@ -53,9 +53,26 @@ def test_worked_numbers_of_the_first_sample() -> None:
     assert rounded(row(found, test="tost"), "p_value") == [0.068602]
 
 
+def test_ranks_flips_and_draws_of_the_first_sample() -> None:
+    ranks = {"wilcox": (3.0, 0.09375), "pratt": (8.0, 0.09375), "zsplit": (15.5, None)}
+    for zeros, (statistic, p) in ranks.items():
+        ranked = row(compare(table(A1, B1), tests="wilcoxon", zeros=zeros))
+        assert ranked["statistic"] == statistic
+        assert p in (None, ranked["p_value"])
+    found = compare(table(A1, B1), tests=["randomization", "bootstrap", "bca"])
+    assert row(found, test="randomization")["p_value"] == 12 / 128
+    assert rounded(row(found, test="bootstrap"), "ci_low", "ci_high") == [0.015, 0.222292]
+    # Of the means 14 equal the users' own.
+    assert rounded(row(found, test="bca"), "ci_low", "ci_high") == [0.019365, 0.228571]
+
+
 def test_worked_numbers_of_the_second_sample() -> None:
-    found = compare(table(A2, B2), tests=["t", "sign"])
+    found = compare(table(A2, B2), tests=["t", "sign", "wilcoxon", "randomization"])
     assert rounded(row(found, test="t"), "p_value") == [0.091371]
     sign = row(found, test="sign")
     assert rounded(sign, "p_value") == [0.065430]
     assert (sign["wins"], sign["ties"], sign["losses"]) == (9, 9, 2)
+    assert rounded(row(found, test="wilcoxon"), "p_value") == [0.060547]
+    assert row(found, test="randomization")["p_value"] == 240 / 2048
+    found = compare(table(A2, B2), tests="wilcoxon", zeros="wilcox")
+    assert rounded(row(found), "p_value") == [0.117188]

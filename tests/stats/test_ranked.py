@@ -44,7 +44,7 @@ def test_few_users_are_tried_with_all_signs(zeros: str, alternative: str) -> Non
 @SIDES
 def test_users_without_ties_are_those_of_scipy(alternative: str) -> None:
     random = np.random.default_rng(3)
-    for n in (5, 30, MOST_EXACT):
+    for n in (5, 30, 50):
         differences = (random.permutation(np.arange(1, n + 1)) * random.choice([1, 1, -1], n)).tolist()
         theirs = stats.wilcoxon(
             differences, alternative=alternative.replace("_", "-"), method="exact", zero_method="wilcox"

@@ -118,6 +118,7 @@ def test_a_constant_difference_has_a_point() -> None:
     replicates = resampled(np.full(40, 0.1))
     for interval in (percentile_interval(replicates, 0.95), bca_interval(replicates, 0.0, 0.95)):
         assert interval == (replicates.value, replicates.value)
+    assert set(replicates.means.tolist()) == {replicates.value}
     assert replicates.value == pytest.approx(0.1, abs=2**-33)
 
 
@@ -187,5 +188,6 @@ def test_drawn_flips_come_near_to_t(alternative: str) -> None:
 def test_no_draw_is_as_extreme_and_all_are() -> None:
     assert drawn_flip_p([100, 5, -7, 20], 3) == 1 / 4
     assert drawn_flip_p([100, 97, -97, 96], 3) == 3 / 4
+    assert drawn_flip_p([100, 97, 96], 3, "greater") == drawn_flip_p([100, 103, 104], 3, "less") == 2 / 3
     assert drawn_flip_p([0, 5, -7, 20], 3) == 1
     assert Fraction(drawn_flip_p([2**62, 2**62], 1)) == 1

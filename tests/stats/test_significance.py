@@ -95,8 +95,8 @@ def test_a_constant_difference_has_a_point_and_no_p(
 
 
 def test_a_small_spread_is_one() -> None:
-    sums = PairSums.of([0.0, 0.0, 0.0], [0.5, 0.5 + 1e-12, 0.5 - 1e-12])
-    assert sums.estimate.std_error == pytest.approx(1e-12 / math.sqrt(3), rel=1e-4)
+    sums = PairSums.of([0.0, 0.0, 0.0], [0.5, 0.5 + 2.0**-47, 0.5 - 2.0**-47])
+    assert sums.estimate.std_error == pytest.approx(2.0**-47 / math.sqrt(3), rel=1e-9, abs=0)
 
 
 def test_one_user_and_nobody_are_not_tested() -> None:

@@ -103,7 +103,7 @@ class Population:
         self.rows: list[Ints | None] = [None] * len(tables)
         self.present: Booleans | None = None
         if all(table.equals(tables[0]) for table in tables[1:]):
-            self.ids, self.person = tables[0][USER], self.people(tables[0])
+            self.ids, self.person = tables[0][USER].combine_chunks(), self.people(tables[0])
             self.folds = numbers(tables[0][FOLD]) if question.by_fold else None
             n_users = len(self.ids) if self.folds is None else n_distinct(self.person)
             self.n_users = np.full(len(tables), n_users)

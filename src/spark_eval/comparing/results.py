@@ -14,7 +14,7 @@ from spark_eval.comparing.options import ComparePlan, Interval, PairTest
 from spark_eval.comparing.rows import ComparisonRow
 from spark_eval.comparing.sums import BucketTotals
 from spark_eval.metrics import MetricValue
-from spark_eval.schema import FOLD, FOLDS, Direction
+from spark_eval.schema import ALL, FOLD, FOLDS, Direction
 from spark_eval.stats.corrections import adjusted
 from spark_eval.stats.differences import (
     UNTESTED,
@@ -42,8 +42,9 @@ TOST: Final = "tost"
 class ComparedCell:
     """What is known of one pair in one metric, over ``n_common`` rows of users of a segment's value.
 
-    ``clusters`` are the sums over users who have rows in several folds. ``ranks``, ``flipped`` (a p-value),
-    ``replicates`` and ``acceleration`` are there where a test needs them.
+    ``place`` is that of cell, pair and column among the totals. ``clusters`` are the sums over users who have
+    rows in several folds. ``ranks``, ``flipped`` (a p-value), ``replicates`` and ``acceleration`` are there
+    where a test needs them.
     """
 
     models: ModelPair
@@ -52,11 +53,17 @@ class ComparedCell:
     segment_value: str
     sums: PairSums
     n_common: int
+    place: tuple[int, int, int]
     clusters: ClusterSums | None = None
     ranks: RankSums | None = None
     flipped: float | None = None
     replicates: Replicates | None = None
     acceleration: float = 0.0
+
+    @property
+    def n_differing(self) -> int:
+        """How many rows have a difference."""
+        return self.sums.greater + self.sums.less
 
     @cached_property
     def estimate(self) -> Estimate:
@@ -136,25 +143,21 @@ def cells_of_pairs(
 ) -> dict[PairCell, ComparedCell]:
     """Return all cells of the pairs, by pair and metric; of each everybody first, then segments' values."""
     totals, clusters, used = found.totals, found.clusters, found.used
-    chosen = [
-        (place, cell) for place, cell in enumerate(totals.cells) if cell == EVERYBODY or cell[0] in segments
-    ]
-    chosen.sort(
-        key=lambda one: (one[1] != EVERYBODY, one[1][0], len(one[1][1]) * (one[1][0] == FOLD), one[1][1])
-    )
+    places = {cell: place for place, cell in enumerate(totals.cells) if cell[0] in (ALL, *segments)}
     of_users = {cell: place for place, cell in enumerate(clusters.cells)}
     of_rows = {cell: place for place, cell in enumerate(used.cells)}
     cells = {}
-    for (pair, models), (column, value), (place, cell) in product(
-        enumerate(pairs), enumerate(values), chosen
-    ):
-        sums = totals.pair_sums((place, pair, column))
+    in_order = product(enumerate(pairs), enumerate(values), sorted(places, key=everybody_first))
+    for (pair, models), (column, value), cell in in_order:
+        place = (places[cell], pair, column)
+        sums = totals.pair_sums(place)
         cells[models, str(value), *cell] = ComparedCell(
             models,
             value,
             *cell,
             sums,
             n_common=used.count("n", (of_rows[cell], pair, 0)),
+            place=place,
             clusters=clusters.cluster_sums((of_users[cell], pair, column), sums) if of_users else None,
         )
     return cells

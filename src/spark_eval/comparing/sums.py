@@ -132,6 +132,11 @@ class BucketTotals:
     counts: PairCounts
     largest: Floats
 
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """The numbers of cells, pairs and columns."""
+        return len(self.totals.cells), self.totals.n_pairs, self.totals.n_columns
+
     def add(self, other: "BucketTotals") -> None:
         """Add what is summed of other buckets."""
         for name in ("totals", "clusters", "used"):

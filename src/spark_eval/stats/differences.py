@@ -124,7 +124,7 @@ class PairSums(Additive):
         products = (self.baseline_squares + self.candidate_squares - self.difference_squares) / 2
         mean = (candidate * self.candidate + baseline * self.baseline) / self.n
         spread = squares + 2 * candidate * baseline * products - self.n * mean**2
-        return estimate_of(mean + Fraction(amount), spread, self.n, squares + self.n * Fraction(amount) ** 2)
+        return estimate_of(mean + Fraction(amount), spread, self.n, squares)
 
     def acceleration(self, cubes: Fraction) -> float:
         """Return sum((d - mean)^3) / (6 sum((d - mean)^2)^1.5), from the sum of d^3; without a spread 0.

@@ -15,14 +15,16 @@ from pyspark.sql import functions as F
 
 from spark_eval.arrow.files import Batches
 from spark_eval.arrow.user_files import read_files
+from spark_eval.comparing.drawing import Drawing
 from spark_eval.comparing.population import BASELINE, CANDIDATE, PairQuestion, Population
+from spark_eval.comparing.ranking import Counting
 from spark_eval.comparing.sums import BucketTotals, sum_bucket
 from spark_eval.engine.messages import Content, by_bucket, divided_further
 from spark_eval.engine.send import Sender
 from spark_eval.errors import DataError
 from spark_eval.schema import FOLD, MODEL, N_RELEVANT
 from spark_eval.transforms.exchange import exchanged, send
-from spark_eval.transforms.objects import NumberedObject, made
+from spark_eval.transforms.objects import NumberedObject, made, met_by_number
 
 # What a worker has in memory of a bucket that came through the exchange, in values of ``per_user``.
 MOST_SENT: Final = 16_000_000
@@ -31,10 +33,14 @@ CONTENT: Final = {BASELINE: Content.BASELINES, CANDIDATE: Content.CANDIDATES}
 
 @dataclass(frozen=True)
 class Buckets:
-    """Buckets of users with all models' rows: ``populations`` makes them of the rows of a task."""
+    """Buckets of users with all models' rows: ``populations`` makes them of the rows of a task.
+
+    ``is_sent`` says that these rows come out of an exchange.
+    """
 
     frame: DataFrame
     populations: Callable[[Batches], Iterator[Population]]
+    is_sent: bool
 
     def made(self, make: Callable[[Iterator[Population]], Iterable[NumberedObject]]) -> DataFrame:
         """Return what is made of the populations of each task."""
@@ -53,7 +59,7 @@ def buckets_of_files(
             for paths in tasks[number]:
                 yield Population(question, FilesOfBucket(question, paths).read)
 
-    return Buckets(spark.range(0, n_tasks, 1, n_tasks), populations)
+    return Buckets(spark.range(0, n_tasks, 1, n_tasks), populations, is_sent=False)
 
 
 @dataclass(frozen=True)
@@ -88,7 +94,7 @@ def buckets_of_frames(
         send(chosen_rows(frame, side, question), None, Sender(n_buckets, CONTENT[side]), n_tasks)
         for side, frame in frames.items()
     ]
-    return Buckets(exchanged(sent, n_tasks), populations)
+    return Buckets(exchanged(sent, n_tasks), populations, is_sent=True)
 
 
 def chosen_rows(frame: DataFrame, side: str, question: PairQuestion) -> DataFrame:
@@ -144,3 +150,25 @@ def summed_pairs(buckets: Buckets) -> DataFrame:
             yield None, total
 
     return buckets.made(add_up)
+
+
+def ranked_pairs(buckets: Buckets, counting: Counting) -> DataFrame:
+    """Return what is known of slices of cells, from differences counted by size: one shuffle of counts."""
+
+    def count(populations: Iterator[Population]) -> Iterator[NumberedObject]:
+        for population in populations:
+            yield from counting.counts(population)
+
+    return met_by_number(buckets.made(count), counting.n_parts, lambda _, parts: counting.ranked(parts))
+
+
+def drawn_pairs(buckets: Buckets, drawing: Drawing) -> DataFrame:
+    """Return the sums of replicates, those of each task as one object."""
+
+    def draw(populations: Iterator[Population]) -> Iterator[NumberedObject]:
+        total = drawing.zero()
+        for population in populations:
+            total = total.plus(drawing.sums(population))
+        yield None, total
+
+    return buckets.made(draw)

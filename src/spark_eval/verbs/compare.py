@@ -1,31 +1,39 @@
 """Models compared: sums of pairs user by user, tests of the differences, rows of ``comparisons``."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, Unpack
+from functools import cached_property, reduce
+from typing import Any, Final, Unpack
 
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_eval.accounting import ACCOUNTING, Entry, check_closed
 from spark_eval.comparing.accounted import check_counts, check_digests, model_entries, pair_entries, users_of
+from spark_eval.comparing.drawing import DrawnSums
 from spark_eval.comparing.gating import ModelPair, PairCell, UserCounts, decide_gates
 from spark_eval.comparing.matching import check_conventions, match_metrics, match_models
 from spark_eval.comparing.options import CompareOptions, ComparePlan, make_compare_plan
+from spark_eval.comparing.passes import Needs
 from spark_eval.comparing.population import BASELINE, CANDIDATE
-from spark_eval.comparing.results import cells_of_pairs, rows_of
+from spark_eval.comparing.ranking import Ranked, in_slices
+from spark_eval.comparing.results import ComparedCell, cells_of_pairs, rows_of
 from spark_eval.comparing.rows import COMPARISONS, GATES, ComparisonRow, GateRow
 from spark_eval.comparing.sums import BucketTotals
 from spark_eval.errors import DataError
 from spark_eval.options import documented
 from spark_eval.runtime import events
+from spark_eval.runtime.any_session import tasks_at_once
 from spark_eval.schema import ALL, FOLD
 from spark_eval.stats.differences import PairSums
-from spark_eval.transforms.pairs import Buckets, summed_pairs
+from spark_eval.transforms.pairs import Buckets, drawn_pairs, ranked_pairs, summed_pairs
 from spark_eval.verbs.evaluation import Evaluation
 from spark_eval.verbs.frames import Frame
 from spark_eval.verbs.sides import Side, asked_of, buckets_of_sides, question_of_pairs, side_of
 from spark_eval.verbs.small import collected, small_table
+
+# Counts of differences meet in so many parts for each task that runs.
+PARTS_PER_TASK: Final = 4
 
 
 @dataclass(frozen=True, repr=False)
@@ -117,15 +125,21 @@ def compare_sides(
     if baseline is not None:
         check_digests(candidate.truth_digest, baseline.truth_digest)
         check_conventions(candidate.conventions, baseline.conventions, asked.values)
-    question = question_of_pairs(candidate, baseline, asked, needs_largest=False)
-    found = summed(buckets_of_sides(candidate, baseline, question))
-    check_counts(asked.matched.pairs, found.counts)
-    cells = cells_of_pairs(found, asked.matched.pairs, asked.values, question.segments)
-    shown = [
-        cell
-        for cell in cells.values()
-        if cell.models in pairs and cell.value in values and cell.segment in (ALL, FOLD, *plan.segments)
-    ]
+    needs = Needs.of(plan)
+    question = question_of_pairs(candidate, baseline, asked, needs_largest=needs.any)
+    with ExitStack() as held:
+        buckets = buckets_of_sides(candidate, baseline, question)
+        if needs.any and buckets.is_sent:
+            held.callback(buckets.frame.persist().unpersist)
+        found = summed(buckets)
+        check_counts(asked.matched.pairs, found.counts)
+        cells = cells_of_pairs(found, asked.matched.pairs, asked.values, question.segments)
+        shown = [
+            cell
+            for cell in cells.values()
+            if cell.models in pairs and cell.value in values and cell.segment in (ALL, FOLD, *plan.segments)
+        ]
+        shown = with_passes(shown, buckets, found, needs, plan)
     entries = [*model_entries(matched), *pair_entries(asked.matched.pairs, found.counts, question.moved)]
     check_closed(entries)
     return Comparison(
@@ -137,6 +151,19 @@ def compare_sides(
         common=users_of(asked.matched.pairs, found.counts),
         spark=candidate.per_user.sparkSession,
     )
+
+
+def with_passes(
+    cells: Sequence[ComparedCell], buckets: Buckets, found: BucketTotals, needs: Needs, plan: ComparePlan
+) -> list[ComparedCell]:
+    """Return cells with what their tests need beside sums: at most one more pass for ranks, one for draws."""
+    at_once = tasks_at_once(buckets.frame.sparkSession)
+    ranked, drawn = dict[int, Ranked](), None
+    if (counting := needs.counting(found, cells, PARTS_PER_TASK * at_once)) is not None:
+        ranked = in_slices(collected(ranked_pairs(buckets, counting)))
+    if (drawing := needs.drawing(found, cells, plan)) is not None:
+        drawn = reduce(DrawnSums.plus, collected(drawn_pairs(buckets, drawing)))
+    return [needs.completed(cell, found, ranked, drawn, plan) for cell in cells]
 
 
 def summed(buckets: Buckets) -> BucketTotals:

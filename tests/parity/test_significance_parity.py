@@ -1,0 +1,73 @@
+"""Adjusted p-values, clustered errors and tests of equivalence are those of statsmodels."""
+
+import json
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.stats.samples import by_chance, clusters_of, pair_sums
+
+from spark_eval.stats.corrections import adjusted
+from spark_eval.stats.significance import t_test, tost
+
+PYTHON = Path(__file__).parents[2] / ".venv-parity" / "bin" / "python"
+SCRIPT = Path(__file__).parent / "libraries" / "ask_statsmodels.py"
+pytestmark = [pytest.mark.parity, pytest.mark.timeout(900)]
+TOLERANCE = 1e-9
+RANDOM = np.random.default_rng(20_261_127)
+FAMILIES = [np.round(RANDOM.random(n) ** 3, 3).tolist() for n in (1, 2, 7, 40, 300)]
+CLUSTERS = [(RANDOM.integers(0, n // 3, n).tolist(), RANDOM.normal(0.1, 1, n).tolist()) for n in (9, 30, 500)]
+PAIRS = [(by_chance(n, seed=n), delta) for n, delta in ((5, 0.1), (40, 0.05), (1000, 0.02))]
+
+
+@pytest.fixture(scope="module")
+def theirs() -> Mapping[str, Any]:
+    """What statsmodels finds."""
+    if not PYTHON.exists():
+        pytest.skip("the libraries are not installed; `make test-parity` installs them and runs this")
+    pairs = [(*(side.tolist() for side in pair), delta) for pair, delta in PAIRS]
+    cases = json.dumps({"families": FAMILIES, "clusters": CLUSTERS, "pairs": pairs})
+    done = subprocess.run([PYTHON, SCRIPT], input=cases, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    answer: Mapping[str, Any] = json.loads(done.stdout)
+    return answer
+
+
+def ours() -> dict[str, list[float]]:
+    """The same numbers, in the order of the cases."""
+    estimates = [clusters_of(*case).estimate for case in CLUSTERS]
+    equivalences = [tost(pair_sums(pair).estimate, delta, 0.95) for pair, delta in PAIRS]
+    return {
+        "adjusted": [
+            p or 0.0
+            for family in FAMILIES
+            for method in ("holm", "bonferroni", "bh")
+            for p in adjusted(family, method)
+        ],
+        "clustered": [
+            float(number or 0)
+            for estimate in estimates
+            for number in (estimate.value, estimate.std_error, *t_test(estimate, 0.95)[:2])
+        ],
+        "equivalence": [result.p_value or 0.0 for result in equivalences],
+    }
+
+
+def flat(found: Any) -> list[float]:
+    """All numbers of a tree, in order."""
+    match found:
+        case dict():
+            return flat(list(found.values()))
+        case list():
+            return [number for part in found for number in flat(part)]
+    return [found]
+
+
+def test_numbers_are_those_of_statsmodels(theirs: Mapping[str, Any], compared: list[str]) -> None:
+    for kind, numbers in ours().items():
+        expected = flat(theirs["numbers"][kind])
+        assert numbers == pytest.approx(expected, rel=TOLERANCE, abs=1e-12), kind
+        compared.append(f"statsmodels {theirs['version']}: {kind}: {len(expected)} numbers")
