@@ -147,13 +147,15 @@ def demo(ratings: Path | None, scale: float, output: Path, replace: bool) -> Non
     help="Check the inputs of this verb only; the others need not exist yet.",
 )
 def validate(file: Path, settings: Sequence[str], verb: str | None) -> None:
-    """Check the config and the columns and types of its inputs; no table is read."""
+    """Check the config and the columns and types of its inputs, or that baselines exist; no table is read."""
     from spark_eval.cli import terminal
+    from spark_eval.runs.compare import check_baselines
     from spark_eval.runs.run import check_inputs
 
     config = open_config(file, settings, None)
     with working(config, "validate") as session:
-        checked = check_inputs(session, config, verb)
+        is_of_runs = verb == "compare"
+        checked = check_baselines(session, config) if is_of_runs else check_inputs(session, config, verb)
     terminal.show_checked(file, checked)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pyspark.sql import SparkSession
 
 from spark_eval.comparing.decisions import failure_of
-from spark_eval.comparing.gates import Gate, check_models
+from spark_eval.comparing.gates import Gate, IfMissing, check_models
 from spark_eval.comparing.options import COMPARE, ComparePlan
 from spark_eval.comparing.rows import COMPARISONS, GATES, GateRow
 from spark_eval.config.comparing import Baseline
@@ -19,7 +19,7 @@ from spark_eval.publishing.commits import records_of
 from spark_eval.publishing.places import store_of
 from spark_eval.runs.gated import SideBySide
 from spark_eval.runs.job import SECTIONS, Job, Run
-from spark_eval.runs.measured import EVALUATE
+from spark_eval.runs.measured import EVALUATE, MeasuredRun, known_runs
 from spark_eval.runs.run import needed, write_entries, write_rows
 from spark_eval.runtime import events
 from spark_eval.runtime.versions import code_version
@@ -60,6 +60,23 @@ def check_gates(run: Run) -> None:
         failure = failure_of([GateRow(**row) for row in run.rows(Table.GATES)])
         if failure is not None:
             raise failure
+
+
+def check_baselines(session: Callable[[], SparkSession], config: Config) -> list[str]:
+    """Check that the runs to compare with are published; return those that are.
+
+    Raises DataError MISSING_BASELINE, unless gates let it pass, and what runs that are not whole raise.
+    """
+    store, plan = store_of(config.output, session), config.compare.checked(config.gates)
+    gated = {gate.against_run for gate in plan.gates}
+    refusing = {gate.against_run for gate in plan.gates if gate.if_missing is IfMissing.REFUSE}
+    runs, there = {*gated, config.compare.baseline.run} - {None}, []
+    for run in sorted(map(str, runs)):
+        if MeasuredRun.of(store, run) is not None:
+            there.append(f"run {run}")
+        elif run in refusing or run not in gated:
+            raise DataError("MISSING_BASELINE", f"no run {run!r} of evaluate; {known_runs(store, run)}")
+    return there
 
 
 def gates_runs(config: Config) -> bool:
