@@ -228,6 +228,7 @@ def test_what_cannot_be_compared_is_refused_by_name(
         ("CONVENTIONS_DIFFER", "no_recommendations", {"against": {"run": "d"}, "pairing": "none"}),
         ("UNKNOWN_MODEL", "did you mean 'good'?", {"against": {"run": "b"}, "model": "god"}),
         ("SAME_MODEL", "the baseline itself", {"against": {"run": "a"}, "model": "good"}),
+        ("INVALID_GATE", "names no baseline", {}),
         ("METRIC_NOT_MEASURED", "ndcg@5", {"against": {"run": "b"}, "metric": "ndcg"}),
         ("UNKNOWN_SEGMENT", "did you mean 'country'?", {"against": {"run": "b"}, "segment": "cuntry"}),
     ],
