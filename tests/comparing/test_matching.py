@@ -7,11 +7,11 @@ import pytest
 from spark_eval.comparing.accounted import check_digests
 from spark_eval.comparing.matching import check_conventions, match_metrics, match_models
 from spark_eval.comparing.options import make_compare_plan
-from spark_eval.comparing.population import BASELINE, CANDIDATE
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.metrics import metric_values
 from spark_eval.metrics.registry import RANKING
 from spark_eval.metrics.values import MetricValue, value_of_column
+from spark_eval.pairing.population import BASELINE, CANDIDATE
 from spark_eval.presets import parse_conventions, stamp
 
 ANY: Any = None

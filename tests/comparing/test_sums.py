@@ -7,10 +7,10 @@ import pandas as pd
 import pytest
 from tests.comparing.users import plain_clusters, plain_sums, population_of, table_of
 
-from spark_eval.comparing import products
-from spark_eval.comparing.cells import EVERYBODY
-from spark_eval.comparing.population import BASELINE, CANDIDATE, PairQuestion
-from spark_eval.comparing.sums import BucketTotals, sum_bucket
+from spark_eval.pairing import products
+from spark_eval.pairing.cells import EVERYBODY
+from spark_eval.pairing.population import BASELINE, CANDIDATE, PairQuestion
+from spark_eval.pairing.sums import BucketTotals, sum_bucket
 
 COLUMNS = ("ap_at_5", "dcg_at_5")
 

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from spark_eval.comparing.population import PairQuestion, Population
+from spark_eval.pairing.population import PairQuestion, Population
 from spark_eval.stats.differences import ClusterSums, PairSums
 
 

@@ -62,7 +62,7 @@ def read_parts(parts: Sequence[FilePart], columns: Mapping[str, str]) -> Iterato
     Raises DataError CORRUPT_FILE, INVALID_TEXT, or INPUT_CHANGED_DURING_RUN where a file is gone.
     """
     for part in parts:
-        with reading(part.path):
+        with named_faults(part.path):
             for batch in read_part(part, columns.values()):
                 arrays = [batch[theirs] for theirs in columns.values()]
                 for ours, array in zip(columns, arrays, strict=True):
@@ -72,7 +72,7 @@ def read_parts(parts: Sequence[FilePart], columns: Mapping[str, str]) -> Iterato
 
 
 @contextmanager
-def reading(path: str) -> Iterator[None]:
+def named_faults(path: str) -> Iterator[None]:
     """Raise DataError CORRUPT_FILE for a damaged file, or INPUT_CHANGED_DURING_RUN where it is gone."""
     try:
         yield

@@ -12,10 +12,10 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spark_eval.arrow.files import reading
+from spark_eval.arrow.files import named_faults
 from spark_eval.schema import MODEL
 
-FORM: Final = re.compile(r"part-(?P<bucket>\d+)-of-(?P<of>\d+)-[0-9a-f]{32}\.parquet")
+FILE_FORM: Final = re.compile(r"part-(?P<bucket>\d+)-of-(?P<of>\d+)-[0-9a-f]{32}\.parquet")
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def user_files(folder: str) -> list[UserFile] | None:
     """Return the files below a folder of this machine; None where one of them tells no bucket."""
     found = []
     for path in sorted(Path(folder).rglob("*.parquet")):
-        form = FORM.fullmatch(path.name)
+        form = FILE_FORM.fullmatch(path.name)
         if form is None or not path.parent.name.startswith(f"{MODEL}="):
             return None
         bucket, n_buckets = int(form["bucket"]), int(form["of"])
@@ -66,9 +66,9 @@ def met(files: Iterable[UserFile]) -> Iterator[list[UserFile]]:
 
 
 def read_files(paths: Sequence[str], columns: Sequence[str]) -> list[pa.Table]:
-    """Return the columns of each file; raise DataError as ``files.reading`` does."""
+    """Return the columns of each file; raise DataError as ``files.named_faults`` does."""
     tables = []
     for path in paths:
-        with reading(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
+        with named_faults(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
             tables.append(file.read(columns=list(columns), use_threads=False))
     return tables

@@ -6,8 +6,8 @@ from typing import Final
 from spark_eval.accounting import Entry
 from spark_eval.comparing.gating import ModelPair, UserCounts
 from spark_eval.comparing.matching import Matched
-from spark_eval.comparing.population import BASELINE, CANDIDATE, PairCounts
 from spark_eval.errors import DataError
+from spark_eval.pairing.population import BASELINE, CANDIDATE, PairCounts
 from spark_eval.schema import Outcome, Reason
 
 # Pairs that an error names.

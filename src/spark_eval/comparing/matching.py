@@ -6,11 +6,11 @@ from typing import Final
 
 from spark_eval.comparing.gating import ModelPair
 from spark_eval.comparing.options import COMPARE, ComparePlan
-from spark_eval.comparing.population import BASELINE, CANDIDATE
-from spark_eval.comparing.products import Match, ends_of
 from spark_eval.conventions import POPULATION
 from spark_eval.errors import ConfigError, DataError, nearest
 from spark_eval.metrics import MetricValue
+from spark_eval.pairing.population import BASELINE, CANDIDATE
+from spark_eval.pairing.products import Match, models_of
 from spark_eval.presets import parse_stamp
 
 # What can change any metric, and who is in its mean.
@@ -32,7 +32,7 @@ class Matched:
     def pairs(self) -> list[ModelPair]:
         """Names of baseline and candidate of each pair."""
         names = [name for _, name in self.models]
-        return [(names[left], names[right]) for left, right in zip(*ends_of(self.matches), strict=True)]
+        return [(names[left], names[right]) for left, right in zip(*models_of(self.matches), strict=True)]
 
     def with_pairs(self, pairs: Iterable[ModelPair], side: str) -> "Matched":
         """Return the same and, behind them, pairs that are missing, whose baselines are of this side."""

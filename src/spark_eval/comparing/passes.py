@@ -6,11 +6,11 @@ from typing import Final
 
 import numpy as np
 
-from spark_eval.comparing.drawing import Drawing, DrawnSums, check_drawn
 from spark_eval.comparing.options import ComparePlan, PairTest
-from spark_eval.comparing.ranking import Counting, Ranked, slices_for
 from spark_eval.comparing.results import ComparedCell
-from spark_eval.comparing.sums import BucketTotals
+from spark_eval.pairing.drawing import Drawing, DrawnSums, check_drawn
+from spark_eval.pairing.ranking import Counting, Ranked, slices_for
+from spark_eval.pairing.sums import BucketTotals
 from spark_eval.stats.ranked import RankSums
 from spark_eval.stats.resampling import MOST_FLIPPED, Replicates, drawn_flip_p, exact_flip_p, scale_of
 

@@ -8,12 +8,12 @@ from itertools import groupby, product
 from statistics import mean
 from typing import Final
 
-from spark_eval.comparing.cells import EVERYBODY, SegmentValue
 from spark_eval.comparing.gating import ModelPair, PairCell
 from spark_eval.comparing.options import ComparePlan, Interval, PairTest
 from spark_eval.comparing.rows import ComparisonRow
-from spark_eval.comparing.sums import BucketTotals
 from spark_eval.metrics import MetricValue
+from spark_eval.pairing.cells import EVERYBODY, SegmentValue
+from spark_eval.pairing.sums import BucketTotals
 from spark_eval.schema import ALL, FOLD, FOLDS, Direction
 from spark_eval.stats.corrections import adjusted
 from spark_eval.stats.differences import (
@@ -147,7 +147,7 @@ def cells_of_pairs(
     of_users = {cell: place for place, cell in enumerate(clusters.cells)}
     of_rows = {cell: place for place, cell in enumerate(used.cells)}
     cells = {}
-    in_order = product(enumerate(pairs), enumerate(values), sorted(places, key=everybody_first))
+    in_order = product(enumerate(pairs), enumerate(values), sorted(places, key=cell_order))
     for (pair, models), (column, value), cell in in_order:
         place = (places[cell], pair, column)
         sums = totals.pair_sums(place)
@@ -163,13 +163,13 @@ def cells_of_pairs(
     return cells
 
 
-def everybody_first(cell: SegmentValue) -> tuple[bool, str, int, str]:
+def cell_order(cell: SegmentValue) -> tuple[bool, str, int, str]:
     """Return the key that sorts everybody before the values of segments, folds by number."""
     segment, value = cell
     return (cell != EVERYBODY, segment, int(value) if segment == FOLD else 0, value)
 
 
-def rows_of(
+def comparison_rows(
     cells: Sequence[ComparedCell], plan: ComparePlan, run: str | None, conventions: str
 ) -> list[ComparisonRow]:
     """Return the rows of all cells, over folds as well, p-values corrected over all of one test."""
@@ -182,7 +182,7 @@ def rows_of(
         folds = [cell for cell in of_value if cell.segment == FOLD]
         if folds and PairTest.T in plan.tests:
             rows.append(row_over_folds(folds, plan, run, conventions))
-    return corrected(rows, plan.correction)
+    return corrected_rows(rows, plan.correction)
 
 
 def row_over_folds(
@@ -215,7 +215,7 @@ def row_over_folds(
     )
 
 
-def corrected(rows: Sequence[ComparisonRow], method: str) -> list[ComparisonRow]:
+def corrected_rows(rows: Sequence[ComparisonRow], method: str) -> list[ComparisonRow]:
     """Return the rows with p-values corrected; the family are all of one test that have one."""
     sizes = Counter(row.test for row in rows if row.p_value is not None)
     found = {}

@@ -15,13 +15,13 @@ from pyspark.sql import functions as F
 
 from spark_eval.arrow.files import Batches
 from spark_eval.arrow.user_files import read_files
-from spark_eval.comparing.drawing import Drawing
-from spark_eval.comparing.population import BASELINE, CANDIDATE, PairQuestion, Population
-from spark_eval.comparing.ranking import Counting
-from spark_eval.comparing.sums import BucketTotals, sum_bucket
 from spark_eval.engine.messages import Content, by_bucket, divided_further
 from spark_eval.engine.send import Sender
 from spark_eval.errors import DataError
+from spark_eval.pairing.drawing import Drawing
+from spark_eval.pairing.population import BASELINE, CANDIDATE, PairQuestion, Population
+from spark_eval.pairing.ranking import Counting
+from spark_eval.pairing.sums import BucketTotals, sum_bucket
 from spark_eval.schema import FOLD, MODEL, N_RELEVANT
 from spark_eval.transforms.exchange import exchanged, send
 from spark_eval.transforms.objects import NumberedObject, made, met_by_number

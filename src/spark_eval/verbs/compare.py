@@ -10,18 +10,18 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_eval.accounting import ACCOUNTING, Entry, check_closed
 from spark_eval.comparing.accounted import check_counts, check_digests, model_entries, pair_entries, users_of
-from spark_eval.comparing.drawing import DrawnSums
 from spark_eval.comparing.gating import ModelPair, PairCell, UserCounts, decide_gates
 from spark_eval.comparing.matching import check_conventions, match_metrics, match_models
 from spark_eval.comparing.options import CompareOptions, ComparePlan, make_compare_plan
 from spark_eval.comparing.passes import Needs
-from spark_eval.comparing.population import BASELINE, CANDIDATE
-from spark_eval.comparing.ranking import Ranked, in_slices
-from spark_eval.comparing.results import ComparedCell, cells_of_pairs, rows_of
+from spark_eval.comparing.results import ComparedCell, cells_of_pairs, comparison_rows
 from spark_eval.comparing.rows import COMPARISONS, GATES, ComparisonRow, GateRow
-from spark_eval.comparing.sums import BucketTotals
 from spark_eval.errors import DataError
 from spark_eval.options import documented
+from spark_eval.pairing.drawing import DrawnSums
+from spark_eval.pairing.population import BASELINE, CANDIDATE
+from spark_eval.pairing.ranking import Ranked, in_slices
+from spark_eval.pairing.sums import BucketTotals
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import tasks_at_once
 from spark_eval.schema import ALL, FOLD
@@ -131,7 +131,7 @@ def compare_sides(
         buckets = buckets_of_sides(candidate, baseline, question)
         if needs.any and buckets.is_sent:
             held.callback(buckets.frame.persist().unpersist)
-        found = summed(buckets)
+        found = sums_of_pairs(buckets)
         check_counts(asked.matched.pairs, found.counts)
         cells = cells_of_pairs(found, asked.matched.pairs, asked.values, question.segments)
         shown = [
@@ -143,7 +143,7 @@ def compare_sides(
     entries = [*model_entries(matched), *pair_entries(asked.matched.pairs, found.counts, question.moved)]
     check_closed(entries)
     return Comparison(
-        rows=rows_of(shown, plan, None if baseline is None else baseline.run, candidate.conventions),
+        rows=comparison_rows(shown, plan, None if baseline is None else baseline.run, candidate.conventions),
         gate_rows=[],
         entries=entries,
         pairs=pairs,
@@ -166,7 +166,7 @@ def with_passes(
     return [needs.completed(cell, found, ranked, drawn, plan) for cell in cells]
 
 
-def summed(buckets: Buckets) -> BucketTotals:
+def sums_of_pairs(buckets: Buckets) -> BucketTotals:
     """Return the sums of all pairs; raise one DataError for what workers found wrong."""
     parts = collected(summed_pairs(buckets))
     DataError.raise_all(distinct_faults(part for part in parts if isinstance(part, DataError)))

@@ -13,10 +13,10 @@ from spark_eval.comparing.gates import Pairing
 from spark_eval.comparing.gating import gated_pairs
 from spark_eval.comparing.matching import Matched, check_known, match_metrics
 from spark_eval.comparing.options import COMPARE, ComparePlan
-from spark_eval.comparing.population import BASELINE, CANDIDATE, PairQuestion
 from spark_eval.errors import ConfigError, DataError, nearest
 from spark_eval.metrics import MetricValue
 from spark_eval.metrics.values import value_of_column
+from spark_eval.pairing.population import BASELINE, CANDIDATE, PairQuestion
 from spark_eval.runtime.any_session import is_remote, tasks_at_once
 from spark_eval.schema import ALL, FOLD, MODEL, N_RECOMMENDED, N_RELEVANT, USER
 from spark_eval.transforms.conform import check_id_types
@@ -163,7 +163,7 @@ def groups_of_files(sides: Mapping[str, Side], question: PairQuestion) -> list[d
     files: list[UserFile] = []
     place_of: dict[str, int] = {}
     for side, one in sides.items():
-        found = files_of(one)
+        found = files_of_side(one)
         if found is None:
             return None
         places = {question.models[place][1]: place for place in question.side(side)}
@@ -180,7 +180,7 @@ def groups_of_files(sides: Mapping[str, Side], question: PairQuestion) -> list[d
     return groups if len(groups) * COARSEST >= finest else None
 
 
-def files_of(side: Side) -> list[UserFile] | None:
+def files_of_side(side: Side) -> list[UserFile] | None:
     """Return the files of a side that tell their buckets, if workers can read them."""
     if side.folder is None or not takes_files(side.folder) or is_remote(side.per_user):
         return None

@@ -7,24 +7,24 @@ from typing import Final
 
 import numpy as np
 
-from spark_eval.comparing.cells import Grouping, SegmentValue, cells_of, groupings
-from spark_eval.comparing.population import CANDIDATE, PairCounts, PairQuestion, Population
-from spark_eval.comparing.products import Products, pair_products
+from spark_eval.pairing.cells import Crossings, SegmentValue, cells_of, crossings_of
+from spark_eval.pairing.population import CANDIDATE, PairCounts, PairQuestion, Population
+from spark_eval.pairing.products import Products, pair_products
 from spark_eval.stats.differences import ClusterSums, PairSums
 from spark_eval.stats.exact import POINT_BITS, ByPlace, Floats, Ints, add, limbs, number_of
 
 # So many values of a bucket lie in memory at once, and so many sums of products of digits.
-MOST_VALUES: Final = 1 << 22
+VALUES_AT_ONCE: Final = 1 << 22
 MOST_PRODUCTS: Final = 1 << 23
-COUNTS: Final = ("n", "n_people", "greater", "less")
-TOTALS: Final = ("baseline", "candidate")
-SQUARES: Final = ("baseline_squares", "candidate_squares", "difference_squares")
+PAIR_COUNTS: Final = ("n", "n_people", "greater", "less")
+PAIR_TOTALS: Final = ("baseline", "candidate")
+PAIR_SQUARES: Final = ("baseline_squares", "candidate_squares", "difference_squares")
 # What is summed, and which limb of it; counts have limb 0.
 SumKey = tuple[str, int]
 
 
 @dataclass
-class Totals:
+class PairTotals:
     """Sums of c cells: arrays (c, pairs, columns) of integers, by what they sum; limbs of 0 have none."""
 
     cells: list[SegmentValue]
@@ -40,7 +40,7 @@ class Totals:
             known = self.sums[key] = np.concatenate([known, more])
         return known
 
-    def add(self, other: "Totals") -> None:
+    def add(self, other: "PairTotals") -> None:
         """Add the sums of other users; they may be in other cells."""
         place_of = {cell: place for place, cell in enumerate(self.cells)}
         places = [place_of.setdefault(cell, len(place_of)) for cell in other.cells]
@@ -48,13 +48,13 @@ class Totals:
         for key in other.sums:
             self.of(key)[places] += other.of(key)
 
-    def put(self, products: Products, grouping: Grouping, columns: slice) -> None:
+    def put(self, products: Products, grouping: Crossings, columns: slice) -> None:
         """Add what is summed in the crossings of a grouping, of some columns."""
         places = [self.cells.index(cell) for cell in grouping.cells[:1]]
         cells = slice(places[0], places[0] + len(grouping.cells)) if places else slice(0)
-        for name, amounts in counts_of(products).items():
+        for name, amounts in pair_counts(products).items():
             self.of((name, 0))[cells, :, columns] += grouping.of_cells(amounts)
-        for name, by_place in places_of(products).items():
+        for name, by_place in sums_by_place(products).items():
             of_cells = {place: grouping.of_cells(amounts) for place, amounts in by_place.items()}
             shape = next(iter(of_cells.values())).shape
             flat = {place: amounts.ravel() for place, amounts in of_cells.items()}
@@ -63,7 +63,7 @@ class Totals:
 
     def number(self, name: str, place: tuple[int, int, int]) -> Fraction:
         """Return one sum, of a cell, pair and column, as a number."""
-        bits = 2 * POINT_BITS if name in SQUARES else POINT_BITS
+        bits = 2 * POINT_BITS if name in PAIR_SQUARES else POINT_BITS
         amounts = {limb: int(self.sums[kind, limb][place]) for kind, limb in self.sums if kind == name}
         return number_of(amounts, bits)
 
@@ -74,7 +74,9 @@ class Totals:
     def pair_sums(self, place: tuple[int, int, int]) -> PairSums:
         """Return the sums of a cell, pair and column."""
         n, greater, less = (self.count(name, place) for name in ("n", "greater", "less"))
-        return PairSums(n, greater, less, *(self.number(name, place) for name in (*TOTALS, *SQUARES)))
+        return PairSums(
+            n, greater, less, *(self.number(name, place) for name in (*PAIR_TOTALS, *PAIR_SQUARES))
+        )
 
     def cluster_sums(self, place: tuple[int, int, int], of_rows: PairSums) -> ClusterSums:
         """Return the same as sums over users; these of rows are known, and here are sums of users."""
@@ -90,30 +92,32 @@ class Totals:
         )
 
 
-def counts_of(products: Products) -> dict[str, Ints]:
+def pair_counts(products: Products) -> dict[str, Ints]:
     """Return counts of users of each pair; shape (crossings, pairs, columns)."""
     people = products.baseline[..., 0, 0]
     counts = (products.cross[..., 0, 0], people, products.greater, products.less)
-    return dict(zip(COUNTS, counts, strict=True))
+    return dict(zip(PAIR_COUNTS, counts, strict=True))
 
 
-def places_of(products: Products) -> dict[str, ByPlace]:
+def sums_by_place(products: Products) -> dict[str, ByPlace]:
     """Return sums of each pair by place: arrays (crossings, pairs, columns).
 
     A total is that of digits times the rows that a user has: with one row each, that of the digits.
     """
     parts = (products.baseline, products.candidate, products.cross)
-    sums: dict[str, ByPlace] = {name: {} for name in (*TOTALS, *SQUARES)}
+    sums: dict[str, ByPlace] = {name: {} for name in (*PAIR_TOTALS, *PAIR_SQUARES)}
     n_digits = products.cross.shape[-1] - 1
     for first in np.unique(products.first).tolist():
         own = products.first == first
         for high in range(n_digits):
-            for name, of_model in zip(TOTALS, parts[:2], strict=True):
+            for name, of_model in zip(PAIR_TOTALS, parts[:2], strict=True):
                 add(sums[name], first - high, of_model[..., high + 1, 0] * own)
             for low in range(n_digits):
                 place = 2 * first - high - low
                 square, other, product = (part[..., high + 1, low + 1] * own for part in parts)
-                for name, amounts in zip(SQUARES, (square, other, square + other - 2 * product), strict=True):
+                for name, amounts in zip(
+                    PAIR_SQUARES, (square, other, square + other - 2 * product), strict=True
+                ):
                     add(sums[name], place, amounts)
     return sums
 
@@ -126,9 +130,9 @@ class BucketTotals:
     kind n and of no column. ``largest`` (pairs, columns) are the largest sizes of differences.
     """
 
-    totals: Totals
-    clusters: Totals
-    used: Totals
+    totals: PairTotals
+    clusters: PairTotals
+    used: PairTotals
     counts: PairCounts
     largest: Floats
 
@@ -150,9 +154,9 @@ def sum_bucket(population: Population) -> BucketTotals:
     question, n_columns = population.question, len(population.question.columns)
     n_pairs = len(question.ends[0])
     texts = {name: population.texts(CANDIDATE, name) for name in question.segments}
-    grouped = groupings(texts, len(population))
-    single = groupings(texts, len(population), crossed=False) if question.by_fold else []
-    totals, clusters = (Totals(list(cells_of(some)), n_pairs, n_columns) for some in (grouped, single))
+    grouped = crossings_of(texts, len(population))
+    single = crossings_of(texts, len(population), crossed=False) if question.by_fold else []
+    totals, clusters = (PairTotals(list(cells_of(some)), n_pairs, n_columns) for some in (grouped, single))
     largest = np.zeros((n_pairs, n_columns))
     for columns in column_groups(population, max(one.n_crossings for one in [*grouped, *single])):
         values = population.values(question.columns[columns])
@@ -178,10 +182,10 @@ def largest_differences(values: Floats, question: PairQuestion) -> Floats:
     )
 
 
-def used_of(population: Population, grouped: Sequence[Grouping]) -> Totals:
+def used_of(population: Population, grouped: Sequence[Crossings]) -> PairTotals:
     """Count the common rows of each pair in all cells."""
     pairs = list(population.common())
-    used = Totals(list(cells_of(grouped)), len(pairs), 1)
+    used = PairTotals(list(cells_of(grouped)), len(pairs), 1)
     for pair, both in enumerate(pairs):
         counts = np.concatenate([one.of_cells(one.counted(both)) for one in grouped])
         used.of(("n", 0))[:, pair, 0] = counts
@@ -193,6 +197,6 @@ def column_groups(population: Population, n_crossings: int) -> Iterator[slice]:
     question = population.question
     n_models, n_columns = len(question.models), len(question.columns)
     n_values, n_products = n_models * len(population), 32 * n_crossings * (n_models + len(question.ends[0]))
-    size = max(1, min(MOST_VALUES // max(n_values, 1), MOST_PRODUCTS // n_products))
+    size = max(1, min(VALUES_AT_ONCE // max(n_values, 1), MOST_PRODUCTS // n_products))
     for start in range(0, n_columns, size):
         yield slice(start, min(start + size, n_columns))

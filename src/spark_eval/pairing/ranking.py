@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from spark_eval.arrow.hashes import Booleans, changes, mixed, numbers
-from spark_eval.comparing.cells import EVERYBODY, SegmentValue
-from spark_eval.comparing.population import CANDIDATE, Population
+from spark_eval.pairing.cells import EVERYBODY, SegmentValue
+from spark_eval.pairing.population import CANDIDATE, Population
 from spark_eval.stats.differences import quanta
 from spark_eval.stats.exact import Floats, Ints
 from spark_eval.stats.ranked import RankSums
@@ -95,7 +95,7 @@ class Counting:
                 if is_chosen.any():
                     place = (cell[is_chosen] * self.chosen.shape[1] + pair) * self.chosen.shape[2] + column
                     up = is_up[is_chosen].astype(np.int64)
-                    found.append(combined(SizeCounts(place, size[is_chosen], up, 1 - up)))
+                    found.append(each_size_once(SizeCounts(place, size[is_chosen], up, 1 - up)))
         return merged(found)
 
     def codes(self, population: Population) -> list[Ints]:
@@ -122,7 +122,7 @@ class Counting:
 
     def ranked(self, parts: Sequence[SizeCounts]) -> dict[tuple[int, int], Ranked]:
         """Return what is known of each cell and slice of a part, from the counts of all buckets."""
-        whole = combined(merged(parts))
+        whole = each_size_once(merged(parts))
         key = whole.cell * self.n_slices + self.slices(whole)
         starts = [*np.flatnonzero(changes(key)).tolist(), len(key)] if len(key) else []
         found = {}
@@ -148,7 +148,7 @@ def merged(parts: Sequence[SizeCounts]) -> SizeCounts:
     return SizeCounts(*map(np.concatenate, (cells, sizes, greater, less)))
 
 
-def combined(counts: SizeCounts) -> SizeCounts:
+def each_size_once(counts: SizeCounts) -> SizeCounts:
     """Return counts ordered by cell and size, each of these once."""
     if not len(counts.cell):
         return counts

@@ -22,7 +22,7 @@ USERS_PER_CROSSING: Final = 256
 
 
 @dataclass(frozen=True)
-class Grouping:
+class Crossings:
     """Crossings of some segments' values: the code (n,) of that of each user, below their number.
 
     ``has_everybody`` says that its cells are everybody, too, not the segments' values alone.
@@ -80,12 +80,12 @@ class Grouping:
         return order, starts, np.append(0, np.cumsum(n_people))
 
 
-def groupings(segments: Mapping[str, pa.Array], n: int, *, crossed: bool = True) -> list[Grouping]:
-    """Return groupings of n users that have everybody and each segment once; the first has everybody.
+def crossings_of(segments: Mapping[str, pa.Array], n: int, *, crossed: bool = True) -> list[Crossings]:
+    """Return crossings of n users that have everybody and each segment once; the first has everybody.
 
     Where segments may be ``crossed``, they are few.
     """
-    found: list[Grouping] = []
+    found: list[Crossings] = []
     names: list[str] = []
     values: list[Sequence[str]] = []
     crossing = np.zeros(n, dtype=np.int64)
@@ -94,14 +94,14 @@ def groupings(segments: Mapping[str, pa.Array], n: int, *, crossed: bool = True)
         known = coded.dictionary.to_pylist()
         n_crossings = prod(map(len, values)) * len(known)
         if not crossed or (names and n_crossings * USERS_PER_CROSSING > n):
-            found.append(Grouping(names, values, crossing, not found))
+            found.append(Crossings(names, values, crossing, not found))
             names, values, crossing = [], [], np.zeros(n, dtype=np.int64)
         names, values = [*names, name], [*values, known]
         crossing = crossing * len(known) + numbers(coded.indices).astype(np.int64)
-    return [*found, Grouping(names, values, crossing, not found)]
+    return [*found, Crossings(names, values, crossing, not found)]
 
 
-def cells_of(grouped: Sequence[Grouping]) -> Iterator[SegmentValue]:
-    """Yield the cells of several groupings."""
+def cells_of(grouped: Sequence[Crossings]) -> Iterator[SegmentValue]:
+    """Yield the cells of several crossings."""
     for grouping in grouped:
         yield from grouping.cells

@@ -10,9 +10,9 @@ import numpy as np
 
 from spark_eval.arrow.hashes import Hashes
 from spark_eval.arrow.xxhash64 import id_hashes
-from spark_eval.comparing.cells import Grouping, SegmentValue, groupings
-from spark_eval.comparing.population import CANDIDATE, Population
 from spark_eval.errors import ConfigError
+from spark_eval.pairing.cells import Crossings, SegmentValue, crossings_of
+from spark_eval.pairing.population import CANDIDATE, Population
 from spark_eval.stats.draws import drawn_sums, flips, poisson_weights
 from spark_eval.stats.exact import Floats, Ints
 from spark_eval.stats.resampling import SCALE_BITS, scale_of, scaled
@@ -69,10 +69,10 @@ class Drawing:
         texts = {name: population.texts(CANDIDATE, name) for name in question.segments}
         place_of = {cell: place for place, cell in enumerate(self.cells)}
         found = self.zero()
-        grouped = groupings(texts, len(population))
+        grouped = crossings_of(texts, len(population))
         n_numbers = self.largest.size * max(self.replicates, self.flips)
         if max(grouping.n_crossings for grouping in grouped) * n_numbers > MOST_DRAWN:
-            grouped = groupings(texts, len(population), crossed=False)
+            grouped = crossings_of(texts, len(population), crossed=False)
         for grouping in grouped:
             places = [place_of[cell] for cell in grouping.cells]
             for mine, amounts in zip(found, self.of_grouping(population, grouping), strict=True):
@@ -86,7 +86,7 @@ class Drawing:
         widths = (1 + self.replicates, 1 + self.replicates, 1 + self.flips, 4)
         return DrawnSums(*(np.zeros((n_cells, width), dtype=np.int64) for width in widths))
 
-    def of_grouping(self, population: Population, grouping: Grouping) -> DrawnSums:
+    def of_grouping(self, population: Population, grouping: Crossings) -> DrawnSums:
         """Return the sums of a grouping's crossings, each (crossings, pairs * columns, ...)."""
         drawn, flipped = (
             id_hashes(population.ids, np.int64(self.seed + more))[grouping.order] if is_asked else NO_HASHES

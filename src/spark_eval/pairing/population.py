@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 
 from spark_eval.arrow.codes import Codes, n_distinct
 from spark_eval.arrow.hashes import Booleans, numbers
-from spark_eval.comparing.products import Match, ends_of
 from spark_eval.errors import DataError
+from spark_eval.pairing.products import Match, models_of
 from spark_eval.schema import FOLD, MISSING, N_RELEVANT, USER
 from spark_eval.stats.exact import Floats, Ints
 
@@ -43,7 +43,7 @@ class PairQuestion:
     @cached_property
     def ends(self) -> tuple[Ints, Ints]:
         """The place of the baseline and of the candidate of each pair among the models."""
-        return ends_of(self.matches)
+        return models_of(self.matches)
 
     @property
     def keys(self) -> list[str]:
@@ -98,7 +98,7 @@ class Population:
         self.question, self.read = question, read
         tables = [read(place, question.keys) for place in range(len(question.models))]
         for table, (side, model) in zip(tables, question.models, strict=True):
-            check_users(table, side, model)
+            check_rows_of_users(table, side, model)
         self.n_rows = np.array([len(table) for table in tables])
         self.rows: list[Ints | None] = [None] * len(tables)
         self.present: Booleans | None = None
@@ -214,7 +214,7 @@ class Population:
         return column if rows is None else np.append(column, -1)[rows]
 
 
-def check_users(table: pa.Table, side: str, model: str) -> None:
+def check_rows_of_users(table: pa.Table, side: str, model: str) -> None:
     """Raise DataError for a row without a user, or for a user whom a model has twice."""
     who = f"per_user of the {side}, model {model!r}"
     for name in table.column_names:

@@ -79,7 +79,7 @@ class Multiplying:
     def products(self) -> Products:
         """Return the sums in all cells."""
         n_models, n_columns, _ = self.values.shape
-        lefts, rights = ends_of(self.matches)
+        lefts, rights = models_of(self.matches)
         n_cells, rows = len(self.ends) - 1, 1 + USUAL_DIGITS
         own = np.zeros((n_cells, n_models, n_columns, rows, rows), dtype=np.int64)
         cross = np.zeros((n_cells, len(lefts), n_columns, rows, rows), dtype=np.int64)
@@ -170,7 +170,7 @@ def pair_products(
     is_defined = np.isfinite(values)
     if is_defined.all():
         return Multiplying(values, matches, ends, starts).products()
-    lefts, rights = ends_of(matches)
+    lefts, rights = models_of(matches)
     if len(lefts) == 1:
         both = is_defined[lefts[0]] & is_defined[rights[0]]
         return Multiplying(np.where(both, values, np.nan), matches, ends, starts).products()
@@ -187,7 +187,7 @@ def pair_products(
     return products
 
 
-def ends_of(matches: Sequence[Match]) -> tuple[Ints, Ints]:
+def models_of(matches: Sequence[Match]) -> tuple[Ints, Ints]:
     """Return the places of the baseline and of the candidate of each pair among the models."""
     lefts, rights = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
     for left, right in matches:
