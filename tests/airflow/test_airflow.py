@@ -112,6 +112,7 @@ def test_a_model_is_published_or_somebody_is_alerted(airflow: "Airflow", desk: "
     for _ in range(2):
         done = airflow.run("dags", "test", "spark_eval_gated", second)
         told = done.stdout + done.stderr
+        Path("/tmp/g/told").write_text(told)
         assert f"ALERT: the model of {second} is not published; that of {first} serves on" in told
         assert "ALERT, a gate failed: a metric fell against its baseline: error[GATE_FAILED] 1 of 1" in told
         assert (desk.home / "current").read_text() == first
