@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 import pytest
-from tests.comparing.users import plain_clusters, plain_sums, population_of, table_of
+from tests.comparing.plain_pairs import plain_clusters, plain_sums, population_of, table_of
 
 from spark_eval.pairing import products
 from spark_eval.pairing.cells import EVERYBODY

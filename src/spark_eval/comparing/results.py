@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby, product
 from statistics import mean
@@ -96,46 +96,57 @@ class ComparedCell:
 
     def rows(self, plan: ComparePlan, run: str | None, conventions: str) -> Iterator[ComparisonRow]:
         """Yield a row for each test, not corrected yet."""
+        tests = (*plan.tests, *([TOST] if plan.equivalence is not None else []))
+        results = {test: self.tested(test, plan) for test in dict.fromkeys((*tests, plan.interval))}
+        untested = self.untested(plan, run, conventions)
+        for test in tests:
+            has_own = test in set(Interval) or test == TOST
+            interval = results[test if has_own else plan.interval]
+            yield untested._replace(
+                test=str(test),
+                statistic=results[test].statistic,
+                p_value=results[test].p_value,
+                ci_low=interval.ci_low,
+                ci_high=interval.ci_high,
+            )
+
+    def untested(self, plan: ComparePlan, run: str | None, conventions: str) -> ComparisonRow:
+        """Return what all rows share."""
         sums, estimate = self.sums, self.estimate
-        interval = self.tested(plan.interval, plan)
         relative, relative_error = relative_change(sums)
         is_lower = self.value.metric.direction is Direction.LOWER
         wins, losses = (sums.less, sums.greater) if is_lower else (sums.greater, sums.less)
-        for test in (*plan.tests, *([TOST] if plan.equivalence is not None else [])):
-            result = self.tested(test, plan)
-            has_own = test in set(Interval) or test == TOST
-            low, high = result[2:] if has_own else interval[2:]
-            yield ComparisonRow(
-                baseline=self.models[0],
-                candidate=self.models[1],
-                metric=self.value.name,
-                k=self.value.k,
-                segment=self.segment,
-                segment_value=self.segment_value,
-                n_users=sums.n,
-                n_undefined=self.n_common - sums.n,
-                baseline_value=float(sums.baseline / sums.n) if sums.n else None,
-                candidate_value=float(sums.candidate / sums.n) if sums.n else None,
-                difference=None if estimate.value is None else float(estimate.value),
-                std_error=estimate.std_error,
-                ci_low=low,
-                ci_high=high,
-                test=str(test),
-                statistic=result.statistic,
-                p_value=result.p_value,
-                p_adjusted=None,
-                family_size=0,
-                correction=str(plan.correction),
-                wins=wins,
-                ties=sums.n - wins - losses,
-                losses=losses,
-                relative=relative,
-                relative_std_error=relative_error,
-                effect_size=effect_size(sums),
-                mde=minimal_detectable_effect(estimate, plan.confidence),
-                baseline_run=run,
-                conventions=conventions,
-            )
+        return ComparisonRow(
+            baseline=self.models[0],
+            candidate=self.models[1],
+            metric=self.value.name,
+            k=self.value.k,
+            segment=self.segment,
+            segment_value=self.segment_value,
+            n_users=sums.n,
+            n_undefined=self.n_common - sums.n,
+            baseline_value=float(sums.baseline / sums.n) if sums.n else None,
+            candidate_value=float(sums.candidate / sums.n) if sums.n else None,
+            difference=None if estimate.value is None else float(estimate.value),
+            std_error=estimate.std_error,
+            ci_low=None,
+            ci_high=None,
+            test="",
+            statistic=None,
+            p_value=None,
+            p_adjusted=None,
+            family_size=0,
+            correction=str(plan.correction),
+            wins=wins,
+            ties=sums.n - wins - losses,
+            losses=losses,
+            relative=relative,
+            relative_std_error=relative_error,
+            effect_size=effect_size(sums),
+            mde=minimal_detectable_effect(estimate, plan.confidence),
+            baseline_run=run,
+            conventions=conventions,
+        )
 
 
 def cells_of_pairs(
@@ -189,7 +200,7 @@ def row_over_folds(
     folds: Sequence[ComparedCell], plan: ComparePlan, run: str | None, conventions: str
 ) -> ComparisonRow:
     """Return the row of the mean over folds, each counting the same, by the test of Nadeau and Bengio."""
-    [row] = folds[0].rows(replace(plan, tests=(PairTest.T,), equivalence=None), run, conventions)
+    row = folds[0].untested(plan, run, conventions)
     known = [cell for cell in folds if cell.sums.n]
     estimate = over_folds([float(cell.estimate.value or 0) for cell in known], plan.test_train_ratio)
     result = t_test(estimate, plan.confidence, plan.alternative)
@@ -198,6 +209,7 @@ def row_over_folds(
     return row._replace(
         segment=FOLDS,
         segment_value="mean",
+        test=str(PairTest.T),
         n_users=sum(cell.sums.n for cell in folds),
         n_undefined=sum(cell.n_common - cell.sums.n for cell in folds),
         baseline_value=mean(before) if before else None,

@@ -134,10 +134,11 @@ def compare_sides(
         found = sums_of_pairs(buckets)
         check_counts(asked.matched.pairs, found.counts)
         cells = cells_of_pairs(found, asked.matched.pairs, asked.values, question.segments)
+        chosen, segments, names = set(pairs), {ALL, FOLD, *plan.segments}, set(map(str, values))
         shown = [
             cell
             for cell in cells.values()
-            if cell.models in pairs and cell.value in values and cell.segment in (ALL, FOLD, *plan.segments)
+            if cell.models in chosen and cell.segment in segments and str(cell.value) in names
         ]
         shown = with_passes(shown, buckets, found, needs, plan)
     entries = [*model_entries(matched), *pair_entries(asked.matched.pairs, found.counts, question.moved)]

@@ -53,7 +53,7 @@ class Side:
 def side_of(measured: Evaluation | Frame, model: str | None, name: str) -> Side:
     """Return the side of an evaluation, or of a frame with a row per model and user.
 
-    ``model`` is the name of a frame's only model, where no column holds names. Raises ConfigError
+    ``model`` is the name of a frame's only model, where no column holds names. Raises DataError
     MISSING_COLUMN, or what frames refuse.
     """
     if isinstance(measured, Evaluation):
@@ -67,7 +67,7 @@ def side_of(measured: Evaluation | Frame, model: str | None, name: str) -> Side:
         if needed not in frame.columns:
             message = f"{name}: no column {needed!r}; {nearest(needed, frame.columns)}"
             hint = f"; {'model' if name == CANDIDATE else 'baseline_model'} names the only one"
-            raise ConfigError("MISSING_COLUMN", message + (hint if needed == MODEL else ""))
+            raise DataError("MISSING_COLUMN", message + (hint if needed == MODEL else ""))
     names = [row[MODEL] for row in frame.select(F.col(MODEL).cast("string")).distinct().collect()]
     if None in names:
         raise DataError("NULL_MODEL", f"{name}: rows without a model; fill the column, or leave it out")
