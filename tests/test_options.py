@@ -7,15 +7,21 @@ from typing import Any
 import pytest
 
 from spark_eval import evaluate, evaluate_predictions
-from spark_eval.config.sections import EvaluateSection, PredictionsSection, Section
+from spark_eval.comparing.gates import GateOptions
+from spark_eval.comparing.options import CompareOptions, make_compare_plan
+from spark_eval.config.comparing import CompareSection, GateSection
+from spark_eval.config.keys import Section
+from spark_eval.config.sections import EvaluateSection, PredictionsSection
 from spark_eval.metrics.options import EvaluateOptions, make_plan
 from spark_eval.options import declared
 from spark_eval.pointwise.options import PredictionOptions
 from spark_eval.pointwise.options import make_prediction_plan as make_prediction_plan
+from spark_eval.verbs.compare import compare
 
 VERBS = [
     (evaluate, EvaluateOptions, EvaluateSection),
     (evaluate_predictions, PredictionOptions, PredictionsSection),
+    (compare, CompareOptions, CompareSection),
 ]
 # Keys that the config groups in a mapping of their own.
 GROUPED = {"threshold", "choose"}
@@ -42,6 +48,15 @@ def test_an_unknown_option_is_an_error_of_the_call() -> None:
         make_plan(**wrong)
     with pytest.raises(TypeError, match="unexpected keyword argument 'matrics'; did you mean 'metrics'"):
         make_prediction_plan("binary", **wrong)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'matrics'; did you mean 'metrics'"):
+        make_compare_plan(**wrong)
+
+
+def test_an_entry_of_gates_has_every_option_of_a_gate() -> None:
+    fields = GateSection.model_fields
+    assert set(fields) == {"metric", "max_drop", *declared(GateOptions)}
+    for name, (_, option) in declared(GateOptions).items():
+        assert name == "against" or fields[name].default == option.default
 
 
 def test_a_single_value_of_the_config_stands_for_a_list() -> None:

@@ -18,7 +18,15 @@ README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
 OPERATIONS = (REPOSITORY / "docs" / "operations.md").read_text(encoding="utf-8")
 CODE = re.compile(r"[A-Z]+(_[A-Z]+)*")
 # Calls that take a code first, of our errors and of an input's faults.
-RAISING = {"ConfigError", "DataError", "BusyError", "EnvironmentFault", "SparkEvalError", "cls"}
+RAISING = {
+    "ConfigError",
+    "DataError",
+    "BusyError",
+    "GateFailure",
+    "EnvironmentFault",
+    "SparkEvalError",
+    "cls",
+}
 NOTING = {"unknown", "fault", "typed", "number"}
 
 

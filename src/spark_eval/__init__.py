@@ -13,6 +13,7 @@ from spark_eval.schema import VERSION
 if TYPE_CHECKING:
     from spark_eval.publishing.published import read_published
     from spark_eval.runtime.session import get_session
+    from spark_eval.verbs.compare import Comparison, compare
     from spark_eval.verbs.evaluate import evaluate
     from spark_eval.verbs.evaluation import Evaluation
     from spark_eval.verbs.predictions import PredictionMetrics, evaluate_predictions
@@ -20,10 +21,12 @@ if TYPE_CHECKING:
 
 __version__: Final = VERSION
 __all__ = [
+    "Comparison",
     "Evaluation",
     "PredictionMetrics",
     "Split",
     "__version__",
+    "compare",
     "evaluate",
     "evaluate_predictions",
     "get_session",
@@ -32,6 +35,8 @@ __all__ = [
 ]
 
 _HOMES: Final = {
+    "Comparison": "spark_eval.verbs.compare",
+    "compare": "spark_eval.verbs.compare",
     "Evaluation": "spark_eval.verbs.evaluation",
     "evaluate": "spark_eval.verbs.evaluate",
     "get_session": "spark_eval.runtime.session",

@@ -81,6 +81,12 @@ class BusyError(SparkEvalError):
     exit_code = 4
 
 
+class GateFailure(SparkEvalError):
+    """A gate failed: exit 5. The run is published, and a retry ends the same way: alert."""
+
+    exit_code = 5
+
+
 def each(makers: Mapping[str, Callable[[], Made]]) -> dict[str, Made]:
     """Return what each of these makes; raise the DataErrors of all of them as one."""
     made, faults = {}, []

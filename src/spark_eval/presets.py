@@ -228,3 +228,17 @@ def stamp(conventions: Conventions) -> str:
     rules = [f"{name}={getattr(conventions, name)}" for name in POPULATION]
     relevance = "relevance>0" if conventions.threshold is None else f"relevance>={conventions.threshold}"
     return "; ".join([", ".join([conventions.preset, *choices]), *rules, relevance])
+
+
+def parse_stamp(text: str) -> Conventions:
+    """Return the conventions that a stamp stands for; raise ConfigError or ValueError for another text.
+
+    >>> own = parse_conventions({"preset": "spark", "gain": "exp2", "no_hits": "drop", "threshold": 4})
+    >>> parse_stamp(stamp(own)) == own
+    True
+    """
+    [own, *rules, relevance] = text.split("; ")
+    preset, *choices = own.split(", ")
+    threshold = None if relevance == "relevance>0" else float(relevance.removeprefix("relevance>="))
+    chosen = dict(one.split("=", 1) for one in [*choices, *rules])
+    return changed(conventions_of(preset), {**chosen, "threshold": threshold})

@@ -45,6 +45,14 @@ N_INTERACTIONS: Final = "n_interactions"
 IN_TRAIN: Final = "in_train"
 
 
+class Direction(StrEnum):
+    """Which of two values of a metric is the better one; ``none`` where no number is better than another."""
+
+    HIGHER = "higher"
+    LOWER = "lower"
+    NONE = "none"
+
+
 class Subset(StrEnum):
     """Labels of rows.
 
@@ -100,6 +108,7 @@ class Outcome(StrEnum):
     ODD_IDS = "odd_ids"
     LARGEST = "largest"
     BEFORE_1900 = "before_1900"
+    MOVED = "moved"
 
 
 class Fault(StrEnum):
@@ -178,6 +187,8 @@ class Reason(StrEnum):
     COLD_USER = "cold_user"
     COLD_ITEM = "cold_item"
     SEEN = "seen"
+    ONLY_HERE = "only_here"
+    UNPAIRED = "unpaired"
 
 
 SEGMENT: Final = "segment"

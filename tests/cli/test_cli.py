@@ -301,7 +301,7 @@ def test_metrics_at_cutoffs_of_their_own_and_without_one(desk: "Desk") -> None:
     desk.tree["truth"] = {"path": str(desk.home / "log"), "columns": {"relevance": "stars"}}
     desk.tree["evaluate"] = {"metrics": ["mrr@all", "map@5", "map(denominator=hits)@1"], "k": 1}
     answer = desk.done("evaluate", "--run-id", "own")
-    lines = [line.split() for line in answer.out.splitlines() if "best" in line]
+    lines = [line.split() for line in answer.out.splitlines() if "│ best" in line]
     assert [line[3] for line in lines] == ["1", "5", "all"], answer.out
     rows = desk.table("metrics")
     found = set(zip(rows["metric"], rows["k"].fillna(0).astype(int), strict=True))

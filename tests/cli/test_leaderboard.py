@@ -8,9 +8,10 @@ from rich.console import Console
 
 from spark_eval.cli import terminal
 from spark_eval.cli.leaderboard import Leaderboard, show
+from spark_eval.metrics import RANKING
 from spark_eval.metrics.options import DEFAULT_METRICS
 from spark_eval.runs.job import Run
-from spark_eval.schema import Table
+from spark_eval.schema import Direction, Table
 from spark_eval.splits.folds import Holdout, KFold
 from spark_eval.splits.leave_out import LastFraction
 from spark_eval.splits.rules import GlobalLocalRanker
@@ -58,6 +59,57 @@ def test_segments_and_folds_are_told(capsys: pytest.CaptureFixture[str]) -> None
     lines = shown(rows, 80, capsys)
     assert ["m", "10", "0.2500", "±", "0.2500", "82"] in lines
     assert " ".join(lines[-1]) == "means by shop stand in the table metrics"
+
+
+def mean(
+    model: str, value: float | None, error: float | None = 0.01, metric: str = "ndcg"
+) -> dict[str, object]:
+    return {**row(metric), "model": model, "value": value, "std_error": error, "n_users": 1000}
+
+
+def marked(*rows: dict[str, object]) -> dict[str, str]:
+    board = Leaderboard.of(rows)
+    [cells] = board.metrics.values()
+    return {
+        model: cell.lstrip("0123456789.-") for model, cell in zip(board.lines["model"], cells, strict=True)
+    }
+
+
+def test_the_best_model_is_marked_and_those_that_are_not_certainly_worse(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rows = [mean("a", 0.30), mean("b", 0.32), mean("c", 0.25), mean("d", None)]
+    # From b to c it is 0.07 / 0.0141: 4.9 standard errors; to a 1.4.
+    assert marked(*rows) == {"a": "~", "b": "*", "c": "", "d": ""}
+    lines = shown(rows, 120, capsys)
+    assert lines[-1][:6] == ["*", "the", "best", "of", "its", "k,"]
+
+
+def test_what_is_certain_is_corrected_for_the_number_of_models() -> None:
+    # Alone p is 0.038; of three such models the least p counts three times.
+    alone = [mean("a", 0.30), mean("b", 0.275)]
+    assert marked(*alone) == {"a": "*", "b": ""}
+    assert marked(*alone, mean("c", 0.275), mean("d", 0.275)) == {"a": "*", "b": "~", "c": "~", "d": "~"}
+
+
+def test_marks_need_several_models_and_errors_of_their_means() -> None:
+    assert marked(mean("a", 0.3)) == {"a": ""}
+    assert marked(mean("a", 0.3, None), mean("b", 0.2, None)) == {"a": "*", "b": ""}
+    assert marked(mean("a", 0.3), mean("b", 0.3)) == {"a": "*", "b": "*"}
+    folds = [
+        {**mean(model, 0.3), "segment": "folds", "segment_value": value}
+        for model in "ab"
+        for value in ("mean", "sd")
+    ]
+    assert set(marked(mean("a", 0.3), mean("b", 0.3), *folds).values()) == {" ± 0.3000"}
+
+
+def test_lower_values_are_better_where_the_metric_says_so() -> None:
+    object.__setattr__(RANKING["ndcg"], "direction", Direction.LOWER)
+    try:
+        assert marked(mean("a", 0.30), mean("b", 0.32), mean("c", 0.25)) == {"a": "", "b": "", "c": "*"}
+    finally:
+        object.__setattr__(RANKING["ndcg"], "direction", Direction.HIGHER)
 
 
 def test_repeated_pairs_of_a_split_are_told_to_be_allowed(

@@ -71,7 +71,7 @@ def drive(plan: Plan, tables: Tables, layout: Layout = LAYOUT) -> Found:
     summaries = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(exchange, "MOST_ROWS", layout.most_rows)
-        for bucket in buckets(messages, question, layout.n_buckets):
+        for _, _, bucket in buckets(messages, question, layout.n_buckets):
             measuring, models = Measuring(bucket), []
             for one in measuring.measured():
                 models.append(ModelSummary(one.model, one.counts, one.folds, None, 0))
@@ -81,7 +81,8 @@ def drive(plan: Plan, tables: Tables, layout: Layout = LAYOUT) -> Found:
                     assert key not in per_user
                     per_user[key] = row
             sums = merged_sums(measuring.sums)
-            summaries.append(BucketSummary(list(bucket.truth_counts()), bucket.truth_folds, models, sums))
+            of_truth = (list(bucket.truth_counts()), bucket.truth_digest, bucket.truth_folds)
+            summaries.append(BucketSummary(*of_truth, models, sums))
     return found_of(plan, per_user, summaries)
 
 

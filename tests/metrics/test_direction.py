@@ -25,6 +25,7 @@ from spark_eval.conventions import (
     TieOrder,
 )
 from spark_eval.metrics import RANKING
+from spark_eval.schema import Direction
 
 FROM_LENGTH = (AverageDenominator.K, AverageDenominator.MIN_RELEVANT_LENGTH)
 OVER_M = (AverageDenominator.RELEVANT, AverageDenominator.RETRIEVED)
@@ -96,6 +97,17 @@ def test_perfect_order_of_unequal_relevances_is_all_concordant() -> None:
     perfect = User(range(6), {item: float(9 - item) for item in range(6)})
     assert one("fcp", perfect, None) == 1
     assert one("auc", replace(perfect, recommended=range(9)), None) == 1
+
+
+@pytest.mark.parametrize("name", RANKING)
+def test_the_direction_tells_the_best_order_from_the_worst(name: str) -> None:
+    best_first = graded([3, 2, 1, 0, 0, 0])
+    pairs = [
+        (one(name, best_first, k), one(name, graded(best_first.relevances[::-1]), k)) for k in (3, 5, None)
+    ]
+    signs = {float(np.sign(best - worst)) for best, worst in pairs if not np.isnan(worst)}
+    assert signs - {0.0} == {1.0}
+    assert RANKING[name].direction is Direction.HIGHER
 
 
 @given(cases=cases, person=users, k=cutoffs)

@@ -8,6 +8,7 @@ from local import crowd, measure
 
 from spark_eval.pointwise import POINTWISE, PointwiseMetric
 from spark_eval.pointwise.task import Scores, Task
+from spark_eval.schema import Direction
 
 TASKS = [
     pytest.param(metric, task, id=f"{metric.name} {task}")
@@ -61,6 +62,17 @@ def test_perfect_predictions_score_best(metric: PointwiseMetric, task: Task) -> 
             rows["score"] = rows["label"] * 1.0
         for value in values(rows, task, metric).values():
             assert value == pytest.approx(metric.best, abs=1e-15)
+
+
+@pytest.mark.parametrize(("metric", "task"), TASKS)
+def test_the_direction_tells_perfect_predictions_from_others(metric: PointwiseMetric, task: Task) -> None:
+    if metric.direction is Direction.NONE:
+        assert metric.name == "confusion"
+        return
+    for value in values(rows_of(task, SEEDS[0]), task, metric).values():
+        assert value is not None
+        assert metric.best is not None
+        assert (value < metric.best) == (metric.direction is Direction.HIGHER)
 
 
 @pytest.mark.parametrize(("metric", "task"), TASKS)

@@ -12,7 +12,7 @@ from split_logs import at, day
 
 from spark_eval.splits.facts import Facts
 from spark_eval.splits.rules import GlobalLocalRanker
-from spark_eval.verbs.leakage import compare, leakage_rows
+from spark_eval.verbs.leakage import compare_times, leakage_rows
 
 Row = tuple[Any, Any, Any, str]
 Found = dict[str, tuple[int, int, bool]]
@@ -84,7 +84,7 @@ def test_what_is_found_is_found_one_by_one(
 
 def found(split_rows: DataFrame, facts: Facts | None = None, folder: str | None = None) -> Found:
     rows = split_rows.withColumn("fold", F.lit(0))
-    counts = compare(rows, facts or facts_of(split_rows), 1, folder)
+    counts = compare_times(rows, facts or facts_of(split_rows), 1, folder)
     report = leakage_rows(counts, GlobalLocalRanker())
     return {check: (n_rows, users, leaked) for _, check, n_rows, users, leaked in report}
 

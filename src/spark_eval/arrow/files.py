@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
@@ -69,18 +69,25 @@ def read_parts(
     """
     texts = [theirs for ours, theirs in columns.items() if ours in TEXTS] if coded else []
     for part in parts:
-        try:
+        with named_faults(part.path):
             for batch in read_part(part, columns.values(), texts):
                 arrays = [batch[theirs] for theirs in columns.values()]
                 for ours, array in zip(columns, arrays, strict=True):
                     if ours in TEXTS or ours.startswith(SEGMENT_COLUMN.format("")):
                         check_text(array, columns[ours], part.path)
                 yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
-        except FileNotFoundError as error:
-            message = f"{part.path!r} is gone; start again once it rests"
-            raise DataError("INPUT_CHANGED_DURING_RUN", message) from error
-        except (OSError, pa.ArrowException) as error:
-            raise DataError("CORRUPT_FILE", f"{part.path!r}: {error}; write the file again") from error
+
+
+@contextmanager
+def named_faults(path: str) -> Iterator[None]:
+    """Raise DataError CORRUPT_FILE for a damaged file, or INPUT_CHANGED_DURING_RUN where it is gone."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        message = f"{path!r} is gone; start again once it rests"
+        raise DataError("INPUT_CHANGED_DURING_RUN", message) from error
+    except (OSError, pa.ArrowException) as error:
+        raise DataError("CORRUPT_FILE", f"{path!r}: {error}; write the file again") from error
 
 
 def check_text(array: pa.Array, column: str, path: str) -> None:

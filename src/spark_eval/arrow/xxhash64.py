@@ -39,16 +39,25 @@ def id_hashes(ids: pa.Array, seed: np.int32 | np.int64) -> Hashes:
     return hashes
 
 
-def text_hashes(texts: pa.Array, seed: np.uint64) -> Hashes:
-    """Return XXH64 of the UTF-8 bytes of n texts; shape (n,)."""
-    hashes = np.empty(len(texts), dtype=np.uint64)
+def text_hashes(texts: pa.Array, seed: np.uint64 | Hashes) -> Hashes:
+    """Return XXH64 of the UTF-8 bytes of n texts; ``seed`` of all, or of each; shape (n,)."""
+    hashes, seeds = np.empty(len(texts), dtype=np.uint64), np.broadcast_to(seed, len(texts))
     lengths = numbers(pc.binary_length(texts))
     for length in np.unique(lengths):
         places = np.flatnonzero(lengths == length)
         _, _, data = texts.take(pa.array(places)).buffers()
         content = np.frombuffer(data, dtype=np.uint8, count=length * len(places)) if length else np.empty(0)
-        hashes[places] = xxh64(content.astype(np.uint8, copy=False).reshape(len(places), length), seed)
+        of_text = content.astype(np.uint8, copy=False).reshape(len(places), length)
+        hashes[places] = xxh64(of_text, seeds[places])
     return hashes
+
+
+def word_hashes(values: NDArray[np.int64] | NDArray[np.float64], seed: np.uint64 | Hashes) -> Hashes:
+    """Return Spark's ``xxhash64`` of n bigints or doubles; ``seed`` of all, or of each; shape (n,)."""
+    words = np.ascontiguousarray(values).view("<u8")
+    if values.dtype.kind == "f":
+        words = np.where(values == 0, np.uint64(0), words)  # to Spark -0.0 is 0.0
+    return xxh64(words.view(np.uint8).reshape(-1, 8), seed)
 
 
 def xxh64(data: Bytes, seed: np.uint64 | Hashes) -> Hashes:

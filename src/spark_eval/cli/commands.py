@@ -7,25 +7,20 @@ are answered at once.
 import logging
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import cache, reduce
+from collections.abc import Callable, Sequence
+from functools import reduce
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import click
 
-from spark_eval.config.sections import Config, read_config
+from spark_eval.cli.runner import make_run, open_config, open_session, working
 from spark_eval.errors import ConfigError, SparkEvalError
-from spark_eval.names import check_run_id
 from spark_eval.runtime import endings, events, streams
 from spark_eval.runtime.local_files import check_working_folder
 from spark_eval.runtime.signals import Stopped, heard
 from spark_eval.schema import VERSION
-
-if TYPE_CHECKING:
-    from spark_eval.runs.job import Run
 
 Command = TypeVar("Command", bound=Callable[..., None])
 CONFIG = click.option(
@@ -77,7 +72,7 @@ def program() -> None:
     """Distributed offline evaluation of recommender systems on Spark.
 
     Exit codes: 0 done or already published, 1 infrastructure (retry), 2 config, 3 data (both: stop),
-    4 another attempt holds the run (retry later).
+    4 another attempt holds the run (retry later), 5 a gate failed (alert; the run is published).
     """
 
 
@@ -93,10 +88,29 @@ def split(**given: Any) -> None:
 @program.command()
 @run_options
 def evaluate(**given: Any) -> None:
-    """Measure recommendations against the truth; publish per_user, metrics and accounting."""
+    """Measure recommendations against the truth; publish per_user, metrics and accounting.
+
+    Where the config has gates against another run, the comparison follows: exit code 5 if one fails.
+    """
+    from spark_eval.runs.compare import gates_runs, run_compare
     from spark_eval.runs.run import run_evaluate
 
-    make_run("evaluate", run_evaluate, **given)
+    config = make_run("evaluate", run_evaluate, **given)
+    if config is not None and gates_runs(config):
+        make_run("compare", run_compare, **given)
+
+
+@program.command()
+@run_options
+def compare(**given: Any) -> None:
+    """Compare models of published runs, user by user; publish comparisons, gates and accounting.
+
+    The candidate is the run of --run-id, or that which evaluate makes of the same config. Exit code 5 if a
+    gate fails.
+    """
+    from spark_eval.runs.compare import run_compare
+
+    make_run("compare", run_compare, **given)
 
 
 @program.command()
@@ -129,17 +143,19 @@ def demo(ratings: Path | None, scale: float, output: Path, replace: bool) -> Non
 @SET_OPTION
 @click.option(
     "--verb",
-    type=click.Choice(["split", "evaluate", "predictions"]),
+    type=click.Choice(["split", "evaluate", "predictions", "compare"]),
     help="Check the inputs of this verb only; the others need not exist yet.",
 )
 def validate(file: Path, settings: Sequence[str], verb: str | None) -> None:
-    """Check the config and the columns and types of its inputs; no table is read."""
+    """Check the config and the columns and types of its inputs, or that baselines exist; no table is read."""
     from spark_eval.cli import terminal
+    from spark_eval.runs.compare import check_baselines
     from spark_eval.runs.run import check_inputs
 
     config = open_config(file, settings, None)
     with working(config, "validate") as session:
-        checked = check_inputs(session, config, verb)
+        is_of_runs = verb == "compare"
+        checked = check_baselines(session, config) if is_of_runs else check_inputs(session, config, verb)
     terminal.show_checked(file, checked)
 
 
@@ -169,89 +185,6 @@ def status(file: Path, as_json: bool) -> None:
 
     config = open_config(file, (), None)
     terminal.show_status(config, lambda: open_session(config, "status"), as_json)
-
-
-def open_config(file: Path, settings: Sequence[str], run_id: str | None) -> Config:
-    """Return the checked config, once the run id is checked."""
-    check_working_folder()
-    if run_id is not None:
-        check_run_id(run_id)
-    return read_config(file, settings)
-
-
-def open_session(config: Config, verb: str) -> Any:
-    """Return the submitted session, or a local one as the config has it, with workers that fit.
-
-    From now on Spark's pages and event logs name its jobs by what the run is doing.
-    """
-    from spark_eval.runtime.session import get_session
-    from spark_eval.runtime.versions import check_workers
-
-    conf = {
-        name: str(value).lower() if isinstance(value, bool) else str(value)
-        for name, value in config.spark.conf.items()
-    }
-    session = get_session(f"spark-eval {verb}", config.spark.master, conf)
-    label = session.sparkContext.setJobGroup
-    events.followers.append(lambda run: label(f"{run.verb} of run {run.run_id}", f"{run.verb}: {run.doing}"))
-    events.tell_followers()
-    check_workers(session)
-    return session
-
-
-def make_run(
-    verb: str,
-    run: "Callable[[Callable[[], Any], Config, str | None, bool], Run]",
-    file: Path,
-    run_id: str | None,
-    settings: Sequence[str],
-    replace: bool,
-) -> None:
-    """Do what a verb does with its session, and print what came of it.
-
-    Once the run is published it has not failed: what goes wrong from then on is only said.
-    """
-    from spark_eval.cli import terminal
-    from spark_eval.runtime.spark_errors import renamed
-
-    config = open_config(file, settings, run_id)
-    try:
-        with working(config, verb) as session:
-            done = run(session, config, run_id, replace)
-        terminal.show_done(verb, done)
-    except Stopped:
-        if not events.is_published():
-            raise
-        endings.warn(endings.stopped())
-    except Exception as error:
-        fault = renamed(error)
-        if events.is_published():
-            endings.warn(str(fault))
-        elif fault is error:
-            raise
-        else:  # not as it is: click takes EOFError, of a JVM that died, for the end of its own input
-            raise fault from error
-
-
-@contextmanager
-def working(config: Config, verb: str) -> Iterator[Callable[[], Any]]:
-    """Open the verb's session when it is first asked for; until the end a terminal shows how far it is.
-
-    Nothing is shown elsewhere, so that stderr holds errors or JSON only.
-    """
-    from spark_eval.runtime.progress import Display
-
-    @cache
-    def session() -> Any:
-        opened = open_session(config, verb)
-        display.watch(opened.sparkContext.statusTracker())
-        return opened
-
-    with Display(verb, is_wanted=not events.is_json()) as display:
-        try:
-            yield session
-        finally:
-            events.followers.clear()
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

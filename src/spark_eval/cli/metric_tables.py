@@ -22,8 +22,8 @@ from spark_eval.pointwise.task import PREDICTION_PRESETS as POINTWISE_PRESETS
 from spark_eval.presets import PRESETS, changed_choices, conventions_of
 
 TextRows = list[list[str]]
-METRIC_HEADER = ("metric", "mean over users", "formula", "options", "meaning")
-POINTWISE_METRICS = ("metric of predictions", "tasks", "formula", "meaning")
+METRIC_HEADER = ("metric", "mean over users", "better", "formula", "options", "meaning")
+POINTWISE_METRICS = ("metric of predictions", "tasks", "better", "formula", "meaning")
 CONVENTION_TABLE = ("convention", "default", "other choices")
 CHOICES = ("convention", "choice", "meaning")
 # Relevances of the rows of one user and item, the latest last, and what comes of them.
@@ -47,6 +47,7 @@ def ranking_rows() -> TextRows:
         [
             metric.name,
             ", ".join([metric.run_name, *metric.weights]),
+            metric.direction,
             metric.formula,
             ", ".join(without_metric(name, metric) for name in metric.conventions),
             metric.summary.replace("``", "`"),
@@ -58,7 +59,7 @@ def ranking_rows() -> TextRows:
 def pointwise_rows() -> TextRows:
     """Return a row per metric of predictions."""
     return [
-        [metric.name, ", ".join(metric.tasks), metric.formula, metric.summary]
+        [metric.name, ", ".join(metric.tasks), metric.direction, metric.formula, metric.summary]
         for metric in POINTWISE.values()
     ]
 
@@ -153,10 +154,11 @@ def ranking_text(metric: RankingMetric) -> str:
 def whole_text(
     title: str, metric: RankingMetric | PointwiseMetric, names: Iterable[str], options: Sequence[str] = ()
 ) -> str:
-    """Return formula, other names, options and notes of a metric below its title."""
+    """Return formula, direction, other names, options and notes of a metric below its title."""
     aliases = [alias for name in dict.fromkeys(names) for alias in ALIASES.get(name, ())]
+    known = [f"formula: {metric.formula}", f"better: {metric.direction}"]
     called = [f"also called: {', '.join(aliases)}"] if aliases else []
-    return "\n".join([title, f"formula: {metric.formula}", *called, *options, "", noted(metric.kernel)])
+    return "\n".join([title, *known, *called, *options, "", noted(metric.kernel)])
 
 
 def noted(kernel: Callable[..., Any]) -> str:

@@ -6,21 +6,20 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.dataset as ds
 from pyspark.sql import SparkSession
 from rich.console import Console
 
 from spark_eval.cli import metric_tables
+from spark_eval.cli.comparison import COMPARED, GATED, compared_lines, gated_lines, sentences, told, where
 from spark_eval.cli.leaderboard import Leaderboard, drawn, show
 from spark_eval.config.sections import Config
+from spark_eval.errors import printable
 from spark_eval.presets import PRESETS, conventions_of
 from spark_eval.publishing.commits import published
 from spark_eval.publishing.places import store_of
-from spark_eval.publishing.published import read_places
 from spark_eval.publishing.remote import MOST_HOURS
 from spark_eval.runs.job import Run
-from spark_eval.schema import ALL, FOLDS, MODEL, Outcome, Table
+from spark_eval.schema import ALL, FOLDS, Outcome, Table
 from spark_eval.splits.fold_rule import (
     PAIRS_IN_BOTH,
     RETURNED_TO_GLOBAL_TEST,
@@ -32,6 +31,7 @@ from spark_eval.splits.fold_rule import (
 
 # Of several classes there are many more numbers than a terminal shows.
 MOST_LINES = 50
+MOST_SENTENCES = 20
 # Of rows that a check of the leakage report finds where nothing promises that there are none.
 ALLOWED = {
     RETURNED_TO_LOCAL_TEST: "rows of local_test repeat a train pair; allowed here, `seen: drop` removes them",
@@ -49,21 +49,14 @@ def console() -> Console:
     return plain if plain.is_terminal else Console(highlight=False, width=140)
 
 
-def rows(run: Run, table: Table) -> list[dict[str, Any]]:
-    """Return a small table of a run, with its model as text."""
-    place = run.tables[table]
-    if run.files is not None:
-        return [row.asDict() for row in read_places(run.files.spark, [place]).collect()]
-    by_model = ds.partitioning(pa.schema([(MODEL, pa.string())]), flavor="hive")
-    read: list[dict[str, Any]] = (
-        ds.dataset(place, partitioning=by_model, format="parquet").to_table().to_pylist()
-    )
-    return read
-
-
 def show_done(verb: str, run: Run) -> None:
     """Print what came of a run of a verb."""
-    {"split": show_split, "evaluate": show_evaluation, "predictions": show_predictions}[verb](run)
+    {
+        "split": show_split,
+        "evaluate": show_evaluation,
+        "predictions": show_predictions,
+        "compare": show_comparison,
+    }[verb](run)
 
 
 def show_run(run: Run) -> None:
@@ -76,7 +69,7 @@ def show_run(run: Run) -> None:
 
 def show_split(run: Run) -> None:
     """Print the parts and the leakage report of a split."""
-    lines, leaks = rows(run, Table.ACCOUNTING), rows(run, Table.LEAKAGE)
+    lines, leaks = run.rows(Table.ACCOUNTING), run.rows(Table.LEAKAGE)
     parts = [
         (row["outcome"], row["reason"] or "", f"{row['rows']:,}") for row in lines if row["source"] != FOLDS
     ]
@@ -109,13 +102,13 @@ def show_split(run: Run) -> None:
 
 def show_evaluation(run: Run) -> None:
     """Print the leaderboard of an evaluation."""
-    show(Leaderboard.of(rows(run, Table.METRICS)), f"metrics of run {run.run_id}", console())
+    show(Leaderboard.of(run.rows(Table.METRICS)), f"metrics of run {run.run_id}", console())
     show_run(run)
 
 
 def show_predictions(run: Run) -> None:
     """Print one line per metric of all rows, one column per model; then what was chosen as thresholds."""
-    values = [row for row in rows(run, Table.METRICS) if row["segment"] == ALL]
+    values = [row for row in run.rows(Table.METRICS) if row["segment"] == ALL]
     models = list(dict.fromkeys(row["model"] for row in values))
     cells = {(row["metric"], row["model"]): row["value"] for row in values}
     names = dict.fromkeys(row["metric"] for row in values)
@@ -123,9 +116,26 @@ def show_predictions(run: Run) -> None:
     grid(("metric", *models), lines, f"metrics of run {run.run_id}", of=Table.METRICS)
     if Table.THRESHOLDS in run.tables:
         shown = ("threshold", "precision", "recall", "flags", "cost")
-        chosen = [row for row in rows(run, Table.THRESHOLDS) if row["segment"] == ALL]
+        chosen = [row for row in run.rows(Table.THRESHOLDS) if row["segment"] == ALL]
         lines = [(row["model"], row["rule"], *(number(row[name]) for name in shown)) for row in chosen]
         grid(("model", "chosen for", *shown), lines)
+    show_run(run)
+
+
+def show_comparison(run: Run) -> None:
+    """Print differences with their intervals, a sentence for each pair and metric, and what gates decided."""
+    compared = run.rows(Table.COMPARISONS)
+    if compared:
+        lines = compared_lines(compared)
+        grid(COMPARED, lines, f"comparisons of run {run.run_id}", of=Table.COMPARISONS)
+        for text in told(sentences(compared), MOST_SENTENCES):
+            print(printable(text))
+    if Table.GATES in run.tables:
+        gates = run.rows(Table.GATES)
+        grid(GATED, gated_lines(gates), f"gates of run {run.run_id}", of=Table.GATES)
+        for row in gates:
+            if row["decision"] != "not_worse":
+                print(printable(f"gate {where(row)} of {row['model']}: {row['decision']}: {row['reason']}"))
     show_run(run)
 
 

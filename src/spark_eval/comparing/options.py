@@ -1,14 +1,67 @@
 """What a comparison is asked: checked choices, as one value."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Final, TypedDict
+from typing import Annotated, Any, Final, TypedDict, Unpack
 
-from spark_eval.options import Option
+from spark_eval.comparing.gates import Gate, make_gates
+from spark_eval.conventions import Choice
+from spark_eval.errors import ConfigError
+from spark_eval.metrics.aliases import several
+from spark_eval.metrics.values import UNCUT, formed, has_cutoff, parse_k, published_name
+from spark_eval.options import Option, completed
+from spark_eval.presets import parse_choice
 
+COMPARE: Final = "compare"
 DEFAULT_RESAMPLES: Final = 1_000
+MOST_RESAMPLES: Final = 100_000
 # Pairs of models that are compared unasked.
 MOST_PAIRS: Final = 1_000
+
+
+class PairTest(Choice):
+    """What is tested of the differences of users; sign and wilcoxon are not about the mean."""
+
+    T = "t", "paired t: the mean difference is 0"
+    SIGN = "sign", "as many users go up as down; not about the mean"
+    WILCOXON = "wilcoxon", "signed ranks: differences lie symmetrically about 0; not about the mean"
+    RANDOMIZATION = "randomization", "signs of differences are flipped by chance"
+    BOOTSTRAP = "bootstrap", "users are drawn again; interval by percentiles"
+    BCA = "bca", "the same, corrected for bias and skewness"
+
+
+class Interval(Choice):
+    """Whose interval the rows of other tests show."""
+
+    T = "t", "mean -+ t * std_error"
+    BOOTSTRAP = "bootstrap", "percentiles of resampled means"
+    BCA = "bca", "the same, corrected for bias and skewness"
+
+
+class Correction(Choice):
+    """How p-values of one test are corrected for their number."""
+
+    HOLM = "holm", "no more than 1 - confidence that any is a false alarm"
+    BONFERRONI = "bonferroni", "the same, by their number alone"
+    BH = "bh", "the expected share of false alarms (Benjamini-Hochberg)"
+    NONE = "none", "as they are"
+
+
+class Alternative(Choice):
+    """What speaks against no difference."""
+
+    TWO_SIDED = "two_sided", "a difference to either side"
+    GREATER = "greater", "the candidate's values are greater"
+    LESS = "less", "the candidate's values are less"
+
+
+class Zeros(Choice):
+    """What wilcoxon does with users without a difference."""
+
+    PRATT = "pratt", "they are ranked, then left out"
+    WILCOX = "wilcox", "they are left out, then the others are ranked"
+    ZSPLIT = "zsplit", "they are ranked, and count half to either side"
 
 
 class CompareOptions(TypedDict, total=False):
@@ -63,4 +116,78 @@ class ComparePlan:
     seed: int
     test_train_ratio: float | None
     max_pairs: int
-    gates: Sequence[Mapping[str, Any]] = ()
+    gates: Sequence[Gate] = ()
+
+
+def make_compare_plan(
+    gates: Sequence[Mapping[str, Any]] = (), **options: Unpack[CompareOptions]
+) -> ComparePlan:
+    """Return the checked choices; raise ConfigError with the nearest allowed one.
+
+    A single name of ``models``, ``metrics``, ``segments`` and ``tests`` means a list of one. ``gates`` are as
+    ``make_gates`` takes them.
+
+    >>> plan = make_compare_plan(metrics="NDCG@10", tests=["t", "sign"])
+    >>> plan.metrics, plan.tests, plan.correction
+    (('ndcg@10',), ('t', 'sign'), 'holm')
+    """
+    chosen = completed(CompareOptions, options)
+    names = {name: names_of(name, chosen[name]) for name in ("models", "metrics", "segments", "tests")}
+    for name in names["tests"] or ():
+        if name not in set(PairTest):
+            raise ConfigError.unknown("UNKNOWN_TEST", "test", name, PairTest, f"{COMPARE}.tests")
+    check_ranges(chosen)
+    metrics = names["metrics"]
+    return ComparePlan(
+        models=names["models"],
+        metrics=None if metrics is None else tuple(dict.fromkeys(map(as_published, metrics))),
+        segments=names["segments"] or (),
+        tests=names["tests"] or (),
+        interval=parse_choice(Interval, chosen["interval"], f"{COMPARE}.interval"),
+        confidence=float(chosen["confidence"]),
+        correction=parse_choice(Correction, chosen["correction"], f"{COMPARE}.correction"),
+        alternative=parse_choice(Alternative, chosen["alternative"], f"{COMPARE}.alternative"),
+        zeros=parse_choice(Zeros, chosen["zeros"], f"{COMPARE}.zeros"),
+        equivalence=chosen["equivalence"],
+        resamples=chosen["resamples"],
+        seed=chosen["seed"],
+        test_train_ratio=chosen["test_train_ratio"],
+        max_pairs=chosen["max_pairs"],
+        gates=make_gates(gates),
+    )
+
+
+def names_of(name: str, given: Sequence[str] | None) -> tuple[str, ...] | None:
+    """Return the distinct names of an option; raise ConfigError EMPTY_COMPARISON where it leaves nothing."""
+    if given is None:
+        return None
+    chosen = tuple(dict.fromkeys(map(str, several(given))))
+    if not chosen and name != "segments":
+        raise ConfigError("EMPTY_COMPARISON", f"{COMPARE}.{name} is empty; name one, or leave the key out")
+    return chosen
+
+
+def as_published(text: str) -> str:
+    """Return a metric as its rows name it, with the cutoff that the text has: ``map@5`` for ``AP@5``."""
+    key = f"{COMPARE}.metrics"
+    name, form = published_name(text, key), formed(text, key)
+    if not has_cutoff(form):
+        return name
+    k = parse_k(form["k"])
+    return f"{name}@{UNCUT if k is None else k}"
+
+
+def check_ranges(chosen: Mapping[str, Any]) -> None:
+    """Raise ConfigError OUT_OF_RANGE for a number that an option cannot have."""
+    delta, ratio = chosen["equivalence"], chosen["test_train_ratio"]
+    claims = {
+        "confidence": (0 < chosen["confidence"] < 1, "a number between 0 and 1"),
+        "equivalence": (delta is None or 0 < delta < math.inf, "a number above 0"),
+        "resamples": (1 <= chosen["resamples"] <= MOST_RESAMPLES, f"1 to {MOST_RESAMPLES}"),
+        "seed": (-(2**63) <= chosen["seed"] < 2**63 - 1, "a whole number of 64 bits, but for the largest"),
+        "test_train_ratio": (ratio is None or 0 < ratio < math.inf, "a number above 0"),
+        "max_pairs": (chosen["max_pairs"] >= 1, "1 or more"),
+    }
+    for name, (holds, allowed) in claims.items():
+        if not holds:
+            raise ConfigError("OUT_OF_RANGE", f"{COMPARE}.{name} is {chosen[name]}; allowed: {allowed}")

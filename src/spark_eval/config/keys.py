@@ -1,10 +1,10 @@
-"""Keys of the config that follow from the options of a verb."""
+"""Sections of the config, and keys of theirs that follow from the options of a verb."""
 
 from collections.abc import Callable, Sequence
 from types import NoneType, UnionType
 from typing import Annotated, Any, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, BeforeValidator, create_model
+from pydantic import BaseModel, BeforeValidator, ConfigDict, create_model
 
 from spark_eval.metrics.aliases import several
 from spark_eval.options import declared
@@ -13,6 +13,12 @@ Item = TypeVar("Item")
 Keyed = TypeVar("Keyed", bound=BaseModel)
 # A list of the config, for which a single value may stand.
 Several = Annotated[list[Item], BeforeValidator(lambda given: None if given is None else several(given))]
+
+
+class Section(BaseModel):
+    """A mapping of known keys; an unknown one is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 def keyed(options: Any, but: str = "") -> Callable[[type[Keyed]], type[Keyed]]:

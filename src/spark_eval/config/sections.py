@@ -9,7 +9,6 @@ from typing import Annotated, Any, Final, Literal, Self, get_args
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     ConfigDict,
     Field,
     ValidationError,
@@ -18,8 +17,9 @@ from pydantic import (
     model_validator,
 )
 
+from spark_eval.config.comparing import CompareSection, GateSection
 from spark_eval.config.input_policy import TABLE, check_reading, check_secrets, place
-from spark_eval.config.keys import Several, keyed
+from spark_eval.config.keys import Section, Several, keyed
 from spark_eval.config.strict_yaml import MAX_CHARACTERS, load_yaml, overlay
 from spark_eval.engine.segments import check_segments
 from spark_eval.errors import ConfigError, nearest
@@ -37,12 +37,6 @@ from spark_eval.splits.methods import GLOBAL_LOCAL_RANKER, known_method, rule_of
 UNKNOWN: Final = "extra_forbidden"
 Scalar = bool | int | float | str
 Place = Annotated[str, Field(min_length=1), AfterValidator(place)]
-
-
-class Section(BaseModel):
-    """A mapping of known keys; an unknown one is an error."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 class Output(Section):
@@ -216,6 +210,8 @@ class Config(Section):
     users: Source | None = None
     evaluate: EvaluateSection = EvaluateSection()
     predictions: PredictionsSection | None = None
+    compare: CompareSection = CompareSection()
+    gates: list[GateSection] = []
 
     @model_validator(mode="after")
     def check_choices(self) -> Self:
@@ -223,6 +219,7 @@ class Config(Section):
         self.split.rule()
         if self.predictions is not None:
             self.predictions.checked()
+        self.compare.checked(self.gates)
         plan = self.evaluate.checked()
         check_segments(plan.segments, plan.columns, self.train is not None, self.users is not None)
         return self

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from spark_eval.arrow.checksums import truth_digest
 from spark_eval.arrow.codes import Codes, counted, n_distinct
 from spark_eval.arrow.hashes import Booleans, is_odd, numbers
 from spark_eval.engine.lists import AllLists, Hits, distinct_hits
@@ -28,7 +29,7 @@ from spark_eval.engine.ranks import (
     sharing_rank,
     tie_keys,
 )
-from spark_eval.engine.truth import Truth, combined
+from spark_eval.engine.truth import Truth, combined, counts_of
 from spark_eval.schema import FAULT, FOLD, IN_TRAIN, ITEM, MODEL, RANK, SCORE, USER, Fault, Outcome, Reason
 from spark_eval.stats.exact import Ints
 
@@ -59,7 +60,7 @@ class Bucket:
 
     def __init__(self, question: Question, rows: Mapping[Content, pa.Table]) -> None:
         self.question = question
-        self.rows = {kind: rows.get(kind, question.schema(kind).empty_table()) for kind in Content}
+        self.rows = {kind: rows.get(kind, schema.empty_table()) for kind, schema in question.schemas.items()}
         kinds = (Content.TRUTH, Content.LISTS, Content.BAD_TRUTH, Content.BAD_LISTS)
         valid = {kind: self.rows[kind] for kind in kinds[:2]}
         bad = {kind: self.rows[kind].filter(is_named(self.rows[kind])) for kind in kinds[2:]}
@@ -111,6 +112,13 @@ class Bucket:
             None if (relevance == 1).all() else relevance,
             None if is_cold is None else is_cold[chosen],
         )
+
+    @property
+    def truth_digest(self) -> int:
+        """One number for the relevant pairs."""
+        truth = self.truth
+        relevance = truth.relevances(np.arange(len(truth.user)))
+        return truth_digest(self.people.ids, truth.user, self.items, truth.item, relevance)
 
     @property
     def truth_folds(self) -> frozenset[int]:
@@ -273,14 +281,6 @@ def is_named(rows: pa.Table) -> pa.ChunkedArray:
     """Return which rows have a user, and a fold if there are folds."""
     named = pc.is_valid(rows[USER])
     return pc.and_(named, pc.is_valid(rows[FOLD])) if FOLD in rows.column_names else named
-
-
-def counts_of(
-    rows: int, users: Sequence[Ints], fault: str | None = None, *, everything: bool = False
-) -> dict[str, Any]:
-    """Return the counts of some rows of the truth, and of the users that they name."""
-    n_users = n_distinct(np.concatenate(users))
-    return {FAULT: fault, "everything": everything, "rows": rows, "distinct": None, "users": n_users}
 
 
 def model_codes(names: pa.ChunkedArray, models: Sequence[str | None]) -> Ints:

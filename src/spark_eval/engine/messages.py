@@ -32,6 +32,8 @@ class Content(StrEnum):
     BAD_TRUTH = "bad_truth"  # other rows of the truth: user and fault
     SEGMENTS = "segments"  # users with a column per segment
     TRAINED = "trained"  # users with their number of training interactions
+    BASELINES = "baselines"  # users measured, of models that others are compared with
+    CANDIDATES = "candidates"  # users measured, of models that are compared
 
 
 def messages(tables: Iterable[pa.Table], content: Content, n_buckets: int) -> Iterator[pa.RecordBatch]:
@@ -137,14 +139,16 @@ def unpacked(data: pa.Buffer) -> pa.Table:
     return pa.ipc.open_stream(data).read_all()
 
 
-def by_bucket(batches: Iterable[pa.RecordBatch]) -> Iterator[dict[Content, pa.Table]]:
-    """Return the rows of each bucket of a task, by content, a bucket after the other."""
+def by_bucket(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, dict[Content, pa.Table]]]:
+    """Return the number and the rows, by content, of each bucket of a task, a bucket after the other."""
     arrived: dict[int, dict[Content, list[pa.Buffer]]] = defaultdict(lambda: defaultdict(list))
     for batch in batches:
         for bucket, content, data in zip(*(batch[name] for name in MESSAGE.names), strict=True):
             arrived[bucket.as_py()][Content(content.as_py())].append(data.as_buffer())
     while arrived:
-        yield {content: united(list(map(unpacked, parts))) for content, parts in arrived.popitem()[1].items()}
+        number, contents = arrived.popitem()
+        rows = {content: united(list(map(unpacked, contents.pop(content)))) for content in list(contents)}
+        yield number, rows
 
 
 def divided_further(

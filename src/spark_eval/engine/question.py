@@ -51,8 +51,9 @@ class Question:
         """Ranks up to which the items of lists are counted, beside those of hits; None: nobody asks."""
         return None if self.has_scores else self.plan.held_cuts
 
-    def schema(self, content: Content) -> pa.Schema:
-        """Return the columns of rows of which none came."""
+    @property
+    def schemas(self) -> dict[Content, pa.Schema]:
+        """The columns of rows of which none came, for all that is asked about."""
         fold = {FOLD: pa.int64()} if self.plan.by_fold else {}
         model = {MODEL: pa.string()} if self.model is None else {}
         user = {USER: self.user}
@@ -66,4 +67,4 @@ class Question:
             Content.TRAINED: user | {N_INTERACTIONS: pa.int64()} | fold,
             Content.MODELS: model,
         }
-        return pa.schema(columns[content])
+        return {content: pa.schema(names) for content, names in columns.items()}

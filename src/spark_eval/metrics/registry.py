@@ -7,6 +7,7 @@ from typing import Final
 
 from spark_eval.conventions import Conventions
 from spark_eval.metrics.lists import Lists
+from spark_eval.schema import Direction
 from spark_eval.stats.exact import Floats
 
 Kernel = Callable[[Lists, int | None, Conventions], Floats]
@@ -30,9 +31,9 @@ class RankingMetric:
 
     ``name`` is the per-user name (``ap``), ``run_name`` that of its mean over users (``map``).
     ``formula`` is plain text. ``conventions`` are the conventions that can change its value.
-    ``upper`` is its largest possible value, None if there is none. ``perfect`` says that a perfect list
-    scores ``upper``. ``whole_list`` says that it sees hits beyond k, ``kind`` what else it sees of a list,
-    ``ties`` that it sees equal scores.
+    ``direction`` says which values are better. ``upper`` is its largest possible value, None if there is
+    none. ``perfect`` says that a perfect list scores ``upper``. ``whole_list`` says that it sees hits beyond
+    k, ``kind`` what else it sees of a list, ``ties`` that it sees equal scores.
     ``weights`` give it further means over users, weighted ones: run name -> what weighs.
     """
 
@@ -40,6 +41,7 @@ class RankingMetric:
     run_name: str
     formula: str
     conventions: tuple[str, ...]
+    direction: Direction
     upper: float | None
     perfect: bool
     whole_list: bool
@@ -76,6 +78,7 @@ def ranking_metric(
     formula: str,
     run_name: str | None = None,
     conventions: tuple[str, ...] = (),
+    direction: Direction = Direction.HIGHER,
     upper: float | None = 1.0,
     perfect: bool = True,
     whole_list: bool = False,
@@ -95,6 +98,7 @@ def ranking_metric(
             run_name=run_name or name,
             formula=formula,
             conventions=conventions if ties else (*conventions, "tie_order"),
+            direction=direction,
             upper=upper,
             perfect=perfect,
             whole_list=whole_list,

@@ -15,7 +15,7 @@ from spark_eval.conventions import (
     TieOrder,
 )
 from spark_eval.errors import ConfigError
-from spark_eval.metrics.aliases import metric_named
+from spark_eval.metrics.aliases import find, metric_named
 from spark_eval.metrics.lists import Lists
 from spark_eval.metrics.registry import RANKING, Kind, RankingMetric, Weight
 from spark_eval.presets import parse_choice
@@ -158,11 +158,14 @@ def metric_values(
     return list(values.values())
 
 
-def parse_metric(text: str, ks: Sequence[int | None] = ()) -> list[MetricValue]:
-    """Return ``map(denominator=relevant)@5`` as a value; without ``@``, or with ``@k``, one per ``ks``."""
-    form = formed(text)
-    metric = metric_named(form["name"], ranking_names(), METRICS_KEY)
-    options = parse_options(form["options"] or "", metric)
+def parse_metric(text: str, ks: Sequence[int | None] = (), key: str = METRICS_KEY) -> list[MetricValue]:
+    """Return ``map(denominator=relevant)@5`` as a value; without ``@``, or with ``@k``, one per ``ks``.
+
+    ``key`` is that of the config where the text stands.
+    """
+    form = formed(text, key)
+    metric = metric_named(form["name"], ranking_names(), key)
+    options = parse_options(form["options"] or "", metric, key)
     cutoffs = [parse_k(form["k"])] if has_cutoff(form) else ks
     return [MetricValue(metric, options, k) for k in cutoffs]
 
@@ -173,13 +176,55 @@ def canonical(text: str) -> str:
     return str(value) if has_cutoff(formed(text)) else value.name
 
 
-def formed(text: str) -> re.Match[str]:
+def value_of_column(column: str) -> MetricValue | None:
+    """Return the metric whose values a column of ``per_user`` holds; None for another column.
+
+    >>> str(value_of_column("ap_denominator_relevant_at_5")), value_of_column("n_relevant")
+    ('map(denominator=relevant)@5', None)
+    """
+    text, _, cutoff = column.rpartition("_at_")
+    if cutoff != UNCUT and not WHOLE.fullmatch(cutoff):
+        return None
+    for name, metric in RANKING.items():
+        if text == name or text.startswith(f"{name}_"):
+            options = options_of_column(text.removeprefix(name), metric, metric.conventions)
+            if options is not None:
+                return MetricValue(metric, options, parse_k(cutoff))
+    return None
+
+
+def options_of_column(
+    text: str, metric: RankingMetric, conventions: Sequence[str]
+) -> tuple[tuple[str, Choice], ...] | None:
+    """Return the options in the name of a column, ``_gain_exp2_ideal_list``, or None."""
+    if not text:
+        return ()
+    for place, name in enumerate(conventions):
+        for choice in CONVENTIONS[name]:
+            start = f"_{without_metric(name, metric)}_{choice}"
+            if text.startswith(start):
+                rest = options_of_column(text.removeprefix(start), metric, conventions[place + 1 :])
+                if rest is not None:
+                    return ((name, choice), *rest)
+    return None
+
+
+def published_name(text: str, key: str = METRICS_KEY) -> str:
+    """Return the name in the table ``metrics`` of what a text names: a weighted mean has one of its own.
+
+    >>> published_name("AP(denominator=relevant)@5"), published_name("fcp_micro")
+    ('map(denominator=relevant)', 'fcp_micro')
+    """
+    [value] = parse_metric(text, [None], key)
+    of_mean = find(formed(text, key)["name"], {name: name for name in value.metric.weights})
+    return name_with_options(of_mean or value.metric.run_name, value.metric, value.options)
+
+
+def formed(text: str, key: str = METRICS_KEY) -> re.Match[str]:
     """Return the parts name, options and k of a metric's text; raise ConfigError INVALID_METRIC."""
     form = FORM.fullmatch(text.strip())
     if form is None:
-        raise ConfigError(
-            "INVALID_METRIC", f"{METRICS_KEY}: {text!r} is not name, name@k or name(option=choice)@k"
-        )
+        raise ConfigError("INVALID_METRIC", f"{key}: {text!r} is not name, name@k or name(option=choice)@k")
     return form
 
 
@@ -197,13 +242,13 @@ def ranking_names() -> dict[str, RankingMetric]:
     }
 
 
-def parse_options(text: str, metric: RankingMetric) -> tuple[tuple[str, Choice], ...]:
+def parse_options(text: str, metric: RankingMetric, key: str) -> tuple[tuple[str, Choice], ...]:
     """Return ``gain=exp2, ideal=list`` as pairs of convention and choice, in the metric's order."""
     known = {name: one for one in metric.conventions for name in (one, without_metric(one, metric))}
     chosen: dict[str, Choice] = {}
     for option in filter(None, (part.strip() for part in text.split(","))):
         name, _, choice = (part.strip() for part in option.partition("="))
-        where = f"{METRICS_KEY}: {metric.run_name}"
+        where = f"{key}: {metric.run_name}"
         if name not in known:
             raise ConfigError.unknown("UNKNOWN_OPTION", "option", name, known, where)
         if known[name] in chosen:

@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import Any, Final
 
 from spark_eval.pointwise.task import CORRECTED, PredictionPlan, Scores, Task, text
-from spark_eval.schema import LABEL, SCORE, USER, WEIGHT
+from spark_eval.schema import LABEL, SCORE, USER, WEIGHT, Direction
 from spark_eval.stats.intervals import Summary
 
 
@@ -136,6 +136,13 @@ class PointwiseMetric:
     bounds: tuple[float | None, float | None]
     best: float | None
     kernel: PointwiseKernel
+
+    @property
+    def direction(self) -> Direction:
+        """Which values are better: those towards the best one."""
+        if self.best is None:
+            return Direction.NONE
+        return Direction.HIGHER if self.best == self.bounds[1] else Direction.LOWER
 
     @property
     def summary(self) -> str:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow as pa
+import pyarrow.dataset as ds
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_eval.accounting import Entry, totals
@@ -16,12 +18,13 @@ from spark_eval.errors import DataError, without_secrets
 from spark_eval.publishing.attempt import Attempt, Store
 from spark_eval.publishing.commits import place_of, records_of
 from spark_eval.publishing.places import check_places, store_of
+from spark_eval.publishing.published import RUN_ID_COLUMN, read_places
 from spark_eval.publishing.verify import Expected
 from spark_eval.runtime import events
 from spark_eval.runtime.hadoop_files import HadoopFiles
 from spark_eval.runtime.spark_errors import may_be_of_inputs, renamed
 from spark_eval.runtime.versions import code_version, versions
-from spark_eval.schema import Subset, Table
+from spark_eval.schema import MODEL, Subset, Table
 from spark_eval.sources.listing import fingerprint
 from spark_eval.sources.read import read_source
 from spark_eval.splits.methods import GLOBAL_LOCAL_RANKER, METHODS
@@ -31,6 +34,7 @@ SECTIONS: Final[Mapping[str, Sequence[str]]] = {
     "split": ("interactions", "split"),
     "evaluate": ("recommendations", "truth", "train", "users", "items", "evaluate"),
     "predictions": ("predictions",),
+    "compare": ("compare", "gates"),
 }
 # Keys that decide whether numbers are published, and not which.
 NEUTRAL_KEYS: Final = ("max_quarantined",)
@@ -52,6 +56,19 @@ class Run:
     tables: Mapping[Table, str]
     is_new: bool
     files: HadoopFiles | None
+
+    def rows(self, table: Table) -> list[dict[str, Any]]:
+        """Return a small table, with its model as text."""
+        place = self.tables[table]
+        if self.files is not None:
+            return [
+                row.asDict() for row in read_places(self.files.spark, [place]).drop(RUN_ID_COLUMN).collect()
+            ]
+        by_model = ds.partitioning(pa.schema([(MODEL, pa.string())]), flavor="hive")
+        read: list[dict[str, Any]] = (
+            ds.dataset(place, partitioning=by_model, format="parquet").to_table().to_pylist()
+        )
+        return read
 
 
 @dataclass(frozen=True)

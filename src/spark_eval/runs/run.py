@@ -95,7 +95,11 @@ def run_evaluate(
                 Table.SUMS: len(evaluation.sum_rows),
                 **write_entries(spark, entries, tables.judged(entries, plan.conventions), attempt),
             }
-            facts = {"conventions": plan.stamp, "models": list(evaluation.models)}
+            facts = {
+                "conventions": plan.stamp,
+                "models": list(evaluation.models),
+                "truth_digest": evaluation.truth_digest,
+            }
             job.check_rest(session)
             most = {value.column: value.metric.upper or math.inf for value in plan.metrics}
             return job.publish(attempt, written, entries, Expected(most, evaluation.keys), **facts)

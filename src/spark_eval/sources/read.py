@@ -22,7 +22,7 @@ from spark_eval.sources.typed import in_microseconds, read_typed
 LOSSY_OPTIONS: Final = {"ignorecorruptfiles": "true", "ignoremissingfiles": "true", "mode": "dropmalformed"}
 LOSSY_SETTINGS: Final = ("spark.sql.files.ignoreCorruptFiles", "spark.sql.files.ignoreMissingFiles")
 # Typed filters, which Spark can push into the scan.
-COMPARISONS: Final[dict[str, Callable[[Column, Any], Column]]] = {
+OPERATORS: Final[dict[str, Callable[[Column, Any], Column]]] = {
     "==": lambda column, value: column == value,
     "!=": lambda column, value: column != value,
     "<": lambda column, value: column < value,
@@ -66,7 +66,7 @@ def read_source(
         frame = frame.where(column_named(frame, FOLD, name) == source.fold)
     for condition in source.where:
         column = column_named(frame, condition.column, f"{name}.where")
-        frame = frame.where(COMPARISONS[condition.op](column, condition.value))
+        frame = frame.where(OPERATORS[condition.op](column, condition.value))
     return frame
 
 

@@ -1,7 +1,6 @@
 """The one exchange: rows become messages, messages meet by bucket of users, buckets are measured."""
 
 import pickle
-import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -16,6 +15,7 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from spark_eval.arrow.checksums import key_sum
 from spark_eval.arrow.files import Batches, FilePart, read_parts
+from spark_eval.arrow.user_files import file_name
 from spark_eval.engine.bucket import Bucket, models_in
 from spark_eval.engine.means import merged_sums
 from spark_eval.engine.measure import Measuring
@@ -48,9 +48,10 @@ class ModelSummary:
 
 @dataclass(frozen=True)
 class BucketSummary:
-    """What is left of a bucket: counts of the rows of its truth, its folds, each model's lists, all sums."""
+    """What is left of a bucket: of its truth counts of rows, a digest, folds; each model's lists, sums."""
 
     truth: Sequence[Mapping[str, Any]]
+    truth_digest: int
     folds: frozenset[int]
     models: Sequence[ModelSummary]
     sums: pa.Table
@@ -89,7 +90,7 @@ def measure(
     nulls = to_arrow_schema(left)
 
     def measured(batches: Batches) -> Iterator[pa.RecordBatch]:
-        for bucket in buckets(batches, question, n_buckets):
+        for number, n_numbers, bucket in buckets(batches, question, n_buckets):
             is_written = not model_faults([name for name in bucket.models if name is not None])
             measuring, models = Measuring(bucket), []
             for one in measuring.measured():
@@ -98,25 +99,27 @@ def measure(
                 if folder is None:
                     yield from rows.append_column(SUMMARY, pa.nulls(len(rows), pa.binary())).to_batches()
                 elif is_written and len(rows):
-                    file = write_users(one.model or "", rows.drop_columns(MODEL), folder)
+                    name = file_name(number, n_numbers)
+                    file = write_users(one.model or "", rows.drop_columns(MODEL), folder, name)
                 keys = key_sum(one.model or "", one.per_user)
                 models.append(ModelSummary(one.model, one.counts, one.folds, file, keys))
             sums = merged_sums(measuring.sums)
-            summary = BucketSummary(list(bucket.truth_counts()), bucket.truth_folds, models, sums)
+            of_truth = (list(bucket.truth_counts()), bucket.truth_digest, bucket.truth_folds)
+            summary = BucketSummary(*of_truth, models, sums)
             row = {field.name: pa.nulls(1, field.type) for field in nulls}
             yield pa.record_batch(row | {SUMMARY: pa.array([pickle.dumps(summary)], pa.binary())})
 
     return messages.mapInArrow(measured, T.StructType([*left.fields, T.StructField(SUMMARY, T.BinaryType())]))
 
 
-def buckets(batches: Batches, question: Question, n_buckets: int) -> Iterator[Bucket]:
-    """Return the buckets of a task; those of too many rows in parts."""
-    for rows in by_bucket(batches):
+def buckets(batches: Batches, question: Question, n_buckets: int) -> Iterator[tuple[int, int, Bucket]]:
+    """Return the buckets of a task, each with its number and how many there are; large ones in parts."""
+    for number, rows in by_bucket(batches):
         n_parts = parts_for(rows, question)
         parts = iter([rows]) if n_parts == 1 else divided_further(rows, n_buckets, n_parts)
         del rows
-        for part in parts:
-            yield Bucket(question, part)
+        for place, part in enumerate(parts):
+            yield number * n_parts + place, n_buckets * n_parts, Bucket(question, part)
 
 
 def parts_for(rows: Mapping[Content, pa.Table], question: Question) -> int:
@@ -128,9 +131,9 @@ def parts_for(rows: Mapping[Content, pa.Table], question: Question) -> int:
     return 1 + max(n_lists // MOST_ROWS, n_values // MOST_VALUES)
 
 
-def write_users(model: str, rows: pa.Table, folder: str) -> str:
-    """Write rows below a folder, to a file with a name that no other attempt gives to its own."""
-    file = f"{MODEL}={folder_name(model)}/part-{uuid.uuid4().hex}.parquet"
+def write_users(model: str, rows: pa.Table, folder: str, name: str) -> str:
+    """Write rows to a file of this name below the folder of their model."""
+    file = f"{MODEL}={folder_name(model)}/{name}"
     path = Path(folder, file)
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(rows, path, write_page_checksum=True)

@@ -120,7 +120,8 @@ def measure_lists(tables: Tables, plan: Plan, folder: str | None = None) -> Eval
             per_user = tables.truth.sparkSession.read.schema(schema).parquet(literal(in_place))
         sums = sum_rows([summary.sums for summary in summaries], models, plan.metrics, plan.stamp)
         keys = sum(one.keys for one in of_models)
-        return Evaluation(per_user, entries, models, plan, held.pop_all(), sums, keys)
+        digest = sum(summary.truth_digest for summary in summaries) % 2**64
+        return Evaluation(per_user, entries, models, plan, held.pop_all(), sums, keys, str(digest), in_place)
 
 
 def checked_entries_of(

@@ -81,7 +81,8 @@ class Evaluation:
     ``per_user``: one row per model and user of the population, a double per metric and k; lazy, unless it
     is written already. ``entries`` are the lines of the accounting. ``held`` holds what later steps share;
     ``unpersist`` frees it. ``sum_rows`` are the rows of ``sums``. ``keys`` is the sum of the keys of
-    ``per_user``.
+    ``per_user``. ``truth_digest`` is a number of 64 bits as text, equal where what is relevant is.
+    ``folder`` is where ``per_user`` lies as files by bucket, if workers have written it.
     """
 
     per_user: DataFrame
@@ -91,6 +92,8 @@ class Evaluation:
     held: ExitStack
     sum_rows: Sequence[SumRow]
     keys: int
+    truth_digest: str
+    folder: str | None = None
 
     def __repr__(self) -> str:
         names = ", ".join(dict.fromkeys(value.name for value in self.plan.metrics))

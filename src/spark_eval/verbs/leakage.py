@@ -31,7 +31,7 @@ LeakageRow = tuple[int, str, int, int, bool]
 PartSender = Callable[[Batches], Iterator[tuple[int, Any]]]
 
 
-def compare(rows: DataFrame, facts: Facts, n_folds: int, folder: str | None = None) -> FoldCounts:
+def compare_times(rows: DataFrame, facts: Facts, n_folds: int, folder: str | None = None) -> FoldCounts:
     """Count the rows and users of each part and each check of a split, fold by fold.
 
     ``rows`` has user, item, timestamp, fold and subset, of which only a timestamp may be null; where they are

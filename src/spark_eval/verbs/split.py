@@ -30,7 +30,7 @@ from spark_eval.transforms.objects import made_of_files
 from spark_eval.transforms.plain_files import PlainFiles, plain_log, takes_files
 from spark_eval.verbs.cuts import resolve
 from spark_eval.verbs.frames import Frame, in_spark
-from spark_eval.verbs.leakage import LEAKAGE, LeakageRow, check_parts, compare, leakage_rows
+from spark_eval.verbs.leakage import LEAKAGE, LeakageRow, check_parts, compare_times, leakage_rows
 from spark_eval.verbs.small import collected, small_table
 
 # The leakage report, and the accounting of the folds.
@@ -141,7 +141,7 @@ class Split:
 
         Rows are read in ``folder`` where they are written.
         """
-        counts = compare(self.rows, facts, self.layout.n_folds, folder)
+        counts = compare_times(self.rows, facts, self.layout.n_folds, folder)
         if not self.rule.reports_folds:
             return leakage_rows(counts, self.rule), []
         check_parts(counts, self.rule)

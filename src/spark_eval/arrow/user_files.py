@@ -1,0 +1,74 @@
+"""Files of ``per_user``: names that tell the bucket of their users, so that runs meet without a shuffle."""
+
+import re
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from spark_eval.arrow.files import named_faults
+from spark_eval.schema import MODEL
+
+FILE_FORM: Final = re.compile(r"part-(?P<bucket>\d+)-of-(?P<of>\d+)-[0-9a-f]{32}\.parquet")
+
+
+@dataclass(frozen=True)
+class UserFile:
+    """A file with one model's users of a range of hashes, as shares of all: from ``start`` up to ``end``."""
+
+    model: str
+    path: str
+    start: Fraction
+    end: Fraction
+
+
+def file_name(bucket: int, n_buckets: int) -> str:
+    """Return a name for the users of a bucket that no other attempt gives to its own file."""
+    return f"part-{bucket:05}-of-{n_buckets:05}-{uuid.uuid4().hex}.parquet"
+
+
+def user_files(folder: str) -> list[UserFile] | None:
+    """Return the files below a folder of this machine; None where one of them tells no bucket."""
+    found = []
+    for path in sorted(Path(folder).rglob("*.parquet")):
+        form = FILE_FORM.fullmatch(path.name)
+        if form is None or not path.parent.name.startswith(f"{MODEL}="):
+            return None
+        bucket, n_buckets = int(form["bucket"]), int(form["of"])
+        model = unquote(path.parent.name.removeprefix(f"{MODEL}="))
+        found.append(UserFile(model, str(path), Fraction(bucket, n_buckets), Fraction(bucket + 1, n_buckets)))
+    return found
+
+
+def met(files: Iterable[UserFile]) -> Iterator[list[UserFile]]:
+    """Yield files that may hold the same users together: those whose ranges overlap.
+
+    >>> halves = [UserFile("a", str(n), Fraction(n, 2), Fraction(n + 1, 2)) for n in range(2)]
+    >>> [len(group) for group in met(halves + [UserFile("b", "c", Fraction(1, 4), Fraction(1, 2))])]
+    [2, 1]
+    """
+    group: list[UserFile] = []
+    end = Fraction(0)
+    for file in sorted(files, key=lambda file: (file.start, file.model, file.path)):
+        if group and file.start >= end:
+            yield group
+            group = []
+        group.append(file)
+        end = max(end, file.end)
+    if group:
+        yield group
+
+
+def read_files(paths: Sequence[str], columns: Sequence[str]) -> list[pa.Table]:
+    """Return the columns of each file; raise DataError as ``files.named_faults`` does."""
+    tables = []
+    for path in paths:
+        with named_faults(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
+            tables.append(file.read(columns=list(columns), use_threads=False))
+    return tables

@@ -1,0 +1,212 @@
+"""What a gate decides: worse, not worse or undecided, by bounds of how far a model is from failing."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from statistics import NormalDist
+from typing import Any, Final, Self
+
+from spark_eval.comparing.gates import Drop, Gate, Mode
+from spark_eval.comparing.rows import GateRow
+from spark_eval.conventions import Choice
+from spark_eval.errors import DataError, GateFailure
+from spark_eval.schema import ALL
+from spark_eval.stats.corrections import adjusted
+from spark_eval.stats.differences import DUST, Estimate, PairSums, signed_root, unpaired
+from spark_eval.stats.intervals import Summary, square_root
+from spark_eval.stats.significance import POWER, bounds, p_of_t
+
+# So many gates that failed are named.
+MOST_NAMED: Final = 5
+
+
+class Decision(Choice):
+    """What a gate found."""
+
+    WORSE = "worse", "it is certain that the model falls by more than max_drop"
+    NOT_WORSE = "not_worse", "it is certain that it does not"
+    UNDECIDED = "undecided", "neither is certain"
+    NO_BASELINE = "no_baseline", "there is nothing to compare with yet"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a gate is decided by in one cell: a pair of models over the users of a segment's value.
+
+    ``estimate`` is that of c, what is left until the gate fails, over ``n_users``. ``common`` is the share of
+    these among the users of either model, None where users are not paired.
+    """
+
+    gate: Gate
+    model: str
+    segment_value: str
+    baseline: Fraction | None
+    candidate: Fraction | None
+    estimate: Estimate
+    n_users: int
+    common: float | None
+
+    @classmethod
+    def of_users(cls, gate: Gate, model: str, segment_value: str, sums: PairSums, common: float) -> Self:
+        """Return the evidence of the users whom both models have a value for."""
+        before, after = (sums.baseline / sums.n, sums.candidate / sums.n) if sums.n else (None, None)
+        estimate = settled(sums.combination(*gate.factors, gate.amount))
+        return cls(gate, model, segment_value, before, after, estimate, sums.n, common)
+
+    @classmethod
+    def of_means(
+        cls, gate: Gate, model: str, segment_value: str, baseline: Summary, candidate: Summary
+    ) -> Self:
+        """Return the evidence of two published means, over users who need not be the same."""
+        of_candidate, of_baseline = gate.factors
+        below, above = multiplied(baseline, -of_baseline), multiplied(candidate, of_candidate)
+        distance = unpaired(*below, baseline.n, *above, candidate.n)
+        value = None if distance.value is None else distance.value + Fraction(gate.amount)
+        before, after = (None if one.value is None else Fraction(one.value) for one in (baseline, candidate))
+        estimate, n_users = settled(replace(distance, value=value)), min(baseline.n, candidate.n)
+        return cls(gate, model, segment_value, before, after, estimate, n_users, None)
+
+    def __str__(self) -> str:
+        return row_in_words(gate_row(self.gate, self.model, self.segment_value))
+
+    @property
+    def p_worse(self) -> float | None:
+        """The one-sided p of c < 0; None without any spread."""
+        value, variance = self.estimate.value, self.estimate.variance
+        if value is None or not variance or self.gate.mode is Mode.OBSERVED:
+            return None
+        return p_of_t(signed_root(value, variance), self.estimate.freedom, "less")
+
+    @property
+    def users_needed(self) -> int | None:
+        """How many users show in four of five cases that a model as good as the baseline is not worse.
+
+        It is ((z_confidence + z_.8) s / delta)^2, delta the drop that is allowed. None where it is 0, where
+        nothing varies, and for means without pairs.
+        """
+        is_relative = self.gate.drop is Drop.RELATIVE
+        limit = Fraction(self.gate.max_drop) * (abs(self.baseline or Fraction()) if is_relative else 1)
+        if self.common is None or not limit or not self.estimate.variance:
+            return None
+        normal = NormalDist()
+        wanted = normal.inv_cdf(self.gate.confidence) + normal.inv_cdf(POWER)
+        return math.ceil((wanted * square_root(self.estimate.variance * self.n_users / limit**2)) ** 2)
+
+    def faults(self) -> list[DataError]:
+        """Return what makes the evidence none: too few users, or too few of both models."""
+        gate = self.gate
+        if self.n_users < gate.min_users:
+            message = f"{self}: {self.n_users} users in both, min_users is {gate.min_users}"
+            return [DataError("TOO_FEW_USERS", message)]
+        if self.common is not None and self.common < gate.min_common:
+            message = f"{self}: {self.common:.4f} of all users are in both, min_common is {gate.min_common}"
+            return [DataError("POPULATIONS_DIFFER", message)]
+        return []
+
+    def decision(self, p_adjusted: float | None) -> Decision:
+        """Return what follows; under certain_drop from the p that is corrected for the number of gates."""
+        value, gate = self.estimate.value, self.gate
+        if value is None:
+            return Decision.UNDECIDED
+        if gate.mode is Mode.OBSERVED:
+            return Decision.WORSE if value < 0 else Decision.NOT_WORSE
+        low, high = bounds(self.estimate, gate.confidence)
+        if low is None or high is None:
+            return Decision.UNDECIDED
+        is_worse = high < 0 if p_adjusted is None else p_adjusted < 1 - gate.confidence
+        if is_worse:
+            return Decision.WORSE
+        return Decision.NOT_WORSE if low >= 0 else Decision.UNDECIDED
+
+    def row(self, p_adjusted: float | None) -> GateRow:
+        """Return the row of the table ``gates``."""
+        decision, mode = self.decision(p_adjusted), self.gate.mode
+        fails = {Decision.WORSE} if mode is not Mode.NON_INFERIOR else {Decision.WORSE, Decision.UNDECIDED}
+        low, high = (None, None) if mode is Mode.OBSERVED else bounds(self.estimate, self.gate.confidence)
+        before, after = self.baseline, self.candidate
+        return gate_row(
+            self.gate,
+            self.model,
+            self.segment_value,
+            baseline_value=None if before is None else float(before),
+            candidate_value=None if after is None else float(after),
+            difference=None if before is None or after is None else float(after - before),
+            bound_low=low,
+            bound_high=high,
+            decision=decision,
+            passed=decision not in fails,
+            reason=self.reason(decision),
+            n_users=self.n_users,
+            p_worse=self.p_worse,
+            p_adjusted=p_adjusted,
+            users_needed=None if mode is Mode.OBSERVED else self.users_needed,
+        )
+
+    def reason(self, decision: Decision) -> str:
+        """Return the decision in words."""
+        if decision is not Decision.UNDECIDED or self.gate.mode is Mode.OBSERVED:
+            return decision.meaning
+        needed = self.users_needed
+        more = "" if needed is None else f"; {needed:,} users would tell, there are {self.n_users:,}"
+        is_warning = "warning: " if self.gate.mode is Mode.CERTAIN_DROP else ""
+        return f"{is_warning}{decision.meaning}{more}"
+
+
+def settled(estimate: Estimate) -> Estimate:
+    """Return an estimate that does not vary at all where it varies by less than doubles can tell."""
+    value, variance = estimate.value, estimate.variance
+    is_dust = value is not None and variance is not None and variance <= DUST * value**2
+    return replace(estimate, variance=Fraction(0)) if is_dust else estimate
+
+
+def gate_row(gate: Gate, model: str, segment_value: str, **found: Any) -> GateRow:
+    """Return a row of a gate with what was found; numbers that are left out are unknown."""
+    row: dict[str, Any] = {name: getattr(gate, name, None) for name in GateRow._fields}
+    row |= {"model": model, "against_model": gate.against_model or model, "segment_value": segment_value}
+    return GateRow(**row | {"n_users": 0} | found)
+
+
+def without_baseline(gate: Gate, model: str) -> GateRow:
+    """Return the row of a gate that passes because its baseline is not there yet."""
+    value, decision = gate.segment_value or gate.segment, Decision.NO_BASELINE
+    return gate_row(gate, model, value, decision=decision, passed=True, reason=decision.meaning)
+
+
+def decide_all(evidence: Sequence[Evidence]) -> list[GateRow]:
+    """Return a row for each; raise one DataError, POPULATIONS_DIFFER or TOO_FEW_USERS, for all that is none.
+
+    The p-values of all gates that raise an alarm of a certain drop are corrected for their number, by Holm.
+    Of gates that ask for evidence all must pass: they need no correction.
+    """
+    DataError.raise_all([fault for one in evidence for fault in one.faults()])
+    alarms = [one.p_worse if one.gate.mode is Mode.CERTAIN_DROP else None for one in evidence]
+    return [one.row(p) for one, p in zip(evidence, adjusted(alarms, "holm"), strict=True)]
+
+
+def failure_of(rows: Sequence[GateRow]) -> GateFailure | None:
+    """Return the error that the gates which failed end a run with; None where all passed."""
+    failed = [row for row in rows if not row.passed]
+    if not failed:
+        return None
+    named = (f"{row_in_words(row)} is {row.decision} ({row.reason})" for row in failed[:MOST_NAMED])
+    more = f"; and {len(failed) - MOST_NAMED} more" if failed[MOST_NAMED:] else ""
+    message = f"{len(failed)} of {len(rows)} gates failed: {'; '.join(named)}{more}"
+    return GateFailure("GATE_FAILED", f"{message}; the run is published, see the table gates")
+
+
+def row_in_words(row: GateRow) -> str:
+    """Return what a gate compares: ``ndcg@10 of 'als' against 'als' of run 'a'``."""
+    k = "all" if row.k is None else row.k
+    run = "" if row.against_run is None else f" of run {row.against_run!r}"
+    of = "" if row.segment == ALL else f" ({row.segment} {row.segment_value!r})"
+    return f"{row.metric}@{k}{of} of {row.model!r} against {row.against_model!r}{run}"
+
+
+def multiplied(summary: Summary, factor: Fraction) -> tuple[float | None, float | None]:
+    """Return a published mean and its error, multiplied."""
+    value, error = summary.value, summary.std_error
+    return (
+        None if value is None else value * float(factor),
+        None if error is None else error * abs(float(factor)),
+    )

@@ -1,0 +1,215 @@
+"""What a gate asks: a model may not fall behind a baseline in a metric by more than so much."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Annotated, Any, Final, TypedDict
+
+from spark_eval.conventions import Choice
+from spark_eval.errors import ConfigError
+from spark_eval.metrics.values import MetricValue, formed, has_cutoff, parse_k, parse_metric, published_name
+from spark_eval.options import Option, declared
+from spark_eval.presets import parse_choice
+from spark_eval.schema import ALL, Direction
+
+GATES_KEY: Final = "gates"
+BASELINE_KEYS: Final = ("run", "model")
+
+
+class Drop(Choice):
+    """What ``max_drop`` is measured in."""
+
+    ABSOLUTE = "absolute", "the metric's own unit"
+    RELATIVE = "relative", "the baseline's mean: .05 is 5 % of it"
+
+
+class Mode(Choice):
+    """When a gate lets a model pass."""
+
+    NON_INFERIOR = "non_inferior", "where it is certain that it is not worse; no evidence, no pass"
+    CERTAIN_DROP = "certain_drop", "unless it is certain that it is worse; for alerts"
+    OBSERVED = "observed", "where the values themselves are not worse, whatever chance does"
+
+
+class IfMissing(Choice):
+    """What a gate says where its baseline is not there."""
+
+    REFUSE = "refuse", "nothing: MISSING_BASELINE refuses the comparison"
+    PASS = "pass", "the model passes: its first run has nothing to be compared with"
+
+
+class Pairing(Choice):
+    """How values of candidate and baseline belong together."""
+
+    USER = "user", "by user, who must have the same truth in both"
+    NONE = "none", "not at all: published means are compared, as of two days with other truths"
+
+
+class GateOptions(TypedDict, total=False):
+    """What a gate is, beside ``metric`` and ``max_drop``: also keys of an entry of the config's ``gates``."""
+
+    k: Annotated[int | str | None, Option(None, "its cutoff, or all; None: as in ndcg@10.")]
+    model: Annotated[str | None, Option(None, "the candidate; None: each of the run's models.")]
+    against: Annotated[
+        Mapping[str, str | None],
+        Option({}, "{run, model} of the baseline, by default the same; empty: that of compare.baseline."),
+    ]
+    drop: Annotated[str, Option("absolute", "max_drop is absolute, or relative to the baseline's mean.")]
+    mode: Annotated[str, Option("non_inferior", "non_inferior, certain_drop or observed.")]
+    confidence: Annotated[float, Option(0.95, "of the one-sided bounds.")]
+    segment: Annotated[str, Option(ALL, "all, or a segment: each of its values must pass.")]
+    segment_value: Annotated[str | None, Option(None, "this value of the segment alone.")]
+    min_users: Annotated[int, Option(100, "fewer common users than these are refused.")]
+    min_common: Annotated[float, Option(0.99, "a smaller share of common users among all is refused.")]
+    if_missing: Annotated[str, Option("refuse", "a baseline that is not there: refuse, or pass.")]
+    pairing: Annotated[str, Option("user", "user, or none: published means of other truth.")]
+    direction: Annotated[str | None, Option(None, "higher or lower is better; None: as the metric has it.")]
+
+
+@dataclass(frozen=True)
+class Gate:
+    """One gate, checked; see GateOptions.
+
+    ``metric`` is the name in the table ``metrics``, ``value`` what ``per_user`` has of it. ``is_weighted``
+    tells weighted means, which have no values of users. ``against_run`` is None within the candidate's run.
+    """
+
+    metric: str
+    k: int | None
+    value: MetricValue
+    max_drop: float
+    model: str | None
+    against_run: str | None
+    against_model: str | None
+    drop: Drop
+    mode: Mode
+    confidence: float
+    segment: str
+    segment_value: str | None
+    min_users: int
+    min_common: float
+    if_missing: IfMissing
+    pairing: Pairing
+    direction: Direction
+
+    @property
+    def is_weighted(self) -> bool:
+        """Whether it is of a weighted mean."""
+        return self.metric != self.value.name
+
+    @property
+    def factors(self) -> tuple[Fraction, Fraction]:
+        """What a user's values of candidate and baseline are multiplied by in c, of which 0 or more passes.
+
+        Higher better: c = B - A + max_drop, or B - (1 - max_drop) A; lower better: the same of -B and -A.
+        """
+        sign, share = (-1 if self.direction is Direction.LOWER else 1), Fraction(self.max_drop)
+        if self.drop is Drop.ABSOLUTE:
+            return Fraction(sign), Fraction(-sign)
+        return Fraction(sign), -sign * (1 - sign * share)
+
+    @property
+    def amount(self) -> float:
+        """What is added to c."""
+        return self.max_drop if self.drop is Drop.ABSOLUTE else 0.0
+
+    def __str__(self) -> str:
+        k = "all" if self.k is None else self.k
+        of = "" if self.segment == ALL else f" of {self.segment}"
+        return f"gate {self.metric}@{k}{of}"
+
+
+def make_gates(given: Iterable[Mapping[str, Any]]) -> tuple[Gate, ...]:
+    """Return the checked gates of mappings; raise ConfigError with the nearest allowed key or choice.
+
+    >>> [gate] = make_gates([{"metric": "NDCG@10", "max_drop": 0.01}])
+    >>> gate.metric, gate.k, gate.mode, gate.min_users
+    ('ndcg', 10, <Mode.NON_INFERIOR: 'non_inferior'>, 100)
+    """
+    return tuple(make_gate(f"{GATES_KEY}.{place}", one) for place, one in enumerate(given))
+
+
+def make_gate(key: str, given: Mapping[str, Any]) -> Gate:
+    """Return the gate that stands under a key of the config."""
+    needed = ("metric", "max_drop")
+    options = {name: given[name] for name in given if name not in needed}
+    allowed: dict[str, Any] = {name: option.default for name, (_, option) in declared(GateOptions).items()}
+    for name in options:
+        if name not in allowed:
+            raise ConfigError.unknown("UNKNOWN_CONFIG_KEY", "key", name, [*needed, *allowed], key)
+    for name in needed:
+        if given.get(name) is None:
+            raise ConfigError("INVALID_GATE", f"{key} has no {name}; it has no default")
+    chosen = allowed | options
+    value = value_of(str(given["metric"]), chosen["k"], f"{key}.metric")
+    against = against_of(chosen["against"], f"{key}.against")
+    gate = Gate(
+        metric=published_name(str(given["metric"]), f"{key}.metric"),
+        k=value.k,
+        value=value,
+        max_drop=given["max_drop"],
+        model=chosen["model"],
+        against_run=against.get("run"),
+        against_model=against.get("model"),
+        drop=parse_choice(Drop, chosen["drop"], f"{key}.drop"),
+        mode=parse_choice(Mode, chosen["mode"], f"{key}.mode"),
+        confidence=chosen["confidence"],
+        segment=chosen["segment"],
+        segment_value=chosen["segment_value"],
+        min_users=chosen["min_users"],
+        min_common=chosen["min_common"],
+        if_missing=parse_choice(IfMissing, chosen["if_missing"], f"{key}.if_missing"),
+        pairing=parse_choice(Pairing, chosen["pairing"], f"{key}.pairing"),
+        direction=direction_of(value, chosen["direction"], key),
+    )
+    check_gate(gate, key)
+    return gate
+
+
+def value_of(text: str, k: int | str | None, key: str) -> MetricValue:
+    """Return the metric at its cutoff, which stands in the text or beside it."""
+    if has_cutoff(formed(text, key)) == (k is not None):
+        raise ConfigError("INVALID_GATE", f"{key}: {text!r} needs one k: k: 10 beside it, or {text}@10")
+    [value] = parse_metric(text, [] if k is None else [parse_k(k)], key)
+    return value
+
+
+def against_of(given: Mapping[str, str | None], key: str) -> Mapping[str, str | None]:
+    """Return run and model of a baseline; raise ConfigError UNKNOWN_CONFIG_KEY."""
+    for name in given:
+        if name not in BASELINE_KEYS:
+            raise ConfigError.unknown("UNKNOWN_CONFIG_KEY", "key", name, BASELINE_KEYS, key)
+    return given
+
+
+def direction_of(value: MetricValue, given: str | None, key: str) -> Direction:
+    """Return which values are better; raise ConfigError NO_DIRECTION where nobody says so."""
+    chosen = value.metric.direction.value if given is None else given
+    if chosen not in (Direction.HIGHER, Direction.LOWER):
+        message = f"{key}: {value}: no value is better than another, unless direction is higher or lower"
+        raise ConfigError("NO_DIRECTION", message)
+    return Direction(chosen)
+
+
+def check_gate(gate: Gate, key: str) -> None:
+    """Raise ConfigError OUT_OF_RANGE, NO_INTERVAL or SAME_MODEL for what no gate can be."""
+    claims = {
+        "max_drop": (0 <= gate.max_drop < math.inf, "0 or more"),
+        "confidence": (0 < gate.confidence < 1, "a number between 0 and 1"),
+        "min_users": (gate.min_users >= 1, "1 or more"),
+        "min_common": (0 <= gate.min_common <= 1, "0 to 1"),
+    }
+    for name, (holds, allowed) in claims.items():
+        if not holds:
+            raise ConfigError("OUT_OF_RANGE", f"{key}.{name} is {getattr(gate, name)}; allowed: {allowed}")
+    if gate.is_weighted and gate.mode is not Mode.OBSERVED:
+        raise ConfigError("NO_INTERVAL", f"{key}: {gate.metric} is no mean over users; use mode: observed")
+    check_models(gate)
+
+
+def check_models(gate: Gate) -> None:
+    """Raise ConfigError SAME_MODEL for a gate that compares a model with itself."""
+    if gate.against_run is None and gate.model is not None and gate.model == gate.against_model:
+        message = f"{gate}: model {gate.model!r} is its own baseline; name another model, or against.run"
+        raise ConfigError("SAME_MODEL", message)

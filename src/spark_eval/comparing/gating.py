@@ -1,0 +1,131 @@
+"""Which models and cells a gate is about, and what it is decided by in each."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from spark_eval.comparing.decisions import Evidence, decide_all, without_baseline
+from spark_eval.comparing.gates import GATES_KEY, Gate, IfMissing, Pairing
+from spark_eval.comparing.rows import GateRow
+from spark_eval.errors import ConfigError, DataError, nearest
+from spark_eval.stats.differences import PairSums
+from spark_eval.stats.intervals import Summary
+
+# Names of two models, the baseline's first.
+ModelPair = tuple[str, str]
+# Whose differences are summed: the pair, a metric value as text, a segment and its value.
+PairCell = tuple[ModelPair, str, str, str]
+# The users of a pair: those of the baseline, of the candidate, and of both.
+UserCounts = tuple[int, int, int]
+# Whose published mean: a model, metric, k, segment and its value.
+MeanCell = tuple[str, str, int | None, str, str]
+NO_MEAN: Final = Summary(None, None, None, None, 0)
+
+
+@dataclass(frozen=True)
+class GatedPair:
+    """A gate of one pair of models; ``is_there`` tells whether its baseline is."""
+
+    gate: Gate
+    model: str
+    against: str
+    is_there: bool
+
+    @property
+    def names(self) -> ModelPair:
+        """Baseline and candidate."""
+        return self.against, self.model
+
+
+def gated_pairs(
+    gate: Gate, candidates: Sequence[str], baselines: Sequence[str] | None, hint: str = ""
+) -> list[GatedPair]:
+    """Return the pairs of models that a gate is about; ``baselines`` is None where its run is not there.
+
+    ``hint`` then says which runs are.
+
+    Within one run a model is not compared with itself. Raises ConfigError UNKNOWN_MODEL for a candidate,
+    SAME_MODEL where nothing is left, and DataError MISSING_BASELINE unless such a gate passes.
+    """
+    if gate.model is not None and gate.model not in candidates:
+        raise ConfigError.unknown("UNKNOWN_MODEL", "model", gate.model, candidates, f"{GATES_KEY}: {gate}")
+    pairs, faults = [], []
+    for model in candidates if gate.model is None else [gate.model]:
+        against = gate.against_model or model
+        if gate.against_run is None and against == model:
+            continue
+        is_there = baselines is not None and against in baselines
+        pairs.append(GatedPair(gate, model, against, is_there))
+        if not is_there and gate.if_missing is IfMissing.REFUSE:
+            faults.append(missing_baseline(gate, against, baselines, hint))
+    DataError.raise_all(faults)
+    if not pairs:
+        raise ConfigError("SAME_MODEL", f"{gate}: no model but the baseline itself; name another, or a run")
+    return pairs
+
+
+def missing_baseline(gate: Gate, against: str, baselines: Sequence[str] | None, hint: str) -> DataError:
+    """Return the error of a gate whose baseline is not there."""
+    run = "this run" if gate.against_run is None else f"run {gate.against_run!r}"
+    known = hint if baselines is None else nearest(against, baselines)
+    message = f"{gate}: no model {against!r} in {run}; {known}; if_missing: pass lets a first run through"
+    return DataError("MISSING_BASELINE", message)
+
+
+def evidence_of_users(
+    pairs: Iterable[GatedPair], sums: Mapping[PairCell, PairSums], common: Mapping[ModelPair, UserCounts]
+) -> Iterator[Evidence]:
+    """Yield what gates are decided by in each of their cells: the users whom both models have.
+
+    Raises DataError FOLDS_NOT_GATED for users with several rows, who are no independent evidence.
+    """
+    for pair in pairs:
+        gate, of_baseline, of_candidate, of_both = pair.gate, *common[pair.names]
+        share = of_both / max(of_baseline + of_candidate - of_both, 1)
+        cell = (pair.names, str(gate.value), gate.segment)
+        for value in chosen_values(gate, [key[3] for key in sums if key[:3] == cell]):
+            of_cell = sums.get((*cell, value), PairSums.zero())
+            if of_cell.n > of_both:
+                message = f"{gate}: users have rows in several folds; gates are for runs without folds"
+                raise DataError("FOLDS_NOT_GATED", message)
+            yield Evidence.of_users(gate, pair.model, value, of_cell, share)
+
+
+def evidence_of_means(
+    pairs: Iterable[GatedPair], baseline: Mapping[MeanCell, Summary], candidate: Mapping[MeanCell, Summary]
+) -> Iterator[Evidence]:
+    """Yield the same of published means, each side's by model, metric and segment's value."""
+    for pair in pairs:
+        gate, key = pair.gate, (pair.gate.metric, pair.gate.k, pair.gate.segment)
+        for value in chosen_values(gate, [cell[-1] for cell in candidate if cell[:4] == (pair.model, *key)]):
+            before = baseline.get((pair.against, *key, value), NO_MEAN)
+            after = candidate.get((pair.model, *key, value), NO_MEAN)
+            yield Evidence.of_means(gate, pair.model, value, before, after)
+
+
+def chosen_values(gate: Gate, values: Sequence[str]) -> Sequence[str]:
+    """Return the values of a gate's segment in which it must pass; at least one, that nobody may have."""
+    if gate.segment_value is not None:
+        return [gate.segment_value]
+    return sorted(values) or [gate.segment]
+
+
+def decide_gates(
+    gates: Sequence[Gate],
+    candidates: Sequence[str],
+    baselines: Sequence[str],
+    sums: Mapping[PairCell, PairSums],
+    common: Mapping[ModelPair, UserCounts],
+) -> list[GateRow]:
+    """Return the rows of gates that are decided by the users of two sides, in their order.
+
+    Raises ConfigError INVALID_GATE for gates of published means, and what else gates refuse.
+    """
+    for gate in gates:
+        if gate.pairing is Pairing.NONE or gate.is_weighted:
+            message = f"{gate} compares published means; `spark-eval compare` has them"
+            raise ConfigError("INVALID_GATE", message)
+    pairs = [pair for gate in gates for pair in gated_pairs(gate, candidates, baselines)]
+    there = [pair for pair in pairs if pair.is_there]
+    rows = [without_baseline(pair.gate, pair.model) for pair in pairs if not pair.is_there]
+    return [*decide_all(list(evidence_of_users(there, sums, common))), *rows]

@@ -1,0 +1,164 @@
+"""Which models are compared with which, in which metrics, and whether both answer the same question."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from spark_eval.comparing.gating import ModelPair
+from spark_eval.comparing.options import COMPARE, ComparePlan
+from spark_eval.conventions import POPULATION
+from spark_eval.errors import ConfigError, DataError, nearest
+from spark_eval.metrics import MetricValue
+from spark_eval.pairing.population import BASELINE, CANDIDATE
+from spark_eval.pairing.products import Match, models_of
+from spark_eval.presets import parse_stamp
+
+# What can change any metric, and who is in its mean.
+OF_ALL: Final = (*POPULATION, "threshold", "ties", "truth_duplicates")
+
+
+@dataclass(frozen=True)
+class Matched:
+    """Models, by their side and name, and which of them are compared; see ``population.PairQuestion``.
+
+    ``unpaired`` are the names on either side that have no counterpart.
+    """
+
+    models: Sequence[tuple[str, str]]
+    matches: Sequence[Match]
+    unpaired: Sequence[tuple[str, str]] = ()
+
+    @property
+    def pairs(self) -> list[ModelPair]:
+        """Names of baseline and candidate of each pair."""
+        names = [name for _, name in self.models]
+        return [(names[left], names[right]) for left, right in zip(*models_of(self.matches), strict=True)]
+
+    def with_pairs(self, pairs: Iterable[ModelPair], side: str) -> "Matched":
+        """Return the same and, behind them, pairs that are missing, whose baselines are of this side."""
+        models, matches, known = list(self.models), list(self.matches), set(self.pairs)
+        for pair in dict.fromkeys(pairs):
+            if pair not in known:
+                places = []
+                for model in zip((side, CANDIDATE), pair, strict=True):
+                    if model not in models:
+                        models.append(model)
+                    places.append(models.index(model))
+                left, right = (slice(place, place + 1) for place in places)
+                matches.append((left, right))
+        return Matched(models, matches, self.unpaired)
+
+
+def match_models(
+    candidates: Sequence[str],
+    baselines: Sequence[str] | None,
+    baseline_model: str | None,
+    plan: ComparePlan,
+) -> Matched:
+    """Return who is compared: ``baselines`` are those of another table, None within one.
+
+    Within one table all pairs, the first name being the baseline, or ``baseline_model`` with all others.
+    Across two, models of the same name, or ``baseline_model`` with all candidates. Raises ConfigError
+    UNKNOWN_MODEL, NOTHING_TO_COMPARE or TOO_MANY_PAIRS.
+    """
+    for name in plan.models or ():
+        check_known("model", name, candidates, f"{COMPARE}.models")
+    chosen = sorted(candidates if plan.models is None else plan.models)
+    if baseline_model is not None:
+        check_known(
+            "model", baseline_model, candidates if baselines is None else baselines, f"{COMPARE}.baseline"
+        )
+    if baselines is None:
+        matched = match_within(chosen, baseline_model)
+    else:
+        matched = match_across(chosen, sorted(baselines), baseline_model)
+    n_pairs = len(matched.pairs)
+    if not n_pairs:
+        names = f"candidates: {', '.join(chosen)}"
+        names += f"; baselines: {', '.join(sorted(baselines))}" if baselines is not None else ""
+        message = f"no two models to compare ({names}); name a baseline, or baseline.model"
+        raise ConfigError("NOTHING_TO_COMPARE", message)
+    if n_pairs > plan.max_pairs:
+        message = f"{n_pairs:,} pairs of models, {COMPARE}.max_pairs is {plan.max_pairs:,}"
+        raise ConfigError(
+            "TOO_MANY_PAIRS", f"{message}; name a baseline or fewer models, or set max_pairs: {n_pairs}"
+        )
+    return matched
+
+
+def check_known(kind: str, name: str, known: Sequence[str], where: str) -> None:
+    """Raise ConfigError UNKNOWN_MODEL or UNKNOWN_SEGMENT for a name that is not among the known ones."""
+    if name not in known:
+        raise ConfigError.unknown(f"UNKNOWN_{kind.upper()}", kind, name, known, where)
+
+
+def match_within(models: Sequence[str], baseline: str | None) -> Matched:
+    """Return the pairs of models of one table."""
+    if baseline is not None:
+        names = [baseline, *(name for name in models if name != baseline)]
+        matches = [(slice(0, 1), slice(1, len(names)))]
+    else:
+        names = list(models)
+        matches = [(slice(n, n + 1), slice(n + 1, len(names))) for n in range(len(names) - 1)]
+    return Matched([(CANDIDATE, name) for name in names], matches)
+
+
+def match_across(candidates: Sequence[str], baselines: Sequence[str], baseline: str | None) -> Matched:
+    """Return the pairs of models of two tables."""
+    if baseline is not None:
+        models = [(BASELINE, baseline), *((CANDIDATE, name) for name in candidates)]
+        return Matched(models, [(slice(0, 1), slice(1, len(models)))])
+    both = [name for name in candidates if name in set(baselines)]
+    unpaired = [(CANDIDATE, name) for name in candidates if name not in both]
+    unpaired += [(BASELINE, name) for name in baselines if name not in both]
+    models = [(side, name) for side in (BASELINE, CANDIDATE) for name in both]
+    return Matched(models, [(slice(0, len(both)), slice(len(both), 2 * len(both)))], unpaired)
+
+
+def match_metrics(
+    candidate: Sequence[MetricValue], baseline: Sequence[MetricValue] | None, plan: ComparePlan
+) -> list[MetricValue]:
+    """Return the metrics that are compared; raise ConfigError METRIC_NOT_MEASURED if a side lacks one."""
+    sides = {CANDIDATE: candidate} if baseline is None else {CANDIDATE: candidate, BASELINE: baseline}
+    measured = {str(value): value for values in sides.values() for value in values}
+    chosen = list(measured.values())
+    if plan.metrics is not None:
+        chosen = []
+        for name in plan.metrics:
+            found = [value for text, value in measured.items() if name in (text, value.name)]
+            if not found:
+                known = {name for text, value in measured.items() for name in (text, value.name)}
+                message = f"{COMPARE}.metrics: {name!r} is not measured; {nearest(name, known)}"
+                raise ConfigError("METRIC_NOT_MEASURED", message)
+            chosen += [value for value in found if value not in chosen]
+    for value in chosen:
+        for side, values in sides.items():
+            if value not in values:
+                names = map(str, values)
+                message = f"{value} is not measured on the side of the {side}; {nearest(str(value), names)}"
+                raise ConfigError("METRIC_NOT_MEASURED", f"{message}; {COMPARE}.metrics can leave it out")
+    if not chosen:
+        raise ConfigError("METRIC_NOT_MEASURED", "no metric is measured; columns are named as ndcg_at_10")
+    return chosen
+
+
+def check_conventions(candidate: str, baseline: str, values: Sequence[MetricValue]) -> None:
+    """Raise DataError CONVENTIONS_DIFFER unless both stamps define the metrics and their population alike."""
+    if candidate == baseline:
+        return
+    try:
+        stamps = [parse_stamp(candidate), parse_stamp(baseline)]
+    except (ConfigError, ValueError):
+        message = f"conventions are {candidate!r} of the candidate, {baseline!r} of the baseline"
+        raise DataError("CONVENTIONS_DIFFER", f"{message}; evaluate both alike") from None
+    differing = dict[str, list[str]]()
+    for value in values:
+        own, others = (value.conventions(stamp) for stamp in stamps)
+        for name in dict.fromkeys((*OF_ALL, *value.metric.conventions)):
+            of_candidate, of_baseline = getattr(own, name), getattr(others, name)
+            if of_candidate != of_baseline:
+                choices = f"{name}: {of_candidate} of the candidate, {of_baseline} of the baseline"
+                differing.setdefault(choices, []).append(str(value))
+    if differing:
+        each = [f"{choices} (touches {', '.join(touched[:5])})" for choices, touched in differing.items()]
+        raise DataError("CONVENTIONS_DIFFER", f"{'; '.join(each)}; evaluate both alike")

@@ -1,0 +1,242 @@
+"""From sums of pairs to tests, corrected over their family: the rows of ``comparisons``."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import groupby, product
+from statistics import mean
+from typing import Final
+
+from spark_eval.comparing.gating import ModelPair, PairCell
+from spark_eval.comparing.options import ComparePlan, Interval, PairTest
+from spark_eval.comparing.rows import ComparisonRow
+from spark_eval.metrics import MetricValue
+from spark_eval.pairing.cells import EVERYBODY, SegmentValue
+from spark_eval.pairing.sums import BucketTotals
+from spark_eval.schema import ALL, FOLD, FOLDS, Direction
+from spark_eval.stats.corrections import adjusted
+from spark_eval.stats.differences import (
+    UNTESTED,
+    ClusterSums,
+    Estimate,
+    PairSums,
+    TestResult,
+    over_folds,
+)
+from spark_eval.stats.ranked import RankSums, wilcoxon
+from spark_eval.stats.resampling import Replicates, bca_interval, percentile_interval
+from spark_eval.stats.significance import (
+    effect_size,
+    minimal_detectable_effect,
+    relative_change,
+    sign_test,
+    t_test,
+    tost,
+)
+
+TOST: Final = "tost"
+
+
+@dataclass(frozen=True)
+class ComparedCell:
+    """What is known of one pair in one metric, over ``n_common`` rows of users of a segment's value.
+
+    ``place`` is that of cell, pair and column among the totals. ``clusters`` are the sums over users who have
+    rows in several folds. ``ranks``, ``flipped`` (a p-value), ``replicates`` and ``acceleration`` are there
+    where a test needs them.
+    """
+
+    models: ModelPair
+    value: MetricValue
+    segment: str
+    segment_value: str
+    sums: PairSums
+    n_common: int
+    place: tuple[int, int, int]
+    clusters: ClusterSums | None = None
+    ranks: RankSums | None = None
+    flipped: float | None = None
+    replicates: Replicates | None = None
+    acceleration: float = 0.0
+
+    @property
+    def n_differing(self) -> int:
+        """How many rows have a difference."""
+        return self.sums.greater + self.sums.less
+
+    @cached_property
+    def estimate(self) -> Estimate:
+        """The mean difference; that of rows in several folds, with errors by user."""
+        return self.sums.estimate if self.clusters is None else self.clusters.estimate
+
+    def tested(self, test: str, plan: ComparePlan) -> TestResult:
+        """Return what a test says."""
+        sums = self.sums
+        match test:
+            case PairTest.T:
+                return t_test(self.estimate, plan.confidence, plan.alternative)
+            case PairTest.SIGN:
+                return sign_test(sums.greater, sums.less, plan.alternative) if sums.n else UNTESTED
+            case PairTest.WILCOXON if self.ranks is not None:
+                zeros = sums.n - sums.greater - sums.less
+                return wilcoxon(zeros, self.ranks, plan.zeros, plan.alternative)
+            case PairTest.RANDOMIZATION:
+                value = self.estimate.value
+                statistic = None if value is None else float(value)
+                return TestResult(statistic, self.flipped, None, None)
+            case PairTest.BOOTSTRAP:
+                return TestResult(None, None, *percentile_interval(self.replicates, plan.confidence))
+            case PairTest.BCA:
+                ends = bca_interval(self.replicates, self.acceleration, plan.confidence)
+                return TestResult(None, None, *ends)
+            case _ if plan.equivalence is not None:
+                return tost(self.estimate, plan.equivalence, plan.confidence)
+        return UNTESTED
+
+    def rows(self, plan: ComparePlan, run: str | None, conventions: str) -> Iterator[ComparisonRow]:
+        """Yield a row for each test, not corrected yet."""
+        tests = (*plan.tests, *([TOST] if plan.equivalence is not None else []))
+        results = {test: self.tested(test, plan) for test in dict.fromkeys((*tests, plan.interval))}
+        untested = self.untested(plan, run, conventions)
+        for test in tests:
+            has_own = test in set(Interval) or test == TOST
+            interval = results[test if has_own else plan.interval]
+            yield untested._replace(
+                test=str(test),
+                statistic=results[test].statistic,
+                p_value=results[test].p_value,
+                ci_low=interval.ci_low,
+                ci_high=interval.ci_high,
+            )
+
+    def untested(self, plan: ComparePlan, run: str | None, conventions: str) -> ComparisonRow:
+        """Return what all rows share."""
+        sums, estimate = self.sums, self.estimate
+        relative, relative_error = relative_change(sums)
+        is_lower = self.value.metric.direction is Direction.LOWER
+        wins, losses = (sums.less, sums.greater) if is_lower else (sums.greater, sums.less)
+        return ComparisonRow(
+            baseline=self.models[0],
+            candidate=self.models[1],
+            metric=self.value.name,
+            k=self.value.k,
+            segment=self.segment,
+            segment_value=self.segment_value,
+            n_users=sums.n,
+            n_undefined=self.n_common - sums.n,
+            baseline_value=float(sums.baseline / sums.n) if sums.n else None,
+            candidate_value=float(sums.candidate / sums.n) if sums.n else None,
+            difference=None if estimate.value is None else float(estimate.value),
+            std_error=estimate.std_error,
+            ci_low=None,
+            ci_high=None,
+            test="",
+            statistic=None,
+            p_value=None,
+            p_adjusted=None,
+            family_size=0,
+            correction=str(plan.correction),
+            wins=wins,
+            ties=sums.n - wins - losses,
+            losses=losses,
+            relative=relative,
+            relative_std_error=relative_error,
+            effect_size=effect_size(sums),
+            mde=minimal_detectable_effect(estimate, plan.confidence),
+            baseline_run=run,
+            conventions=conventions,
+        )
+
+
+def cells_of_pairs(
+    found: BucketTotals, pairs: Sequence[ModelPair], values: Sequence[MetricValue], segments: Sequence[str]
+) -> dict[PairCell, ComparedCell]:
+    """Return all cells of the pairs, by pair and metric; of each everybody first, then segments' values."""
+    totals, clusters, used = found.totals, found.clusters, found.used
+    places = {cell: place for place, cell in enumerate(totals.cells) if cell[0] in (ALL, *segments)}
+    of_users = {cell: place for place, cell in enumerate(clusters.cells)}
+    of_rows = {cell: place for place, cell in enumerate(used.cells)}
+    cells = {}
+    in_order = product(enumerate(pairs), enumerate(values), sorted(places, key=cell_order))
+    for (pair, models), (column, value), cell in in_order:
+        place = (places[cell], pair, column)
+        sums = totals.pair_sums(place)
+        cells[models, str(value), *cell] = ComparedCell(
+            models,
+            value,
+            *cell,
+            sums,
+            n_common=used.count("n", (of_rows[cell], pair, 0)),
+            place=place,
+            clusters=clusters.cluster_sums((of_users[cell], pair, column), sums) if of_users else None,
+        )
+    return cells
+
+
+def cell_order(cell: SegmentValue) -> tuple[bool, str, int, str]:
+    """Return the key that sorts everybody before the values of segments, folds by number."""
+    segment, value = cell
+    return (cell != EVERYBODY, segment, int(value) if segment == FOLD else 0, value)
+
+
+def comparison_rows(
+    cells: Sequence[ComparedCell], plan: ComparePlan, run: str | None, conventions: str
+) -> list[ComparisonRow]:
+    """Return the rows of all cells, over folds as well, p-values corrected over all of one test."""
+    rows: list[ComparisonRow] = []
+    for _, own in groupby(cells, lambda cell: (cell.models, cell.value)):
+        of_value = list(own)
+        for cell in of_value:
+            if cell.segment != FOLD or FOLD in plan.segments:
+                rows += cell.rows(plan, run, conventions)
+        folds = [cell for cell in of_value if cell.segment == FOLD]
+        if folds and PairTest.T in plan.tests:
+            rows.append(row_over_folds(folds, plan, run, conventions))
+    return corrected_rows(rows, plan.correction)
+
+
+def row_over_folds(
+    folds: Sequence[ComparedCell], plan: ComparePlan, run: str | None, conventions: str
+) -> ComparisonRow:
+    """Return the row of the mean over folds, each counting the same, by the test of Nadeau and Bengio."""
+    row = folds[0].untested(plan, run, conventions)
+    known = [cell for cell in folds if cell.sums.n]
+    estimate = over_folds([float(cell.estimate.value or 0) for cell in known], plan.test_train_ratio)
+    result = t_test(estimate, plan.confidence, plan.alternative)
+    before = [float(cell.sums.baseline / cell.sums.n) for cell in known]
+    after = [float(cell.sums.candidate / cell.sums.n) for cell in known]
+    return row._replace(
+        segment=FOLDS,
+        segment_value="mean",
+        test=str(PairTest.T),
+        n_users=sum(cell.sums.n for cell in folds),
+        n_undefined=sum(cell.n_common - cell.sums.n for cell in folds),
+        baseline_value=mean(before) if before else None,
+        candidate_value=mean(after) if after else None,
+        difference=None if estimate.value is None else float(estimate.value),
+        std_error=estimate.std_error,
+        ci_low=result.ci_low,
+        ci_high=result.ci_high,
+        statistic=result.statistic,
+        p_value=result.p_value,
+        relative=None,
+        relative_std_error=None,
+        effect_size=None,
+        mde=minimal_detectable_effect(estimate, plan.confidence),
+    )
+
+
+def corrected_rows(rows: Sequence[ComparisonRow], method: str) -> list[ComparisonRow]:
+    """Return the rows with p-values corrected; the family are all of one test that have one."""
+    sizes = Counter(row.test for row in rows if row.p_value is not None)
+    found = {}
+    for test in sizes:
+        p_values = [row.p_value for row in rows if row.test == test]
+        found[test] = iter(adjusted(p_values, method))
+    return [
+        row._replace(
+            p_adjusted=next(found[row.test]) if row.test in found else None, family_size=sizes[row.test]
+        )
+        for row in rows
+    ]

@@ -1,0 +1,107 @@
+"""Cells of users: everybody, and the values of segments; users in the order of their cells."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from spark_eval.arrow.hashes import Booleans, changes, numbers
+from spark_eval.schema import ALL
+from spark_eval.stats.exact import Ints
+
+# A segment and its value.
+SegmentValue = tuple[str, str]
+EVERYBODY: Final = (ALL, ALL)
+# Segments are crossed as long as so many users fall to a crossing of their values.
+USERS_PER_CROSSING: Final = 256
+
+
+@dataclass(frozen=True)
+class Crossings:
+    """Crossings of some segments' values: the code (n,) of that of each user, below their number.
+
+    ``has_everybody`` says that its cells are everybody, too, not the segments' values alone.
+    """
+
+    names: Sequence[str]
+    values: Sequence[Sequence[str]]
+    crossing: Ints
+    has_everybody: bool
+
+    @property
+    def n_crossings(self) -> int:
+        """The number of crossings; some may have no users."""
+        return prod(map(len, self.values))
+
+    @property
+    def cells(self) -> list[SegmentValue]:
+        """The cells."""
+        named = zip(self.names, self.values, strict=True)
+        of_segments = [(name, value) for name, values in named for value in values]
+        return [EVERYBODY, *of_segments] if self.has_everybody else of_segments
+
+    @cached_property
+    def order(self) -> Ints:
+        """The users in the order of their crossings; shape (n,)."""
+        return np.argsort(self.crossing, kind="stable")
+
+    @property
+    def ends(self) -> Ints:
+        """With which user, in this order, each crossing begins, and the last one ends."""
+        return np.append(0, np.cumsum(self.counted(np.ones(len(self.crossing), dtype=bool))))
+
+    def counted(self, chosen: Booleans) -> Ints:
+        """Count the chosen users (n,) in each crossing."""
+        return np.bincount(self.crossing[chosen], minlength=self.n_crossings)
+
+    def of_cells(self, sums: NDArray[Any]) -> NDArray[Any]:
+        """Return the sums of cells (cells, ...) from those of crossings (crossings, ...)."""
+        grid = sums.reshape((*map(len, self.values), *sums.shape[1:]))
+        axes = range(len(self.values))
+        parts = [grid.sum(axis=tuple(axes))[None]] if self.has_everybody else []
+        parts += [grid.sum(axis=tuple(other for other in axes if other != axis)) for axis in axes]
+        return np.concatenate(parts)
+
+    def by_person(self, person: Ints) -> tuple[Ints, Ints, Ints]:
+        """Order rows by crossing, then by the user (n,) whose they are.
+
+        Return that order, where in it each user's rows in a crossing begin, and with which of these users
+        each crossing begins and the last one ends.
+        """
+        key = self.crossing * (int(person.max(initial=0)) + 1) + person
+        order = np.argsort(key, kind="stable")
+        starts = np.flatnonzero(changes(key[order])) if len(key) else np.empty(0, dtype=np.int64)
+        n_people = np.bincount(self.crossing[order[starts]], minlength=self.n_crossings)
+        return order, starts, np.append(0, np.cumsum(n_people))
+
+
+def crossings_of(segments: Mapping[str, pa.Array], n: int, *, crossed: bool = True) -> list[Crossings]:
+    """Return crossings of n users that have everybody and each segment once; the first has everybody.
+
+    Where segments may be ``crossed``, they are few.
+    """
+    found: list[Crossings] = []
+    names: list[str] = []
+    values: list[Sequence[str]] = []
+    crossing = np.zeros(n, dtype=np.int64)
+    for name, texts in segments.items():
+        coded = texts.dictionary_encode()
+        known = coded.dictionary.to_pylist()
+        n_crossings = prod(map(len, values)) * len(known)
+        if not crossed or (names and n_crossings * USERS_PER_CROSSING > n):
+            found.append(Crossings(names, values, crossing, not found))
+            names, values, crossing = [], [], np.zeros(n, dtype=np.int64)
+        names, values = [*names, name], [*values, known]
+        crossing = crossing * len(known) + numbers(coded.indices).astype(np.int64)
+    return [*found, Crossings(names, values, crossing, not found)]
+
+
+def cells_of(grouped: Sequence[Crossings]) -> Iterator[SegmentValue]:
+    """Yield the cells of several crossings."""
+    for grouping in grouped:
+        yield from grouping.cells

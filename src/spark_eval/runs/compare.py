@@ -1,0 +1,171 @@
+"""One run of the verb ``compare``: models of published runs compared, gates decided and published."""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pyspark.sql import SparkSession
+
+from spark_eval.comparing.decisions import failure_of
+from spark_eval.comparing.gates import Gate, IfMissing, check_models
+from spark_eval.comparing.options import COMPARE, ComparePlan
+from spark_eval.comparing.rows import COMPARISONS, GATES, GateRow
+from spark_eval.config.comparing import Baseline
+from spark_eval.config.sections import Config
+from spark_eval.errors import ConfigError, DataError
+from spark_eval.publishing.attempt import Store
+from spark_eval.publishing.commits import records_of
+from spark_eval.publishing.places import store_of
+from spark_eval.runs.gated import SideBySide
+from spark_eval.runs.job import SECTIONS, Job, Run
+from spark_eval.runs.measured import EVALUATE, MeasuredRun, known_runs
+from spark_eval.runs.run import needed, write_entries, write_rows
+from spark_eval.runtime import events
+from spark_eval.runtime.versions import code_version
+from spark_eval.schema import Table
+
+
+def run_compare(
+    session: Callable[[], SparkSession], config: Config, run_id: str | None, replace: bool
+) -> Run:
+    """Compare the models of a published run, and publish ``comparisons``, ``gates`` and ``accounting``.
+
+    Gates that fail are published like any; ``check_gates`` raises what they end the run with.
+    """
+    asked = CompareRequest.of(config, run_id, session)
+    job, tables = asked.job, asked.tables
+    with job.attempt(session) as attempt:
+        if attempt.is_published(job.fingerprint, tables, replace):
+            return job.already(attempt, tables)
+        spark = session()
+        events.stage("start", then="compare")
+        runs = SideBySide.of(spark, job.store, list(asked.runs), asked.plan, asked.baseline)
+        compared, gate_rows = runs.rows, runs.gate_rows()
+        entries = runs.entries
+        events.stage("compare", len(compared), then="publish")
+        written = {Table.COMPARISONS: len(compared)}
+        write_rows(spark, compared, COMPARISONS, attempt, Table.COMPARISONS)
+        if Table.GATES in tables:
+            write_rows(spark, gate_rows, GATES, attempt, Table.GATES)
+            written[Table.GATES] = len(gate_rows)
+        written |= write_entries(spark, entries, {}, attempt)
+        asked.check_rest()
+        return job.publish(attempt, written, entries, runs=asked.runs)
+
+
+def check_gates(run: Run) -> None:
+    """Raise GateFailure GATE_FAILED where a published gate failed, in this call or in an earlier one."""
+    if Table.GATES in run.tables:
+        failure = failure_of([GateRow(**row) for row in run.rows(Table.GATES)])
+        if failure is not None:
+            raise failure
+
+
+def check_baselines(session: Callable[[], SparkSession], config: Config) -> list[str]:
+    """Check that the runs to compare with are published; return those that are.
+
+    Raises DataError MISSING_BASELINE, unless gates let it pass, and what runs that are not whole raise.
+    """
+    store, plan = store_of(config.output, session), config.compare.checked(config.gates)
+    gated = {gate.against_run for gate in plan.gates}
+    refusing = {gate.against_run for gate in plan.gates if gate.if_missing is IfMissing.REFUSE}
+    runs, there = {*gated, config.compare.baseline.run} - {None}, []
+    for run in sorted(map(str, runs)):
+        if MeasuredRun.of(store, run) is not None:
+            there.append(f"run {run}")
+        elif run in refusing or run not in gated:
+            raise DataError("MISSING_BASELINE", f"no run {run!r} of evaluate; {known_runs(store, run)}")
+    return there
+
+
+def gates_runs(config: Config) -> bool:
+    """Return whether a config has gates against another run: then they follow on an evaluation."""
+    return any(gate.against_run is not None for gate in config.compare.checked(config.gates).gates)
+
+
+@dataclass(frozen=True)
+class CompareRequest:
+    """What a config asks to be compared.
+
+    ``run_id`` is the candidate's. ``baseline`` is None where gates alone say what is compared. ``runs`` are
+    those that are read, with the fingerprint of what they published.
+    """
+
+    job: Job
+    plan: ComparePlan
+    baseline: Baseline | None
+    runs: Mapping[str, str | None]
+
+    @classmethod
+    def of(cls, config: Config, run_id: str | None, session: Callable[[], SparkSession]) -> "CompareRequest":
+        """Return what is asked; without a run id, of the run that ``evaluate`` makes of the same config."""
+        if run_id is None:
+            needed(config.recommendations, "recommendations")
+            run_id = Job.of(EVALUATE, config, None, session).run_id
+        store = store_of(config.output, session)
+        plan = config.compare.checked(config.gates)
+        for gate in plan.gates:
+            check_baseline(gate)
+        gates = [replace(gate, against_run=other_run(gate.against_run, run_id)) for gate in plan.gates]
+        for gate in gates:
+            check_models(gate)
+        baseline = baseline_of(config.compare.baseline, gates)
+        if baseline is not None:
+            baseline = Baseline(run=other_run(baseline.run, run_id), model=baseline.model)
+        others = {gate.against_run for gate in gates} | {baseline.run if baseline else None}
+        runs = fingerprints_of(store, [run_id, *sorted(run for run in others if run is not None)])
+        job = job_of(config, run_id, store, runs)
+        return cls(job, replace(plan, gates=tuple(gates)), baseline, runs)
+
+    @property
+    def tables(self) -> tuple[Table, ...]:
+        """The tables that are published."""
+        gates = (Table.GATES,) if self.plan.gates else ()
+        return (Table.COMPARISONS, *gates, Table.ACCOUNTING)
+
+    def check_rest(self) -> None:
+        """Raise DataError INPUT_CHANGED_DURING_RUN for a run that was published anew in the meantime."""
+        now = fingerprints_of(self.job.store, list(self.runs))
+        changed = [run for run in now if now[run] != self.runs[run]]
+        if changed:
+            message = f"run {changed[0]!r} was published while it was compared; start again"
+            raise DataError("INPUT_CHANGED_DURING_RUN", message)
+
+
+def check_baseline(gate: Gate) -> None:
+    """Raise ConfigError INVALID_GATE where nobody says what a gate compares with."""
+    if gate.against_run is None and gate.against_model is None:
+        message = f"{gate} names no baseline; give it against: {{run, model}}, or all gates compare.baseline"
+        raise ConfigError("INVALID_GATE", message)
+
+
+def other_run(run: str | None, run_id: str) -> str | None:
+    """Return a run's id, None for that of the candidate itself."""
+    return None if run == run_id else run
+
+
+def baseline_of(given: Baseline, gates: Sequence[Gate]) -> Baseline | None:
+    """Return what models are compared with: as given, else as all gates have it; None where these differ.
+
+    Without gates it is an empty baseline: all pairs of one run are compared.
+    """
+    if given != Baseline() or not gates:
+        return given
+    named = {(gate.against_run, gate.against_model) for gate in gates}
+    [(run, model)] = named if len(named) == 1 else [(None, None)]
+    return Baseline(run=run, model=model) if len(named) == 1 else None
+
+
+def fingerprints_of(store: Store, runs: Sequence[str]) -> dict[str, str | None]:
+    """Return the fingerprint of what ``evaluate`` has published of each run, None where there is nothing."""
+    records = {run: records_of(store.files, run).get(EVALUATE) for run in runs}
+    return {run: None if one is None else one.job["fingerprint"] for run, one in records.items()}
+
+
+def job_of(config: Config, run_id: str, store: Store, runs: Mapping[str, str | None]) -> Job:
+    """Return the job; its fingerprint covers what is asked, what the runs published, and the code."""
+    settings = {name: config.model_dump(mode="json")[name] for name in SECTIONS[COMPARE]}
+    content = {"config": settings, "runs": runs, "code": code_version()}
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    return Job(COMPARE, run_id, digest, settings, {}, [], store, "", config.split.rule().timezone)

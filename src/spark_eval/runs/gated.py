@@ -1,0 +1,160 @@
+"""Published runs side by side: which models are compared, and what each gate is decided by."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from pyspark.sql import SparkSession
+
+from spark_eval.accounting import Entry
+from spark_eval.comparing.accounted import check_digests
+from spark_eval.comparing.decisions import Evidence, decide_all, without_baseline
+from spark_eval.comparing.gates import Pairing
+from spark_eval.comparing.gating import GatedPair, evidence_of_means, evidence_of_users, gated_pairs
+from spark_eval.comparing.matching import check_conventions
+from spark_eval.comparing.options import ComparePlan, PairTest
+from spark_eval.comparing.rows import ComparisonRow, GateRow
+from spark_eval.config.comparing import Baseline
+from spark_eval.errors import DataError
+from spark_eval.publishing.attempt import Store
+from spark_eval.runs.measured import MeasuredRun, known_runs
+from spark_eval.verbs.compare import Comparison, compare_sides
+from spark_eval.verbs.sides import Side
+
+
+@dataclass
+class SideBySide:
+    """A candidate's run beside those that it is compared with; None stands for a run that is not there.
+
+    ``baseline`` is what models are compared with unless gates say otherwise, None: nothing.
+    """
+
+    spark: SparkSession
+    candidate: MeasuredRun
+    others: Mapping[str, MeasuredRun | None]
+    plan: ComparePlan
+    baseline: Baseline | None
+
+    @classmethod
+    def of(
+        cls,
+        spark: SparkSession,
+        store: Store,
+        runs: Sequence[str],
+        plan: ComparePlan,
+        baseline: Baseline | None,
+    ) -> "SideBySide":
+        """Read the records of these runs, the candidate's first.
+
+        Raises DataError UNKNOWN_RUN for the candidate's; MISSING_BASELINE for another one, unless there are
+        gates that decide what is to happen then.
+        """
+        first, *others = runs
+        candidate = MeasuredRun.of(store, first)
+        if candidate is None:
+            raise DataError("UNKNOWN_RUN", f"no run {first!r} of evaluate; {known_runs(store, first)}")
+        found = {run: MeasuredRun.of(store, run) for run in others}
+        for run in others:
+            if found[run] is None and not any(gate.against_run == run for gate in plan.gates):
+                raise DataError("MISSING_BASELINE", f"no run {run!r} of evaluate; {known_runs(store, run)}")
+        return cls(spark, candidate, found, plan, baseline)
+
+    def __post_init__(self) -> None:
+        self.sides: dict[str | None, Side] = {}
+        self.compared: dict[str | None, Comparison] = {}
+        self.pairs = [
+            pair
+            for gate in self.plan.gates
+            for pair in gated_pairs(
+                gate, self.candidate.models, self.models(gate.against_run), self.hint(gate.against_run)
+            )
+        ]
+
+    def hint(self, run: str | None) -> str:
+        """Return what to say of a run that is not there: which are."""
+        is_there = run is None or self.others[run] is not None
+        return "" if is_there else f"that run is not there; {known_runs(self.candidate.store, str(run))}"
+
+    def models(self, run: str | None) -> Sequence[str] | None:
+        """Return the models of a run, None where it is not there; without a run, the candidate's."""
+        measured = self.candidate if run is None else self.others[run]
+        return None if measured is None else measured.models
+
+    @cached_property
+    def main(self) -> Comparison | None:
+        """What ``compare`` asks for; None where gates alone ask.
+
+        They do where they let a missing baseline pass, and where none of them pairs users with its run.
+        """
+        if self.baseline is None:
+            return None
+        run, model = self.baseline.run, self.baseline.model
+        pairings = {pair.gate.pairing for pair in self.pairs if pair.gate.against_run == run}
+        if pairings == {Pairing.NONE}:
+            return None
+        known = self.models(run) or []
+        is_there = bool(set(known) & set(self.candidate.models)) if model is None else model in known
+        if not is_there and any(not pair.is_there and pair.gate.against_run == run for pair in self.pairs):
+            return None
+        return self.compare(run, model, self.plan)
+
+    @property
+    def rows(self) -> Sequence[ComparisonRow]:
+        """The rows of ``comparisons``."""
+        return [] if self.main is None else self.main.rows
+
+    @property
+    def entries(self) -> list[Entry]:
+        """The rows of ``accounting``: of all that was compared, once."""
+        comparisons = [self.main, *self.compared.values()]
+        return list(dict.fromkeys(entry for one in comparisons if one is not None for entry in one.entries))
+
+    def compare(self, run: str | None, model: str | None, plan: ComparePlan) -> Comparison:
+        """Compare the candidate's models with those of a run, and sum what its gates ask for."""
+        gates = tuple(gate for gate in plan.gates if gate.against_run == run)
+        baseline = None if run is None else self.side(run)
+        return compare_sides(self.side(None), baseline, replace(plan, gates=gates), model)
+
+    def side(self, run: str | None) -> Side:
+        """Return the users of a run; without a run, the candidate's."""
+        if run not in self.sides:
+            measured = self.candidate if run is None else self.others[run]
+            assert measured is not None
+            self.sides[run] = measured.side(self.spark)
+        return self.sides[run]
+
+    def gate_rows(self) -> list[GateRow]:
+        """Return the rows of ``gates``, those without a baseline last."""
+        evidence = [one for pair in self.pairs if pair.is_there for one in self.evidence(pair)]
+        missing = [without_baseline(pair.gate, pair.model) for pair in self.pairs if not pair.is_there]
+        return [*decide_all(evidence), *missing]
+
+    def evidence(self, pair: GatedPair) -> Iterator[Evidence]:
+        """Yield what a gate of a pair is decided by: the users of both models, or published means."""
+        gate = pair.gate
+        if not gate.is_weighted and gate.pairing is Pairing.USER:
+            comparison = self.comparison_for(pair)
+            return evidence_of_users([pair], comparison.sums, comparison.common)
+        baseline = self.candidate if gate.against_run is None else self.others[gate.against_run]
+        assert baseline is not None
+        check_conventions(self.candidate.conventions, baseline.conventions, [gate.value])
+        if gate.pairing is Pairing.USER:
+            check_digests(self.candidate.truth_digest, baseline.truth_digest)
+        return evidence_of_means([pair], baseline.means(self.spark), self.candidate.means(self.spark))
+
+    def comparison_for(self, pair: GatedPair) -> Comparison:
+        """Return the comparison with the sums of a gate: the main one, or one for all gates of a run."""
+        run = pair.gate.against_run
+        if self.baseline is not None and self.baseline.run == run and self.main is not None:
+            return self.main
+        if run not in self.compared:
+            only = replace(
+                self.plan,
+                models=(pair.model,),
+                metrics=(str(pair.gate.value),),
+                segments=(),
+                tests=(PairTest.T,),
+                equivalence=None,
+            )
+            self.compared[run] = self.compare(run, pair.against, only)
+        return self.compared[run]

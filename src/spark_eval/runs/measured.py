@@ -1,0 +1,123 @@
+"""Published runs of ``evaluate`` read back: what was measured by which rules, users and means."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_eval.comparing.gating import MeanCell
+from spark_eval.config.sections import EvaluateSection
+from spark_eval.errors import DataError, nearest
+from spark_eval.metrics.options import Plan
+from spark_eval.publishing.attempt import Store
+from spark_eval.publishing.commits import Record, place_of, published, records_of
+from spark_eval.publishing.published import read_places
+from spark_eval.runtime.versions import release
+from spark_eval.schema import FOLD, VERSION, Table
+from spark_eval.stats.intervals import Summary
+from spark_eval.verbs.sides import Side
+
+EVALUATE = "evaluate"
+
+
+@dataclass(frozen=True)
+class MeasuredRun:
+    """A run that ``evaluate`` has published, by its record."""
+
+    store: Store
+    run_id: str
+    record: Record
+
+    @classmethod
+    def of(cls, store: Store, run_id: str) -> "MeasuredRun | None":
+        """Return the run, None where nothing of it is there.
+
+        Raises DataError INCOMPLETE_RUN where it is not whole, and VERSIONS_DIFFER where another version of
+        the metrics measured it.
+        """
+        record = records_of(store.files, run_id).get(EVALUATE)
+        place = place_of(store.files.root, run_id, EVALUATE, Table.PER_USER, record)
+        if not store.files.is_there(place):
+            if record is None:
+                return None
+            raise incomplete(run_id, f"its {Table.PER_USER} is gone from {place!r}")
+        if record is None:
+            raise incomplete(run_id, f"{place!r} is there, and no commit record")
+        version = record.job["versions"]["spark_eval"]
+        if release(version) != release(VERSION):
+            message = (
+                f"run {run_id!r} was measured by version {version}, this is {VERSION}; evaluate it again"
+            )
+            raise DataError("VERSIONS_DIFFER", message)
+        return cls(store, run_id, record)
+
+    @cached_property
+    def plan(self) -> Plan:
+        """What was measured, and by which rules."""
+        return EvaluateSection.model_validate(self.record.job["config"][EVALUATE]).checked()
+
+    @property
+    def models(self) -> list[str]:
+        """The models, by name."""
+        return list(self.record.job["models"])
+
+    @property
+    def conventions(self) -> str:
+        """The stamp on its rows."""
+        return str(self.record.job["conventions"])
+
+    @property
+    def truth_digest(self) -> str | None:
+        """The digest of what was relevant; None of runs that had none yet."""
+        digest: str | None = self.record.job.get("truth_digest")
+        return digest
+
+    def read(self, spark: SparkSession, table: Table) -> DataFrame:
+        """Return a table, its models as text."""
+        return read_places(spark, [self.place(table)])
+
+    def place(self, table: Table) -> str:
+        """Return where a table is."""
+        return place_of(self.store.files.root, self.run_id, EVALUATE, table, self.record)
+
+    def side(self, spark: SparkSession) -> Side:
+        """Return the users with their values, to be compared."""
+        per_user = self.read(spark, Table.PER_USER)
+        segments = [name for name in dict.fromkeys((FOLD, *self.plan.segments)) if name in per_user.columns]
+        return Side(
+            per_user=per_user,
+            models=self.models,
+            metrics=self.plan.metrics,
+            segments=segments,
+            conventions=self.conventions,
+            run=self.run_id,
+            truth_digest=self.truth_digest,
+            folder=self.place(Table.PER_USER) if self.store.is_local else None,
+        )
+
+    def means(self, spark: SparkSession) -> Mapping[MeanCell, Summary]:
+        """Return the published means."""
+        return {
+            (row.model, row.metric, row.k, row.segment, row.segment_value): summary_of(row)
+            for row in self.read(spark, Table.METRICS).collect()
+        }
+
+
+def summary_of(row: Any) -> Summary:
+    """Return a row of the table ``metrics`` as a mean with its interval."""
+    return Summary(row.value, row.std_error, row.ci_low, row.ci_high, row.n_users)
+
+
+def incomplete(run_id: str, what: str) -> DataError:
+    """Return the error of a run that is not whole."""
+    return DataError(
+        "INCOMPLETE_RUN", f"run {run_id!r} is not whole: {what}; evaluate it again, with --replace"
+    )
+
+
+def known_runs(store: Store, run_id: str) -> str:
+    """Return the run that has the nearest name, or all that ``evaluate`` has published."""
+    runs = {known for known, verb, _ in published(store.files) if verb == EVALUATE}
+    return nearest(run_id, runs) if runs else "no run of evaluate is published here"

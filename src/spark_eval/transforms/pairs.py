@@ -1,0 +1,174 @@
+"""The doors to the workers for pairs of models: users of all sides meet by bucket, sums come back.
+
+Where the files of ``per_user`` tell their buckets, a worker reads those that belong together. Else the rows
+go through one exchange by user. Either way a worker sees the same populations.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from spark_eval.arrow.files import Batches
+from spark_eval.arrow.user_files import read_files
+from spark_eval.engine.messages import Content, by_bucket, divided_further
+from spark_eval.engine.send import Sender
+from spark_eval.errors import DataError
+from spark_eval.pairing.drawing import Drawing
+from spark_eval.pairing.population import BASELINE, CANDIDATE, PairQuestion, Population
+from spark_eval.pairing.ranking import Counting
+from spark_eval.pairing.sums import BucketTotals, sum_bucket
+from spark_eval.schema import FOLD, MODEL, N_RELEVANT
+from spark_eval.transforms.exchange import exchanged, send
+from spark_eval.transforms.objects import NumberedObject, made, met_by_number
+
+# What a worker has in memory of a bucket that came through the exchange, in values of ``per_user``.
+MOST_SENT: Final = 16_000_000
+CONTENT: Final = {BASELINE: Content.BASELINES, CANDIDATE: Content.CANDIDATES}
+
+
+@dataclass(frozen=True)
+class Buckets:
+    """Buckets of users with all models' rows: ``populations`` makes them of the rows of a task.
+
+    ``is_sent`` says that these rows come out of an exchange.
+    """
+
+    frame: DataFrame
+    populations: Callable[[Batches], Iterator[Population]]
+    is_sent: bool
+
+    def made(self, make: Callable[[Iterator[Population]], Iterable[NumberedObject]]) -> DataFrame:
+        """Return what is made of the populations of each task."""
+        populations = self.populations
+        return made(self.frame, lambda batches: make(populations(batches)))
+
+
+def buckets_of_files(
+    spark: SparkSession, groups: Sequence[Mapping[int, Sequence[str]]], n_tasks: int, question: PairQuestion
+) -> Buckets:
+    """Return buckets that workers read from groups of files: the paths of each model, by its place."""
+    tasks = [groups[start::n_tasks] for start in range(n_tasks)]
+
+    def populations(batches: Batches) -> Iterator[Population]:
+        for number in (number for batch in batches for number in batch.column(0).to_pylist()):
+            for paths in tasks[number]:
+                yield Population(question, FilesOfBucket(question, paths).read)
+
+    return Buckets(spark.range(0, n_tasks, 1, n_tasks), populations, is_sent=False)
+
+
+@dataclass(frozen=True)
+class FilesOfBucket:
+    """Files with the users of a bucket: the paths of each model, by its place."""
+
+    question: PairQuestion
+    paths: Mapping[int, Sequence[str]]
+
+    def read(self, model: int, columns: Sequence[str]) -> pa.Table:
+        """Return columns of a model's rows."""
+        schema = self.question.schema(columns)
+        tables = read_files(self.paths.get(model, ()), columns)
+        return pa.concat_tables([schema.empty_table(), *(table.cast(schema) for table in tables)])
+
+
+def buckets_of_frames(
+    frames: Mapping[str, DataFrame], n_buckets: int, n_tasks: int, question: PairQuestion
+) -> Buckets:
+    """Return buckets of the rows of each side, which meet in one exchange by user."""
+
+    def populations(batches: Batches) -> Iterator[Population]:
+        for _, rows in by_bucket(batches):
+            sides = {content: table for content, table in rows.items() if content in CONTENT.values()}
+            n_values = sum(table.num_rows * table.num_columns for table in sides.values())
+            n_parts = 1 + n_values // MOST_SENT
+            parts = iter([sides]) if n_parts == 1 else divided_further(sides, n_buckets, n_parts)
+            for part in parts:
+                yield Population(question, RowsOfBucket.of(question, part).read)
+
+    sent = [
+        send(chosen_rows(frame, side, question), None, Sender(n_buckets, CONTENT[side]), n_tasks)
+        for side, frame in frames.items()
+    ]
+    return Buckets(exchanged(sent, n_tasks), populations, is_sent=True)
+
+
+def chosen_rows(frame: DataFrame, side: str, question: PairQuestion) -> DataFrame:
+    """Return the rows and columns of a side that are compared."""
+    models = [question.models[place][1] for place in question.side(side)]
+    segments = question.segments if side == CANDIDATE else question.moved
+    truth = [N_RELEVANT] if question.has_truth else []
+    names = [MODEL, *question.keys, *(name for name in segments if name != FOLD), *truth, *question.columns]
+    return frame.where(F.col(MODEL).isin(models)).select(*map(F.col, names))
+
+
+@dataclass(frozen=True)
+class RowsOfBucket:
+    """Rows of a bucket, by the place of their model."""
+
+    question: PairQuestion
+    tables: Mapping[int, pa.Table]
+
+    @classmethod
+    def of(cls, question: PairQuestion, sides: Mapping[Content, pa.Table]) -> "RowsOfBucket":
+        """Divide the rows of both sides among their models."""
+        tables = {}
+        for side, content in CONTENT.items():
+            if content in sides:
+                names = sides[content][MODEL].cast(pa.string())
+                for place in question.side(side):
+                    tables[place] = sides[content].filter(pc.equal(names, question.models[place][1]))
+        return cls(question, tables)
+
+    def read(self, model: int, columns: Sequence[str]) -> pa.Table:
+        """Return columns of a model's rows."""
+        schema = self.question.schema(columns)
+        if model not in self.tables:
+            return schema.empty_table()
+        return self.tables[model].select(list(columns)).cast(schema)
+
+
+def summed_pairs(buckets: Buckets) -> DataFrame:
+    """Return the sums of all pairs, those of each task as one object, or a DataError."""
+
+    def add_up(populations: Iterator[Population]) -> Iterator[NumberedObject]:
+        total: BucketTotals | DataError | None = None
+        try:
+            for population in populations:
+                of_bucket = sum_bucket(population)
+                if isinstance(total, BucketTotals):
+                    total.add(of_bucket)
+                else:
+                    total = of_bucket
+        except DataError as fault:
+            total = fault  # told by the driver: Spark would wrap it
+        if total is not None:
+            yield None, total
+
+    return buckets.made(add_up)
+
+
+def ranked_pairs(buckets: Buckets, counting: Counting) -> DataFrame:
+    """Return what is known of slices of cells, from differences counted by size: one shuffle of counts."""
+
+    def count(populations: Iterator[Population]) -> Iterator[NumberedObject]:
+        for population in populations:
+            yield from counting.counts(population)
+
+    return met_by_number(buckets.made(count), counting.n_parts, lambda _, parts: counting.ranked(parts))
+
+
+def drawn_pairs(buckets: Buckets, drawing: Drawing) -> DataFrame:
+    """Return the sums of replicates, those of each task as one object."""
+
+    def draw(populations: Iterator[Population]) -> Iterator[NumberedObject]:
+        total = drawing.zero()
+        for population in populations:
+            total = total.plus(drawing.sums(population))
+        yield None, total
+
+    return buckets.made(draw)

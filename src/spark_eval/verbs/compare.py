@@ -1,0 +1,187 @@
+"""Models compared: sums of pairs user by user, tests of the differences, rows of ``comparisons``."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import cached_property, reduce
+from typing import Any, Final, Unpack
+
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_eval.accounting import ACCOUNTING, Entry, check_closed
+from spark_eval.comparing.accounted import check_counts, check_digests, model_entries, pair_entries, users_of
+from spark_eval.comparing.gating import ModelPair, PairCell, UserCounts, decide_gates
+from spark_eval.comparing.matching import check_conventions, match_metrics, match_models
+from spark_eval.comparing.options import CompareOptions, ComparePlan, make_compare_plan
+from spark_eval.comparing.passes import Needs
+from spark_eval.comparing.results import ComparedCell, cells_of_pairs, comparison_rows
+from spark_eval.comparing.rows import COMPARISONS, GATES, ComparisonRow, GateRow
+from spark_eval.errors import DataError
+from spark_eval.options import documented
+from spark_eval.pairing.drawing import DrawnSums
+from spark_eval.pairing.population import BASELINE, CANDIDATE
+from spark_eval.pairing.ranking import Ranked, in_slices
+from spark_eval.pairing.sums import BucketTotals
+from spark_eval.runtime import events
+from spark_eval.runtime.any_session import tasks_at_once
+from spark_eval.schema import ALL, FOLD
+from spark_eval.stats.differences import PairSums
+from spark_eval.transforms.pairs import Buckets, drawn_pairs, ranked_pairs, summed_pairs
+from spark_eval.verbs.evaluation import Evaluation
+from spark_eval.verbs.frames import Frame
+from spark_eval.verbs.sides import Side, asked_of, buckets_of_sides, question_of_pairs, side_of
+from spark_eval.verbs.small import collected, small_table
+
+# Counts of differences meet in so many parts for each task that runs.
+PARTS_PER_TASK: Final = 4
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison:
+    """What came of a comparison.
+
+    ``rows`` are those of the table ``comparisons``, ``gate_rows`` those of ``gates``, ``entries`` the lines
+    of the accounting. ``pairs`` are names of baseline and candidate. ``sums`` are the exact sums of each
+    pair, metric value (``ndcg@10``), segment and its value: gates are decided by these. ``common`` counts the
+    users of each pair: those of the baseline, of the candidate, and of both.
+    """
+
+    rows: Sequence[ComparisonRow]
+    gate_rows: Sequence[GateRow]
+    entries: Sequence[Entry]
+    pairs: Sequence[ModelPair]
+    sums: Mapping[PairCell, PairSums]
+    common: Mapping[ModelPair, UserCounts]
+    spark: SparkSession
+
+    def __repr__(self) -> str:
+        tests = ", ".join(dict.fromkeys(row.test for row in self.rows))
+        tables = "comparisons, gates, accounting are DataFrames"
+        return f"Comparison of {len(self.pairs)} pairs: {len(self.rows)} rows of {tests}; {tables}"
+
+    @cached_property
+    def comparisons(self) -> DataFrame:
+        """The table ``comparisons``: a row per pair, metric, k, segment value and test."""
+        return small_table(self.spark, self.rows, COMPARISONS)
+
+    @cached_property
+    def gates(self) -> DataFrame:
+        """The table ``gates``: a row per gate and cell."""
+        return small_table(self.spark, self.gate_rows, GATES)
+
+    @cached_property
+    def accounting(self) -> DataFrame:
+        """The table ``accounting``: which users of each side and pair are compared, and which are not."""
+        return small_table(self.spark, self.entries, ACCOUNTING)
+
+
+@events.telling("compare")
+@documented(CompareOptions)
+def compare(
+    candidate: Evaluation | Frame,
+    baseline: Evaluation | Frame | None = None,
+    *,
+    model: str | None = None,
+    baseline_model: str | None = None,
+    gates: Sequence[Mapping[str, Any]] = (),
+    **options: Unpack[CompareOptions],
+) -> Comparison:
+    """Compare models user by user: those of one table with each other, or with those of a baseline.
+
+    ``candidate`` and ``baseline`` are what ``evaluate`` gave, or tables like ``per_user``: frames of Spark or
+    pandas, or Arrow tables, with a row per model and user, and columns such as ``ndcg_at_10``. ``model`` and
+    ``baseline_model`` are the names of their only models, where no column holds names.
+
+    Without a baseline all pairs of models are compared, the first name being the baseline's; with
+    ``baseline_model`` this model with all others. With a baseline, models of equal names are compared; with
+    ``baseline_model`` as well, this model of the baseline with each candidate.
+
+    Users are joined by id (and fold); who is on one side only is counted. ``gates`` are decided as those of
+    the config are. Raises ConfigError or DataError.
+    """
+    plan = make_compare_plan(gates, **options)
+    side = side_of(candidate, model, CANDIDATE)
+    other = None if baseline is None else side_of(baseline, baseline_model, BASELINE)
+    found = compare_sides(side, other, plan, baseline_model)
+    if not plan.gates:
+        return found
+    baselines = side.models if other is None else other.models
+    rows = decide_gates(plan.gates, side.models, baselines, found.sums, found.common)
+    return replace(found, gate_rows=rows)
+
+
+def compare_sides(
+    candidate: Side, baseline: Side | None, plan: ComparePlan, baseline_model: str | None = None
+) -> Comparison:
+    """Compare the models of a side with each other, or with those of a baseline; see ``compare``.
+
+    What the plan's gates ask for is summed as well, and has no rows.
+    """
+    baselines = None if baseline is None else baseline.models
+    matched = match_models(candidate.models, baselines, baseline_model, plan)
+    measured = None if baseline is None else baseline.metrics
+    values, pairs = match_metrics(candidate.metrics, measured, plan), matched.pairs
+    asked = asked_of(matched, values, plan, candidate, baseline)
+    if baseline is not None:
+        check_digests(candidate.truth_digest, baseline.truth_digest)
+        check_conventions(candidate.conventions, baseline.conventions, asked.values)
+    needs = Needs.of(plan)
+    question = question_of_pairs(candidate, baseline, asked, needs_largest=needs.any)
+    with ExitStack() as held:
+        buckets = buckets_of_sides(candidate, baseline, question)
+        if needs.any and buckets.is_sent:
+            held.callback(buckets.frame.persist().unpersist)
+        found = sums_of_pairs(buckets)
+        check_counts(asked.matched.pairs, found.counts)
+        cells = cells_of_pairs(found, asked.matched.pairs, asked.values, question.segments)
+        chosen, segments, names = set(pairs), {ALL, FOLD, *plan.segments}, set(map(str, values))
+        shown = [
+            cell
+            for cell in cells.values()
+            if cell.models in chosen and cell.segment in segments and str(cell.value) in names
+        ]
+        shown = with_passes(shown, buckets, found, needs, plan)
+    entries = [*model_entries(matched), *pair_entries(asked.matched.pairs, found.counts, question.moved)]
+    check_closed(entries)
+    return Comparison(
+        rows=comparison_rows(shown, plan, None if baseline is None else baseline.run, candidate.conventions),
+        gate_rows=[],
+        entries=entries,
+        pairs=pairs,
+        sums={key: cell.sums for key, cell in cells.items()},
+        common=users_of(asked.matched.pairs, found.counts),
+        spark=candidate.per_user.sparkSession,
+    )
+
+
+def with_passes(
+    cells: Sequence[ComparedCell], buckets: Buckets, found: BucketTotals, needs: Needs, plan: ComparePlan
+) -> list[ComparedCell]:
+    """Return cells with what their tests need beside sums: at most one more pass for ranks, one for draws."""
+    at_once = tasks_at_once(buckets.frame.sparkSession)
+    ranked, drawn = dict[int, Ranked](), None
+    if (counting := needs.counting(found, cells, PARTS_PER_TASK * at_once)) is not None:
+        ranked = in_slices(collected(ranked_pairs(buckets, counting)))
+    if (drawing := needs.drawing(found, cells, plan)) is not None:
+        drawn = reduce(DrawnSums.plus, collected(drawn_pairs(buckets, drawing)))
+    return [needs.completed(cell, found, ranked, drawn, plan) for cell in cells]
+
+
+def sums_of_pairs(buckets: Buckets) -> BucketTotals:
+    """Return the sums of all pairs; raise one DataError for what workers found wrong."""
+    parts = collected(summed_pairs(buckets))
+    DataError.raise_all(distinct_faults(part for part in parts if isinstance(part, DataError)))
+    found: BucketTotals | None = None
+    for part in parts:
+        if found is None:
+            found = part
+        else:
+            found.add(part)
+    if found is None:
+        raise DataError("NO_COMMON_USERS", "no side has any user")
+    return found
+
+
+def distinct_faults(faults: Iterable[DataError]) -> list[DataError]:
+    """Return each fault once, in one order."""
+    return [fault for _, fault in sorted({str(fault): fault for fault in faults}.items())]

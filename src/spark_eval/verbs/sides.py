@@ -1,0 +1,187 @@
+"""What is compared: tables of users with the facts of their runs, and how they meet in the workers."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from spark_eval.arrow.user_files import UserFile, met, user_files
+from spark_eval.comparing.gates import Pairing
+from spark_eval.comparing.gating import gated_pairs
+from spark_eval.comparing.matching import Matched, check_known, match_metrics
+from spark_eval.comparing.options import COMPARE, ComparePlan
+from spark_eval.errors import ConfigError, DataError, nearest
+from spark_eval.metrics import MetricValue
+from spark_eval.metrics.values import value_of_column
+from spark_eval.pairing.population import BASELINE, CANDIDATE, PairQuestion
+from spark_eval.runtime.any_session import is_remote, tasks_at_once
+from spark_eval.schema import ALL, FOLD, MODEL, N_RECOMMENDED, N_RELEVANT, USER
+from spark_eval.transforms.conform import check_id_types
+from spark_eval.transforms.pairs import Buckets, buckets_of_files, buckets_of_frames
+from spark_eval.transforms.plain_files import takes_files
+from spark_eval.verbs.evaluation import Evaluation
+from spark_eval.verbs.frames import Frame, in_spark
+from spark_eval.verbs.workers import BUCKETS_PER_TASK
+
+# Ranges of users that several files share may be so much coarser than the files.
+COARSEST: Final = 8
+
+
+@dataclass(frozen=True)
+class Side:
+    """Measured models: a table of users.
+
+    ``per_user`` has model, user, n_relevant, n_recommended, fold if any, segments and a double per metric
+    column. ``conventions`` is the stamp of the run, empty where nobody knows it. ``folder`` is where it lies
+    as files by bucket on this machine or a mounted disk, if it does:
+    ``<folder>/model=<name>/part-<bucket>-of-<buckets>-<id>.parquet``.
+    """
+
+    per_user: DataFrame
+    models: Sequence[str]
+    metrics: Sequence[MetricValue]
+    segments: Sequence[str]
+    conventions: str
+    run: str | None = None
+    truth_digest: str | None = None
+    folder: str | None = None
+
+
+def side_of(measured: Evaluation | Frame, model: str | None, name: str) -> Side:
+    """Return the side of an evaluation, or of a frame with a row per model and user.
+
+    ``model`` is the name of a frame's only model, where no column holds names. Raises DataError
+    MISSING_COLUMN, or what frames refuse.
+    """
+    if isinstance(measured, Evaluation):
+        plan = measured.plan
+        facts = (plan.metrics, plan.segments, plan.stamp)
+        return Side(measured.per_user, measured.models, *facts, None, measured.truth_digest, measured.folder)
+    frame = in_spark({name: measured})[name]
+    if model is not None and MODEL not in frame.columns:
+        frame = frame.withColumn(MODEL, F.lit(model))
+    for needed in (USER, MODEL):
+        if needed not in frame.columns:
+            message = f"{name}: no column {needed!r}; {nearest(needed, frame.columns)}"
+            hint = f"; {'model' if name == CANDIDATE else 'baseline_model'} names the only one"
+            raise DataError("MISSING_COLUMN", message + (hint if needed == MODEL else ""))
+    names = [row[MODEL] for row in frame.select(F.col(MODEL).cast("string")).distinct().collect()]
+    if None in names:
+        raise DataError("NULL_MODEL", f"{name}: rows without a model; fill the column, or leave it out")
+    frame = frame.withColumn(MODEL, F.col(MODEL).cast("string"))
+    values = [value for column in frame.columns if (value := value_of_column(column)) is not None]
+    ours = {MODEL, USER, N_RELEVANT, N_RECOMMENDED, *(value.column for value in values)}
+    segments = [column for column in frame.columns if column not in ours]
+    return Side(frame, sorted(names), values, segments, conventions="")
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Which models are compared in which metrics and segments, by rows of their own or by gates."""
+
+    matched: Matched
+    values: Sequence[MetricValue]
+    segments: Sequence[str]
+
+
+def asked_of(
+    matched: Matched,
+    values: Sequence[MetricValue],
+    plan: ComparePlan,
+    candidate: Side,
+    baseline: Side | None,
+) -> Asked:
+    """Return what is compared, and behind it what the plan's gates need beside."""
+    of_baseline, side = (candidate, CANDIDATE) if baseline is None else (baseline, BASELINE)
+    all_values, segments = list(values), list(plan.segments)
+    for gate in plan.gates:
+        if gate.pairing is Pairing.USER and not gate.is_weighted:
+            pairs = gated_pairs(gate, candidate.models, of_baseline.models)
+            matched = matched.with_pairs((pair.names for pair in pairs if pair.is_there), side)
+            only = replace(plan, metrics=(str(gate.value),))
+            all_values += match_metrics(candidate.metrics, of_baseline.metrics, only)
+            segments += [gate.segment] if gate.segment != ALL else []
+    by_text = {str(value): value for value in all_values}
+    return Asked(matched, list(by_text.values()), list(dict.fromkeys(segments)))
+
+
+def question_of_pairs(
+    candidate: Side, baseline: Side | None, asked: Asked, *, needs_largest: bool
+) -> PairQuestion:
+    """Return what the workers are asked; raise ConfigError UNKNOWN_SEGMENT, DataError ID_TYPE_MISMATCH.
+
+    DataError FOLDS_DIFFER where one side has folds, and the other has none.
+    """
+    segments = asked.segments
+    for name in segments:
+        check_known("segment", name, [*candidate.segments, FOLD], f"{COMPARE}.segments")
+    sides = {CANDIDATE: candidate} if baseline is None else {CANDIDATE: candidate, BASELINE: baseline}
+    check_id_types({f"per_user of the {side}": one.per_user for side, one in sides.items()})
+    by_fold = {FOLD in one.per_user.columns for one in sides.values()}
+    if len(by_fold) > 1:
+        raise DataError("FOLDS_DIFFER", "one side has folds, the other has none; measure both alike")
+    if FOLD in segments and by_fold == {False}:
+        raise ConfigError("UNKNOWN_SEGMENT", f"{COMPARE}.segments names the folds, and there are none")
+    all_segments = dict.fromkeys([*segments, *([FOLD] if True in by_fold else [])])
+    moved = [] if baseline is None else [one for one in segments if one in baseline.segments and one != FOLD]
+    has_digests = baseline is not None and None not in (candidate.truth_digest, baseline.truth_digest)
+    has_counts = all(N_RELEVANT in one.per_user.columns for one in sides.values())
+    return PairQuestion(
+        models=asked.matched.models,
+        matches=asked.matched.matches,
+        columns=[value.column for value in asked.values],
+        segments=list(all_segments),
+        by_fold=True in by_fold,
+        moved=moved,
+        has_truth=baseline is not None and not has_digests and has_counts,
+        needs_largest=needs_largest,
+        has_text_ids=isinstance(candidate.per_user.schema[USER].dataType, T.StringType),
+    )
+
+
+def buckets_of_sides(candidate: Side, baseline: Side | None, question: PairQuestion) -> Buckets:
+    """Return the buckets in which all models' users meet: of files that tell theirs, or by an exchange."""
+    spark = candidate.per_user.sparkSession
+    at_once = tasks_at_once(spark)
+    sides = {CANDIDATE: candidate} if baseline is None else {CANDIDATE: candidate, BASELINE: baseline}
+    groups = groups_of_files(sides, question)
+    if groups is not None:
+        n_tasks = max(1, min(len(groups), BUCKETS_PER_TASK * at_once))
+        return buckets_of_files(spark, groups, n_tasks, question)
+    frames = {side: one.per_user for side, one in sides.items() if question.side(side)}
+    return buckets_of_frames(frames, BUCKETS_PER_TASK * 2 * at_once, 2 * at_once, question)
+
+
+def groups_of_files(sides: Mapping[str, Side], question: PairQuestion) -> list[dict[int, list[str]]] | None:
+    """Return groups of files with the same users, the paths of each model by its place.
+
+    None where a side has no such files, or where the buckets of two sides overlap so that groups were large.
+    """
+    files: list[UserFile] = []
+    place_of: dict[str, int] = {}
+    for side, one in sides.items():
+        found = files_of_side(one)
+        if found is None:
+            return None
+        places = {question.models[place][1]: place for place in question.side(side)}
+        own = [file for file in found if file.model in places]
+        place_of |= {file.path: places[file.model] for file in own}
+        files += own
+    groups = []
+    finest = len({(file.start, file.end) for file in files})
+    for group in met(files):
+        paths: dict[int, list[str]] = {}
+        for file in group:
+            paths.setdefault(place_of[file.path], []).append(file.path)
+        groups.append(paths)
+    return groups if len(groups) * COARSEST >= finest else None
+
+
+def files_of_side(side: Side) -> list[UserFile] | None:
+    """Return the files of a side that tell their buckets, if workers can read them."""
+    if side.folder is None or not takes_files(side.folder) or is_remote(side.per_user):
+        return None
+    return user_files(side.folder)

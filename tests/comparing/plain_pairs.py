@@ -1,0 +1,49 @@
+"""Made-up tables of users, and the same sums by rational arithmetic, user by user."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+
+from spark_eval.pairing.population import PairQuestion, Population
+from spark_eval.stats.differences import ClusterSums, PairSums
+
+
+def table_of(users: pd.DataFrame) -> pa.Table:
+    """Return users as workers read them."""
+    return pa.Table.from_pandas(users, preserve_index=False)
+
+
+def population_of(question: PairQuestion, tables: Sequence[pa.Table]) -> Population:
+    """Return who is compared of these tables, one for each model."""
+    return Population(question, lambda place, columns: tables[place].select(list(columns)))
+
+
+def plain_sums(pairs: pd.DataFrame) -> PairSums:
+    """Return the sums of the columns a and b, of rows that have both."""
+    known = pairs[np.isfinite(pairs["a"]) & np.isfinite(pairs["b"])]
+    sums = PairSums.of(known["a"].tolist(), known["b"].tolist())
+    q = np.rint((known["b"] - known["a"]) * 2.0**40)
+    counts = {"greater": int((q > 0).sum()), "less": int((q < 0).sum())}
+    return PairSums(**{**vars(sums), **counts})
+
+
+def plain_clusters(pairs: pd.DataFrame) -> ClusterSums:
+    """Return the sums over users of the same rows."""
+    known = pairs[np.isfinite(pairs["a"]) & np.isfinite(pairs["b"])]
+    of_users: dict[object, list[Fraction]] = defaultdict(list)
+    for user, a, b in zip(known["user"], known["a"], known["b"], strict=True):
+        of_users[user].append(Fraction(b) - Fraction(a))
+    values = map(Fraction, [*known["a"], *known["b"]])
+    return ClusterSums(
+        n_users=len(of_users),
+        n_rows=len(known),
+        total=Fraction(sum(sum(own) for own in of_users.values())),
+        squares=Fraction(sum(sum(own) ** 2 for own in of_users.values())),
+        products=Fraction(sum(sum(own) * len(own) for own in of_users.values())),
+        row_squares=sum(len(own) ** 2 for own in of_users.values()),
+        value_squares=Fraction(sum(value * value for value in values)),
+    )

@@ -1,0 +1,228 @@
+"""What gates take, and what they decide: worked numbers, and the edges of each decision."""
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_eval.comparing.decisions import Evidence, decide_all, failure_of, without_baseline
+from spark_eval.comparing.gates import Gate, make_gates
+from spark_eval.comparing.rows import GateRow
+from spark_eval.errors import ConfigError, DataError, GateFailure
+from spark_eval.metrics import RANKING
+from spark_eval.schema import Direction
+from spark_eval.stats.differences import PairSums
+from spark_eval.stats.intervals import Summary
+
+# The values of twelve users; the candidate of a gate is the worse one.
+BETTER = [0.4, 0.4, 0.2, 0.6, 0.6, 0.8, 0.2, 0.0, 0.6, 1.0, 0.6, 0.8]
+WORSE = [0.2, 0.4, 0.0, 0.6, 0.2, 0.8, 0.4, 0.0, 0.2, 1.0, 0.4, 0.6]
+GATE: dict[str, Any] = {"metric": "ndcg@10", "max_drop": 0.01, "min_users": 1}
+
+
+def gate_of(**keys: Any) -> Gate:
+    [gate] = make_gates([{**GATE, **keys}])
+    return gate
+
+
+def evidence_of(
+    baseline: list[float] = BETTER, candidate: list[float] = WORSE, *, common: float = 1.0, **keys: Any
+) -> Evidence:
+    return Evidence.of_users(gate_of(**keys), "als", "all", PairSums.of(baseline, candidate), common)
+
+
+def decide(baseline: list[float] = BETTER, candidate: list[float] = WORSE, **keys: Any) -> GateRow:
+    [row] = decide_all([evidence_of(baseline, candidate, **keys)])
+    return row
+
+
+@pytest.mark.parametrize(
+    ("keys", "decision", "low", "high", "p_worse"),
+    [
+        ({"max_drop": 0.01}, "worse", None, -0.013315, 0.032374),
+        ({"max_drop": 0.05, "drop": "relative"}, "undecided", -0.182950, 0.001283, None),
+        ({"max_drop": 0.25}, "not_worse", 0.039982, None, None),
+    ],
+)
+def test_worked_numbers_of_paired_gates(
+    keys: dict[str, Any], decision: str, low: float | None, high: float | None, p_worse: float | None
+) -> None:
+    row = decide(**keys)
+    assert (row.decision, row.passed) == (decision, decision == "not_worse")
+    for expected, found in ((low, row.bound_low), (high, row.bound_high), (p_worse, row.p_worse)):
+        assert expected is None or found == pytest.approx(expected, abs=1e-6)
+    assert row.difference == pytest.approx(-0.116667, abs=1e-6)
+    assert (row.baseline_value, row.candidate_value) == pytest.approx((6.2 / 12, 4.8 / 12))
+    # A mirror image of both in a metric of which lower values are better decides the same.
+    upside_down = [[1 - value for value in values] for values in (BETTER, WORSE)]
+    if "drop" not in keys:
+        mirrored = decide(*upside_down, **keys, direction="lower")
+        assert mirrored.decision == decision
+        assert mirrored.bound_high == pytest.approx(row.bound_high)
+
+
+def test_worked_numbers_of_published_means() -> None:
+    before, after = Summary(0.33, 0.011, None, None, 1000), Summary(0.30, 0.012, None, None, 900)
+    gate = gate_of(max_drop=0.0, pairing="none")
+    evidence = Evidence.of_means(gate, "als", "all", before, after)
+    assert evidence.estimate.freedom == pytest.approx(1861.68, abs=0.005)
+    assert evidence.p_worse == pytest.approx(0.065505 / 2, abs=5e-7)
+    [row] = decide_all([evidence])
+    assert (row.decision, row.n_users, row.users_needed) == ("worse", 900, None)
+    # With 5 % of the baseline allowed, its noise shrinks as its value does.
+    relative = Evidence.of_means(gate_of(max_drop=0.05, drop="relative"), "als", "all", before, after)
+    assert relative.estimate.std_error == pytest.approx(math.hypot(0.95 * 0.011, 0.012))
+    assert float(relative.estimate.value or 0) == pytest.approx(0.30 - 0.95 * 0.33)
+
+
+@pytest.mark.parametrize(
+    ("mode", "decision", "passed"),
+    [("non_inferior", "undecided", False), ("certain_drop", "undecided", True), ("observed", "worse", False)],
+)
+def test_what_is_not_certain_passes_by_the_mode(mode: str, decision: str, passed: bool) -> None:
+    row = decide(max_drop=0.1, mode=mode)
+    assert (row.decision, row.passed) == (decision, passed)
+    assert row.reason.startswith("warning") == (mode == "certain_drop")
+    has_bounds = mode != "observed"
+    assert (row.bound_low is not None, row.users_needed is not None) == (has_bounds, has_bounds)
+
+
+def test_so_many_users_are_needed() -> None:
+    deviation = float(np.std(np.subtract(WORSE, BETTER), ddof=1))
+    needed = ((1.6448536269514722 + 0.8416212335729143) * deviation / 0.01) ** 2
+    row = decide(max_drop=0.01)
+    assert row.users_needed == math.ceil(needed)
+    assert decide(max_drop=0.0).users_needed is None
+
+
+def test_certain_drops_are_corrected_for_their_number_and_no_other_gates() -> None:
+    alarms = [evidence_of(mode="certain_drop") for _ in range(2)]
+    rows = decide_all([*alarms, evidence_of(), evidence_of(mode="observed")])
+    assert [row.p_adjusted for row in rows] == [pytest.approx(2 * 0.032374, abs=2e-6)] * 2 + [None, None]
+    # Alone each would have been certain.
+    assert [row.decision for row in rows] == ["undecided", "undecided", "worse", "worse"]
+    assert decide(mode="certain_drop").decision == "worse"
+
+
+@pytest.mark.parametrize("mode", ["non_inferior", "certain_drop", "observed"])
+@pytest.mark.parametrize(("drop", "decision"), [(0.1, "not_worse"), (0.2, "worse")])
+def test_a_constant_drop_is_judged_by_itself(mode: str, drop: float, decision: str) -> None:
+    """A drop of exactly max_drop in decimals passes, whatever the binary digits say."""
+    values = [0.3, 0.7, 0.9, 0.1 + 0.2]
+    row = decide(values, [value - drop for value in values], max_drop=0.1, mode=mode)
+    assert (row.decision, row.p_worse) == (decision, None)
+    if mode != "observed":
+        assert row.bound_low == row.bound_high
+
+
+def test_equal_models_are_not_worse_and_one_user_decides_nothing() -> None:
+    assert decide(BETTER, BETTER, max_drop=0.0).decision == "not_worse"
+    row = decide([0.5], [0.25])
+    assert (row.decision, row.bound_low, row.p_worse, row.users_needed) == ("undecided", None, None, None)
+
+
+@pytest.mark.parametrize(
+    ("code", "keys"),
+    [
+        ("TOO_FEW_USERS", {"min_users": 13}),
+        ("POPULATIONS_DIFFER", {"common": 0.9899}),
+        ("TOO_FEW_USERS", {"baseline": [], "candidate": []}),
+    ],
+)
+def test_what_is_no_evidence_is_refused(code: str, keys: dict[str, Any]) -> None:
+    with pytest.raises(DataError) as refused:
+        decide(**keys)
+    assert refused.value.code == code
+    assert "ndcg@10 of 'als' against 'als'" in refused.value.message
+
+
+def test_all_that_is_no_evidence_is_told_at_once() -> None:
+    with pytest.raises(DataError, match=r"TOO_FEW_USERS.*POPULATIONS_DIFFER"):
+        decide_all([evidence_of(min_users=99), evidence_of(common=0.5)])
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=2, max_size=30))
+def test_a_larger_drop_allowed_never_fails_what_passed(pairs: list[tuple[float, float]]) -> None:
+    baseline, candidate = map(list, zip(*pairs, strict=True))
+    order = ["worse", "undecided", "not_worse"]
+    for mode in ("non_inferior", "certain_drop", "observed"):
+        found = [decide(baseline, candidate, max_drop=drop, mode=mode) for drop in (0.0, 0.1, 0.5, 1.0)]
+        places = [order.index(row.decision) for row in found]
+        assert places == sorted(places)
+        assert found[-1].decision == "not_worse" or found[-1].bound_low is not None
+
+
+def test_the_failure_names_the_gates_that_failed() -> None:
+    passed, failed = decide(max_drop=0.25), decide(against={"run": "2024-02-29"})
+    assert failure_of([passed]) is None
+    failure = failure_of([passed, *[failed] * 7])
+    assert isinstance(failure, GateFailure)
+    assert failure.exit_code == 5
+    assert str(failure).startswith(
+        "error[GATE_FAILED] 7 of 8 gates failed: ndcg@10 of 'als' against 'als' of run '2024-02-29' is worse"
+    )
+    assert failure.message.count("is worse") == 5
+    assert "and 2 more" in failure.message
+
+
+def test_a_first_run_passes_where_the_gate_says_so() -> None:
+    row = without_baseline(gate_of(if_missing="pass", segment="country"), "als")
+    assert (row.model, row.segment_value, row.decision) == ("als", "country", "no_baseline")
+    assert row.passed
+    assert failure_of([row]) is None
+
+
+@pytest.mark.parametrize(
+    ("code", "hint", "keys"),
+    [
+        ("UNKNOWN_CONFIG_KEY", "did you mean 'max_drop'?", {"max_dorp": 1}),
+        ("UNKNOWN_CONFIG_KEY", "did you mean 'run'?", {"against": {"rn": "a"}}),
+        ("UNKNOWN_METRIC", "did you mean 'ndcg'?", {"metric": "ndgc@10"}),
+        ("INVALID_GATE", "max_drop", {"max_drop": None}),
+        ("INVALID_GATE", "needs one k", {"metric": "ndcg"}),
+        ("INVALID_GATE", "needs one k", {"k": 10}),
+        ("INVALID_K", "k is 0", {"metric": "ndcg", "k": 0}),
+        ("INVALID_CHOICE", "did you mean 'non_inferior'?", {"mode": "noninferior"}),
+        ("INVALID_CHOICE", "did you mean 'relative'?", {"drop": "relativ"}),
+        ("INVALID_CHOICE", "allowed", {"if_missing": "never"}),
+        ("INVALID_CHOICE", "allowed: none, user", {"pairing": "xyz"}),
+        ("OUT_OF_RANGE", "max_drop is -1", {"max_drop": -1}),
+        ("OUT_OF_RANGE", "max_drop is inf", {"max_drop": math.inf}),
+        ("OUT_OF_RANGE", "max_drop is nan", {"max_drop": math.nan}),
+        ("OUT_OF_RANGE", "confidence is 95", {"confidence": 95}),
+        ("OUT_OF_RANGE", "min_users is 0", {"min_users": 0}),
+        ("OUT_OF_RANGE", "min_common is 1.1", {"min_common": 1.1}),
+        ("NO_INTERVAL", "fcp_micro", {"metric": "fcp_micro@5"}),
+        ("NO_DIRECTION", "higher or lower", {"direction": "up"}),
+        ("SAME_MODEL", "is its own baseline", {"model": "als", "against": {"model": "als"}}),
+    ],
+)
+def test_what_no_gate_can_be_is_refused_by_name(code: str, hint: str, keys: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError) as refused:
+        gate_of(**keys)
+    assert refused.value.code == code
+    assert hint in refused.value.message
+    assert "gates.0" in refused.value.message or code in ("INVALID_K", "SAME_MODEL")
+
+
+def test_a_metric_without_a_direction_is_given_one() -> None:
+    object.__setattr__(RANKING["ndcg"], "direction", Direction.NONE)
+    try:
+        with pytest.raises(ConfigError, match="NO_DIRECTION"):
+            gate_of()
+        gate = gate_of(direction="lower")
+    finally:
+        object.__setattr__(RANKING["ndcg"], "direction", Direction.HIGHER)
+    assert (gate.factors, gate.amount) == ((Fraction(-1), Fraction(1)), 0.01)
+
+
+def test_weighted_means_are_only_observed() -> None:
+    gate = gate_of(metric="fcp_micro@5", mode="observed")
+    assert (gate.metric, gate.k, gate.is_weighted) == ("fcp_micro", 5, True)
+    before, after = Summary(0.5, None, None, None, 200), Summary(0.25, None, None, None, 300)
+    [row] = decide_all([Evidence.of_means(gate, "als", "all", before, after)])
+    assert (row.decision, row.difference, row.bound_low) == ("worse", -0.25, None)
