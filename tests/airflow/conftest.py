@@ -25,6 +25,15 @@ AIRFLOW = REPOSITORY / ".venv-airflow" / "bin"
 DAG = "spark_eval_daily"
 DAYS = [f"2024-05-{day:02}" for day in range(10, 20)]
 LIST_LENGTH = 20
+GATE = {
+    "metric": "ndcg",
+    "k": 5,
+    "max_drop": 0.0,
+    "mode": "observed",
+    "pairing": "none",
+    "if_missing": "pass",
+    "min_users": 1,
+}
 TABLES = ("splits", "leakage", "per_user", "metrics", "sums", "accounting")
 
 
@@ -51,6 +60,7 @@ class Desk:
             },
             "recommendations": {"path": "each day has its own"},
             "evaluate": {"k": [5], "metrics": ["map", "ndcg", "recall"]},
+            "gates": [GATE],
         }
         path = self.home / "config.yaml"
         path.write_text(yaml.safe_dump(tree))

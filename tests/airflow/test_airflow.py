@@ -11,6 +11,7 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pandas as pd
 import pytest
 from tests.airflow.conftest import AIRFLOW, DAG, DAYS, REPOSITORY, Desk
 from tests.cluster.conftest import published_bytes, until
@@ -62,7 +63,8 @@ def python(airflow: "Airflow", *arguments: str) -> "subprocess.CompletedProcess[
 
 
 def test_the_dag_is_imported_without_a_warning_and_without_spark(airflow: "Airflow") -> None:
-    imported = "import spark_eval_daily, sys; print({'pyspark', 'spark_eval'} & set(sys.modules))"
+    imported = "import spark_eval_daily, spark_eval_gated, sys; "
+    imported += "print({'pyspark', 'spark_eval'} & set(sys.modules))"
     done = python(airflow, "-c", imported)
     assert (done.returncode, done.stdout, done.stderr) == (0, "set()\n", "")
 
@@ -96,6 +98,25 @@ def test_one_run_without_a_scheduler(airflow: "Airflow", desk: "Desk") -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert desk.record(DAYS[0])["jobs"].keys() == {"split", "evaluate"}
     assert all(desk.values(DAYS[0]).values())
+
+
+def test_a_model_is_published_or_somebody_is_alerted(airflow: "Airflow", desk: "Desk") -> None:
+    first, second = DAYS[3:5]
+    lists = pd.read_parquet(desk.home / "recommendations" / second)
+    unknown = lists.assign(item=lists["item"] + 10**6)
+    unknown.to_parquet(desk.home / "recommendations" / second / "0.parquet", index=False)
+    done = airflow.run("dags", "test", "spark_eval_gated", first)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (desk.home / "current").read_text() == first
+    # The day after, and again: published, alerted, not retried.
+    for _ in range(2):
+        done = airflow.run("dags", "test", "spark_eval_gated", second)
+        told = done.stdout + done.stderr
+        assert f"ALERT: the model of {second} is not published; that of {first} serves on" in told
+        assert "ALERT, a gate failed: a metric fell against its baseline: error[GATE_FAILED] 1 of 1" in told
+        assert told.count("starting task_id=compare") == 1
+        assert (desk.home / "current").read_text() == first
+        assert desk.record(second)["jobs"].keys() == {"split", "evaluate", "compare"}
 
 
 def test_the_command_line_gives_the_same_bits(airflow: "Airflow", desk: "Desk", tmp_path: Path) -> None:

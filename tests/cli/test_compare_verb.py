@@ -166,13 +166,10 @@ def test_days_of_other_truth_are_compared_without_pairs(desk: Desk) -> None:
     desk.tree["gates"] = [gate]
     refused = desk.run("compare", "--run-id", "a")
     assert (refused.code, refused.error) == (3, "TRUTH_DIFFERS")
-    desk.change("compare", baseline={"run": "a", "model": "poor"})
     unpaired = {**gate, "pairing": "none"}
-    desk.tree["gates"] = [
-        {**unpaired, "against": {"run": "c"}},
-        {**unpaired, "against": {"run": "c"}, "segment": "country"},
-    ]
+    desk.tree["gates"] = [unpaired, {**unpaired, "segment": "country"}]
     desk.done("compare", "--run-id", "a")
+    assert table(desk, "comparisons", "a") == []
     rows = table(desk, "gates", "a")
     assert [row["segment_value"] for row in rows] == ["all", "AT", "DE"]
     before, after = (
@@ -228,6 +225,7 @@ def test_what_cannot_be_compared_is_refused_by_name(
         ("CONVENTIONS_DIFFER", "no_recommendations", {"against": {"run": "d"}, "pairing": "none"}),
         ("UNKNOWN_MODEL", "did you mean 'good'?", {"against": {"run": "b"}, "model": "god"}),
         ("SAME_MODEL", "the baseline itself", {"against": {"run": "a"}, "model": "good"}),
+        ("INVALID_GATE", "names no baseline", {}),
         ("METRIC_NOT_MEASURED", "ndcg@5", {"against": {"run": "b"}, "metric": "ndcg"}),
         ("UNKNOWN_SEGMENT", "did you mean 'country'?", {"against": {"run": "b"}, "segment": "cuntry"}),
     ],

@@ -9,7 +9,7 @@ from spark_eval.metrics.values import UNCUT, formed, ranking_names
 from spark_eval.schema import ALL, Direction
 
 Row = Mapping[str, Any]
-Lines = list[list[str]]
+TextLines = list[list[str]]
 COMPARED: Final = ("candidate", "baseline", "metric", "test", "difference", "interval", "win/tie/loss", "p")
 GATED: Final = ("gate", "candidate", "baseline", "difference", "bounds", "decision", "passed")
 # What comes by chance in so many cases or fewer is called certain.
@@ -18,7 +18,7 @@ LEAST_DECIMALS: Final = 3
 MOST_DECIMALS: Final = 6
 
 
-def compared_lines(rows: Iterable[Row]) -> Lines:
+def compared_lines(rows: Iterable[Row]) -> TextLines:
     """Return a line per row of ``comparisons``; p is that after correction."""
     lines = []
     for row in rows:
@@ -34,7 +34,7 @@ def compared_lines(rows: Iterable[Row]) -> Lines:
     return lines
 
 
-def gated_lines(rows: Iterable[Row]) -> Lines:
+def gated_lines(rows: Iterable[Row]) -> TextLines:
     """Return a line per row of ``gates``."""
     lines = []
     for row in rows:

@@ -13,7 +13,7 @@ from spark_eval.conventions import Choice
 from spark_eval.errors import DataError, GateFailure
 from spark_eval.schema import ALL
 from spark_eval.stats.corrections import adjusted
-from spark_eval.stats.differences import Estimate, PairSums, signed_root, unpaired
+from spark_eval.stats.differences import DUST, Estimate, PairSums, signed_root, unpaired
 from spark_eval.stats.intervals import Summary, square_root
 from spark_eval.stats.significance import POWER, bounds, p_of_t
 
@@ -51,7 +51,7 @@ class Evidence:
     def of_users(cls, gate: Gate, model: str, segment_value: str, sums: PairSums, common: float) -> Self:
         """Return the evidence of the users whom both models have a value for."""
         before, after = (sums.baseline / sums.n, sums.candidate / sums.n) if sums.n else (None, None)
-        estimate = sums.combination(*gate.factors, gate.amount)
+        estimate = settled(sums.combination(*gate.factors, gate.amount))
         return cls(gate, model, segment_value, before, after, estimate, sums.n, common)
 
     @classmethod
@@ -64,7 +64,7 @@ class Evidence:
         distance = unpaired(*below, baseline.n, *above, candidate.n)
         value = None if distance.value is None else distance.value + Fraction(gate.amount)
         before, after = (None if one.value is None else Fraction(one.value) for one in (baseline, candidate))
-        estimate, n_users = replace(distance, value=value), min(baseline.n, candidate.n)
+        estimate, n_users = settled(replace(distance, value=value)), min(baseline.n, candidate.n)
         return cls(gate, model, segment_value, before, after, estimate, n_users, None)
 
     def __str__(self) -> str:
@@ -151,6 +151,13 @@ class Evidence:
         more = "" if needed is None else f"; {needed:,} users would tell, there are {self.n_users:,}"
         is_warning = "warning: " if self.gate.mode is Mode.CERTAIN_DROP else ""
         return f"{is_warning}{decision.meaning}{more}"
+
+
+def settled(estimate: Estimate) -> Estimate:
+    """Return an estimate that does not vary at all where it varies by less than doubles can tell."""
+    value, variance = estimate.value, estimate.variance
+    is_dust = value is not None and variance is not None and variance <= DUST * value**2
+    return replace(estimate, variance=Fraction(0)) if is_dust else estimate
 
 
 def gate_row(gate: Gate, model: str, segment_value: str, **found: Any) -> GateRow:

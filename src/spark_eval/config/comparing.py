@@ -6,10 +6,9 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, field_serializer
 
-from spark_eval.comparing.gates import GATES_KEY, Gate, GateOptions, check_models
+from spark_eval.comparing.gates import Gate, GateOptions, check_models
 from spark_eval.comparing.options import CompareOptions, ComparePlan, as_published, make_compare_plan
 from spark_eval.config.keys import Section, keyed
-from spark_eval.errors import ConfigError
 from spark_eval.names import check_run_id
 from spark_eval.options import declared
 
@@ -41,20 +40,16 @@ class CompareSection(Section):
     def checked(self, gates: Sequence[GateSection] = ()) -> ComparePlan:
         """Return the checked plan; raise ConfigError with the nearest allowed choice.
 
-        Gates that name no baseline have that of this section; raises ConfigError INVALID_GATE without any.
+        Gates that name no baseline have that of this section.
         """
         options: Any = {name: getattr(self, name) for name in declared(CompareOptions)}
         plan = make_compare_plan([gate.model_dump(exclude_unset=True) for gate in gates], **options)
-        return replace(plan, gates=tuple(map(self.against, plan.gates, range(len(plan.gates)))))
+        return replace(plan, gates=tuple(map(self.against, plan.gates)))
 
-    def against(self, gate: Gate, place: int) -> Gate:
+    def against(self, gate: Gate) -> Gate:
         """Return a gate with its baseline."""
-        run, model = self.baseline.run, self.baseline.model
         if gate.against_run is None and gate.against_model is None:
-            if run is None and model is None:
-                message = f"{GATES_KEY}.{place} names no baseline; give it one by against: {{run, model}}"
-                raise ConfigError("INVALID_GATE", f"{message}, or all by compare.baseline")
-            gate = replace(gate, against_run=run, against_model=model)
+            gate = replace(gate, against_run=self.baseline.run, against_model=self.baseline.model)
         check_models(gate)
         return gate
 

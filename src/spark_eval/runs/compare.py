@@ -13,7 +13,7 @@ from spark_eval.comparing.options import COMPARE, ComparePlan
 from spark_eval.comparing.rows import COMPARISONS, GATES, GateRow
 from spark_eval.config.comparing import Baseline
 from spark_eval.config.sections import Config
-from spark_eval.errors import DataError
+from spark_eval.errors import ConfigError, DataError
 from spark_eval.publishing.attempt import Store
 from spark_eval.publishing.commits import records_of
 from spark_eval.publishing.places import store_of
@@ -105,6 +105,8 @@ class CompareRequest:
             run_id = Job.of(EVALUATE, config, None, session).run_id
         store = store_of(config.output, session)
         plan = config.compare.checked(config.gates)
+        for gate in plan.gates:
+            check_baseline(gate)
         gates = [replace(gate, against_run=other_run(gate.against_run, run_id)) for gate in plan.gates]
         for gate in gates:
             check_models(gate)
@@ -129,6 +131,13 @@ class CompareRequest:
         if changed:
             message = f"run {changed[0]!r} was published while it was compared; start again"
             raise DataError("INPUT_CHANGED_DURING_RUN", message)
+
+
+def check_baseline(gate: Gate) -> None:
+    """Raise ConfigError INVALID_GATE where nobody says what a gate compares with."""
+    if gate.against_run is None and gate.against_model is None:
+        message = f"{gate} names no baseline; give it against: {{run, model}}, or all gates compare.baseline"
+        raise ConfigError("INVALID_GATE", message)
 
 
 def other_run(run: str | None, run_id: str) -> str | None:

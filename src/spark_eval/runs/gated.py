@@ -82,10 +82,16 @@ class SideBySide:
 
     @cached_property
     def main(self) -> Comparison | None:
-        """What ``compare`` asks for; None where only gates ask, or let a missing baseline pass."""
+        """What ``compare`` asks for; None where gates alone ask.
+
+        They do where they let a missing baseline pass, and where none of them pairs users with its run.
+        """
         if self.baseline is None:
             return None
         run, model = self.baseline.run, self.baseline.model
+        pairings = {pair.gate.pairing for pair in self.pairs if pair.gate.against_run == run}
+        if pairings == {Pairing.NONE}:
+            return None
         known = self.models(run) or []
         is_there = bool(set(known) & set(self.candidate.models)) if model is None else model in known
         if not is_there and any(not pair.is_there and pair.gate.against_run == run for pair in self.pairs):
