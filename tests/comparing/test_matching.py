@@ -45,6 +45,7 @@ def test_runs_meet_by_name_or_by_one_baseline() -> None:
         ((["als", "knn"], None, None, make_compare_plan(models=["kn"])), "UNKNOWN_MODEL", "'knn'"),
         ((["als"], None, None, PLAN), "NOTHING_TO_COMPARE", "als"),
         ((["als"], ["pop"], None, PLAN), "NOTHING_TO_COMPARE", "pop"),
+        ((["als", "knn", "pop"], None, None, make_compare_plan(max_pairs=2)), "TOO_MANY_PAIRS", "3 pairs"),
         (([f"m{n:03}" for n in range(300)], None, None, PLAN), "TOO_MANY_PAIRS", "44,850"),
     ],
 )
@@ -128,8 +129,9 @@ def test_columns_name_their_metrics(name: str) -> None:
     conventions = RANKING[name].conventions
     for value in metric_values([name], [5, None], parse_conventions("default")):
         assert value_of_column(value.column) == value
-    if "gain" in conventions:
-        [value] = metric_values([f"{name}(gain=exp2, tie_order=best)@7"], [], parse_conventions("default"))
-        assert value_of_column(value.column) == value
+    if {"gain", "discount"} <= set(conventions):
+        for text in ("gain=exp2, tie_order=best", "discount=log2_clipped"):
+            [value] = metric_values([f"{name}({text})@7"], [], parse_conventions("default"))
+            assert value_of_column(value.column) == value
     for column in ("n_relevant", f"{name}_at_x", f"{name}_no_such_at_5", f"x{name}_at_5", "_at_5"):
         assert value_of_column(column) is None

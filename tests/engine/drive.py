@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from spark_eval.accounting import list_entries, table_entries
+from spark_eval.arrow.hashes import bucket_of, hashes_of
 from spark_eval.arrow.row_faults import fault_rules
 from spark_eval.engine.means import merged_sums
 from spark_eval.engine.measure import Measuring
@@ -71,7 +72,8 @@ def drive(plan: Plan, tables: Tables, layout: Layout = LAYOUT) -> Found:
     summaries = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(exchange, "MOST_ROWS", layout.most_rows)
-        for _, _, bucket in buckets(messages, question, layout.n_buckets):
+        for number, n_numbers, bucket in buckets(messages, question, layout.n_buckets):
+            assert (bucket_of(hashes_of(bucket.people.ids), n_numbers) == number).all()
             measuring, models = Measuring(bucket), []
             for one in measuring.measured():
                 models.append(ModelSummary(one.model, one.counts, one.folds, None, 0))

@@ -63,8 +63,8 @@ def test_files_and_an_exchange_give_the_same_bits(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: bool
 ) -> None:
     plan = make_compare_plan(tests=TESTS, segments="country", resamples=50)
-    candidate = side(spark, measured(1, text=text), tmp_path / "candidate", 4)
-    baseline = side(spark, measured(2, text=text), tmp_path / "baseline", 6)
+    candidate = side(spark, measured(1, text=text), tmp_path / "candidate", 16)
+    baseline = side(spark, measured(2, text=text), tmp_path / "baseline", 48)
     with monkeypatch.context() as patch:
         patch.setattr(sides, "buckets_of_frames", None)
         by_files = compare_sides(candidate, baseline, plan)
