@@ -1,6 +1,7 @@
 """What the documents say is what the program does."""
 
 import ast
+import json
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -9,13 +10,20 @@ import pytest
 
 from spark_eval.cli import metric_tables
 from spark_eval.cli.commands import program
+from spark_eval.comparing.decisions import Decision
+from spark_eval.comparing.gates import Drop, GateOptions, Mode
+from spark_eval.comparing.options import CompareOptions, Correction, PairTest, Zeros
+from spark_eval.comparing.rows import COMPARISONS, GATES
 from spark_eval.config.sections import Config, read_config
+from spark_eval.conventions import Choice
+from spark_eval.options import declared
 from spark_eval.runtime.spark_errors import MENDS, REFUSALS
 from spark_eval.schema import Fault, Table
 
 REPOSITORY = Path(__file__).parents[1]
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
 OPERATIONS = (REPOSITORY / "docs" / "operations.md").read_text(encoding="utf-8")
+COMPARISON = (REPOSITORY / "docs" / "comparison.md").read_text(encoding="utf-8")
 CODE = re.compile(r"[A-Z]+(_[A-Z]+)*")
 # Calls that take a code first, of our errors and of an input's faults.
 RAISING = {
@@ -57,6 +65,51 @@ def test_the_document_of_conventions_is_the_code() -> None:
 def test_the_metrics_of_predictions_are_the_code() -> None:
     table = metric_tables.markdown(metric_tables.POINTWISE_METRICS, metric_tables.pointwise_rows())
     assert table in (REPOSITORY / "docs" / "predictions.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("header", "choices"),
+    [
+        (("test", "what is tested"), PairTest),
+        (("correction", "what it holds down"), Correction),
+        (("zeros of `wilcoxon`", "users without a difference"), Zeros),
+        (("decision", "what was found"), Decision),
+        (("mode", "a model passes"), Mode),
+        (("drop", "`max_drop` is in"), Drop),
+    ],
+    ids=["tests", "corrections", "zeros", "decisions", "modes", "drops"],
+)
+def test_the_choices_of_comparisons_are_the_code(header: Sequence[str], choices: type[Choice]) -> None:
+    assert metric_tables.markdown(header, [[one, one.meaning] for one in choices]) in COMPARISON
+
+
+@pytest.mark.parametrize(
+    ("first", "options"), [("option of `compare`", CompareOptions), ("key of a gate", GateOptions)]
+)
+def test_the_options_of_comparisons_are_the_code(first: str, options: type[CompareOptions]) -> None:
+    rows = [
+        [name, f"`{json.dumps(option.default)}`", option.meaning]
+        for name, (_, option) in declared(options).items()
+    ]
+    assert metric_tables.markdown((first, "default", "meaning"), rows) in COMPARISON
+
+
+@pytest.mark.parametrize(("table", "columns"), [("comparisons", COMPARISONS), ("gates", GATES)])
+def test_the_columns_of_comparisons_are_the_code(table: str, columns: str) -> None:
+    found = re.search(rf"^\| column of `{table}` \|.*?\n\n", COMPARISON, re.MULTILINE | re.DOTALL)
+    assert found is not None
+    rows = re.findall(r"^\| (`[^|]*`) \| (\w+) \|", found[0], re.MULTILINE)
+    named = [f"{name} {kind}" for names, kind in rows for name in re.findall(r"`(\w+)`", names)]
+    assert named == columns.split(", ")
+
+
+def test_the_errors_of_comparisons_are_raised() -> None:
+    raised = set[str]()
+    for file in (REPOSITORY / "src" / "spark_eval").rglob("*.py"):
+        raised |= set(codes_in(ast.parse(file.read_text(encoding="utf-8"))))
+    named = set(re.findall(r"`([A-Z]+(?:_[A-Z]+)+)`", COMPARISON))
+    assert len(named) > 20
+    assert named - raised == set()
 
 
 def test_its_tables_name_every_verb_and_table() -> None:

@@ -13,6 +13,7 @@ from tests.pages.walk import Walk, clone, walking
 
 AIRFLOW = REPOSITORY / ".venv-airflow"
 DATA = REPOSITORY.parent / "shared" / "data" / "ml-latest-small"
+RATINGS = "ratings.csv"
 MOVIELENS = ["map", "mar", "mrr", "ndcg", "recall"]
 PAGES_WITH = {
     language: [
@@ -54,7 +55,7 @@ def take_all(walk: Walk, page: str) -> list[str]:
 
 def place(walk: Walk, name: str) -> bool:
     """Put a file of data that is not ours where a page takes it from; whether it is there."""
-    if (DATA / name).exists():
+    if (DATA / name).exists() and not (walk.folder / name).exists():
         (walk.folder / name).symlink_to(DATA / name)
     return (DATA / name).exists()
 
@@ -103,6 +104,28 @@ def test_the_page_of_airflow_does_what_it_says(walk: Walk) -> None:
     print(*take_all(walk, "docs/airflow.md"), sep="\n")
     published = walk.folder / "out" / "metrics" / "run_id=2024-06-01"
     assert published.is_dir()
+
+
+@has_tools
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.skipif(
+    not (DATA / RATINGS).exists(), reason="MovieLens ml-latest-small is not beside the repository"
+)
+def test_models_of_movielens_compare_as_the_page_says(walk: Walk) -> None:
+    for block in blocks("docs/comparison.md"):
+        if block.needs or block.file == "movielens.yaml":
+            assert not block.needs or place(walk, block.needs)
+            walk.take(block)
+    users = pd.read_parquet(walk.folder / "movielens" / "per_user" / "run_id=demo")
+    values = users.pivot(index="user", columns="model", values="ap_at_10")
+    difference = values["recent_popularity"] - values["popularity"]
+    told = pd.read_parquet(walk.folder / "movielens" / "comparisons" / "run_id=demo")
+    [row] = told[(told["metric"] == "map") & (told["candidate"] == "recent_popularity")].to_dict("records")
+    assert row["n_users"] == len(difference) == 82
+    assert row["difference"] == pytest.approx(difference.mean())
+    assert row["std_error"] == pytest.approx(difference.sem())
 
 
 def leaderboard(output: Path) -> str:
