@@ -215,6 +215,16 @@ def test_gates_are_decided_by_the_same_sums() -> None:
     assert found.gates.count() == 1
 
 
+def test_a_gate_that_names_no_run_is_against_the_baseline() -> None:
+    gate = {"metric": "ndcg@10", "max_drop": 0.01, "min_users": 10}
+    before, after = (table(values, values).drop(columns="model") for values in (A1, B1))
+    for sides, expected in (((after, before), "not_worse"), ((before, after), "worse")):
+        before_and_after = [side.drop_duplicates("user") for side in sides]
+        found = compare(*before_and_after, model="als", baseline_model="als", gates=[gate])
+        [decided] = found.gate_rows
+        assert (decided.decision, decided.against_run, decided.against_model) == (expected, "baseline", "als")
+
+
 def test_evaluations_are_compared_as_their_tables_are(tmp_path: Path) -> None:
     generator = np.random.default_rng(1)
     lists = pd.DataFrame(

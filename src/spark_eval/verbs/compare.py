@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_eval.accounting import ACCOUNTING, Entry, check_closed
 from spark_eval.comparing.accounted import check_counts, check_digests, model_entries, pair_entries, users_of
+from spark_eval.comparing.gates import Gate
 from spark_eval.comparing.gating import ModelPair, PairCell, UserCounts, decide_gates
 from spark_eval.comparing.matching import check_conventions, match_metrics, match_models
 from spark_eval.comparing.options import CompareOptions, ComparePlan, make_compare_plan
@@ -97,17 +98,26 @@ def compare(
     ``baseline_model`` as well, this model of the baseline with each candidate.
 
     Users are joined by id (and fold); who is on one side only is counted. ``gates`` are decided as those of
-    the config are. Raises ConfigError or DataError.
+    the config are; those that name no run are against ``baseline``, if there is one. Raises ConfigError or
+    DataError.
     """
     plan = make_compare_plan(gates, **options)
     side = side_of(candidate, model, CANDIDATE)
     other = None if baseline is None else side_of(baseline, baseline_model, BASELINE)
+    if other is not None:
+        plan = replace(plan, gates=[against_baseline(gate, baseline_model) for gate in plan.gates])
     found = compare_sides(side, other, plan, baseline_model)
     if not plan.gates:
         return found
     baselines = side.models if other is None else other.models
     rows = decide_gates(plan.gates, side.models, baselines, found.sums, found.common)
     return replace(found, gate_rows=rows)
+
+
+def against_baseline(gate: Gate, model: str | None) -> Gate:
+    """Return a gate against the baseline side, or its only model, unless it names another."""
+    run, against = gate.against_run or BASELINE, gate.against_model or model
+    return replace(gate, against_run=run, against_model=against)
 
 
 def compare_sides(
