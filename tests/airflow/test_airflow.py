@@ -102,9 +102,14 @@ def test_one_run_without_a_scheduler(airflow: "Airflow", desk: "Desk") -> None:
 
 def test_a_model_is_published_or_somebody_is_alerted(airflow: "Airflow", desk: "Desk") -> None:
     first, second = DAYS[3:5]
-    lists = pd.read_parquet(desk.home / "recommendations" / second)
-    unknown = lists.assign(item=lists["item"] + 10**6)
-    unknown.to_parquet(desk.home / "recommendations" / second / "0.parquet", index=False)
+    log = pd.read_parquet(desk.home / "log.parquet")
+    taken = log[pd.to_datetime(log["timestamp"], unit="s").dt.strftime("%Y-%m-%d") == first]
+    lists = pd.read_parquet(desk.home / "recommendations" / first)
+    best = pd.DataFrame(
+        {"user": taken["userId"], "item": taken["movieId"], "score": 10**6, "model": "popular"}
+    )
+    for day, rows in ((first, pd.concat([lists, best])), (second, lists.assign(item=lists["item"] + 10**6))):
+        rows.to_parquet(desk.home / "recommendations" / day / "0.parquet", index=False)
     done = airflow.run("dags", "test", "spark_eval_gated", first)
     assert done.returncode == 0, done.stdout + done.stderr
     assert (desk.home / "current").read_text() == first
@@ -112,7 +117,7 @@ def test_a_model_is_published_or_somebody_is_alerted(airflow: "Airflow", desk: "
     for _ in range(2):
         done = airflow.run("dags", "test", "spark_eval_gated", second)
         told = done.stdout + done.stderr
-        assert f"ALERT: the model of {second} is not published; that of {first} serves on" in told
+        assert f"ALERT: the model of {second} is not published; that of {first} serves on" in told, told
         assert "ALERT, a gate failed: a metric fell against its baseline: error[GATE_FAILED] 1 of 1" in told
         assert told.count("starting task_id=compare") == 1
         assert (desk.home / "current").read_text() == first

@@ -287,3 +287,18 @@ def test_too_few_common_users_are_no_evidence(desk: Desk) -> None:
     refused = desk.run("compare", "--run-id", "d")
     assert refused.error == "POPULATIONS_DIFFER"
     assert "0.8333 of all users are in both" in refused.err
+
+
+@pytest.mark.slow
+def test_runs_by_manifest_are_compared_as_those_of_a_folder(desk: Desk) -> None:
+    there = desk.twin(desk.home / "there")
+    there.home.mkdir()
+    there.change("output", manifest=True)
+    there.done("evaluate", "--run-id", "a")
+    lists = there.write("worse", lists_of(2, 0.4))
+    there.tree["gates"] = [{**GATE, "model": "good", "against": {"run": "a"}}]
+    first, second = (
+        there.run("evaluate", "--run-id", "b", "--set", f"recommendations.path={lists}") for _ in range(2)
+    )
+    assert (first.code, first.error) == (second.code, second.error) == (5, "GATE_FAILED")
+    assert "good falls behind good of a in mrr@5" in second.out

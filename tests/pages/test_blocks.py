@@ -66,6 +66,11 @@ def fault(words: Sequence[str]) -> str | None:
     return None if known else f"no such program: {name}"
 
 
+def context_of(command: click.Command) -> click.Context:
+    """A context with the program's names of help: a command keeps those of its first context."""
+    return click.Context(command, help_option_names=["-h", "--help"])
+
+
 def verb_fault(words: Sequence[str]) -> str | None:
     """What is wrong with the arguments of our program, settings included."""
     if not words or words[0] in ("--help", "--version"):
@@ -75,14 +80,14 @@ def verb_fault(words: Sequence[str]) -> str | None:
         return None if PLACEHOLDER.fullmatch(words[0]) else f"no verb {words[0]!r}"
     if wrong := options_fault(command, words[1:]):
         return wrong
-    options, _, _ = command.make_parser(click.Context(command)).parse_args(list(words[1:]))
+    options, _, _ = command.make_parser(context_of(command)).parse_args(list(words[1:]))
     return settings_fault(options.get("file"), options.get("settings") or [])
 
 
 def options_fault(command: click.Command, words: Sequence[str]) -> str | None:
     """What is wrong with the options of a command, whatever is left out of them."""
     try:
-        _, rest, _ = command.make_parser(click.Context(command)).parse_args(list(words))
+        _, rest, _ = command.make_parser(context_of(command)).parse_args(list(words))
     except click.UsageError as error:
         return error.format_message()
     odd = [word for word in rest if not PLACEHOLDER.fullmatch(word)]

@@ -145,7 +145,9 @@ class Evidence:
 
     def reason(self, decision: Decision) -> str:
         """Return the decision in words."""
-        if decision is not Decision.UNDECIDED or self.gate.mode is Mode.OBSERVED:
+        if self.gate.mode is Mode.OBSERVED:
+            return "by the values alone, whatever chance does"
+        if decision is not Decision.UNDECIDED:
             return decision.meaning
         needed = self.users_needed
         more = "" if needed is None else f"; {needed:,} users would tell, there are {self.n_users:,}"
