@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -184,9 +184,9 @@ def write_measured(dataset: Dataset, users: Ints, staged: Path) -> None:
             pq.write_table(table, folder / file_name(bucket, n_buckets))
 
 
-def measured_values(n: int, random: np.random.Generator) -> dict[str, Floats]:
+def measured_values(n: int, random: np.random.Generator) -> dict[str, NDArray[Any]]:
     """Six metrics at five cutoffs: hits at ranks that follow no law, few of them."""
-    found: dict[str, Floats] = {}
+    found: dict[str, NDArray[Any]] = {}
     for k in (1, 5, 10, 20, 50):
         hits = random.binomial(k, 0.1, n)
         some = np.where(hits > 0, random.random(n), 0.0)
