@@ -105,11 +105,8 @@ def ensure(dataset: Dataset, folder: Path) -> Path:
     users = np.random.default_rng(dataset.seed).permutation(dataset.users).astype(np.int64) + 1
     if dataset.holds == "users":
         write_measured(dataset, users, staged)
-    made = {"users": lambda *_: (), "lists": tables, "log": log, "predictions": predictions}[dataset.holds]
-    for number, part in enumerate(np.array_split(users, n_files)):
-        for name, table in made(dataset, part, np.random.default_rng([dataset.seed, number])):
-            (staged / name).mkdir(exist_ok=True)
-            pq.write_table(table, staged / name / f"part-{number:04}.parquet", compression="snappy")
+    else:
+        write_rows(dataset, users, n_files, staged)
     if dataset.layout != TOGETHER:
         scatter(dataset, staged / "recommendations")
     try:
@@ -117,6 +114,15 @@ def ensure(dataset: Dataset, folder: Path) -> Path:
     except OSError:  # somebody else was faster
         shutil.rmtree(staged)
     return place
+
+
+def write_rows(dataset: Dataset, users: Ints, n_files: int, staged: Path) -> None:
+    """Lists and truth, a log, or predictions, in so many files each."""
+    made = {"lists": tables, "log": log, "predictions": predictions}[dataset.holds]
+    for number, part in enumerate(np.array_split(users, n_files)):
+        for name, table in made(dataset, part, np.random.default_rng([dataset.seed, number])):
+            (staged / name).mkdir(exist_ok=True)
+            pq.write_table(table, staged / name / f"part-{number:04}.parquet", compression="snappy")
 
 
 def scatter(dataset: Dataset, folder: Path) -> None:
