@@ -7,13 +7,16 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
+
+from spark_eval.arrow.hashes import bucket_of, hashes_of
+from spark_eval.arrow.user_files import file_name
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -32,6 +35,9 @@ TRUTH_LOG_MEAN: Final = 1.23
 MOST_RELEVANT: Final = 2_000
 GRADES: Final = np.arange(1.0, 6.0)
 GRADE_SHARES: Final = np.array([0.4, 0.25, 0.15, 0.12, 0.08])
+# Two models in tables of users, and how many of these are in a bucket.
+MEASURED: Final = ("before", "candidate")
+USERS_PER_BUCKET: Final = 15_000
 TIED_SCORES: Final = 20  # how many different scores there are where scores tie
 LOG_BEGINS: Final = 1_672_531_200  # 2023-01-01
 LOG_SECONDS: Final = 2 * 365 * 86_400
@@ -49,7 +55,8 @@ class Dataset:
     both tables, that repeat another of the same user. With several ``models`` there is a column model, with
     ``folds`` a column fold in both tables, each user being in one. ``layout`` is one of LAYOUTS.
     Where it ``holds`` no lists, there is one table only: a log is ``interactions``, ``length`` rows a user in
-    the mean, by time; ``predictions`` are as many labels, one in nine positive, with their probabilities.
+    the mean, by time; ``predictions`` are as many labels, one in nine positive, with their probabilities;
+    ``users`` are tables of users as ``evaluate`` writes them, of two models.
     """
 
     users: int
@@ -96,11 +103,10 @@ def ensure(dataset: Dataset, folder: Path) -> Path:
     n_files = max(FEWEST_FILES, -(-dataset.users // USERS_PER_FILE))
     # Users lie in no order, those of one list together, as a recommender writes them.
     users = np.random.default_rng(dataset.seed).permutation(dataset.users).astype(np.int64) + 1
-    made = {"lists": tables, "log": log, "predictions": predictions}[dataset.holds]
-    for number, part in enumerate(np.array_split(users, n_files)):
-        for name, table in made(dataset, part, np.random.default_rng([dataset.seed, number])):
-            (staged / name).mkdir(exist_ok=True)
-            pq.write_table(table, staged / name / f"part-{number:04}.parquet", compression="snappy")
+    if dataset.holds == "users":
+        write_measured(dataset, users, staged)
+    else:
+        write_rows(dataset, users, n_files, staged)
     if dataset.layout != TOGETHER:
         scatter(dataset, staged / "recommendations")
     try:
@@ -108,6 +114,15 @@ def ensure(dataset: Dataset, folder: Path) -> Path:
     except OSError:  # somebody else was faster
         shutil.rmtree(staged)
     return place
+
+
+def write_rows(dataset: Dataset, users: Ints, n_files: int, staged: Path) -> None:
+    """Lists and truth, a log, or predictions, in so many files each."""
+    made = {"lists": tables, "log": log, "predictions": predictions}[dataset.holds]
+    for number, part in enumerate(np.array_split(users, n_files)):
+        for name, table in made(dataset, part, np.random.default_rng([dataset.seed, number])):
+            (staged / name).mkdir(exist_ok=True)
+            pq.write_table(table, staged / name / f"part-{number:04}.parquet", compression="snappy")
 
 
 def scatter(dataset: Dataset, folder: Path) -> None:
@@ -158,6 +173,33 @@ def predictions(dataset: Dataset, users: Ints, random: np.random.Generator) -> I
     score = np.clip(rate * noise, 1e-6, 1 - 1e-6).astype(np.float32).astype(np.float64)
     label = (random.random(len(rate)) < rate).astype(np.int32)
     yield "predictions", pa.table({"label": pa.array(label), "score": pa.array(score)})
+
+
+def write_measured(dataset: Dataset, users: Ints, staged: Path) -> None:
+    """Users by bucket, in files that tell theirs: of each model values that half of them share."""
+    n_buckets = max(FEWEST_FILES, dataset.users // USERS_PER_BUCKET)
+    buckets = bucket_of(hashes_of(pa.array(users)), n_buckets)
+    for model in MEASURED:
+        random = np.random.default_rng([dataset.seed, len(model)])
+        for bucket in range(n_buckets):
+            own = np.sort(users[buckets == bucket])
+            columns = {"user": own, "n_relevant": np.ones_like(own), "n_recommended": np.ones_like(own)}
+            folder = staged / "per_user" / f"model={model}"
+            folder.mkdir(parents=True, exist_ok=True)
+            table = pa.table(columns | measured_values(len(own), random))
+            pq.write_table(table, folder / file_name(bucket, n_buckets))
+
+
+def measured_values(n: int, random: np.random.Generator) -> dict[str, NDArray[Any]]:
+    """Six metrics at five cutoffs: hits at ranks that follow no law, few of them."""
+    found: dict[str, NDArray[Any]] = {}
+    for k in (1, 5, 10, 20, 50):
+        hits = random.binomial(k, 0.1, n)
+        some = np.where(hits > 0, random.random(n), 0.0)
+        found |= {f"precision_at_{k}": hits / k, f"recall_at_{k}": np.minimum(hits / 5, 1.0)}
+        found |= {f"ap_at_{k}": some / 2, f"ndcg_at_{k}": some, f"hit_rate_at_{k}": (hits > 0) * 1.0}
+        found[f"rr_at_{k}"] = np.where(hits > 0, 1 / random.integers(1, k + 1, n), 0.0)
+    return found
 
 
 def zipf(n_items: int, shape: tuple[int, ...], random: np.random.Generator) -> Ints:

@@ -160,9 +160,10 @@ def at(plain: Workload, what: str, size: Any) -> Workload:
 def compare(entrants: Sequence[Entrant]) -> dict[str, float | None]:
     """How far each contender's last numbers are from ours; nothing where ours did not run."""
     running = {entrant.label: entrant for entrant in entrants if entrant.fault is None}
-    if table.PREDICTIONS[0] in running:
-        known = running[table.PREDICTIONS[0]].means or {}
-        return {name: of_means(entrant.means or {}, known) for name, entrant in running.items()}
+    for ours_there in (table.PREDICTIONS[0], table.COMPARE[0]):
+        if ours_there in running:
+            known = running[ours_there].means or {}
+            return {name: of_means(entrant.means or {}, known) for name, entrant in running.items()}
     if table.OURS not in running:
         return {}
     ours = running[table.OURS]
@@ -192,6 +193,9 @@ def describe(work: Workload) -> str:
     lists = f"{dataset.users:,} users x {dataset.length}, {dataset.models} model(s), {dataset.ids} ids"
     if dataset.holds == "log":
         return f"{dataset.users:,} users x {dataset.length} interactions, {dataset.ids} ids; local[2]"
+    if dataset.holds == "users":
+        columns = len(work.columns)
+        return f"{dataset.users:,} users of two models x {columns} columns; t and sign; local[2]"
     if dataset.holds == "predictions":
         return f"{dataset.users * dataset.length:,} rows of a label and a probability; 6 metrics; local[2]"
     place = f"{work.place}s{' with ties' if dataset.ties else ''}"

@@ -31,6 +31,8 @@ OURS: Final = "ours"
 SPLIT: Final = ("split", "constant-column")
 # And where predictions are measured.
 PREDICTIONS: Final = ("predictions", "scores-shuffled")
+# And where two models are compared.
+COMPARE: Final = ("compare", "columns-summed")
 MEBIBYTE: Final = 1024**2
 LISTED: Final = ("machine", "versions")
 # What ours may take at most, as a multiple of the contender's warm CPU seconds; see README.md.
@@ -48,6 +50,7 @@ AIMS: Final[Mapping[tuple[str, str, str], float]] = {
     ("M", "ranked", "rectools"): 0.9,
     ("M", "split", "constant-column"): 1.2,
     ("M", "predictions", "evaluators"): 1 / 5,
+    ("L", "compare", "columns-summed"): 1.3,
     ("L", "ranked", "floor-shuffle"): 1.0,
     ("M", "ranked", "apply-in-pandas"): 1 / 80,
     ("M", "ranked", "replay-spark"): 1 / 30,
@@ -111,7 +114,7 @@ def comparison(
     rows: Sequence[Mapping[str, Any]], differences: Mapping[str, float | None], size: str, kind: str
 ) -> str:
     """The table of a race: one line per contender."""
-    ours, floor = {pair[0]: pair for pair in (SPLIT, PREDICTIONS)}.get(kind, (OURS, FLOOR))
+    ours, floor = {pair[0]: pair for pair in (SPLIT, PREDICTIONS, COMPARE)}.get(kind, (OURS, FLOOR))
     cpu = {row["contender"]: row["cpu"] for row in rows}
     lines = [
         "| contender | warm CPU s | spread | wall s | whole process, CPU s | peak MiB "

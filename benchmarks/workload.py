@@ -91,6 +91,11 @@ class Task:
         """Where the predictions are."""
         return str(self.folder / "predictions")
 
+    @property
+    def per_user(self) -> str:
+        """Where the tables of users are."""
+        return str(self.folder / "per_user")
+
     def to_json(self) -> str:
         """One line of text, for the command line of a process."""
         return json.dumps({"folder": str(self.folder), **asdict(self.workload)})
@@ -116,6 +121,7 @@ KINDS: Final[Mapping[str, Mapping[str, Any]]] = {
     "messy": {"scored": True, "ties": True, "repeats": 0.01},
     "split": {"holds": "log"},
     "predictions": {"holds": "predictions"},
+    "compare": {"holds": "users"},
 }
 
 

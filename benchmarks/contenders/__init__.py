@@ -51,6 +51,7 @@ class Contender:
 
 SPLIT: Final = "split"
 PREDICTIONS: Final = "predictions"
+COMPARE: Final = "compare"
 CONTENDERS: Final = {
     contender.name: contender
     for contender in (
@@ -100,6 +101,17 @@ CONTENDERS: Final = {
                 ("evaluators", "Spark's evaluators, a call per number", "evaluators", ()),
                 ("scikit-learn", "scikit-learn on one node", "scikit_learn", ("sklearn",)),
                 ("duckdb-predictions", "DuckDB by hand", "duckdb_by_hand", ("duckdb",)),
+            )
+        ),
+        *(
+            Contender(name, does, "comparisons", function, needs=needs, kinds=(COMPARE,))
+            for name, does, function, needs in (
+                ("compare", "t and sign of two models, from files by bucket", "ours", ()),
+                ("compare-frames", "compare of a frame, by one exchange", "frames", ()),
+                ("columns-summed", "Spark's sum of every column", "floor", ()),
+                ("pair-in-pandas", "naive: a join, applyInPandas of the pair", "apply_in_pandas", ()),
+                ("scipy", "scipy on pandas, one node", "scipy_on_pandas", ()),
+                ("ranx-compare", "ranx's tests on one node, t alone", "ranx_compare", ("ranx",)),
             )
         ),
     )
