@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_eval.cli import commands
+from spark_eval.cli import commands, runner
 from spark_eval.errors import redacted
 
 OUTPUT: Final = "output: {path: OUT}\n"
@@ -228,7 +228,7 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> Any:
         raise AssertionError("Spark was asked for")
 
-    monkeypatch.setattr(commands, "open_session", refuse)
+    monkeypatch.setattr(runner, "open_session", refuse)
 
 
 @pytest.mark.usefixtures("no_spark")
@@ -292,7 +292,7 @@ def test_what_others_say_is_told_without_secrets(home: Home, monkeypatch: pytest
     def fail(*_: object) -> Any:
         raise RuntimeError(told)
 
-    monkeypatch.setattr(commands, "open_session", fail)
+    monkeypatch.setattr(runner, "open_session", fail)
     for given in ([], ["--debug"], ["--debug", "--log-format=json"]):
         answer = home.call("split", SOUND, *given)
         assert answer.code == 1
