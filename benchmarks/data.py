@@ -89,6 +89,7 @@ SIZES: Final = {
     "smoke": Dataset(users=400, length=50),
     "S": Dataset(users=20_000, length=50),
     "M": Dataset(users=200_000, length=50),
+    "2M": Dataset(users=400_000, length=50),
     "L": Dataset(users=1_000_000, length=100),
 }
 
