@@ -97,8 +97,13 @@ def test_the_workers_split_as_spark_does(
     frame = spark.read.parquet(str(tmp_path / "log"))
     done = split(frame, columns=COLUMNS, timestamp_unit=unit, **options)
     assert done.plain is not None
-    by_spark = replace(done, plain=None)
-    assert done.write(str(tmp_path / "ours")) == by_spark.write(str(tmp_path / "spark")) == done.facts()
+    by_spark = split(frame.where(F.lit(True)), columns=COLUMNS, timestamp_unit=unit, **options)
+    assert by_spark.plain is None
+    assert done.timeline == by_spark.timeline
+    ours, others = str(tmp_path / "ours"), str(tmp_path / "spark")
+    found, expected = done.write(ours), by_spark.write(others)
+    assert found == expected == done.facts()
+    assert done.compared(found, ours) == by_spark.compared(expected, others)
     assert_same_tables(spark, tmp_path / "ours", tmp_path / "spark")
 
 

@@ -57,6 +57,7 @@ class Labelling:
                         if is_in.any():
                             part = rows if is_in.all() else rows.filter(pa.array(is_in))
                             parts.add(subset.value, in_fold(part, fold))
+                            facts.reach(subset.value, fold, pc.max(part[TIMESTAMP]).value)
         for number, n_rows in enumerate(counts.tolist()):
             if n_rows:
                 facts.add_rows(outcomes[number], n_rows)

@@ -1,8 +1,9 @@
 """Whether a table is plain Parquet files, which the workers may read themselves."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,7 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from spark_eval.arrow.files import INSTANT, FilePart, parts_of
+from spark_eval.arrow.files import INSTANT, FilePart, parts_of, statistics_of
 from spark_eval.arrow.footers import is_plain, read_footer
 from spark_eval.conventions import Conventions, TruthDuplicates
 from spark_eval.pointwise.task import PredictionPlan, Scores, Task
@@ -73,6 +74,19 @@ class PlainFiles:
     def n_rows(self) -> int:
         """The number of rows that the footers tell."""
         return sum(footer.num_rows for footer in self.footers.values())
+
+    def are_filled(self, names: Sequence[str]) -> bool:
+        """Return whether the footers say that none of our columns has a null."""
+        known = (
+            statistics
+            for footer, name in product(self.footers.values(), names)
+            for statistics in statistics_of(footer, self.columns[name])
+        )
+        return all(one is not None and one.has_null_count and not one.null_count for one in known)
+
+    def only(self, names: Iterable[str]) -> "PlainFiles":
+        """Return the files with these of our columns."""
+        return PlainFiles(self.paths, {name: self.columns[name] for name in names})
 
     def without(self, name: str) -> "PlainFiles":
         """Return the files less one of our columns."""

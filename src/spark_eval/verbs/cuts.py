@@ -5,17 +5,17 @@ holds the wanted row, divide it again. Counts are exact, so the cut depends neit
 the order of rows, and no more than a few thousand counts ever reach the driver.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import or_
 from typing import Final
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_eval.errors import DataError
-from spark_eval.schema import FAULT, TIMESTAMP
+from spark_eval.schema import FAULT, ITEM, TIMESTAMP, USER
 from spark_eval.splits.fold_rule import FoldRule
 from spark_eval.splits.leave_out import Choices, LeavePOut
 from spark_eval.splits.moments import (
@@ -29,7 +29,11 @@ from spark_eval.splits.moments import (
     zone,
 )
 from spark_eval.splits.rules import GlobalLocalRanker, Timeline
+from spark_eval.splits.times import SHORT_TIME, count_times, merged_times
 from spark_eval.splits.windows import Backtest, Windows
+from spark_eval.transforms.objects import made_of_files
+from spark_eval.transforms.plain_files import PlainFiles
+from spark_eval.verbs.small import collected
 
 # A pass divides a bucket into at most 2 ** FANOUT_BITS + 1 smaller ones.
 FANOUT_BITS: Final = 12
@@ -52,32 +56,53 @@ class Stretch:
         return max(0, (self.newest - self.oldest).bit_length() - FANOUT_BITS)
 
 
-def resolve(log: DataFrame, rule: FoldRule, unit: str | None = None) -> Timeline | Backtest | Choices | None:
-    """Return what a rule needs to know of this log of timestamp (TIMESTAMP) and fault; mostly nothing.
+@dataclass(frozen=True)
+class Times:
+    """The times of a log of timestamp (TIMESTAMP) and fault; rows with a fault or without one have no time.
 
-    Rows with a fault or without a timestamp have no time. One action finds the log's span; cuts given as
-    shares need two to four more, all shares together. ``unit`` is that of the log's integer timestamps.
+    ``unit`` is that of the log's integer timestamps. ``files`` hold the same rows, where these are plain: the
+    workers read them.
+    """
+
+    log: DataFrame
+    unit: str | None = None
+    files: PlainFiles | None = None
+
+    def stretches(self, spans: Sequence[tuple[int, int]], bits: int) -> list[Stretch]:
+        """Return a bucket for each time less its low ``bits``, oldest first, in one action on these spans."""
+        rows: Iterable[Sequence[int]]
+        if self.files is None:
+            rows = times_counted(self.log, spans, bits).collect()
+        else:
+            rows = times_in_files(self.log.sparkSession, self.files, spans, bits, self.unit)
+        return sorted((Stretch(*row) for row in rows), key=lambda bucket: bucket.oldest)
+
+
+def resolve(times: Times, rule: FoldRule) -> Timeline | Backtest | Choices | None:
+    """Return what a rule needs to know of a log; mostly nothing.
+
+    One action finds the log's span; cuts given as shares need two to four more, all shares together.
 
     Raises DataError EMPTY_INPUT, TIMESTAMP_UNIT_SUSPECT, TOO_MANY_FOLDS, or SPLIT_OUT_OF_RANGE with the
     log's span if a part must be empty.
     """
     match rule:
         case GlobalLocalRanker():
-            return timeline(log, rule, unit)
+            return timeline(times, rule)
         case Windows():
-            whole = span(log, unit)
+            whole = span(times)
             return Backtest.of(rule, whole.oldest, whole.newest)
         case LeavePOut(exhaustive=True):
-            return Choices.of(rule, log.where(F.col(FAULT).isNull()).count())
+            return Choices.of(rule, times.log.where(F.col(FAULT).isNull()).count())
     return None
 
 
-def timeline(log: DataFrame, rule: GlobalLocalRanker, unit: str | None = None) -> Timeline:
+def timeline(times: Times, rule: GlobalLocalRanker) -> Timeline:
     """Return the instants at which the rule cuts this log, as ``resolve`` does."""
-    whole = span(log, unit)
+    whole = span(times)
     cuts = (rule.local_cut, rule.global_cut)
     places = {cut: cut.index(whole.n_rows, rule.boundary) for cut in cuts if isinstance(cut, Share)}
-    times_at = times_of_rows(log, whole, places.values())
+    times_at = times_of_rows(times, whole, places.values())
 
     def at(cut: Cut) -> int:
         match cut:
@@ -91,19 +116,19 @@ def timeline(log: DataFrame, rule: GlobalLocalRanker, unit: str | None = None) -
     return Timeline.of(rule, at(rule.local_cut), at(rule.global_cut), whole.oldest, whole.newest)
 
 
-def span(log: DataFrame, unit: str | None) -> Stretch:
+def span(times: Times) -> Stretch:
     """Return all valid rows of the log; raise DataError EMPTY_INPUT or TIMESTAMP_UNIT_SUSPECT."""
-    halves = stretches(log, [], 63)
+    halves = times.stretches([], 63)
     if not halves:
         message = "interactions: no valid row, with a user, an item and a timestamp, to split; "
         raise DataError("EMPTY_INPUT", f"{message}see columns and where, and how timestamps are written")
     whole = Stretch(halves[0].oldest, halves[-1].newest, sum(half.n_rows for half in halves))
-    if unit is not None:
-        check_unit(whole.newest, unit)
+    if times.unit is not None:
+        check_unit(whole.newest, times.unit)
     return whole
 
 
-def times_of_rows(log: DataFrame, whole: Stretch, indexes: Collection[int]) -> dict[int, int]:
+def times_of_rows(times: Times, whole: Stretch, indexes: Collection[int]) -> dict[int, int]:
     """Return the times of rows by their places, from 0, in the log sorted by time; ``whole`` is all of it.
 
     Raises DataError INPUT_CHANGED_DURING_RUN if the log is another at each reading.
@@ -112,7 +137,7 @@ def times_of_rows(log: DataFrame, whole: Stretch, indexes: Collection[int]) -> d
     while pending := {bucket for bucket in holders.values() if bucket.oldest < bucket.newest}:
         # One shift serves all: it is smaller than the last one, whose blocks told these buckets apart.
         bits = max(bucket.bits for bucket in pending)
-        smaller = stretches(log, [(bucket.oldest, bucket.newest) for bucket in pending], bits)
+        smaller = times.stretches([(bucket.oldest, bucket.newest) for bucket in pending], bits)
         for index, bucket in holders.items():
             if bucket in pending:
                 holders[index] = holder(bucket, smaller, index)
@@ -131,12 +156,6 @@ def holder(parent: Stretch, buckets: Iterable[Stretch], index: int) -> Stretch:
     raise DataError("INPUT_CHANGED_DURING_RUN", message)
 
 
-def stretches(log: DataFrame, spans: Sequence[tuple[int, int]], bits: int) -> list[Stretch]:
-    """Return a bucket for each time less its low ``bits``, oldest first, in one action on these spans."""
-    rows = times_counted(log, spans, bits).collect()
-    return sorted((Stretch(*row) for row in rows), key=lambda bucket: bucket.oldest)
-
-
 def times_counted(log: DataFrame, spans: Sequence[tuple[int, int]], bits: int) -> DataFrame:
     """Return oldest, newest, n_rows of valid rows within the spans (none: all), by times less ``bits``."""
     times = log.where(F.col(FAULT).isNull() & F.col(TIMESTAMP).isNotNull()).select(TIMESTAMP)
@@ -146,3 +165,15 @@ def times_counted(log: DataFrame, spans: Sequence[tuple[int, int]], bits: int) -
     at = F.unix_micros(TIMESTAMP)
     times = times.groupBy(F.shiftright(at, bits).alias("key")).agg(F.min(at), F.max(at), F.count(at))
     return times.drop("key")
+
+
+def times_in_files(
+    spark: SparkSession, files: PlainFiles, spans: Sequence[tuple[int, int]], bits: int, unit: str | None
+) -> Iterator[tuple[int, int, int]]:
+    """Return the same of plain files, counted by the workers; ids are read only where one may be null."""
+    needed = (TIMESTAMP,) if files.are_filled((USER, ITEM)) else (USER, ITEM, TIMESTAMP)
+    tasks = made_of_files(
+        spark, files.only(needed), lambda batches: [(None, count_times(batches, spans, bits, unit))]
+    )
+    counted = merged_times(collected(tasks)).drop_columns(SHORT_TIME)
+    return zip(*counted.to_pydict().values(), strict=True)

@@ -48,7 +48,7 @@ def compare_times(rows: DataFrame, facts: Facts, n_folds: int, folder: str | Non
     parts = rule.subsets if rule.reports_folds else rule.subsets[1:]
     n_rows = sum(facts.places[part] for part in parts)
     n_buckets = max(1, n_rows // PART_ROWS_PER_BUCKET)
-    comparing = Comparing(rule, n_folds, n_buckets, ends_of(rows, rule, n_folds))
+    comparing = Comparing(rule, n_folds, n_buckets, ends_of(rows, facts, n_folds))
     of_parts = partial(send_parts, rows, files, comparing.columns)
     sent = of_parts(parts, comparing.messages)
     if not rule.reports_folds:
@@ -65,16 +65,19 @@ def compare_times(rows: DataFrame, facts: Facts, n_folds: int, folder: str | Non
     }
 
 
-def ends_of(rows: DataFrame, rule: FoldRule, n_folds: int) -> dict[str, list[int]]:
+def ends_of(rows: DataFrame, facts: Facts, n_folds: int) -> dict[str, list[int]]:
     """Return the last moment of each subset in each fold, if a check compares rows with all of a subset."""
-    whole = [check for check in rule.checks.values() if check.early and not check.keys]
-    others = {other for check in whole for several in check.others.values() for other in several}
-    ends = {other.value: [NEVER] * n_folds for other in sorted(others)}
-    if ends:
-        parts = rows.where(F.col(SUBSET).isin(list(ends))).groupBy(SUBSET, FOLD)
-        for part in parts.agg(F.unix_micros(F.max(TIMESTAMP)).alias("end")).collect():
-            ends[part[SUBSET]][part[FOLD]] = part["end"]
-    return ends
+    whole = [check for check in facts.rule.checks.values() if check.early and not check.keys]
+    others = {other.value for check in whole for several in check.others.values() for other in several}
+    found = facts.ends
+    if others and found is None:
+        parts = rows.where(F.col(SUBSET).isin(sorted(others))).groupBy(SUBSET, FOLD)
+        ends = parts.agg(F.unix_micros(F.max(TIMESTAMP)).alias("end")).collect()
+        found = {(part[SUBSET], part[FOLD]): part["end"] for part in ends}
+    return {
+        other: [(found or {}).get((other, fold), NEVER) for fold in range(n_folds)]
+        for other in sorted(others)
+    }
 
 
 def slice_for(slice_bits: int, bucket: int, hashes: Sequence[Ints]) -> tuple[int, bytes]:

@@ -28,7 +28,7 @@ from spark_eval.transforms.conform import conform_interactions
 from spark_eval.transforms.label import PLACE, in_folds, label, row_counts
 from spark_eval.transforms.objects import made_of_files
 from spark_eval.transforms.plain_files import PlainFiles, plain_log, takes_files
-from spark_eval.verbs.cuts import resolve
+from spark_eval.verbs.cuts import Times, resolve
 from spark_eval.verbs.frames import Frame, in_spark
 from spark_eval.verbs.leakage import LEAKAGE, LeakageRow, check_parts, compare_times, leakage_rows
 from spark_eval.verbs.small import collected, small_table
@@ -188,8 +188,15 @@ def split(
         if name not in log.columns or name == FAULT:
             known = nearest(name, [column for column in log.columns if column != FAULT])
             raise DataError("MISSING_COLUMN", f"interactions: no column {name!r} to stratify by; {known}")
-    timeline = resolve(log, rule, timestamp_unit)
+    plain = plain_log(frame, columns or {}, rule.timezone) if rule.timed else None
+    timeline = resolve(Times(log, timestamp_unit, plain), rule)
     layout = rule.layout(timeline)
-    is_written_by_workers = rule.timed and not rule.drops and not layout.numbering.is_order
-    plain = plain_log(frame, columns or {}, rule.timezone) if is_written_by_workers else None
-    return Split(label(log, rule, layout), rule, timeline, layout, plain, timestamp_unit)
+    is_written_by_workers = not rule.drops and not layout.numbering.is_order
+    return Split(
+        label(log, rule, layout),
+        rule,
+        timeline,
+        layout,
+        plain if is_written_by_workers else None,
+        timestamp_unit,
+    )
