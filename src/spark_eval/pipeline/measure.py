@@ -12,7 +12,7 @@ from spark_eval.engine.lists import AllLists
 from spark_eval.engine.means import LIMBS, sums
 from spark_eval.engine.measure import Measuring
 from spark_eval.engine.truth import Truth
-from spark_eval.metrics.lists import Lists, Ragged
+from spark_eval.metrics.lists import Lists
 from spark_eval.metrics.stages import Stage
 from spark_eval.pipeline.quantities import (
     ADDED_RECALL,
@@ -55,7 +55,7 @@ class StagedUsers:
     def __init__(self, measuring: Measuring, users: Ints) -> None:
         self.plan, self.users = measuring.question.plan, users
         self.lists, self.truth, self.models = measuring.lists, measuring.lists.truth, measuring.bucket.models
-        self.ideal = measuring.ideal.of_rows(users)
+        self.ideal = measuring.ideal
 
     @cached_property
     def handed_on(self) -> list[list[AllLists]]:
@@ -136,8 +136,8 @@ class StagedUsers:
         return Lists(
             n_relevant=self.truth.n_relevant[self.users],
             n_recommended=self.candidates.n_relevant[self.users],
-            hits=Ragged(best.n_rows, best.row, best.rank, best.relevance),
-            ideal=self.ideal,
+            hits=best,
+            ideal=self.ideal.of_rows(self.users),
             tie_first=best.rank,
             tie_last=best.rank,
         )

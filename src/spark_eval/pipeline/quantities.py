@@ -27,7 +27,7 @@ STEP_RELEVANT: Final = "with_relevant_candidate"
 STEP_HIT: Final = "with_hit_in_"
 
 
-class PairCell(Choice):
+class Fate(Choice):
     """What became of a relevant item of a user, by the stages that hand it on."""
 
     KEPT = "kept", "every stage has it"
@@ -39,12 +39,12 @@ class PairCell(Choice):
 
 
 # The cells by number of stages; the place in binary digits says which stages have the item, C the highest.
-CELLS: Final[Mapping[int, Sequence[PairCell]]] = {
-    2: (PairCell.LOST_CANDIDATES, PairCell.OUTSIDE_CANDIDATES, PairCell.LOST_RANKING, PairCell.KEPT),
+CELLS: Final[Mapping[int, Sequence[Fate]]] = {
+    2: (Fate.LOST_CANDIDATES, Fate.OUTSIDE_CANDIDATES, Fate.LOST_RANKING, Fate.KEPT),
     3: (
-        PairCell.LOST_CANDIDATES,
-        *(PairCell.OUTSIDE_CANDIDATES,) * 3,
-        *(PairCell.LOST_RANKING, PairCell.PROMOTED, PairCell.LOST_RERANKING, PairCell.KEPT),
+        Fate.LOST_CANDIDATES,
+        *(Fate.OUTSIDE_CANDIDATES,) * 3,
+        *(Fate.LOST_RANKING, Fate.PROMOTED, Fate.LOST_RERANKING, Fate.KEPT),
     ),
 }
 
@@ -102,7 +102,7 @@ def stage_values(plan: Plan) -> list[StageValue]:
 def steps(stages: Sequence[Stage]) -> list[str]:
     """Return the rows of the funnel: its steps, then the cells."""
     later = [f"{STEP_HIT}{stage.name}" for stage in stages[1:]]
-    cells = [cell for cell in PairCell if cell in CELLS[len(stages)]]
+    cells = [cell.value for cell in Fate if cell in CELLS[len(stages)]]
     return [STEP_TRUTH, STEP_CANDIDATES, STEP_RELEVANT, *later, *cells]
 
 
