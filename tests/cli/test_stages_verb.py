@@ -52,15 +52,14 @@ def test_the_tables_are_published_shown_and_read_back(desk: Desk) -> None:
     desk.tree["stages"] = STAGES[1:]
     assert desk.refused("evaluate", "--run-id", "a")[:2] == (2, "RUN_EXISTS")
     desk.tree["stages"] = [STAGES[0], {**STAGES[1], "model": "lat"}]
+    desk.change("truth", path=str(desk.out / "splits" / "run_id=a"), subset="global_test")
     code, name, line = desk.refused("evaluate", "--run-id", "b")
     assert (code, name) == (2, "UNKNOWN_MODEL")
     assert "did you mean 'late'?" in line
 
 
-def stage(
-    name: str, metric: str, value: float | None, k: int = 10, model: str | None = "m"
-) -> dict[str, Any]:
-    return {"stage": name, "model": model, "metric": metric, "k": k, "segment": "all", "value": value}
+def stage(name: str, metric: str, value: float | None, k: int = 10) -> dict[str, Any]:
+    return {"stage": name, "model": "m", "metric": metric, "k": k, "segment": "all", "value": value}
 
 
 def shown(
