@@ -16,13 +16,17 @@ from spark_eval.comparing.options import CompareOptions, Correction, PairTest, Z
 from spark_eval.comparing.rows import COMPARISONS, GATES
 from spark_eval.config.sections import Config, read_config
 from spark_eval.conventions import Choice
+from spark_eval.metrics.stages import StageOptions
 from spark_eval.options import declared
+from spark_eval.pipeline.quantities import Fate
+from spark_eval.pipeline.rows import FUNNEL, STAGE_TABLE
 from spark_eval.runtime.spark_errors import MENDS, REFUSALS
 from spark_eval.schema import Fault, Table
 
 REPOSITORY = Path(__file__).parents[1]
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
 OPERATIONS = (REPOSITORY / "docs" / "operations.md").read_text(encoding="utf-8")
+STAGES_PAGE = (REPOSITORY / "docs" / "stages.md").read_text(encoding="utf-8")
 COMPARISON = (REPOSITORY / "docs" / "comparison.md").read_text(encoding="utf-8")
 CODE = re.compile(r"[A-Z]+(_[A-Z]+)*")
 # Calls that take a code first, of our errors and of an input's faults.
@@ -94,9 +98,28 @@ def test_the_options_of_comparisons_are_the_code(first: str, options: type[Compa
     assert metric_tables.markdown((first, "default", "meaning"), rows) in COMPARISON
 
 
-@pytest.mark.parametrize(("table", "columns"), [("comparisons", COMPARISONS), ("gates", GATES)])
-def test_the_columns_of_comparisons_are_the_code(table: str, columns: str) -> None:
-    found = re.search(rf"^\| column of `{table}` \|.*?\n\n", COMPARISON, re.MULTILINE | re.DOTALL)
+def test_the_keys_and_fates_of_stages_are_the_code() -> None:
+    keys = [
+        [name, f"`{json.dumps(option.default)}`", option.meaning]
+        for name, (_, option) in declared(StageOptions).items()
+    ]
+    assert metric_tables.markdown(("key of a stage", "default", "meaning"), keys) in STAGES_PAGE
+    fates = [[fate, fate.meaning] for fate in Fate]
+    assert metric_tables.markdown(("fate", "of a relevant item"), fates) in STAGES_PAGE
+
+
+@pytest.mark.parametrize(
+    ("page", "table", "columns"),
+    [
+        (COMPARISON, "comparisons", COMPARISONS),
+        (COMPARISON, "gates", GATES),
+        (STAGES_PAGE, "stages", STAGE_TABLE),
+        (STAGES_PAGE, "funnel", FUNNEL),
+    ],
+    ids=["comparisons", "gates", "stages", "funnel"],
+)
+def test_the_columns_of_tables_are_the_code(page: str, table: str, columns: str) -> None:
+    found = re.search(rf"^\| column of `{table}` \|.*?\n\n", page, re.MULTILINE | re.DOTALL)
     assert found is not None
     rows = re.findall(r"^\| (`[^|]*`) \| (\w+) \|", found[0], re.MULTILINE)
     named = [f"{name} {kind}" for names, kind in rows for name in re.findall(r"`(\w+)`", names)]

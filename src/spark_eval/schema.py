@@ -90,6 +90,8 @@ class Table(StrEnum):
     THRESHOLDS = "thresholds"
     COMPARISONS = "comparisons"
     GATES = "gates"
+    STAGES = "stages"
+    FUNNEL = "funnel"
 
 
 class Outcome(StrEnum):

@@ -18,6 +18,8 @@ from spark_eval.engine.question import Question
 from spark_eval.engine.send import Sender
 from spark_eval.engine.summary import metric_rows, sum_rows
 from spark_eval.metrics.options import Plan
+from spark_eval.pipeline.measure import stage_sums
+from spark_eval.pipeline.rows import StageSums
 from spark_eval.transforms import exchange
 from spark_eval.transforms.exchange import BucketSummary, ModelSummary, buckets
 from spark_eval.verbs.checks import LARGEST_DOUBLE
@@ -62,6 +64,10 @@ class Found:
     metrics: list[tuple[Any, ...]]
     summaries: list[BucketSummary] = field(compare=False)
 
+    def stages(self, plan: Plan) -> StageSums:
+        """What was summed of stages."""
+        return StageSums([one.stages for one in self.summaries if one.stages is not None], plan)
+
 
 def drive(plan: Plan, tables: Tables, layout: Layout = LAYOUT) -> Found:
     """Measure the tables."""
@@ -84,7 +90,8 @@ def drive(plan: Plan, tables: Tables, layout: Layout = LAYOUT) -> Found:
                     per_user[key] = row
             sums = merged_sums(measuring.sums)
             of_truth = (list(bucket.truth_counts()), bucket.truth_digest, bucket.truth_folds)
-            summaries.append(BucketSummary(*of_truth, models, sums))
+            stages = stage_sums(measuring) if plan.stages else None
+            summaries.append(BucketSummary(*of_truth, models, sums, stages))
     return found_of(plan, per_user, summaries)
 
 

@@ -26,7 +26,7 @@ ENDS = {"| quarantined as": "a row", **{f"Exit {code}": f"exit {code}" for code 
 SECTION = "section"
 # What results are asked for; their other attributes are parts of the package.
 RESULTS = {
-    "Evaluation": ("per_user", "metrics", "accounting", "models", "unpersist"),
+    "Evaluation": ("per_user", "metrics", "accounting", "stages", "funnel", "models", "unpersist"),
     "Split": ("rows", "subset", "accounting", "leakage"),
     "PredictionMetrics": ("metrics", "thresholds", "curves", "accounting", "models"),
 }

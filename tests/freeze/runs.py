@@ -107,6 +107,7 @@ def verbs(home: Path) -> Path:
     measure_graded(desk)
     measure_a_split(desk)
     measure_folds(desk)
+    measure_stages(desk)
     return desk.out
 
 
@@ -170,6 +171,16 @@ def measure_folds(desk: Desk) -> None:
     desk.change("evaluate", k=[2, 5], metrics=["ndcg", "map", "recall", "gauc"], segments=["activity"])
     do("split", "folds", desk.config())
     do("evaluate", "folds", desk.config())
+
+
+def measure_stages(desk: Desk) -> None:
+    """Measure the same folds as stages: candidates of both models, of which one ranks and one comes last."""
+    first = {"name": "candidates", "models": ["als", "knn"], "k": 6}
+    later = [{"name": "ranking", "model": "knn", "k": 4}, {"name": "final", "model": "als", "k": 2}]
+    desk.tree["stages"] = [first, *later]
+    desk.change("truth", path=str(desk.out / "splits" / "run_id=folds"))
+    desk.change("train", path=str(desk.out / "splits" / "run_id=folds"))
+    do("evaluate", "stages", desk.config())
 
 
 def do(verb: str, run_id: str, config: Path | str, *settings: str) -> None:

@@ -8,7 +8,7 @@ from shutil import which
 
 import pandas as pd
 import pytest
-from tests.pages.blocks import PYTHON, REPOSITORY, SHELL, WALKED, blocks, read
+from tests.pages.blocks import OUTPUT, PYTHON, REPOSITORY, SHELL, WALKED, blocks, read
 from tests.pages.walk import Walk, clone, walking
 
 AIRFLOW = REPOSITORY / ".venv-airflow"
@@ -126,6 +126,35 @@ def test_models_of_movielens_compare_as_the_page_says(walk: Walk) -> None:
     assert row["n_users"] == len(difference) == 82
     assert row["difference"] == pytest.approx(difference.mean())
     assert row["std_error"] == pytest.approx(difference.sem())
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("spark", "quiet")
+@pytest.mark.skipif(
+    not (DATA / RATINGS).exists(), reason="MovieLens ml-latest-small is not beside the repository"
+)
+def test_stages_of_movielens_lose_what_the_page_says(tmp_path: Path) -> None:
+    walk = Walk(tmp_path)
+    for block in blocks("docs/stages.md"):
+        assert not block.needs or place(walk, block.needs)
+        if block.language in (PYTHON, OUTPUT):
+            walk.take(block)
+    models = walk.names["models"]
+    handed_on = {
+        name: set(zip(table["user"], table["item"], strict=True))
+        for name, table in {**models, "ruled": models["ruled"].query("rank <= 10")}.items()
+    }
+    truth = set(zip(walk.names["truth"]["user"], walk.names["truth"]["item"], strict=True))
+    candidates = truth & (handed_on["popular"] | handed_on["similar"])
+    told = {row.step: (row.n_users, row.n_pairs) for row in walk.names["result"].funnel_rows}
+    for step, pairs in {
+        "with_relevant_candidate": candidates,
+        "with_hit_in_ranking": truth & handed_on["taste"],
+        "lost_candidates": truth - candidates,
+        "lost_ranking": candidates - handed_on["taste"] - handed_on["ruled"],
+        "kept": candidates & handed_on["taste"] & handed_on["ruled"],
+    }.items():
+        assert told[step] == (len({user for user, _ in pairs}), len(pairs))
 
 
 def leaderboard(output: Path) -> str:

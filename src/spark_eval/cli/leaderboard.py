@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, Final, Self
 
+from rich.bar import Bar
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as Grid
@@ -135,11 +136,11 @@ def p_behind(one: Summary, best: Summary, sign: int) -> float | None:
     return p_of_t(signed_root(sign * between.value, between.variance), between.freedom, "less")
 
 
-def drawn(header: Iterable[str], rows: Iterable[Sequence[str]], title: str = "") -> Grid:
-    """Return rows of text as a table with a title; whatever stands in them is shown, not done."""
+def drawn(header: Iterable[str], rows: Iterable[Sequence[str | Bar]], title: str = "") -> Grid:
+    """Return rows of text and bars as a table with a title; whatever stands in texts is shown, not done."""
     grid = Grid(*map(shown_as_is, header), title=shown_as_is(title), title_justify="left")
     for row in rows:
-        grid.add_row(*map(shown_as_is, row))
+        grid.add_row(*(shown_as_is(cell) if isinstance(cell, str) else cell for cell in row))
     return grid
 
 

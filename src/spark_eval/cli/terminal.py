@@ -11,6 +11,7 @@ from rich.console import Console
 
 from spark_eval.cli import metric_tables
 from spark_eval.cli.comparison import COMPARED, GATED, compared_lines, gated_lines, sentences, told, where
+from spark_eval.cli.funnel import show_funnel
 from spark_eval.cli.leaderboard import Leaderboard, drawn, show
 from spark_eval.config.sections import Config
 from spark_eval.errors import printable
@@ -101,8 +102,10 @@ def show_split(run: Run) -> None:
 
 
 def show_evaluation(run: Run) -> None:
-    """Print the leaderboard of an evaluation."""
+    """Print the leaderboard of an evaluation; of a pipeline also where along its stages users are lost."""
     show(Leaderboard.of(run.rows(Table.METRICS)), f"metrics of run {run.run_id}", console())
+    if Table.FUNNEL in run.tables:
+        show_funnel(run.rows(Table.STAGES), run.rows(Table.FUNNEL), console())
     show_run(run)
 
 

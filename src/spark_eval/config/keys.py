@@ -21,14 +21,14 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-def keyed(options: Any, but: str = "") -> Callable[[type[Keyed]], type[Keyed]]:
-    """Give a section a key for each option of a verb, but for one, and for those that it declares itself."""
+def keyed(options: Any, but: Sequence[str] = ()) -> Callable[[type[Keyed]], type[Keyed]]:
+    """Give a section a key for each option of a verb, but for some, and for those that it declares itself."""
 
     def decorate(section: type[Keyed]) -> type[Keyed]:
         keys: Any = {
             name: (in_yaml(kind), list(option.default) if type(option.default) is tuple else option.default)
             for name, (kind, option) in declared(options).items()
-            if name not in section.model_fields and name != but
+            if name not in section.model_fields and name not in but
         }
         return create_model(section.__name__, __base__=section, __doc__=section.__doc__, **keys)
 

@@ -24,6 +24,7 @@ from spark_eval.config.strict_yaml import MAX_CHARACTERS, load_yaml, overlay
 from spark_eval.engine.segments import check_segments
 from spark_eval.errors import ConfigError, nearest
 from spark_eval.metrics.options import EvaluateOptions, Plan, make_plan
+from spark_eval.metrics.stages import StageOptions, check_stage_models
 from spark_eval.metrics.values import canonical
 from spark_eval.options import declared
 from spark_eval.pointwise.options import PredictionOptions, canonical_names
@@ -144,22 +145,28 @@ class SplitSection(Section):
         return {"method": self.method, **options}
 
 
-@keyed(EvaluateOptions, but="threshold")
+@keyed(EvaluateOptions, but=("threshold", "stages"))
 class EvaluateSection(Section):
     """Metrics, cutoffs, conventions and population rules."""
 
     conventions: str | dict[str, str | float | None] = "default"
     relevance: Relevance = Relevance()
 
-    def checked(self) -> Plan:
+    def checked(self, stages: "Sequence[StageSection]" = ()) -> Plan:
         """Return the checked plan; raise ConfigError with the nearest allowed choice."""
         options: Any = {name: value for name, value in self if name != "relevance"}
+        options["stages"] = [stage.model_dump(exclude_unset=True) for stage in stages]
         return make_plan(**options, threshold=self.relevance.threshold)
 
     @field_serializer("metrics", check_fields=False)
     def named(self, metrics: list[str]) -> list[str]:
         """Return the names that are published: whatever metrics are called, the same work has the same id."""
         return [canonical(metric) for metric in metrics]
+
+
+@keyed(StageOptions)
+class StageSection(Section):
+    """A stage of the pipeline whose models are evaluated, candidates first."""
 
 
 class Costs(Section):
@@ -209,6 +216,7 @@ class Config(Section):
     items: Source | None = None
     users: Source | None = None
     evaluate: EvaluateSection = EvaluateSection()
+    stages: list[StageSection] = []
     predictions: PredictionsSection | None = None
     compare: CompareSection = CompareSection()
     gates: list[GateSection] = []
@@ -220,9 +228,16 @@ class Config(Section):
         if self.predictions is not None:
             self.predictions.checked()
         self.compare.checked(self.gates)
-        plan = self.evaluate.checked()
+        plan = self.plan
+        if self.recommendations is not None and (model := self.recommendations.model) is not None:
+            check_stage_models(plan.stages, [model])
         check_segments(plan.segments, plan.columns, self.train is not None, self.users is not None)
         return self
+
+    @property
+    def plan(self) -> Plan:
+        """What is measured of recommendations, and by which rules."""
+        return self.evaluate.checked(self.stages)
 
 
 def read_config(path: Path, settings: Sequence[str] = ()) -> Config:

@@ -217,6 +217,7 @@ class Bucket:
             places.tied_cuts,
             places.last_rank,
             None if cuts is None else {k: counted(rows.of_list[places.rank <= k], n_lists) for k in cuts},
+            {k: counted(rows.of_list[places.rank <= k], n_lists) for k in question.plan.stage_cuts},
             hits,
         )
 

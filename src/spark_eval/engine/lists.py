@@ -45,7 +45,7 @@ class AllLists:
     ``n_valid`` are rows without a fault, ``bad`` the others by fault. Of the valid rows ``n_repeated`` name
     an item of the list again, ``n_beyond`` lie behind the largest rank that counts, ``n_cold`` of the rest
     are of items without training interactions. ``held_within[k]`` counts the items at ranks up to k, None
-    where nobody asks. All have shape (lists,).
+    where nobody asks; ``n_within[k]`` counts them up to the k of stages. All have shape (lists,).
     """
 
     truth: Truth
@@ -58,6 +58,7 @@ class AllLists:
     tied_cuts: Ints
     last_rank: Ints
     held_within: Mapping[int, Ints] | None
+    n_within: Mapping[int, Ints]
     hits: Hits
 
     def of_models(self, first: int, last: int) -> "AllLists":
@@ -75,6 +76,7 @@ class AllLists:
             self.tied_cuts[part],
             self.last_rank[part],
             self.held_within and {k: within[part] for k, within in self.held_within.items()},
+            {k: within[part] for k, within in self.n_within.items()},
             replace(hits, of_list=hits.of_list - part.start),
         )
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -45,9 +46,14 @@ class Measuring:
         self.segments = segments_of(self.question.plan.segments, bucket.people, *about, self.question.bounds)
         self.sums: list[pa.Table] = []
 
+    @cached_property
+    def lists(self) -> AllLists:
+        """The lists of all models."""
+        return self.bucket.lists()
+
     def measured(self) -> Iterator[Measured]:
         """Measure each model's lists; those of several models together as long as they are few."""
-        lists, models = self.bucket.lists(), self.bucket.models
+        lists, models = self.lists, self.bucket.models
         n_columns = sum(len(value.columns) for value in self.question.plan.metrics)
         of_one = len(self.bucket.people) * n_columns + len(self.ideal.row)
         n_together = max(1, MOST_AT_ONCE // max(of_one, 1))

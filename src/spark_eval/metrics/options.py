@@ -9,6 +9,7 @@ from spark_eval.conventions import Checks, Conventions
 from spark_eval.errors import ConfigError
 from spark_eval.metrics import MetricValue, metric_values
 from spark_eval.metrics.aliases import several
+from spark_eval.metrics.stages import Stage, make_stages
 from spark_eval.metrics.values import parse_k
 from spark_eval.options import Option, completed
 from spark_eval.presets import changed, parse_choice, parse_conventions, stamp
@@ -45,6 +46,10 @@ class EvaluateOptions(TypedDict, total=False):
     checks: Annotated[
         str, Option("hits", "look for repeated items and ranks among the hits, or in full lists: full.")
     ]
+    stages: Annotated[
+        Sequence[Mapping[str, Any]],
+        Option((), "stages of a pipeline, candidates first, each a mapping of name, model and k."),
+    ]
 
 
 @dataclass(frozen=True)
@@ -55,6 +60,7 @@ class Plan:
     conventions: Conventions
     checks: Checks
     segments: Sequence[str] = ()
+    stages: Sequence[Stage] = ()
 
     @property
     def columns(self) -> list[str]:
@@ -71,7 +77,12 @@ class Plan:
         """The largest rank at which a hit can change a number; None: any."""
         if any(value.sees_whole_list(self.conventions) for value in self.metrics):
             return None
-        return None if self.drops_users_without_hits else max(self.cuts)
+        return None if self.drops_users_without_hits else max([*self.cuts, *self.stage_cuts])
+
+    @cached_property
+    def stage_cuts(self) -> list[int]:
+        """The ranks at which the lists of stages are cut, ascending."""
+        return sorted({stage.k for stage in self.stages})
 
     @cached_property
     def truth_depth(self) -> int | None:
@@ -128,4 +139,5 @@ def make_plan(**options: Unpack[EvaluateOptions]) -> Plan:
         conventions=conventions,
         checks=Checks.FULL if counts_items else checks,
         segments=tuple(several(chosen["segments"])),
+        stages=make_stages(several(chosen["stages"] or ())),
     )

@@ -32,7 +32,7 @@ from spark_eval.splits.methods import GLOBAL_LOCAL_RANKER, METHODS
 # What each verb reads of the config, that without which it cannot work first.
 SECTIONS: Final[Mapping[str, Sequence[str]]] = {
     "split": ("interactions", "split"),
-    "evaluate": ("recommendations", "truth", "train", "users", "items", "evaluate"),
+    "evaluate": ("recommendations", "truth", "train", "users", "items", "evaluate", "stages"),
     "predictions": ("predictions",),
     "compare": ("compare", "gates"),
 }
@@ -192,6 +192,8 @@ def place_of_split(store: Store, run_id: str) -> str:
     return place_of(store.files.root, run_id, "split", Table.SPLITS, record)
 
 
-def content_of(section: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+def content_of(section: Any) -> Any:
     """Return a section of the config without the keys that change no number."""
-    return section and {key: value for key, value in section.items() if key not in NEUTRAL_KEYS}
+    if not isinstance(section, Mapping):
+        return section
+    return {key: value for key, value in section.items() if key not in NEUTRAL_KEYS}

@@ -18,6 +18,7 @@ from spark_eval.engine.segments import user_columns
 from spark_eval.engine.summary import METRICS, SUMS
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.metrics.options import Plan
+from spark_eval.pipeline.rows import FUNNEL, STAGE_TABLE
 from spark_eval.publishing.attempt import Attempt
 from spark_eval.publishing.verify import Expected
 from spark_eval.runs.job import SECTIONS, Job, Run
@@ -27,7 +28,7 @@ from spark_eval.sources.conform import read_each
 from spark_eval.transforms.conform import check_id_types
 from spark_eval.verbs.checks import quarantined, share_faults
 from spark_eval.verbs.evaluate import measure_lists
-from spark_eval.verbs.evaluation import Tables
+from spark_eval.verbs.evaluation import Evaluation, Tables
 from spark_eval.verbs.leakage import LEAKAGE
 from spark_eval.verbs.small import small_table, write_small
 from spark_eval.verbs.split import split
@@ -35,6 +36,7 @@ from spark_eval.verbs.split import split
 # What each verb publishes at least.
 SPLIT_TABLES: Final = (Table.SPLITS, Table.LEAKAGE, Table.ACCOUNTING)
 EVALUATE_TABLES: Final = (Table.PER_USER, Table.METRICS, Table.SUMS, Table.ACCOUNTING)
+STAGE_TABLES: Final = (Table.STAGES, Table.FUNNEL)
 
 
 def run_split(session: Callable[[], SparkSession], config: Config, run_id: str | None, replace: bool) -> Run:
@@ -74,11 +76,12 @@ def run_evaluate(
 ) -> Run:
     """Measure the recommendations and publish ``per_user``, ``metrics``, ``sums`` and ``accounting``."""
     needed(config.recommendations, "recommendations")
-    plan = config.evaluate.checked()
+    plan = config.plan
     job = Job.of("evaluate", config, run_id, session)
+    published = (*EVALUATE_TABLES, *(STAGE_TABLES if plan.stages else ()))
     with job.attempt(session) as attempt:
-        if attempt.is_published(job.fingerprint, EVALUATE_TABLES, replace):
-            return job.already(attempt, EVALUATE_TABLES)
+        if attempt.is_published(job.fingerprint, published, replace):
+            return job.already(attempt, published)
         spark = session()
         events.stage("start", then="read")
         tables = read_tables(spark, job, plan)
@@ -94,6 +97,7 @@ def run_evaluate(
                 Table.METRICS: len(evaluation.metric_rows),
                 Table.SUMS: len(evaluation.sum_rows),
                 **write_entries(spark, entries, tables.judged(entries, plan.conventions), attempt),
+                **(write_stages(spark, evaluation, attempt) if plan.stages else {}),
             }
             facts = {
                 "conventions": plan.stamp,
@@ -103,6 +107,13 @@ def run_evaluate(
             job.check_rest(session)
             most = {value.column: value.metric.upper or math.inf for value in plan.metrics}
             return job.publish(attempt, written, entries, Expected(most, evaluation.keys), **facts)
+
+
+def write_stages(spark: SparkSession, evaluation: Evaluation, attempt: Attempt) -> dict[Table, int]:
+    """Stage what is known of the stages of a pipeline; return the number of rows of each table."""
+    write_rows(spark, evaluation.stage_rows, STAGE_TABLE, attempt, Table.STAGES)
+    write_rows(spark, evaluation.funnel_rows, FUNNEL, attempt, Table.FUNNEL)
+    return {Table.STAGES: len(evaluation.stage_rows), Table.FUNNEL: len(evaluation.funnel_rows)}
 
 
 def read_tables(spark: SparkSession, job: Job, plan: Plan) -> Tables:
@@ -117,7 +128,7 @@ def check_inputs(session: Callable[[], SparkSession], config: Config, verb: str 
     """Check columns and types of what a verb reads, or of all sources in the config; return their names."""
     if verb is not None:
         needed(getattr(config, SECTIONS[verb][0]), SECTIONS[verb][0])
-    plan, job = config.evaluate.checked(), Job.of(verb or "evaluate", config, None, session)
+    plan, job = config.plan, Job.of(verb or "evaluate", config, None, session)
     names = SECTIONS[verb] if verb else chain.from_iterable(SECTIONS.values())
     sources = {name: source for name in names if isinstance(source := getattr(config, name), Source)}
     timed = config.split.rule().timed

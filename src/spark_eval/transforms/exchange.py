@@ -22,6 +22,8 @@ from spark_eval.engine.measure import Measuring
 from spark_eval.engine.messages import MESSAGE, Content, by_bucket, divided_further
 from spark_eval.engine.question import Question
 from spark_eval.names import folder_name, model_faults
+from spark_eval.pipeline.measure import stage_sums
+from spark_eval.pipeline.quantities import summed_columns
 from spark_eval.schema import MODEL, USER
 from spark_eval.transforms.plain_files import PlainFiles
 
@@ -48,13 +50,17 @@ class ModelSummary:
 
 @dataclass(frozen=True)
 class BucketSummary:
-    """What is left of a bucket: of its truth counts of rows, a digest, folds; each model's lists, sums."""
+    """What is left of a bucket: of its truth counts of rows, a digest, folds; each model's lists, sums.
+
+    ``stages`` are the sums of what is measured of stages, None where there are none.
+    """
 
     truth: Sequence[Mapping[str, Any]]
     truth_digest: int
     folds: frozenset[int]
     models: Sequence[ModelSummary]
     sums: pa.Table
+    stages: pa.Table | None = None
 
 
 def send(frame: DataFrame, files: PlainFiles | None, sender: SendBatches, n_tasks: int) -> DataFrame:
@@ -105,7 +111,8 @@ def measure(
                 models.append(ModelSummary(one.model, one.counts, one.folds, file, keys))
             sums = merged_sums(measuring.sums)
             of_truth = (list(bucket.truth_counts()), bucket.truth_digest, bucket.truth_folds)
-            summary = BucketSummary(*of_truth, models, sums)
+            stages = stage_sums(measuring) if question.plan.stages else None
+            summary = BucketSummary(*of_truth, models, sums, stages)
             row = {field.name: pa.nulls(1, field.type) for field in nulls}
             yield pa.record_batch(row | {SUMMARY: pa.array([pickle.dumps(summary)], pa.binary())})
 
@@ -127,7 +134,8 @@ def parts_for(rows: Mapping[Content, pa.Table], question: Question) -> int:
     n_lists = rows[Content.LISTS].num_rows if Content.LISTS in rows else 0
     n_users = len(rows[Content.TRUTH][USER].unify_dictionaries().unique()) if Content.TRUTH in rows else 0
     n_columns = sum(len(value.columns) for value in question.plan.metrics)
-    n_values = n_users * len(models_in(rows, question)) * n_columns
+    n_of_stages = len(summed_columns(question.plan)) if question.plan.stages else 0
+    n_values = n_users * (len(models_in(rows, question)) * n_columns + n_of_stages)
     return 1 + max(n_lists // MOST_ROWS, n_values // MOST_VALUES)
 
 

@@ -13,8 +13,10 @@ from spark_eval.engine.segments import check_segments, user_columns
 from spark_eval.engine.summary import sum_rows
 from spark_eval.errors import each
 from spark_eval.metrics.options import EvaluateOptions, Plan, make_plan
+from spark_eval.metrics.stages import check_stage_models
 from spark_eval.names import literal
 from spark_eval.options import documented
+from spark_eval.pipeline.rows import StageSums
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import is_remote
 from spark_eval.schema import FAULT, MODEL, Outcome
@@ -63,11 +65,16 @@ def evaluate(
     Where ``recommendations`` have a column ``fold``, ``truth`` and ``train`` must have one: all folds are
     measured in one pass, each by itself, and their mean and standard deviation stand beside them.
 
+    ``stages`` of a recommender, whose models are among these, tell where along it users and relevant items
+    are lost: tables ``stages`` and ``funnel`` of the result.
+
     With ``folder``, a new one, ``per_user`` is written there as Parquet on the way.
 
     Raises ConfigError or DataError; every row is accounted for before any number is given out.
     """
     plan = make_plan(**options)
+    if model is not None:
+        check_stage_models(plan.stages, [model])
     check_segments(plan.segments, plan.columns, train is not None, users is not None)
     if not user_columns(plan.segments):
         users = None
@@ -112,6 +119,7 @@ def measure_lists(tables: Tables, plan: Plan, folder: str | None = None) -> Eval
             held.callback(rows.persist().unpersist)
         summaries = [pickle.loads(row[SUMMARY]) for row in rows.where(f"{SUMMARY} is not null").collect()]
         entries, models = checked_entries_of(tables, plan, training, summaries)
+        check_stage_models(plan.stages, models)
         of_models = [one for summary in summaries for one in summary.models]
         if in_place is None:
             per_user = read_back(rows.where(f"{SUMMARY} is null").drop(SUMMARY), folder)
@@ -120,8 +128,12 @@ def measure_lists(tables: Tables, plan: Plan, folder: str | None = None) -> Eval
             per_user = tables.truth.sparkSession.read.schema(schema).parquet(literal(in_place))
         sums = sum_rows([summary.sums for summary in summaries], models, plan.metrics, plan.stamp)
         keys = sum(one.keys for one in of_models)
-        digest = sum(summary.truth_digest for summary in summaries) % 2**64
-        return Evaluation(per_user, entries, models, plan, held.pop_all(), sums, keys, str(digest), in_place)
+        digest = str(sum(summary.truth_digest for summary in summaries) % 2**64)
+        staged = [summary.stages for summary in summaries if summary.stages is not None]
+        stages = StageSums(staged, plan) if plan.stages else None
+        return Evaluation(
+            per_user, entries, models, plan, held.pop_all(), sums, keys, digest, in_place, stages
+        )
 
 
 def checked_entries_of(

@@ -14,6 +14,7 @@ from spark_eval.conventions import Conventions
 from spark_eval.engine.summary import METRICS, SUMS, MetricRow, SumRow, fold_rows, metric_rows, population
 from spark_eval.metrics.options import Plan
 from spark_eval.names import literal, models_shown
+from spark_eval.pipeline.rows import FUNNEL, STAGE_TABLE, FunnelRow, StageRow, StageSums
 from spark_eval.schema import MODEL, Outcome
 from spark_eval.transforms.conform import unusable_rows
 from spark_eval.transforms.plain_files import PlainFiles, plain_recommendations, plain_truth
@@ -82,7 +83,8 @@ class Evaluation:
     is written already. ``entries`` are the lines of the accounting. ``held`` holds what later steps share;
     ``unpersist`` frees it. ``sum_rows`` are the rows of ``sums``. ``keys`` is the sum of the keys of
     ``per_user``. ``truth_digest`` is a number of 64 bits as text, equal where what is relevant is.
-    ``folder`` is where ``per_user`` lies as files by bucket, if workers have written it.
+    ``folder`` is where ``per_user`` lies as files by bucket, if workers have written it. ``stage_sums`` are
+    those of the stages, None where there are none.
     """
 
     per_user: DataFrame
@@ -94,6 +96,7 @@ class Evaluation:
     keys: int
     truth_digest: str
     folder: str | None = None
+    stage_sums: StageSums | None = None
 
     def __repr__(self) -> str:
         names = ", ".join(dict.fromkeys(value.name for value in self.plan.metrics))
@@ -116,6 +119,26 @@ class Evaluation:
     def sums(self) -> DataFrame:
         """The table ``sums``: exact sums per model, metric and k, which add to those of other runs."""
         return small_table(self.spark, self.sum_rows, SUMS)
+
+    @cached_property
+    def stage_rows(self) -> list[StageRow]:
+        """The rows of ``stages``."""
+        return [] if self.stage_sums is None else self.stage_sums.stage_rows()
+
+    @cached_property
+    def funnel_rows(self) -> list[FunnelRow]:
+        """The rows of ``funnel``."""
+        return [] if self.stage_sums is None else self.stage_sums.funnel_rows()
+
+    @cached_property
+    def stages(self) -> DataFrame:
+        """The table ``stages``: recall, oracle, efficiency of each stage; empty without stages."""
+        return small_table(self.spark, self.stage_rows, STAGE_TABLE)
+
+    @cached_property
+    def funnel(self) -> DataFrame:
+        """The table ``funnel``: users at each step, relevant items by what became of them."""
+        return small_table(self.spark, self.funnel_rows, FUNNEL)
 
     @property
     def n_per_user(self) -> int:

@@ -1,0 +1,108 @@
+"""The stages of a recommender pipeline: candidates, a ranking of these, the final list; checked."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, TypedDict
+
+from spark_eval.errors import ConfigError
+from spark_eval.metrics.aliases import several
+from spark_eval.metrics.values import parse_k
+from spark_eval.options import Option, declared
+
+STAGES_KEY: Final = "stages"
+FEWEST_STAGES: Final = 2
+# With more, an item could be lost and found again in more ways than there are names for.
+MOST_STAGES: Final = 3
+
+
+class StageOptions(TypedDict, total=False):
+    """What a stage is: also the keys of an entry of the config's ``stages``."""
+
+    name: Annotated[str | None, Option(None, "what it is called; no two stages share a name.")]
+    model: Annotated[str | None, Option(None, "the model whose lists it hands on.")]
+    models: Annotated[
+        Sequence[str], Option((), "of candidates, in the place of model: generators whose union it hands on.")
+    ]
+    k: Annotated[int | None, Option(None, "the list is cut behind this rank, that of each generator alike.")]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What a stage hands on: the items at ranks up to k of a model's list, of several models their union."""
+
+    name: str
+    models: tuple[str, ...]
+    k: int
+
+    @property
+    def model(self) -> str | None:
+        """The only model; None of a union, which has no order."""
+        return self.models[0] if len(self.models) == 1 else None
+
+
+def make_stages(given: Sequence[Mapping[str, Any]]) -> tuple[Stage, ...]:
+    """Return the checked stages of mappings, candidates first; none of none.
+
+    Raises ConfigError INVALID_STAGE, INVALID_K, DUPLICATE_STAGE, TOO_FEW_STAGES, TOO_MANY_STAGES or
+    UNKNOWN_CONFIG_KEY.
+
+    >>> stages = make_stages([{"name": "candidates", "models": ["als", "knn"], "k": 500},
+    ...                       {"name": "final", "model": "ranker", "k": 10}])
+    >>> [(stage.name, stage.model, stage.k) for stage in stages]
+    [('candidates', None, 500), ('final', 'ranker', 10)]
+    """
+    if not given:
+        return ()
+    stages = tuple(make_stage(f"{STAGES_KEY}.{place}", one, place) for place, one in enumerate(given))
+    names = [stage.name for stage in stages]
+    if again := next((name for place, name in enumerate(names) if name in names[:place]), None):
+        raise ConfigError("DUPLICATE_STAGE", f"{STAGES_KEY}: two are called {again!r}; rename one")
+    if len(stages) < FEWEST_STAGES:
+        message = f"{STAGES_KEY} has {names[0]!r} alone; give candidates, and what becomes of them"
+        raise ConfigError("TOO_FEW_STAGES", message)
+    if len(stages) > MOST_STAGES:
+        message = f"{STAGES_KEY}: {len(stages)} are given, at most {MOST_STAGES} are told apart"
+        raise ConfigError("TOO_MANY_STAGES", f"{message}; leave out some between, or evaluate twice")
+    return stages
+
+
+def check_stage_models(stages: Sequence[Stage], models: Sequence[str]) -> None:
+    """Raise ConfigError UNKNOWN_MODEL for a stage's model that is not among those with recommendations."""
+    for stage in stages:
+        for model in stage.models:
+            if model not in models:
+                where = f"{STAGES_KEY}, stage {stage.name!r}: the recommendations have no row of it"
+                raise ConfigError.unknown("UNKNOWN_MODEL", "model", model, models, where)
+
+
+def make_stage(key: str, given: Mapping[str, Any], place: int) -> Stage:
+    """Return the stage that stands under a key of the config, at a place from 0."""
+    if not isinstance(given, Mapping):
+        raise ConfigError("INVALID_STAGE", f"{key} is {given!r}; give a mapping of name, model and k")
+    for unknown in given.keys() - declared(StageOptions):
+        raise ConfigError.unknown("UNKNOWN_CONFIG_KEY", "key", str(unknown), declared(StageOptions), key)
+    options: Any = {name: option.default for name, (_, option) in declared(StageOptions).items()} | {**given}
+    name, model, models, k = (options[option] for option in declared(StageOptions))
+    if not isinstance(name, str) or not name:
+        raise ConfigError("INVALID_STAGE", f"{key} has no name; give it one, such as candidates")
+    if k is None:
+        raise ConfigError("INVALID_STAGE", f"{key} ({name!r}) has no k; say at which rank its lists are cut")
+    if (cut := parse_k(k)) is None:
+        message = f"{key}.k ({name!r}) is {k!r}; a stage hands on a number of items"
+        raise ConfigError("INVALID_K", message)
+    return Stage(name, models_of_stage(f"{key} ({name!r})", model, several(models), place), cut)
+
+
+def models_of_stage(key: str, model: str | None, models: Sequence[str], place: int) -> tuple[str, ...]:
+    """Return the models of a stage; raise ConfigError INVALID_STAGE unless it has what its place asks for."""
+    chosen = tuple(models) if model is None else (model, *models)
+    if not chosen:
+        raise ConfigError("INVALID_STAGE", f"{key} has no model; name the one whose lists it hands on")
+    if model is not None and models:
+        raise ConfigError("INVALID_STAGE", f"{key} has both model and models; give one of them")
+    if any(not isinstance(one, str) for one in chosen) or len(set(chosen)) < len(chosen):
+        raise ConfigError("INVALID_STAGE", f"{key}: models {list(chosen)} are not distinct names")
+    if place and len(chosen) > 1:
+        message = f"{key} has several models, and a union has no order; only candidates may have some"
+        raise ConfigError("INVALID_STAGE", message)
+    return chosen

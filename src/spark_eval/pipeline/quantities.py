@@ -1,0 +1,139 @@
+"""What is measured of the stages of a pipeline: values of users, steps of the funnel, cells of pairs.
+
+T is a user's truth, of m items; C, R and F are the items that candidates, ranking and final list hand on.
+With two stages there is no R.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from spark_eval.conventions import Choice, NoHits, NoRecommendations, NoTruth
+from spark_eval.metrics.options import Plan
+from spark_eval.metrics.registry import Kind
+from spark_eval.metrics.stages import Stage
+from spark_eval.metrics.values import MetricValue
+from spark_eval.presets import stamp
+
+STAGE_RECALL: Final = "stage_recall"
+ADDED_RECALL: Final = "added_recall"
+ORACLE: Final = "oracle_"
+CONDITIONAL: Final = "conditional_"
+EFFICIENCY: Final = "efficiency_"
+
+STEP_TRUTH: Final = "with_truth"
+STEP_CANDIDATES: Final = "with_candidates"
+STEP_RELEVANT: Final = "with_relevant_candidate"
+STEP_HIT: Final = "with_hit_in_"
+
+
+class Fate(Choice):
+    """What became of a relevant item of a user, by the stages that hand it on."""
+
+    KEPT = "kept", "every stage has it"
+    LOST_RERANKING = "lost_reranking", "a candidate that the ranking has, and the final list does not"
+    PROMOTED = "promoted", "a candidate that the ranking leaves out, and the final list has"
+    LOST_RANKING = "lost_ranking", "a candidate that no later stage has"
+    LOST_CANDIDATES = "lost_candidates", "no stage has it"
+    OUTSIDE_CANDIDATES = "outside_candidates", "a later stage has it, and it is no candidate"
+
+
+# The cells by number of stages; the place in binary digits says which stages have the item, C the highest.
+CELLS: Final[Mapping[int, Sequence[Fate]]] = {
+    2: (Fate.LOST_CANDIDATES, Fate.OUTSIDE_CANDIDATES, Fate.LOST_RANKING, Fate.KEPT),
+    3: (
+        Fate.LOST_CANDIDATES,
+        *(Fate.OUTSIDE_CANDIDATES,) * 3,
+        *(Fate.LOST_RANKING, Fate.PROMOTED, Fate.LOST_RERANKING, Fate.KEPT),
+    ),
+}
+
+
+@dataclass(frozen=True)
+class StageValue:
+    """A value that each user has, of one stage: its name in the table ``stages``, and its cutoff.
+
+    ``model`` is None where the stage is a union.
+    """
+
+    stage: str
+    model: str | None
+    metric: str
+    k: int | None
+
+    @property
+    def column(self) -> str:
+        """A name of its own among all that is summed."""
+        return f"value {self.stage!r} {self.model!r} {self.metric}@{self.k}"
+
+
+def staged_metrics(plan: Plan) -> list[MetricValue]:
+    """Return what is measured of stages: of the run's metrics those that see hits alone.
+
+    Others compare hits with what else a list holds; a list of C∩T holds nothing else.
+    """
+    return [value for value in plan.metrics if value.metric.kind is Kind.HITS]
+
+
+def recalls(stage: Stage) -> Iterator[StageValue]:
+    """Yield the shares of the relevant items that a stage hands on; of a union also what each model adds."""
+    yield StageValue(stage.name, stage.model, STAGE_RECALL, stage.k)
+    for model in stage.models if stage.model is None else ():
+        yield StageValue(stage.name, model, STAGE_RECALL, stage.k)
+        yield StageValue(stage.name, model, ADDED_RECALL, stage.k)
+
+
+def of_stage(stage: Stage, value: MetricValue, before: str = "") -> StageValue:
+    """Return a metric of a stage, or what is ``before`` its name: its oracle, its conditional value."""
+    return StageValue(stage.name, stage.model, f"{before}{value.name}", value.k)
+
+
+def stage_values(plan: Plan) -> list[StageValue]:
+    """Return all values of users, in the order in which the table has them."""
+    metrics, values = staged_metrics(plan), list[StageValue]()
+    for place, stage in enumerate(plan.stages):
+        values += recalls(stage)
+        if stage.model is not None:
+            values += [of_stage(stage, value) for value in metrics]
+        values += [of_stage(stage, value, CONDITIONAL if place else ORACLE) for value in metrics]
+    return values
+
+
+def steps(stages: Sequence[Stage]) -> list[str]:
+    """Return the rows of the funnel: its steps, then the cells."""
+    later = [f"{STEP_HIT}{stage.name}" for stage in stages[1:]]
+    cells = [cell.value for cell in Fate if cell in CELLS[len(stages)]]
+    return [STEP_TRUTH, STEP_CANDIDATES, STEP_RELEVANT, *later, *cells]
+
+
+def outside(stage: Stage) -> str:
+    """Return the column of a stage's hits that are no candidates."""
+    return f"outside {stage.name!r}"
+
+
+def users_at(step: str) -> str:
+    """Return the column of users at a step of the funnel, or with a pair in a cell."""
+    return f"users {step}"
+
+
+def pairs_at(step: str) -> str:
+    """Return the column of relevant pairs at a step of the funnel, or in a cell."""
+    return f"pairs {step}"
+
+
+def summed_columns(plan: Plan) -> dict[str, tuple[str, ...]]:
+    """Return what is summed over users, by name, as ``engine.means.sums`` takes it."""
+    names = [value.column for value in stage_values(plan)]
+    names += [outside(stage) for stage in plan.stages[1:]]
+    names += [column(step) for step in steps(plan.stages) for column in (users_at, pairs_at)]
+    return {name: (name,) for name in names}
+
+
+def population_stamp(plan: Plan) -> str:
+    """Return the conventions of all rows: whoever has truth counts, at every stage alike."""
+    everybody = {
+        "no_recommendations": NoRecommendations.ZERO,
+        "no_truth": NoTruth.DROP,
+        "no_hits": NoHits.ZERO,
+    }
+    return stamp(plan.conventions.changed(everybody))

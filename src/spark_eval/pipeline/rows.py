@@ -1,0 +1,143 @@
+"""From exact sums over users to the rows of the tables ``stages`` and ``funnel``."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+
+from spark_eval.engine.means import NOBODY, ColumnSums, SegmentCell, added
+from spark_eval.engine.summary import (
+    METRICS,
+    MetricRow,
+    SumRow,
+    everybody_first,
+    fold_rows,
+    metric_rows,
+    overflow,
+)
+from spark_eval.metrics.options import Plan
+from spark_eval.metrics.stages import Stage
+from spark_eval.pipeline.quantities import (
+    EFFICIENCY,
+    ORACLE,
+    StageValue,
+    of_stage,
+    outside,
+    pairs_at,
+    population_stamp,
+    stage_values,
+    staged_metrics,
+    steps,
+    summed_columns,
+    users_at,
+)
+from spark_eval.schema import ALL
+
+STAGE_TABLE: Final = f"stage string, {METRICS}"
+FUNNEL: Final = (
+    "segment string, segment_value string, step string, n_users long, n_pairs long, conventions string"
+)
+OfCell = Mapping[str, ColumnSums]
+
+
+class StageRow(NamedTuple):
+    """A row of STAGE_TABLE: a quantity of a stage over the users of a segment, as METRICS have it.
+
+    ``model`` is None where the stage is a union of several.
+    """
+
+    stage: str
+    model: str | None
+    metric: str
+    k: int | None
+    segment: str
+    segment_value: str
+    value: float | None
+    std_error: float | None
+    ci_low: float | None
+    ci_high: float | None
+    n_users: int | None
+    n_undefined: int | None
+    conventions: str
+
+
+class FunnelRow(NamedTuple):
+    """A row of FUNNEL: the users at a step and their relevant pairs there; or the pairs of a cell."""
+
+    segment: str
+    segment_value: str
+    step: str
+    n_users: int
+    n_pairs: int
+    conventions: str
+
+
+class StageSums:
+    """What was summed in all buckets, by segment."""
+
+    def __init__(self, parts: Sequence[pa.Table], plan: Plan) -> None:
+        self.plan, self.stamp = plan, population_stamp(plan)
+        totals = added(parts, list(summed_columns(plan)))
+        everybody: SegmentCell = ("", ALL, ALL)
+        self.cells = {
+            cell: totals.get(cell, {}) for cell in sorted({everybody, *totals}, key=everybody_first)
+        }
+
+    def stage_rows(self) -> list[StageRow]:
+        """Return the rows of STAGE_TABLE, by stage, then by segment; over folds mean and deviation come last.
+
+        Raises DataError METRIC_OVERFLOW for what no double holds.
+        """
+        rows = []
+        for stage in self.plan.stages:
+            of_cells = [
+                row for cell, of_cell in self.cells.items() for row in self.rows(stage, cell, of_cell)
+            ]
+            rows += [StageRow(stage.name, *row[:-1]) for row in of_cells + fold_rows(of_cells)]
+        return rows
+
+    def funnel_rows(self) -> list[FunnelRow]:
+        """Return the rows of FUNNEL, by segment."""
+        return [
+            FunnelRow(*cell[1:], step, users.total.numerator, pairs.total.numerator, self.stamp)
+            for cell, of_cell in self.cells.items()
+            for step in steps(self.plan.stages)
+            for users, pairs in [[of_cell.get(column(step), NOBODY) for column in (users_at, pairs_at)]]
+        ]
+
+    def rows(self, stage: Stage, cell: SegmentCell, of_cell: OfCell) -> list[MetricRow]:
+        """Return the rows of a stage in a segment: means over users, then quotients of such means."""
+        means = [
+            self.mean(value, cell, of_cell) for value in stage_values(self.plan) if value.stage == stage.name
+        ]
+        candidates = self.plan.stages[0]
+        if stage == candidates:
+            return means
+        rows = {(row.metric, row.k): row for row in means}
+        for value in staged_metrics(self.plan):
+            mine, best = of_stage(stage, value), of_stage(candidates, value, ORACLE)
+            row = rows[mine.metric, mine.k]
+            efficiency = None
+            if not of_cell.get(outside(stage), NOBODY).total:
+                efficiency = quotient(of_cell.get(mine.column, NOBODY), of_cell.get(best.column, NOBODY))
+            name = of_stage(stage, value, EFFICIENCY).metric
+            means.append(
+                row._replace(metric=name, value=efficiency, std_error=None, ci_low=None, ci_high=None)
+            )
+        return means
+
+    def mean(self, value: StageValue, cell: SegmentCell, of_cell: OfCell) -> MetricRow:
+        """Return the mean of a value over the users of a segment."""
+        sums = of_cell.get(value.column, NOBODY)
+        if sums.n_infinite:
+            raise overflow(f"{value.metric} of stage {value.stage!r}")
+        key = (value.model or "", value.metric, value.k, *cell[1:], self.stamp)
+        [row] = metric_rows([SumRow.of(key, sums.n_users, sums.n_defined, (sums.total, sums.squares, None))])
+        return row._replace(model=value.model)
+
+
+def quotient(part: ColumnSums, whole: ColumnSums) -> float | None:
+    """Return the mean of one column over that of another; None without users, and where the latter is 0."""
+    if not part.n_defined or not whole.total:
+        return None
+    return float(part.total / part.n_defined / (whole.total / whole.n_defined))
