@@ -224,7 +224,7 @@ def test_a_metric_without_a_direction_is_given_one() -> None:
 
 def test_weighted_means_are_only_observed() -> None:
     gate = gate_of(metric="fcp_micro@5", mode="observed")
-    assert (gate.metric, gate.k, gate.is_weighted) == ("fcp_micro", 5, True)
+    assert (gate.metric, gate.k, str(gate.value), gate.sees_users) == ("fcp_micro", 5, "fcp_micro@5", True)
     before, after = Summary(0.5, None, None, None, 200), Summary(0.25, None, None, None, 300)
     [row] = decide_all([Evidence.of_means(gate, "als", "all", before, after)])
     assert (row.decision, row.difference, row.bound_low) == ("worse", -0.25, None)

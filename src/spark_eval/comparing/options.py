@@ -12,10 +12,9 @@ from spark_eval.metrics.aliases import several
 from spark_eval.metrics.values import UNCUT, formed, has_cutoff, parse_k, published_name
 from spark_eval.options import Option, completed
 from spark_eval.presets import parse_choice
+from spark_eval.stats.resampling import DEFAULT_RESAMPLES, check_draws
 
 COMPARE: Final = "compare"
-DEFAULT_RESAMPLES: Final = 1_000
-MOST_RESAMPLES: Final = 100_000
 # Pairs of models that are compared unasked.
 MOST_PAIRS: Final = 1_000
 
@@ -29,6 +28,10 @@ class PairTest(Choice):
     RANDOMIZATION = "randomization", "signs of differences are flipped by chance"
     BOOTSTRAP = "bootstrap", "users are drawn again; interval by percentiles"
     BCA = "bca", "the same, corrected for bias and skewness"
+
+
+# What is defined for weighted means, which are no means of users' differences.
+OF_WEIGHTED_MEANS: Final = (PairTest.T, PairTest.BOOTSTRAP)
 
 
 class Interval(Choice):
@@ -183,11 +186,10 @@ def check_ranges(chosen: Mapping[str, Any]) -> None:
     claims = {
         "confidence": (0 < chosen["confidence"] < 1, "a number between 0 and 1"),
         "equivalence": (delta is None or 0 < delta < math.inf, "a number above 0"),
-        "resamples": (1 <= chosen["resamples"] <= MOST_RESAMPLES, f"1 to {MOST_RESAMPLES}"),
-        "seed": (-(2**63) <= chosen["seed"] < 2**63 - 1, "a whole number of 64 bits, but for the largest"),
         "test_train_ratio": (ratio is None or 0 < ratio < math.inf, "a number above 0"),
         "max_pairs": (chosen["max_pairs"] >= 1, "1 or more"),
     }
     for name, (holds, allowed) in claims.items():
         if not holds:
             raise ConfigError("OUT_OF_RANGE", f"{COMPARE}.{name} is {chosen[name]}; allowed: {allowed}")
+    check_draws(chosen["resamples"], chosen["seed"], COMPARE)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, Final, TypedDict, Unpack
 
-from spark_eval.conventions import Checks, Conventions
+from spark_eval.conventions import Checks, Choice, Conventions
 from spark_eval.errors import ConfigError
 from spark_eval.metrics import MetricValue, metric_values
 from spark_eval.metrics.aliases import several
@@ -13,8 +13,16 @@ from spark_eval.metrics.values import parse_k
 from spark_eval.options import Option, completed
 from spark_eval.presets import changed, parse_choice, parse_conventions, stamp
 from spark_eval.schema import FOLD
+from spark_eval.stats.resampling import DEFAULT_RESAMPLES, check_draws
 
 DEFAULT_METRICS: Final = ("precision", "recall", "f1", "hit_rate", "map", "mar", "mrr", "arhr", "ndcg")
+
+
+class MeanInterval(Choice):
+    """Whose interval stands beside a mean over users."""
+
+    NORMAL = "normal", "mean -+ z * std_error; of weighted means by the delta method"
+    BOOTSTRAP = "bootstrap", "percentiles of means over users drawn again"
 
 
 class EvaluateOptions(TypedDict, total=False):
@@ -45,6 +53,9 @@ class EvaluateOptions(TypedDict, total=False):
     checks: Annotated[
         str, Option("hits", "look for repeated items and ranks among the hits, or in full lists: full.")
     ]
+    interval: Annotated[str, Option("normal", "of means: normal, or bootstrap, which takes a second pass.")]
+    resamples: Annotated[int, Option(DEFAULT_RESAMPLES, "replicates of bootstrap.")]
+    seed: Annotated[int, Option(0, "of the draws, which follow from it and the user alone.")]
 
 
 @dataclass(frozen=True)
@@ -55,6 +66,9 @@ class Plan:
     conventions: Conventions
     checks: Checks
     segments: Sequence[str] = ()
+    interval: MeanInterval = MeanInterval.NORMAL
+    resamples: int = DEFAULT_RESAMPLES
+    seed: int = 0
 
     @property
     def columns(self) -> list[str]:
@@ -123,9 +137,13 @@ def make_plan(**options: Unpack[EvaluateOptions]) -> Plan:
     values = metric_values(names, sorted(cutoffs, key=lambda cut: (cut is None, cut)), conventions)
     counts_items = any(value.sees_length(conventions) for value in values)
     checks = parse_choice(Checks, chosen["checks"], "evaluate.checks")
+    check_draws(chosen["resamples"], chosen["seed"], "evaluate")
     return Plan(
         metrics=values,
         conventions=conventions,
         checks=Checks.FULL if counts_items else checks,
         segments=tuple(several(chosen["segments"])),
+        interval=parse_choice(MeanInterval, chosen["interval"], "evaluate.interval"),
+        resamples=chosen["resamples"],
+        seed=chosen["seed"],
     )

@@ -132,7 +132,7 @@ class SideBySide:
     def evidence(self, pair: GatedPair) -> Iterator[Evidence]:
         """Yield what a gate of a pair is decided by: the users of both models, or published means."""
         gate = pair.gate
-        if not gate.is_weighted and gate.pairing is Pairing.USER:
+        if gate.sees_users:
             comparison = self.comparison_for(pair)
             return evidence_of_users([pair], comparison.sums, comparison.common)
         baseline = self.candidate if gate.against_run is None else self.others[gate.against_run]

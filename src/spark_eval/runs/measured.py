@@ -11,6 +11,7 @@ from spark_eval.comparing.gating import MeanCell
 from spark_eval.config.sections import EvaluateSection
 from spark_eval.errors import DataError, nearest
 from spark_eval.metrics.options import Plan
+from spark_eval.metrics.values import means_of_users
 from spark_eval.publishing.attempt import Store
 from spark_eval.publishing.commits import Record, place_of, published, records_of
 from spark_eval.publishing.published import read_places
@@ -89,7 +90,7 @@ class MeasuredRun:
         return Side(
             per_user=per_user,
             models=self.models,
-            metrics=self.plan.metrics,
+            metrics=means_of_users(self.plan.metrics),
             segments=segments,
             conventions=self.conventions,
             run=self.run_id,

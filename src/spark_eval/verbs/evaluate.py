@@ -12,7 +12,7 @@ from spark_eval.arrow.files import keep_files
 from spark_eval.engine.segments import check_segments, user_columns
 from spark_eval.engine.summary import sum_rows
 from spark_eval.errors import each
-from spark_eval.metrics.options import EvaluateOptions, Plan, make_plan
+from spark_eval.metrics.options import EvaluateOptions, MeanInterval, Plan, make_plan
 from spark_eval.names import literal
 from spark_eval.options import documented
 from spark_eval.runtime import events
@@ -24,6 +24,7 @@ from spark_eval.transforms.plain_files import takes_files
 from spark_eval.verbs.checks import check_folds, check_tables, fold_faults, truth_faults
 from spark_eval.verbs.evaluation import Evaluation, Tables, read_back
 from spark_eval.verbs.frames import Frame, in_spark
+from spark_eval.verbs.intervals import bootstrapped
 from spark_eval.verbs.segments import Training, known_items, read_about
 from spark_eval.verbs.workers import buckets_for, messages_of, per_user_schema, question_of
 
@@ -121,7 +122,9 @@ def measure_lists(tables: Tables, plan: Plan, folder: str | None = None) -> Eval
         sums = sum_rows([summary.sums for summary in summaries], models, plan.metrics, plan.stamp)
         keys = sum(one.keys for one in of_models)
         digest = sum(summary.truth_digest for summary in summaries) % 2**64
-        return Evaluation(per_user, entries, models, plan, held.pop_all(), sums, keys, str(digest), in_place)
+        found = Evaluation(per_user, entries, models, plan, held, sums, keys, str(digest), in_place)
+        is_drawn = plan.interval is MeanInterval.BOOTSTRAP
+        return replace(found, intervals=bootstrapped(found) if is_drawn else None, held=held.pop_all())
 
 
 def checked_entries_of(
