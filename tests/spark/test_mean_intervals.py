@@ -111,6 +111,7 @@ def test_users_are_drawn_with_their_rows_of_all_folds() -> None:
     assert {(row.ci_low, row.ci_high) for row in over_folds} == {(None, None)}
 
 
+@pytest.mark.slow
 def test_the_rows_may_lie_in_any_order(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     found = evaluate(lists_of("ab"), truth_of(), **OPTIONS)
     with monkeypatch.context() as patch:

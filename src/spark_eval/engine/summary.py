@@ -42,8 +42,8 @@ class SumRow(NamedTuple):
     """A row of SUMS: exact sums over the users of a segment, from which their mean follows.
 
     ``n_defined`` of the ``n_users`` have a value. The sum of these is ``total`` times 2^unit, that of their
-    squares ``squares`` times 4^unit. In a weighted mean ``total`` sums weight times value, ``squares`` sums the
-    squares of that; ``weight`` times 2^unit is the sum of the weights. Times 4^unit ``products`` sums weight
+    squares ``squares`` times 4^unit. In a weighted mean ``total`` sums weight times value, ``squares`` its
+    squares; ``weight`` times 2^unit is the sum of the weights. Times 4^unit ``products`` sums weight
     times value times weight, ``weight_squares`` the squares of the weights.
     """
 
