@@ -96,7 +96,8 @@ class CompareOptions(TypedDict, total=False):
     resamples: Annotated[int, Option(DEFAULT_RESAMPLES, "replicates of bootstrap, bca and randomization.")]
     seed: Annotated[int, Option(0, "of the draws, which follow from it and the user alone.")]
     test_train_ratio: Annotated[
-        float | None, Option(None, "rows of test per row of train in a fold; None: as in k folds.")
+        float | None,
+        Option(None, "rows of test per row of train in a fold; None: as in the run's split."),
     ]
     max_pairs: Annotated[int, Option(MOST_PAIRS, "so many pairs of models are compared at most.")]
 

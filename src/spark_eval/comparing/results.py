@@ -9,8 +9,9 @@ from statistics import mean
 from typing import Final
 
 from spark_eval.comparing.gating import ModelPair, PairCell
-from spark_eval.comparing.options import ComparePlan, Interval, PairTest
+from spark_eval.comparing.options import COMPARE, ComparePlan, Interval, PairTest
 from spark_eval.comparing.rows import ComparisonRow
+from spark_eval.errors import ConfigError
 from spark_eval.metrics.values import MeanOfUsers, WeightedMean
 from spark_eval.pairing.cells import EVERYBODY, SegmentValue
 from spark_eval.pairing.population import PairQuestion
@@ -214,9 +215,16 @@ def comparison_rows(
 def row_over_folds(
     folds: Sequence[ComparedCell], plan: ComparePlan, run: str | None, conventions: str
 ) -> ComparisonRow:
-    """Return the row of the mean over folds, each counting the same, by the test of Nadeau and Bengio."""
+    """Return the row of the mean over folds, each counting the same, by the test of Nadeau and Bengio.
+
+    Raises ConfigError MISSING_RATIO where nobody knows how much the folds' trains overlap.
+    """
     row = folds[0].untested(plan, run, conventions)
     known = [cell for cell in folds if cell.estimate.value is not None]
+    if plan.test_train_ratio is None and len(known) > 1:
+        message = f"{COMPARE}.test_train_ratio, rows of test per row of train in a fold, is not known here"
+        hint = f"give it: of {len(known)} k-fold parts it is {1 / (len(known) - 1):.6g}"
+        raise ConfigError("MISSING_RATIO", f"{message}; {hint}")
     estimate = over_folds([float(cell.estimate.value or 0) for cell in known], plan.test_train_ratio)
     result = t_test(estimate, plan.confidence, plan.alternative)
     means = [cell.means for cell in known if cell.means is not None]

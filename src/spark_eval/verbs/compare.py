@@ -128,6 +128,7 @@ def compare_sides(
     What the plan's gates ask for is summed as well, and has no rows.
     """
     baselines = None if baseline is None else baseline.models
+    plan = replace(plan, test_train_ratio=plan.test_train_ratio or candidate.test_train_ratio)
     matched = match_models(candidate.models, baselines, baseline_model, plan)
     measured = None if baseline is None else baseline.metrics
     values, pairs = match_metrics(candidate.metrics, measured, plan), matched.pairs

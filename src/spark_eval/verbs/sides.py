@@ -35,7 +35,8 @@ class Side:
     ``per_user`` has model, user, n_relevant, n_recommended, fold if any, segments and a double per metric
     column, and what weighs in weighted means. ``conventions`` is the stamp of the run, empty where nobody
     knows it. ``folder`` is where it lies as files by bucket on this machine or a mounted disk, if it does:
-    ``<folder>/model=<name>/part-<bucket>-of-<buckets>-<id>.parquet``.
+    ``<folder>/model=<name>/part-<bucket>-of-<buckets>-<id>.parquet``. ``test_train_ratio`` is that of its
+    folds' split, if that is known.
     """
 
     per_user: DataFrame
@@ -46,6 +47,7 @@ class Side:
     run: str | None = None
     truth_digest: str | None = None
     folder: str | None = None
+    test_train_ratio: float | None = None
 
 
 def side_of(measured: Evaluation | Frame, model: str | None, name: str) -> Side:
