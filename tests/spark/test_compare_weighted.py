@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 
 from spark_eval.arrow.xxhash64 import id_hashes
-from spark_eval.stats.draws import poisson_weights
+from spark_eval.errors import SparkEvalError
+from spark_eval.stats.draws import flips, poisson_weights
 from spark_eval.verbs.compare import compare
 
 pytestmark = pytest.mark.usefixtures("spark")
@@ -86,6 +87,27 @@ def test_weighted_means_differ_by_so_much(folds: int) -> None:
         assert [row.test for row in of_folds] == ["t"]
 
 
+@pytest.mark.parametrize("n", [8, 40])
+def test_signs_are_flipped_by_user_over_folds(n: int) -> None:
+    table = made_up(n, folds=3)
+    found = compare(table, metrics="fcp@5", tests="randomization", segments="fold", resamples=300, seed=2)
+    both = common(table)
+    both["d"] = np.rint((both[f"{VALUE}_b"] - both[f"{VALUE}_a"]) * 2.0**40)
+    assert {row.segment_value for row in found.rows} == {"all", "0", "1", "2"}
+    for row in found.rows:
+        own = both if row.segment == "all" else both[both["fold"] == int(row.segment_value)]
+        signs = flips(id_hashes(pa.array(own["user"].to_numpy()), np.int64(3)), 300).astype(np.float64)
+        sums = own["d"].to_numpy() @ signs
+        count = (abs(sums) >= abs(own["d"].sum())).sum()
+        assert row.p_value == (1 + count) / 301
+
+
+@pytest.mark.parametrize("test", ["sign", "wilcoxon"])
+def test_rows_of_folds_are_not_taken_for_users(test: str) -> None:
+    with pytest.raises(SparkEvalError, match=rf"NOT_OVER_FOLDS.*{test} would"):
+        compare(made_up(8, folds=2), metrics="fcp@5", tests=test)
+
+
 def gate_of(**keys: Any) -> dict[str, Any]:
     return {"metric": "fcp@5", "model": "b", "against": {"model": "a"}, "max_drop": 0.01, **keys}
 
@@ -107,7 +129,7 @@ def test_gates_take_weighted_means() -> None:
 def test_gates_over_folds_count_users_once(drop: str) -> None:
     table = made_up(folds=3)
     gates = [gate_of(drop=drop), gate_of(drop=drop, segment="fold")]
-    pooled, *of_folds = compare(table, metrics="fcp@5", gates=gates, tests="sign").gate_rows
+    pooled, *of_folds = compare(table, metrics="fcp@5", gates=gates, tests="bootstrap", resamples=9).gate_rows
     own = common(table)
     share = 1 - 0.01 if drop == "relative" else 1
     c = own[f"{VALUE}_b"] - share * own[f"{VALUE}_a"] + (0.01 if drop == "absolute" else 0)

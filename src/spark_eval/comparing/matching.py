@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from spark_eval.comparing.gating import ModelPair
-from spark_eval.comparing.options import COMPARE, OF_WEIGHTED_MEANS, ComparePlan
+from spark_eval.comparing.options import COMPARE, OF_WEIGHTED_MEANS, OVER_FOLDS, ComparePlan
 from spark_eval.conventions import POPULATION
 from spark_eval.errors import ConfigError, DataError, nearest
 from spark_eval.metrics.values import MeanOfUsers, WeightedMean, formed, ranking_names
@@ -151,6 +151,15 @@ def match_metrics(
         hint = f"take {' or '.join(OF_WEIGHTED_MEANS)}, or leave it out by {COMPARE}.metrics"
         raise ConfigError("NOT_OF_WEIGHTED_MEANS", f"{message}; {hint}")
     return chosen
+
+
+def check_over_folds(plan: ComparePlan) -> None:
+    """Raise ConfigError NOT_OVER_FOLDS for tests that take a user's rows of folds for several users."""
+    refused = [test for test in plan.tests if test not in OVER_FOLDS]
+    if refused:
+        message = f"{', '.join(refused)} would take a user's rows of several folds for several users"
+        hint = f"take {', '.join(OVER_FOLDS)}, or compare runs of one fold"
+        raise ConfigError("NOT_OVER_FOLDS", f"{message}; {hint}")
 
 
 def check_per_user(text: str) -> None:

@@ -34,6 +34,10 @@ class PairTest(Choice):
 OF_WEIGHTED_MEANS: Final = (PairTest.T, PairTest.BOOTSTRAP)
 
 
+# What takes a user's rows of several folds together.
+OVER_FOLDS: Final = (PairTest.T, PairTest.RANDOMIZATION, PairTest.BOOTSTRAP, PairTest.BCA)
+
+
 class Interval(Choice):
     """Whose interval the rows of other tests show."""
 

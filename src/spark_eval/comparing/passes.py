@@ -35,16 +35,22 @@ class Needs:
     ranks: bool
     flips: bool
     replicates: bool
+    by_fold: bool
 
     @classmethod
-    def of(cls, plan: ComparePlan) -> "Needs":
+    def of(cls, plan: ComparePlan, *, by_fold: bool) -> "Needs":
         """Return the needs of a plan."""
         asked = {*plan.tests, plan.interval}
         return cls(
             PairTest.WILCOXON in asked,
             PairTest.RANDOMIZATION in asked,
             not asked.isdisjoint({PairTest.BOOTSTRAP, PairTest.BCA}),
+            by_fold,
         )
+
+    def flips_all(self, cell: ComparedCell) -> bool:
+        """Return whether all signs are tried; over folds a user's rows share theirs, which is drawn."""
+        return self.flips and not self.by_fold and cell.n_differing <= MOST_FLIPPED
 
     @property
     def any(self) -> bool:
@@ -55,7 +61,7 @@ class Needs:
         """Return how differences are counted by their size, if a cell needs it."""
         chosen = np.zeros(found.shape, dtype=bool)
         for cell in cells:
-            chosen[cell.place] = self.ranks or (self.flips and cell.n_differing <= MOST_FLIPPED)
+            chosen[cell.place] |= self.ranks or self.flips_all(cell)
         if not chosen.any():
             return None
         n_slices = slices_for(max(cell.sums.n for cell in cells))
@@ -65,7 +71,7 @@ class Needs:
         self, found: BucketTotals, cells: Sequence[ComparedCell], question: PairQuestion, plan: ComparePlan
     ) -> Drawing | None:
         """Return how differences are drawn, if a cell needs it; raise ConfigError TOO_MANY_REPLICATES."""
-        needs_flips = self.flips and any(cell.n_differing > MOST_FLIPPED for cell in cells)
+        needs_flips = self.flips and not all(map(self.flips_all, cells))
         if not (needs_flips or self.replicates):
             return None
         # Column by column, all pairs of each: so few columns are read at once.
@@ -95,7 +101,7 @@ class Needs:
         """Return a cell with what the further passes found."""
         of_cell = ranked.get(int(np.ravel_multi_index(cell.place, found.shape)), NO_RANKS)
         more = replace(cell, ranks=of_cell.ranks) if self.ranks else cell
-        if self.flips and cell.sums.n and cell.n_differing <= MOST_FLIPPED:
+        if self.flips_all(cell) and cell.sums.n:
             more = replace(more, flipped=exact_flip_p(of_cell.quanta or (), plan.alternative))
         elif self.flips and cell.sums.n and drawn is not None:
             flipped = drawn.flipped[difference_of(cell, found)].tolist()

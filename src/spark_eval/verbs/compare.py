@@ -12,7 +12,7 @@ from spark_eval.accounting import ACCOUNTING, Entry, check_closed
 from spark_eval.comparing.accounted import check_counts, check_digests, model_entries, pair_entries, users_of
 from spark_eval.comparing.gates import Gate
 from spark_eval.comparing.gating import ModelPair, PairCell, UserCounts, decide_gates
-from spark_eval.comparing.matching import check_conventions, match_metrics, match_models
+from spark_eval.comparing.matching import check_conventions, check_over_folds, match_metrics, match_models
 from spark_eval.comparing.options import CompareOptions, ComparePlan, make_compare_plan
 from spark_eval.comparing.passes import Needs
 from spark_eval.comparing.results import ComparedCell, cells_of_pairs, comparison_rows
@@ -136,7 +136,10 @@ def compare_sides(
     if baseline is not None:
         check_digests(candidate.truth_digest, baseline.truth_digest)
         check_conventions(candidate.conventions, baseline.conventions, asked.values)
-    needs = Needs.of(plan)
+    by_fold = FOLD in candidate.per_user.columns
+    if by_fold:
+        check_over_folds(plan)
+    needs = Needs.of(plan, by_fold=by_fold)
     question = question_of_pairs(candidate, baseline, asked, needs_largest=needs.any)
     with ExitStack() as held:
         buckets = buckets_of_sides(candidate, baseline, question)
@@ -173,7 +176,7 @@ def with_passes(
     plan: ComparePlan,
 ) -> list[ComparedCell]:
     """Return cells with what their tests need beside sums: at most one more pass for ranks, one for draws."""
-    needs, at_once = Needs.of(plan), tasks_at_once(buckets.frame.sparkSession)
+    needs, at_once = Needs.of(plan, by_fold=question.by_fold), tasks_at_once(buckets.frame.sparkSession)
     ranked, drawn = dict[int, Ranked](), None
     if (counting := needs.counting(found, cells, PARTS_PER_TASK * at_once)) is not None:
         ranked = in_slices(collected_or_raised(ranked_pairs(buckets, counting)))
