@@ -18,7 +18,7 @@ from spark_eval.comparing.options import make_compare_plan
 from spark_eval.comparing.rows import GateRow
 from spark_eval.errors import ConfigError, DataError, GateFailure
 from spark_eval.metrics import RANKING, parse_metric
-from spark_eval.metrics.values import means_of_users
+from spark_eval.metrics.means import means_of_users
 from spark_eval.schema import Direction
 from spark_eval.stats.differences import PairSums
 from spark_eval.stats.intervals import Summary

@@ -8,15 +8,8 @@ from typing import Annotated, Any, Final, TypedDict
 
 from spark_eval.conventions import Choice
 from spark_eval.errors import ConfigError
-from spark_eval.metrics.values import (
-    MeanOfUsers,
-    formed,
-    has_cutoff,
-    parse_k,
-    parse_metric,
-    published_name,
-    weighted_means,
-)
+from spark_eval.metrics.means import MeanOfUsers, weighted_means
+from spark_eval.metrics.values import formed, has_cutoff, parse_k, parse_metric, published_name
 from spark_eval.options import Option, declared
 from spark_eval.presets import parse_choice
 from spark_eval.schema import ALL, Direction

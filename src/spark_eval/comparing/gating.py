@@ -19,7 +19,7 @@ PairCell = tuple[ModelPair, str, str, str]
 UserCounts = tuple[int, int, int]
 # Whose published mean: a model, metric, k, segment and its value.
 MeanCell = tuple[str, str, int | None, str, str]
-NOBODY: Final = PairSums.of([], [])
+NO_SUMS: Final = PairSums.of([], [])
 NO_MEAN: Final = Summary(None, None, None, None, 0)
 
 
@@ -82,7 +82,7 @@ def evidence_of_users(
         share = of_both / max(of_baseline + of_candidate - of_both, 1)
         cell = (pair.names, str(gate.value), gate.segment)
         for value in chosen_values(gate, [key[3] for key in sums if key[:3] == cell]):
-            of_cell = sums.get((*cell, value), NOBODY)
+            of_cell = sums.get((*cell, value), NO_SUMS)
             yield Evidence.of_users(gate, pair.model, value, of_cell, share)
 
 

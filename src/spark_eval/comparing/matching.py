@@ -8,7 +8,8 @@ from spark_eval.comparing.gating import ModelPair
 from spark_eval.comparing.options import COMPARE, OF_WEIGHTED_MEANS, OVER_FOLDS, ComparePlan
 from spark_eval.conventions import POPULATION
 from spark_eval.errors import ConfigError, DataError, nearest
-from spark_eval.metrics.values import MeanOfUsers, WeightedMean, formed, ranking_names
+from spark_eval.metrics.means import MeanOfUsers, WeightedMean
+from spark_eval.metrics.values import formed, ranking_names
 from spark_eval.pairing.population import BASELINE, CANDIDATE
 from spark_eval.pairing.products import Match, models_of
 from spark_eval.presets import parse_stamp

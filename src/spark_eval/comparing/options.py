@@ -9,10 +9,11 @@ from spark_eval.comparing.gates import Gate, make_gates
 from spark_eval.conventions import Choice
 from spark_eval.errors import ConfigError
 from spark_eval.metrics.aliases import several
+from spark_eval.metrics.options import check_draws
 from spark_eval.metrics.values import UNCUT, formed, has_cutoff, parse_k, published_name
 from spark_eval.options import Option, completed
 from spark_eval.presets import parse_choice
-from spark_eval.stats.resampling import DEFAULT_RESAMPLES, check_draws
+from spark_eval.stats.resampling import DEFAULT_RESAMPLES
 
 COMPARE: Final = "compare"
 # Pairs of models that are compared unasked.

@@ -9,7 +9,7 @@ import numpy as np
 
 from spark_eval.comparing.options import ComparePlan, PairTest
 from spark_eval.comparing.results import ComparedCell
-from spark_eval.pairing.drawing import Drawing, Drawn, DrawnSums, check_drawn
+from spark_eval.pairing.drawing import Amount, Drawing, DrawnSums, check_drawn
 from spark_eval.pairing.population import PairQuestion
 from spark_eval.pairing.ranking import Counting, Ranked, slices_for
 from spark_eval.pairing.ratios import N_AMOUNTS, pair_parts
@@ -76,7 +76,7 @@ class Needs:
             return None
         # Column by column, all pairs of each: so few columns are read at once.
         pairs = [(int(left), int(right)) for left, right in zip(*question.ends, strict=True)]
-        drawn = [Drawn.difference(*pair, column) for column, pair in product(question.columns, pairs)]
+        drawn = [Amount.difference(*pair, column) for column, pair in product(question.columns, pairs)]
         parts = (pair_parts(*pair, *mean) for mean, pair in product(question.weighted, pairs))
         drawn += [part for of_pair in parts for part in of_pair]
         check_drawn(len(found.totals.cells) * len(drawn), plan.resamples)

@@ -12,7 +12,7 @@ from spark_eval.comparing.gating import ModelPair, PairCell
 from spark_eval.comparing.options import COMPARE, ComparePlan, Interval, PairTest
 from spark_eval.comparing.rows import ComparisonRow
 from spark_eval.errors import ConfigError
-from spark_eval.metrics.values import MeanOfUsers, WeightedMean
+from spark_eval.metrics.means import MeanOfUsers, WeightedMean
 from spark_eval.pairing.cells import EVERYBODY, SegmentValue
 from spark_eval.pairing.population import PairQuestion
 from spark_eval.pairing.ratios import ratio_sums

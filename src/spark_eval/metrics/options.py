@@ -13,7 +13,7 @@ from spark_eval.metrics.values import parse_k
 from spark_eval.options import Option, completed
 from spark_eval.presets import changed, parse_choice, parse_conventions, stamp
 from spark_eval.schema import FOLD
-from spark_eval.stats.resampling import DEFAULT_RESAMPLES, check_draws
+from spark_eval.stats.resampling import DEFAULT_RESAMPLES, MOST_RESAMPLES
 
 DEFAULT_METRICS: Final = ("precision", "recall", "f1", "hit_rate", "map", "mar", "mrr", "arhr", "ndcg")
 
@@ -147,3 +147,14 @@ def make_plan(**options: Unpack[EvaluateOptions]) -> Plan:
         resamples=chosen["resamples"],
         seed=chosen["seed"],
     )
+
+
+def check_draws(resamples: int, seed: int, key: str) -> None:
+    """Raise ConfigError OUT_OF_RANGE for options under a key of the config that no draws can have."""
+    claims = {
+        "resamples": (resamples, 1 <= resamples <= MOST_RESAMPLES, f"1 to {MOST_RESAMPLES}"),
+        "seed": (seed, -(2**63) <= seed < 2**63 - 1, "a whole number of 64 bits, but for the largest"),
+    }
+    for name, (given, holds, allowed) in claims.items():
+        if not holds:
+            raise ConfigError("OUT_OF_RANGE", f"{key}.{name} is {given}; allowed: {allowed}")

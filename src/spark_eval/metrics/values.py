@@ -1,7 +1,7 @@
 """A metric as a value: ``ndcg(gain=exp2)@10``, printed in one way and parsed back."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -113,61 +113,6 @@ class MetricValue:
         for weight in self.metric.weights.values():
             columns[self.column_of(weight.name)] = weight.kernel(seen, self.k, own)
         return columns
-
-
-@dataclass(frozen=True)
-class WeightedMean:
-    """A weighted mean of a metric's values over users, by its name in ``metrics``; ``weight`` is a column."""
-
-    of: MetricValue
-    name: str
-    weight: str
-
-    def __str__(self) -> str:
-        return f"{self.name}@{self.of.cutoff}"
-
-    @property
-    def metric(self) -> RankingMetric:
-        """The metric that is averaged."""
-        return self.of.metric
-
-    @property
-    def k(self) -> int | None:
-        """Its cutoff."""
-        return self.of.k
-
-    @property
-    def column(self) -> str:
-        """The column of the values in ``per_user``."""
-        return self.of.column
-
-    @property
-    def columns(self) -> list[str]:
-        """Its columns in ``per_user``: the values, and what weighs."""
-        return [self.column, self.weight]
-
-    def conventions(self, run: Conventions) -> Conventions:
-        """Return those of the values."""
-        return self.of.conventions(run)
-
-
-# What stands in ``metrics`` and follows from values of users.
-MeanOfUsers = MetricValue | WeightedMean
-
-
-def weighted_means(values: Iterable[MetricValue]) -> list[WeightedMean]:
-    """Return the weighted means of metric values."""
-    return [
-        WeightedMean(value, name, weight)
-        for value in values
-        for name, weight in zip(value.weights, value.columns[1:], strict=True)
-    ]
-
-
-def means_of_users(values: Sequence[MetricValue]) -> list[MeanOfUsers]:
-    """Return all means over users of metric values: plain ones, then weighted ones."""
-    of_users = [value for value in values if value.metric.is_per_user]
-    return [*of_users, *weighted_means(of_users)]
 
 
 def summed(values: Sequence[MetricValue]) -> dict[str, tuple[str, ...]]:

@@ -51,12 +51,17 @@ class DrawnSums(NamedTuple):
         return whole * (Fraction(scale) / (1 << SCALE_BITS)) ** 3
 
 
-class Drawn(NamedTuple):
+class Amount(NamedTuple):
     """What is drawn: a product of values, less that of others, of the users who have all ``defined`` ones."""
 
     plus: tuple[Factor, ...]
     minus: tuple[Factor, ...]
     defined: tuple[Factor, ...]
+
+    @classmethod
+    def of(cls, model: int, column: str) -> Self:
+        """Return the values of a model."""
+        return cls(((model, column),), (), ((model, column),))
 
     @classmethod
     def difference(cls, left: int, right: int, column: str) -> Self:
@@ -84,19 +89,19 @@ def values_of(population: Population, names: Sequence[str], order: Ints | slice)
     return {(model, name): own[at] for model, own in enumerate(values) for at, name in enumerate(names)}
 
 
-def amounts_of(
-    drawn: Sequence[Drawn], population: Population, order: Ints | slice
+def each_amount(
+    drawn: Sequence[Amount], population: Population, order: Ints | slice
 ) -> Iterator[tuple[Floats, Booleans]]:
-    """Yield the amounts of each, and where they are defined, of users in an order; see ``Drawn.amounts``."""
+    """Yield the amounts of each, and where they are defined, of users in an order; see ``Amount.amounts``."""
     names = list(dict.fromkeys(name for one in drawn for _, name in one.defined))
     values = values_of(population, names, order)
     return (one.amounts(values) for one in drawn)
 
 
-def largest_of(drawn: Sequence[Drawn], population: Population) -> Floats:
+def largest_of(drawn: Sequence[Amount], population: Population) -> Floats:
     """Return the largest size of each amount; shape (m,)."""
     parts = [drawn[first : first + DRAWN_AT_ONCE] for first in range(0, len(drawn), DRAWN_AT_ONCE)]
-    found = (amounts for part in parts for amounts, _ in amounts_of(part, population, slice(None)))
+    found = (amounts for part in parts for amounts, _ in each_amount(part, population, slice(None)))
     return np.array([abs(amounts).max(initial=0.0) for amounts in found])
 
 
@@ -109,7 +114,7 @@ class Drawing:
     """
 
     cells: Sequence[SegmentValue]
-    drawn: Sequence[Drawn]
+    drawn: Sequence[Amount]
     largest: Floats
     seed: int
     replicates: int
@@ -172,7 +177,7 @@ class Drawing:
         columns: list[Floats] = []
         masks: dict[bytes, tuple[int, Floats]] = {}
         mask = []
-        found = amounts_of(self.drawn[chosen], population, order)
+        found = each_amount(self.drawn[chosen], population, order)
         for (amounts, is_defined), largest in zip(found, self.largest[chosen].tolist(), strict=True):
             columns.append(scaled(amounts, scale_of(largest)))
             own = masks.setdefault(is_defined.tobytes(), (len(masks), is_defined.astype(np.float64)))

@@ -8,7 +8,7 @@ import numpy as np
 
 from spark_eval.arrow.hashes import Booleans
 from spark_eval.pairing.cells import Crossings, cells_of
-from spark_eval.pairing.drawing import Drawn, values_of
+from spark_eval.pairing.drawing import Amount, values_of
 from spark_eval.pairing.population import Population
 from spark_eval.pairing.totals import PairTotals
 from spark_eval.stats.exact import ByPlace, ExactSums, Floats, Groups, Ints, add, two_product
@@ -19,9 +19,9 @@ N_AMOUNTS: Final = 4
 N_USERS: Final = "n"
 
 
-def pair_parts(left: int, right: int, column: str, weight: str) -> tuple[Drawn, ...]:
+def pair_parts(left: int, right: int, column: str, weight: str) -> tuple[Amount, ...]:
     """Return the amounts of a pair of models, of users whom both have."""
-    return (*Drawn.parts(right, column, weight, [left]), *Drawn.parts(left, column, weight, [right]))
+    return (*Amount.parts(right, column, weight, [left]), *Amount.parts(left, column, weight, [right]))
 
 
 def sum_ratios(population: Population, grouped: Sequence[Crossings]) -> tuple[PairTotals, Floats]:
@@ -37,7 +37,9 @@ def sum_ratios(population: Population, grouped: Sequence[Crossings]) -> tuple[Pa
             amounts, is_defined = np.stack([own for own, _ in found]), found[0][1]
             largest[pair, mean] = abs(amounts).max(axis=1, initial=0.0)
             for grouping in grouped:
-                put(totals, (pair, mean), grouping, *of_people(population, grouping, amounts, is_defined))
+                put_amounts(
+                    totals, (pair, mean), grouping, *of_people(population, grouping, amounts, is_defined)
+                )
     return totals, largest
 
 
@@ -53,7 +55,7 @@ def of_people(
     return together[:, is_there], grouping.crossing[order[starts]][is_there]
 
 
-def put(
+def put_amounts(
     totals: PairTotals, place: tuple[int, int], grouping: Crossings, amounts: Floats, crossing: Ints
 ) -> None:
     """Add the sums of the users (m,) of each crossing, of a pair and a weighted mean."""

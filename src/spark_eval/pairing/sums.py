@@ -23,7 +23,7 @@ PAIR_TOTALS: Final = ("baseline", "candidate")
 PAIR_SQUARES: Final = ("baseline_squares", "candidate_squares", "difference_squares")
 
 
-def put(totals: PairTotals, products: Products, grouping: Crossings, columns: slice) -> None:
+def put_products(totals: PairTotals, products: Products, grouping: Crossings, columns: slice) -> None:
     """Add what is summed in the crossings of a grouping, of some columns."""
     where = (slice(None), columns)
     for name, counts in pair_counts(products).items():
@@ -128,11 +128,11 @@ def sum_bucket(population: Population) -> BucketTotals:
             largest[:, columns] = largest_differences(values, question)
         for grouping in grouped:
             ordered = values if grouping.n_crossings == 1 else values[:, :, grouping.order]
-            put(totals, pair_products(ordered, question.matches, grouping.ends), grouping, columns)
+            put_products(totals, pair_products(ordered, question.matches, grouping.ends), grouping, columns)
         for grouping in single:
             order, starts, ends = grouping.by_person(population.person, population.folds)
             products = pair_products(values[:, :, order], question.matches, ends, starts)
-            put(clusters, products, grouping, columns)
+            put_products(clusters, products, grouping, columns)
     used, counts = used_of(population, grouped), population.counts(texts)
     return BucketTotals(totals, clusters, used, counts, largest, *sum_ratios(population, single or grouped))
 

@@ -12,8 +12,8 @@ from pyspark.sql import functions as F
 from spark_eval.comparing.gating import MeanCell
 from spark_eval.config.sections import EvaluateSection
 from spark_eval.errors import DataError, nearest
+from spark_eval.metrics.means import means_of_users
 from spark_eval.metrics.options import Plan
-from spark_eval.metrics.values import means_of_users
 from spark_eval.publishing.attempt import Store
 from spark_eval.publishing.commits import Record, place_of, published, records_of
 from spark_eval.publishing.published import read_places

@@ -11,7 +11,6 @@ from typing import Final
 
 import numpy as np
 
-from spark_eval.errors import ConfigError
 from spark_eval.stats.exact import Floats
 
 SCALE_BITS: Final = 31
@@ -61,17 +60,6 @@ def less(means: Sequence[float | None], others: Sequence[float | None]) -> list[
     """Return means less others, None where one is not known."""
     pairs = zip(means, others, strict=True)
     return [None if one is None or other is None else one - other for one, other in pairs]
-
-
-def check_draws(resamples: int, seed: int, key: str) -> None:
-    """Raise ConfigError OUT_OF_RANGE for options under a key of the config that no draws can have."""
-    claims = {
-        "resamples": (resamples, 1 <= resamples <= MOST_RESAMPLES, f"1 to {MOST_RESAMPLES}"),
-        "seed": (seed, -(2**63) <= seed < 2**63 - 1, "a whole number of 64 bits, but for the largest"),
-    }
-    for name, (given, holds, allowed) in claims.items():
-        if not holds:
-            raise ConfigError("OUT_OF_RANGE", f"{key}.{name} is {given}; allowed: {allowed}")
 
 
 def scale_of(largest: float) -> float:

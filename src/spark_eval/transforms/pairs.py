@@ -18,7 +18,7 @@ from spark_eval.arrow.user_files import read_files
 from spark_eval.engine.messages import Content, by_bucket, divided_further
 from spark_eval.engine.send import Sender
 from spark_eval.errors import DataError
-from spark_eval.pairing.drawing import Drawing, Drawn, largest_of
+from spark_eval.pairing.drawing import Amount, Drawing, largest_of
 from spark_eval.pairing.population import BASELINE, CANDIDATE, PairQuestion, Population
 from spark_eval.pairing.ranking import Counting
 from spark_eval.pairing.sums import BucketTotals, sum_bucket
@@ -170,7 +170,7 @@ def ranked_pairs(buckets: Buckets, counting: Counting) -> DataFrame:
     return met_by_number(buckets.made(count), counting.n_parts, rank)
 
 
-def largest_amounts(buckets: Buckets, drawn: Sequence[Drawn]) -> DataFrame:
+def largest_amounts(buckets: Buckets, drawn: Sequence[Amount]) -> DataFrame:
     """Return the largest sizes (m,) of what is drawn, those of each task as one object."""
 
     def measure(populations: Iterator[Population]) -> Iterator[NumberedObject]:

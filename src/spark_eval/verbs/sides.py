@@ -13,7 +13,8 @@ from spark_eval.comparing.gating import gated_pairs
 from spark_eval.comparing.matching import Matched, check_known, match_metrics
 from spark_eval.comparing.options import COMPARE, ComparePlan, Interval
 from spark_eval.errors import ConfigError, DataError, nearest
-from spark_eval.metrics.values import MeanOfUsers, WeightedMean, means_of_users, value_of_column
+from spark_eval.metrics.means import MeanOfUsers, WeightedMean, means_of_users
+from spark_eval.metrics.values import value_of_column
 from spark_eval.pairing.population import BASELINE, CANDIDATE, PairQuestion
 from spark_eval.runtime.any_session import is_remote, tasks_at_once
 from spark_eval.schema import ALL, FOLD, MODEL, N_RECOMMENDED, N_RELEVANT, USER
@@ -76,11 +77,11 @@ def side_of(measured: Evaluation | Frame, model: str | None, name: str) -> Side:
     values = [value for column in columns if (value := value_of_column(column)) is not None]
     of_values = {column for value in values for column in value.columns}
     segments = [name for name in columns if name not in {MODEL, USER, N_RELEVANT, N_RECOMMENDED, *of_values}]
-    means = [mean for mean in means_of_users(values) if is_there(mean, columns)]
+    means = [mean for mean in means_of_users(values) if has_columns(mean, columns)]
     return Side(frame, sorted(names), means, segments, conventions="")
 
 
-def is_there(mean: MeanOfUsers, columns: Sequence[str]) -> bool:
+def has_columns(mean: MeanOfUsers, columns: Sequence[str]) -> bool:
     """Return whether columns have what a mean takes: its values and, if it is weighted, their weights."""
     needed = mean.columns if isinstance(mean, WeightedMean) else [mean.column]
     return set(needed) <= set(columns)
