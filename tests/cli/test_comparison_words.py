@@ -29,7 +29,9 @@ PAIR: dict[str, Any] = {
     "difference": 0.021,
     "ci_low": 0.015,
     "ci_high": 0.027,
+    "p_value": 0.004,
     "p_adjusted": 0.004,
+    "family_size": 15,
 }
 GATE: dict[str, Any] = {
     "metric": "ndcg",
@@ -67,7 +69,12 @@ def test_the_example_holds() -> None:
         # The interval of one pair, and a p that is corrected for many.
         (
             {"p_adjusted": 0.06},
-            "do not certainly differ in ndcg@10: .021 ± .006; 60 in 1,000",
+            "ndcg@10: .021 ± .006; 60 in 1,000 such differences would come by chance "
+            "(the interval of this pair alone leaves out 0; p is corrected for 15 questions)",
+        ),
+        (
+            {"p_adjusted": 0.06, "p_value": 0.06, "test": "sign"},
+            "by chance (the interval leaves out 0; its confidence, or what it assumes, is another)",
         ),
         ({"ci_low": None, "ci_high": None}, "als beats popular in ndcg@10 by .021; 4 in 1,000 such"),
         (

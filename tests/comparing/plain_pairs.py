@@ -1,12 +1,12 @@
 """Made-up tables of users, and the same sums by rational arithmetic, user by user."""
 
-from collections import defaultdict
 from collections.abc import Sequence
-from fractions import Fraction
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+from tests.stats.samples import clusters_of_both
 
 from spark_eval.pairing.population import PairQuestion, Population
 from spark_eval.stats.differences import ClusterSums, PairSums
@@ -34,16 +34,5 @@ def plain_sums(pairs: pd.DataFrame) -> PairSums:
 def plain_clusters(pairs: pd.DataFrame) -> ClusterSums:
     """Return the sums over users of the same rows."""
     known = pairs[np.isfinite(pairs["a"]) & np.isfinite(pairs["b"])]
-    of_users: dict[object, list[Fraction]] = defaultdict(list)
-    for user, a, b in zip(known["user"], known["a"], known["b"], strict=True):
-        of_users[user].append(Fraction(b) - Fraction(a))
-    values = map(Fraction, [*known["a"], *known["b"]])
-    return ClusterSums(
-        n_users=len(of_users),
-        n_rows=len(known),
-        total=Fraction(sum(sum(own) for own in of_users.values())),
-        squares=Fraction(sum(sum(own) ** 2 for own in of_users.values())),
-        products=Fraction(sum(sum(own) * len(own) for own in of_users.values())),
-        row_squares=sum(len(own) ** 2 for own in of_users.values()),
-        value_squares=Fraction(sum(value * value for value in values)),
-    )
+    whole = clusters_of_both(known["user"].tolist(), known["a"].tolist(), known["b"].tolist())
+    return replace(whole, rows=plain_sums(pairs))

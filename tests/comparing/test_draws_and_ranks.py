@@ -12,7 +12,7 @@ from tests.comparing.plain_pairs import population_of, table_of
 from spark_eval.arrow.xxhash64 import id_hashes
 from spark_eval.pairing import drawing
 from spark_eval.pairing.cells import EVERYBODY, SegmentValue
-from spark_eval.pairing.drawing import Drawing, DrawnSums
+from spark_eval.pairing.drawing import Amount, Drawing, DrawnSums
 from spark_eval.pairing.population import CANDIDATE, PairQuestion, Population
 from spark_eval.pairing.ranking import Counting, SizeCounts, in_slices
 from spark_eval.stats.differences import quanta
@@ -61,7 +61,8 @@ def test_draws(
 ) -> None:
     monkeypatch.setattr(drawing, "DRAWN_AT_ONCE", at_once)
     monkeypatch.setattr(drawing, "MOST_DRAWN", most)
-    made = Drawing(CELLS, LARGEST, seed=5, replicates=7, flips=9, has_cubes=True)
+    chosen = [Amount.difference(*pair, column) for pair in PAIRS for column in COLUMNS]
+    made = Drawing(CELLS, chosen, LARGEST.ravel(), seed=5, replicates=7, flips=9, has_cubes=True)
     first, second = (made.sums(population) for population in populations(models))
     found: DrawnSums = first.plus(second)
     ids = pa.array(range(N_USERS))

@@ -81,7 +81,24 @@ def test_the_micro_average_weighs_users_by_their_pairs() -> None:
     # Of 2 pairs 1, of 8 pairs 6; of no pair nothing.
     macro, micro = rows_of({"als": [([0.5, 2.0], {}), ([0.75, 8.0], {}), ([NAN, 0.0], {})]}, FCP)
     assert (macro["metric"], macro["value"], macro["n_users"], macro["n_undefined"]) == ("fcp", 0.625, 2, 1)
-    assert (micro["metric"], micro["value"], micro["std_error"]) == ("fcp_micro", 0.7, None)
+    assert (micro["metric"], micro["value"]) == ("fcp_micro", 0.7)
+    # They add (1 - 0.7 * 2) / 10 and (6 - 0.7 * 8) / 10.
+    assert micro["std_error"] == pytest.approx(math.sqrt(2 * (0.04**2 + 0.04**2)), rel=1e-14)
+    assert micro["ci_low"] == pytest.approx(0.7 - 1.959964 * micro["std_error"], rel=1e-6)
+
+
+def test_a_weighted_mean_of_equal_values_has_no_error() -> None:
+    users: list[User] = [([1 / 3, weight], {}) for weight in (1.0, 3.0, 7.0, 1e6)]
+    _, micro = rows_of({"als": users}, FCP)
+    assert (micro["value"], micro["std_error"]) == (1 / 3, 0.0)
+    _, alone = rows_of({"als": users[:1]}, FCP)
+    assert (alone["value"], alone["std_error"], alone["ci_low"]) == (1 / 3, None, None)
+
+
+def test_sums_of_before_have_no_error_of_weighted_means() -> None:
+    [_, now] = sums_of({"als": [([0.5, 2.0], {}), ([0.75, 8.0], {})]}, FCP)
+    [row] = metric_rows([now._replace(squares=None, products=None, weight_squares=None)])
+    assert (row.value, row.std_error, row.n_users) == (0.7, None, 2)
 
 
 def test_every_value_of_a_segment_has_a_mean_of_its_users() -> None:
@@ -143,5 +160,5 @@ def test_sums_tell_the_exact_sum_and_that_of_squares() -> None:
     [row] = sums_of({"als": [([0.1], {}), ([2.0**-300], {}), ([3e7], {})]})
     values = [Fraction(0.1), Fraction(2.0**-300), Fraction(3e7)]
     assert row.total.isdigit()
-    assert row.sums == [sum(values), sum(value * value for value in values), None]
+    assert row.sums == [sum(values), sum(value * value for value in values), None, None, None]
     assert (row.n_users, row.n_defined, row.unit) == (3, 3, -300)

@@ -86,7 +86,9 @@ def test_folds_are_pooled_by_user_and_compared_as_folds() -> None:
     differences = np.array([0.2, 0.1, 0, 0.3, -0.1, 0.2, 0.2, 0, 0.4, 0.1])
     rows = pd.DataFrame({"user": person, "fold": fold, "ndcg_at_10": 0.5})
     both = pd.concat([rows.assign(model="a"), rows.assign(model="b", ndcg_at_10=0.5 + differences)])
-    found = compare(both, segments="fold")
+    with pytest.raises(SparkEvalError, match=r"MISSING_RATIO.*of 2 k-fold parts it is 1"):
+        compare(both)
+    found = compare(both, segments="fold", test_train_ratio=1)
     pooled = row(found, segment="all")
     assert rounded(pooled, "difference", "std_error", "p_value") == [0.14, 0.041105, 0.019128]
     assert [own.segment_value for own in found.rows if own.segment == "fold"] == ["0", "1"]

@@ -1,5 +1,6 @@
 """Users by hand and by chance, and what tests of ranks take from them."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from fractions import Fraction
 
@@ -56,15 +57,27 @@ def ranks_of(differences: Sequence[int]) -> RankSums:
 
 def clusters_of(users: Sequence[int], differences: Sequence[float]) -> ClusterSums:
     """The sums over users whose baseline is 0 throughout."""
-    exact = list(map(Fraction, differences))
-    sums = [sum(d for u, d in zip(users, exact, strict=True) if u == user) for user in sorted(set(users))]
-    rows = [users.count(user) for user in sorted(set(users))]
+    return clusters_of_both(users, [0.0] * len(differences), differences)
+
+
+def clusters_of_both(
+    users: Sequence[object], baseline: Sequence[float], candidate: Sequence[float]
+) -> ClusterSums:
+    """The sums over users, of the rows that each has."""
+    of_users: dict[object, list[tuple[Fraction, Fraction]]] = defaultdict(list)
+    for user, a, b in zip(users, baseline, candidate, strict=True):
+        of_users[user].append((Fraction(a), Fraction(b)))
+    sums = [
+        (len(own), sum((a for a, _ in own), Fraction()), sum((b for _, b in own), Fraction()))
+        for own in of_users.values()
+    ]
     return ClusterSums(
-        n_users=len(rows),
-        n_rows=len(users),
-        total=Fraction(sum(sums)),
-        squares=Fraction(sum(one * one for one in sums)),
-        products=Fraction(sum(one * n for one, n in zip(sums, rows, strict=True))),
-        row_squares=sum(n * n for n in rows),
-        value_squares=Fraction(sum(d * d for d in exact)),
+        n=len(sums),
+        rows=PairSums.of(baseline, candidate),
+        row_squares=sum(n * n for n, _, _ in sums),
+        baseline=sum((n * a for n, a, _ in sums), Fraction()),
+        candidate=sum((n * b for n, _, b in sums), Fraction()),
+        baseline_squares=sum((a * a for _, a, _ in sums), Fraction()),
+        candidate_squares=sum((b * b for _, _, b in sums), Fraction()),
+        difference_squares=sum(((b - a) ** 2 for _, a, b in sums), Fraction()),
     )

@@ -156,7 +156,7 @@ def test_users_with_several_rows() -> None:
 
 
 def test_what_gates_ask() -> None:
-    absolute, wide = (LOSS.combination(*COMMON, drop) for drop in (0.01, 0.25))
+    absolute, wide = (LOSS.combination(*COMMON, amount=drop) for drop in (0.01, 0.25))
     assert printed(bounds(absolute, 0.95)[1], t_test(absolute, 0.95, "less").p_value) == [-0.013315, 0.032374]
     relative = LOSS.combination(Fraction(1), Fraction("0.05") - 1)
     assert printed(*bounds(relative, 0.95)) == [-0.182950, 0.001283]

@@ -77,9 +77,19 @@ def sentence(row: Row) -> str:
     has_zero = low is not None and low <= 0 <= high
     if has_zero or (p is not None and p >= RARE):
         pair = f"{candidate} and {baseline} do not certainly differ in {metric}"
-        return f"{pair}: {short(difference, decimals)}{spread}{chance}"
+        why = "" if low is None or has_zero else f" ({why_not(row)})"
+        return f"{pair}: {short(difference, decimals)}{spread}{chance}{why}"
     amount = f"{short(abs(difference), decimals)}{spread}{chance}"
     return f"{candidate} {verb_of(row)} {baseline} in {metric} by {amount}"
+
+
+def why_not(row: Row) -> str:
+    """Return why a difference is not certain although its interval leaves out 0."""
+    if row["p_value"] < RARE:
+        return (
+            f"the interval of this pair alone leaves out 0; p is corrected for {row['family_size']} questions"
+        )
+    return "the interval leaves out 0; its confidence, or what it assumes, is another"
 
 
 def verb_of(row: Row) -> str:

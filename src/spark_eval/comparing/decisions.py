@@ -13,7 +13,7 @@ from spark_eval.conventions import Choice
 from spark_eval.errors import DataError, GateFailure
 from spark_eval.schema import ALL
 from spark_eval.stats.corrections import adjusted
-from spark_eval.stats.differences import DUST, Estimate, PairSums, signed_root, unpaired
+from spark_eval.stats.differences import DUST, ComparedSums, Estimate, signed_root, unpaired
 from spark_eval.stats.intervals import Summary, square_root
 from spark_eval.stats.significance import POWER, bounds, p_of_t
 
@@ -48,10 +48,10 @@ class Evidence:
     common: float | None
 
     @classmethod
-    def of_users(cls, gate: Gate, model: str, segment_value: str, sums: PairSums, common: float) -> Self:
+    def of_users(cls, gate: Gate, model: str, segment_value: str, sums: ComparedSums, common: float) -> Self:
         """Return the evidence of the users whom both models have a value for."""
-        before, after = (sums.baseline / sums.n, sums.candidate / sums.n) if sums.n else (None, None)
-        estimate = settled(sums.combination(*gate.factors, gate.amount))
+        after, before = sums.means or (None, None)
+        estimate = settled(sums.combination(*gate.factors, amount=gate.amount))
         return cls(gate, model, segment_value, before, after, estimate, sums.n, common)
 
     @classmethod
@@ -96,6 +96,8 @@ class Evidence:
     def faults(self) -> list[DataError]:
         """Return what makes the evidence none: too few users, or too few of both models."""
         gate = self.gate
+        if not gate.value.metric.is_per_user:
+            return []
         if self.n_users < gate.min_users:
             message = f"{self}: {self.n_users} users in both, min_users is {gate.min_users}"
             return [DataError("TOO_FEW_USERS", message)]

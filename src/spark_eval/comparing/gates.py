@@ -8,7 +8,8 @@ from typing import Annotated, Any, Final, TypedDict
 
 from spark_eval.conventions import Choice
 from spark_eval.errors import ConfigError
-from spark_eval.metrics.values import MetricValue, formed, has_cutoff, parse_k, parse_metric, published_name
+from spark_eval.metrics.means import MeanOfUsers, weighted_means
+from spark_eval.metrics.values import formed, has_cutoff, parse_k, parse_metric, published_name
 from spark_eval.options import Option, declared
 from spark_eval.presets import parse_choice
 from spark_eval.schema import ALL, Direction
@@ -71,13 +72,13 @@ class GateOptions(TypedDict, total=False):
 class Gate:
     """One gate, checked; see GateOptions.
 
-    ``metric`` is the name in the table ``metrics``, ``value`` what ``per_user`` has of it. ``is_weighted``
-    tells weighted means, which have no values of users. ``against_run`` is None within the candidate's run.
+    ``metric`` is the name in the table ``metrics``, ``value`` what it is. ``against_run`` is None within the
+    candidate's run.
     """
 
     metric: str
     k: int | None
-    value: MetricValue
+    value: MeanOfUsers
     max_drop: float
     model: str | None
     against_run: str | None
@@ -94,9 +95,9 @@ class Gate:
     direction: Direction
 
     @property
-    def is_weighted(self) -> bool:
-        """Whether it is of a weighted mean."""
-        return self.metric != self.value.name
+    def sees_users(self) -> bool:
+        """Whether it is decided by values of users, not by published ones."""
+        return self.pairing is Pairing.USER and self.value.metric.is_per_user
 
     @property
     def factors(self) -> tuple[Fraction, Fraction]:
@@ -145,7 +146,7 @@ def make_gate(key: str, given: Mapping[str, Any]) -> Gate:
     value = value_of(str(given["metric"]), chosen["k"], f"{key}.metric")
     against = against_of(chosen["against"], f"{key}.against")
     gate = Gate(
-        metric=published_name(str(given["metric"]), f"{key}.metric"),
+        metric=value.name,
         k=value.k,
         value=value,
         max_drop=given["max_drop"],
@@ -167,12 +168,13 @@ def make_gate(key: str, given: Mapping[str, Any]) -> Gate:
     return gate
 
 
-def value_of(text: str, k: int | str | None, key: str) -> MetricValue:
+def value_of(text: str, k: int | str | None, key: str) -> MeanOfUsers:
     """Return the metric at its cutoff, which stands in the text or beside it."""
     if has_cutoff(formed(text, key)) == (k is not None):
         raise ConfigError("INVALID_GATE", f"{key}: {text!r} needs one k: k: 10 beside it, or {text}@10")
     [value] = parse_metric(text, [] if k is None else [parse_k(k)], key)
-    return value
+    name = published_name(text, key)
+    return next((mean for mean in weighted_means([value]) if mean.name == name), value)
 
 
 def against_of(given: Mapping[str, str | None], key: str) -> Mapping[str, str | None]:
@@ -183,7 +185,7 @@ def against_of(given: Mapping[str, str | None], key: str) -> Mapping[str, str | 
     return given
 
 
-def direction_of(value: MetricValue, given: str | None, key: str) -> Direction:
+def direction_of(value: MeanOfUsers, given: str | None, key: str) -> Direction:
     """Return which values are better; raise ConfigError NO_DIRECTION where nobody says so."""
     chosen = value.metric.direction.value if given is None else given
     if chosen not in (Direction.HIGHER, Direction.LOWER):
@@ -203,7 +205,7 @@ def check_gate(gate: Gate, key: str) -> None:
     for name, (holds, allowed) in claims.items():
         if not holds:
             raise ConfigError("OUT_OF_RANGE", f"{key}.{name} is {getattr(gate, name)}; allowed: {allowed}")
-    if gate.is_weighted and gate.mode is not Mode.OBSERVED:
+    if not gate.value.metric.is_per_user and gate.mode is not Mode.OBSERVED:
         raise ConfigError("NO_INTERVAL", f"{key}: {gate.metric} is no mean over users; use mode: observed")
     check_models(gate)
 

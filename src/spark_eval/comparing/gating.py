@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from spark_eval.comparing.decisions import Evidence, decide_all, without_baseline
-from spark_eval.comparing.gates import GATES_KEY, Gate, IfMissing, Pairing
+from spark_eval.comparing.gates import GATES_KEY, Gate, IfMissing
 from spark_eval.comparing.rows import GateRow
 from spark_eval.errors import ConfigError, DataError, nearest
-from spark_eval.stats.differences import PairSums
+from spark_eval.stats.differences import ComparedSums, PairSums
 from spark_eval.stats.intervals import Summary
 
 # Names of two models, the baseline's first.
@@ -19,6 +19,7 @@ PairCell = tuple[ModelPair, str, str, str]
 UserCounts = tuple[int, int, int]
 # Whose published mean: a model, metric, k, segment and its value.
 MeanCell = tuple[str, str, int | None, str, str]
+NO_SUMS: Final = PairSums.of([], [])
 NO_MEAN: Final = Summary(None, None, None, None, 0)
 
 
@@ -73,21 +74,15 @@ def missing_baseline(gate: Gate, against: str, baselines: Sequence[str] | None, 
 
 
 def evidence_of_users(
-    pairs: Iterable[GatedPair], sums: Mapping[PairCell, PairSums], common: Mapping[ModelPair, UserCounts]
+    pairs: Iterable[GatedPair], sums: Mapping[PairCell, ComparedSums], common: Mapping[ModelPair, UserCounts]
 ) -> Iterator[Evidence]:
-    """Yield what gates are decided by in each of their cells: the users whom both models have.
-
-    Raises DataError FOLDS_NOT_GATED for users with several rows, who are no independent evidence.
-    """
+    """Yield what gates are decided by in each of their cells: the users whom both models have."""
     for pair in pairs:
         gate, of_baseline, of_candidate, of_both = pair.gate, *common[pair.names]
         share = of_both / max(of_baseline + of_candidate - of_both, 1)
         cell = (pair.names, str(gate.value), gate.segment)
         for value in chosen_values(gate, [key[3] for key in sums if key[:3] == cell]):
-            of_cell = sums.get((*cell, value), PairSums.zero())
-            if of_cell.n > of_both:
-                message = f"{gate}: users have rows in several folds; gates are for runs without folds"
-                raise DataError("FOLDS_NOT_GATED", message)
+            of_cell = sums.get((*cell, value), NO_SUMS)
             yield Evidence.of_users(gate, pair.model, value, of_cell, share)
 
 
@@ -114,7 +109,7 @@ def decide_gates(
     gates: Sequence[Gate],
     candidates: Sequence[str],
     baselines: Sequence[str],
-    sums: Mapping[PairCell, PairSums],
+    sums: Mapping[PairCell, ComparedSums],
     common: Mapping[ModelPair, UserCounts],
 ) -> list[GateRow]:
     """Return the rows of gates that are decided by the users of two sides, in their order.
@@ -122,7 +117,7 @@ def decide_gates(
     Raises ConfigError INVALID_GATE for gates of published means, and what else gates refuse.
     """
     for gate in gates:
-        if gate.pairing is Pairing.NONE or gate.is_weighted:
+        if not gate.sees_users:
             message = f"{gate} compares published means; `spark-eval compare` has them"
             raise ConfigError("INVALID_GATE", message)
     pairs = [pair for gate in gates for pair in gated_pairs(gate, candidates, baselines)]

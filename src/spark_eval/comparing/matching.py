@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from spark_eval.comparing.gating import ModelPair
-from spark_eval.comparing.options import COMPARE, ComparePlan
+from spark_eval.comparing.options import COMPARE, OF_WEIGHTED_MEANS, OVER_FOLDS, ComparePlan
 from spark_eval.conventions import POPULATION
 from spark_eval.errors import ConfigError, DataError, nearest
-from spark_eval.metrics import MetricValue
+from spark_eval.metrics.means import MeanOfUsers, WeightedMean
+from spark_eval.metrics.values import formed, ranking_names
 from spark_eval.pairing.population import BASELINE, CANDIDATE
 from spark_eval.pairing.products import Match, models_of
 from spark_eval.presets import parse_stamp
@@ -116,9 +117,13 @@ def match_across(candidates: Sequence[str], baselines: Sequence[str], baseline: 
 
 
 def match_metrics(
-    candidate: Sequence[MetricValue], baseline: Sequence[MetricValue] | None, plan: ComparePlan
-) -> list[MetricValue]:
-    """Return the metrics that are compared; raise ConfigError METRIC_NOT_MEASURED if a side lacks one."""
+    candidate: Sequence[MeanOfUsers], baseline: Sequence[MeanOfUsers] | None, plan: ComparePlan
+) -> list[MeanOfUsers]:
+    """Return the metrics that are compared.
+
+    Raises ConfigError METRIC_NOT_MEASURED if a side lacks one, NOT_PER_USER for one that users have no values
+    of, NOT_OF_WEIGHTED_MEANS for tests that are not defined for one.
+    """
     sides = {CANDIDATE: candidate} if baseline is None else {CANDIDATE: candidate, BASELINE: baseline}
     measured = {str(value): value for values in sides.values() for value in values}
     chosen = list(measured.values())
@@ -127,6 +132,7 @@ def match_metrics(
         for name in plan.metrics:
             found = [value for text, value in measured.items() if name in (text, value.name)]
             if not found:
+                check_per_user(name)
                 known = {name for text, value in measured.items() for name in (text, value.name)}
                 message = f"{COMPARE}.metrics: {name!r} is not measured; {nearest(name, known)}"
                 raise ConfigError("METRIC_NOT_MEASURED", message)
@@ -139,10 +145,35 @@ def match_metrics(
                 raise ConfigError("METRIC_NOT_MEASURED", f"{message}; {COMPARE}.metrics can leave it out")
     if not chosen:
         raise ConfigError("METRIC_NOT_MEASURED", "no metric is measured; columns are named as ndcg_at_10")
+    undefined = [test for test in (*plan.tests, plan.interval) if test not in OF_WEIGHTED_MEANS]
+    weighted = [str(value) for value in chosen if isinstance(value, WeightedMean)]
+    if undefined and weighted:
+        message = f"{', '.join(dict.fromkeys(undefined))} is not defined for the weighted mean {weighted[0]}"
+        hint = f"take {' or '.join(OF_WEIGHTED_MEANS)}, or leave it out by {COMPARE}.metrics"
+        raise ConfigError("NOT_OF_WEIGHTED_MEANS", f"{message}; {hint}")
     return chosen
 
 
-def check_conventions(candidate: str, baseline: str, values: Sequence[MetricValue]) -> None:
+def check_over_folds(plan: ComparePlan) -> None:
+    """Raise ConfigError NOT_OVER_FOLDS for tests that take a user's rows of folds for several users."""
+    refused = [test for test in plan.tests if test not in OVER_FOLDS]
+    if refused:
+        message = f"{', '.join(refused)} would take a user's rows of several folds for several users"
+        hint = f"take {', '.join(OVER_FOLDS)}, or compare runs of one fold"
+        raise ConfigError("NOT_OVER_FOLDS", f"{message}; {hint}")
+
+
+def check_per_user(text: str) -> None:
+    """Raise ConfigError NOT_PER_USER for a metric that users have no values of."""
+    metric = ranking_names().get(formed(text)["name"])
+    if metric is not None and not metric.is_per_user:
+        message = (
+            f"{COMPARE}.metrics: {text!r} is a value of a run, not of users, and is not compared by them"
+        )
+        raise ConfigError("NOT_PER_USER", f"{message}; a gate of mode observed has it")
+
+
+def check_conventions(candidate: str, baseline: str, values: Sequence[MeanOfUsers]) -> None:
     """Raise DataError CONVENTIONS_DIFFER unless both stamps define the metrics and their population alike."""
     if candidate == baseline:
         return

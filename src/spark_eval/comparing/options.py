@@ -9,13 +9,13 @@ from spark_eval.comparing.gates import Gate, make_gates
 from spark_eval.conventions import Choice
 from spark_eval.errors import ConfigError
 from spark_eval.metrics.aliases import several
+from spark_eval.metrics.options import check_draws
 from spark_eval.metrics.values import UNCUT, formed, has_cutoff, parse_k, published_name
 from spark_eval.options import Option, completed
 from spark_eval.presets import parse_choice
+from spark_eval.stats.resampling import DEFAULT_RESAMPLES
 
 COMPARE: Final = "compare"
-DEFAULT_RESAMPLES: Final = 1_000
-MOST_RESAMPLES: Final = 100_000
 # Pairs of models that are compared unasked.
 MOST_PAIRS: Final = 1_000
 
@@ -29,6 +29,14 @@ class PairTest(Choice):
     RANDOMIZATION = "randomization", "signs of differences are flipped by chance"
     BOOTSTRAP = "bootstrap", "users are drawn again; interval by percentiles"
     BCA = "bca", "the same, corrected for bias and skewness"
+
+
+# What is defined for weighted means, which are no means of users' differences.
+OF_WEIGHTED_MEANS: Final = (PairTest.T, PairTest.BOOTSTRAP)
+
+
+# What takes a user's rows of several folds together.
+OVER_FOLDS: Final = (PairTest.T, PairTest.RANDOMIZATION, PairTest.BOOTSTRAP, PairTest.BCA)
 
 
 class Interval(Choice):
@@ -93,7 +101,8 @@ class CompareOptions(TypedDict, total=False):
     resamples: Annotated[int, Option(DEFAULT_RESAMPLES, "replicates of bootstrap, bca and randomization.")]
     seed: Annotated[int, Option(0, "of the draws, which follow from it and the user alone.")]
     test_train_ratio: Annotated[
-        float | None, Option(None, "rows of test per row of train in a fold; None: as in k folds.")
+        float | None,
+        Option(None, "rows of test per row of train in a fold; None: as in the run's split."),
     ]
     max_pairs: Annotated[int, Option(MOST_PAIRS, "so many pairs of models are compared at most.")]
 
@@ -183,11 +192,10 @@ def check_ranges(chosen: Mapping[str, Any]) -> None:
     claims = {
         "confidence": (0 < chosen["confidence"] < 1, "a number between 0 and 1"),
         "equivalence": (delta is None or 0 < delta < math.inf, "a number above 0"),
-        "resamples": (1 <= chosen["resamples"] <= MOST_RESAMPLES, f"1 to {MOST_RESAMPLES}"),
-        "seed": (-(2**63) <= chosen["seed"] < 2**63 - 1, "a whole number of 64 bits, but for the largest"),
         "test_train_ratio": (ratio is None or 0 < ratio < math.inf, "a number above 0"),
         "max_pairs": (chosen["max_pairs"] >= 1, "1 or more"),
     }
     for name, (holds, allowed) in claims.items():
         if not holds:
             raise ConfigError("OUT_OF_RANGE", f"{COMPARE}.{name} is {chosen[name]}; allowed: {allowed}")
+    check_draws(chosen["resamples"], chosen["seed"], COMPARE)

@@ -2,17 +2,28 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Final
 
 import numpy as np
 
 from spark_eval.comparing.options import ComparePlan, PairTest
 from spark_eval.comparing.results import ComparedCell
-from spark_eval.pairing.drawing import Drawing, DrawnSums, check_drawn
+from spark_eval.pairing.drawing import Amount, Drawing, DrawnSums, check_drawn
+from spark_eval.pairing.population import PairQuestion
 from spark_eval.pairing.ranking import Counting, Ranked, slices_for
+from spark_eval.pairing.ratios import N_AMOUNTS, pair_parts
 from spark_eval.pairing.sums import BucketTotals
 from spark_eval.stats.ranked import RankSums
-from spark_eval.stats.resampling import MOST_FLIPPED, Replicates, drawn_flip_p, exact_flip_p, scale_of
+from spark_eval.stats.resampling import (
+    MOST_FLIPPED,
+    Replicates,
+    drawn_flip_p,
+    exact_flip_p,
+    less,
+    quotients,
+    scale_of,
+)
 
 NO_RANKS: Final = Ranked(RankSums(0, 0, 0, 0, ()), ())
 
@@ -24,16 +35,22 @@ class Needs:
     ranks: bool
     flips: bool
     replicates: bool
+    by_fold: bool
 
     @classmethod
-    def of(cls, plan: ComparePlan) -> "Needs":
+    def of(cls, plan: ComparePlan, *, by_fold: bool) -> "Needs":
         """Return the needs of a plan."""
         asked = {*plan.tests, plan.interval}
         return cls(
             PairTest.WILCOXON in asked,
             PairTest.RANDOMIZATION in asked,
             not asked.isdisjoint({PairTest.BOOTSTRAP, PairTest.BCA}),
+            by_fold,
         )
+
+    def flips_all(self, cell: ComparedCell) -> bool:
+        """Return whether all signs are tried; over folds a user's rows share theirs, which is drawn."""
+        return self.flips and not self.by_fold and cell.n_differing <= MOST_FLIPPED
 
     @property
     def any(self) -> bool:
@@ -44,23 +61,29 @@ class Needs:
         """Return how differences are counted by their size, if a cell needs it."""
         chosen = np.zeros(found.shape, dtype=bool)
         for cell in cells:
-            chosen[cell.place] = self.ranks or (self.flips and cell.n_differing <= MOST_FLIPPED)
+            chosen[cell.place] |= self.ranks or self.flips_all(cell)
         if not chosen.any():
             return None
         n_slices = slices_for(max(cell.sums.n for cell in cells))
         return Counting(found.totals.cells, chosen, found.largest, n_slices, n_parts)
 
     def drawing(
-        self, found: BucketTotals, cells: Sequence[ComparedCell], plan: ComparePlan
+        self, found: BucketTotals, cells: Sequence[ComparedCell], question: PairQuestion, plan: ComparePlan
     ) -> Drawing | None:
         """Return how differences are drawn, if a cell needs it; raise ConfigError TOO_MANY_REPLICATES."""
-        needs_flips = self.flips and any(cell.n_differing > MOST_FLIPPED for cell in cells)
+        needs_flips = self.flips and not all(map(self.flips_all, cells))
         if not (needs_flips or self.replicates):
             return None
-        check_drawn(len(found.totals.cells) * found.largest.size, plan.resamples)
+        # Column by column, all pairs of each: so few columns are read at once.
+        pairs = [(int(left), int(right)) for left, right in zip(*question.ends, strict=True)]
+        drawn = [Amount.difference(*pair, column) for column, pair in product(question.columns, pairs)]
+        parts = (pair_parts(*pair, *mean) for mean, pair in product(question.weighted, pairs))
+        drawn += [part for of_pair in parts for part in of_pair]
+        check_drawn(len(found.totals.cells) * len(drawn), plan.resamples)
         return Drawing(
             cells=found.totals.cells,
-            largest=found.largest,
+            drawn=drawn,
+            largest=np.append(found.largest.T, found.largest_parts.swapaxes(0, 1)),
             seed=plan.seed,
             replicates=plan.resamples if self.replicates else 0,
             flips=plan.resamples if needs_flips else 0,
@@ -76,20 +99,39 @@ class Needs:
         plan: ComparePlan,
     ) -> ComparedCell:
         """Return a cell with what the further passes found."""
-        number = int(np.ravel_multi_index(cell.place, found.shape))
-        of_cell = ranked.get(number, NO_RANKS)
+        of_cell = ranked.get(int(np.ravel_multi_index(cell.place, found.shape)), NO_RANKS)
         more = replace(cell, ranks=of_cell.ranks) if self.ranks else cell
-        if self.flips and cell.sums.n:
-            if cell.n_differing <= MOST_FLIPPED:
-                flipped = exact_flip_p(of_cell.quanta or (), plan.alternative)
-            else:
-                assert drawn is not None
-                flipped = drawn_flip_p(drawn.flipped[number].tolist(), cell.n_differing, plan.alternative)
-            more = replace(more, flipped=flipped)
-        if self.replicates and drawn is not None:
-            scale = scale_of(float(found.largest[cell.place[1:]]))
-            totals, weights = drawn.totals[number].tolist(), drawn.weights[number].tolist()
-            acceleration = cell.sums.acceleration(drawn.cube(number, scale))
-            of_draws = Replicates.of(totals, weights, scale)
-            more = replace(more, replicates=of_draws, acceleration=acceleration)
-        return more
+        if self.flips_all(cell) and cell.sums.n:
+            more = replace(more, flipped=exact_flip_p(of_cell.quanta or (), plan.alternative))
+        elif self.flips and cell.sums.n and drawn is not None:
+            flipped = drawn.flipped[difference_of(cell, found)].tolist()
+            more = replace(more, flipped=drawn_flip_p(flipped, cell.n_differing, plan.alternative))
+        if not self.replicates or drawn is None:
+            return more
+        if cell.mean is not None:
+            return replace(more, replicates=replicates_of_ratios(cell, cell.mean, found, drawn))
+        number, scale = difference_of(cell, found), scale_of(float(found.largest[cell.place[1:]]))
+        of_draws = Replicates.of(drawn.totals[number].tolist(), drawn.weights[number].tolist(), scale)
+        acceleration = cell.sums.acceleration(drawn.cube(number, scale))
+        return replace(more, replicates=of_draws, acceleration=acceleration)
+
+
+def difference_of(cell: ComparedCell, found: BucketTotals) -> int:
+    """Return the place of a cell's differences among the sums that were drawn; see ``Needs.drawing``."""
+    at, pair, column = cell.place
+    return at * (found.largest.size + found.largest_parts.size) + column * len(found.largest) + pair
+
+
+def replicates_of_ratios(
+    cell: ComparedCell, mean: int, found: BucketTotals, drawn: DrawnSums
+) -> Replicates | None:
+    """Return the differences of the weighted means of a pair."""
+    at, pair, _ = cell.place
+    n_pairs = len(found.largest)
+    first = at * (found.largest.size + found.largest_parts.size) + found.largest.size
+    first += (mean * n_pairs + pair) * N_AMOUNTS
+    totals = drawn.totals[first : first + N_AMOUNTS].tolist()
+    scales = [scale_of(one) for one in found.largest_parts[pair, mean].tolist()]
+    candidate = quotients(totals[0], totals[1], scales[0] / scales[1])
+    baseline = quotients(totals[2], totals[3], scales[2] / scales[3])
+    return Replicates.known(less(candidate, baseline))

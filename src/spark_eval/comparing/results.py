@@ -9,16 +9,19 @@ from statistics import mean
 from typing import Final
 
 from spark_eval.comparing.gating import ModelPair, PairCell
-from spark_eval.comparing.options import ComparePlan, Interval, PairTest
+from spark_eval.comparing.options import COMPARE, ComparePlan, Interval, PairTest
 from spark_eval.comparing.rows import ComparisonRow
-from spark_eval.metrics import MetricValue
+from spark_eval.errors import ConfigError
+from spark_eval.metrics.means import MeanOfUsers, WeightedMean
 from spark_eval.pairing.cells import EVERYBODY, SegmentValue
-from spark_eval.pairing.sums import BucketTotals
+from spark_eval.pairing.population import PairQuestion
+from spark_eval.pairing.ratios import ratio_sums
+from spark_eval.pairing.sums import BucketTotals, cluster_sums, pair_sums
 from spark_eval.schema import ALL, FOLD, FOLDS, Direction
 from spark_eval.stats.corrections import adjusted
 from spark_eval.stats.differences import (
     UNTESTED,
-    ClusterSums,
+    ComparedSums,
     Estimate,
     PairSums,
     TestResult,
@@ -42,19 +45,21 @@ TOST: Final = "tost"
 class ComparedCell:
     """What is known of one pair in one metric, over ``n_common`` rows of users of a segment's value.
 
-    ``place`` is that of cell, pair and column among the totals. ``clusters`` are the sums over users who have
-    rows in several folds. ``ranks``, ``flipped`` (a p-value), ``replicates`` and ``acceleration`` are there
-    where a test needs them.
+    ``place`` is that of cell, pair and column among the totals, ``mean`` of a weighted mean. ``sums`` are of
+    the rows; what is estimated follows from ``of_users``: these sums, or those over users who have
+    rows in several folds, or those of weighted means. ``ranks``, ``flipped`` (a p-value), ``replicates`` and
+    ``acceleration`` are there where a test needs them.
     """
 
     models: ModelPair
-    value: MetricValue
+    value: MeanOfUsers
     segment: str
     segment_value: str
     sums: PairSums
     n_common: int
     place: tuple[int, int, int]
-    clusters: ClusterSums | None = None
+    of_users: ComparedSums
+    mean: int | None = None
     ranks: RankSums | None = None
     flipped: float | None = None
     replicates: Replicates | None = None
@@ -67,8 +72,14 @@ class ComparedCell:
 
     @cached_property
     def estimate(self) -> Estimate:
-        """The mean difference; that of rows in several folds, with errors by user."""
-        return self.sums.estimate if self.clusters is None else self.clusters.estimate
+        """The mean difference, with errors by user."""
+        return self.of_users.estimate
+
+    @property
+    def means(self) -> tuple[float, float] | None:
+        """The means of the baseline and of the candidate."""
+        means = self.of_users.means
+        return None if means is None else (float(means[1]), float(means[0]))
 
     def tested(self, test: str, plan: ComparePlan) -> TestResult:
         """Return what a test says."""
@@ -113,7 +124,8 @@ class ComparedCell:
     def untested(self, plan: ComparePlan, run: str | None, conventions: str) -> ComparisonRow:
         """Return what all rows share."""
         sums, estimate = self.sums, self.estimate
-        relative, relative_error = relative_change(sums)
+        relative, relative_error = relative_change(self.of_users)
+        before, after = self.means or (None, None)
         is_lower = self.value.metric.direction is Direction.LOWER
         wins, losses = (sums.less, sums.greater) if is_lower else (sums.greater, sums.less)
         return ComparisonRow(
@@ -125,8 +137,8 @@ class ComparedCell:
             segment_value=self.segment_value,
             n_users=sums.n,
             n_undefined=self.n_common - sums.n,
-            baseline_value=float(sums.baseline / sums.n) if sums.n else None,
-            candidate_value=float(sums.candidate / sums.n) if sums.n else None,
+            baseline_value=before,
+            candidate_value=after,
             difference=None if estimate.value is None else float(estimate.value),
             std_error=estimate.std_error,
             ci_low=None,
@@ -142,7 +154,7 @@ class ComparedCell:
             losses=losses,
             relative=relative,
             relative_std_error=relative_error,
-            effect_size=effect_size(sums),
+            effect_size=None if isinstance(self.value, WeightedMean) else effect_size(sums),
             mde=minimal_detectable_effect(estimate, plan.confidence),
             baseline_run=run,
             conventions=conventions,
@@ -150,26 +162,30 @@ class ComparedCell:
 
 
 def cells_of_pairs(
-    found: BucketTotals, pairs: Sequence[ModelPair], values: Sequence[MetricValue], segments: Sequence[str]
+    found: BucketTotals,
+    pairs: Sequence[ModelPair],
+    values: Sequence[MeanOfUsers],
+    question: PairQuestion,
 ) -> dict[PairCell, ComparedCell]:
     """Return all cells of the pairs, by pair and metric; of each everybody first, then segments' values."""
-    totals, clusters, used = found.totals, found.clusters, found.used
-    places = {cell: place for place, cell in enumerate(totals.cells) if cell[0] in (ALL, *segments)}
-    of_users = {cell: place for place, cell in enumerate(clusters.cells)}
-    of_rows = {cell: place for place, cell in enumerate(used.cells)}
+    parts = (found.totals, found.used, found.clusters, found.ratios)
+    rows, used, clusters, ratios = ({cell: n for n, cell in enumerate(part.cells)} for part in parts)
+    known = [cell for cell in rows if cell[0] in (ALL, *question.segments)]
     cells = {}
-    in_order = product(enumerate(pairs), enumerate(values), sorted(places, key=cell_order))
-    for (pair, models), (column, value), cell in in_order:
-        place = (places[cell], pair, column)
-        sums = totals.pair_sums(place)
+    in_order = product(enumerate(pairs), values, sorted(known, key=cell_order))
+    for (pair, models), value, cell in in_order:
+        column = question.columns.index(value.column)
+        place = (rows[cell], pair, column)
+        of_users: ComparedSums
+        of_users, mean = (sums := pair_sums(found.totals, place)), None
+        if isinstance(value, WeightedMean):
+            mean = question.weighted.index((value.column, value.weight))
+            of_users = ratio_sums(found.ratios, (ratios[cell], pair, mean))
+        elif clusters:
+            of_users = cluster_sums(found.clusters, (clusters[cell], pair, column), sums)
+        n_common = found.used.count("n", (used[cell], pair, 0))
         cells[models, str(value), *cell] = ComparedCell(
-            models,
-            value,
-            *cell,
-            sums,
-            n_common=used.count("n", (of_rows[cell], pair, 0)),
-            place=place,
-            clusters=clusters.cluster_sums((of_users[cell], pair, column), sums) if of_users else None,
+            models, value, *cell, sums, n_common, place, of_users, mean
         )
     return cells
 
@@ -199,21 +215,27 @@ def comparison_rows(
 def row_over_folds(
     folds: Sequence[ComparedCell], plan: ComparePlan, run: str | None, conventions: str
 ) -> ComparisonRow:
-    """Return the row of the mean over folds, each counting the same, by the test of Nadeau and Bengio."""
+    """Return the row of the mean over folds, each counting the same, by the test of Nadeau and Bengio.
+
+    Raises ConfigError MISSING_RATIO where nobody knows how much the folds' trains overlap.
+    """
     row = folds[0].untested(plan, run, conventions)
-    known = [cell for cell in folds if cell.sums.n]
+    known = [cell for cell in folds if cell.estimate.value is not None]
+    if plan.test_train_ratio is None and len(known) > 1:
+        message = f"{COMPARE}.test_train_ratio, rows of test per row of train in a fold, is not known here"
+        hint = f"give it: of {len(known)} k-fold parts it is {1 / (len(known) - 1):.6g}"
+        raise ConfigError("MISSING_RATIO", f"{message}; {hint}")
     estimate = over_folds([float(cell.estimate.value or 0) for cell in known], plan.test_train_ratio)
     result = t_test(estimate, plan.confidence, plan.alternative)
-    before = [float(cell.sums.baseline / cell.sums.n) for cell in known]
-    after = [float(cell.sums.candidate / cell.sums.n) for cell in known]
+    means = [cell.means for cell in known if cell.means is not None]
     return row._replace(
         segment=FOLDS,
         segment_value="mean",
         test=str(PairTest.T),
         n_users=sum(cell.sums.n for cell in folds),
         n_undefined=sum(cell.n_common - cell.sums.n for cell in folds),
-        baseline_value=mean(before) if before else None,
-        candidate_value=mean(after) if after else None,
+        baseline_value=mean(before for before, _ in means) if means else None,
+        candidate_value=mean(after for _, after in means) if means else None,
         difference=None if estimate.value is None else float(estimate.value),
         std_error=estimate.std_error,
         ci_low=result.ci_low,

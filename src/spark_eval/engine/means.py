@@ -12,7 +12,18 @@ import pyarrow as pa
 
 from spark_eval.arrow.hashes import in_one_piece
 from spark_eval.schema import ALL, MODEL, SEGMENT, SEGMENT_VALUE
-from spark_eval.stats.exact import MOST_SUMMED, POINT_BITS, ExactSums, Floats, Groups, Ints, limbs, number_of
+from spark_eval.stats.exact import (
+    MOST_SUMMED,
+    POINT_BITS,
+    ExactSums,
+    Floats,
+    Groups,
+    Ints,
+    add,
+    limbs,
+    number_of,
+    two_product,
+)
 
 COLUMN: Final = "column"
 # What is summed, and the limb of the sum; counts have limb 0 only.
@@ -23,7 +34,9 @@ AMOUNT: Final = "amount"
 COUNTS: Final = ("n_users", "n_defined", "n_infinite")
 TOTAL: Final = "total"
 SQUARES: Final = "squares"
-KINDS: Final = (*COUNTS, TOTAL, SQUARES)
+# Of a value times its weight: times the weight again.
+PRODUCTS: Final = "products"
+KINDS: Final = (*COUNTS, TOTAL, SQUARES, PRODUCTS)
 
 
 class ColumnSums(NamedTuple):
@@ -34,9 +47,10 @@ class ColumnSums(NamedTuple):
     n_infinite: int
     total: Fraction
     squares: Fraction
+    products: Fraction
 
 
-NOBODY: Final = ColumnSums(0, 0, 0, Fraction(), Fraction())
+NOBODY: Final = ColumnSums(0, 0, 0, Fraction(), Fraction(), Fraction())
 # model, segment, value of the segment
 SegmentCell = tuple[str, str, str]
 # The code of each user's value, and the values.
@@ -63,8 +77,8 @@ def sums(
 ) -> pa.Table:
     """Return the sums of values of each model, over everybody and over each value of each segment: LIMBS.
 
-    ``measured`` are the values of the users, NaN where undefined; ``summed`` names products of them, of which
-    only values alone are squared. A group has the code of each user's model or segment, and their names.
+    ``measured`` are the values of the users, NaN where undefined; ``summed`` names values and products of a
+    value and a weight. A group has the code of each user's model or segment, and their names.
     """
     n_users = len(next(iter(measured.values())))
     parts = []
@@ -99,9 +113,12 @@ def sums_of_part(
         if not (is_finite := np.isfinite(value)).all():
             counts |= {"n_defined": groups.sums(~np.isnan(value)), "n_infinite": groups.sums(np.isinf(value))}
             value = np.where(is_finite, value, 0.0)
-        exact = ExactSums.of(value, groups, has_squares=len(factors) == 1)
+        exact, products = ExactSums.of(value, groups), dict[int, Ints]()
+        for part in two_product(value, np.nan_to_num(measured[factors[-1]])) if factors[1:] else ():
+            for place, amounts in ExactSums.of(part, groups, has_squares=False).total.items():
+                add(products, place, amounts)
         rows += ((column, kind, 0, amounts[skipped:]) for kind, amounts in counts.items())
-        for kind, places in ((TOTAL, exact.total), (SQUARES, exact.squares)):
+        for kind, places in ((TOTAL, exact.total), (SQUARES, exact.squares), (PRODUCTS, products)):
             rows += ((column, kind, limb, amounts[skipped:]) for limb, amounts in limbs(places).items())
     return rows_of(rows, cells)
 
@@ -147,5 +164,6 @@ def added(parts: Sequence[pa.Table], names: Sequence[str]) -> dict[SegmentCell, 
             **{count: of_kind[count][0] for count in COUNTS},
             total=number_of(of_kind[TOTAL], POINT_BITS),
             squares=number_of(of_kind[SQUARES], 2 * POINT_BITS),
+            products=number_of(of_kind[PRODUCTS], POINT_BITS),
         )
     return totals

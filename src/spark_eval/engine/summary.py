@@ -1,7 +1,7 @@
 """From exact sums to the rows of the tables ``sums`` and ``metrics``."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from itertools import product
 from statistics import mean, stdev
@@ -14,7 +14,8 @@ from spark_eval.errors import DataError
 from spark_eval.metrics import MetricValue
 from spark_eval.metrics.values import summed, weighted
 from spark_eval.schema import ALL, FOLD, FOLDS
-from spark_eval.stats.intervals import Summary, summarise
+from spark_eval.stats.intervals import Summary, around, summarise
+from spark_eval.stats.ratios import RatioSums
 
 METRICS: Final = (
     "model string, metric string, k int, segment string, segment_value string, value double, "
@@ -22,21 +23,28 @@ METRICS: Final = (
 )
 SUMS: Final = (
     "model string, metric string, k int, segment string, segment_value string, n_users long, n_defined long, "
-    "total string, squares string, weight string, unit int, conventions string"
+    "total string, squares string, weight string, unit int, conventions string, products string, "
+    "weight_squares string"
 )
 
-# Total and weight are counted in units, squares in squares of the unit.
-POWERS: Final = (1, 2, 1)
+# Total and weight are counted in units; squares, products and squares of weights in squares of the unit.
+POWERS: Final = (1, 2, 1, 2, 2)
 # model, metric, k, segment, segment_value, conventions
 Key = tuple[str, str, int | None, str, str, str]
+
+
+# The same without conventions, and the ends of an interval.
+MeanKey = tuple[str, str, int | None, str, str]
+Ends = tuple[float | None, float | None]
 
 
 class SumRow(NamedTuple):
     """A row of SUMS: exact sums over the users of a segment, from which their mean follows.
 
     ``n_defined`` of the ``n_users`` have a value. The sum of these is ``total`` times 2^unit, that of their
-    squares ``squares`` times 4^unit. In a weighted mean ``total`` sums the products of weight and value,
-    ``weight`` times 2^unit is the sum of the weights, and nothing is squared.
+    squares ``squares`` times 4^unit. In a weighted mean ``total`` sums weight times value, ``squares`` its
+    squares; ``weight`` times 2^unit is the sum of the weights. Times 4^unit ``products`` sums weight
+    times value times weight, ``weight_squares`` the squares of the weights.
     """
 
     model: str
@@ -51,20 +59,22 @@ class SumRow(NamedTuple):
     weight: str | None
     unit: int
     conventions: str
+    products: str | None = None
+    weight_squares: str | None = None
 
     @classmethod
     def of(cls, key: Key, n_users: int, n_defined: int, sums: Sequence[Fraction | None]) -> "SumRow":
-        """Return the row of total, squares and weight, in the largest unit of which all are whole numbers."""
+        """Return the row of sums as ``sums`` has them, in the largest unit of which all are whole numbers."""
         unit = -max(
             -(-(number.denominator.bit_length() - 1) // power)
             for number, power in zip(sums, POWERS, strict=True)
             if number is not None
         )
-        total, squares, weight = (
+        total, squares, weight, *of_ratio = (
             None if number is None else str(int(number * 2 ** (-unit * power)))
             for number, power in zip(sums, POWERS, strict=True)
         )
-        return cls(*key[:5], n_users, n_defined, total or "0", squares, weight, unit, key[5])
+        return cls(*key[:5], n_users, n_defined, total or "0", squares, weight, unit, key[5], *of_ratio)
 
     @property
     def key(self) -> Key:
@@ -73,8 +83,9 @@ class SumRow(NamedTuple):
 
     @property
     def sums(self) -> list[Fraction | None]:
-        """Total, squares and weight as numbers."""
-        digits = zip((self.total, self.squares, self.weight), POWERS, strict=True)
+        """Total, squares, weight, products and squares of weights as numbers."""
+        texts = (self.total, self.squares, self.weight, self.products, self.weight_squares)
+        digits = zip(texts, POWERS, strict=True)
         return [None if text is None else int(text) * Fraction(2) ** (self.unit * n) for text, n in digits]
 
 
@@ -117,13 +128,12 @@ def sum_rows(
             raise overflow(value.column)
         users = (sums.n_users, sums.n_defined)
         key = (model, value.name, value.k, segment, segment_value, stamp)
-        rows.append(SumRow.of(key, *users, (sums.total, sums.squares, None)))
+        rows.append(SumRow.of(key, *users, (sums.total, sums.squares, None, None, None)))
         for name, weight in zip(value.weights, value.columns[1:], strict=True):
-            weights, products = (
-                of_cell.get(column, NOBODY).total for column in (weight, weighted(value, weight))
-            )
+            own, both = (of_cell.get(column, NOBODY) for column in (weight, weighted(value, weight)))
             key = (model, name, value.k, segment, segment_value, stamp)
-            rows.append(SumRow.of(key, *users, (products, None, weights)))
+            of_ratio = (both.total, both.squares, own.total, both.products, own.squares)
+            rows.append(SumRow.of(key, *users, of_ratio))
     return rows
 
 
@@ -142,20 +152,28 @@ def added_rows(rows: Iterable[SumRow]) -> list[SumRow]:
     return list(totals.values())
 
 
-def metric_rows(sums: Iterable[SumRow]) -> list[MetricRow]:
+def metric_rows(sums: Iterable[SumRow], intervals: Mapping[MeanKey, Ends] | None = None) -> list[MetricRow]:
     """Return the row of METRICS that follows from each row of SUMS, in their order.
 
-    Means over no users are null. Weighted means, such as the micro average, have no standard error. Raises
-    DataError METRIC_OVERFLOW for what no double holds.
+    ``intervals`` are shown instead of those that follow from the standard errors. Means over no users are
+    null. Weighted means, such as the micro average, have errors by the delta method.
+    Raises DataError METRIC_OVERFLOW for what no double holds.
     """
     rows = []
     for row in sums:
-        total, squares, weight = (number or Fraction() for number in row.sums)
+        total, squares, weight, products, weight_squares = (number or Fraction() for number in row.sums)
         if row.weight is None:
             summary = summarise(total, squares, row.n_defined)
-        else:
+        elif row.products is None:
             summary = Summary(float(total / weight) if weight else None, None, None, None, row.n_defined)
-        interval = (summary.value, summary.std_error, summary.ci_low, summary.ci_high)
+        else:
+            of_ratio = ((squares, products), (products, weight_squares))
+            estimate = RatioSums(row.n_defined, (total, weight), of_ratio).combination(Fraction(1))
+            summary = around(estimate.value, estimate.std_error, row.n_defined)
+        ends = (summary.ci_low, summary.ci_high)
+        if intervals is not None and summary.std_error is not None:
+            ends = intervals[row[:5]]
+        interval = (summary.value, summary.std_error, *ends)
         if not all(math.isfinite(number) for number in interval if number is not None):
             raise overflow(f"{row.metric}@{ALL if row.k is None else row.k}")
         users = (row.n_defined, row.n_users - row.n_defined)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, Final, TypedDict, Unpack
 
-from spark_eval.conventions import Checks, Conventions
+from spark_eval.conventions import Checks, Choice, Conventions
 from spark_eval.errors import ConfigError
 from spark_eval.metrics import MetricValue, metric_values
 from spark_eval.metrics.aliases import several
@@ -14,8 +14,16 @@ from spark_eval.metrics.values import parse_k
 from spark_eval.options import Option, completed
 from spark_eval.presets import changed, parse_choice, parse_conventions, stamp
 from spark_eval.schema import FOLD
+from spark_eval.stats.resampling import DEFAULT_RESAMPLES, MOST_RESAMPLES
 
 DEFAULT_METRICS: Final = ("precision", "recall", "f1", "hit_rate", "map", "mar", "mrr", "arhr", "ndcg")
+
+
+class MeanInterval(Choice):
+    """Whose interval stands beside a mean over users."""
+
+    NORMAL = "normal", "mean -+ z * std_error; of weighted means by the delta method"
+    BOOTSTRAP = "bootstrap", "percentiles of means over users drawn again"
 
 
 class EvaluateOptions(TypedDict, total=False):
@@ -50,6 +58,9 @@ class EvaluateOptions(TypedDict, total=False):
         Sequence[Mapping[str, Any]],
         Option((), "stages of a pipeline, candidates first, each a mapping of name, model and k."),
     ]
+    interval: Annotated[str, Option("normal", "of means: normal, or bootstrap, which takes a second pass.")]
+    resamples: Annotated[int, Option(DEFAULT_RESAMPLES, "replicates of bootstrap.")]
+    seed: Annotated[int, Option(0, "of the draws, which follow from it and the user alone.")]
 
 
 @dataclass(frozen=True)
@@ -61,6 +72,9 @@ class Plan:
     checks: Checks
     segments: Sequence[str] = ()
     stages: Sequence[Stage] = ()
+    interval: MeanInterval = MeanInterval.NORMAL
+    resamples: int = DEFAULT_RESAMPLES
+    seed: int = 0
 
     @property
     def columns(self) -> list[str]:
@@ -134,10 +148,25 @@ def make_plan(**options: Unpack[EvaluateOptions]) -> Plan:
     values = metric_values(names, sorted(cutoffs, key=lambda cut: (cut is None, cut)), conventions)
     counts_items = any(value.sees_length(conventions) for value in values)
     checks = parse_choice(Checks, chosen["checks"], "evaluate.checks")
+    check_draws(chosen["resamples"], chosen["seed"], "evaluate")
     return Plan(
         metrics=values,
         conventions=conventions,
         checks=Checks.FULL if counts_items else checks,
         segments=tuple(several(chosen["segments"])),
         stages=make_stages(several(chosen["stages"] or ())),
+        interval=parse_choice(MeanInterval, chosen["interval"], "evaluate.interval"),
+        resamples=chosen["resamples"],
+        seed=chosen["seed"],
     )
+
+
+def check_draws(resamples: int, seed: int, key: str) -> None:
+    """Raise ConfigError OUT_OF_RANGE for options under a key of the config that no draws can have."""
+    claims = {
+        "resamples": (resamples, 1 <= resamples <= MOST_RESAMPLES, f"1 to {MOST_RESAMPLES}"),
+        "seed": (seed, -(2**63) <= seed < 2**63 - 1, "a whole number of 64 bits, but for the largest"),
+    }
+    for name, (given, holds, allowed) in claims.items():
+        if not holds:
+            raise ConfigError("OUT_OF_RANGE", f"{key}.{name} is {given}; allowed: {allowed}")

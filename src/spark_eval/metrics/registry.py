@@ -51,6 +51,11 @@ class RankingMetric:
     weights: Mapping[str, "Weight"] = field(default_factory=dict)
 
     @property
+    def is_per_user(self) -> bool:
+        """Whether users have values of it: those of the kind ``catalog`` are values of a run."""
+        return self.kind.value != "catalog"
+
+    @property
     def summary(self) -> str:
         """First line of the kernel's docstring."""
         return (self.kernel.__doc__ or "").strip().splitlines()[0]

@@ -67,14 +67,14 @@ class Crossings:
         parts += [grid.sum(axis=tuple(other for other in axes if other != axis)) for axis in axes]
         return np.concatenate(parts)
 
-    def by_person(self, person: Ints) -> tuple[Ints, Ints, Ints]:
-        """Order rows by crossing, then by the user (n,) whose they are.
+    def by_person(self, person: Ints, folds: Ints | None) -> tuple[Ints, Ints, Ints]:
+        """Order rows by crossing, then by the user (n,) whose they are, then by fold.
 
         Return that order, where in it each user's rows in a crossing begin, and with which of these users
         each crossing begins and the last one ends.
         """
         key = self.crossing * (int(person.max(initial=0)) + 1) + person
-        order = np.argsort(key, kind="stable")
+        order = np.lexsort((key,) if folds is None else (folds, key))
         starts = np.flatnonzero(changes(key[order])) if len(key) else np.empty(0, dtype=np.int64)
         n_people = np.bincount(self.crossing[order[starts]], minlength=self.n_crossings)
         return order, starts, np.append(0, np.cumsum(n_people))

@@ -1,14 +1,15 @@
-"""Differences drawn again by user, cell by cell: exact sums of replicates, which add over buckets."""
+"""Amounts drawn again by user, cell by cell: exact sums of replicates, which add over buckets."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import reduce
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 import numpy as np
 
-from spark_eval.arrow.hashes import Hashes
+from spark_eval.arrow.hashes import Booleans, Hashes
 from spark_eval.arrow.xxhash64 import id_hashes
 from spark_eval.errors import ConfigError
 from spark_eval.pairing.cells import Crossings, SegmentValue, crossings_of
@@ -17,7 +18,9 @@ from spark_eval.stats.draws import drawn_sums, flips, poisson_weights
 from spark_eval.stats.exact import Floats, Ints
 from spark_eval.stats.resampling import SCALE_BITS, scale_of, scaled
 
-# So many pairs and columns are drawn at once.
+# A model, by its place in a question, and a column of its users.
+Factor = tuple[int, str]
+# So many amounts are drawn at once.
 DRAWN_AT_ONCE: Final = 256
 # So many cells times replicates are summed at most: 16 bytes each.
 MOST_DRAWN: Final = 10_000_000
@@ -26,10 +29,10 @@ NO_HASHES: Final[Hashes] = np.empty(0, dtype=np.uint64)
 
 
 class DrawnSums(NamedTuple):
-    """Sums of cells of pairs and columns: the users' own in row 0, then those of replicates.
+    """Sums of what is drawn in each cell: the users' own in column 0, then those of replicates.
 
-    ``totals`` (cells, 1 + replicates) are of scaled differences, ``weights`` of the draws of users who have
-    one; ``flipped`` of differences with signs drawn. ``cubes`` (cells, 4) are parts of the sum of cubes.
+    ``totals`` (cells, 1 + replicates) are of scaled amounts, ``weights`` of the draws of users who have
+    one; ``flipped`` of amounts with signs drawn. ``cubes`` (cells, 4) are parts of the sum of cubes.
     """
 
     totals: Ints
@@ -42,35 +45,90 @@ class DrawnSums(NamedTuple):
         return DrawnSums(*map(np.add, self, other))
 
     def cube(self, cell: int, scale: float) -> Fraction:
-        """Return the sum of the cubes of a cell's differences."""
+        """Return the sum of the cubes of a cell's amounts."""
         high, low, mixed_high, mixed_low = map(int, self.cubes[cell])
         whole = (((high << HALF_BITS) + low) << HALF_BITS) + (mixed_high << HALF_BITS) + mixed_low
         return whole * (Fraction(scale) / (1 << SCALE_BITS)) ** 3
 
 
+class Amount(NamedTuple):
+    """What is drawn: a product of values, less that of others, of the users who have all ``defined`` ones."""
+
+    plus: tuple[Factor, ...]
+    minus: tuple[Factor, ...]
+    defined: tuple[Factor, ...]
+
+    @classmethod
+    def of(cls, model: int, column: str) -> Self:
+        """Return the values of a model."""
+        return cls(((model, column),), (), ((model, column),))
+
+    @classmethod
+    def difference(cls, left: int, right: int, column: str) -> Self:
+        """Return the differences of two models in a column."""
+        return cls(((right, column),), ((left, column),), ((left, column), (right, column)))
+
+    @classmethod
+    def parts(cls, model: int, column: str, weight: str, others: Sequence[int] = ()) -> tuple[Self, Self]:
+        """Return a model's weighted values, and its weights, of users whom the others have, too."""
+        defined = tuple((one, name) for one in (model, *others) for name in (column, weight))
+        return cls(((model, column), (model, weight)), (), defined), cls(((model, weight),), (), defined)
+
+    def amounts(self, of: Mapping[Factor, Floats]) -> tuple[Floats, Booleans]:
+        """Return the amounts (n,), 0 where undefined, and where they are defined, from values of factors."""
+        is_defined = reduce(np.logical_and, (np.isfinite(of[factor]) for factor in self.defined))
+        amounts = reduce(np.multiply, (of[factor] for factor in self.plus))
+        if self.minus:
+            amounts = amounts - reduce(np.multiply, (of[factor] for factor in self.minus))
+        return amounts if is_defined.all() else np.where(is_defined, amounts, 0.0), is_defined
+
+
+def values_of(population: Population, names: Sequence[str], order: Ints | slice) -> dict[Factor, Floats]:
+    """Return the values (n,) of columns of all models, of users in an order."""
+    values = population.values(names)[:, :, order]
+    return {(model, name): own[at] for model, own in enumerate(values) for at, name in enumerate(names)}
+
+
+def each_amount(
+    drawn: Sequence[Amount], population: Population, order: Ints | slice
+) -> Iterator[tuple[Floats, Booleans]]:
+    """Yield the amounts of each, and where they are defined, of users in an order; see ``Amount.amounts``."""
+    names = list(dict.fromkeys(name for one in drawn for _, name in one.defined))
+    values = values_of(population, names, order)
+    return (one.amounts(values) for one in drawn)
+
+
+def largest_of(drawn: Sequence[Amount], population: Population) -> Floats:
+    """Return the largest size of each amount; shape (m,)."""
+    parts = [drawn[first : first + DRAWN_AT_ONCE] for first in range(0, len(drawn), DRAWN_AT_ONCE)]
+    found = (amounts for part in parts for amounts, _ in each_amount(part, population, slice(None)))
+    return np.array([abs(amounts).max(initial=0.0) for amounts in found])
+
+
 @dataclass(frozen=True)
 class Drawing:
-    """Draws the differences of pairs and columns in all cells, by the hash of the user alone.
+    """Draws amounts of users in all cells, by the hash of the user alone.
 
-    ``cells`` are those of the comparison. ``largest`` (pairs, columns) are the largest differences.
+    ``cells`` are those of the comparison. ``largest`` (m,) are the largest sizes of what is ``drawn``.
     ``replicates`` and ``flips`` count draws of users and of signs; 0: none. ``has_cubes`` asks for cubes.
     """
 
     cells: Sequence[SegmentValue]
+    drawn: Sequence[Amount]
     largest: Floats
     seed: int
     replicates: int
-    flips: int
-    has_cubes: bool
+    flips: int = 0
+    has_cubes: bool = False
 
     def sums(self, population: Population) -> DrawnSums:
-        """Return the sums of a bucket."""
+        """Return the sums of a bucket, each (cells * m, ...)."""
         question = population.question
         texts = {name: population.texts(CANDIDATE, name) for name in question.segments}
         place_of = {cell: place for place, cell in enumerate(self.cells)}
         found = self.zero()
         grouped = crossings_of(texts, len(population))
-        n_numbers = self.largest.size * max(self.replicates, self.flips)
+        n_numbers = len(self.drawn) * max(self.replicates, self.flips)
         if max(grouping.n_crossings for grouping in grouped) * n_numbers > MOST_DRAWN:
             grouped = crossings_of(texts, len(population), crossed=False)
         for grouping in grouped:
@@ -82,57 +140,49 @@ class Drawing:
 
     def zero(self) -> DrawnSums:
         """Return the sums over nobody."""
-        n_cells = len(self.cells) * self.largest.size
+        n_cells = len(self.cells) * len(self.drawn)
         widths = (1 + self.replicates, 1 + self.replicates, 1 + self.flips, 4)
         return DrawnSums(*(np.zeros((n_cells, width), dtype=np.int64) for width in widths))
 
     def of_grouping(self, population: Population, grouping: Crossings) -> DrawnSums:
-        """Return the sums of a grouping's crossings, each (crossings, pairs * columns, ...)."""
-        drawn, flipped = (
+        """Return the sums of a grouping's crossings, each (crossings, m, ...)."""
+        hashes, flipped = (
             id_hashes(population.ids, np.int64(self.seed + more))[grouping.order] if is_asked else NO_HASHES
             for more, is_asked in enumerate((self.replicates, self.flips))
         )
-        shape = (grouping.n_crossings, self.largest.size)
+        shape = (grouping.n_crossings, len(self.drawn))
         found = DrawnSums(*(np.zeros((*shape, part.shape[1]), dtype=np.int64) for part in self.zero()))
-        # Column by column, all pairs of each: so few columns are read at once.
-        places = np.arange(self.largest.size).reshape(self.largest.shape).T.ravel()
-        for first in range(0, len(places), DRAWN_AT_ONCE):
-            chosen = places[first : first + DRAWN_AT_ONCE]
-            differences, defined, mask = self.differences(population, grouping.order, chosen)
-            both = np.concatenate([differences, defined], axis=1)
+        for first in range(0, len(self.drawn), DRAWN_AT_ONCE):
+            chosen = slice(first, min(first + DRAWN_AT_ONCE, len(self.drawn)))
+            n_chosen = chosen.stop - first
+            both, mask = self.columns(population, grouping.order, chosen)
             for crossing, (start, end) in enumerate(pairwise(grouping.ends.tolist())):
                 run = slice(start, end)
                 if self.replicates:
-                    again = drawn_sums(poisson_weights, drawn[run], both[run], self.replicates).T
-                    found.totals[crossing, chosen] = again[: len(chosen)]
-                    found.weights[crossing, chosen] = again[len(chosen) :][mask]
+                    again = drawn_sums(poisson_weights, hashes[run], both[run], self.replicates).T
+                    found.totals[crossing, chosen] = again[:n_chosen]
+                    found.weights[crossing, chosen] = again[n_chosen:][mask]
                 if self.flips:
-                    signs = drawn_sums(flips, flipped[run], differences[run], self.flips)
+                    signs = drawn_sums(flips, flipped[run], both[run, :n_chosen], self.flips)
                     found.flipped[crossing, chosen] = signs.T
                 if self.has_cubes:
-                    found.cubes[crossing, chosen] = cubes_of(differences[run])
+                    found.cubes[crossing, chosen] = cubes_of(both[run, :n_chosen])
         return found
 
-    def differences(self, population: Population, order: Ints, chosen: Ints) -> tuple[Floats, Floats, Ints]:
-        """Return scaled differences (n, c) of chosen places among pairs and columns, 0 where undefined.
+    def columns(self, population: Population, order: Ints, chosen: slice) -> tuple[Floats, Ints]:
+        """Return columns (n, c + masks): scaled amounts of what is chosen, then where any are defined.
 
-        And distinct columns (n, m) of ones where one is defined, with the place (c,) of each one's own.
+        And the place (c,) of each one's own among the masks, which are ones and zeros, each of them once.
         """
-        pairs, columns = np.divmod(chosen, self.largest.shape[1])
-        known, column_of = np.unique(columns, return_inverse=True)
-        values = population.values([population.question.columns[one] for one in known.tolist()])[:, :, order]
-        differences = np.empty((len(order), len(chosen)))
+        columns: list[Floats] = []
         masks: dict[bytes, tuple[int, Floats]] = {}
-        mask = np.empty(len(chosen), dtype=np.int64)
-        for place, (pair, column) in enumerate(zip(pairs, column_of, strict=True)):
-            left, right = (ends[pair] for ends in population.question.ends)
-            difference = values[right, column] - values[left, column]
-            scale = scale_of(float(self.largest.ravel()[chosen[place]]))
-            is_defined = np.isfinite(difference)
-            differences[:, place] = scaled(np.where(is_defined, difference, 0.0), scale)
-            known_mask = masks.setdefault(is_defined.tobytes(), (len(masks), is_defined.astype(np.float64)))
-            mask[place] = known_mask[0]
-        return differences, np.stack([ones for _, ones in masks.values()], axis=1), mask
+        mask = []
+        found = each_amount(self.drawn[chosen], population, order)
+        for (amounts, is_defined), largest in zip(found, self.largest[chosen].tolist(), strict=True):
+            columns.append(scaled(amounts, scale_of(largest)))
+            own = masks.setdefault(is_defined.tobytes(), (len(masks), is_defined.astype(np.float64)))
+            mask.append(own[0])
+        return np.stack([*columns, *(ones for _, ones in masks.values())], axis=1), np.array(mask)
 
 
 def cubes_of(differences: Floats) -> Ints:

@@ -24,8 +24,9 @@ CANDIDATE: Final = "candidate"
 class PairQuestion:
     """What workers are asked of pairs of models.
 
-    ``models`` are sides with names, and ``matches`` say which of them are compared. ``columns`` are those of
-    the metrics. The candidate has a column for each of ``segments``, the baseline's side for each of
+    ``models`` are sides with names, and ``matches`` say which of them are compared; without any, each is by
+    itself. ``columns`` are those of the metrics, ``weighted`` a column with what weighs in its weighted mean.
+    The candidate has a column for each of ``segments``, the baseline's side for each of
     ``moved``. ``has_truth`` says that both count each user's relevant items, which must be the same.
     ``needs_largest`` asks for the largest differences. ``has_text_ids`` says that ids are text, not integers.
     """
@@ -37,6 +38,7 @@ class PairQuestion:
     by_fold: bool = False
     moved: Sequence[str] = ()
     has_truth: bool = False
+    weighted: Sequence[tuple[str, str]] = ()
     needs_largest: bool = False
     has_text_ids: bool = False
 
@@ -44,6 +46,11 @@ class PairQuestion:
     def ends(self) -> tuple[Ints, Ints]:
         """The place of the baseline and of the candidate of each pair among the models."""
         return models_of(self.matches)
+
+    @property
+    def values(self) -> list[str]:
+        """All columns that are read as numbers."""
+        return list(dict.fromkeys([*self.columns, *(name for pair in self.weighted for name in pair)]))
 
     @property
     def keys(self) -> list[str]:
@@ -57,7 +64,7 @@ class PairQuestion:
             FOLD: pa.int64(),
             N_RELEVANT: pa.int64(),
         }
-        kinds |= dict.fromkeys(self.segments, pa.string()) | dict.fromkeys(self.columns, pa.float64())
+        kinds |= dict.fromkeys(self.segments, pa.string()) | dict.fromkeys(self.values, pa.float64())
         return pa.schema({name: kinds[name] for name in columns})
 
     def side(self, side: str) -> list[int]:
@@ -134,7 +141,7 @@ class Population:
             present[place, at], rows[place, at] = True, np.arange(len(part))
         self.n_users = np.array([n_distinct(part % max(len(distinct), 1)) for part in parts])
         lefts, rights = self.question.ends
-        is_common = np.zeros(len(known), dtype=bool)
+        is_common = np.full(len(known), not self.question.matches)
         for left, right in zip(lefts, rights, strict=True):
             is_common |= present[left] & present[right]
         known, present = known[is_common], present[:, is_common]

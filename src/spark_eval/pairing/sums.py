@@ -1,17 +1,19 @@
 """Exact sums of pairs of models over a bucket of users, and over many buckets: they add."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
 import numpy as np
 
-from spark_eval.pairing.cells import Crossings, SegmentValue, cells_of, crossings_of
+from spark_eval.pairing.cells import Crossings, cells_of, crossings_of
 from spark_eval.pairing.population import CANDIDATE, PairCounts, PairQuestion, Population
 from spark_eval.pairing.products import Products, pair_products
+from spark_eval.pairing.ratios import sum_ratios
+from spark_eval.pairing.totals import PairTotals
 from spark_eval.stats.differences import ClusterSums, PairSums
-from spark_eval.stats.exact import POINT_BITS, ByPlace, Floats, Ints, add, limbs, number_of
+from spark_eval.stats.exact import POINT_BITS, ByPlace, Floats, Ints, add
 
 # So many values of a bucket lie in memory at once, and so many sums of products of digits.
 VALUES_AT_ONCE: Final = 1 << 22
@@ -19,77 +21,35 @@ MOST_PRODUCTS: Final = 1 << 23
 PAIR_COUNTS: Final = ("n", "n_people", "greater", "less")
 PAIR_TOTALS: Final = ("baseline", "candidate")
 PAIR_SQUARES: Final = ("baseline_squares", "candidate_squares", "difference_squares")
-# What is summed, and which limb of it; counts have limb 0.
-SumKey = tuple[str, int]
 
 
-@dataclass
-class PairTotals:
-    """Sums of c cells: arrays (c, pairs, columns) of integers, by what they sum; limbs of 0 have none."""
+def put_products(totals: PairTotals, products: Products, grouping: Crossings, columns: slice) -> None:
+    """Add what is summed in the crossings of a grouping, of some columns."""
+    where = (slice(None), columns)
+    for name, counts in pair_counts(products).items():
+        totals.put_counts(name, grouping, where, counts)
+    for name, sums in sums_by_place(products).items():
+        totals.put_sums(name, grouping, where, sums)
 
-    cells: list[SegmentValue]
-    n_pairs: int
-    n_columns: int
-    sums: dict[SumKey, Ints] = field(default_factory=dict)
 
-    def of(self, key: SumKey) -> Ints:
-        """Return the sums of one kind, for as many cells as there are."""
-        known = self.sums.get(key, np.zeros((0, self.n_pairs, self.n_columns), dtype=np.int64))
-        if len(known) < len(self.cells):
-            more = np.zeros((len(self.cells) - len(known), *known.shape[1:]), dtype=np.int64)
-            known = self.sums[key] = np.concatenate([known, more])
-        return known
+def pair_sums(totals: PairTotals, place: tuple[int, int, int]) -> PairSums:
+    """Return the sums of a cell, pair and column."""
+    n, greater, less = (totals.count(name, place) for name in ("n", "greater", "less"))
+    return PairSums(n, greater, less, *numbers_of_pair(totals, place))
 
-    def add(self, other: "PairTotals") -> None:
-        """Add the sums of other users; they may be in other cells."""
-        place_of = {cell: place for place, cell in enumerate(self.cells)}
-        places = [place_of.setdefault(cell, len(place_of)) for cell in other.cells]
-        self.cells = list(place_of)
-        for key in other.sums:
-            self.of(key)[places] += other.of(key)
 
-    def put(self, products: Products, grouping: Crossings, columns: slice) -> None:
-        """Add what is summed in the crossings of a grouping, of some columns."""
-        places = [self.cells.index(cell) for cell in grouping.cells[:1]]
-        cells = slice(places[0], places[0] + len(grouping.cells)) if places else slice(0)
-        for name, amounts in pair_counts(products).items():
-            self.of((name, 0))[cells, :, columns] += grouping.of_cells(amounts)
-        for name, by_place in sums_by_place(products).items():
-            of_cells = {place: grouping.of_cells(amounts) for place, amounts in by_place.items()}
-            shape = next(iter(of_cells.values())).shape
-            flat = {place: amounts.ravel() for place, amounts in of_cells.items()}
-            for limb, amounts in limbs(flat).items():
-                self.of((name, limb))[cells, :, columns] += amounts.reshape(shape)
+def cluster_sums(totals: PairTotals, place: tuple[int, int, int], of_rows: PairSums) -> ClusterSums:
+    """Return the same as sums over users; these of rows are known, and here are sums of users."""
+    n, row_squares = (totals.count(name, place) for name in ("n_people", "n"))
+    return ClusterSums(n, of_rows, row_squares, *numbers_of_pair(totals, place))
 
-    def number(self, name: str, place: tuple[int, int, int]) -> Fraction:
-        """Return one sum, of a cell, pair and column, as a number."""
-        bits = 2 * POINT_BITS if name in PAIR_SQUARES else POINT_BITS
-        amounts = {limb: int(self.sums[kind, limb][place]) for kind, limb in self.sums if kind == name}
-        return number_of(amounts, bits)
 
-    def count(self, name: str, place: tuple[int, int, int]) -> int:
-        """Return one count, of a cell, pair and column."""
-        return int(self.sums[name, 0][place])
-
-    def pair_sums(self, place: tuple[int, int, int]) -> PairSums:
-        """Return the sums of a cell, pair and column."""
-        n, greater, less = (self.count(name, place) for name in ("n", "greater", "less"))
-        return PairSums(
-            n, greater, less, *(self.number(name, place) for name in (*PAIR_TOTALS, *PAIR_SQUARES))
-        )
-
-    def cluster_sums(self, place: tuple[int, int, int], of_rows: PairSums) -> ClusterSums:
-        """Return the same as sums over users; these of rows are known, and here are sums of users."""
-        products = self.number("candidate", place) - self.number("baseline", place)
-        return ClusterSums(
-            n_users=self.count("n_people", place),
-            n_rows=of_rows.n,
-            total=of_rows.candidate - of_rows.baseline,
-            squares=self.number("difference_squares", place),
-            products=products,
-            row_squares=self.count("n", place),
-            value_squares=of_rows.baseline_squares + of_rows.candidate_squares,
-        )
+def numbers_of_pair(totals: PairTotals, place: tuple[int, int, int]) -> list[Fraction]:
+    """Return totals and squares of a cell, pair and column."""
+    return [
+        *(totals.number(name, place) for name in PAIR_TOTALS),
+        *(totals.number(name, place, 2 * POINT_BITS) for name in PAIR_SQUARES),
+    ]
 
 
 def pair_counts(products: Products) -> dict[str, Ints]:
@@ -127,7 +87,8 @@ class BucketTotals:
     """What is summed of some buckets.
 
     ``clusters`` are sums over users who have rows in several folds. ``used`` are common rows, counts of the
-    kind n and of no column. ``largest`` (pairs, columns) are the largest sizes of differences.
+    kind n and of no column. ``largest`` (pairs, columns) are the largest sizes of differences. ``ratios`` are
+    sums for weighted means, ``largest_parts`` (pairs, means, 4) the largest amounts of these.
     """
 
     totals: PairTotals
@@ -135,6 +96,8 @@ class BucketTotals:
     used: PairTotals
     counts: PairCounts
     largest: Floats
+    ratios: PairTotals
+    largest_parts: Floats
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -143,10 +106,11 @@ class BucketTotals:
 
     def add(self, other: "BucketTotals") -> None:
         """Add what is summed of other buckets."""
-        for name in ("totals", "clusters", "used"):
+        for name in ("totals", "clusters", "used", "ratios"):
             getattr(self, name).add(getattr(other, name))
         self.counts = self.counts + other.counts
-        self.largest = np.maximum(self.largest, other.largest)
+        for name in ("largest", "largest_parts"):
+            setattr(self, name, np.maximum(getattr(self, name), getattr(other, name)))
 
 
 def sum_bucket(population: Population) -> BucketTotals:
@@ -164,12 +128,13 @@ def sum_bucket(population: Population) -> BucketTotals:
             largest[:, columns] = largest_differences(values, question)
         for grouping in grouped:
             ordered = values if grouping.n_crossings == 1 else values[:, :, grouping.order]
-            totals.put(pair_products(ordered, question.matches, grouping.ends), grouping, columns)
+            put_products(totals, pair_products(ordered, question.matches, grouping.ends), grouping, columns)
         for grouping in single:
-            order, starts, ends = grouping.by_person(population.person)
+            order, starts, ends = grouping.by_person(population.person, population.folds)
             products = pair_products(values[:, :, order], question.matches, ends, starts)
-            clusters.put(products, grouping, columns)
-    return BucketTotals(totals, clusters, used_of(population, grouped), population.counts(texts), largest)
+            put_products(clusters, products, grouping, columns)
+    used, counts = used_of(population, grouped), population.counts(texts)
+    return BucketTotals(totals, clusters, used, counts, largest, *sum_ratios(population, single or grouped))
 
 
 def largest_differences(values: Floats, question: PairQuestion) -> Floats:

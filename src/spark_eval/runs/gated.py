@@ -12,7 +12,7 @@ from spark_eval.comparing.decisions import Evidence, decide_all, without_baselin
 from spark_eval.comparing.gates import Pairing
 from spark_eval.comparing.gating import GatedPair, evidence_of_means, evidence_of_users, gated_pairs
 from spark_eval.comparing.matching import check_conventions
-from spark_eval.comparing.options import ComparePlan, PairTest
+from spark_eval.comparing.options import ComparePlan
 from spark_eval.comparing.rows import ComparisonRow, GateRow
 from spark_eval.config.comparing import Baseline
 from spark_eval.errors import DataError
@@ -132,7 +132,7 @@ class SideBySide:
     def evidence(self, pair: GatedPair) -> Iterator[Evidence]:
         """Yield what a gate of a pair is decided by: the users of both models, or published means."""
         gate = pair.gate
-        if not gate.is_weighted and gate.pairing is Pairing.USER:
+        if gate.sees_users:
             comparison = self.comparison_for(pair)
             return evidence_of_users([pair], comparison.sums, comparison.common)
         baseline = self.candidate if gate.against_run is None else self.others[gate.against_run]
@@ -153,7 +153,7 @@ class SideBySide:
                 models=(pair.model,),
                 metrics=(str(pair.gate.value),),
                 segments=(),
-                tests=(PairTest.T,),
+                tests=(),
                 equivalence=None,
             )
             self.compared[run] = self.compare(run, pair.against, only)

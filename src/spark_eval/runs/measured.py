@@ -3,23 +3,29 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from statistics import mean
+from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from spark_eval.comparing.gating import MeanCell
 from spark_eval.config.sections import EvaluateSection
 from spark_eval.errors import DataError, nearest
+from spark_eval.metrics.means import means_of_users
 from spark_eval.metrics.options import Plan
 from spark_eval.publishing.attempt import Store
 from spark_eval.publishing.commits import Record, place_of, published, records_of
 from spark_eval.publishing.published import read_places
 from spark_eval.runtime.versions import release
-from spark_eval.schema import FOLD, VERSION, Table
+from spark_eval.schema import FOLD, FOLDS, VERSION, Subset, Table
 from spark_eval.stats.intervals import Summary
 from spark_eval.verbs.sides import Side
 
-EVALUATE = "evaluate"
+EVALUATE: Final = "evaluate"
+SPLIT: Final = "split"
+# Methods that test each row in one fold, and learn from it in all others.
+K_FOLDS: Final = ("k_fold", "stratified_k_fold")
 
 
 @dataclass(frozen=True)
@@ -82,6 +88,23 @@ class MeasuredRun:
         """Return where a table is."""
         return place_of(self.store.files.root, self.run_id, EVALUATE, table, self.record)
 
+    def test_train_ratio(self, spark: SparkSession) -> float | None:
+        """Return the rows of test per row of train in a fold of this run's split, over folds the mean.
+
+        None where the truth was not that of the run's own split.
+        """
+        truth, records = self.record.job["config"]["truth"], records_of(self.store.files, self.run_id)
+        if SPLIT not in records or (truth and (truth["path"] or truth["table"])):
+            return None
+        rule = records[SPLIT].job["config"][SPLIT]
+        if rule["method"] in K_FOLDS:
+            return 1 / (int(rule["k"]) - 1)
+        place = place_of(self.store.files.root, self.run_id, SPLIT, Table.ACCOUNTING, records[SPLIT])
+        parts = read_places(spark, [place]).where(F.col("source") == FOLDS).where("reason is not null")
+        n_rows = {row.reason: row.rows for row in parts.collect()}
+        ratios = [n_rows[name] / n_rows[train] for name in n_rows if (train := train_of(name)) in n_rows]
+        return mean(ratios) if ratios else None
+
     def side(self, spark: SparkSession) -> Side:
         """Return the users with their values, to be compared."""
         per_user = self.read(spark, Table.PER_USER)
@@ -89,12 +112,13 @@ class MeasuredRun:
         return Side(
             per_user=per_user,
             models=self.models,
-            metrics=self.plan.metrics,
+            metrics=means_of_users(self.plan.metrics),
             segments=segments,
             conventions=self.conventions,
             run=self.run_id,
             truth_digest=self.truth_digest,
             folder=self.place(Table.PER_USER) if self.store.is_local else None,
+            test_train_ratio=self.test_train_ratio(spark) if FOLD in segments else None,
         )
 
     def means(self, spark: SparkSession) -> Mapping[MeanCell, Summary]:
@@ -105,9 +129,15 @@ class MeasuredRun:
         }
 
 
+def train_of(part: str) -> str | None:
+    """Return the train part beside a fold's test part: ``fold 0 train`` for ``fold 0 test``."""
+    fold, _, subset = part.rpartition(" ")
+    return f"{fold} {Subset.TRAIN}" if subset == Subset.TEST else None
+
+
 def summary_of(row: Any) -> Summary:
     """Return a row of the table ``metrics`` as a mean with its interval."""
-    return Summary(row.value, row.std_error, row.ci_low, row.ci_high, row.n_users)
+    return Summary(row.value, row.std_error, row.ci_low, row.ci_high, row.n_users or 0)
 
 
 def incomplete(run_id: str, what: str) -> DataError:

@@ -5,9 +5,9 @@ once at the end, so that a number depends on no order of its users.
 """
 
 import math
-import operator
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Final, NamedTuple, Self
 
@@ -54,22 +54,33 @@ class Estimate:
 UNMEASURED: Final = Estimate(None, None, 0)
 
 
-@dataclass(frozen=True)
-class Additive:
-    """Exact sums; those of parts add to those of the whole."""
-
-    def __add__(self, other: Self) -> Self:
-        """Return the sums over both."""
-        return type(self)(*map(operator.add, vars(self).values(), vars(other).values()))
-
-    @classmethod
-    def zero(cls) -> Self:
-        """Return the sums over nobody."""
-        return cls(*(0 if field.type is int else Fraction(0) for field in fields(cls)))
+# Means of the candidate and of the baseline; None over nobody.
+Means = tuple[Fraction, Fraction] | None
 
 
 @dataclass(frozen=True)
-class PairSums(Additive):
+class ComparedSums(ABC):
+    """Sums over n independent users, from which two means follow, and how far they differ."""
+
+    n: int
+
+    @property
+    @abstractmethod
+    def means(self) -> Means:
+        """Means of the candidate and of the baseline."""
+
+    @abstractmethod
+    def combination(self, candidate: Fraction, baseline: Fraction, *, amount: float = 0) -> Estimate:
+        """Return the estimate of candidate * its mean + baseline * its mean + amount."""
+
+    @property
+    def estimate(self) -> Estimate:
+        """The mean difference, candidate minus baseline."""
+        return self.combination(Fraction(1), Fraction(-1))
+
+
+@dataclass(frozen=True)
+class PairSums(ComparedSums):
     """Exact sums over the n users whom both models have a value for.
 
     ``greater`` and ``less`` count users with d above and below 0, in quanta. ``difference_squares`` sums the
@@ -79,11 +90,8 @@ class PairSums(Additive):
     >>> sums = PairSums.of([0.5, 0.25, 1.0], [1.0, 0.25, 0.75])
     >>> sums.greater, sums.less, sums.difference_squares
     (1, 1, Fraction(5, 16))
-    >>> sums.estimate == (PairSums.of([0.5], [1.0]) + PairSums.of([0.25, 1.0], [0.25, 0.75])).estimate
-    True
     """
 
-    n: int
     greater: int
     less: int
     baseline: Fraction
@@ -109,22 +117,20 @@ class PairSums(Additive):
         )
 
     @property
-    def estimate(self) -> Estimate:
-        """The mean of d."""
-        return self.combination(Fraction(1), Fraction(-1))
+    def means(self) -> Means:
+        """The means over all users."""
+        return (self.candidate / self.n, self.baseline / self.n) if self.n else None
 
-    def combination(self, candidate: Fraction, baseline: Fraction, amount: float = 0) -> Estimate:
+    def combination(self, candidate: Fraction, baseline: Fraction, *, amount: float = 0) -> Estimate:
         """Return the mean of candidate * B + baseline * A + amount over users, with n - 1 degrees of freedom.
 
         Its variance is s^2 / n; s^2 divides by n - 1. What rounding alone can make is none.
         """
         if not self.n:
             return UNMEASURED
-        squares = candidate**2 * self.candidate_squares + baseline**2 * self.baseline_squares
-        products = (self.baseline_squares + self.candidate_squares - self.difference_squares) / 2
         mean = (candidate * self.candidate + baseline * self.baseline) / self.n
-        spread = squares + 2 * candidate * baseline * products - self.n * mean**2
-        return estimate_of(mean + Fraction(amount), spread, self.n, squares)
+        spread = squares_of(self, candidate, baseline) - self.n * mean**2
+        return estimate_of(mean + Fraction(amount), spread, self.n, sizes_of(self, candidate, baseline))
 
     def acceleration(self, cubes: Fraction) -> float:
         """Return sum((d - mean)^3) / (6 sum((d - mean)^2)^1.5), from the sum of d^3; without a spread 0.
@@ -140,35 +146,55 @@ class PairSums(Additive):
 
 
 @dataclass(frozen=True)
-class ClusterSums(Additive):
-    """Exact sums over users who have several rows each (folds): S_u is a user's sum of d over n_u rows.
+class ClusterSums(ComparedSums):
+    """Exact sums over n users who have several rows each (folds), beside those of the ``rows``.
 
-    ``squares`` sums S_u^2, ``products`` S_u * n_u, ``row_squares`` n_u^2,
-    ``value_squares`` A^2 + B^2 of all rows.
+    A user's n_u rows have the sums A_u and B_u. ``row_squares`` sums n_u^2, ``baseline`` A_u * n_u,
+    ``baseline_squares`` A_u^2, ``difference_squares`` (B_u - A_u)^2.
     """
 
-    n_users: int
-    n_rows: int
-    total: Fraction
-    squares: Fraction
-    products: Fraction
+    rows: PairSums
     row_squares: int
-    value_squares: Fraction
+    baseline: Fraction
+    candidate: Fraction
+    baseline_squares: Fraction
+    candidate_squares: Fraction
+    difference_squares: Fraction
 
     @property
-    def estimate(self) -> Estimate:
-        """The mean over rows m, its variance G/(G-1) * sum((S_u - n_u m)^2) / n_rows^2, G - 1 degrees.
+    def means(self) -> Means:
+        """The means over all rows."""
+        return self.rows.means
+
+    def combination(self, candidate: Fraction, baseline: Fraction, *, amount: float = 0) -> Estimate:
+        """Return the mean m over rows of candidate * B + baseline * A, and ``amount``; n - 1 degrees.
+
+        Its variance is n / (n - 1) * sum((S_u - n_u m)^2) / n_rows^2, S_u a user's sum.
 
         Source: Cameron, Miller, A practitioner's guide to cluster-robust inference, 2015, section II.
         """
-        if not self.n_rows:
+        n_rows = self.rows.n
+        if not n_rows:
             return UNMEASURED
-        mean = self.total / self.n_rows
-        spread = self.squares - 2 * mean * self.products + mean**2 * self.row_squares
-        of_sums = estimate_of(mean, spread, self.n_users, self.value_squares)
-        if of_sums.variance is None:
-            return of_sums
-        return replace(of_sums, variance=of_sums.variance * Fraction(self.n_users, self.n_rows) ** 2)
+        mean = (candidate * self.rows.candidate + baseline * self.rows.baseline) / n_rows
+        products = candidate * self.candidate + baseline * self.baseline
+        spread = squares_of(self, candidate, baseline) - 2 * mean * products + mean**2 * self.row_squares
+        sizes = sizes_of(self.rows, candidate, baseline)
+        of_users = estimate_of(mean + Fraction(amount), spread, self.n, sizes)
+        if of_users.variance is None:
+            return of_users
+        return replace(of_users, variance=of_users.variance * Fraction(self.n, n_rows) ** 2)
+
+
+def squares_of(sums: PairSums | ClusterSums, candidate: Fraction, baseline: Fraction) -> Fraction:
+    """Return the sum of the squares of candidate * B + baseline * A."""
+    doubled = sums.baseline_squares + sums.candidate_squares - sums.difference_squares
+    return sizes_of(sums, candidate, baseline) + candidate * baseline * doubled
+
+
+def sizes_of(sums: PairSums | ClusterSums, candidate: Fraction, baseline: Fraction) -> Fraction:
+    """Return the sum of the squares of candidate * B, and of baseline * A: of what is added or subtracted."""
+    return candidate**2 * sums.candidate_squares + baseline**2 * sums.baseline_squares
 
 
 def over_folds(differences: Sequence[float], test_train_ratio: float | None = None) -> Estimate:

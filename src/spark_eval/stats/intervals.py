@@ -41,12 +41,16 @@ def summarise(total: Fraction, total_of_squares: Fraction, n: int, confidence: f
 
     Source: NIST/SEMATECH e-Handbook of Statistical Methods, 1.3.5.2, with z for t as n is large.
     """
-    if n == 0:
-        return Summary(None, None, None, None, 0)
-    value = float(total / n)
-    if n == 1:
-        return Summary(value, None, None, None, 1)
-    std_error = square_root((total_of_squares - total * total / n) / (n - 1) / n)
+    if n < 2:
+        return around(total / n if n else None, None, n, confidence)
+    return around(total / n, square_root((total_of_squares - total * total / n) / (n - 1) / n), n, confidence)
+
+
+def around(mean: Fraction | None, std_error: float | None, n: int, confidence: float = 0.95) -> Summary:
+    """Return a mean over n users with the interval value +- z * std_error, as far as they are known."""
+    value = None if mean is None else float(mean)
+    if value is None or std_error is None:
+        return Summary(value, None, None, None, n)
     margin = NormalDist().inv_cdf((1 + confidence) / 2) * std_error
     return Summary(value, std_error, value - margin, value + margin, n)
 

@@ -14,6 +14,8 @@ import numpy as np
 from spark_eval.stats.exact import Floats
 
 SCALE_BITS: Final = 31
+DEFAULT_RESAMPLES: Final = 1_000
+MOST_RESAMPLES: Final = 100_000
 # All signs of so many users are tried.
 MOST_FLIPPED: Final = 20
 
@@ -34,14 +36,30 @@ class Replicates:
         >>> Replicates.of([3 << 31, 2 << 31, 0], [6, 8, 0], 1.0)
         Replicates(value=0.5, means=array([0.25]))
         """
-        # A quotient of integers of any size is rounded once, so that equal means are equal doubles.
-        means = [
-            total / weight * scale * 2.0**-SCALE_BITS if weight else None
-            for total, weight in zip(map(int, totals), map(int, weights), strict=True)
-        ]
-        if means[0] is None:
+        return cls.known(quotients(totals, weights, scale * 2.0**-SCALE_BITS))
+
+    @classmethod
+    def known(cls, means: Sequence[float | None]) -> "Replicates | None":
+        """Return the mean of the users, which comes first, and those of replicates that have one."""
+        first, *drawn = means
+        if first is None:
             return None
-        return cls(means[0], np.array([mean for mean in means[1:] if mean is not None], dtype=np.float64))
+        return cls(first, np.array([mean for mean in drawn if mean is not None], dtype=np.float64))
+
+
+def quotients(above: Sequence[int], below: Sequence[int], unit: float) -> list[float | None]:
+    """Return quotients of whole numbers in a unit; None where they have none.
+
+    Each is rounded once, whatever the size of the numbers, so that equal means are equal doubles.
+    """
+    pairs = zip(map(int, above), map(int, below), strict=True)
+    return [one / other * unit if other else None for one, other in pairs]
+
+
+def less(means: Sequence[float | None], others: Sequence[float | None]) -> list[float | None]:
+    """Return means less others, None where one is not known."""
+    pairs = zip(means, others, strict=True)
+    return [None if one is None or other is None else one - other for one, other in pairs]
 
 
 def scale_of(largest: float) -> float:

@@ -8,7 +8,7 @@ from fractions import Fraction
 from statistics import NormalDist
 from typing import Final
 
-from spark_eval.stats.differences import UNTESTED, Estimate, PairSums, TestResult, signed_root
+from spark_eval.stats.differences import UNTESTED, ComparedSums, Estimate, PairSums, TestResult, signed_root
 
 ALTERNATIVES: Final = ("two_sided", "greater", "less")
 # The chance to see an effect of the size that is asked for.
@@ -117,7 +117,7 @@ def minimal_detectable_effect(estimate: Estimate, confidence: float) -> float | 
     return (normal.inv_cdf((1 + confidence) / 2) + normal.inv_cdf(POWER)) * estimate.std_error
 
 
-def relative_change(sums: PairSums) -> tuple[float | None, float | None]:
+def relative_change(sums: ComparedSums) -> tuple[float | None, float | None]:
     """Return mean B / mean A - 1 and its standard error by the delta method; None where mean A is 0.
 
     The error is that of the mean of B / mean A - A * mean B / mean A^2.
@@ -127,10 +127,11 @@ def relative_change(sums: PairSums) -> tuple[float | None, float | None]:
 
     Source: Deng, Knoblich, Lu, Applying the delta method in metric analytics, 2018, section 3.
     """
-    if not sums.n or not sums.baseline:
+    if sums.means is None or not sums.means[1]:
         return None, None
-    ratio, mean = sums.candidate / sums.baseline, sums.baseline / sums.n
-    return float(ratio - 1), sums.combination(1 / mean, -ratio / mean).std_error
+    candidate, baseline = sums.means
+    ratio = candidate / baseline
+    return float(ratio - 1), sums.combination(1 / baseline, -ratio / baseline).std_error
 
 
 def p_of_t(statistic: float, freedom: float, alternative: str) -> float:

@@ -6,7 +6,7 @@ go through one exchange by user. Either way a worker sees the same populations.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,7 +18,7 @@ from spark_eval.arrow.user_files import read_files
 from spark_eval.engine.messages import Content, by_bucket, divided_further
 from spark_eval.engine.send import Sender
 from spark_eval.errors import DataError
-from spark_eval.pairing.drawing import Drawing
+from spark_eval.pairing.drawing import Amount, Drawing, largest_of
 from spark_eval.pairing.population import BASELINE, CANDIDATE, PairQuestion, Population
 from spark_eval.pairing.ranking import Counting
 from spark_eval.pairing.sums import BucketTotals, sum_bucket
@@ -43,9 +43,16 @@ class Buckets:
     is_sent: bool
 
     def made(self, make: Callable[[Iterator[Population]], Iterable[NumberedObject]]) -> DataFrame:
-        """Return what is made of the populations of each task."""
+        """Return what is made of the populations of each task; a DataError comes as an object, too."""
         populations = self.populations
-        return made(self.frame, lambda batches: make(populations(batches)))
+
+        def make_all(batches: Batches) -> Iterator[NumberedObject]:
+            try:
+                yield from make(populations(batches))
+            except DataError as fault:
+                yield 0, fault  # raised by the driver: Spark would wrap it
+
+        return made(self.frame, make_all)
 
 
 def buckets_of_files(
@@ -102,7 +109,7 @@ def chosen_rows(frame: DataFrame, side: str, question: PairQuestion) -> DataFram
     models = [question.models[place][1] for place in question.side(side)]
     segments = question.segments if side == CANDIDATE else question.moved
     truth = [N_RELEVANT] if question.has_truth else []
-    names = [MODEL, *question.keys, *(name for name in segments if name != FOLD), *truth, *question.columns]
+    names = [MODEL, *question.keys, *(name for name in segments if name != FOLD), *truth, *question.values]
     return frame.where(F.col(MODEL).isin(models)).select(*map(F.col, names))
 
 
@@ -133,19 +140,16 @@ class RowsOfBucket:
 
 
 def summed_pairs(buckets: Buckets) -> DataFrame:
-    """Return the sums of all pairs, those of each task as one object, or a DataError."""
+    """Return the sums of all pairs, those of each task as one object."""
 
     def add_up(populations: Iterator[Population]) -> Iterator[NumberedObject]:
-        total: BucketTotals | DataError | None = None
-        try:
-            for population in populations:
-                of_bucket = sum_bucket(population)
-                if isinstance(total, BucketTotals):
-                    total.add(of_bucket)
-                else:
-                    total = of_bucket
-        except DataError as fault:
-            total = fault  # told by the driver: Spark would wrap it
+        total: BucketTotals | None = None
+        for population in populations:
+            of_bucket = sum_bucket(population)
+            if total is None:
+                total = of_bucket
+            else:
+                total.add(of_bucket)
         if total is not None:
             yield None, total
 
@@ -159,7 +163,21 @@ def ranked_pairs(buckets: Buckets, counting: Counting) -> DataFrame:
         for population in populations:
             yield from counting.counts(population)
 
-    return met_by_number(buckets.made(count), counting.n_parts, lambda _, parts: counting.ranked(parts))
+    def rank(_: int, parts: Sequence[Any]) -> Any:
+        faults = [part for part in parts if isinstance(part, DataError)]
+        return faults[0] if faults else counting.ranked(parts)
+
+    return met_by_number(buckets.made(count), counting.n_parts, rank)
+
+
+def largest_amounts(buckets: Buckets, drawn: Sequence[Amount]) -> DataFrame:
+    """Return the largest sizes (m,) of what is drawn, those of each task as one object."""
+
+    def measure(populations: Iterator[Population]) -> Iterator[NumberedObject]:
+        for population in populations:
+            yield None, largest_of(drawn, population)
+
+    return buckets.made(measure)
 
 
 def drawn_pairs(buckets: Buckets, drawing: Drawing) -> DataFrame:

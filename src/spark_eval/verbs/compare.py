@@ -1,6 +1,6 @@
 """Models compared: sums of pairs user by user, tests of the differences, rows of ``comparisons``."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
@@ -12,7 +12,7 @@ from spark_eval.accounting import ACCOUNTING, Entry, check_closed
 from spark_eval.comparing.accounted import check_counts, check_digests, model_entries, pair_entries, users_of
 from spark_eval.comparing.gates import Gate
 from spark_eval.comparing.gating import ModelPair, PairCell, UserCounts, decide_gates
-from spark_eval.comparing.matching import check_conventions, match_metrics, match_models
+from spark_eval.comparing.matching import check_conventions, check_over_folds, match_metrics, match_models
 from spark_eval.comparing.options import CompareOptions, ComparePlan, make_compare_plan
 from spark_eval.comparing.passes import Needs
 from spark_eval.comparing.results import ComparedCell, cells_of_pairs, comparison_rows
@@ -20,18 +20,18 @@ from spark_eval.comparing.rows import COMPARISONS, GATES, ComparisonRow, GateRow
 from spark_eval.errors import DataError
 from spark_eval.options import documented
 from spark_eval.pairing.drawing import DrawnSums
-from spark_eval.pairing.population import BASELINE, CANDIDATE
+from spark_eval.pairing.population import BASELINE, CANDIDATE, PairQuestion
 from spark_eval.pairing.ranking import Ranked, in_slices
 from spark_eval.pairing.sums import BucketTotals
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import tasks_at_once
 from spark_eval.schema import ALL, FOLD
-from spark_eval.stats.differences import PairSums
+from spark_eval.stats.differences import ComparedSums
 from spark_eval.transforms.pairs import Buckets, drawn_pairs, ranked_pairs, summed_pairs
 from spark_eval.verbs.evaluation import Evaluation
 from spark_eval.verbs.frames import Frame
 from spark_eval.verbs.sides import Side, asked_of, buckets_of_sides, question_of_pairs, side_of
-from spark_eval.verbs.small import collected, small_table
+from spark_eval.verbs.small import collected_or_raised, small_table
 
 # Counts of differences meet in so many parts for each task that runs.
 PARTS_PER_TASK: Final = 4
@@ -51,7 +51,7 @@ class Comparison:
     gate_rows: Sequence[GateRow]
     entries: Sequence[Entry]
     pairs: Sequence[ModelPair]
-    sums: Mapping[PairCell, PairSums]
+    sums: Mapping[PairCell, ComparedSums]
     common: Mapping[ModelPair, UserCounts]
     spark: SparkSession
 
@@ -128,6 +128,7 @@ def compare_sides(
     What the plan's gates ask for is summed as well, and has no rows.
     """
     baselines = None if baseline is None else baseline.models
+    plan = replace(plan, test_train_ratio=plan.test_train_ratio or candidate.test_train_ratio)
     matched = match_models(candidate.models, baselines, baseline_model, plan)
     measured = None if baseline is None else baseline.metrics
     values, pairs = match_metrics(candidate.metrics, measured, plan), matched.pairs
@@ -135,7 +136,10 @@ def compare_sides(
     if baseline is not None:
         check_digests(candidate.truth_digest, baseline.truth_digest)
         check_conventions(candidate.conventions, baseline.conventions, asked.values)
-    needs = Needs.of(plan)
+    by_fold = FOLD in candidate.per_user.columns
+    if by_fold:
+        check_over_folds(plan)
+    needs = Needs.of(plan, by_fold=by_fold)
     question = question_of_pairs(candidate, baseline, asked, needs_largest=needs.any)
     with ExitStack() as held:
         buckets = buckets_of_sides(candidate, baseline, question)
@@ -143,14 +147,14 @@ def compare_sides(
             held.callback(buckets.frame.persist().unpersist)
         found = sums_of_pairs(buckets)
         check_counts(asked.matched.pairs, found.counts)
-        cells = cells_of_pairs(found, asked.matched.pairs, asked.values, question.segments)
+        cells = cells_of_pairs(found, asked.matched.pairs, asked.values, question)
         chosen, segments, names = set(pairs), {ALL, FOLD, *plan.segments}, set(map(str, values))
         shown = [
             cell
             for cell in cells.values()
             if cell.models in chosen and cell.segment in segments and str(cell.value) in names
         ]
-        shown = with_passes(shown, buckets, found, needs, plan)
+        shown = with_passes(shown, question, buckets, found, plan)
     entries = [*model_entries(matched), *pair_entries(asked.matched.pairs, found.counts, question.moved)]
     check_closed(entries)
     return Comparison(
@@ -158,40 +162,35 @@ def compare_sides(
         gate_rows=[],
         entries=entries,
         pairs=pairs,
-        sums={key: cell.sums for key, cell in cells.items()},
+        sums={key: cell.of_users for key, cell in cells.items()},
         common=users_of(asked.matched.pairs, found.counts),
         spark=candidate.per_user.sparkSession,
     )
 
 
 def with_passes(
-    cells: Sequence[ComparedCell], buckets: Buckets, found: BucketTotals, needs: Needs, plan: ComparePlan
+    cells: Sequence[ComparedCell],
+    question: PairQuestion,
+    buckets: Buckets,
+    found: BucketTotals,
+    plan: ComparePlan,
 ) -> list[ComparedCell]:
     """Return cells with what their tests need beside sums: at most one more pass for ranks, one for draws."""
-    at_once = tasks_at_once(buckets.frame.sparkSession)
+    needs, at_once = Needs.of(plan, by_fold=question.by_fold), tasks_at_once(buckets.frame.sparkSession)
     ranked, drawn = dict[int, Ranked](), None
     if (counting := needs.counting(found, cells, PARTS_PER_TASK * at_once)) is not None:
-        ranked = in_slices(collected(ranked_pairs(buckets, counting)))
-    if (drawing := needs.drawing(found, cells, plan)) is not None:
-        drawn = reduce(DrawnSums.plus, collected(drawn_pairs(buckets, drawing)))
+        ranked = in_slices(collected_or_raised(ranked_pairs(buckets, counting)))
+    if (drawing := needs.drawing(found, cells, question, plan)) is not None:
+        drawn = reduce(DrawnSums.plus, collected_or_raised(drawn_pairs(buckets, drawing)))
     return [needs.completed(cell, found, ranked, drawn, plan) for cell in cells]
 
 
 def sums_of_pairs(buckets: Buckets) -> BucketTotals:
-    """Return the sums of all pairs; raise one DataError for what workers found wrong."""
-    parts = collected(summed_pairs(buckets))
-    DataError.raise_all(distinct_faults(part for part in parts if isinstance(part, DataError)))
-    found: BucketTotals | None = None
-    for part in parts:
-        if found is None:
-            found = part
-        else:
-            found.add(part)
-    if found is None:
+    """Return the sums of all pairs."""
+    parts = collected_or_raised(summed_pairs(buckets))
+    if not parts:
         raise DataError("NO_COMMON_USERS", "no side has any user")
+    found: BucketTotals = parts[0]
+    for part in parts[1:]:
+        found.add(part)
     return found
-
-
-def distinct_faults(faults: Iterable[DataError]) -> list[DataError]:
-    """Return each fault once, in one order."""
-    return [fault for _, fault in sorted({str(fault): fault for fault in faults}.items())]

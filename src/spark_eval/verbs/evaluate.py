@@ -4,29 +4,35 @@ import pickle
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import partial
+from functools import partial, reduce
 from typing import Any, Final, Unpack
 
 from spark_eval.accounting import Entry, list_entries, rows_in, table_entries
 from spark_eval.arrow.files import keep_files
+from spark_eval.engine.replicates import Bootstrap
 from spark_eval.engine.segments import check_segments, user_columns
-from spark_eval.engine.summary import sum_rows
+from spark_eval.engine.summary import Ends, MeanKey, sum_rows
 from spark_eval.errors import each
-from spark_eval.metrics.options import EvaluateOptions, Plan, make_plan
+from spark_eval.metrics.options import EvaluateOptions, MeanInterval, Plan, make_plan
 from spark_eval.metrics.stages import check_stage_models
 from spark_eval.names import literal
 from spark_eval.options import documented
+from spark_eval.pairing.drawing import DrawnSums
+from spark_eval.pairing.population import CANDIDATE
 from spark_eval.pipeline.rows import StageSums
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import is_remote
-from spark_eval.schema import FAULT, MODEL, Outcome
+from spark_eval.schema import FAULT, MODEL, USER, Outcome
 from spark_eval.transforms.conform import Described, align_ids, check_id_types, conform_table
 from spark_eval.transforms.exchange import SUMMARY, BucketSummary, exchanged, measure
+from spark_eval.transforms.pairs import drawn_pairs, largest_amounts
 from spark_eval.transforms.plain_files import takes_files
 from spark_eval.verbs.checks import check_folds, check_tables, fold_faults, truth_faults
 from spark_eval.verbs.evaluation import Evaluation, Tables, read_back
 from spark_eval.verbs.frames import Frame, in_spark
-from spark_eval.verbs.segments import Training, known_items, read_about
+from spark_eval.verbs.segments import Training, is_text, known_items, read_about
+from spark_eval.verbs.sides import buckets_of_sides, side_of
+from spark_eval.verbs.small import collected_or_raised
 from spark_eval.verbs.workers import buckets_for, messages_of, per_user_schema, question_of
 
 # Counts of which the largest is told, not the sum.
@@ -131,9 +137,25 @@ def measure_lists(tables: Tables, plan: Plan, folder: str | None = None) -> Eval
         digest = str(sum(summary.truth_digest for summary in summaries) % 2**64)
         staged = [summary.stages for summary in summaries if summary.stages is not None]
         stages = StageSums(staged, plan) if plan.stages else None
-        return Evaluation(
-            per_user, entries, models, plan, held.pop_all(), sums, keys, digest, in_place, stages
-        )
+        found = Evaluation(per_user, entries, models, plan, held, sums, keys, digest, in_place, stages)
+        is_drawn = plan.interval is MeanInterval.BOOTSTRAP
+        return replace(found, intervals=bootstrapped(found) if is_drawn else None, held=held.pop_all())
+
+
+def bootstrapped(evaluation: Evaluation) -> Mapping[MeanKey, Ends]:
+    """Return the interval of each mean by a second pass over ``per_user``; see ``engine.replicates``."""
+    cells = list(dict.fromkeys((row.segment, row.segment_value) for row in evaluation.sum_rows))
+    bootstrap = Bootstrap(evaluation.plan, evaluation.models, cells)
+    question = bootstrap.question(has_text_ids=is_text(evaluation.per_user, USER))
+    with ExitStack() as held:
+        buckets = buckets_of_sides(side_of(evaluation, None, CANDIDATE), None, question)
+        if buckets.is_sent:
+            held.callback(buckets.frame.persist().unpersist)
+        unbounded = bootstrap.unbounded
+        largest = collected_or_raised(largest_amounts(buckets, unbounded)) if unbounded else []
+        drawing = bootstrap.drawing(largest)
+        parts = collected_or_raised(drawn_pairs(buckets, drawing))
+        return bootstrap.intervals(drawing, reduce(DrawnSums.plus, parts, drawing.zero()))
 
 
 def checked_entries_of(

@@ -11,7 +11,17 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_eval.accounting import ACCOUNTING, Entry
 from spark_eval.arrow.row_faults import fault_rules
 from spark_eval.conventions import Conventions
-from spark_eval.engine.summary import METRICS, SUMS, MetricRow, SumRow, fold_rows, metric_rows, population
+from spark_eval.engine.summary import (
+    METRICS,
+    SUMS,
+    Ends,
+    MeanKey,
+    MetricRow,
+    SumRow,
+    fold_rows,
+    metric_rows,
+    population,
+)
 from spark_eval.metrics.options import Plan
 from spark_eval.names import literal, models_shown
 from spark_eval.pipeline.rows import FUNNEL, STAGE_TABLE, FunnelRow, StageRow, StageSums
@@ -84,7 +94,7 @@ class Evaluation:
     ``unpersist`` frees it. ``sum_rows`` are the rows of ``sums``. ``keys`` is the sum of the keys of
     ``per_user``. ``truth_digest`` is a number of 64 bits as text, equal where what is relevant is.
     ``folder`` is where ``per_user`` lies as files by bucket, if workers have written it. ``stage_sums`` are
-    those of the stages, None where there are none.
+    those of the stages, and ``intervals`` those of the bootstrap; None unless they were asked for.
     """
 
     per_user: DataFrame
@@ -97,6 +107,7 @@ class Evaluation:
     truth_digest: str
     folder: str | None = None
     stage_sums: StageSums | None = None
+    intervals: Mapping[MeanKey, Ends] | None = None
 
     def __repr__(self) -> str:
         names = ", ".join(dict.fromkeys(value.name for value in self.plan.metrics))
@@ -107,7 +118,7 @@ class Evaluation:
     @cached_property
     def metric_rows(self) -> list[MetricRow]:
         """The rows of ``metrics``."""
-        rows = metric_rows(self.sum_rows)
+        rows = metric_rows(self.sum_rows, self.intervals)
         return rows + fold_rows(rows)
 
     @cached_property

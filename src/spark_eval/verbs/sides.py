@@ -9,12 +9,11 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_eval.arrow.user_files import UserFile, met, user_files
-from spark_eval.comparing.gates import Pairing
 from spark_eval.comparing.gating import gated_pairs
 from spark_eval.comparing.matching import Matched, check_known, match_metrics
-from spark_eval.comparing.options import COMPARE, ComparePlan
+from spark_eval.comparing.options import COMPARE, ComparePlan, Interval
 from spark_eval.errors import ConfigError, DataError, nearest
-from spark_eval.metrics import MetricValue
+from spark_eval.metrics.means import MeanOfUsers, WeightedMean, means_of_users
 from spark_eval.metrics.values import value_of_column
 from spark_eval.pairing.population import BASELINE, CANDIDATE, PairQuestion
 from spark_eval.runtime.any_session import is_remote, tasks_at_once
@@ -35,19 +34,21 @@ class Side:
     """Measured models: a table of users.
 
     ``per_user`` has model, user, n_relevant, n_recommended, fold if any, segments and a double per metric
-    column. ``conventions`` is the stamp of the run, empty where nobody knows it. ``folder`` is where it lies
-    as files by bucket on this machine or a mounted disk, if it does:
-    ``<folder>/model=<name>/part-<bucket>-of-<buckets>-<id>.parquet``.
+    column, and what weighs in weighted means. ``conventions`` is the stamp of the run, empty where nobody
+    knows it. ``folder`` is where it lies as files by bucket on this machine or a mounted disk, if it does:
+    ``<folder>/model=<name>/part-<bucket>-of-<buckets>-<id>.parquet``. ``test_train_ratio`` is that of its
+    folds' split, if that is known.
     """
 
     per_user: DataFrame
     models: Sequence[str]
-    metrics: Sequence[MetricValue]
+    metrics: Sequence[MeanOfUsers]
     segments: Sequence[str]
     conventions: str
     run: str | None = None
     truth_digest: str | None = None
     folder: str | None = None
+    test_train_ratio: float | None = None
 
 
 def side_of(measured: Evaluation | Frame, model: str | None, name: str) -> Side:
@@ -58,7 +59,7 @@ def side_of(measured: Evaluation | Frame, model: str | None, name: str) -> Side:
     """
     if isinstance(measured, Evaluation):
         plan = measured.plan
-        facts = (plan.metrics, plan.segments, plan.stamp)
+        facts = (means_of_users(plan.metrics), plan.segments, plan.stamp)
         return Side(measured.per_user, measured.models, *facts, None, measured.truth_digest, measured.folder)
     frame = in_spark({name: measured})[name]
     if model is not None and MODEL not in frame.columns:
@@ -72,10 +73,18 @@ def side_of(measured: Evaluation | Frame, model: str | None, name: str) -> Side:
     if None in names:
         raise DataError("NULL_MODEL", f"{name}: rows without a model; fill the column, or leave it out")
     frame = frame.withColumn(MODEL, F.col(MODEL).cast("string"))
-    values = [value for column in frame.columns if (value := value_of_column(column)) is not None]
-    ours = {MODEL, USER, N_RELEVANT, N_RECOMMENDED, *(value.column for value in values)}
-    segments = [column for column in frame.columns if column not in ours]
-    return Side(frame, sorted(names), values, segments, conventions="")
+    columns = frame.columns
+    values = [value for column in columns if (value := value_of_column(column)) is not None]
+    of_values = {column for value in values for column in value.columns}
+    segments = [name for name in columns if name not in {MODEL, USER, N_RELEVANT, N_RECOMMENDED, *of_values}]
+    means = [mean for mean in means_of_users(values) if has_columns(mean, columns)]
+    return Side(frame, sorted(names), means, segments, conventions="")
+
+
+def has_columns(mean: MeanOfUsers, columns: Sequence[str]) -> bool:
+    """Return whether columns have what a mean takes: its values and, if it is weighted, their weights."""
+    needed = mean.columns if isinstance(mean, WeightedMean) else [mean.column]
+    return set(needed) <= set(columns)
 
 
 @dataclass(frozen=True)
@@ -83,13 +92,13 @@ class Asked:
     """Which models are compared in which metrics and segments, by rows of their own or by gates."""
 
     matched: Matched
-    values: Sequence[MetricValue]
+    values: Sequence[MeanOfUsers]
     segments: Sequence[str]
 
 
 def asked_of(
     matched: Matched,
-    values: Sequence[MetricValue],
+    values: Sequence[MeanOfUsers],
     plan: ComparePlan,
     candidate: Side,
     baseline: Side | None,
@@ -98,10 +107,10 @@ def asked_of(
     of_baseline, side = (candidate, CANDIDATE) if baseline is None else (baseline, BASELINE)
     all_values, segments = list(values), list(plan.segments)
     for gate in plan.gates:
-        if gate.pairing is Pairing.USER and not gate.is_weighted:
+        if gate.sees_users:
             pairs = gated_pairs(gate, candidate.models, of_baseline.models)
             matched = matched.with_pairs((pair.names for pair in pairs if pair.is_there), side)
-            only = replace(plan, metrics=(str(gate.value),))
+            only = replace(plan, metrics=(str(gate.value),), tests=(), interval=Interval.T)
             all_values += match_metrics(candidate.metrics, of_baseline.metrics, only)
             segments += [gate.segment] if gate.segment != ALL else []
     by_text = {str(value): value for value in all_values}
@@ -132,7 +141,8 @@ def question_of_pairs(
     return PairQuestion(
         models=asked.matched.models,
         matches=asked.matched.matches,
-        columns=[value.column for value in asked.values],
+        columns=list(dict.fromkeys(value.column for value in asked.values)),
+        weighted=[(one.column, one.weight) for one in asked.values if isinstance(one, WeightedMean)],
         segments=list(all_segments),
         by_fold=True in by_fold,
         moved=moved,

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from spark_eval.errors import DataError
 from spark_eval.names import folder_name
 from spark_eval.schema import MODEL
 from spark_eval.transforms.objects import OBJECT
@@ -26,6 +27,14 @@ def small_table(spark: SparkSession, rows: Sequence[Sequence[Any]], schema: str)
 def collected(objects: DataFrame) -> list[Any]:
     """Return the objects that a frame of ``transforms.objects`` holds."""
     return [pickle.loads(row[OBJECT]) for row in objects.select(OBJECT).collect()]
+
+
+def collected_or_raised(objects: DataFrame) -> list[Any]:
+    """Return the objects; raise one DataError for those of the workers that are errors, each of them once."""
+    found = collected(objects)
+    faults = {str(one): one for one in found if isinstance(one, DataError)}
+    DataError.raise_all([fault for _, fault in sorted(faults.items())])
+    return found
 
 
 def arrow_table(rows: Sequence[Sequence[Any]], schema: str) -> pa.Table:

@@ -1,0 +1,102 @@
+"""Intervals of means by the bootstrap: what is drawn of the measured users, and what replicates say."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import product
+from typing import Final
+
+import numpy as np
+
+from spark_eval.engine.summary import Ends, MeanKey
+from spark_eval.metrics.means import weighted_means
+from spark_eval.metrics.options import Plan
+from spark_eval.pairing.cells import SegmentValue
+from spark_eval.pairing.drawing import Amount, Drawing, DrawnSums, check_drawn
+from spark_eval.pairing.population import CANDIDATE, PairQuestion
+from spark_eval.stats.exact import Floats
+from spark_eval.stats.resampling import SCALE_BITS, Replicates, percentile_interval, scale_of
+
+CONFIDENCE: Final = 0.95
+
+
+@dataclass(frozen=True)
+class DrawnMean:
+    """A mean of a model: the sum of ``above`` by that of ``below``, or by the number of users if it is None.
+
+    ``upper`` is the largest value that there can be, None where nobody knows.
+    """
+
+    model: str
+    metric: str
+    k: int | None
+    above: Amount
+    below: Amount | None
+    upper: float | None
+
+
+@dataclass(frozen=True)
+class Bootstrap:
+    """The means of a plan over users who are drawn again, with all their rows and alike for all models.
+
+    ``cells`` are segments with their values. Raises ConfigError TOO_MANY_REPLICATES.
+    """
+
+    plan: Plan
+    models: Sequence[str]
+    cells: Sequence[SegmentValue]
+
+    def __post_init__(self) -> None:
+        check_drawn(len(self.cells) * len(self.uppers), self.plan.resamples)
+
+    def means(self) -> Iterator[DrawnMean]:
+        """Yield the means of all models, weighted ones last."""
+        for value, (place, model) in product(self.plan.metrics, enumerate(self.models)):
+            if value.metric.is_per_user:
+                of_users = Amount.of(place, value.column)
+                yield DrawnMean(model, value.name, value.k, of_users, None, value.metric.upper)
+        for mean, (place, model) in product(weighted_means(self.plan.metrics), enumerate(self.models)):
+            yield DrawnMean(model, mean.name, mean.k, *Amount.parts(place, mean.column, mean.weight), None)
+
+    @cached_property
+    def uppers(self) -> dict[Amount, float | None]:
+        """Each amount that is drawn, with the largest value that there can be."""
+        return {amount: mean.upper for mean in self.means() for amount in (mean.above, mean.below) if amount}
+
+    @property
+    def unbounded(self) -> list[Amount]:
+        """Amounts of which nobody knows the largest."""
+        return [amount for amount, upper in self.uppers.items() if upper is None]
+
+    def question(self, *, has_text_ids: bool) -> PairQuestion:
+        """Return what the workers are asked: the users of each model by themselves."""
+        return PairQuestion(
+            models=[(CANDIDATE, model) for model in self.models],
+            matches=(),
+            columns=self.plan.columns,
+            segments=self.plan.segments,
+            by_fold=self.plan.by_fold,
+            has_text_ids=has_text_ids,
+        )
+
+    def drawing(self, largest: Sequence[Floats]) -> Drawing:
+        """Return how users are drawn; ``largest`` are the largest of unbounded amounts, by bucket."""
+        found = np.max([np.zeros(len(self.unbounded)), *largest], axis=0).tolist()
+        known = self.uppers | dict(zip(self.unbounded, found, strict=True))
+        sizes = np.array([known[amount] for amount in self.uppers], dtype=np.float64)
+        return Drawing(self.cells, list(self.uppers), sizes, self.plan.seed, self.plan.resamples)
+
+    def intervals(self, drawing: Drawing, sums: DrawnSums) -> Mapping[MeanKey, Ends]:
+        """Return the percentiles of the replicates of each mean in each cell."""
+        place_of = {amount: place for place, amount in enumerate(drawing.drawn)}
+        found = {}
+        for (number, cell), mean in product(enumerate(self.cells), self.means()):
+            first, above = number * len(drawing.drawn), place_of[mean.above]
+            divisors, scale = sums.weights[first + above], scale_of(float(drawing.largest[above]))
+            if mean.below is not None:
+                below = place_of[mean.below]
+                divisors = sums.totals[first + below]
+                scale *= 2.0**SCALE_BITS / scale_of(float(drawing.largest[below]))
+            means = Replicates.of(sums.totals[first + above].tolist(), divisors.tolist(), scale)
+            found[mean.model, mean.metric, mean.k, *cell] = percentile_interval(means, CONFIDENCE)
+        return found

@@ -1,0 +1,43 @@
+"""``compare`` over the folds of a run's own split: how much their trains overlap is read from its record."""
+
+from math import sqrt
+from statistics import stdev
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from tests.cli.conftest import LISTS, Desk
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("rule", "ratio"),
+    [
+        ({"method": "k_fold", "k": 3, "by": "row", "exact": True}, 1 / 2),
+        # Two days of four users after three days, twice.
+        ({"method": "rolling", "n_folds": 2, "test_days": 2, "train_days": 3}, 8 / 12),
+    ],
+)
+def test_the_split_tells_how_much_trains_overlap(desk: Desk, rule: dict[str, Any], ratio: float) -> None:
+    desk.tree["split"] = rule
+    n_folds = rule.get("k") or rule["n_folds"]
+    lists = pd.concat([LISTS.assign(fold=n) for n in range(n_folds)])
+    lists["score"] = np.random.default_rng(3).random(len(lists))
+    desk.write("lists", lists)
+    desk.change("truth", subset="test")
+    desk.change("compare", metrics=["recall@5"], models=["best", "late"])
+    desk.done("split", "--run-id", "a")
+    desk.done("evaluate", "--run-id", "a")
+    desk.done("compare", "--run-id", "a", "--set", "compare.segments=fold")
+    rows = desk.table("comparisons").to_dict("records")
+    of_folds = [row["difference"] for row in rows if row["segment"] == "fold"]
+    [over] = [row for row in rows if row["segment"] == "folds"]
+    assert len(of_folds) == n_folds
+    assert over["std_error"] == pytest.approx(sqrt(1 / n_folds + ratio) * stdev(of_folds), rel=1e-9)
+    elsewhere = str(desk.out / "splits" / "run_id=a")
+    desk.change("truth", path=elsewhere)
+    desk.done("evaluate", "--run-id", "b")
+    refused = desk.run("compare", "--run-id", "b")
+    assert (refused.code, refused.error) == (2, "MISSING_RATIO")
+    desk.done("compare", "--run-id", "b", "--set", "compare.test_train_ratio=0.5")
