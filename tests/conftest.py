@@ -2,8 +2,10 @@
 
 import os
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import settings
 
@@ -36,11 +38,30 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
             "spark.driver.memory": "1g",
             # Hundreds of small queries: optimising their machine code costs more than it gives.
             "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+            # So does compiling a program for each; processes of their own (cluster, pages, demo) compile.
+            "spark.sql.codegen.wholeStage": "false",
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
             "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
         },
     )
-    yield session
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(session, "createDataFrame", partial(create_frame, session.createDataFrame))
+        yield session
     session.stop()
+
+
+def create_frame(create: Any, rows: Any, schema: Any = None, **more: Any) -> Any:
+    """Return a frame of tuples by way of Arrow; each query of it would run a Python worker otherwise."""
+    from pyspark.sql.types import StructType
+
+    from spark_eval.transforms.plain_files import arrow_type
+
+    if not (isinstance(rows, list) and rows and isinstance(schema, str)):
+        return create(rows, schema, **more)
+    kinds: Any = StructType.fromDDL(schema)
+    columns = zip(zip(*rows, strict=True), kinds, strict=True)
+    arrays = [pa.array(values, arrow_type(kind.dataType)) for values, kind in columns]
+    return create(pa.table(arrays, kinds.names), kinds, **more)
 
 
 @pytest.fixture

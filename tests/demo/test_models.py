@@ -122,6 +122,7 @@ def test_als_leaves_out_what_a_user_has_and_gives_unknown_ones_what_is_popular(
     assert {pair for pair in found if pair[0] != COLD_USER} == {(10, 4), (10, 5), (20, 3), (20, 5)}
 
 
+@pytest.mark.slow
 def test_als_finds_the_taste_of_two_groups(spark: SparkSession) -> None:
     """Even users take items 0 to 5, odd ones 10 to 15, each all but one; that one is what he lacks."""
     rows = [

@@ -88,3 +88,12 @@ def test_files_that_come_or_go_before_they_are_read(spark: SparkSession, tmp_pat
         files[0].unlink()
     with pytest.raises(DataError, match=r"INPUT_CHANGED_DURING_RUN.*interactions: 1 files came or went"):
         read_source(spark, source, "interactions", "", "UTC", before=before)
+
+
+def test_a_path_that_goes_up_is_the_folder_that_spark_lists(spark: SparkSession, tmp_path: Path) -> None:
+    put(tmp_path / "log" / "0.parquet", BASE)
+    (tmp_path / "beside").mkdir()
+    source = Source(path=f"{tmp_path}/beside/../log")
+    before = [state[0] for state in fingerprint(source, "", no_session)]
+    assert before == ["0.parquet"]
+    assert read_source(spark, source, "interactions", "", "UTC", before=before).count() == len(BASE)

@@ -21,8 +21,11 @@ GENRE = {row[4]: row[3] for row in ROWS}
     ("method", "options", "subsets"),
     [
         ("holdout", {"validation_share": 0.2}, ("train", "validation", "test")),
-        ("holdout", {"by": "user", "seed": 1, "test_share": 0.4}, ("train", "test")),
-        ("k_fold", {"k": 4}, ("train", "test")),
+        pytest.param(
+            *("holdout", {"by": "user", "seed": 1, "test_share": 0.4}, ("train", "test")),
+            marks=pytest.mark.slow,
+        ),
+        pytest.param("k_fold", {"k": 4}, ("train", "test"), marks=pytest.mark.slow),
         ("k_fold", {"k": 3, "by": "user", "exact": True}, ("train", "test")),
         ("stratified_k_fold", {"k": 3, "by": ["genre"]}, ("train", "test")),
     ],

@@ -1,5 +1,6 @@
 """A log of plain files, split by the workers: row for row what Spark makes of it."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -76,10 +77,19 @@ RULES: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("options", RULES)
-@pytest.mark.parametrize(
-    ("text", "when"), [(False, INSTANT), (True, pa.timestamp("ms", "Europe/Berlin")), (False, pa.int32())]
-)
+# Ids of text or not, and how times are stored.
+KINDS = [(False, INSTANT), (True, pa.timestamp("ms", "Europe/Berlin")), (False, pa.int32())]
+
+
+def by_kind() -> Iterator[Any]:
+    """Each rule by one kind of log, and so each kind; the other pairs are slow."""
+    for place, options in enumerate(RULES):
+        for number, (text, when) in enumerate(KINDS):
+            marks = [] if number == place % len(KINDS) else [pytest.mark.slow]
+            yield pytest.param(options, text, when, id=f"rule {place}, kind {number}", marks=marks)
+
+
+@pytest.mark.parametrize(("options", "text", "when"), list(by_kind()))
 def test_the_workers_split_as_spark_does(
     spark: SparkSession,
     tmp_path: Path,

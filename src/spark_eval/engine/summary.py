@@ -138,7 +138,10 @@ def sum_rows(
 
 
 def added_rows(rows: Iterable[SumRow]) -> list[SumRow]:
-    """Add the sums of several runs, such as days: a row per model, metric, k, segment and conventions."""
+    """Add the sums of several runs, such as days: a row per model, metric, k, segment and conventions.
+
+    For readers of published sums, as docs/operations.md shows under "Days added"; no verb adds runs.
+    """
     totals: dict[Key, SumRow] = {}
     for row in rows:
         other = totals.get(row.key)

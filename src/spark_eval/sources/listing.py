@@ -52,15 +52,15 @@ def walk(source: Source, splits: str) -> dict[str, str] | None:
     if not local.exists():
         return None if PATTERN.search(path) else {}
     if local.is_file():
-        return {} if is_hidden(local.name) else {local.name: str(local.absolute())}
-    top = local.absolute()
+        return {} if is_hidden(local.name) else {local.name: absolute(local)}
+    top = absolute(local)
     places = walk_folder(top)
-    return None if places is None else {name_below(place, str(top)): place for place in sorted(places)}
+    return None if places is None else {name_below(place, top): place for place in sorted(places)}
 
 
-def walk_folder(folder: Path) -> list[str] | None:
+def walk_folder(folder: str) -> list[str] | None:
     """Return the data files of a folder and of its partitions; None where it holds anything else."""
-    files, folders = [], [str(folder)]
+    files, folders = [], [folder]
     while folders:
         with os.scandir(folders.pop()) as entries:
             for entry in entries:
@@ -115,10 +115,15 @@ def static_part(path: str) -> str:
     """Return a path up to its first component that is a pattern; that of a file is its folder."""
     local = local_path(path)
     if local is not None and local.exists():
-        return str(local.absolute() if local.is_dir() else local.absolute().parent)
-    steps = (path if local is None else str(local.absolute())).rstrip("/").split("/")
+        return absolute(local if local.is_dir() else local.parent)
+    steps = (path if local is None else absolute(local)).rstrip("/").split("/")
     count = next((place for place, step in enumerate(steps) if PATTERN.search(step)), len(steps))
     return "/".join(steps[:count])
+
+
+def absolute(local: Path) -> str:
+    """Return a path as Hadoop has it, which goes up by the letters of ``..``, wherever links lead."""
+    return os.path.normpath(local.absolute())
 
 
 def name_below(place: str, top: str) -> str:
@@ -129,7 +134,7 @@ def name_below(place: str, top: str) -> str:
 def partitions_of(source: Source, path: str, places: Collection[str]) -> set[str]:
     """Return the columns that are names of folders, below the folders that a path or pattern names."""
     local = local_path(path)
-    top = path.rstrip("/") if local is None else str(local.absolute())
+    top = path.rstrip("/") if local is None else absolute(local)
     depth = 0 if "basepath" in map(str.lower, source.options) else len(top.split("/"))
     folders = {folder for place in places for folder in place.split("/")[depth:-1]}
     return {unquote(folder.partition("=")[0]) for folder in folders if "=" in folder}
@@ -141,7 +146,7 @@ def spark_path(path: str) -> str:
     if local is None:
         return path
     if local.exists():
-        return f"file:{literal(str(local.absolute()))}"
+        return f"file:{literal(absolute(local))}"
     return f"file:{local}" if local.is_absolute() else f"file:{literal(str(Path.cwd()))}/{local}"
 
 
@@ -195,7 +200,7 @@ def fingerprint(source: Source, splits: str, session: Callable[[], SparkSession]
 def check_listing(
     spark: SparkSession, source: Source, name: str, splits: str, before: Collection[str] | None
 ) -> dict[str, str]:
-    """Return the files that Spark lists of a path, which must be there and hold something.
+    """Return the files of a path that Spark is to read, which must be there and hold something.
 
     ``before`` are their names when the run began. Raises DataError MISSING_INPUT, EMPTY_INPUT, EMPTY_FILE or
     INPUT_CHANGED_DURING_RUN, and ConfigError TABLE_FORMAT.
@@ -209,7 +214,7 @@ def check_listing(
     if local is not None and (dead := dead_links(local)):
         message = f"{name}: {str(dead[0])!r} leads to no file; remove the link, or run what writes its goal"
         raise DataError("MISSING_INPUT", message)
-    files = ask(spark, source, splits)
+    files = files_of(source, splits, lambda: spark)
     if source.format in FILE_FORMATS:
         check_no_table(spark, path, files.values(), name)
         if not files:

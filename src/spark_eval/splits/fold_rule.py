@@ -1,5 +1,6 @@
 """What all rules of a split have in common: parts in folds, policies, checks, numbers of rows."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -109,7 +110,7 @@ class Layout:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FoldRule:
+class FoldRule(ABC):
     """What all rules have in common: every row gets a part, or none, in each fold.
 
     In each fold rows of test (and validation) can be dropped whose user (``cold_users``) or item
@@ -155,6 +156,6 @@ class FoldRule:
         """What the leakage report counts."""
         return {PAIRS_IN_BOTH: Check(LATER_PARTS, (USER, ITEM))}
 
+    @abstractmethod
     def layout(self, found: Any) -> Layout:
         """Return where the rows of a log go; ``found`` is what the rule needs to know of the log."""
-        raise NotImplementedError

@@ -7,6 +7,8 @@ from dataclasses import replace
 from functools import partial, reduce
 from typing import Any, Final, Unpack
 
+from pyspark.sql import functions as F
+
 from spark_eval.accounting import Entry, list_entries, rows_in, table_entries
 from spark_eval.arrow.files import keep_files
 from spark_eval.engine.replicates import Bootstrap
@@ -123,12 +125,12 @@ def measure_lists(tables: Tables, plan: Plan, folder: str | None = None) -> Eval
         rows = measure(messages, question, n_buckets, schema, in_place)
         if in_place is None:
             held.callback(rows.persist().unpersist)
-        summaries = [pickle.loads(row[SUMMARY]) for row in rows.where(f"{SUMMARY} is not null").collect()]
+        summaries = [pickle.loads(row[SUMMARY]) for row in rows.where(F.col(SUMMARY).isNotNull()).collect()]
         entries, models = checked_entries_of(tables, plan, training, summaries)
         check_stage_models(plan.stages, models)
         of_models = [one for summary in summaries for one in summary.models]
         if in_place is None:
-            per_user = read_back(rows.where(f"{SUMMARY} is null").drop(SUMMARY), folder)
+            per_user = read_back(rows.where(F.col(SUMMARY).isNull()).drop(SUMMARY), folder)
         else:
             keep_files(in_place, {one.file for one in of_models if one.file})
             per_user = tables.truth.sparkSession.read.schema(schema).parquet(literal(in_place))
