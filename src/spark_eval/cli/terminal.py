@@ -10,8 +10,9 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from spark_eval.cli import metric_tables
-from spark_eval.cli.comparison import COMPARED, GATED, compared_lines, gated_lines, sentences, told, where
+from spark_eval.cli.comparison import COMPARED, GATED, compared_lines, gated_lines, told
 from spark_eval.cli.leaderboard import Leaderboard, drawn, show
+from spark_eval.comparing.sentences import sentences, where
 from spark_eval.config.sections import Config
 from spark_eval.errors import printable
 from spark_eval.presets import PRESETS, conventions_of
