@@ -68,6 +68,11 @@ def show_run(run: Run) -> None:
         print(f"  {table:<11} {path}")
 
 
+def show_report(place: str) -> None:
+    """Print where the report is."""
+    print(f"  {'report':<11} {place}")
+
+
 def show_split(run: Run) -> None:
     """Print the parts and the leakage report of a split."""
     lines, leaks = run.rows(Table.ACCOUNTING), run.rows(Table.LEAKAGE)
