@@ -21,13 +21,13 @@ EXPLAINED: Final = (
 Line = tuple[str, int | None]
 
 
-def direction_of(metric: str) -> Direction:
+def list_direction(metric: str) -> Direction:
     """Return which values of a metric of lists are the better ones."""
     return ranking_names()[formed(metric)["name"]].direction
 
 
 def marks_of(
-    rows: Iterable[Mapping[str, Any]], better: Callable[[str], Direction] = direction_of
+    rows: Iterable[Mapping[str, Any]], better: Callable[[str], Direction] = list_direction
 ) -> dict[tuple[str, Line], str]:
     """Return the mark of each metric and line where several models have a value: BEST, CLOSE or none.
 

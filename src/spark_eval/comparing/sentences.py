@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from spark_eval.comparing.marks import direction_of
+from spark_eval.comparing.marks import list_direction
 from spark_eval.comparing.options import PairTest
 from spark_eval.metrics.values import UNCUT
 from spark_eval.schema import ALL, Direction
@@ -54,7 +54,7 @@ def sentence(row: Row) -> str:
 def verb_of(row: Row) -> str:
     """Return what the candidate does to the baseline."""
     is_higher = row["difference"] > 0
-    match direction_of(row["metric"]):
+    match list_direction(row["metric"]):
         case Direction.NONE:
             return "is above" if is_higher else "is below"
         case direction:

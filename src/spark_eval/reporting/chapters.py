@@ -14,7 +14,7 @@ from typing import Any, Final
 DIGITS: Final = 9
 
 
-class Kind(StrEnum):
+class Form(StrEnum):
     """How a view shows its rows; ``page.js`` has a function for each."""
 
     TABLE = "table"
@@ -78,7 +78,7 @@ class View:
     series, label, low, high), ``shown`` names the columns of the table.
     """
 
-    kind: Kind
+    kind: Form
     title: str
     dataset: str
     shown: Sequence[str]

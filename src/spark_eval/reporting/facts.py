@@ -5,16 +5,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
-from spark_eval.comparing.marks import direction_of, marks_of
+from spark_eval.comparing.marks import list_direction, marks_of
+from spark_eval.comparing.sentences import Row
 from spark_eval.metrics.values import UNCUT, formed
 from spark_eval.pointwise import POINTWISE
 from spark_eval.reporting.chapters import Dataset
 from spark_eval.reporting.spread import UserCount
 from spark_eval.schema import ALL, MODEL, SEGMENT, SEGMENT_VALUE, Direction, Table
 
-Row = Mapping[str, Any]
 METRICS_DATA: Final = "metrics"
-PREDICTIONS: Final = "predictions"
 # Tables that are small, whatever was measured.
 SMALL: Final = (
     *(Table.METRICS, Table.COMPARISONS, Table.GATES, Table.CURVES, Table.THRESHOLDS),
@@ -67,7 +66,7 @@ class RunFacts:
     def direction(self, metric: str) -> Direction:
         """Return which values of a metric are the better ones."""
         if not self.is_scored:
-            return direction_of(metric)
+            return list_direction(metric)
         name = formed(metric)["name"]
         return POINTWISE[name].direction if name in POINTWISE else Direction.NONE
 

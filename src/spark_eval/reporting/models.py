@@ -7,7 +7,7 @@ from typing import Any, Final
 from spark_eval.comparing.marks import BEST, CERTAIN, CLOSE, EXPLAINED
 from spark_eval.comparing.sentences import in_run, sentences, short, where
 from spark_eval.metrics.values import UNCUT
-from spark_eval.reporting.chapters import Chapter, Dataset, Kind, Statement, Tone, View
+from spark_eval.reporting.chapters import Chapter, Dataset, Form, Statement, Tone, View
 from spark_eval.reporting.facts import METRICS_DATA, RunFacts, measure_of, part_of
 from spark_eval.schema import ALL, MODEL, SEGMENT, Table
 from spark_eval.stats.differences import unpaired
@@ -16,7 +16,7 @@ from spark_eval.stats.significance import t_test
 MOST_SENTENCES_SHOWN: Final = 12
 # Rows of comparisons that a page holds: all users first, then segments.
 MOST_COMPARED: Final = 10_000
-EVERYBODY: Final[Mapping[str, Sequence[str]]] = {SEGMENT: [ALL]}
+OF_ALL_USERS: Final[Mapping[str, Sequence[str]]] = {SEGMENT: [ALL]}
 MEANS_SHOWN: Final = (MODEL, "measure", "value", "ci_low", "ci_high", "n", "n_undefined", "mark", "better")
 
 
@@ -46,7 +46,7 @@ def gates(facts: RunFacts) -> Chapter | None:
         *("difference", "bound_low", "bound_high", "n_users", "decision", "passed", "reason"),
     )
     dataset = Dataset.of("gates", lines, shown)
-    table = View(Kind.TABLE, "All gates", "gates", shown)
+    table = View(Form.TABLE, "All gates", "gates", shown)
     return Chapter("gates", "Gates", [verdict, *statements], [table], [dataset])
 
 
@@ -63,21 +63,21 @@ def leaderboard(facts: RunFacts) -> Chapter | None:
         return None
     views = [
         View(
-            Kind.INTERVALS,
+            Form.INTERVALS,
             "Models with their intervals",
             METRICS_DATA,
             MEANS_SHOWN,
             "Mean of each model with its interval of 95 %, the chosen metric",
-            EVERYBODY,
+            OF_ALL_USERS,
             {"label": MODEL, "value": "value", "low": "ci_low", "high": "ci_high", "mark": "mark"},
         ),
         View(
-            Kind.BOARD,
+            Form.BOARD,
             "All metrics",
             METRICS_DATA,
             (),
             "",
-            EVERYBODY,
+            OF_ALL_USERS,
             {
                 "rows": [MODEL] if facts.is_scored else [MODEL, "k"],
                 "columns": "metric",
@@ -128,12 +128,12 @@ def cutoffs(facts: RunFacts) -> Chapter | None:
             ks.setdefault(row["metric"], {})[row["k"]] = None
     views = [
         View(
-            Kind.LINES,
+            Form.LINES,
             metric,
             METRICS_DATA,
             MEANS_SHOWN,
             f"{metric} by cutoff, a line for each model",
-            {**EVERYBODY, "metric": [metric]},
+            {**OF_ALL_USERS, "metric": [metric]},
             {"x": "k", "y": "value", "series": MODEL, "categories": sorted(of_metric, key=as_number)},
             is_small=True,
         )
@@ -172,7 +172,7 @@ def differences(facts: RunFacts) -> Chapter | None:
     dataset = Dataset.of("comparisons", lines, shown, {"p_adjusted": "p, corrected"})
     views = [
         View(
-            Kind.INTERVALS,
+            Form.INTERVALS,
             "Differences with their intervals",
             "comparisons",
             shown,
@@ -186,7 +186,7 @@ def differences(facts: RunFacts) -> Chapter | None:
             },
         ),
         View(
-            Kind.STACK,
+            Form.STACK,
             "Users won, tied and lost",
             "comparisons",
             ("candidate", "against", "measure", "part", "test", "wins", "ties", "losses"),
@@ -202,7 +202,7 @@ def differences(facts: RunFacts) -> Chapter | None:
     return Chapter("differences", "Differences from the baseline", said, views, [dataset], picks)
 
 
-def other_run(facts: RunFacts) -> Chapter | None:
+def beside_other_run(facts: RunFacts) -> Chapter | None:
     """Return the means beside those of another run; of equal models, as if users were others."""
     other = facts.baseline
     if other is None:
@@ -224,7 +224,7 @@ def other_run(facts: RunFacts) -> Chapter | None:
     shown = (MODEL, "measure", "before", "value", "difference", "ci_low", "ci_high", "better", "n")
     dataset = Dataset.of("other_run", rows, shown)
     view = View(
-        Kind.INTERVALS,
+        Form.INTERVALS,
         "Change of each model",
         "other_run",
         shown,

@@ -8,20 +8,20 @@ from typing import Any, Final
 import numpy as np
 
 from spark_eval.errors import without_secrets
-from spark_eval.reporting.chapters import Chapter, Dataset, Kind, Statement, Tone, View
+from spark_eval.reporting.chapters import Chapter, Dataset, Form, Statement, Tone, View
 from spark_eval.reporting.facts import RunFacts
 from spark_eval.schema import MODEL, Outcome, Subset, Table
+from spark_eval.splits.moments import MICROSECONDS_PER_DAY
 
 # Outcomes that a bar is made of; all others count users, beside the rows.
 ROW_OUTCOMES: Final = (
     *(Outcome.USED, Outcome.FILTERED, Outcome.DEDUPLICATED, Outcome.DROPPED, Outcome.QUARANTINED),
 )
-DAY: Final = 86_400_000_000
 # A part without a beginning or an end is drawn so much longer than all others together.
 OPEN_SHARE: Final = 0.25
 
 
-def timeline(facts: RunFacts) -> Chapter | None:
+def split_in_time(facts: RunFacts) -> Chapter | None:
     """Return where the split cuts the log in time, and what of the test parts is in the train parts."""
     checks = facts.rows(Table.LEAKAGE)
     spans = list(spans_of(facts.records.get("split", {}).get("timeline") or {}))
@@ -33,7 +33,7 @@ def timeline(facts: RunFacts) -> Chapter | None:
         datasets.append(Dataset.of("spans", spans, (*shown, "start", "end")))
         drawn = {"lane": "fold", "part": "part", "start": "start", "end": "end"}
         alt = "Parts of the log in time (UTC), a lane for each fold"
-        views.append(View(Kind.SPANS, "Parts in time", "spans", shown, alt, drawn=drawn))
+        views.append(View(Form.SPANS, "Parts in time", "spans", shown, alt, drawn=drawn))
     leaked = sum(row["rows"] for row in checks if row["leaked"])
     said = []
     if checks:
@@ -43,7 +43,7 @@ def timeline(facts: RunFacts) -> Chapter | None:
         lines = [{**row, "verdict": verdict[row["leaked"]] if row["rows"] else "no"} for row in checks]
         columns = ("fold", "check", "rows", "users", "verdict")
         datasets.append(Dataset.of("leakage", lines, columns, {"verdict": "leaked"}))
-        views.append(View(Kind.TABLE, "Leakage checks", "leakage", columns))
+        views.append(View(Form.TABLE, "Leakage checks", "leakage", columns))
     return Chapter("split", "The split", said, views, datasets)
 
 
@@ -64,22 +64,22 @@ def spans_of(found: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     else:
         return
     edges = [edge for *_, start, end in parts for edge in (start, end) if edge is not None]
-    more = max((max(edges) - min(edges)) * OPEN_SHARE, DAY)
+    more = max((max(edges) - min(edges)) * OPEN_SHARE, MICROSECONDS_PER_DAY)
     for fold, part, start, end in parts:
         yield {
             "fold": fold,
             "part": part,
-            "from": "the beginning of the log" if start is None else moment(start),
-            "to": "the end of the log" if end is None else moment(end),
+            "from": "the beginning of the log" if start is None else in_utc(start),
+            "to": "the end of the log" if end is None else in_utc(end),
             "start": (min(edges) - more if start is None else start) / 1000,
             "end": (max(edges) + more if end is None else end) / 1000,
         }
 
 
-def moment(microseconds: int) -> str:
+def in_utc(microseconds: int) -> str:
     """Return a moment as text, in UTC.
 
-    >>> moment(1_715_831_414_000_000)
+    >>> in_utc(1_715_831_414_000_000)
     '2024-05-16 03:50:14'
     """
     return str(np.datetime64(microseconds, "us").astype("datetime64[s]")).replace("T", " ")
@@ -101,14 +101,14 @@ def accounting(facts: RunFacts) -> Chapter | None:
     datasets = [ends, Dataset.of("accounting", rows, columns)]
     views = [
         View(
-            Kind.STACK,
+            Form.STACK,
             "Rows of each table",
             "ends",
             ("table", *ROW_OUTCOMES),
             "Which share of each table's rows is used, filtered, deduplicated, dropped and quarantined",
             drawn={"label": "table", "values": list(ROW_OUTCOMES), "is_share": True},
         ),
-        View(Kind.TABLE, "All lines", "accounting", columns),
+        View(Form.TABLE, "All lines", "accounting", columns),
     ]
     quarantined = sum(row["rows"] for row in rows if row["outcome"] == Outcome.QUARANTINED)
     said = [Statement("Every row that was read is counted once: those in are the sum of all others.")]
@@ -128,7 +128,7 @@ def provenance(facts: RunFacts) -> Chapter | None:
         settings = without_secrets(record.get("config", {}))
         texts[f"Config of {verb}"] = json.dumps(settings, indent=2, ensure_ascii=False)
     columns = ("verb", "what", "is")
-    table = View(Kind.TABLE, "Conventions, versions, fingerprint", "provenance", columns)
+    table = View(Form.TABLE, "Conventions, versions, fingerprint", "provenance", columns)
     dataset = Dataset.of("provenance", rows, columns)
     return Chapter("provenance", "Where it comes from", (), [table], [dataset], texts=texts)
 

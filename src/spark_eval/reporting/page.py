@@ -13,10 +13,10 @@ from markupsafe import Markup
 
 from spark_eval.reporting.chapters import Chapter
 from spark_eval.reporting.facts import RunFacts
-from spark_eval.reporting.models import cutoffs, differences, gates, leaderboard, other_run
-from spark_eval.reporting.origins import accounting, provenance, timeline
+from spark_eval.reporting.models import beside_other_run, cutoffs, differences, gates, leaderboard
+from spark_eval.reporting.origins import accounting, provenance, split_in_time
 from spark_eval.reporting.people import folds, segments, spread
-from spark_eval.reporting.scored import curves, thresholds
+from spark_eval.reporting.scored import prediction_curves, thresholds
 from spark_eval.schema import VERSION
 
 # From top to bottom. A chapter is there where its function finds data for it.
@@ -24,14 +24,14 @@ CHAPTERS: Final[Sequence[Callable[[RunFacts], Chapter | None]]] = (
     gates,
     leaderboard,
     differences,
-    other_run,
+    beside_other_run,
     cutoffs,
     segments,
     spread,
-    curves,
+    prediction_curves,
     thresholds,
     folds,
-    timeline,
+    split_in_time,
     accounting,
     provenance,
 )
@@ -49,7 +49,7 @@ def report_page(facts: RunFacts) -> str:
     return page.from_string(asset("page.html.j2")).render(
         run_id=facts.run_id,
         verbs=", ".join(facts.records),
-        summary=summary_of(facts),
+        summary=headings_of(facts),
         chapters=chapters,
         models=facts.models,
         # Each text is a file of this package, and its hash is what the policy allows.
@@ -93,7 +93,7 @@ def embedded(facts: RunFacts, chapters: Sequence[Chapter]) -> str:
     return text.translate(SPELT_OUT)
 
 
-def summary_of(facts: RunFacts) -> list[str]:
+def headings_of(facts: RunFacts) -> list[str]:
     """Return what the head of the page says of the run."""
     found, moments = dict[str, str](), list[str]()
     for record in facts.records.values():

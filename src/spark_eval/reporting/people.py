@@ -4,14 +4,14 @@ from collections.abc import Iterator
 from itertools import accumulate, groupby
 from typing import Any, Final
 
-from spark_eval.reporting.chapters import Chapter, Dataset, Kind, Statement, Tone, View
+from spark_eval.reporting.chapters import Chapter, Dataset, Form, Statement, Tone, View
 from spark_eval.reporting.facts import METRICS_DATA, RunFacts
 from spark_eval.reporting.spread import MOST_SPREAD
 from spark_eval.schema import ALL, FOLD, FOLDS, MODEL, SEGMENT, SEGMENT_VALUE
 
 # The mean of fewer users says little: its cell has a warning.
 FEW: Final = 30
-MOST_NAMED: Final = 5
+MOST_SMALL_NAMED: Final = 5
 
 
 def segments(facts: RunFacts) -> Chapter | None:
@@ -28,14 +28,14 @@ def segments(facts: RunFacts) -> Chapter | None:
         )
     ]
     if few:
-        shown = ", ".join(list(few)[:MOST_NAMED]) + (" and more" if len(few) > MOST_NAMED else "")
+        shown = ", ".join(list(few)[:MOST_SMALL_NAMED]) + (" and more" if len(few) > MOST_SMALL_NAMED else "")
         said.append(
             Statement(f"{len(few)} segments have fewer than {FEW} {unit}: {shown}.", Tone.WARNING, "Small")
         )
     shown_columns = (MODEL, "measure", "part", "value", "ci_low", "ci_high", "n", "n_undefined")
     views = [
         View(
-            Kind.HEAT,
+            Form.HEAT,
             f"By {name}",
             METRICS_DATA,
             shown_columns,
@@ -56,7 +56,7 @@ def folds(facts: RunFacts) -> Chapter | None:
     places = sorted({str(row[SEGMENT_VALUE]) for row in rows}, key=lambda text: (len(text), text))
     views = [
         View(
-            Kind.LINES,
+            Form.LINES,
             "Each fold",
             METRICS_DATA,
             (MODEL, "measure", SEGMENT_VALUE, "value", "ci_low", "ci_high", "n"),
@@ -71,7 +71,7 @@ def folds(facts: RunFacts) -> Chapter | None:
             },
         ),
         View(
-            Kind.TABLE,
+            Form.TABLE,
             "Over all folds",
             METRICS_DATA,
             (MODEL, "measure", SEGMENT_VALUE, "value", "n"),
@@ -100,7 +100,7 @@ def spread(facts: RunFacts) -> Chapter | None:
     axis = {"series": MODEL, "x_title": "value of the metric"}
     views = [
         View(
-            Kind.LINES,
+            Form.LINES,
             "Share of users by value, above 0",
             "spread",
             shown,
@@ -109,7 +109,7 @@ def spread(facts: RunFacts) -> Chapter | None:
             {**axis, "x": "low", "y": "share", "steps": True, "bins": "high"},
         ),
         View(
-            Kind.LINES,
+            Form.LINES,
             "Share of users below a value",
             "spread",
             shown,
@@ -117,7 +117,7 @@ def spread(facts: RunFacts) -> Chapter | None:
             drawn={**axis, "x": "high", "y": "below", "to_one": True},
         ),
         View(
-            Kind.STACK,
+            Form.STACK,
             "Users with 0, and with more",
             "zeros",
             zero_columns,

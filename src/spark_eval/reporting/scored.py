@@ -6,21 +6,21 @@ from typing import Any, Final
 
 from spark_eval.pointwise.ordered import PR, ROC
 from spark_eval.pointwise.tables import CALIBRATION
-from spark_eval.reporting.chapters import Chapter, Dataset, Kind, Statement, Tone, View
+from spark_eval.reporting.chapters import Chapter, Dataset, Form, Statement, Tone, View
 from spark_eval.reporting.facts import RunFacts, part_of
 from spark_eval.schema import MODEL, Table
 
 # Points of all curves that a page holds, and of one curve: a cell of a grid of so many columns has one point.
 MOST_POINTS: Final = 30_000
-FINEST: Final = 300
-COARSEST: Final = 40
+FINEST_GRID: Final = 300
+COARSEST_GRID: Final = 40
 AXES: Final = {
     ROC: ("ROC", "share of negatives that are flagged", "share of positives that are flagged"),
     PR: ("Precision and recall", "recall", "precision"),
 }
 
 
-def curves(facts: RunFacts) -> Chapter | None:
+def prediction_curves(facts: RunFacts) -> Chapter | None:
     """Return ROC, P-R and calibration curves, thinned to what an eye can tell apart."""
     rows = facts.rows(Table.CURVES)
     if not rows:
@@ -46,7 +46,7 @@ def curve_view(name: str, shown: Sequence[str]) -> View:
     is_calibration = name.startswith(CALIBRATION)
     title, x, y = AXES.get(name, (name.capitalize(), "mean score", "share of positives"))
     return View(
-        Kind.LINES,
+        Form.LINES,
         title,
         "curves",
         shown,
@@ -69,7 +69,7 @@ def curve_view(name: str, shown: Sequence[str]) -> View:
 def thinned(rows: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
     """Yield the first and last point of each curve, and the first in each cell of a grid in between."""
     of_curves = [list(group) for _, group in groupby(rows, key=lambda row: (row[MODEL], row["curve"]))]
-    fineness = max(COARSEST, min(FINEST, MOST_POINTS // (2 * len(of_curves))))
+    fineness = max(COARSEST_GRID, min(FINEST_GRID, MOST_POINTS // (2 * len(of_curves))))
     for points in of_curves:
         seen: set[tuple[int, int]] = set()
         for place, row in enumerate(points):
@@ -107,14 +107,14 @@ def thresholds(facts: RunFacts) -> Chapter | None:
     dataset = Dataset.of("thresholds", lines, shown, headings)
     views = [
         View(
-            Kind.STACK,
+            Form.STACK,
             "Positives found and missed, and false alarms",
             "thresholds",
             shown,
             "True positives, false negatives and false positives at each chosen threshold",
             drawn={"label": "choice", "values": ["tp", "fn", "fp"]},
         ),
-        View(Kind.TABLE, "Thresholds with their costs", "thresholds", shown[1:]),
+        View(Form.TABLE, "Thresholds with their costs", "thresholds", shown[1:]),
     ]
     missing = sum(row["threshold"] is None for row in rows)
     said = (

@@ -90,7 +90,7 @@ def facts_of(store: Store, run_id: str, baseline: str | None = None) -> RunFacts
             n_rows = len(rows)
             tables.setdefault(table, []).extend(rows)
         elif table is Table.PER_USER:
-            users, n_rows = users_of(store, place)
+            users, n_rows = spread_at(store, place)
         if n_rows != n_published:
             raise incomplete(run_id, f"its table {table} has {n_rows} rows, {n_published} were published")
     jobs = {verb: record.job for verb, record in records.items()}
@@ -109,7 +109,7 @@ def small_rows(store: Store, place: str) -> list[dict[str, Any]]:
     return read
 
 
-def users_of(store: Store, place: str) -> tuple[list[UserCount], int]:
+def spread_at(store: Store, place: str) -> tuple[list[UserCount], int]:
     """Return how the users of ``per_user`` spread, and the number of its rows."""
     if isinstance(store, HadoopStore):
         return spread_in_spark(read_places(store.files.spark, [place]))

@@ -56,7 +56,7 @@ def facts_of_results(results: Sequence[Result]) -> RunFacts:
     tables: dict[Table, list[dict[str, Any]]] = {}
     users: list[UserCount] = []
     for one in results:
-        verb, facts, rows = parts_of(one)
+        verb, facts, rows = tables_of_result(one)
         if verb in records or any(table in tables for table in rows if table is not Table.ACCOUNTING):
             raise ConfigError("INVALID_REPORT", f"two results have tables of {verb}; make a report of each")
         records[verb] = {**facts, "versions": versions()}
@@ -67,7 +67,7 @@ def facts_of_results(results: Sequence[Result]) -> RunFacts:
     return RunFacts(UNPUBLISHED, records, tables, users)
 
 
-def parts_of(result: Result) -> tuple[str, dict[str, Any], dict[Table, Sequence[Any]]]:
+def tables_of_result(result: Result) -> tuple[str, dict[str, Any], dict[Table, Sequence[Any]]]:
     """Return the verb of a result, what a commit record would say of it, and the rows of its tables."""
     match result:
         case Evaluation():
