@@ -25,6 +25,7 @@ SHARED: Final[Mapping[str, str]] = {
     "split": "the verb, and its command",
     "evaluate": "the verb, and its command",
     "compare": "the verb, and its command",
+    "report": "the verb, and its command",
     **dict.fromkeys(("auc", "f1", "precision", "recall"), "a metric of lists, and one of predictions"),
 }
 # What runs a query, or brings rows to the driver.

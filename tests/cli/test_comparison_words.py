@@ -8,8 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from spark_eval.cli import comparison, terminal
-from spark_eval.cli.comparison import compared_lines, gated_lines, sentence, sentences, short
+from spark_eval.cli import terminal
+from spark_eval.cli.comparison import compared_lines, gated_lines
+from spark_eval.comparing import sentences as words
+from spark_eval.comparing.sentences import sentence, sentences, short
 from spark_eval.metrics import RANKING
 from spark_eval.runs.job import Run
 from spark_eval.schema import Direction, Table
@@ -51,7 +53,7 @@ GATE: dict[str, Any] = {
 
 
 def test_the_example_holds() -> None:
-    assert doctest.testmod(comparison).failed == 0
+    assert doctest.testmod(words).failed == 0
 
 
 @pytest.mark.parametrize(

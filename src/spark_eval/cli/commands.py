@@ -123,6 +123,29 @@ def predictions(**given: Any) -> None:
 
 
 @program.command()
+@click.option("--path", help="The output root, on this machine; needs no Spark and no config.")
+@click.option("--config", "file", type=click.Path(path_type=Path), help="Config with the output instead.")
+@click.option("--run-id", required=True, help="The run that the report is on.")
+@click.option("--baseline", help="A run whose means stand beside those of this one.")
+@click.option("--to", help="File to write. Default: report/RUN_ID.html below the output.")
+def report(path: str | None, file: Path | None, run_id: str, baseline: str | None, to: str | None) -> None:
+    """Write one self-contained HTML page on a published run, from its tables alone."""
+    from spark_eval.publishing.places import store_of
+    from spark_eval.runs.report import store_at, write_report
+
+    if (path is None) == (file is None):
+        raise click.UsageError("give either --path, of an output on this machine, or --config")
+    check_working_folder()
+    if file is None:
+        print(write_report(store_at(str(path)), run_id, baseline, to))
+        return
+    config = open_config(file, (), run_id)
+    with working(config, "report") as session:
+        place = write_report(store_of(config.output, session), run_id, baseline, to)
+    print(place)
+
+
+@program.command()
 @click.option(
     "--ratings", type=click.Path(path_type=Path), help="A MovieLens-style CSV instead of a made-up log."
 )

@@ -1,21 +1,13 @@
-"""Comparisons and gates on a terminal: numbers as tables, then what they say in plain sentences."""
+"""Comparisons and gates as lines of tables on a terminal."""
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from typing import Final
 
-from spark_eval.comparing.options import PairTest
-from spark_eval.metrics.values import UNCUT, formed, ranking_names
-from spark_eval.schema import ALL, Direction
+from spark_eval.comparing.sentences import Row, baseline_of_row, decimals_for, in_run, short, where
 
-Row = Mapping[str, Any]
 TextLines = list[list[str]]
 COMPARED: Final = ("candidate", "baseline", "metric", "test", "difference", "interval", "win/tie/loss", "p")
 GATED: Final = ("gate", "candidate", "baseline", "difference", "bounds", "decision", "passed")
-# What comes by chance in so many cases or fewer is called certain.
-RARE: Final = 0.05
-LEAST_DECIMALS: Final = 3
-MOST_DECIMALS: Final = 6
 
 
 def compared_lines(rows: Iterable[Row]) -> TextLines:
@@ -45,98 +37,6 @@ def gated_lines(rows: Iterable[Row]) -> TextLines:
         difference = short(row["difference"])
         lines.append([where(row), row["model"], against, difference, bounds, row["decision"], passed])
     return lines
-
-
-def sentences(rows: Iterable[Row]) -> list[str]:
-    """Return a sentence per pair and metric over all users, of the first test that there is."""
-    said: dict[tuple[str, ...], str] = {}
-    for row in rows:
-        key = (row["candidate"], row["baseline"], where(row))
-        if row["segment"] == ALL and row["test"] in set(PairTest):
-            said.setdefault(key, sentence(row))
-    return list(said.values())
-
-
-def sentence(row: Row) -> str:
-    """Return what a row says: who is better, by how much, and how often chance alone would give that.
-
-    >>> row = dict(candidate="als", baseline="popular", baseline_run=None, metric="ndcg", k=10, segment="all")
-    >>> sentence(row | dict(difference=0.0214, ci_low=0.0153, ci_high=0.0275, p_adjusted=0.004))
-    'als beats popular in ndcg@10 by .021 ± .006; 4 in 1,000 such differences would come by chance'
-    """
-    candidate, baseline, metric = row["candidate"], baseline_of_row(row), where(row)
-    difference, low, high, p = (row[name] for name in ("difference", "ci_low", "ci_high", "p_adjusted"))
-    if difference is None:
-        return f"{candidate} and {baseline} have no user in common with a value of {metric}"
-    decimals = decimals_for(row)
-    if low == high and (low is not None or p is None):
-        chance = "; how surely, one user cannot tell" if low is None else ", for every user the same"
-        return f"{candidate} differs from {baseline} in {metric} by {short(difference, decimals)}{chance}"
-    spread = "" if low is None else f" ± {short((high - low) / 2, decimals)}"
-    chance = "" if p is None else f"; {in_thousand(p)} such differences would come by chance"
-    has_zero = low is not None and low <= 0 <= high
-    if has_zero or (p is not None and p >= RARE):
-        pair = f"{candidate} and {baseline} do not certainly differ in {metric}"
-        why = "" if low is None or has_zero else f" ({why_not(row)})"
-        return f"{pair}: {short(difference, decimals)}{spread}{chance}{why}"
-    amount = f"{short(abs(difference), decimals)}{spread}{chance}"
-    return f"{candidate} {verb_of(row)} {baseline} in {metric} by {amount}"
-
-
-def why_not(row: Row) -> str:
-    """Return why a difference is not certain although its interval leaves out 0."""
-    if row["p_value"] < RARE:
-        return (
-            f"the interval of this pair alone leaves out 0; p is corrected for {row['family_size']} questions"
-        )
-    return "the interval leaves out 0; its confidence, or what it assumes, is another"
-
-
-def verb_of(row: Row) -> str:
-    """Return what the candidate does to the baseline."""
-    is_higher = row["difference"] > 0
-    match ranking_names()[formed(row["metric"])["name"]].direction:
-        case Direction.NONE:
-            return "is above" if is_higher else "is below"
-        case direction:
-            return "beats" if is_higher == (direction is Direction.HIGHER) else "falls behind"
-
-
-def in_thousand(p: float) -> str:
-    """Return a chance as a count: ``4 in 1,000``."""
-    count = round(1000 * p)
-    return f"{count:,} in 1,000" if count else "fewer than 1 in 1,000"
-
-
-def where(row: Row) -> str:
-    """Return metric, cutoff and segment: ``ndcg@10 (country DE)``."""
-    of = "" if row["segment"] == ALL else f" ({row['segment']} {row['segment_value']})"
-    return f"{row['metric']}@{UNCUT if row['k'] is None else row['k']}{of}"
-
-
-def baseline_of_row(row: Row) -> str:
-    """Return the baseline with its run."""
-    return in_run(row["baseline"], row["baseline_run"])
-
-
-def in_run(model: str, run: str | None) -> str:
-    """Return a model's name, with its run if that is another."""
-    return model if run is None else f"{model} of {run}"
-
-
-def decimals_for(row: Row) -> int:
-    """Return how many decimals tell the interval's half width."""
-    low, high = row["ci_low"], row["ci_high"]
-    half = abs(row["difference"] or 0) if low is None or low == high else (high - low) / 2
-    digits = -math.floor(math.log10(half)) if half > 0 else LEAST_DECIMALS
-    return min(max(digits, LEAST_DECIMALS), MOST_DECIMALS)
-
-
-def short(value: float | None, decimals: int = MOST_DECIMALS - 2) -> str:
-    """Return a number without its leading zero, a dash where there is none: ``.021``."""
-    if value is None:
-        return "-"
-    return f"{value:.{decimals}f}".replace("0.", ".", 1) if abs(value) < 1 else f"{value:.{decimals}f}"
 
 
 def told(texts: Sequence[str], most: int) -> list[str]:

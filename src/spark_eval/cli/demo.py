@@ -14,6 +14,8 @@ from spark_eval.demo.models import recommend_all
 from spark_eval.demo.simulate import simulate
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.names import literal
+from spark_eval.publishing.local import LocalStore
+from spark_eval.runs.report import write_report
 from spark_eval.runs.run import run_evaluate, run_split
 from spark_eval.runtime.session import describe_java, get_session
 from spark_eval.schema import SUBSET, SUBSETS, USER, Subset, Table
@@ -61,6 +63,9 @@ def run_demo(ratings: Path | None, scale: float, output: Path, replace: bool) ->
         evaluation = run_evaluate(lambda: spark, config, DEMO_RUN, replace=True)
     terminal.show_evaluation(evaluation)
     print(f"again, or with other metrics: spark-eval evaluate --config {output / 'demo.yaml'}")
+    with step("made the report"):
+        page = write_report(LocalStore(output.absolute()), DEMO_RUN)
+    print(f"report: {page}")
 
 
 def check_older(file: Path, log: Path, replace: bool) -> None:

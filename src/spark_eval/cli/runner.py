@@ -69,7 +69,10 @@ def make_run(
     try:
         with working(config, verb) as session:
             done = run(session, config, run_id, replace)
+            place = made_report(config, session, done.run_id)
         terminal.show_done(verb, done)
+        if place is not None:
+            terminal.show_report(place)
         check_gates(done)
         return config
     except GateFailure:
@@ -87,6 +90,16 @@ def make_run(
         else:  # not as it is: click takes EOFError, of a JVM that died, for the end of its own input
             raise fault from error
     return None
+
+
+def made_report(config: Config, session: Callable[[], Any], run_id: str) -> str | None:
+    """Write the report of a run that is published, if the config wants one, and return where it is."""
+    if not config.report:
+        return None
+    from spark_eval.publishing.places import store_of
+    from spark_eval.runs.report import write_report
+
+    return write_report(store_of(config.output, session), run_id)
 
 
 @contextmanager

@@ -10,9 +10,10 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from spark_eval.cli import metric_tables
-from spark_eval.cli.comparison import COMPARED, GATED, compared_lines, gated_lines, sentences, told, where
+from spark_eval.cli.comparison import COMPARED, GATED, compared_lines, gated_lines, told
 from spark_eval.cli.funnel import show_funnel
 from spark_eval.cli.leaderboard import Leaderboard, drawn, show
+from spark_eval.comparing.sentences import sentences, where
 from spark_eval.config.sections import Config
 from spark_eval.errors import printable
 from spark_eval.presets import PRESETS, conventions_of
@@ -66,6 +67,11 @@ def show_run(run: Run) -> None:
     print(f"run {run.run_id} {outcome}")
     for table, path in run.tables.items():
         print(f"  {table:<11} {path}")
+
+
+def show_report(place: str) -> None:
+    """Print where the report is."""
+    print(f"  {'report':<11} {place}")
 
 
 def show_split(run: Run) -> None:

@@ -220,6 +220,7 @@ class Config(Section):
     predictions: PredictionsSection | None = None
     compare: CompareSection = CompareSection()
     gates: list[GateSection] = []
+    report: bool = False
 
     @model_validator(mode="after")
     def check_choices(self) -> Self:

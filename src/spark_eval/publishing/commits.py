@@ -20,6 +20,8 @@ SHARED: Final = (Table.ACCOUNTING, Table.QUARANTINE)
 STAGING: Final = "_staging"
 ATTEMPT: Final = re.compile(r"(?P<run_id>.+)-(?P<verb>[a-z]+)-(?P<id>[0-9a-f]{32})")
 COMMITS: Final = "_commits"
+# Holds a page for each run that has a report.
+REPORT: Final = "report"
 NUMBERED: Final = re.compile(r"(?P<verb>[a-z]+)\.(?P<number>[0-9]+)\.json")
 
 

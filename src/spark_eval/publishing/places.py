@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from spark_eval.config.sections import Output
 from spark_eval.errors import ConfigError
 from spark_eval.publishing.attempt import Store
-from spark_eval.publishing.commits import STAGING, commit_path
+from spark_eval.publishing.commits import REPORT, STAGING, commit_path
 from spark_eval.publishing.local import LocalStore
 from spark_eval.publishing.remote import RENAMES_WHOLE, HadoopStore
 from spark_eval.runtime.hadoop_files import HadoopFiles
@@ -44,7 +44,8 @@ def check_places(root: Path, run_id: str) -> None:
         message = f"output.path {str(root)!r}: {str(there)!r} is no folder; remove it, or choose another path"
         raise ConfigError("UNSUPPORTED_OUTPUT", message)
     folders = [root / table / f"run_id={run_id}" for table in Table]
-    for folder in (*folders, root / STAGING, Path(commit_path(str(root), run_id))):
+    files = (Path(commit_path(str(root), run_id)), root / REPORT / f"{run_id}.html")
+    for folder in (*folders, root / STAGING, *files):
         if not folder.resolve().is_relative_to(root.resolve()):
             message = f"{folder} leads to {folder.resolve()}, out of output.path; remove the link"
             raise ConfigError("OUTSIDE_OUTPUT", message)

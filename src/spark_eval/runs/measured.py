@@ -142,9 +142,7 @@ def summary_of(row: Any) -> Summary:
 
 def incomplete(run_id: str, what: str) -> DataError:
     """Return the error of a run that is not whole."""
-    return DataError(
-        "INCOMPLETE_RUN", f"run {run_id!r} is not whole: {what}; evaluate it again, with --replace"
-    )
+    return DataError("INCOMPLETE_RUN", f"run {run_id!r} is not whole: {what}; make it again, with --replace")
 
 
 def known_runs(store: Store, run_id: str) -> str:

@@ -1,0 +1,560 @@
+"use strict";
+// Draws the views of a report from the data in the page. Text becomes text nodes only, never markup.
+(() => {
+  const page = JSON.parse(document.getElementById("page-data").textContent);
+  // Okabe and Ito's colours, in an order in which neighbours differ most. Their black is the colour of text;
+  // their yellow is left out: on white nobody sees it.
+  const COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "ink"];
+  const DASHES = ["solid", [6, 4], [2, 3], [9, 3, 2, 3], [12, 4], [4, 2], [1, 4]];
+  const SYMBOLS = ["circle", "rect", "triangle", "diamond", "pin", "arrow", "roundRect"];
+  const OUTCOMES = ["#0072B2", "#999999", "#E69F00", "#CC79A7", "#D55E00"];
+  const MARKS = { "*": "best", "~": "not certainly worse than the best" };
+  const FIRST_ROWS = 200;
+  // As the page's, for ECharts measures texts on its own.
+  const FONT = getComputedStyle(document.body).fontFamily;
+  const PRINTED_WIDTH = 690;
+  const GAP = 12;
+  const shown = new Set(page.models.slice(0, page.shown));
+  const picked = {};
+  const charts = [];
+  let isPrinted = false;
+
+  // --- data -------------------------------------------------------------------------------------------
+
+  for (const dataset of Object.values(page.datasets)) {
+    for (const [name, column] of Object.entries(dataset.columns)) {
+      if (!Array.isArray(column)) {
+        dataset.columns[name] = column.places.map((place) => column.names[place]);
+      }
+    }
+    dataset.length = Math.max(0, ...Object.values(dataset.columns).map((column) => column.length));
+  }
+
+  const heading = (view, name) => page.datasets[view.dataset].headings[name] ?? name.replaceAll("_", " ");
+
+  /** Return the rows of a view that the choices of its chapter leave, as objects. */
+  function rowsOf(view, choices, isChart) {
+    const { columns, length } = page.datasets[view.dataset];
+    const tests = Object.entries({ ...view.where, ...choices })
+      .filter(([name]) => name in columns)
+      .map(([name, values]) => [columns[name], new Set(values)]);
+    const models = isChart ? (columns.model ?? columns.candidate) : undefined;
+    const found = [];
+    for (let row = 0; row < length; row++) {
+      if (tests.every(([column, values]) => values.has(column[row]))
+        && (!models || shown.has(models[row]) || !page.models.includes(models[row]))) {
+        found.push(row);
+      }
+    }
+    return found.map((row) => Object.fromEntries(
+      Object.entries(columns).map(([name, column]) => [name, column[row] ?? null])));
+  }
+
+  function text(value) {
+    if (value === null || value === undefined) return "–";
+    if (typeof value === "boolean") return value ? "yes" : "no";
+    if (typeof value !== "number") return String(value);
+    if (Number.isInteger(value)) return value.toLocaleString("en-US");
+    return String(Number(value.toPrecision(6)));
+  }
+
+  const exact = (value) => (typeof value === "number" ? value.toLocaleString("en-US", { maximumFractionDigits: 17, maximumSignificantDigits: 9 }) : text(value));
+
+  // --- pieces of the page --------------------------------------------------------------------------------
+
+  function make(kind, classes = "", content = "", parent = null) {
+    const element = document.createElement(kind);
+    if (classes) element.className = classes;
+    if (content !== "") element.textContent = content;
+    if (parent) parent.append(element);
+    return element;
+  }
+
+  const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+  /** Return how a model looks in every chart: colour, dashes and symbol follow from its place. */
+  function lookOf(model) {
+    const place = Math.max(0, page.models.indexOf(model));
+    const colour = COLOURS[place % COLOURS.length];
+    const round = Math.floor(place / COLOURS.length) % DASHES.length;
+    return { colour: colour === "ink" ? css("--ink") : colour, dash: DASHES[round], symbol: SYMBOLS[round] };
+  }
+
+  function swatch(model) {
+    const { colour, dash } = lookOf(model);
+    const picture = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+    picture.setAttribute("class", "swatch");
+    picture.setAttribute("aria-hidden", "true");
+    const line = document.createElementNS("http://www.w3.org/2000/svg", "line");
+    const ends = { x1: 0, y1: 6, x2: 26, y2: 6, stroke: colour, "stroke-width": 3 };
+    if (dash !== "solid") ends["stroke-dasharray"] = dash.join(" ");
+    for (const [name, value] of Object.entries(ends)) line.setAttribute(name, value);
+    picture.append(line);
+    return picture;
+  }
+
+  function legend(parent) {
+    const list = make("ul", "legend", "", parent);
+    list.setAttribute("aria-label", "Models and their lines");
+    for (const model of page.models.filter((one) => shown.has(one))) {
+      const entry = make("li", "", "", list);
+      entry.append(swatch(model), document.createTextNode(model || "the model"));
+    }
+  }
+
+  // --- tables --------------------------------------------------------------------------------------------
+
+  /** Put a table into an element: cells are {value, text, class, title}; headers sort. */
+  function putTable(parent, caption, header, lines, classes = "") {
+    const scroll = make("div", "scroll", "", parent);
+    scroll.tabIndex = 0;
+    scroll.setAttribute("role", "region");
+    scroll.setAttribute("aria-label", caption);
+    const table = make("table", classes, "", scroll);
+    const head = make("tr", "", "", make("thead", "", "", table));
+    const body = make("tbody", "", "", table);
+    const isNumber = header.map((_, place) => lines.some((line) => typeof line[place].value === "number"));
+    let all = false;
+    const fill = () => {
+      body.replaceChildren(...lines.slice(0, all ? lines.length : FIRST_ROWS).map((line) => {
+        const row = make("tr");
+        line.forEach((cell, place) => {
+          const data = make(place ? "td" : "th", `${isNumber[place] ? "number " : ""}${cell.class ?? ""}`, cell.text ?? text(cell.value), row);
+          if (!place) data.scope = "row";
+          if (cell.title) data.title = cell.title;
+          if (cell.shade !== undefined) data.style.backgroundColor = `rgba(${css("--heat")}, ${cell.shade})`;
+        });
+        return row;
+      }));
+    };
+    header.forEach((name, place) => {
+      const cell = make("th", isNumber[place] ? "number" : "", "", head);
+      cell.scope = "col";
+      const button = make("button", "", name, cell);
+      button.type = "button";
+      button.addEventListener("click", () => {
+        const down = cell.getAttribute("aria-sort") === "ascending";
+        for (const other of head.children) other.removeAttribute("aria-sort");
+        cell.setAttribute("aria-sort", down ? "descending" : "ascending");
+        lines.sort((one, two) => (down ? -1 : 1) * compared(one[place].value, two[place].value));
+        fill();
+      });
+    });
+    fill();
+    if (lines.length > FIRST_ROWS) {
+      const more = make("button", "", `Show all ${lines.length.toLocaleString("en-US")} rows`, parent);
+      more.type = "button";
+      more.addEventListener("click", () => { all = true; fill(); more.remove(); });
+    }
+  }
+
+  /** Return the order of two values; what is missing comes first, text by the numbers in it. */
+  function compared(one, two) {
+    const missing = (value) => value === null || value === undefined;
+    if (missing(one) || missing(two)) return missing(two) - missing(one);
+    if (typeof one === "number" && typeof two === "number") return one - two;
+    return String(one).localeCompare(String(two), "en", { numeric: true });
+  }
+
+  function rowTable(parent, view, rows) {
+    const lines = rows.map((row) => view.shown.map((name) => ({
+      value: row[name], class: row[name] === "NO" || row[name] === "LEAK" ? "no" : "", title: typeof row[name] === "number" ? exact(row[name]) : "",
+    })));
+    putTable(parent, view.title, view.shown.map((name) => heading(view, name)), lines);
+  }
+
+  /** A table with a line for each model and cutoff, and a column for each metric. */
+  function boardTable(parent, view, rows) {
+    const { drawn } = view;
+    const names = [...new Set(rows.map((row) => row[drawn.columns]))];
+    const lines = new Map();
+    for (const row of rows) {
+      const key = JSON.stringify(drawn.rows.map((name) => row[name]));
+      if (!lines.has(key)) lines.set(key, { head: drawn.rows.map((name) => row[name]), cells: {}, n: 0 });
+      const line = lines.get(key);
+      line.cells[row[drawn.columns]] = row;
+      line.n = Math.max(line.n, row[drawn.n] ?? 0);
+    }
+    const best = (line) => page.models.indexOf(line.head[0]);
+    const ordered = [...lines.values()].sort((one, two) => compared(one.head[1], two.head[1]) || best(one) - best(two));
+    const cells = ordered.map((line) => [
+      ...line.head.map((value) => ({ value })),
+      ...names.map((name) => {
+        const row = line.cells[name];
+        if (!row || row[drawn.value] === null) return { value: null };
+        const interval = row.ci_low === null ? "" : ` (${text(row.ci_low)} to ${text(row.ci_high)})`;
+        const mark = row[drawn.mark];
+        return {
+          value: row[drawn.value],
+          text: `${row[drawn.value].toFixed(4)}${mark}`,
+          class: mark === "*" ? "best" : "",
+          title: `${exact(row[drawn.value])}${interval}${mark ? `; ${MARKS[mark]}` : ""}`,
+        };
+      }),
+      { value: line.n },
+    ]);
+    putTable(parent, view.title, [...drawn.rows, ...names, heading(view, drawn.n)], cells);
+  }
+
+  /** A table tinted by its values: a line for each value of the segment, a column for each model. */
+  function heatTable(parent, view, rows) {
+    const { drawn } = view;
+    const models = page.models.filter((model) => rows.some((row) => row[drawn.columns] === model));
+    const values = rows.map((row) => row[drawn.value]).filter((value) => value !== null);
+    const low = Math.min(...values), span = Math.max(...values) - low || 1;
+    const lines = new Map();
+    for (const row of rows) {
+      if (!lines.has(row[drawn.rows])) lines.set(row[drawn.rows], {});
+      lines.get(row[drawn.rows])[row[drawn.columns]] = row;
+    }
+    const cells = [...lines].map(([name, line]) => {
+      const most = Math.max(...Object.values(line).map((row) => row[drawn.n] ?? 0));
+      return [{ value: name }, { value: most }, ...models.map((model) => {
+        const row = line[model];
+        if (!row || row[drawn.value] === null) return { value: null };
+        const isSmall = row[drawn.n] < drawn.few;
+        const interval = row.ci_low === null ? "" : `, ${text(row.ci_low)} to ${text(row.ci_high)}`;
+        return {
+          value: row[drawn.value],
+          text: `${isSmall ? "⚠ " : ""}${row[drawn.value].toFixed(4)}`,
+          title: `${model}, ${name}: ${exact(row[drawn.value])}${interval}; ${text(row[drawn.n])} ${heading(view, drawn.n)}${isSmall ? ", few" : ""}`,
+          shade: (0.05 + 0.5 * (row[drawn.value] - low) / span).toFixed(3),
+        };
+      })];
+    });
+    putTable(parent, view.title, [view.where.segment[0], heading(view, drawn.n), ...models], cells, "heat");
+  }
+
+  // --- charts --------------------------------------------------------------------------------------------
+
+  /** Return the tip of a mark: all that the table has of its row. */
+  function tip(view, row) {
+    const box = make("div", "tip");
+    for (const name of view.shown) {
+      const line = make("div", "", "", box);
+      make("span", "", heading(view, name), line);
+      make("strong", "", exact(row[name]), line);
+    }
+    return box;
+  }
+
+  function axis(more) {
+    const colour = css("--faint"), line = css("--line");
+    return {
+      axisLabel: { color: colour, hideOverlap: true, fontFamily: FONT, ...more.axisLabel },
+      axisLine: { lineStyle: { color: line } },
+      axisTick: { lineStyle: { color: line } },
+      splitLine: { show: more.type !== "category", lineStyle: { color: line, opacity: 0.6 } },
+      nameTextStyle: { color: colour, fontFamily: FONT },
+      nameLocation: "middle",
+      ...Object.fromEntries(Object.entries(more).filter(([name]) => name !== "axisLabel")),
+    };
+  }
+
+  function frame(view, more) {
+    return {
+      animation: false,
+      textStyle: { fontFamily: FONT, color: css("--text") },
+      // Within the chart, or ECharts would draw an arrow with styles that the policy forbids.
+      tooltip: {
+        confine: true, trigger: "item", backgroundColor: css("--raised"), borderColor: css("--line"),
+        textStyle: { color: css("--text") }, formatter: ({ data }) => (data && data.row ? tip(view, data.row) : ""),
+      },
+      grid: { left: 12, right: 24, top: 18, bottom: 12, containLabel: true },
+      ...more,
+    };
+  }
+
+  const shortened = (name, most) => (name.length > most ? `${name.slice(0, most - 1)}…` : name);
+
+  function linesChart(view, rows) {
+    const { drawn } = view;
+    const isPlaced = !!drawn.categories;
+    const grouped = new Map();
+    for (const row of rows) {
+      if (row[drawn.y] === null) continue;
+      if (!grouped.has(row[drawn.series])) grouped.set(row[drawn.series], []);
+      grouped.get(row[drawn.series]).push(row);
+    }
+    const isCrowded = rows.length > 15 * Math.max(1, grouped.size);
+    const series = [...grouped].map(([model, points]) => {
+      const { colour, dash, symbol } = lookOf(model);
+      const at = (row) => (isPlaced ? drawn.categories.indexOf(String(row[drawn.x])) : row[drawn.x]);
+      if (isPlaced) points.sort((one, two) => at(one) - at(two));
+      const data = points.map((row) => ({ value: [at(row), row[drawn.y]], row }));
+      // Bins are half open: the line goes on to the end of the last one, and a share below to 1.
+      const last = points[points.length - 1];
+      if (drawn.steps) data.push({ value: [last[drawn.bins], last[drawn.y]], row: last });
+      if (drawn.to_one && data.length) data.push({ value: [last[drawn.x], 1], row: last });
+      return {
+        type: "line", name: model, data, step: drawn.steps ? "end" : false, symbol, symbolSize: isCrowded ? 5 : 7,
+        showSymbol: true, showAllSymbol: true, lineStyle: { color: colour, type: dash, width: 2 },
+        itemStyle: { color: colour, opacity: isCrowded && !drawn.points ? 0 : 1 }, emphasis: { itemStyle: { opacity: 1 } },
+      };
+    });
+    if (drawn.diagonal) {
+      series.push({
+        type: "line", data: [[0, 0], [1, 1]], symbol: "none", silent: true,
+        lineStyle: { color: css("--faint"), type: [3, 3], width: 1 },
+      });
+    }
+    const unit = drawn.is_unit ? { min: 0, max: 1 } : {};
+    return {
+      height: view.is_small ? (drawn.is_unit ? 320 : 230) : 320,
+      isEmpty: !grouped.size,
+      option: frame(view, {
+        xAxis: axis(isPlaced ? { type: "category", data: drawn.categories, name: drawn.x_title ?? heading(view, drawn.x), nameGap: 26, boundaryGap: drawn.categories.length < 3 }
+          : { type: "value", name: drawn.x_title ?? heading(view, drawn.x), nameGap: 26, ...unit }),
+        yAxis: axis({ type: "value", scale: !drawn.steps, name: drawn.y_title ?? "", nameGap: 40, ...unit }),
+        grid: { left: drawn.y_title ? 28 : 12, right: 24, top: 18, bottom: 28, containLabel: true },
+        series,
+      }),
+    };
+  }
+
+  /** A dot with whiskers for each row, the largest on top. */
+  function intervalsChart(view, rows, width) {
+    const { drawn } = view;
+    const kept = rows.filter((row) => row[drawn.value] !== null).sort((one, two) => one[drawn.value] - two[drawn.value]);
+    // The best comes on top.
+    const isLower = kept.some((row) => row.better === "lower");
+    if (isLower) kept.reverse();
+    const room = Math.min(260, width * 0.32);
+    const colour = (row) => {
+      if (drawn.mark) return row[drawn.mark] === "*" ? "#0072B2" : row[drawn.mark] === "~" ? "#E69F00" : css("--faint");
+      const low = row[drawn.low];
+      return low === null || (low <= 0 && row[drawn.high] >= 0) ? css("--faint") : (row[drawn.value] > 0) !== isLower ? "#0072B2" : "#D55E00";
+    };
+    const whiskers = (_, api) => {
+      const [middle, low, high] = [0, 2, 3].map((place) => api.value(place)), line = api.value(1);
+      const at = (value) => api.coord([value, line]);
+      const [x, y] = at(middle);
+      const row = kept[line], stroke = colour(row);
+      const children = [];
+      if (row[drawn.low] !== null) {
+        const [start] = at(low), [end] = at(high);
+        for (const [x1, y1, x2, y2] of [[start, y, end, y], [start, y - 4, start, y + 4], [end, y - 4, end, y + 4]]) {
+          children.push({ type: "line", shape: { x1, y1, x2, y2 }, style: { stroke, lineWidth: 2 } });
+        }
+      }
+      // What is certain differs by its form, too.
+      const isHollow = stroke === css("--faint");
+      children.push({ type: "circle", shape: { cx: x, cy: y, r: 5 }, style: { fill: isHollow ? css("--back") : stroke, stroke, lineWidth: 2 } });
+      return { type: "group", children };
+    };
+    const ends = kept.flatMap((row) => [row[drawn.value], row[drawn.low], row[drawn.high]]).filter((value) => value !== null);
+    if (drawn.zero) ends.push(0);
+    const pad = (Math.max(...ends) - Math.min(...ends)) * 0.05 || 0.01;
+    const names = kept.map((row) => `${row[drawn.label]}${drawn.mark && row[drawn.mark] ? ` ${row[drawn.mark]}` : ""}`);
+    const series = [{
+      type: "custom", renderItem: whiskers, encode: { x: [0, 2, 3], y: 1 }, clip: true,
+      data: kept.map((row, line) => ({ value: [row[drawn.value], line, row[drawn.low] ?? row[drawn.value], row[drawn.high] ?? row[drawn.value]], row })),
+      markLine: drawn.zero ? { silent: true, symbol: "none", label: { show: false }, lineStyle: { color: css("--text"), type: "solid", width: 1 }, data: [{ xAxis: 0 }] } : undefined,
+    }];
+    return {
+      height: 60 + 24 * kept.length,
+      isEmpty: !kept.length,
+      option: frame(view, {
+        xAxis: axis({ type: "value", min: Math.min(...ends) - pad, max: Math.max(...ends) + pad, axisLabel: { showMinLabel: false, showMaxLabel: false, formatter: (value) => text(Number(value.toPrecision(3))) } }),
+        yAxis: axis({ type: "category", data: names, axisLabel: { width: room, overflow: "truncate", interval: 0, color: css("--text") } }),
+        series,
+      }),
+    };
+  }
+
+  function stackChart(view, rows, width) {
+    const { drawn } = view;
+    const kept = [...rows].reverse();
+    const total = (row) => drawn.values.reduce((sum, name) => sum + (row[name] ?? 0), 0) || 1;
+    const colours = drawn.values.length <= 3 ? ["#0072B2", "#999999", "#D55E00"] : OUTCOMES;
+    const series = drawn.values.map((name, place) => ({
+      type: "bar", name: heading(view, name), stack: "all", barMaxWidth: 18, itemStyle: { color: colours[place], decal: { symbol: "none" } },
+      data: kept.map((row) => ({ value: drawn.is_share ? (100 * (row[name] ?? 0)) / total(row) : row[name] ?? 0, row })),
+    }));
+    return {
+      height: 96 + 24 * kept.length,
+      isEmpty: !kept.length,
+      option: frame(view, {
+        legend: { top: 0, left: 0, textStyle: { color: css("--text"), fontFamily: FONT }, selectedMode: false },
+        xAxis: axis({ type: "value", max: drawn.is_share ? 100 : undefined, axisLabel: { formatter: drawn.is_share ? "{value} %" : (value) => text(value) } }),
+        yAxis: axis({ type: "category", data: kept.map((row) => row[drawn.label]), axisLabel: { width: Math.min(260, width * 0.32), overflow: "truncate", interval: 0, color: css("--text") } }),
+        grid: { left: 12, right: 28, top: 34, bottom: 12, containLabel: true },
+        aria: { enabled: false, decal: { show: true } },
+        series,
+      }),
+    };
+  }
+
+  function spansChart(view, rows) {
+    const { drawn } = view;
+    const lanes = [...new Set(rows.map((row) => row[drawn.lane]))].reverse();
+    const parts = [...new Set(rows.map((row) => row[drawn.part]))];
+    const colours = ["#56B4E9", "#E69F00", "#009E73"];
+    const span = (_, api) => {
+      const [x1, y] = api.coord([api.value(1), api.value(0)]), [x2] = api.coord([api.value(2), api.value(0)]);
+      const row = rows[api.value(3)];
+      const width = Math.max(1, x2 - x1 - 1), half = Math.min(14, api.size([0, 1])[1] * 0.35);
+      const label = { text: shortened(row[drawn.part], Math.floor(width / 7)), fill: "#000", x: x1 + 6, y, verticalAlign: "middle", fontSize: 12, fontFamily: FONT };
+      return { type: "group", children: [
+        { type: "rect", shape: { x: x1, y: y - half, width, height: 2 * half }, style: { fill: colours[parts.indexOf(row[drawn.part]) % 3] } },
+        ...(width > 30 ? [{ type: "text", style: label, silent: true }] : []),
+      ] };
+    };
+    return {
+      height: 70 + 36 * lanes.length,
+      isEmpty: !rows.length,
+      option: frame(view, {
+        xAxis: axis({ type: "time", min: Math.min(...rows.map((row) => row[drawn.start])), max: Math.max(...rows.map((row) => row[drawn.end])), splitNumber: 6, axisLabel: { formatter: "{yyyy}-{MM}-{dd}", showMinLabel: false, showMaxLabel: false } }),
+        yAxis: axis({ type: "category", data: lanes, name: lanes.length > 1 ? heading(view, drawn.lane) : "", nameGap: 30 }),
+        useUTC: true,
+        series: [{
+          type: "custom", renderItem: span, encode: { x: [1, 2], y: 0 },
+          data: rows.map((row, place) => ({ value: [lanes.indexOf(row[drawn.lane]), row[drawn.start], row[drawn.end], place], row })),
+        }],
+      }),
+    };
+  }
+
+  const DRAWN = { lines: linesChart, intervals: intervalsChart, stack: stackChart, spans: spansChart };
+
+  // --- chapters ------------------------------------------------------------------------------------------
+
+  function putChart(parent, view, rows, choices) {
+    const element = make("div", "chart", "", parent);
+    element.setAttribute("role", "img");
+    const chosen = Object.values(choices).flat().filter((value) => value !== "all").join(", ");
+    element.setAttribute("aria-label", `${view.alt}${chosen ? ` (${chosen})` : ""}. The table below has all numbers.`);
+    const width = isPrinted ? (view.is_small ? (PRINTED_WIDTH - GAP) / 2 : PRINTED_WIDTH) : parent.clientWidth;
+    const { height, option, isEmpty } = DRAWN[view.kind](view, rows, width);
+    if (isEmpty) {
+      element.replaceWith(make("p", "none", "No values here for the models that are chosen."));
+      return;
+    }
+    element.style.height = `${height}px`;
+    const chart = echarts.init(element, null, { renderer: "svg", width, height });
+    chart.setOption(option);
+    charts.push({ chart, parent });
+  }
+
+  function putView(parent, view, choices) {
+    const figure = make("figure", `view${view.is_small ? " small" : ""}`, "", parent);
+    make("h3", "", view.title, figure);
+    if (view.kind === "board") {
+      const free = Object.fromEntries(Object.entries(choices).filter(([name]) => name !== "measure"));
+      boardTable(figure, view, rowsOf(view, free, false));
+    } else if (view.kind === "heat") {
+      heatTable(figure, view, rowsOf(view, choices, true));
+    } else if (view.kind === "table") {
+      rowTable(figure, view, rowsOf(view, choices, false));
+    } else {
+      putChart(figure, view, rowsOf(view, choices, true), choices);
+      const behind = make("details", "", "", figure);
+      make("summary", "", `Table: ${view.title}`, behind);
+      // Rows of the table are made when somebody looks.
+      behind.addEventListener("toggle", () => {
+        if (behind.open && behind.children.length === 1) rowTable(behind, view, rowsOf(view, choices, false));
+      });
+    }
+  }
+
+  /** Return the values of a column among the rows that earlier choices leave, in the data's order. */
+  function valuesOf(chapter, name, choices) {
+    const found = new Set();
+    for (const view of chapter.views) {
+      if (name in page.datasets[view.dataset].columns) {
+        for (const row of rowsOf(view, choices, false)) found.add(row[name]);
+      }
+    }
+    return [...found];
+  }
+
+  function putChapter(name) {
+    const chapter = page.chapters[name];
+    const section = document.getElementById(name);
+    const picks = section.querySelector(".picks"), views = section.querySelector(".views");
+    for (const one of charts.filter(({ parent }) => views.contains(parent))) one.chart.dispose();
+    const kept = charts.filter(({ parent }) => !views.contains(parent));
+    charts.splice(0, charts.length, ...kept);
+    const focused = document.activeElement?.dataset?.pick;
+    picks.replaceChildren();
+    views.replaceChildren();
+    const choices = {};
+    picked[name] ??= {};
+    for (const pick of chapter.picks) {
+      const values = valuesOf(chapter, pick, choices);
+      const wanted = picked[name][pick] ?? page.first;
+      const value = values.includes(wanted) ? wanted : values[0];
+      choices[pick] = [value];
+      if (values.length < 2) continue;
+      const label = make("label", "", `${pick.replaceAll("_", " ")} `, picks);
+      const select = make("select", "", "", label);
+      select.dataset.pick = `${name} ${pick}`;
+      for (const one of values) select.add(new Option(one, one, false, one === value));
+      select.addEventListener("change", () => { picked[name][pick] = select.value; putChapter(name); });
+      if (select.dataset.pick === focused) select.focus();
+    }
+    const drawn = chapter.views.filter((view) => view.kind === "lines");
+    if (drawn.length && page.models.length > 1) legend(views);
+    for (const view of chapter.views) putView(views, view, choices);
+  }
+
+  function putAll() {
+    for (const name of Object.keys(page.chapters)) putChapter(name);
+  }
+
+  function putModels() {
+    const boxes = document.getElementById("model-boxes");
+    if (!boxes) return;
+    const count = document.getElementById("models-shown");
+    const tell = () => { count.textContent = `${shown.size} of ${page.models.length}`; };
+    const inputs = [];
+    const choose = (models) => {
+      shown.clear();
+      for (const model of models) shown.add(model);
+      for (const input of inputs) input.checked = shown.has(input.value);
+      tell();
+      putAll();
+    };
+    for (const [title, models] of [["All", page.models], [`First ${Math.min(page.shown, page.models.length)}`, page.models.slice(0, page.shown)]]) {
+      const button = make("button", "", title, boxes);
+      button.type = "button";
+      button.addEventListener("click", () => choose(models));
+    }
+    for (const model of page.models) {
+      const label = make("label", "", "", boxes);
+      const input = make("input", "", "", label);
+      input.type = "checkbox";
+      input.value = model;
+      input.checked = shown.has(model);
+      inputs.push(input);
+      input.addEventListener("change", () => {
+        shown[input.checked ? "add" : "delete"](model);
+        tell();
+        putAll();
+      });
+      label.append(" ", swatch(model), document.createTextNode(model || "the model"));
+    }
+    tell();
+  }
+
+  // --- what changes the page -----------------------------------------------------------------------------
+
+  function redraw() {
+    const boxes = document.getElementById("model-boxes");
+    for (const picture of boxes?.querySelectorAll(".swatch") ?? []) {
+      picture.replaceWith(swatch(picture.parentElement.querySelector("input").value));
+    }
+    putAll();
+  }
+
+  putModels();
+  putAll();
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+  matchMedia("print").addEventListener("change", (query) => { isPrinted = query.matches; redraw(); });
+  let width = innerWidth, timer = 0;
+  addEventListener("resize", () => {
+    clearTimeout(timer);
+    timer = setTimeout(() => { if (innerWidth !== width && !isPrinted) { width = innerWidth; putAll(); } }, 150);
+  });
+  document.documentElement.dataset.drawn = "yes";
+})();

@@ -1,0 +1,129 @@
+"""What a page holds: chapters of statements, tables, and charts that are drawn from the tables.
+
+Every number is embedded once, in a ``Dataset``. Tables and charts are views of it, which the page's own
+script draws.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+# Numbers are embedded with so many digits.
+DIGITS: Final = 9
+
+
+class Form(StrEnum):
+    """How a view shows its rows; ``page.js`` has a function for each."""
+
+    TABLE = "table"
+    BOARD = "board"
+    HEAT = "heat"
+    LINES = "lines"
+    INTERVALS = "intervals"
+    STACK = "stack"
+    SPANS = "spans"
+
+
+class Tone(StrEnum):
+    """How a statement is meant. The page says it in colour and in a word."""
+
+    PLAIN = "plain"
+    GOOD = "good"
+    BAD = "bad"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A sentence; ``word`` stands before it where its tone is not plain."""
+
+    text: str
+    tone: Tone = Tone.PLAIN
+    word: str = ""
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Rows that views are drawn from, column by column; ``headings`` of those not called by their name."""
+
+    name: str
+    columns: Mapping[str, Sequence[Any]]
+    headings: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        rows: Iterable[Mapping[str, Any]],
+        columns: Sequence[str],
+        headings: Mapping[str, str] | None = None,
+    ) -> "Dataset":
+        """Take these columns of rows."""
+        rows = list(rows)
+        return cls(name, {column: [row[column] for row in rows] for column in columns}, headings or {})
+
+    def embedded(self) -> dict[str, Any]:
+        """Return the columns as JSON takes them."""
+        columns = {name: packed_column(values) for name, values in self.columns.items()}
+        return {"columns": columns, "headings": dict(self.headings)}
+
+
+@dataclass(frozen=True)
+class View:
+    """Rows of a dataset as a table, or as a chart with that table behind it.
+
+    ``where`` keeps rows whose column has one of these values. ``drawn`` says which column is what (x, y,
+    series, label, low, high), ``shown`` names the columns of the table.
+    """
+
+    kind: Form
+    title: str
+    dataset: str
+    shown: Sequence[str]
+    alt: str = ""
+    where: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    drawn: Mapping[str, Any] = field(default_factory=dict)
+    is_small: bool = False
+
+    def embedded(self) -> dict[str, Any]:
+        """Return the view as JSON takes it."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Chapter:
+    """A part of the page. Readers choose a value of each column of ``picks``, for all views at once.
+
+    ``texts`` are titles with text that is shown as it is.
+    """
+
+    name: str
+    title: str
+    statements: Sequence[Statement] = ()
+    views: Sequence[View] = ()
+    datasets: Sequence[Dataset] = ()
+    picks: Sequence[str] = ()
+    texts: Mapping[str, str] = field(default_factory=dict)
+
+
+def packed_column(values: Sequence[Any]) -> Any:
+    """Return a column for JSON: distinct texts and their places, or numbers of DIGITS digits.
+
+    >>> packed_column(["a", "b", "a"])
+    {'names': ['a', 'b'], 'places': [0, 1, 0]}
+    >>> packed_column([0.1 + 0.2, 7, None, float("nan")])
+    [0.3, 7, None, None]
+    """
+    if any(isinstance(value, str) for value in values):
+        names = {name: place for place, name in enumerate(dict.fromkeys(values))}
+        return {"names": list(names), "places": [names[value] for value in values]}
+    return [rounded(value) for value in values]
+
+
+def rounded(value: Any) -> Any:
+    """Return a number with DIGITS digits; None for what is none."""
+    if isinstance(value, float):
+        return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
+    return value

@@ -1,0 +1,122 @@
+"""What is known of a run: its commit records, its small tables, and how users spread over values."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Final
+
+from spark_eval.comparing.marks import list_direction, marks_of
+from spark_eval.comparing.sentences import Row
+from spark_eval.metrics.values import UNCUT, formed
+from spark_eval.pointwise import POINTWISE
+from spark_eval.reporting.chapters import Dataset
+from spark_eval.reporting.spread import UserCount
+from spark_eval.schema import ALL, MODEL, SEGMENT, SEGMENT_VALUE, Direction, Table
+
+METRICS_DATA: Final = "metrics"
+# Tables that are small, whatever was measured.
+SMALL: Final = (
+    *(Table.METRICS, Table.COMPARISONS, Table.GATES, Table.CURVES, Table.THRESHOLDS),
+    *(Table.ACCOUNTING, Table.LEAKAGE),
+)
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """What a report is made of.
+
+    ``records`` are what the commit record says of each verb. ``tables`` hold the rows of those of SMALL that
+    are published, ``users`` how many users of each model have which value.
+    """
+
+    run_id: str
+    records: Mapping[str, Mapping[str, Any]]
+    tables: Mapping[Table, Sequence[Row]]
+    users: Sequence[UserCount] = ()
+    baseline: "RunFacts | None" = field(default=None)
+
+    def rows(self, table: Table) -> Sequence[Row]:
+        """Return the rows of a table; none where it is not published."""
+        return self.tables.get(table, ())
+
+    @property
+    def is_scored(self) -> bool:
+        """Whether predictions were measured, not lists."""
+        return any(row.get("n_rows") is not None for row in self.rows(Table.METRICS)[:1])
+
+    @cached_property
+    def measured(self) -> list[dict[str, Any]]:
+        """The rows of ``metrics``, with a name for metric and cutoff, their part of the users, and a mark."""
+        rows = self.rows(Table.METRICS)
+        marks = marks_of(rows, self.direction)
+        return [
+            {
+                **row,
+                MODEL: row[MODEL] or "",
+                "measure": measure_of(row, self.is_scored),
+                "k": cutoff_of(row),
+                "part": part_of(row),
+                "better": str(self.direction(row["metric"])),
+                "n": row.get("n_rows") if self.is_scored else row["n_users"],
+                "mark": marks.get((row["metric"], (row[MODEL], row["k"])), "") if row[SEGMENT] == ALL else "",
+            }
+            for row in rows
+        ]
+
+    def direction(self, metric: str) -> Direction:
+        """Return which values of a metric are the better ones."""
+        if not self.is_scored:
+            return list_direction(metric)
+        name = formed(metric)["name"]
+        return POINTWISE[name].direction if name in POINTWISE else Direction.NONE
+
+    @cached_property
+    def metrics(self) -> Dataset:
+        """The rows of ``metrics``, as many views show them."""
+        columns = (
+            *(MODEL, "metric", "k", "measure", SEGMENT, SEGMENT_VALUE, "part", "value"),
+            *("ci_low", "ci_high", "n", "n_undefined", "mark", "better"),
+        )
+        counted = "rows" if self.is_scored else "users"
+        headings = {"n": counted, "n_undefined": "users without a value", "ci_low": "from", "ci_high": "to"}
+        return Dataset.of(METRICS_DATA, self.measured, columns, headings)
+
+    @cached_property
+    def headline(self) -> Row | None:
+        """The row of everybody's mean by which models are ordered: of the first metric at its largest k."""
+        everybody = [row for row in self.measured if row[SEGMENT] == ALL]
+        firsts = [row for row in everybody if row["metric"] == everybody[0]["metric"]]
+        return max(firsts, key=lambda row: 0 if row["k"] == UNCUT else int(row["k"]), default=None)
+
+    @cached_property
+    def models(self) -> list[str]:
+        """All models, the best by the headline's metric first."""
+        first = self.headline
+        if first is None:
+            return sorted({str(row[name]) for row in self.rows(Table.COMPARISONS) for name in PAIR})
+        sign = 1 if self.direction(first["metric"]) is Direction.LOWER else -1
+        means = {
+            row[MODEL]: row["value"]
+            for row in self.measured
+            if (row["measure"], row[SEGMENT]) == (first["measure"], ALL)
+        }
+        names = {row[MODEL] for row in self.measured}
+        return sorted(names, key=lambda name: (means.get(name) is None, sign * (means.get(name) or 0), name))
+
+
+PAIR: Final = ("candidate", "baseline")
+
+
+def measure_of(row: Row, is_scored: bool = False) -> str:
+    """Return metric and cutoff: ``ndcg@10``; metrics of predictions have no cutoff."""
+    return str(row["metric"]) if is_scored else f"{row['metric']}@{cutoff_of(row)}"
+
+
+def cutoff_of(row: Row) -> str:
+    """Return k as text, ``all`` without a cutoff."""
+    return UNCUT if row["k"] is None else str(row["k"])
+
+
+def part_of(row: Row) -> str:
+    """Return whose users a row is of: ``all``, or ``country: DE``."""
+    return ALL if row[SEGMENT] == ALL else f"{row[SEGMENT]}: {row[SEGMENT_VALUE]}"

@@ -1,0 +1,254 @@
+"""Chapters on models of lists and of predictions: gates, who is best, cutoffs, differences, another run."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from spark_eval.comparing.marks import BEST, CERTAIN, CLOSE, EXPLAINED
+from spark_eval.comparing.sentences import in_run, sentences, short, where
+from spark_eval.metrics.values import UNCUT
+from spark_eval.reporting.chapters import Chapter, Dataset, Form, Statement, Tone, View
+from spark_eval.reporting.facts import METRICS_DATA, RunFacts, measure_of, part_of
+from spark_eval.schema import ALL, MODEL, SEGMENT, Table
+from spark_eval.stats.differences import unpaired
+from spark_eval.stats.significance import t_test
+
+MOST_SENTENCES_SHOWN: Final = 12
+# Rows of comparisons that a page holds: all users first, then segments.
+MOST_COMPARED: Final = 10_000
+OF_ALL_USERS: Final[Mapping[str, Sequence[str]]] = {SEGMENT: [ALL]}
+MEANS_SHOWN: Final = (MODEL, "measure", "value", "ci_low", "ci_high", "n", "n_undefined", "mark", "better")
+
+
+def gates(facts: RunFacts) -> Chapter | None:
+    """Return what the gates decided: each in a sentence, those that failed first."""
+    rows = sorted(facts.rows(Table.GATES), key=lambda row: bool(row["passed"]))
+    if not rows:
+        return None
+    failed = sum(not row["passed"] for row in rows)
+    if failed:
+        verdict = Statement(f"{failed} of {len(rows)} gates failed.", Tone.BAD, "FAILED")
+    else:
+        verdict = Statement(f"All {len(rows)} gates passed.", Tone.GOOD, "PASSED")
+    tones = {True: (Tone.GOOD, "PASSED"), False: (Tone.BAD, "FAILED")}
+    statements = [Statement(gate_sentence(row), *tones[bool(row["passed"])]) for row in rows]
+    lines = [
+        {
+            **row,
+            "gate": where(row),
+            "against": in_run(row["against_model"], row["against_run"]),
+            "passed": "yes" if row["passed"] else "NO",
+        }
+        for row in rows
+    ]
+    shown = (
+        *("gate", MODEL, "against", "mode", "drop", "max_drop", "baseline_value", "candidate_value"),
+        *("difference", "bound_low", "bound_high", "n_users", "decision", "passed", "reason"),
+    )
+    dataset = Dataset.of("gates", lines, shown)
+    table = View(Form.TABLE, "All gates", "gates", shown)
+    return Chapter("gates", "Gates", [verdict, *statements], [table], [dataset])
+
+
+def gate_sentence(row: Mapping[str, Any]) -> str:
+    """Return what a gate decided, and why."""
+    against = in_run(row["against_model"], row["against_run"])
+    return f"{where(row)} of {row['model']} against {against}: {row['decision']}: {row['reason']}"
+
+
+def leaderboard(facts: RunFacts) -> Chapter | None:
+    """Return which model is best, and whether that is certain."""
+    everybody = [row for row in facts.measured if row[SEGMENT] == ALL]
+    if not everybody:
+        return None
+    views = [
+        View(
+            Form.INTERVALS,
+            "Models with their intervals",
+            METRICS_DATA,
+            MEANS_SHOWN,
+            "Mean of each model with its interval of 95 %, the chosen metric",
+            OF_ALL_USERS,
+            {"label": MODEL, "value": "value", "low": "ci_low", "high": "ci_high", "mark": "mark"},
+        ),
+        View(
+            Form.BOARD,
+            "All metrics",
+            METRICS_DATA,
+            (),
+            "",
+            OF_ALL_USERS,
+            {
+                "rows": [MODEL] if facts.is_scored else [MODEL, "k"],
+                "columns": "metric",
+                "value": "value",
+                "mark": "mark",
+                "n": "n",
+            },
+        ),
+    ]
+    said = [Statement(text) for text in best_sentences(everybody)]
+    marks = [Statement(EXPLAINED)] if any(row["mark"] for row in everybody) else []
+    return Chapter(
+        "models", "Which model is best", [*said, *marks], views, [facts.metrics], picks=["measure"]
+    )
+
+
+def best_sentences(everybody: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield who is best in each metric, at its largest cutoff, and who may be as good."""
+    largest: dict[str, str] = {}
+    for row in everybody:
+        known = largest.setdefault(row["metric"], row["k"])
+        if known != UNCUT and (row["k"] == UNCUT or int(row["k"]) > int(known)):
+            largest[row["metric"]] = row["k"]
+    for metric, k in list(largest.items())[:MOST_SENTENCES_SHOWN]:
+        rows = [row for row in everybody if (row["metric"], row["k"]) == (metric, k)]
+        best = [row for row in rows if row["mark"] == BEST]
+        close = [row[MODEL] for row in rows if row["mark"] == CLOSE]
+        if not best:
+            continue
+        one = best[0]
+        low, high = one["ci_low"], one["ci_high"]
+        interval = "" if low is None else f" ({short(low)} to {short(high)})"
+        names = " and ".join(row[MODEL] for row in best) + (" are" if len(best) > 1 else " is")
+        if low is None:
+            certainty = "; it has no interval, so nobody can say how certain that is"
+        elif close:
+            certainty = f"; not certain: {', '.join(close)} may be as good"
+        else:
+            certainty = "; certain, at 95 %"
+        yield f"{one['measure']}: {names} best with {short(one['value'])}{interval}{certainty}."
+
+
+def cutoffs(facts: RunFacts) -> Chapter | None:
+    """Return a curve over the cutoffs for each metric that was measured at several."""
+    ks: dict[str, dict[str, None]] = {}
+    for row in facts.measured:
+        if row[SEGMENT] == ALL:
+            ks.setdefault(row["metric"], {})[row["k"]] = None
+    views = [
+        View(
+            Form.LINES,
+            metric,
+            METRICS_DATA,
+            MEANS_SHOWN,
+            f"{metric} by cutoff, a line for each model",
+            {**OF_ALL_USERS, "metric": [metric]},
+            {"x": "k", "y": "value", "series": MODEL, "categories": sorted(of_metric, key=as_number)},
+            is_small=True,
+        )
+        for metric, of_metric in ks.items()
+        if len(of_metric) > 1
+    ]
+    if not views:
+        return None
+    return Chapter("cutoffs", "Metrics by cutoff", (), views, [facts.metrics])
+
+
+def as_number(cutoff: str) -> float:
+    """Return the place of a cutoff; none comes last."""
+    return math.inf if cutoff == UNCUT else float(cutoff)
+
+
+def differences(facts: RunFacts) -> Chapter | None:
+    """Return what ``compare`` published: differences with intervals, wins, ties and losses."""
+    rows = sorted(facts.rows(Table.COMPARISONS), key=lambda row: row[SEGMENT] != ALL)
+    if not rows:
+        return None
+    lines = [
+        {
+            **row,
+            "measure": measure_of(row),
+            "part": part_of(row),
+            "better": facts.direction(row["metric"]),
+            "against": in_run(row["baseline"], row["baseline_run"]),
+        }
+        for row in rows[:MOST_COMPARED]
+    ]
+    shown = (
+        *("candidate", "against", "measure", "part", "test", "difference", "ci_low", "ci_high"),
+        *("p_adjusted", "wins", "ties", "losses", "n_users", "effect_size", "better"),
+    )
+    dataset = Dataset.of("comparisons", lines, shown, {"p_adjusted": "p, corrected"})
+    views = [
+        View(
+            Form.INTERVALS,
+            "Differences with their intervals",
+            "comparisons",
+            shown,
+            "Difference of each candidate from the baseline with its interval; a line at 0",
+            drawn={
+                "label": "candidate",
+                "value": "difference",
+                "low": "ci_low",
+                "high": "ci_high",
+                "zero": True,
+            },
+        ),
+        View(
+            Form.STACK,
+            "Users won, tied and lost",
+            "comparisons",
+            ("candidate", "against", "measure", "part", "test", "wins", "ties", "losses"),
+            "For how many users each candidate is better, equal and worse than the baseline",
+            drawn={"label": "candidate", "values": ["wins", "ties", "losses"]},
+        ),
+    ]
+    said = [Statement(text) for text in sentences(rows)[:MOST_SENTENCES_SHOWN]]
+    if len(rows) > MOST_COMPARED:
+        more = f"{len(rows) - MOST_COMPARED:,} more rows, of segments, stand in the table comparisons."
+        said.append(Statement(more, Tone.WARNING, "Not all is shown"))
+    picks = ["measure", "against", "part", "test"]
+    return Chapter("differences", "Differences from the baseline", said, views, [dataset], picks)
+
+
+def beside_other_run(facts: RunFacts) -> Chapter | None:
+    """Return the means beside those of another run; of equal models, as if users were others."""
+    other = facts.baseline
+    if other is None:
+        return None
+    before = {(row[MODEL], row["measure"], row["part"]): row for row in other.measured}
+    rows = []
+    for row in facts.measured:
+        was = before.get((row[MODEL], row["measure"], row["part"]))
+        if was is not None and row[SEGMENT] == ALL:
+            rows.append({**row, "before": was["value"], **change(row, was)})
+    said = Statement(
+        f"Means of this run beside those of run {other.run_id}, for models of equal names. Intervals of "
+        f"{100 * (1 - CERTAIN):g} % are as if both had users of their own; spark-eval compare pairs users."
+    )
+    notes = [said, *warnings_of(facts, other)]
+    if not rows:
+        none = Statement("No model and metric is in both runs.", Tone.WARNING, "Nothing to compare")
+        return Chapter("other_run", f"Beside run {other.run_id}", [*notes, none])
+    shown = (MODEL, "measure", "before", "value", "difference", "ci_low", "ci_high", "better", "n")
+    dataset = Dataset.of("other_run", rows, shown)
+    view = View(
+        Form.INTERVALS,
+        "Change of each model",
+        "other_run",
+        shown,
+        "Difference of each model from the other run with its interval; a line at 0",
+        drawn={"label": MODEL, "value": "difference", "low": "ci_low", "high": "ci_high", "zero": True},
+    )
+    return Chapter("other_run", f"Beside run {other.run_id}", notes, [view], [dataset], ["measure"])
+
+
+def change(row: Mapping[str, Any], was: Mapping[str, Any]) -> dict[str, float | None]:
+    """Return the difference of two means with its interval by Welch."""
+    n_before, n_now = was["n"] or 0, row["n"] or 0
+    between = unpaired(was["value"], was["std_error"], n_before, row["value"], row["std_error"], n_now)
+    tested = t_test(between, 1 - CERTAIN)
+    difference = None if between.value is None else float(between.value)
+    return {"difference": difference, "ci_low": tested.ci_low, "ci_high": tested.ci_high}
+
+
+def warnings_of(facts: RunFacts, other: RunFacts) -> Iterator[Statement]:
+    """Yield why numbers of two runs may not be comparable: other conventions, another truth."""
+    for key, what in (("conventions", "conventions"), ("truth_digest", "truth")):
+        here, there = (
+            {str(record[key]) for record in run.records.values() if record.get(key) is not None}
+            for run in (facts, other)
+        )
+        if here and there and here != there:
+            yield Statement(f"The two runs have another {what}.", Tone.WARNING, "Differs")

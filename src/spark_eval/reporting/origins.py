@@ -1,0 +1,149 @@
+"""Chapters on where numbers come from: the split and its leaks, every row's end, config and versions."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from spark_eval.errors import without_secrets
+from spark_eval.reporting.chapters import Chapter, Dataset, Form, Statement, Tone, View
+from spark_eval.reporting.facts import RunFacts
+from spark_eval.schema import MODEL, Outcome, Subset, Table
+from spark_eval.splits.moments import MICROSECONDS_PER_DAY
+
+# Outcomes that a bar is made of; all others count users, beside the rows.
+ROW_OUTCOMES: Final = (
+    *(Outcome.USED, Outcome.FILTERED, Outcome.DEDUPLICATED, Outcome.DROPPED, Outcome.QUARANTINED),
+)
+# A part without a beginning or an end is drawn so much longer than all others together.
+OPEN_SHARE: Final = 0.25
+
+
+def split_in_time(facts: RunFacts) -> Chapter | None:
+    """Return where the split cuts the log in time, and what of the test parts is in the train parts."""
+    checks = facts.rows(Table.LEAKAGE)
+    spans = list(spans_of(facts.records.get("split", {}).get("timeline") or {}))
+    if not checks and not spans:
+        return None
+    views, datasets = [], []
+    if spans:
+        shown = ("fold", "part", "from", "to")
+        datasets.append(Dataset.of("spans", spans, (*shown, "start", "end")))
+        drawn = {"lane": "fold", "part": "part", "start": "start", "end": "end"}
+        alt = "Parts of the log in time (UTC), a lane for each fold"
+        views.append(View(Form.SPANS, "Parts in time", "spans", shown, alt, drawn=drawn))
+    leaked = sum(row["rows"] for row in checks if row["leaked"])
+    said = []
+    if checks:
+        tone = (Tone.BAD, "LEAK") if leaked else (Tone.GOOD, "No leak")
+        said.append(Statement(f"{leaked:,} leaked rows in {len(checks)} checks.", *tone))
+        verdict = {True: "LEAK", False: "allowed"}
+        lines = [{**row, "verdict": verdict[row["leaked"]] if row["rows"] else "no"} for row in checks]
+        columns = ("fold", "check", "rows", "users", "verdict")
+        datasets.append(Dataset.of("leakage", lines, columns, {"verdict": "leaked"}))
+        views.append(View(Form.TABLE, "Leakage checks", "leakage", columns))
+    return Chapter("split", "The split", said, views, datasets)
+
+
+def spans_of(found: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the parts of a split by time, their ends in microseconds since the epoch; None is open."""
+    if "windows" in found:
+        parts = [
+            (str(fold), str(subset), window[f"{subset}_start"], window[f"{subset}_end"])
+            for fold, window in enumerate(found["windows"])
+            for subset in (Subset.TRAIN, Subset.TEST)
+        ]
+    elif "global_cut" in found:
+        parts = [
+            ("", str(Subset.LOCAL_TRAIN), None, found["local_train_end"]),
+            ("", f"{Subset.RANKER_TRAIN}, {Subset.RANKER_TEST}", found["local_cut"], found["local_test_end"]),
+            ("", str(Subset.GLOBAL_TEST), found["global_cut"], found["end"]),
+        ]
+    else:
+        return
+    edges = [edge for *_, start, end in parts for edge in (start, end) if edge is not None]
+    more = max((max(edges) - min(edges)) * OPEN_SHARE, MICROSECONDS_PER_DAY)
+    for fold, part, start, end in parts:
+        yield {
+            "fold": fold,
+            "part": part,
+            "from": "the beginning of the log" if start is None else in_utc(start),
+            "to": "the end of the log" if end is None else in_utc(end),
+            "start": (min(edges) - more if start is None else start) / 1000,
+            "end": (max(edges) + more if end is None else end) / 1000,
+        }
+
+
+def in_utc(microseconds: int) -> str:
+    """Return a moment as text, in UTC.
+
+    >>> in_utc(1_715_831_414_000_000)
+    '2024-05-16 03:50:14'
+    """
+    return str(np.datetime64(microseconds, "us").astype("datetime64[s]")).replace("T", " ")
+
+
+def accounting(facts: RunFacts) -> Chapter | None:
+    """Return what became of every row: shares of each table, and all lines of the accounting."""
+    rows = facts.rows(Table.ACCOUNTING)
+    if not rows:
+        return None
+    counts: dict[str, Counter[str]] = {}
+    for row in rows:
+        if row["outcome"] in ROW_OUTCOMES:
+            table = row["source"] if row[MODEL] is None else f"{row['source']} of {row[MODEL]}"
+            counts.setdefault(table, Counter())[row["outcome"]] += row["rows"]
+    lines = [{"table": table, **{one: count[one] for one in ROW_OUTCOMES}} for table, count in counts.items()]
+    ends = Dataset.of("ends", lines, ("table", *ROW_OUTCOMES))
+    columns = ("source", MODEL, "outcome", "reason", "rows", "users")
+    datasets = [ends, Dataset.of("accounting", rows, columns)]
+    views = [
+        View(
+            Form.STACK,
+            "Rows of each table",
+            "ends",
+            ("table", *ROW_OUTCOMES),
+            "Which share of each table's rows is used, filtered, deduplicated, dropped and quarantined",
+            drawn={"label": "table", "values": list(ROW_OUTCOMES), "is_share": True},
+        ),
+        View(Form.TABLE, "All lines", "accounting", columns),
+    ]
+    quarantined = sum(row["rows"] for row in rows if row["outcome"] == Outcome.QUARANTINED)
+    said = [Statement("Every row that was read is counted once: those in are the sum of all others.")]
+    if quarantined:
+        text = f"{quarantined:,} rows are quarantined; the table quarantine holds them."
+        said.append(Statement(text, Tone.WARNING, "Unusable"))
+    return Chapter("accounting", "What became of every row", said, views, datasets)
+
+
+def provenance(facts: RunFacts) -> Chapter | None:
+    """Return conventions, versions, fingerprints and configs, as the commit records have them."""
+    if not facts.records:
+        return None
+    rows, texts = [], {}
+    for verb, record in facts.records.items():
+        rows += [{"verb": verb, "what": what, "is": text} for what, text in record_lines(record)]
+        settings = without_secrets(record.get("config", {}))
+        texts[f"Config of {verb}"] = json.dumps(settings, indent=2, ensure_ascii=False)
+    columns = ("verb", "what", "is")
+    table = View(Form.TABLE, "Conventions, versions, fingerprint", "provenance", columns)
+    dataset = Dataset.of("provenance", rows, columns)
+    return Chapter("provenance", "Where it comes from", (), [table], [dataset], texts=texts)
+
+
+def record_lines(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield what a commit record says beside config and timeline, a line for each."""
+    for name in ("published_at", "conventions", "fingerprint", "truth_digest"):
+        if record.get(name) is not None:
+            yield name.replace("_", " "), str(record[name])
+    for name, size in record.get("tables", {}).items():
+        yield f"rows of {name}", f"{size['rows']:,}"
+    for name, version in record.get("versions", {}).items():
+        yield f"version of {name}", str(version)
+    if (seconds := record.get("summary", {}).get("seconds")) is not None:
+        yield "seconds", str(seconds)
+    runs: Mapping[str, str | None] = record.get("runs", {})
+    for run, digest in runs.items():
+        yield f"read run {run}", str(digest)

@@ -1,0 +1,148 @@
+"""Chapters on users: segments, folds, and how users spread over the values of a metric."""
+
+from collections.abc import Iterator
+from itertools import accumulate, groupby
+from typing import Any, Final
+
+from spark_eval.reporting.chapters import Chapter, Dataset, Form, Statement, Tone, View
+from spark_eval.reporting.facts import METRICS_DATA, RunFacts
+from spark_eval.reporting.spread import MOST_SPREAD
+from spark_eval.schema import ALL, FOLD, FOLDS, MODEL, SEGMENT, SEGMENT_VALUE
+
+# The mean of fewer users says little: its cell has a warning.
+FEW: Final = 30
+MOST_SMALL_NAMED: Final = 5
+
+
+def segments(facts: RunFacts) -> Chapter | None:
+    """Return the means of segments as a heat table, with warnings where users are few."""
+    rows = [row for row in facts.measured if row[SEGMENT] not in (ALL, FOLD, FOLDS)]
+    if not rows:
+        return None
+    names = list(dict.fromkeys(row[SEGMENT] for row in rows))
+    few = dict.fromkeys(row["part"] for row in rows if (row["n"] or 0) < FEW)
+    unit = "rows" if facts.is_scored else "users"
+    said = [
+        Statement(
+            f"The stronger the colour, the higher the value; a cell with ⚠ has fewer than {FEW} {unit}."
+        )
+    ]
+    if few:
+        shown = ", ".join(list(few)[:MOST_SMALL_NAMED]) + (" and more" if len(few) > MOST_SMALL_NAMED else "")
+        said.append(
+            Statement(f"{len(few)} segments have fewer than {FEW} {unit}: {shown}.", Tone.WARNING, "Small")
+        )
+    shown_columns = (MODEL, "measure", "part", "value", "ci_low", "ci_high", "n", "n_undefined")
+    views = [
+        View(
+            Form.HEAT,
+            f"By {name}",
+            METRICS_DATA,
+            shown_columns,
+            f"Mean of each model for each value of {name}, the chosen metric",
+            {SEGMENT: [name]},
+            {"rows": SEGMENT_VALUE, "columns": MODEL, "value": "value", "n": "n", "few": FEW},
+        )
+        for name in names
+    ]
+    return Chapter("segments", "Segments", said, views, [facts.metrics], ["measure"])
+
+
+def folds(facts: RunFacts) -> Chapter | None:
+    """Return the values of folds or windows, in their order, and their mean and deviation."""
+    rows = [row for row in facts.measured if row[SEGMENT] == FOLD]
+    if not rows:
+        return None
+    places = sorted({str(row[SEGMENT_VALUE]) for row in rows}, key=lambda text: (len(text), text))
+    views = [
+        View(
+            Form.LINES,
+            "Each fold",
+            METRICS_DATA,
+            (MODEL, "measure", SEGMENT_VALUE, "value", "ci_low", "ci_high", "n"),
+            "The chosen metric in each fold, a line for each model",
+            {SEGMENT: [FOLD]},
+            {
+                "x": SEGMENT_VALUE,
+                "y": "value",
+                "series": MODEL,
+                "categories": places,
+                "x_title": FOLD,
+            },
+        ),
+        View(
+            Form.TABLE,
+            "Over all folds",
+            METRICS_DATA,
+            (MODEL, "measure", SEGMENT_VALUE, "value", "n"),
+            where={SEGMENT: [FOLDS]},
+        ),
+    ]
+    said = [Statement(f"{len(places)} folds; fold 0 is the oldest where folds are windows of time.")]
+    return Chapter("folds", "Folds and windows", said, views, [facts.metrics], ["measure"])
+
+
+def spread(facts: RunFacts) -> Chapter | None:
+    """Return how users spread over the values of a metric: shares in bins, and the share below a value."""
+    if not facts.users:
+        return None
+    rows = list(with_shares(facts))
+    headings = {"low": "from", "high": "to", "below": "share below 'to'"}
+    shown = (MODEL, "measure", "low", "high", "users", "share", "below")
+    zeros = [
+        {**row, "zero": row["users"], "above": row["total"] - row["users"]} for row in rows if not row["high"]
+    ]
+    zero_columns = (MODEL, "measure", "zero", "above")
+    datasets = [
+        Dataset.of("spread", rows, (*shown, "is_zero"), headings),
+        Dataset.of("zeros", zeros, zero_columns, {"zero": "users with 0", "above": "users with more"}),
+    ]
+    axis = {"series": MODEL, "x_title": "value of the metric"}
+    views = [
+        View(
+            Form.LINES,
+            "Share of users by value, above 0",
+            "spread",
+            shown,
+            "Share of the users in each bin of values above 0, a line for each model",
+            {"is_zero": ["no"]},
+            {**axis, "x": "low", "y": "share", "steps": True, "bins": "high"},
+        ),
+        View(
+            Form.LINES,
+            "Share of users below a value",
+            "spread",
+            shown,
+            "Share of the users whose value is lower, a line for each model",
+            drawn={**axis, "x": "high", "y": "below", "to_one": True},
+        ),
+        View(
+            Form.STACK,
+            "Users with 0, and with more",
+            "zeros",
+            zero_columns,
+            "Which share of each model's users has exactly 0",
+            drawn={"label": MODEL, "values": ["above", "zero"], "is_share": True},
+        ),
+    ]
+    said = [
+        Statement(
+            f"Of each of the first {MOST_SPREAD} metrics with an upper bound, at its largest cutoff; users "
+            "without a value are left out."
+        )
+    ]
+    return Chapter("spread", "How users spread", said, views, datasets, ["measure"])
+
+
+def with_shares(facts: RunFacts) -> Iterator[dict[str, Any]]:
+    """Yield the counts with their share of the model's users, and the share of users below ``high``.
+
+    Bins are half open, so the share below the end of a bin is that of this bin and all before it; users with
+    the largest value itself are in the last bin.
+    """
+    for _, group in groupby(facts.users, key=lambda row: (row.model, row.measure)):
+        rows = list(group)
+        total = sum(row.users for row in rows) or 1
+        for row, so_far in zip(rows, accumulate(row.users for row in rows), strict=True):
+            shares = {"share": row.users / total, "below": so_far / total}
+            yield {**row._asdict(), **shares, "total": total, "is_zero": "no" if row.high else "yes"}

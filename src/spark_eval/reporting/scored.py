@@ -1,0 +1,125 @@
+"""Chapters on predictions: their curves, and the thresholds that were chosen."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any, Final
+
+from spark_eval.pointwise.ordered import PR, ROC
+from spark_eval.pointwise.tables import CALIBRATION
+from spark_eval.reporting.chapters import Chapter, Dataset, Form, Statement, Tone, View
+from spark_eval.reporting.facts import RunFacts, part_of
+from spark_eval.schema import MODEL, Table
+
+# Points of all curves that a page holds, and of one curve: a cell of a grid of so many columns has one point.
+MOST_POINTS: Final = 30_000
+FINEST_GRID: Final = 300
+COARSEST_GRID: Final = 40
+AXES: Final = {
+    ROC: ("ROC", "share of negatives that are flagged", "share of positives that are flagged"),
+    PR: ("Precision and recall", "recall", "precision"),
+}
+
+
+def prediction_curves(facts: RunFacts) -> Chapter | None:
+    """Return ROC, P-R and calibration curves, thinned to what an eye can tell apart."""
+    rows = facts.rows(Table.CURVES)
+    if not rows:
+        return None
+    kept = list(thinned(rows))
+    names = list(dict.fromkeys(row["curve"] for row in kept))
+    shown = (MODEL, "curve", "x", "y", "threshold", "weight")
+    dataset = Dataset.of("curves", kept, shown)
+    views = [curve_view(name, shown) for name in names]
+    said = [Statement("Areas and errors of these curves stand among the metrics above.")]
+    if len(kept) < len(rows):
+        said.append(
+            Statement(f"{len(kept):,} of {len(rows):,} points are drawn; the table curves has all of them.")
+        )
+    if bound := max(row["error_bound"] or 0.0 for row in rows):
+        text = f"curves of many scores are published with a reduced number of points, within {bound:.2g}."
+        said.append(Statement(text, Tone.WARNING, "Reduced"))
+    return Chapter("curves", "Curves of predictions", said, views, [dataset])
+
+
+def curve_view(name: str, shown: Sequence[str]) -> View:
+    """Return the chart of one kind of curves."""
+    is_calibration = name.startswith(CALIBRATION)
+    title, x, y = AXES.get(name, (name.capitalize(), "mean score", "share of positives"))
+    return View(
+        Form.LINES,
+        title,
+        "curves",
+        shown,
+        f"{title}: {y} by {x}, a line for each model" + (", a point for each bin" if is_calibration else ""),
+        {"curve": [name]},
+        {
+            "x": "x",
+            "y": "y",
+            "series": MODEL,
+            "x_title": x,
+            "y_title": y,
+            "is_unit": True,
+            "diagonal": name != PR,
+            "points": is_calibration,
+        },
+        is_small=True,
+    )
+
+
+def thinned(rows: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """Yield the first and last point of each curve, and the first in each cell of a grid in between."""
+    of_curves = [list(group) for _, group in groupby(rows, key=lambda row: (row[MODEL], row["curve"]))]
+    fineness = max(COARSEST_GRID, min(FINEST_GRID, MOST_POINTS // (2 * len(of_curves))))
+    for points in of_curves:
+        seen: set[tuple[int, int]] = set()
+        for place, row in enumerate(points):
+            cell = (int(row["x"] * fineness), int(row["y"] * fineness))
+            is_calibration = row["weight"] is not None
+            if is_calibration or cell not in seen or place == len(points) - 1:
+                seen.add(cell)
+                yield {**row, MODEL: row[MODEL] or ""}
+
+
+def thresholds(facts: RunFacts) -> Chapter | None:
+    """Return the thresholds that rules chose, what they flag and what their errors cost."""
+    rows = facts.rows(Table.THRESHOLDS)
+    if not rows:
+        return None
+    shown = (
+        *("choice", MODEL, "part", "rule", "threshold", "precision", "recall", "flags", "cost"),
+        *("tp", "fp", "fn", "tn"),
+    )
+    lines = [
+        {
+            **row,
+            MODEL: row[MODEL] or "",
+            "part": part_of(row),
+            "choice": f"{row[MODEL] or ''} · {row['rule']}",
+        }
+        for row in rows
+    ]
+    headings = {
+        "tp": "true positives",
+        "fp": "false positives",
+        "fn": "false negatives",
+        "tn": "true negatives",
+    }
+    dataset = Dataset.of("thresholds", lines, shown, headings)
+    views = [
+        View(
+            Form.STACK,
+            "Positives found and missed, and false alarms",
+            "thresholds",
+            shown,
+            "True positives, false negatives and false positives at each chosen threshold",
+            drawn={"label": "choice", "values": ["tp", "fn", "fp"]},
+        ),
+        View(Form.TABLE, "Thresholds with their costs", "thresholds", shown[1:]),
+    ]
+    missing = sum(row["threshold"] is None for row in rows)
+    said = (
+        [Statement(f"{missing} rules found no threshold that will do.", Tone.WARNING, "None")]
+        if missing
+        else []
+    )
+    return Chapter("thresholds", "Thresholds", said, views, [dataset], ["part"])

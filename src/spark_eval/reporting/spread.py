@@ -1,0 +1,84 @@
+"""How users spread over the values of a metric: counts in bins of equal width, read batch by batch."""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+from spark_eval.metrics.values import MetricValue, value_of_column
+from spark_eval.schema import MODEL
+
+# Of so many metrics, the first ones, each at its largest cutoff.
+MOST_SPREAD: Final = 6
+N_BINS: Final = 20
+
+
+class UserCount(NamedTuple):
+    """So many users of a model have a value in [low, high), or high itself at the upper bound.
+
+    Users with exactly 0 are counted apart: there ``low`` and ``high`` are 0.
+    """
+
+    model: str
+    measure: str
+    low: float
+    high: float
+    users: int
+
+
+def spread_values(columns: Sequence[str]) -> list[MetricValue]:
+    """Return the metrics with an upper bound among the columns of ``per_user``, at their largest cutoff."""
+    largest: dict[str, MetricValue] = {}
+    for column in columns:
+        value = value_of_column(column)
+        if value is None or not value.metric.upper or math.isinf(value.metric.upper):
+            continue
+        known = largest.setdefault(value.name, value)
+        if known.k is None or (value.k is not None and value.k > known.k):
+            largest[value.name] = value
+    return list(largest.values())[:MOST_SPREAD]
+
+
+def spread_of(dataset: ds.Dataset) -> tuple[list[UserCount], int]:
+    """Return the counts of files of ``per_user``, and the number of their rows.
+
+    ``dataset`` is partitioned by model. No more than a batch of some columns is in memory at once.
+    """
+    values = spread_values(dataset.schema.names)
+    counts: dict[tuple[str, str], Any] = {}
+    n_rows = 0
+    for fragment in dataset.get_fragments():
+        model = str(ds.get_partition_keys(fragment.partition_expression).get(MODEL, ""))
+        for batch in fragment.to_batches(columns=[value.column for value in values], batch_size=2**17):
+            n_rows += batch.num_rows
+            for value in values:
+                numbers = pc.drop_null(batch[value.column]).to_numpy(zero_copy_only=False)
+                found = binned(numbers, float(value.metric.upper or 1))
+                key = (model, str(value))
+                counts[key] = counts[key] + found if key in counts else found
+    uppers = {str(value): float(value.metric.upper or 1) for value in values}
+    return [
+        row for key in sorted(counts) for row in user_counts(*key, uppers[key[1]], counts[key].tolist())
+    ], n_rows
+
+
+def binned(values: Any, upper: float, n_bins: int = N_BINS) -> Any:
+    """Count exact zeros first, then the other values in bins between 0 and ``upper``; NaN is left out.
+
+    >>> binned(np.array([0.0, 0.05, 0.5, 1.0, np.nan]), 1.0, 2).tolist()
+    [1, 1, 2]
+    """
+    values = values[~np.isnan(values)]
+    places = np.minimum(np.floor(values * n_bins / upper), n_bins - 1).astype(np.int64) + 1
+    return np.bincount(np.where(values == 0, 0, places), minlength=n_bins + 1)
+
+
+def user_counts(model: str, measure: str, upper: float, counts: Sequence[int]) -> Iterator[UserCount]:
+    """Yield the counts of ``binned`` with the ends of their bins."""
+    n_bins = len(counts) - 1
+    for place, users in enumerate(counts):
+        low, high = (0.0, 0.0) if place == 0 else ((place - 1) * upper / n_bins, place * upper / n_bins)
+        yield UserCount(model, measure, low, high, users)
