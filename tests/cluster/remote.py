@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
-from spark_eval import evaluate, evaluate_predictions, get_session, split
+from spark_eval import evaluate, evaluate_predictions, functions, get_session, split
 from spark_eval.errors import SparkEvalError
 from spark_eval.runtime.versions import check_workers
 
@@ -59,7 +60,28 @@ def answers(spark: SparkSession) -> dict[str, Any]:
         tables = {"metrics": result.metrics, "per_user": result.per_user, "accounting": result.accounting}
         found |= {f"{table} by {name}": values(frame) for table, frame in tables.items()}
         result.unpersist()
-    return found | of_folder(ranked, test) | of_predictions(lists) | {"refused": refused(spark)}
+    found |= of_folder(ranked, test) | of_predictions(lists) | of_functions(ranked, test)
+    return found | {"refused": refused(spark)}
+
+
+def of_functions(ranked: DataFrame, truth: DataFrame) -> dict[str, Any]:
+    """Metrics of array columns, by functions and by SQL."""
+    items = ranked.groupBy("user").agg(
+        F.expr("array_sort(collect_list(struct(rank, item))).item AS recommended")
+    )
+    relevant = truth.groupBy("user").agg(F.expr("array_sort(collect_list(item)) AS relevant"))
+    rows = items.join(relevant, "user")
+    several = functions.ranking_metrics(
+        "recommended", "relevant", ["map", "gauc@all"], 5, conventions="spark"
+    )
+    measured = rows.select("user", several.alias("m"), functions.ndcg("recommended", "relevant", 5))
+    functions.register(rows.sparkSession)
+    rows.createOrReplaceTempView("lists")
+    by_sql = rows.sparkSession.sql("SELECT user, ndcg_at(recommended, relevant, 5) FROM lists")
+    return {
+        "functions": values(measured.select("user", "m.*", "ndcg_at_5")),
+        "functions of SQL": values(by_sql),
+    }
 
 
 def of_folder(lists: DataFrame, truth: DataFrame) -> dict[str, Any]:

@@ -17,12 +17,11 @@ from spark_eval.engine.messages import Content
 from spark_eval.engine.question import Question
 from spark_eval.engine.send import Sender
 from spark_eval.engine.summary import metric_rows, sum_rows
-from spark_eval.metrics.options import Plan
+from spark_eval.metrics.options import LARGEST_DOUBLE, Plan
 from spark_eval.pipeline.measure import stage_sums
 from spark_eval.pipeline.rows import StageSums
 from spark_eval.transforms import exchange
 from spark_eval.transforms.exchange import BucketSummary, ModelSummary, buckets
-from spark_eval.verbs.checks import LARGEST_DOUBLE
 from spark_eval.verbs.evaluate import counts_of_models, counts_of_truth
 
 

@@ -1,11 +1,12 @@
 """What to measure, and by which rules: checked choices, as one value."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, Final, TypedDict, Unpack
 
-from spark_eval.conventions import Checks, Choice, Conventions
+from spark_eval.conventions import Checks, Choice, Conventions, Gain
 from spark_eval.errors import ConfigError
 from spark_eval.metrics import MetricValue, metric_values
 from spark_eval.metrics.aliases import several
@@ -16,6 +17,9 @@ from spark_eval.presets import changed, parse_choice, parse_conventions, stamp
 from spark_eval.schema import FOLD
 from spark_eval.stats.resampling import DEFAULT_RESAMPLES, MOST_RESAMPLES
 
+# 2^512 squared still is a double.
+MAX_EXP2_RELEVANCE: Final = 511
+LARGEST_DOUBLE: Final = sys.float_info.max
 DEFAULT_METRICS: Final = ("precision", "recall", "f1", "hit_rate", "map", "mar", "mrr", "arhr", "ndcg")
 
 
@@ -113,6 +117,12 @@ class Plan:
         """The cutoffs up to which the items of a list are counted; None: no metric asks where items are."""
         values = [value for value in self.metrics if value.sees_pairs]
         return tuple(sorted({value.k for value in values if value.k is not None})) if values else None
+
+    @cached_property
+    def most_relevance(self) -> float:
+        """The largest relevance of which every gain can be computed."""
+        is_power = any(value.conventions(self.conventions).gain is Gain.EXP2 for value in self.metrics)
+        return MAX_EXP2_RELEVANCE if is_power else LARGEST_DOUBLE
 
     @property
     def by_fold(self) -> bool:

@@ -1,6 +1,5 @@
 """Check the inputs by their counts before any number is given out: zeros would be silently wrong."""
 
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,18 +10,15 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from spark_eval.accounting import Entry, check
-from spark_eval.conventions import Gain, RecommendationDuplicates
+from spark_eval.conventions import RecommendationDuplicates
 from spark_eval.errors import DataError
-from spark_eval.metrics.options import Plan
+from spark_eval.metrics.options import LARGEST_DOUBLE, Plan
 from spark_eval.names import model_faults
 from spark_eval.schema import FATAL, FAULT, FOLD, MODEL, USER, Fault, Outcome, Reason
 from spark_eval.splits.folds import MOST_FOLDS
 from spark_eval.transforms.exchange import BucketSummary
 from spark_eval.verbs.evaluation import Tables
 
-# 2^512 squared still is a double.
-MAX_EXP2_RELEVANCE: Final = 511
-LARGEST_DOUBLE: Final = sys.float_info.max
 # The counts of a truth without any relevant row.
 NOTHING_RELEVANT: Final[Mapping[str, Any]] = {"distinct": 0, "users": 0}
 # Of rows that are shown where too many are quarantined, and of the characters of each.
@@ -50,16 +46,11 @@ def truth_faults(
     elif used[0]["max_relevance"] > LARGEST_DOUBLE:
         message = "truth: the sum of an item's relevances is larger than any double"
         faults.append(DataError("RELEVANCE_TOO_LARGE", f"{message}; scale relevances down"))
-    elif grows_with_relevance(plan) and used[0]["max_relevance"] > MAX_EXP2_RELEVANCE:
+    elif used[0]["max_relevance"] > plan.most_relevance:
         largest = used[0]["max_relevance"]
-        message = f"truth: relevance {largest} is too large for gain=exp2; at most {MAX_EXP2_RELEVANCE}"
+        message = f"truth: relevance {largest} is too large for gain=exp2; at most {plan.most_relevance}"
         faults.append(DataError("RELEVANCE_TOO_LARGE", message))
     return (used[0] if used else NOTHING_RELEVANT), faults
-
-
-def grows_with_relevance(plan: Plan) -> bool:
-    """Return whether any metric takes 2 to the power of a relevance."""
-    return any(value.conventions(plan.conventions).gain is Gain.EXP2 for value in plan.metrics)
 
 
 def check_tables(

@@ -16,7 +16,6 @@ from spark_eval.runtime.any_session import tasks_at_once
 from spark_eval.schema import FOLD, IN_TRAIN, ITEM, MODEL, N_RECOMMENDED, N_RELEVANT, RANK, SCORE, USER
 from spark_eval.transforms.exchange import send
 from spark_eval.transforms.inputs import id_type
-from spark_eval.verbs.checks import LARGEST_DOUBLE, MAX_EXP2_RELEVANCE, grows_with_relevance
 from spark_eval.verbs.evaluation import Tables
 from spark_eval.verbs.segments import Training
 
@@ -40,7 +39,7 @@ def question_of(
         item=id_type(tables.truth, ITEM),
         model=tables.model,
         has_scores=RANK not in tables.recommendations.columns,
-        most_relevance=MAX_EXP2_RELEVANCE if grows_with_relevance(plan) else LARGEST_DOUBLE,
+        most_relevance=plan.most_relevance,
         bounds=training.bounds,
         trained=items,
     )

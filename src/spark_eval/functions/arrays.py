@@ -1,0 +1,211 @@
+"""Lists that lie in array columns: rows of an Arrow batch become a bucket, which the engine measures."""
+
+from collections.abc import Iterator
+from functools import partial
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_eval.arrow.hashes import numbers
+from spark_eval.arrow.row_faults import FaultRule, judge_lists, judge_truth
+from spark_eval.conventions import RecommendationDuplicates
+from spark_eval.engine.bucket import Bucket
+from spark_eval.engine.lists import AllLists
+from spark_eval.engine.messages import Content
+from spark_eval.engine.question import Question
+from spark_eval.errors import DataError
+from spark_eval.metrics.options import Plan
+from spark_eval.schema import EXACT_DIGITS, FATAL, ITEM, RANK, RELEVANCE, SCORE, USER
+from spark_eval.stats.exact import Floats, Ints
+
+RECOMMENDED: Final = "recommended"
+RELEVANT: Final = "relevant"
+RELEVANCES: Final = "relevances"
+SCORES: Final = "scores"
+# So many items of both arrays are measured at once; a single row may have more.
+ITEMS_AT_ONCE: Final = 1_000_000
+
+
+def values_of(plan: Plan, arrays: dict[str, pa.Array]) -> dict[str, Floats]:
+    """Return the values of all metrics of the plan by column, NaN where there is none; shape (rows,) each.
+
+    ``arrays`` are columns of a batch of rows: ``recommended`` and ``relevant``, perhaps ``relevances``
+    (parallel to relevant) and ``scores`` (parallel to recommended).
+
+    Raises DataError NOT_AN_ARRAY, ARRAYS_DIFFER, REPEATED_ITEM, RELEVANCE_TOO_LARGE, those of ids, numbers
+    and of rows that refuse a table.
+    """
+    arrays = {
+        name: column for name, column in arrays.items() if name in (RECOMMENDED, RELEVANT) or is_given(column)
+    }
+    for name, column in arrays.items():
+        if not is_array(column.type) and not pa.types.is_null(column.type):
+            raise DataError("NOT_AN_ARRAY", f"{name}: the column is {column.type}; give an array")
+    lengths = {name: lengths_of(column) for name, column in arrays.items()}
+    for name, other in ((RELEVANCES, RELEVANT), (SCORES, RECOMMENDED)):
+        if name in arrays and (n_bad := np.count_nonzero(lengths[name] != lengths[other])):
+            message = f"{name}: in {n_bad} rows the array is not as long as that of {other}"
+            raise DataError("ARRAYS_DIFFER", f"{message}; give one number for each item")
+    parts = [
+        values_at_once(plan, {name: column.slice(start, stop - start) for name, column in arrays.items()})
+        for start, stop in runs(lengths[RECOMMENDED] + lengths[RELEVANT])
+    ]
+    return {column: np.concatenate([part[column] for part in parts]) for column in plan.columns}
+
+
+def values_at_once(plan: Plan, arrays: dict[str, pa.Array]) -> dict[str, Floats]:
+    """Return the values of some rows, all measured at once."""
+    lists, truth = lists_of(arrays), truth_of(arrays)
+    lists, truth = with_alike_ids(lists, truth)
+    question = Question(
+        plan=plan,
+        user=pa.int64(),
+        item=lists.schema.field(ITEM).type,
+        model="",
+        has_scores=SCORES in arrays,
+        most_relevance=plan.most_relevance,
+        bounds=None,
+        trained=None,
+    )
+    lists = usable(lists, judge_lists, RECOMMENDED)
+    truth = usable(truth, partial(judge_truth, conventions=plan.conventions), RELEVANT)
+    bucket = Bucket(question, {Content.LISTS: lists, Content.TRUTH: truth})
+    found = bucket.lists()
+    check_lists(found, plan)
+    chosen = found.population(plan.conventions)
+    taken = found.lists(chosen, bucket.truth.ideal(plan.truth_depth))
+    rows = numbers(bucket.people.ids)[chosen]
+    columns = {column: np.full(len(arrays[RECOMMENDED]), np.nan) for column in plan.columns}
+    for value in plan.metrics:
+        for column, values in value.measure(taken, plan.conventions).items():
+            columns[column][rows] = values
+    return columns
+
+
+def lists_of(arrays: dict[str, pa.Array]) -> pa.Table:
+    """Return a row per recommended item: number of its list, item, and its score or its place as rank."""
+    row, items = elements(arrays[RECOMMENDED])
+    if SCORES not in arrays:
+        starts = np.searchsorted(row, row)
+        return pa.table({USER: row, ITEM: items, RANK: np.arange(1, len(row) + 1) - starts})
+    _, scores = elements(arrays[SCORES])
+    if pa.types.is_boolean(scores.type) or pa.types.is_null(scores.type):
+        scores = scores.cast(pa.float64())
+    if not is_number(scores.type):
+        raise DataError("SCORE_NOT_NUMERIC", f"{SCORES}: an array of {scores.type}; numbers are needed")
+    return pa.table({USER: row, ITEM: items, SCORE: scores})
+
+
+def truth_of(arrays: dict[str, pa.Array]) -> pa.Table:
+    """Return a row per relevant item: number of its list, item, relevance if there are any."""
+    row, items = elements(arrays[RELEVANT])
+    if RELEVANCES not in arrays:
+        return pa.table({USER: row, ITEM: items})
+    _, relevance = elements(arrays[RELEVANCES])
+    kind = relevance.type
+    if pa.types.is_decimal(kind):
+        if kind.precision > EXACT_DIGITS:
+            message = f"{RELEVANCES}: a double may not hold a {kind}; cast it to double"
+            raise DataError("RELEVANCE_NOT_EXACT", message)
+        relevance = relevance.cast(pa.string()).cast(pa.float64())
+    elif pa.types.is_boolean(kind) or pa.types.is_null(kind):
+        relevance = relevance.cast(pa.float64())
+    elif not is_number(kind):
+        raise DataError("RELEVANCE_NOT_NUMERIC", f"{RELEVANCES}: an array of {kind}; numbers are needed")
+    return pa.table({USER: row, ITEM: items, RELEVANCE: relevance})
+
+
+def with_alike_ids(lists: pa.Table, truth: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Return both tables with items as int64, or both with text; other ids are DataErrors."""
+    kinds = [
+        kind
+        for name, table in ((RECOMMENDED, lists), (RELEVANT, truth))
+        if (kind := id_kind(name, table.schema.field(ITEM).type)) is not None
+    ]
+    if len(set(kinds)) > 1:
+        message = f"items are {kinds[0]} in {RECOMMENDED} and {kinds[1]} in {RELEVANT}"
+        raise DataError("ID_TYPE_MISMATCH", f"{message}; write all with one type")
+    kind = kinds[0] if kinds else pa.int64()
+    cast = [table.set_column(1, ITEM, table[ITEM].cast(kind)) for table in (lists, truth)]
+    return cast[0], cast[1]
+
+
+def id_kind(name: str, kind: pa.DataType) -> pa.DataType | None:
+    """Return how ids of a type are held, None of nothing but nulls; DataError for what is no id."""
+    if pa.types.is_null(kind):
+        return None
+    if pa.types.is_integer(kind):
+        return pa.int64()
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return pa.string()
+    code = "ID_IS_FLOAT" if pa.types.is_floating(kind) or pa.types.is_decimal(kind) else "ID_TYPE_UNSUPPORTED"
+    message = f"{name}: an array of {kind}; items are integers or strings"
+    raise DataError(
+        code, message + ("; name the field, as recommended.item" if pa.types.is_struct(kind) else "")
+    )
+
+
+def usable(rows: pa.Table, rule: FaultRule, name: str) -> pa.Table:
+    """Return the rows without a fault; raise DataError where a fault refuses the table."""
+    rows, faults = rule(rows)
+    if faults is None:
+        return rows
+    counts = {one["values"]: one["counts"] for one in faults.value_counts().to_pylist()}
+    refused = [
+        DataError(fault, f"{name}: {counts[fault]} {why}") for fault, why in FATAL.items() if fault in counts
+    ]
+    DataError.raise_all(refused)
+    return rows.filter(faults.is_null())
+
+
+def check_lists(lists: AllLists, plan: Plan) -> None:
+    """Raise DataError for gains that no double holds, and for repeated items that are refused."""
+    largest = lists.truth.largest_relevance
+    if largest > plan.most_relevance:
+        message = (
+            f"{RELEVANCES}: {largest} is more than {plan.most_relevance:g}, of which no gain can be computed"
+        )
+        raise DataError("RELEVANCE_TOO_LARGE", f"{message}; scale relevances down")
+    n_again = int(lists.n_repeated.sum())
+    if n_again and plan.conventions.recommendation_duplicates is RecommendationDuplicates.REFUSE:
+        message = f"{RECOMMENDED}: {n_again} items repeat one of their list; remove them, or use "
+        raise DataError("REPEATED_ITEM", f"{message}recommendation_duplicates=best_rank")
+
+
+def elements(lists: pa.Array) -> tuple[Ints, pa.Array]:
+    """Return the number of the list of each element, and the elements; a null list has none."""
+    if pa.types.is_null(lists.type):
+        return np.empty(0, np.int64), pa.nulls(0)
+    return np.repeat(np.arange(len(lists)), lengths_of(lists)), lists.flatten()
+
+
+def lengths_of(lists: pa.Array) -> Ints:
+    """Return how many elements each list has, a null list none; shape (rows,)."""
+    if pa.types.is_null(lists.type):
+        return np.zeros(len(lists), dtype=np.int64)
+    return numbers(pc.list_value_length(lists).fill_null(0)).astype(np.int64)
+
+
+def runs(lengths: Ints) -> Iterator[tuple[int, int]]:
+    """Yield first and behind last of rows that have about ITEMS_AT_ONCE items together; at least one run."""
+    piece = np.maximum(np.cumsum(lengths) - 1, 0) // ITEMS_AT_ONCE
+    starts = [0, *(np.flatnonzero(np.diff(piece)) + 1).tolist(), len(lengths)]
+    yield from pairwise(starts)
+
+
+def is_array(kind: pa.DataType) -> bool:
+    """Return whether values of this type are lists."""
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Return whether a type is of numbers."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def is_given(column: Any) -> bool:
+    """Return whether a column is more than the literal NULL of SQL."""
+    return not pa.types.is_null(column.type)

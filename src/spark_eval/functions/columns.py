@@ -1,0 +1,191 @@
+"""Functions of columns: what is asked for is checked here, and measured in the workers by ``arrays``."""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyspark
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import types as T
+
+from spark_eval.arrow.hashes import numbers
+from spark_eval.conventions import CONVENTIONS, Conventions, TruthDuplicates
+from spark_eval.errors import ConfigError, EnvironmentFault
+from spark_eval.functions.arrays import RECOMMENDED, RELEVANCES, RELEVANT, SCORES, values_of
+from spark_eval.metrics.options import DEFAULT_METRICS, Plan, make_plan
+from spark_eval.metrics.registry import RANKING, Kind, RankingMetric
+from spark_eval.metrics.values import without_metric
+from spark_eval.presets import parse_conventions
+
+ColumnOrName = Column | str
+Rules = Conventions | str | Mapping[str, Any]
+# Other kinds of metrics need facts of items, which no column of arrays holds.
+KINDS: Final = (Kind.HITS, Kind.PAIRS)
+ARGUMENTS: Final = """\
+recommended: the array of recommended items, best first; the place of an item is its rank.
+relevant: the array of relevant items.
+k: a cutoff, or "all" for the whole list.
+relevances: an array parallel to ``relevant``; without it every relevance is 1.
+scores: an array parallel to ``recommended``, which then orders the items, the best score first.
+conventions: a preset's name, or a mapping of it and single choices, as in ``evaluate``; before them go:"""
+
+
+def measured_functions() -> dict[str, RankingMetric]:
+    """Return the metrics that have a function, by the names per user and of the mean: ``ap``, ``map``."""
+    metrics = [metric for metric in RANKING.values() if metric.kind in KINDS]
+    return {name: metric for metric in metrics for name in (metric.name, metric.run_name)}
+
+
+def own_options(metric: RankingMetric) -> dict[str, str]:
+    """Return the conventions that can change a metric, by the names that it has for them."""
+    return {without_metric(convention, metric): convention for convention in metric.conventions}
+
+
+def function_of(metric: RankingMetric) -> Callable[..., Column]:
+    """Return the function of a metric, with its signature and docstring."""
+    signature = signature_of(metric)
+
+    def function(*args: Any, **kwargs: Any) -> Column:
+        given = signature.bind(*args, **kwargs)
+        given.apply_defaults()
+        asked = given.arguments
+        options = [f"{name}={asked[name]}" for name in own_options(metric) if asked[name] is not None]
+        text = f"{metric.run_name}({', '.join(options)})"
+        arrays = {name: asked[name] for name in (RECOMMENDED, RELEVANT, RELEVANCES, SCORES)}
+        plan = plan_of([text], [asked["k"]], asked["conventions"])
+        return applied(plan, arrays, plan.columns[0], T.DoubleType())
+
+    function.__name__ = function.__qualname__ = metric.name
+    function.__module__ = __package__
+    choices = [f"{name}: {' or '.join(CONVENTIONS[own])}." for name, own in own_options(metric).items()]
+    text = [inspect.cleandoc(metric.notes), "", ARGUMENTS, *choices, "", "Raises ConfigError for these."]
+    function.__doc__ = "\n".join(text)
+    vars(function)["__signature__"] = signature
+    return function
+
+
+def signature_of(metric: RankingMetric) -> inspect.Signature:
+    """Return the signature of a metric's function; its own conventions are keywords."""
+    named, keyword = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
+    parameters = [
+        *(inspect.Parameter(name, named, annotation=ColumnOrName) for name in (RECOMMENDED, RELEVANT)),
+        inspect.Parameter("k", named, annotation=int | str),
+        *(
+            inspect.Parameter(name, keyword, default=None, annotation=ColumnOrName | None)
+            for name in (RELEVANCES, SCORES)
+        ),
+        inspect.Parameter("conventions", keyword, default="default", annotation=Rules),
+        *(
+            inspect.Parameter(name, keyword, default=None, annotation=str | None)
+            for name in own_options(metric)
+        ),
+    ]
+    return inspect.Signature(parameters, return_annotation=Column)
+
+
+def ranking_metrics(
+    recommended: ColumnOrName,
+    relevant: ColumnOrName,
+    metrics: Sequence[str] | str = DEFAULT_METRICS,
+    k: Sequence[int | str] | int | str = (1, 5, 10),
+    *,
+    relevances: ColumnOrName | None = None,
+    scores: ColumnOrName | None = None,
+    conventions: Rules = "default",
+) -> Column:
+    """Return a struct of several metrics at several cutoffs, for little more than the cost of one.
+
+    Its fields are the metric columns of ``per_user``: ``ndcg_at_10``. ``metrics`` are names, each perhaps
+    with conventions and a cutoff of its own: ``ndcg(gain=exp2)@10``. All else is as in the other functions.
+
+    Raises ConfigError, as ``evaluate`` does for its options.
+    """
+    plan = plan_of(metrics, k, conventions)
+    arrays = {RECOMMENDED: recommended, RELEVANT: relevant, RELEVANCES: relevances, SCORES: scores}
+    fields = T.StructType([T.StructField(column, T.DoubleType()) for column in plan.columns])
+    return applied(plan, arrays, "ranking_metrics", fields)
+
+
+def register(spark: SparkSession, conventions: Rules = "default") -> list[str]:
+    """Make the functions known to SQL, each by its names and ``_at``; return the names.
+
+    ``ndcg_at(recommended, relevant, 10)``, and behind the cutoff ``relevances`` and ``scores``; NULL stands
+    for the one that there is not. The cutoff may also be 'all', or a column. ``conventions`` hold for all.
+
+    Raises ConfigError for the conventions. A wrong cutoff ends the query, with its named error.
+    """
+    names = []
+    for name, metric in measured_functions().items():
+        plan_of(metric.name, "all", conventions)
+        function = arrow_function(values_by_k(metric, conventions), f"{name}_at", T.DoubleType())
+        spark.udf.register(f"{name}_at", function)
+        names.append(f"{name}_at")
+    return names
+
+
+def plan_of(texts: Sequence[str] | str, k: Any, conventions: Rules) -> Plan:
+    """Return what is asked for, checked; raise ConfigError, also for what needs more than arrays."""
+    rules = parse_conventions(conventions)
+    if rules.truth_duplicates is TruthDuplicates.LAST:
+        message = "truth_duplicates=last asks for the times of relevant items, and arrays hold none"
+        raise ConfigError("INVALID_CHOICE", f"{message}; choose max, sum or count, or use evaluate")
+    plan = make_plan(metrics=texts, k=k, conventions=rules)
+    for value in plan.metrics:
+        if value.metric.kind not in KINDS:
+            raise ConfigError("UNKNOWN_METRIC", f"{value} needs facts of items; ask evaluate for it")
+    return plan
+
+
+def applied(plan: Plan, arrays: Mapping[str, Any], name: str, kind: T.DataType) -> Column:
+    """Return the metrics of a plan as a column; raise ConfigError NOT_A_COLUMN."""
+    given = {argument: column for argument, column in arrays.items() if column is not None}
+    for argument in (RECOMMENDED, RELEVANT, *given):
+        if not isinstance(arrays[argument], Column | str):
+            what = type(arrays[argument]).__name__
+            raise ConfigError("NOT_A_COLUMN", f"{argument} is a {what}; give a column, or its name")
+    names = list(given)
+
+    def values(*columns: pa.Array) -> pa.Array:
+        found = values_of(plan, dict(zip(names, columns, strict=True)))
+        arrays = [pa.array(values, from_pandas=True) for values in found.values()]
+        is_one = isinstance(kind, T.DoubleType)
+        return arrays[0] if is_one else pa.StructArray.from_arrays(arrays, names=list(found))
+
+    column: Column = arrow_function(values, name, kind)(*given.values())
+    return column.alias(name)
+
+
+def values_by_k(metric: RankingMetric, conventions: Rules) -> Callable[..., pa.Array]:
+    """Return the function of a metric with the cutoff as a column; rows of one are measured together."""
+
+    def values(recommended: pa.Array, relevant: pa.Array, k: pa.Array, *others: pa.Array) -> pa.Array:
+        columns = (recommended, relevant, *others)
+        arrays = dict(zip((RECOMMENDED, RELEVANT, RELEVANCES, SCORES), columns, strict=False))
+        of_row = np.full(len(k), np.nan)
+        for cutoff in pc.unique(k).to_pylist():
+            plan = plan_of(metric.name, [cutoff], conventions)
+            rows = np.flatnonzero(numbers(pc.equal(k, cutoff)))
+            chosen = {name: column.take(pa.array(rows)) for name, column in arrays.items()}
+            of_row[rows] = values_of(plan, chosen)[plan.columns[0]]
+        return pa.array(of_row, from_pandas=True)
+
+    return values
+
+
+def arrow_function(values: Callable[..., pa.Array], name: str, kind: T.DataType) -> Any:
+    """Return the function of Spark that gives batches of rows to ``values``, without pandas in between.
+
+    Raises EnvironmentFault SPARK_TOO_OLD.
+    """
+    try:
+        from pyspark.sql.pandas.functions import arrow_udf
+    except ImportError:
+        message = f"spark_eval.functions need Spark 4.1 or newer, and this is {pyspark.__version__}"
+        hint = "evaluate takes arrays by layout='array' in all"
+        raise EnvironmentFault("SPARK_TOO_OLD", f"{message}; {hint}") from None
+    values.__name__ = name
+    make: Any = arrow_udf  # its types tell no function of several columns
+    return make(values, kind)
