@@ -11,6 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from spark_eval.conventions import TieOrder
+from spark_eval.metrics.catalog import About
 from spark_eval.stats.exact import Floats, Ints
 
 
@@ -96,6 +97,8 @@ class Lists:
     ``held`` is needed by metrics of the kind ``pairs`` alone, and by these only where ranks are given. None
     says that each list holds one item at every rank from 1 to ``n_recommended``, as lists ranked by score do,
     or that no chosen metric needs to know. Where ranks are given, each hit ties with itself alone.
+
+    ``about`` is what is known of the items, None unless a chosen metric needs facts of them.
     """
 
     n_relevant: Ints
@@ -105,6 +108,7 @@ class Lists:
     tie_first: Ints
     tie_last: Ints
     held: Held | None = None
+    about: About | None = None
 
     @classmethod
     def of(

@@ -1,6 +1,6 @@
 """The one table of metrics. Config checks, output columns, help and tests follow from it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
@@ -17,12 +17,29 @@ class Kind(StrEnum):
     """What a metric sees of a list, and so what must be carried to it.
 
     ``hits`` are where the relevant items are. ``pairs`` is, beside, how many items the list holds up to each
-    hit and each cutoff (``Lists.held``). A new kind is a member here and an optional field of ``Lists``, None
-    unless a chosen metric is of that kind; ``engine.lists.AllLists.lists`` fills it.
+    hit and each cutoff (``Lists.held``). ``items`` are all items of the list (``About.listed``), ``profile``
+    also those that the user had in training (``About.profile``). ``catalog`` sees no list, but how often each
+    item was recommended by a model (``ItemCounts``): its values are those of a run, without an interval.
     """
 
     HITS = "hits"
     PAIRS = "pairs"
+    ITEMS = "items"
+    PROFILE = "profile"
+    CATALOG = "catalog"
+
+
+class Fact(StrEnum):
+    """What a metric needs to know of items, and so what is read of them (``metrics.catalog``)."""
+
+    CATALOG = "catalog"  # Catalog.is_listed
+    POPULARITY = "popularity"  # Catalog.n_takers, n_rows, n_users
+    GROUPS = "groups"
+    FEATURES = "features"
+    VECTORS = "vectors"
+    TAKERS = "takers"
+    RELEVANT = "relevant"  # About.relevant
+    BASE = "base"  # About.base, has_base
 
 
 @dataclass(frozen=True)
@@ -48,6 +65,7 @@ class RankingMetric:
     kind: Kind
     ties: bool
     kernel: Kernel
+    facts: frozenset[Fact] = frozenset()
     weights: Mapping[str, "Weight"] = field(default_factory=dict)
 
     @property
@@ -84,6 +102,7 @@ def ranking_metric(
     whole_list: bool = False,
     kind: Kind = Kind.HITS,
     ties: bool = False,
+    facts: Collection[Fact] = (),
     weights: Mapping[str, Weight] | None = None,
 ) -> Callable[[Kernel], Kernel]:
     """Register a kernel: (lists, k, conventions) -> one value per list, NaN where undefined.
@@ -105,6 +124,7 @@ def ranking_metric(
             kind=kind,
             ties=ties,
             kernel=kernel,
+            facts=frozenset(facts),
             weights=weights or {},
         )
         return kernel
