@@ -1,7 +1,7 @@
 """What is known of items beside who finds them relevant: popularity, groups, features, vectors.
 
-Arrays over the n items of a catalogue have n + 1 places: the last one, also reached as -1, stands for all items
-of which nothing is known.
+Arrays over the n items of a catalogue have n + 1 places: the last one, reached as -1 too, stands for all
+items of which nothing is known.
 """
 
 from collections.abc import Sequence
@@ -39,10 +39,10 @@ class Sets:
 class Catalog:
     """Facts of n items, as far as a chosen metric needs them, else None.
 
-    What follows from training interactions stands once for each of f folds, once alone where there are none:
+    What follows from training interactions stands once for each of f folds, once alone where there are none.
     ``is_listed`` (f, n + 1) tells the items of the catalogue: those of the table ``items``, without one those
-    of training. ``n_takers`` (f, n + 1) counts the distinct training users of each item, ``n_rows`` (f, n + 1)
-    its training interactions, ``n_users`` (f,) all training users.
+    of training. ``n_takers`` (f, n + 1) counts the distinct training users of each item, ``n_rows`` of the
+    same shape its training interactions, ``n_users`` (f,) all training users.
 
     ``groups`` and ``features`` are sets of n + 1 items, ``vectors`` an array (n + 1, dimensions) or sparse
     vectors as Sets; an empty set, a vector of NaN, a sparse one without members: nothing is known.
@@ -84,8 +84,8 @@ class About:
     of the hits in the catalogue, and ``hit_items`` their numbers as in Entries, both in the order of
     ``Lists.hits``. ``listed`` are the items of the lists, as far as the largest k; ``relevant`` those of the
     truth, best first and among equal ones by falling id; ``profile`` those of training; ``base`` the items of
-    the baseline model's list of the same user, as far as the largest k, and ``has_base`` (n,) whether there is
-    such a list.
+    the baseline model's list of the same user, as far as the largest k, and ``has_base`` (n,) whether there
+    is such a list.
     """
 
     catalog: Catalog
@@ -105,8 +105,8 @@ class ItemCounts:
 
     Of every number c of lists and every kind of item one entry: ``n_items`` items are each in ``n_lists``
     lists. ``is_listed`` tells whether they are in the catalogue, ``is_trained`` whether they have training
-    interactions; all of shape (entries,). ``slots`` (entries,) sums 1 / length of the list over these lists and
-    items. The catalogue has ``n_catalog`` items, training ``n_trained``. ``n_population`` users are in the
+    interactions; ``slots`` sums 1 / length of the list over these lists and items; all of shape (entries,).
+    The catalogue has ``n_catalog`` items, training ``n_trained``. ``n_population`` users are in the
     population, ``n_filled`` of them have a list that is not empty.
     """
 
