@@ -1,6 +1,6 @@
 """What to measure, and by which rules: checked choices, as one value."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, Final, TypedDict, Unpack
@@ -9,12 +9,17 @@ from spark_eval.conventions import Checks, Conventions
 from spark_eval.errors import ConfigError
 from spark_eval.metrics import MetricValue, metric_values
 from spark_eval.metrics.aliases import several
-from spark_eval.metrics.values import parse_k
+from spark_eval.metrics.registry import Fact, Kind
+from spark_eval.metrics.values import METRICS_KEY, filled_column, parse_k, summed
 from spark_eval.options import Option, completed
 from spark_eval.presets import changed, parse_choice, parse_conventions, stamp
 from spark_eval.schema import FOLD
 
 DEFAULT_METRICS: Final = ("precision", "recall", "f1", "hit_rate", "map", "mar", "mrr", "arhr", "ndcg")
+
+# What metrics must be given training interactions for, and what the table of items.
+OF_TRAIN: Final[Set[Kind | Fact]] = {Kind.PROFILE, Fact.POPULARITY, Fact.TAKERS}
+OF_ITEMS: Final[Set[Kind | Fact]] = {Fact.GROUPS, Fact.FEATURES, Fact.VECTORS}
 
 
 class EvaluateOptions(TypedDict, total=False):
@@ -45,16 +50,35 @@ class EvaluateOptions(TypedDict, total=False):
     checks: Annotated[
         str, Option("hits", "look for repeated items and ranks among the hits, or in full lists: full.")
     ]
+    base: Annotated[
+        str | None, Option(None, "name of the model whose lists unexpectedness compares others with.")
+    ]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The section ``evaluate`` of the config, checked."""
+    """The section ``evaluate`` of the config, checked; ``asked`` are all metrics, in their order."""
 
-    metrics: Sequence[MetricValue]
+    asked: Sequence[MetricValue]
     conventions: Conventions
     checks: Checks
     segments: Sequence[str] = ()
+    base: str | None = None
+
+    @cached_property
+    def metrics(self) -> list[MetricValue]:
+        """The metrics of users: each has a value for every one."""
+        return [value for value in self.asked if value.metric.kind is not Kind.CATALOG]
+
+    @cached_property
+    def of_run(self) -> list[MetricValue]:
+        """The metrics of a whole run, which see how often each item was recommended."""
+        return [value for value in self.asked if value.metric.kind is Kind.CATALOG]
+
+    @cached_property
+    def run_cuts(self) -> list[int | None]:
+        """Every cutoff at which recommended items are counted; None: in whole lists."""
+        return list(dict.fromkeys(value.k for value in self.of_run))
 
     @property
     def columns(self) -> list[str]:
@@ -62,21 +86,75 @@ class Plan:
         return [column for value in self.metrics for column in value.columns]
 
     @cached_property
+    def summed(self) -> dict[str, tuple[str, ...]]:
+        """What is summed over users (see ``values.summed``), and at run_cuts who has an item of a list."""
+        filled = map(filled_column, self.run_cuts)
+        return summed(self.metrics) | {column: (column,) for column in filled}
+
+    @cached_property
     def cuts(self) -> list[int]:
         """Every cutoff k that a metric is asked for at, ascending."""
-        return sorted({value.k for value in self.metrics if value.k is not None})
+        return sorted({value.k for value in self.asked if value.k is not None})
+
+    @cached_property
+    def facts(self) -> frozenset[Fact]:
+        """What the metrics need to know of items."""
+        return frozenset[Fact]().union(*(value.metric.facts for value in self.asked))
+
+    @cached_property
+    def sees_about(self) -> bool:
+        """Whether any metric of users sees more than hits: ``Lists.about``."""
+        return any(value.metric.facts or value.sees_items for value in self.metrics)
+
+    @property
+    def needs_items(self) -> bool:
+        """Whether any metric sees more than hits, so that facts of items are read."""
+        return self.sees_about or bool(self.of_run)
+
+    @property
+    def sees_items(self) -> bool:
+        """Whether any metric sees all items of lists."""
+        return any(value.sees_items for value in self.asked)
+
+    @cached_property
+    def listed_depth(self) -> int | None:
+        """The largest rank of a list up to which a metric sees its items; None: any."""
+        cuts = [value.k for value in self.asked if value.sees_items]
+        return None if None in cuts else max((k for k in cuts if k is not None), default=0)
+
+    @property
+    def sees_profiles(self) -> bool:
+        """Whether any metric sees what users had in training."""
+        return any(value.metric.kind is Kind.PROFILE for value in self.asked)
+
+    def check_tables(self, *, has_train: bool, has_items: bool) -> None:
+        """Raise ConfigError for tables, or a model, that chosen metrics need and nobody gave."""
+        given = {
+            "MISSING_TRAIN": (has_train, OF_TRAIN, "training interactions; give the table train"),
+            "MISSING_ITEMS": (has_items, OF_ITEMS, "facts of items; give the table items"),
+            "MISSING_CATALOG": (has_items or has_train, {Fact.CATALOG}, "a catalogue; give items, or train"),
+            "MISSING_BASE": (
+                self.base is not None,
+                {Fact.BASE},
+                "lists to compare with; name a model by base",
+            ),
+        }
+        for code, (is_there, needed, what) in given.items():
+            names = dict.fromkeys(v.name for v in self.asked if {v.metric.kind, *v.metric.facts} & needed)
+            if names and not is_there:
+                raise ConfigError(code, f"{METRICS_KEY}: for {', '.join(names)} we need {what}")
 
     @cached_property
     def depth(self) -> int | None:
         """The largest rank at which a hit can change a number; None: any."""
-        if any(value.sees_whole_list(self.conventions) for value in self.metrics):
+        if any(value.sees_whole_list(self.conventions) for value in self.asked):
             return None
         return None if self.drops_users_without_hits else max(self.cuts)
 
     @cached_property
     def truth_depth(self) -> int | None:
         """How many of a user's relevant items, best first, an ideal list can hold; None: all."""
-        return None if any(value.k is None for value in self.metrics) else max(self.cuts)
+        return None if any(value.k is None for value in self.asked) else max(self.cuts)
 
     @cached_property
     def sees_ties(self) -> bool:
@@ -124,8 +202,9 @@ def make_plan(**options: Unpack[EvaluateOptions]) -> Plan:
     counts_items = any(value.sees_length(conventions) for value in values)
     checks = parse_choice(Checks, chosen["checks"], "evaluate.checks")
     return Plan(
-        metrics=values,
+        asked=values,
         conventions=conventions,
         checks=Checks.FULL if counts_items else checks,
         segments=tuple(several(chosen["segments"])),
+        base=chosen["base"],
     )

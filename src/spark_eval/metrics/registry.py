@@ -29,6 +29,10 @@ class Kind(StrEnum):
     CATALOG = "catalog"
 
 
+# Kinds for which all items of lists are carried.
+ALL_ITEMS: Final = frozenset({Kind.ITEMS, Kind.PROFILE, Kind.CATALOG})
+
+
 class Fact(StrEnum):
     """What a metric needs to know of items, and so what is read of them (``metrics.catalog``)."""
 

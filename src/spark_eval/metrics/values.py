@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from spark_eval.conventions import (
     CONVENTIONS,
@@ -16,8 +16,9 @@ from spark_eval.conventions import (
 )
 from spark_eval.errors import ConfigError
 from spark_eval.metrics.aliases import find, metric_named
+from spark_eval.metrics.catalog import ItemCounts
 from spark_eval.metrics.lists import Lists
-from spark_eval.metrics.registry import RANKING, Kind, RankingMetric, Weight
+from spark_eval.metrics.registry import ALL_ITEMS, RANKING, Fact, Kind, RankingMetric, Weight
 from spark_eval.presets import parse_choice
 from spark_eval.stats.exact import Floats
 
@@ -93,12 +94,17 @@ class MetricValue:
 
     def sees_length(self, run: Conventions) -> bool:
         """Return whether the number of items in the list can change it."""
-        return self.k is None or self.sees_pairs or LENGTH in self.sees(run)
+        return self.k is None or self.sees_pairs or self.sees_items or LENGTH in self.sees(run)
 
     @property
     def sees_pairs(self) -> bool:
         """Whether it must know how many items a list holds up to a rank."""
         return self.metric.kind is Kind.PAIRS
+
+    @property
+    def sees_items(self) -> bool:
+        """Whether it sees all items of a list, not its hits alone."""
+        return self.metric.kind in ALL_ITEMS or Fact.BASE in self.metric.facts
 
     def sees_ties(self, run: Conventions) -> bool:
         """Return whether it must know which items have equal scores."""
@@ -114,6 +120,11 @@ class MetricValue:
             columns[self.column_of(weight.name)] = weight.kernel(seen, self.k, own)
         return columns
 
+    def of_run(self, counts: ItemCounts, run: Conventions) -> float:
+        """Return the value of a metric of the kind ``catalog``, NaN where undefined."""
+        kernel: Any = self.metric.kernel
+        return float(kernel(counts, self.k, self.conventions(run)))
+
 
 def summed(values: Sequence[MetricValue]) -> dict[str, tuple[str, ...]]:
     """Return what is summed over users: a name, and the columns of ``per_user`` whose product it is.
@@ -125,6 +136,11 @@ def summed(values: Sequence[MetricValue]) -> dict[str, tuple[str, ...]]:
         sums |= {column: (column,) for column in value.columns}
         sums |= {weighted(value, weight): (value.column, weight) for weight in value.columns[1:]}
     return sums
+
+
+def filled_column(k: int | None) -> str:
+    """Return the name of what tells whether a user's list holds an item at a rank up to k."""
+    return f"filled_at_{UNCUT if k is None else k}"
 
 
 def weighted(value: MetricValue, weight: str) -> str:

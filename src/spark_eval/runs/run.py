@@ -107,7 +107,8 @@ def run_evaluate(
 
 def read_tables(spark: SparkSession, job: Job, plan: Plan) -> Tables:
     """Return what an evaluation reads, conformed."""
-    unread = {"items"} if user_columns(plan.segments) else {"items", "users"}
+    unread = {"users"} - ({"users"} if user_columns(plan.segments) else set())
+    unread |= set() if plan.needs_items else {"items"}
     sources: dict[str, Any] = {name: job.sources[name] for name in job.sources if name not in unread}
     frames = read_each(spark, sources, job.splits, job.timezone, plan, job.before)
     return Tables.of(frames, sources, plan, job.most_quarantined)
