@@ -4,15 +4,46 @@ Arrays over the n items of a catalogue have n + 1 places: the last one, reached 
 items of which nothing is known.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from functools import wraps
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+
+import numpy as np
 
 from spark_eval.arrow.hashes import Booleans
 from spark_eval.stats.exact import Floats, Ints
 
 # The place of an item of which nothing is known.
 UNKNOWN: Final = -1
+
+Holder = TypeVar("Holder")
+Choices = ParamSpec("Choices")
+Result = TypeVar("Result")
+
+
+def once(
+    function: Callable[Concatenate[Holder, Choices], Result],
+) -> Callable[Concatenate[Holder, Choices], Result]:
+    """Keep what a function makes of facts and choices with these facts, for all cutoffs that ask for it."""
+    name = f"{function.__module__}.{function.__qualname__}"
+
+    @wraps(function)
+    def kept(facts: Holder, /, *choices: Choices.args, **named: Choices.kwargs) -> Result:
+        results: dict[Any, Result] = vars(facts).setdefault("_once", {})
+        key = (name, *choices)
+        if key not in results:
+            results[key] = function(facts, *choices, **named)
+        return results[key]
+
+    return kept
+
+
+def needed(fact: Result | None) -> Result:
+    """Return a fact that a metric declares to need; raise ValueError where nobody filled it in."""
+    if fact is None:
+        raise ValueError("a metric needs a fact that these lists do not carry")
+    return fact
 
 
 @dataclass(frozen=True)
@@ -34,10 +65,20 @@ class Sets:
         """How many members each set has; shape (n,)."""
         return self.starts[1:] - self.starts[:-1]
 
+    def places_of_members(self, things: Ints) -> tuple[Ints, Ints]:
+        """Return which of these things (their index) each of their members belongs to, and its place.
+
+        Both have shape (members of these things,); the place is that in ``members`` and ``values``.
+        """
+        sizes, starts = self.sizes[things], self.starts[:-1][things]
+        owner = np.repeat(np.arange(len(things)), sizes)
+        within = np.arange(len(owner)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        return owner, starts[owner] + within
+
 
 @dataclass(frozen=True)
 class Catalog:
-    """Facts of n items, as far as a chosen metric needs them, else None.
+    """Facts of n items, as far as a chosen metric needs them, else None; places ascend as the items' ids do.
 
     What follows from training interactions stands once for each of f folds, once alone where there are none.
     ``is_listed`` (f, n + 1) tells the items of the catalogue: those of the table ``items``, without one those
@@ -75,6 +116,24 @@ class Entries:
     item: Ints
     place: Ints
 
+    def total(self, weight: Floats, k: int | None) -> Floats:
+        """Return per list the sum of weights (entries,) at ranks <= k, in rank order; shape (n_rows,)."""
+        top = self.top(k)
+        totals = np.bincount(self.row[top], weights=weight[top], minlength=self.n_rows)
+        return np.asarray(totals, dtype=np.float64)
+
+    @once
+    def count(self, k: int | None) -> Ints:
+        """Return how many items each list holds at ranks <= k; shape (n_rows,)."""
+        return np.bincount(self.row[self.top(k)], minlength=self.n_rows)
+
+    @once
+    def top(self, k: int | None) -> "Ints | slice":
+        """Return what selects the entries at ranks <= k."""
+        if k is None or self.rank.max(initial=0) <= k:
+            return slice(None)
+        return np.flatnonzero(self.rank <= k)
+
 
 @dataclass(frozen=True)
 class About:
@@ -97,6 +156,15 @@ class About:
     profile: Entries | None = None
     base: Entries | None = None
     has_base: Booleans | None = None
+
+    def of_entries(self, table: Floats, entries: Entries) -> Floats:
+        """Return what a table by fold and item (f, n + 1) has for entries of these lists; (entries,)."""
+        return self.of_places(table, entries.row, entries.place)
+
+    def of_places(self, table: Floats, row: Ints, place: Ints) -> Floats:
+        """Return what a table by fold and item (f, n + 1) has for places of lists; shape of ``place``."""
+        values: Floats = table[0][place] if len(table) == 1 else table[self.fold[row], place]
+        return values
 
 
 @dataclass(frozen=True)

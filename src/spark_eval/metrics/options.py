@@ -10,7 +10,7 @@ from spark_eval.errors import ConfigError
 from spark_eval.metrics import MetricValue, metric_values
 from spark_eval.metrics.aliases import several
 from spark_eval.metrics.registry import Fact, Kind
-from spark_eval.metrics.values import METRICS_KEY, filled_column, parse_k, summed
+from spark_eval.metrics.values import METRICS_KEY, UNCUT, parse_k, summed
 from spark_eval.options import Option, completed
 from spark_eval.presets import changed, parse_choice, parse_conventions, stamp
 from spark_eval.schema import FOLD
@@ -99,12 +99,13 @@ class Plan:
     @cached_property
     def facts(self) -> frozenset[Fact]:
         """What the metrics need to know of items."""
-        return frozenset[Fact]().union(*(value.metric.facts for value in self.asked))
+        return frozenset[Fact]().union(*(value.facts(self.conventions) for value in self.asked))
 
     @cached_property
     def sees_about(self) -> bool:
         """Whether any metric of users sees more than hits: ``Lists.about``."""
-        return any(value.metric.facts or value.sees_items for value in self.metrics)
+        run = self.conventions
+        return any(value.facts(run) or value.sees_items(run) for value in self.metrics)
 
     @property
     def needs_items(self) -> bool:
@@ -114,33 +115,35 @@ class Plan:
     @property
     def sees_items(self) -> bool:
         """Whether any metric sees all items of lists."""
-        return any(value.sees_items for value in self.asked)
+        return any(value.sees_items(self.conventions) for value in self.asked)
 
     @cached_property
     def listed_depth(self) -> int | None:
         """The largest rank of a list up to which a metric sees its items; None: any."""
-        cuts = [value.k for value in self.asked if value.sees_items]
+        cuts = [value.k for value in self.asked if value.sees_items(self.conventions)]
         return None if None in cuts else max((k for k in cuts if k is not None), default=0)
 
     @property
     def sees_profiles(self) -> bool:
         """Whether any metric sees what users had in training."""
-        return any(value.metric.kind is Kind.PROFILE for value in self.asked)
+        return any(value.sees_history(self.conventions) for value in self.asked)
+
+    def seen_by(self, value: MetricValue) -> Set[Kind | Fact]:
+        """Return the facts that a metric sees under its choices, and whether it sees histories."""
+        facts: Set[Kind | Fact] = value.facts(self.conventions)
+        return facts | {Kind.PROFILE} if value.sees_history(self.conventions) else facts
 
     def check_tables(self, *, has_train: bool, has_items: bool) -> None:
         """Raise ConfigError for tables, or a model, that chosen metrics need and nobody gave."""
+        has_base = self.base is not None
         given = {
             "MISSING_TRAIN": (has_train, OF_TRAIN, "training interactions; give the table train"),
             "MISSING_ITEMS": (has_items, OF_ITEMS, "facts of items; give the table items"),
             "MISSING_CATALOG": (has_items or has_train, {Fact.CATALOG}, "a catalogue; give items, or train"),
-            "MISSING_BASE": (
-                self.base is not None,
-                {Fact.BASE},
-                "lists to compare with; name a model by base",
-            ),
+            "MISSING_BASE": (has_base, {Fact.BASE}, "lists to compare with; name their model by base"),
         }
         for code, (is_there, needed, what) in given.items():
-            names = dict.fromkeys(v.name for v in self.asked if {v.metric.kind, *v.metric.facts} & needed)
+            names = dict.fromkeys(value.name for value in self.asked if self.seen_by(value) & needed)
             if names and not is_there:
                 raise ConfigError(code, f"{METRICS_KEY}: for {', '.join(names)} we need {what}")
 
@@ -208,3 +211,8 @@ def make_plan(**options: Unpack[EvaluateOptions]) -> Plan:
         segments=tuple(several(chosen["segments"])),
         base=chosen["base"],
     )
+
+
+def filled_column(k: int | None) -> str:
+    """Return the name of what tells whether a user's list holds an item at a rank up to k."""
+    return f"filled_at_{UNCUT if k is None else k}"

@@ -52,10 +52,12 @@ class RankingMetric:
 
     ``name`` is the per-user name (``ap``), ``run_name`` that of its mean over users (``map``).
     ``formula`` is plain text. ``conventions`` are the conventions that can change its value.
-    ``direction`` says which values are better. ``upper`` is its largest possible value, None if there is
-    none. ``perfect`` says that a perfect list scores ``upper``. ``whole_list`` says that it sees hits beyond
-    k, ``kind`` what else it sees of a list, ``ties`` that it sees equal scores.
-    ``weights`` give it further means over users, weighted ones: run name -> what weighs.
+    ``direction`` says which values are better. ``lower`` and ``upper`` are its smallest and its largest
+    possible value, None if there is none under some choice. ``perfect`` says that a perfect list scores
+    ``upper``. ``whole_list`` says that it sees hits beyond k, ``kind`` what else it sees of a list, ``ties``
+    that it sees equal scores. ``facts`` are what it needs to know of items whatever the choices; these can
+    need more (``MetricValue.facts``). ``weights`` give it further means over users, weighted ones: run name
+    -> what weighs.
     """
 
     name: str
@@ -63,6 +65,7 @@ class RankingMetric:
     formula: str
     conventions: tuple[str, ...]
     direction: Direction
+    lower: float | None
     upper: float | None
     perfect: bool
     whole_list: bool
@@ -101,6 +104,7 @@ def ranking_metric(
     run_name: str | None = None,
     conventions: tuple[str, ...] = (),
     direction: Direction = Direction.HIGHER,
+    lower: float | None = 0.0,
     upper: float | None = 1.0,
     perfect: bool = True,
     whole_list: bool = False,
@@ -111,17 +115,19 @@ def ranking_metric(
 ) -> Callable[[Kernel], Kernel]:
     """Register a kernel: (lists, k, conventions) -> one value per list, NaN where undefined.
 
-    Every metric but those that see ties themselves can be asked for with the best and the worst order of
-    equal scores.
+    Metrics of where the hits are can be asked for with the best and the worst order of equal scores. Those
+    that see ties themselves, or more than the hits, take lists as they are ranked.
     """
+    moves_hits = kind is Kind.HITS and not ties and not facts
 
     def register(kernel: Kernel) -> Kernel:
         RANKING[name] = RankingMetric(
             name=name,
             run_name=run_name or name,
             formula=formula,
-            conventions=conventions if ties else (*conventions, "tie_order"),
+            conventions=(*conventions, "tie_order") if moves_hits else conventions,
             direction=direction,
+            lower=lower,
             upper=upper,
             perfect=perfect,
             whole_list=whole_list,

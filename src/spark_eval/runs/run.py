@@ -102,7 +102,9 @@ def run_evaluate(
             }
             job.check_rest(session)
             most = {value.column: value.metric.upper or math.inf for value in plan.metrics}
-            return job.publish(attempt, written, entries, Expected(most, evaluation.keys), **facts)
+            bounds = {value.column: value.metric.lower for value in plan.metrics}
+            least = {column: -math.inf if lower is None else lower for column, lower in bounds.items()}
+            return job.publish(attempt, written, entries, Expected(most, evaluation.keys, least), **facts)
 
 
 def read_tables(spark: SparkSession, job: Job, plan: Plan) -> Tables:
