@@ -10,12 +10,12 @@ from typing import Final
 import numpy as np
 
 from spark_eval.metrics.beyond.known import (
-    counts_of,
     entries_of_items,
-    places_of,
+    known_places,
+    occurrences,
     sets_of_words,
-    takers_of,
-    vectors_of,
+    takers_by_item,
+    vector_table,
 )
 from spark_eval.metrics.catalog import About, Catalog, Entries
 from spark_eval.metrics.lists import Ragged
@@ -36,13 +36,13 @@ VECTORS: Final = (
 CATALOG: Final = Catalog(
     N_ITEMS,
     is_listed=np.array([[item in LISTED for item in range(N_ITEMS + 1)]] * 2),
-    n_takers=np.array([counts_of([set(row) for row in fold], N_ITEMS) for fold in TRAINING]),
-    n_rows=np.array([counts_of(fold, N_ITEMS) for fold in TRAINING]),
+    n_takers=np.array([occurrences([set(row) for row in fold], N_ITEMS) for fold in TRAINING]),
+    n_rows=np.array([occurrences(fold, N_ITEMS) for fold in TRAINING]),
     n_users=np.array([len(fold) for fold in TRAINING]),
     groups=sets_of_words(LETTERS, N_ITEMS),
     features=sets_of_words(LETTERS, N_ITEMS),
-    vectors=vectors_of(VECTORS, N_ITEMS),
-    takers=[takers_of(fold, N_ITEMS) for fold in TRAINING],
+    vectors=vector_table(VECTORS, N_ITEMS),
+    takers=[takers_by_item(fold, N_ITEMS) for fold in TRAINING],
 )
 
 
@@ -65,7 +65,7 @@ def about(
     return About(
         CATALOG,
         fold=np.array(folds, dtype=np.int64),
-        hits=places_of(hit_items, N_ITEMS),
+        hits=known_places(hit_items, N_ITEMS),
         hit_items=np.array(hit_items, dtype=np.int64),
         listed=entries_with_gaps(lists),
         profile=entries_of_items([sorted(set(history)) for history in histories], N_ITEMS),

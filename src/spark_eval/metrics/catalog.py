@@ -17,19 +17,19 @@ from spark_eval.stats.exact import Floats, Ints
 # The place of an item of which nothing is known.
 UNKNOWN: Final = -1
 
-Holder = TypeVar("Holder")
-Choices = ParamSpec("Choices")
+Bearer = TypeVar("Bearer")
+Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 
 def once(
-    function: Callable[Concatenate[Holder, Choices], Result],
-) -> Callable[Concatenate[Holder, Choices], Result]:
+    function: Callable[Concatenate[Bearer, Arguments], Result],
+) -> Callable[Concatenate[Bearer, Arguments], Result]:
     """Keep what a function makes of facts and choices with these facts, for all cutoffs that ask for it."""
     name = f"{function.__module__}.{function.__qualname__}"
 
     @wraps(function)
-    def kept(facts: Holder, /, *choices: Choices.args, **named: Choices.kwargs) -> Result:
+    def kept(facts: Bearer, /, *choices: Arguments.args, **named: Arguments.kwargs) -> Result:
         results: dict[Any, Result] = vars(facts).setdefault("_once", {})
         key = (name, *choices)
         if key not in results:
@@ -39,7 +39,7 @@ def once(
     return kept
 
 
-def needed(fact: Result | None) -> Result:
+def filled_in(fact: Result | None) -> Result:
     """Return a fact that a metric declares to need; raise ValueError where nobody filled it in."""
     if fact is None:
         raise ValueError("a metric needs a fact that these lists do not carry")
@@ -78,7 +78,7 @@ class Sets:
 
 @dataclass(frozen=True)
 class Catalog:
-    """Facts of n items, as far as a chosen metric needs them, else None; places ascend as the items' ids do.
+    """Bearer of n items, as far as a chosen metric needs them, else None; places ascend as the items' ids do.
 
     What follows from training interactions stands once for each of f folds, once alone where there are none.
     ``is_listed`` (f, n + 1) tells the items of the catalogue: those of the table ``items``, without one those

@@ -9,7 +9,7 @@ from spark_eval.conventions import Conventions, Discount
 from spark_eval.conventions.beyond import NoBase, SerendipityVariant, UnexpectednessDenominator
 from spark_eval.metrics.beyond.popularity import self_information
 from spark_eval.metrics.beyond.similarity import comparable_counts, mean_similarities
-from spark_eval.metrics.catalog import About, Catalog, needed, once
+from spark_eval.metrics.catalog import About, Catalog, filled_in, once
 from spark_eval.metrics.discounts import discount_sums, discounts
 from spark_eval.metrics.lists import Lists, divide
 from spark_eval.metrics.registry import Fact, Kind, ranking_metric
@@ -37,7 +37,7 @@ def expected_popularity_complement(lists: Lists, k: int | None, conventions: Con
     Source: Vargas, Castells, Rank and relevance in novelty and diversity metrics, RecSys 2011; Elliot, where
     users without a list are left out.
     """
-    about = needed(lists.about)
+    about = filled_in(lists.about)
     return discounted_share(lists, about.of_places(rarity(about.catalog), lists.hits.row, about.hits), k)
 
 
@@ -63,7 +63,7 @@ def expected_free_discovery(lists: Lists, k: int | None, conventions: Convention
     Source: Vargas, Castells, Rank and relevance in novelty and diversity metrics, RecSys 2011; Elliot, where
     users without a list are left out.
     """
-    about = needed(lists.about)
+    about = filled_in(lists.about)
     return discounted_share(lists, about.of_places(surprise(about.catalog), lists.hits.row, about.hits), k)
 
 
@@ -76,14 +76,14 @@ def discounted_share(lists: Lists, worth: Floats, k: int | None) -> Floats:
 @once
 def rarity(catalog: Catalog) -> Floats:
     """Return the share of training users who do not have an item, NaN without training; (f, n + 1)."""
-    n_users = needed(catalog.n_users)[:, None].astype(np.float64)
-    return 1 - needed(catalog.n_takers) / np.where(n_users > 0, n_users, np.nan)
+    n_users = filled_in(catalog.n_users)[:, None].astype(np.float64)
+    return 1 - filled_in(catalog.n_takers) / np.where(n_users > 0, n_users, np.nan)
 
 
 @once
 def surprise(catalog: Catalog) -> Floats:
     """Return -log2 of the share of an item in all users' items, unseen ones as the rarest; (f, n + 1)."""
-    counts = needed(catalog.n_takers)
+    counts = filled_in(catalog.n_takers)
     most = counts.max(axis=1, initial=1, keepdims=True)
     rarest = np.where(counts > 0, counts, most).min(axis=1, keepdims=True)
     return self_information(np.where(counts > 0, counts, rarest), counts.sum(axis=1))
@@ -114,8 +114,8 @@ def unexpectedness(lists: Lists, k: int | None, conventions: Conventions) -> Flo
     Source: Ge, Delgado-Battenfeld, Jannach, Beyond accuracy, RecSys 2010; RePlay (``no_base=zero``).
     RecTools' Intersection is 1 - that of ``denominator=length``.
     """
-    about = needed(lists.about)
-    listed = needed(about.listed)
+    about = filled_in(lists.about)
+    listed = filled_in(about.listed)
     in_base = base_ranks(about)
     is_shared = (in_base > 0) if k is None else (in_base > 0) & (in_base <= k)
     shared = listed.total(is_shared.astype(np.float64), k)
@@ -125,13 +125,13 @@ def unexpectedness(lists: Lists, k: int | None, conventions: Conventions) -> Flo
     value = 1 - shared / np.where(filled > 0, over, np.nan)
     is_zero = conventions.unexpectedness_no_base is NoBase.ZERO
     without = np.where(filled > 0, 0.0, np.nan) if is_zero else np.nan
-    return np.where(needed(about.has_base), value, without)
+    return np.where(filled_in(about.has_base), value, without)
 
 
 @once
 def base_ranks(about: About) -> Ints:
-    """Return the rank of each listed item in the baseline's list of the same user, 0 where it is not in it."""
-    listed, base = needed(about.listed), needed(about.base)
+    """Return the rank of each listed item in the baseline's list of the same user, 0 without one."""
+    listed, base = filled_in(about.listed), filled_in(about.base)
     step = 1 + max(listed.item.max(initial=0), base.item.max(initial=0))
     keys, wanted = base.row * step + base.item, listed.row * step + listed.item
     order = np.append(np.argsort(keys), len(keys))
@@ -183,14 +183,14 @@ def serendipity(lists: Lists, k: int | None, conventions: Conventions) -> Floats
         return np.where((n_compared > 0) & (n_history > 0), 1 - similar, np.nan)
     is_defined = (n_listed > 0) & (n_history > 0)
     unlike = (n_compared - similar) / np.where(is_defined, n_listed, np.nan)
-    return np.where(needed(needed(lists.about).listed).count(k) > 0, unlike, 0.0)
+    return np.where(filled_in(filled_in(lists.about).listed).count(k) > 0, unlike, 0.0)
 
 
 @once
 def above_popularity(lists: Lists) -> Floats:
     """Return how much higher each hit was ranked than its popularity would have it; (hits,)."""
-    about = needed(lists.about)
-    n_items = needed(about.catalog.is_listed).sum(axis=1)[about.fold][lists.hits.row]
+    about = filled_in(lists.about)
+    n_items = filled_in(about.catalog.is_listed).sum(axis=1)[about.fold][lists.hits.row]
     by_popularity = about.of_places(ranks_by_popularity(about.catalog), lists.hits.row, about.hits)
     own = divide(np.maximum(n_items + 1.0 - lists.hits.rank, 0.0), n_items)
     popular = divide(np.maximum(n_items + 1.0 - by_popularity, 0.0), n_items)
@@ -200,8 +200,8 @@ def above_popularity(lists: Lists) -> Floats:
 @once
 def ranks_by_popularity(catalog: Catalog) -> Floats:
     """Return the dense rank of items by falling popularity, infinity without training; (f, n + 1)."""
-    ranks = np.full(needed(catalog.n_takers).shape, np.inf)
-    for fold, counts in enumerate(needed(catalog.n_takers)):
+    ranks = np.full(filled_in(catalog.n_takers).shape, np.inf)
+    for fold, counts in enumerate(filled_in(catalog.n_takers)):
         numbers, which = np.unique(counts, return_inverse=True)
         ranks[fold] = np.where(counts > 0, len(numbers) - which, np.inf)
     return ranks

@@ -7,7 +7,7 @@ from spark_eval.conventions import Conventions
 from spark_eval.conventions.beyond import Distance, DistanceAverage, NoFeatures, ShortList
 from spark_eval.metrics.beyond.popularity import mean_or_nan
 from spark_eval.metrics.beyond.spread import spread_of_sets, spread_of_vectors
-from spark_eval.metrics.catalog import About, Catalog, Entries, Sets, needed, once
+from spark_eval.metrics.catalog import About, Catalog, Entries, Sets, filled_in, once
 from spark_eval.metrics.distances import lengths
 from spark_eval.metrics.lists import Lists
 from spark_eval.metrics.registry import Kind, ranking_metric
@@ -43,10 +43,10 @@ def intra_list_distance(lists: Lists, k: int | None, conventions: Conventions) -
     diversity in recommender systems, 2015. RecTools: ``distance=hamming, short=zero``; Evidently:
     ``average=length``; Microsoft recommenders: ``no_features=unlike``.
     """
-    about = needed(lists.about)
-    listed = needed(about.listed)
+    about = filled_in(lists.about)
+    listed = filled_in(about.listed)
     distance, no_features = conventions.ild_distance, conventions.no_features
-    total = listed.total(distances_to_earlier(about, distance, no_features), k)
+    total = listed.total(distances_to_earlier(about, distance, no_features, k), k)
     n_compared = listed.total(compared(about, distance, no_features).astype(np.float64), k)
     average = np.full(len(total), np.nan)
     match conventions.ild_average:
@@ -62,7 +62,7 @@ def intra_list_distance(lists: Lists, k: int | None, conventions: Conventions) -
 @once
 def compared(about: About, distance: Distance, no_features: NoFeatures) -> Booleans:
     """Return whether the distance to a listed item counts; (entries,)."""
-    place = needed(about.listed).place
+    place = filled_in(about.listed).place
     if no_features is NoFeatures.UNLIKE:
         return np.ones(len(place), dtype=bool)
     return is_known(about.catalog, distance)[place]
@@ -84,7 +84,7 @@ def vector_lengths(catalog: Catalog) -> Floats:
         starts = range(0, len(vectors), 1 << 14)
         return np.concatenate([lengths(vectors[start : start + (1 << 14)]) for start in starts])
     owner = np.repeat(np.arange(len(vectors.sizes)), vectors.sizes)
-    values = needed(vectors.values)
+    values = filled_in(vectors.values)
     largest = np.zeros(len(vectors.sizes))
     np.maximum.at(largest, owner, np.abs(values))
     scale = np.where(largest > 0, largest, 1.0)
@@ -98,7 +98,7 @@ def compared_by(catalog: Catalog, distance: Distance) -> "Floats | Sets":
         case Distance.COSINE | Distance.EUCLID:
             return known_vectors(catalog)
         case Distance.JACCARD | Distance.HAMMING:
-            return needed(catalog.features)
+            return filled_in(catalog.features)
 
 
 def known_vectors(catalog: Catalog) -> "Floats | Sets":
@@ -108,13 +108,9 @@ def known_vectors(catalog: Catalog) -> "Floats | Sets":
     return catalog.vectors
 
 
-@once
-def distances_to_earlier(about: About, distance: Distance, no_features: NoFeatures) -> Floats:
-    """Return the sum of the distances of each listed item to those before it in its list; (entries,).
-
-    Sums over the entries up to any rank are those over the pairs up to it.
-    """
-    catalog, listed = about.catalog, needed(about.listed)
+def distances_to_earlier(about: About, distance: Distance, no_features: NoFeatures, k: int | None) -> Floats:
+    """Return the sum of the distances of each item of the top k to those before it; (entries,)."""
+    catalog, listed = about.catalog, filled_in(about.listed)
     is_compared = compared(about, distance, no_features)
     is_regular = is_known(catalog, distance)[listed.place]
     if distance is Distance.COSINE:
@@ -123,7 +119,7 @@ def distances_to_earlier(about: About, distance: Distance, no_features: NoFeatur
     n_compared, n_regular = earlier(listed, is_compared), earlier(listed, is_regular)
     distances = np.where(is_regular, n_compared - n_regular, n_compared).astype(np.float64)
     distances[~is_compared] = 0.0
-    regular = np.flatnonzero(is_regular)
+    regular = np.flatnonzero(is_regular if k is None else is_regular & (listed.rank <= k))
     facts = compared_by(catalog, distance)
     row, place = listed.row[regular], listed.place[regular]
     if isinstance(facts, Sets):

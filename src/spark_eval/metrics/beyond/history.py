@@ -6,8 +6,8 @@ import numpy as np
 
 from spark_eval.conventions import Conventions, Discount
 from spark_eval.conventions.beyond import ArpScale, CalibrationWeights, Popularity
-from spark_eval.metrics.beyond.popularity import average_popularity, mean_or_nan, scaled
-from spark_eval.metrics.catalog import About, Entries, Sets, needed, once
+from spark_eval.metrics.beyond.popularity import average_popularity, in_unit, mean_or_nan
+from spark_eval.metrics.catalog import About, Entries, Sets, filled_in, once
 from spark_eval.metrics.discounts import discounts
 from spark_eval.metrics.lists import Lists, divide
 from spark_eval.metrics.registry import Fact, Kind, Weight, ranking_metric
@@ -20,15 +20,15 @@ ALPHA = 0.01
 
 def profile_popularity(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Return the mean popularity of the history where the lift is defined, else NaN; shape (n,)."""
-    is_empty = needed(needed(lists.about).listed).count(k) == 0
-    return np.where(is_empty, np.nan, history_popularity(needed(lists.about), conventions.popularity))
+    is_empty = filled_in(filled_in(lists.about).listed).count(k) == 0
+    return np.where(is_empty, np.nan, history_popularity(filled_in(lists.about), conventions.popularity))
 
 
 @once
 def history_popularity(about: About, popularity: Popularity) -> Floats:
     """Return the mean popularity of the items of each user's history, NaN where there is none; (n,)."""
-    history = needed(about.profile)
-    values = about.of_entries(scaled(about.catalog, popularity, ArpScale.COUNT), history)
+    history = filled_in(about.profile)
+    values = about.of_entries(in_unit(about.catalog, popularity, ArpScale.COUNT), history)
     means = mean_or_nan(history.total(values, None), history.count(None))
     return np.where(means > 0, means, np.nan)
 
@@ -87,8 +87,8 @@ def calibration_kl(lists: Lists, k: int | None, conventions: Conventions) -> Flo
 
     Source: Steck, Calibrated recommendations, RecSys 2018. With ``weights=disc`` early ranks count for more.
     """
-    about = needed(lists.about)
-    listed = needed(about.listed)
+    about = filled_in(lists.about)
+    listed = filled_in(about.listed)
     row, _, p = history_shares(about)
     q = list_shares(about, conventions.calibration_kl_weights, k)
     mixed = (1 - ALPHA) * q + ALPHA * p
@@ -101,39 +101,49 @@ def calibration_kl(lists: Lists, k: int | None, conventions: Conventions) -> Flo
 
 @once
 def history_shares(about: About) -> tuple[Ints, Ints, Floats]:
-    """Return the list, the group and its share of the history, of each group that occurs in one."""
-    history = needed(about.profile)
-    return group_shares(history, needed(about.catalog.groups), np.ones(len(history.row)))
+    """Return the list, the group and its share of the history, of each group that occurs in one.
+
+    They are sorted by list, then by group.
+    """
+    history, groups = filled_in(about.profile), filled_in(about.catalog.groups)
+    entry, group, part = group_parts(history, groups)
+    step = groups.members.max(initial=0) + 1
+    keys, which = np.unique(history.row[entry] * step + group, return_inverse=True)
+    row = keys // step
+    shares = np.bincount(which, weights=part, minlength=len(keys)).astype(np.float64)
+    n_grouped = np.bincount(row, weights=shares, minlength=history.n_rows)
+    return row, keys % step, shares / n_grouped[row]
 
 
-@once
 def list_shares(about: About, weights: CalibrationWeights, k: int | None) -> Floats:
     """Return the share of the top k that each group of a history has; as ``history_shares``."""
-    listed, groups = needed(about.listed), needed(about.catalog.groups)
+    listed, groups = filled_in(about.listed), filled_in(about.catalog.groups)
     weight = np.ones(len(listed.row))
     if weights is CalibrationWeights.DISC:
         weight = discounts(listed.rank, Discount.LOG2)
     if k is not None:
         weight = np.where(listed.rank <= k, weight, 0.0)
-    row, group, share = group_shares(listed, groups, weight)
-    wanted_row, wanted_group, _ = history_shares(about)
+    entry, part, key = parts_in_history(about)
+    row, _, _ = history_shares(about)
+    shares = np.bincount(key, weights=part * weight[entry], minlength=len(row)).astype(np.float64)
+    is_grouped = groups.sizes[listed.place] > 0
+    return divide(shares, listed.total(np.where(is_grouped, weight, 0.0), None)[row])
+
+
+@once
+def parts_in_history(about: About) -> tuple[Ints, Floats, Ints]:
+    """Return entry, part and place in ``history_shares`` of each group of a listed item that occurs there."""
+    listed, groups = filled_in(about.listed), filled_in(about.catalog.groups)
+    entry, group, part = group_parts(listed, groups)
+    row, known_group, _ = history_shares(about)
     step = groups.members.max(initial=0) + 1
-    keys, wanted = row * step + group, wanted_row * step + wanted_group
-    found = np.searchsorted(keys, wanted)
-    keys, share = np.append(keys, -1), np.append(share, 0.0)
-    return np.where(keys[found] == wanted, share[found], 0.0)
+    keys, wanted = np.append(row * step + known_group, -1), listed.row[entry] * step + group
+    place = np.searchsorted(keys[:-1], wanted)
+    is_there = keys[place] == wanted
+    return entry[is_there], part[is_there], place[is_there]
 
 
-def group_shares(entries: Entries, groups: Sets, weight: Floats) -> tuple[Ints, Ints, Floats]:
-    """Return row, group and share of each group of each list, by row, then by group.
-
-    An entry of a weight gives each of its groups an equal part of it; all parts of a list are 1.
-    """
-    owner, where = groups.places_of_members(entries.place % len(groups.sizes))
-    parts = divide(weight, groups.sizes[entries.place])[owner]
-    step = groups.members.max(initial=0) + 1
-    keys, which = np.unique(entries.row[owner] * step + groups.members[where], return_inverse=True)
-    shares = np.bincount(which, weights=parts, minlength=len(keys)).astype(np.float64)
-    row = keys // step
-    totals = np.bincount(row, weights=shares, minlength=entries.n_rows)
-    return row, keys % step, divide(shares, totals[row])
+def group_parts(entries: Entries, groups: Sets) -> tuple[Ints, Ints, Floats]:
+    """Return each group of each entry, and the equal part of the entry that it gets; each (groups,)."""
+    entry, where = groups.places_of_members(entries.place % len(groups.sizes))
+    return entry, groups.members[where], 1 / groups.sizes[entries.place[entry]]

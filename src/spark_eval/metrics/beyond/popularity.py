@@ -19,7 +19,7 @@ from spark_eval.conventions.beyond import (
     NoveltyUnseen,
     Popularity,
 )
-from spark_eval.metrics.catalog import About, Catalog, needed, once
+from spark_eval.metrics.catalog import About, Catalog, filled_in, once
 from spark_eval.metrics.lists import Lists
 from spark_eval.metrics.registry import Fact, Kind, Weight, ranking_metric
 from spark_eval.schema import Direction
@@ -85,8 +85,8 @@ def average_popularity(lists: Lists, k: int | None, conventions: Conventions) ->
 
     Source: Yin et al., Challenging the long tail recommendation, VLDB 2012; RecTools, Evidently.
     """
-    about = needed(lists.about)
-    listed = needed(about.listed)
+    about = filled_in(lists.about)
+    listed = filled_in(about.listed)
     total = listed.total(popularity_of(about, conventions.popularity, conventions.arp_scale), k)
     match conventions.arp_unseen:
         case ArpUnseen.ZERO:
@@ -97,8 +97,8 @@ def average_popularity(lists: Lists, k: int | None, conventions: Conventions) ->
 
 def count_of_novelty(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Return what novelty is divided by where it is defined, else NaN; shape (n,)."""
-    about = needed(lists.about)
-    listed = needed(about.listed)
+    about = filled_in(lists.about)
+    listed = filled_in(about.listed)
     n_counted = listed.count(k).astype(np.float64)
     if conventions.novelty_unseen is NoveltyUnseen.DROP:
         n_counted = listed.total(seen(about, conventions.popularity), k)
@@ -135,11 +135,11 @@ def novelty(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     Source: Zhou et al., Solving the apparent diversity-accuracy dilemma, PNAS 2010; Evidently's Novelty,
     RePlay's Surprisal, novelty of Microsoft recommenders (``novelty_micro``).
     """
-    about = needed(lists.about)
+    about = filled_in(lists.about)
     bits = bits_of_listed(
         about, conventions.popularity, conventions.novelty_unseen, conventions.novelty_scale
     )
-    return needed(about.listed).total(bits, k) / count_of_novelty(lists, k, conventions)
+    return filled_in(about.listed).total(bits, k) / count_of_novelty(lists, k, conventions)
 
 
 @ranking_metric(
@@ -163,8 +163,8 @@ def long_tail(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
 
     Source: Abdollahpouri et al., Managing popularity bias, FLAIRS 2019; APLT in Elliot.
     """
-    about = needed(lists.about)
-    listed = needed(about.listed)
+    about = filled_in(lists.about)
+    listed = filled_in(about.listed)
     return mean_or_nan(listed.total(in_tail(about), k), listed.count(k))
 
 
@@ -175,32 +175,32 @@ def mean_or_nan(total: Floats, count: Floats | Ints) -> Floats:
     return means
 
 
-def counted(catalog: Catalog, popularity: Popularity) -> Ints:
+def popularity_counts(catalog: Catalog, popularity: Popularity) -> Ints:
     """Return the popularity of all items; (f, n + 1)."""
     match popularity:
         case Popularity.USERS:
-            return needed(catalog.n_takers)
+            return filled_in(catalog.n_takers)
         case Popularity.ROWS:
-            return needed(catalog.n_rows)
+            return filled_in(catalog.n_rows)
 
 
 @once
 def seen(about: About, popularity: Popularity) -> Floats:
     """Return 1 for listed items with training interactions, else 0; (entries,)."""
-    table = (counted(about.catalog, popularity) > 0).astype(np.float64)
-    return about.of_entries(table, needed(about.listed))
+    table = (popularity_counts(about.catalog, popularity) > 0).astype(np.float64)
+    return about.of_entries(table, filled_in(about.listed))
 
 
 @once
 def popularity_of(about: About, popularity: Popularity, scale: ArpScale) -> Floats:
     """Return the popularity of listed items in a unit; (entries,)."""
-    return about.of_entries(scaled(about.catalog, popularity, scale), needed(about.listed))
+    return about.of_entries(in_unit(about.catalog, popularity, scale), filled_in(about.listed))
 
 
 @once
-def scaled(catalog: Catalog, popularity: Popularity, scale: ArpScale) -> Floats:
+def in_unit(catalog: Catalog, popularity: Popularity, scale: ArpScale) -> Floats:
     """Return the popularity of all items in a unit; (f, n + 1)."""
-    counts = counted(catalog, popularity)
+    counts = popularity_counts(catalog, popularity)
     match scale:
         case ArpScale.COUNT:
             return counts.astype(np.float64)
@@ -220,8 +220,8 @@ def bits_of_listed(
 ) -> Floats:
     """Return the novelty of listed items, 0 for those that do not count; (entries,)."""
     catalog = about.catalog
-    counts = counted(catalog, popularity)
-    of_all = needed(catalog.n_users) if popularity is Popularity.USERS else counts.sum(axis=1)
+    counts = popularity_counts(catalog, popularity)
+    of_all = filled_in(catalog.n_users) if popularity is Popularity.USERS else counts.sum(axis=1)
     bits = self_information(counts, of_all)
     if scale is NoveltyScale.SHARE:
         largest = self_information(np.ones((len(bits), 1), dtype=np.int64), of_all)
@@ -229,7 +229,7 @@ def bits_of_listed(
         bits = np.divide(bits, largest, out=bits, where=largest != 0)
     if unseen is not NoveltyUnseen.ONE:
         bits = np.where(counts > 0, bits, 0.0)
-    return about.of_entries(bits, needed(about.listed))
+    return about.of_entries(bits, filled_in(about.listed))
 
 
 def self_information(counts: Ints, of_all: Ints) -> Floats:
@@ -249,13 +249,13 @@ def self_information(counts: Ints, of_all: Ints) -> Floats:
 @once
 def in_tail(about: About) -> Floats:
     """Return 1 for listed items outside the head, else 0; (entries,)."""
-    return about.of_entries((~head(about.catalog)).astype(np.float64), needed(about.listed))
+    return about.of_entries((~head(about.catalog)).astype(np.float64), filled_in(about.listed))
 
 
 @once
 def head(catalog: Catalog) -> Booleans:
     """Return the most popular items that together have HEAD_SHARE of all users and items; (f, n + 1)."""
-    n_takers = needed(catalog.n_takers)
+    n_takers = filled_in(catalog.n_takers)
     share, of = HEAD_SHARE
     is_head = np.zeros(n_takers.shape, dtype=bool)
     for fold, counts in enumerate(n_takers):

@@ -8,12 +8,12 @@ import numpy as np
 from spark_eval.arrow.hashes import Booleans
 from spark_eval.conventions.beyond import Distance, NoFeatures, SerendipityVariant
 from spark_eval.metrics.beyond.diversity import is_known, known_vectors, vector_lengths
-from spark_eval.metrics.catalog import About, Catalog, Entries, Sets, needed, once
+from spark_eval.metrics.catalog import About, Catalog, Entries, Sets, filled_in, once
 from spark_eval.metrics.lists import Lists
 from spark_eval.stats.exact import Floats, Ints
 
 # So many pairs of items, or members of such, are compared at once.
-MOST_PAIRS: Final = 1 << 20
+MOST_COMPARED: Final = 1 << 20
 
 
 @once
@@ -22,8 +22,8 @@ def mean_similarities(lists: Lists, variant: SerendipityVariant, no_features: No
 
     NaN where the hit, or the whole history, cannot be compared.
     """
-    about = needed(lists.about)
-    history, row = needed(about.profile), lists.hits.row
+    about = filled_in(lists.about)
+    history, row = filled_in(about.profile), lists.hits.row
     if variant is SerendipityVariant.RECOMMENDERS:
         total = similarities(about, row, by_takers=True)
     elif isinstance(known_vectors(about.catalog), Sets):
@@ -41,9 +41,9 @@ def comparable_counts(
     lists: Lists, variant: SerendipityVariant, no_features: NoFeatures, k: int | None
 ) -> tuple[Floats, Floats]:
     """Count the items of the top k, and of the history, that can be compared; (n,) and (n,)."""
-    about = needed(lists.about)
+    about = filled_in(lists.about)
     is_in = is_comparable(about.catalog, variant, no_features).astype(np.float64)
-    listed, history = needed(about.listed), needed(about.profile)
+    listed, history = filled_in(about.listed), filled_in(about.profile)
     return listed.total(is_in[listed.place], k), history.total(is_in[history.place], None)
 
 
@@ -77,7 +77,7 @@ def similarities(about: About, row: Ints, *, by_takers: bool) -> Floats:
     By takers it is n_ij / sqrt(p_i p_j), n_ij the training users of both items; else the cosine of sparse
     vectors. The pairs of items are few beside all; equal ones are compared once.
     """
-    catalog, history = about.catalog, needed(about.profile)
+    catalog, history = about.catalog, filled_in(about.profile)
     start = np.searchsorted(history.row, np.arange(history.n_rows + 1))
     n_pairs = np.diff(start)[row]
     sums = np.zeros(len(row))
@@ -101,15 +101,15 @@ def similarities(about: About, row: Ints, *, by_takers: bool) -> Floats:
 def shares(catalog: Catalog, fold: int, one: Ints, other: Ints, *, by_takers: bool) -> Floats:
     """Return the similarities of pairs of items in a fold, 0 where either has no members; (pairs,)."""
     if by_takers:
-        sets = needed(catalog.takers)[fold]
+        sets = filled_in(catalog.takers)[fold]
         size = sets.sizes.astype(np.float64)
-        return over(products(sets, None, one, other), np.sqrt(size[one] * size[other]))
+        return over(shared_products(sets, None, one, other), np.sqrt(size[one] * size[other]))
     vectors = known_vectors(catalog)
     assert isinstance(vectors, Sets)
     length = vector_lengths(catalog)
     owner = np.repeat(np.arange(len(vectors.sizes)), vectors.sizes)
-    units = over(needed(vectors.values), length[owner])
-    return products(vectors, units, one, other)
+    units = over(filled_in(vectors.values), length[owner])
+    return shared_products(vectors, units, one, other)
 
 
 def over(numerator: Floats, denominator: Floats) -> Floats:
@@ -117,7 +117,7 @@ def over(numerator: Floats, denominator: Floats) -> Floats:
     return np.divide(numerator, denominator, out=np.zeros(len(numerator)), where=denominator > 0)
 
 
-def products(sets: Sets, values: Floats | None, one: Ints, other: Ints) -> Floats:
+def shared_products(sets: Sets, values: Floats | None, one: Ints, other: Ints) -> Floats:
     """Return the sum over shared members of the products of their values, 1 without values; (pairs,).
 
     The members of the smaller set are looked up in the larger one.
@@ -149,10 +149,10 @@ def looked_up(sets: Sets, thing: Ints, member: Ints) -> Ints:
 
 
 def parts_of_cost(cost: Ints) -> Iterator[slice]:
-    """Yield slices that cost up to MOST_PAIRS together, or of one thing."""
+    """Yield slices that cost up to MOST_COMPARED together, or of one thing."""
     before = np.append(0, np.cumsum(cost))
     first = 0
     while first < len(cost):
-        last = int(np.searchsorted(before, before[first] + MOST_PAIRS, side="right")) - 1
+        last = int(np.searchsorted(before, before[first] + MOST_COMPARED, side="right")) - 1
         yield slice(first, max(last, first + 1))
         first = max(last, first + 1)

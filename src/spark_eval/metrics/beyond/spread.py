@@ -26,8 +26,8 @@ def spread_of_vectors(row: Ints, place: Ints, vectors: Floats, distance: Distanc
     ``vectors`` (items, d) have these lengths (items,), which are not 0 where the distance is the cosine.
     """
     sums = np.zeros(len(row))
-    for part in parts_of(row, np.full(len(row), vectors.shape[1])):
-        number = numbered(row[part])
+    for part in list_parts(row, np.full(len(row), vectors.shape[1])):
+        number = positions_in_lists(row[part])
         if distance is Distance.COSINE:
             sums[part] = cosine_sums(number, place[part], vectors, length)
         else:
@@ -45,19 +45,20 @@ def cosine_sums(number: Ints, place: Ints, vectors: Floats, length: Floats) -> F
     sums = np.zeros(len(place))
     start = np.flatnonzero(number == 0)
     size = np.diff(np.append(start, len(place)))
-    first = vectors[place[start]] / length[place[start], None]
+    scale = 1 / length[place]
+    first = vectors[place[start]] * scale[start, None]
     total, squared = np.zeros(first.shape), np.zeros(len(start))
     for position in range(1, int(size.max(initial=0))):
         if (size <= position).any():
             longer = size > position
             start, size, first = start[longer], size[longer], first[longer]
             total, squared = total[longer], squared[longer]
-        here = place[start + position]
-        apart = vectors[here]
-        apart /= length[here, None]
+        here = start + position
+        apart = vectors[place[here]]
+        apart *= scale[here, None]
         apart -= first
         own, crossed = squares(apart), (apart * total).sum(axis=1)
-        sums[start + position] = np.maximum(position * own - 2 * crossed + squared, 0.0) / 2
+        sums[here] = np.maximum(position * own - 2 * crossed + squared, 0.0) / 2
         total += apart
         squared += own
     return sums
@@ -80,8 +81,8 @@ def spread_of_sets(row: Ints, place: Ints, sets: Sets, distance: Distance, lengt
     sums = np.zeros(len(row))
     longest = np.bincount(row).max(initial=0)
     scale = length if distance is Distance.COSINE else None
-    for part in parts_of(row, (sets.sizes[place] + 1) * longest):
-        number = numbered(row[part])
+    for part in list_parts(row, (sets.sizes[place] + 1) * longest):
+        number = positions_in_lists(row[part])
         sums[part] = set_sums(number, Crossing.of(number, place[part], sets, scale), distance)
     return sums
 
@@ -164,9 +165,9 @@ def set_sums(number: Ints, crossing: Crossing, distance: Distance) -> Floats:
     return sums
 
 
-def parts_of(row: Ints, cost: Ints) -> Iterator[slice]:
+def list_parts(row: Ints, cost: Ints) -> Iterator[slice]:
     """Yield slices of whole lists that cost up to MOST_IN_CACHE together, or of a single list."""
-    starts = np.flatnonzero(numbered(row) == 0)
+    starts = np.flatnonzero(positions_in_lists(row) == 0)
     ends = np.append(starts[1:], len(row))
     before = np.append(0, np.cumsum(cost))
     first = 0
@@ -177,7 +178,7 @@ def parts_of(row: Ints, cost: Ints) -> Iterator[slice]:
         first = last
 
 
-def numbered(row: Ints) -> Ints:
+def positions_in_lists(row: Ints) -> Ints:
     """Return 0 for the first entry of a list, 1 for its second, ...; (entries,)."""
     is_first = np.ones(len(row), dtype=bool)
     is_first[1:] = row[1:] != row[:-1]
