@@ -18,6 +18,7 @@ FACES: Final = {path for path in MODULES if path.name == "__init__.py"}
 SHORT: Final[Mapping[str, str]] = {
     "runtime.daemon": "Spark starts it by its name",
     "config.keys": "options of a verb become keys of the config",
+    "conventions.choice": "what each convention is made of",
     "arrow.checksums": "one number for the keys of a table",
 }
 # Names that two rooms share, because they mean the same in both.

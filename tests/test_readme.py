@@ -15,7 +15,7 @@ from spark_eval.comparing.gates import Drop, GateOptions, Mode
 from spark_eval.comparing.options import CompareOptions, Correction, PairTest, Zeros
 from spark_eval.comparing.rows import COMPARISONS, GATES
 from spark_eval.config.sections import Config, read_config
-from spark_eval.conventions import Choice
+from spark_eval.conventions.choice import Choice
 from spark_eval.metrics.stages import StageOptions
 from spark_eval.options import declared
 from spark_eval.pipeline.quantities import Fate

@@ -19,7 +19,17 @@ WITHOUT_TRUTH: Final = "without_truth"
 # Hits that share a rank.
 CLASHES: Final = "clashes"
 # What is counted of lists or users beside rows: each a count of such users.
-BESIDE: Final = (Outcome.TIES_AT_CUT, Outcome.RANK_GAPS, Outcome.ODD_IDS)
+BESIDE: Final = (
+    Outcome.TIES_AT_CUT,
+    Outcome.RANK_GAPS,
+    Outcome.ODD_IDS,
+    Outcome.EMPTY_LISTS,
+    Outcome.OUTSIDE_CATALOG,
+    Outcome.UNSEEN_ITEMS,
+    Outcome.WITHOUT_GROUPS,
+    Outcome.WITHOUT_FEATURES,
+    Outcome.WITHOUT_VECTORS,
+)
 
 
 class Entry(NamedTuple):

@@ -1,4 +1,4 @@
-"""Conventions by name: ours, those of nine libraries, and those of the documents the project started from.
+"""Conventions by name: ours, those of ten libraries, and those of the documents the project started from.
 
 With a library's preset the same input gives the number that the library gives; what a preset leaves out,
 it says. ``spark-eval metrics --preset NAME`` and the table in docs/conventions.md print what is below.
@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from spark_eval.conventions import CONVENTIONS, POPULATION, Choice, Conventions
+from spark_eval.conventions import CONVENTIONS, POPULATION, Conventions
+from spark_eval.conventions.choice import Choice
 from spark_eval.errors import ConfigError
 
 CONVENTIONS_KEY: Final = "evaluate.conventions"
@@ -101,29 +102,47 @@ PRESETS: Final[dict[str, Preset]] = {
     ),
     "recommenders": preset(
         "Microsoft recommenders (map_at_k)",
-        "nDCG is binary; users without recommendations are left out.",
+        "nDCG is binary; users without recommendations are left out. Popularity counts rows; its novelty is "
+        "novelty_micro; what nothing is known of has nothing in common with anything.",
         "Its nDCG alone also counts users without recommendations, and its mean r-precision forgets users "
-        "without hits; here all metrics have one population. Equal scores keep the order of rows there.",
+        "without hits; here all metrics have one population. Equal scores keep the order of rows "
+        "there. Its diversity by common training users is not reproduced: that by vectors is ild.",
         gain="binary",
         no_recommendations="drop",
+        popularity="rows",
+        novelty_unseen="zero",
+        no_features="unlike",
+        serendipity_variant="recommenders",
     ),
     "replay": preset(
         "RePlay",
-        "nDCG is binary; in-list AUC is 0 without hits and 1 with hits only, and goes by rank, not by score.",
+        "nDCG is binary; in-list AUC is 0 without hits and 1 with hits only, and goes by rank, not by score. "
+        "Its Surprisal is novelty over k places, as a share of that of an item with one user.",
         "On pandas and Polars, RePlay counts repeated truth rows as relevant items of their own; on Spark it "
-        "does not, and neither does this preset. Its MAP counts an item repeated in a list again.",
+        "does not, and neither does this preset. Its MAP counts an item repeated in a list again. "
+        "Users with an empty list count with 0 in its Surprisal and Unexpectedness, and have no value here.",
         gain="binary",
         one_class="extremes",
         auc_ties="as_ranked",
+        novelty_scale="share",
+        novelty_denominator="k",
+        unexpectedness_no_base="zero",
     ),
     "rectools": preset(
         "RecTools",
-        "AP over all m relevant items; nDCG is binary and normalised by k hits, also where m < k.",
+        "AP over all m relevant items; nDCG is binary and normalised by k hits, also where m < k. Popularity "
+        "counts rows; diversity is by features that differ, 0 for a list of one item.",
         "Repeated rows count as items of their own in RecTools. Its options: divide_by_k is "
-        "ap_denominator: k, divide_by_achievable is ideal: truth, r_precision is recall_capped.",
+        "ap_denominator: k, divide_by_achievable is ideal: truth, r_precision is recall_capped, "
+        "normalize of AvgRecPopularity is arp(scale=share); Intersection is 1 - "
+        "unexpectedness(denominator=length). Features with numbers in them, and pairs of an item without "
+        "features, which have no distance there, are not reproduced.",
         ap_denominator="relevant",
         gain="binary",
         ideal="positions",
+        popularity="rows",
+        ild_distance="hamming",
+        ild_short="zero",
     ),
     "lenskit": preset(
         "LensKit",
@@ -140,9 +159,12 @@ PRESETS: Final[dict[str, Preset]] = {
     "evidently": preset(
         "Evidently",
         "Evidently sees recommended rows only: relevant items that were not recommended do not exist, m and "
-        "the ideal are those of the list, and users without a hit are left out.",
+        "the ideal are those of the list, and users without a hit are left out. "
+        "Items without training are left out of popularity and novelty, diversity divides by items.",
         "For lists shorter than k its MAP and MAR count the last item's relevance again at every empty "
-        "place and can exceed 1; its F-beta is that of the mean precision and recall. Neither is reproduced.",
+        "place and can exceed 1; its F-beta is that of the mean precision and recall. Neither is reproduced. "
+        "normalize_arp is arp(scale=max). Its popularity, novelty and diversity are "
+        "over all users with a list: ask for no_hits: zero with them.",
         precision_denominator="min_k_length",
         recall_denominator="retrieved",
         ap_denominator="retrieved",
@@ -150,6 +172,23 @@ PRESETS: Final[dict[str, Preset]] = {
         ideal="list",
         no_recommendations="drop",
         no_hits="drop",
+        arp_unseen="drop",
+        novelty_unseen="drop",
+        ild_average="length",
+        ild_short="zero",
+        serendipity_variant="evidently",
+    ),
+    "elliot": preset(
+        "Elliot",
+        "MAP and MAR are means over all ranks up to k; DCG with 2^relevance - 1; users without "
+        "recommendations are left out. APLT is long_tail, UserCoverageAtN user_coverage(places=all).",
+        "Its gain is 2^(relevance - t + 1) - 1 for its threshold t: ours for t = 1, and for relevances that "
+        "are all equal. Its coverages are counts, not shares; equally popular items keep the order of its "
+        "numbers at the end of the head.",
+        ap_variant="window",
+        ar_variant="window",
+        gain="exp2",
+        no_recommendations="drop",
     ),
     "sklearn": preset(
         "scikit-learn (ndcg_score, dcg_score, average_precision_score)",

@@ -43,6 +43,11 @@ ODD_ID: Final = (
 # How many training interactions a user has, and whether an item has any.
 N_INTERACTIONS: Final = "n_interactions"
 IN_TRAIN: Final = "in_train"
+# What a table of items holds of each, beside its id; how many users have it in training.
+GROUPS: Final = "groups"
+FEATURES: Final = "features"
+VECTOR: Final = "vector"
+N_TAKERS: Final = "n_takers"
 
 
 class Direction(StrEnum):
@@ -111,6 +116,12 @@ class Outcome(StrEnum):
     LARGEST = "largest"
     BEFORE_1900 = "before_1900"
     MOVED = "moved"
+    EMPTY_LISTS = "empty_lists"
+    OUTSIDE_CATALOG = "outside_catalog"
+    UNSEEN_ITEMS = "unseen_items"
+    WITHOUT_GROUPS = "without_groups"
+    WITHOUT_FEATURES = "without_features"
+    WITHOUT_VECTORS = "without_vectors"
 
 
 class Fault(StrEnum):

@@ -11,7 +11,9 @@ import pytest
 from spark_eval.accounting import list_entries, table_entries
 from spark_eval.arrow.hashes import bucket_of, hashes_of
 from spark_eval.arrow.row_faults import fault_rules
-from spark_eval.engine.means import merged_sums
+from spark_eval.engine.items.counts import histogram, merged_counts, run_rows
+from spark_eval.engine.items.facts import ItemFacts, item_facts
+from spark_eval.engine.means import added, merged_sums
 from spark_eval.engine.measure import Measuring
 from spark_eval.engine.messages import Content
 from spark_eval.engine.question import Question
@@ -41,7 +43,10 @@ LAYOUT: Final = Layout()
 
 @dataclass(frozen=True)
 class Tables:
-    """What comes in, as it has been conformed; ``trained`` are items with training interactions by fold."""
+    """What comes in, as it has been conformed; ``trained`` are items with training interactions by fold.
+
+    ``profile`` are training interactions, ``facts`` what is known of items (None: what ``trained`` tells).
+    """
 
     lists: pa.Table
     truth: pa.Table
@@ -50,6 +55,8 @@ class Tables:
     train: pa.Table | None = None
     bounds: Mapping[int, int] | None = None
     trained: Mapping[int | None, pa.Array] | None = None
+    profile: pa.Table | None = None
+    facts: ItemFacts | None = None
 
 
 @dataclass(frozen=True)
@@ -74,7 +81,8 @@ def drive(plan: Plan, tables: Tables, layout: Layout = LAYOUT) -> Found:
     messages = list(sent(tables, plan, layout))
     random.Random(7).shuffle(messages)
     per_user: dict[tuple[Any, ...], dict[str, Any]] = {}
-    summaries = []
+    summaries: list[BucketSummary] = []
+    counts: list[pa.Table] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(exchange, "MOST_ROWS", layout.most_rows)
         for number, n_numbers, bucket in buckets(messages, question, layout.n_buckets):
@@ -91,11 +99,16 @@ def drive(plan: Plan, tables: Tables, layout: Layout = LAYOUT) -> Found:
             of_truth = (list(bucket.truth_counts()), bucket.truth_digest, bucket.truth_folds)
             stages = stage_sums(measuring) if plan.stages else None
             summaries.append(BucketSummary(*of_truth, models, sums, stages))
-    return found_of(plan, per_user, summaries)
+            counts += measuring.item_counts
+    return found_of(plan, per_user, summaries, counts, question.known_items)
 
 
 def found_of(
-    plan: Plan, per_user: dict[tuple[Any, ...], dict[str, Any]], summaries: list[BucketSummary]
+    plan: Plan,
+    per_user: dict[tuple[Any, ...], dict[str, Any]],
+    summaries: list[BucketSummary],
+    counts: Sequence[pa.Table],
+    facts: ItemFacts,
 ) -> Found:
     """Add up what the buckets say, as the driver does."""
     truth = counts_of_truth(summaries)
@@ -103,14 +116,17 @@ def found_of(
     of_truth = table_entries("truth", truth)
     used = sum(count["users"] or 0 for count in truth if count["fault"] is None and not count["everything"])
     models = [count["model"] for count in lists if count["model"] is not None]
-    sums = sum_rows([summary.sums for summary in summaries], models, plan.metrics, "")
+    totals = added([summary.sums for summary in summaries], list(plan.summed))
+    sums = sum_rows(totals, models, plan.metrics, "")
+    histograms = [histogram(merged_counts(counts))] if counts else []
+    of_run = run_rows(plan, histograms, facts, totals, models)
     entries = [*of_truth, *list_entries(lists, used, plan.conventions)]
     return Found(
         per_user,
         truth,
         {count.pop("model"): count for count in lists},
         sorted(entries, key=str),
-        sorted(metric_rows(sums), key=str),
+        sorted([*metric_rows(sums), *of_run], key=str),
         summaries,
     )
 
@@ -126,8 +142,17 @@ def question_of(plan: Plan, tables: Tables) -> Question:
         has_scores="score" in tables.lists.column_names,
         most_relevance=LARGEST_DOUBLE,
         bounds=tables.bounds,
-        trained=tables.trained,
+        facts=tables.facts or facts_of(tables.trained, item),
     )
+
+
+def facts_of(trained: Mapping[int | None, pa.Array] | None, item: pa.DataType) -> ItemFacts | None:
+    """Return what is known of items with training interactions."""
+    if trained is None:
+        return None
+    rows = [(one, fold, 1) for fold, items in trained.items() for one in items.to_pylist()]
+    table = table_of(rows, item=item, fold=pa.int64(), n_rows=pa.int64())
+    return item_facts(item, None, table.drop_columns(["fold"]) if None in trained else table, {})
 
 
 def id_type(kind: pa.DataType) -> pa.DataType:
@@ -144,6 +169,7 @@ def sent(tables: Tables, plan: Plan, layout: Layout) -> Iterator[pa.RecordBatch]
         (tables.lists, Sender(n_buckets, Content.LISTS, rules["recommendations"])),
         (tables.users, Sender(n_buckets, Content.SEGMENTS)),
         (tables.train, Sender(n_buckets, Content.TRAINED)),
+        (tables.profile, Sender(n_buckets, Content.PROFILE)),
     ):
         if table is not None:
             for task in tasks_of(table, layout):

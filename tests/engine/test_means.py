@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from spark_eval.engine.means import sums
+from spark_eval.engine.means import added, sums
 from spark_eval.engine.summary import SumRow, added_rows, metric_rows, sum_rows
 from spark_eval.errors import DataError
 from spark_eval.metrics import MetricValue, parse_metric
@@ -42,7 +42,7 @@ def sums_of(models: Mapping[str, Sequence[User]], metric: MetricValue = AP) -> l
             known = sorted({facts[name] for _, facts in users})
             segments[name] = (np.array([known.index(facts[name]) for _, facts in users]), known)
         parts.append(sums(measured, summed([metric]), (np.zeros(len(users), np.int64), [model]), segments))
-    return sum_rows(parts, list(models), [metric], "")
+    return sum_rows(added(parts, list(summed([metric]))), list(models), [metric], "")
 
 
 def summary(values: Sequence[float], metric: MetricValue = AP) -> tuple[Any, ...]:

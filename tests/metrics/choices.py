@@ -9,12 +9,21 @@ from users import User, batch
 
 from spark_eval.conventions import CONVENTIONS, AverageVariant, Conventions, TieOrder
 from spark_eval.metrics import RANKING, Lists, MetricValue
+from spark_eval.presets import changed_choices
 from spark_eval.stats.exact import Floats
 
 # Metrics of which tied items can share their places.
 SHARING: Final = ("dcg", "ndcg", "ap")
 # Metrics without a value for some users.
 UNDEFINED: Final = ("auc", "fcp")
+# Metrics that see more of lists than where the relevant items are; the last three see these, too.
+OF_ITEMS: Final = (
+    *("user_coverage", "arp", "novelty", "long_tail", "ild", "unexpectedness", "pop_lift", "calibration_kl"),
+    *("epc", "efd", "serendipity"),
+)
+OF_HITS: Final = [name for name in RANKING if name not in OF_ITEMS]
+# Those of them that have a value for everybody.
+DEFINED: Final = ("user_coverage", "epc", "efd")
 
 
 class Case(NamedTuple):
@@ -22,6 +31,13 @@ class Case(NamedTuple):
 
     name: str
     conventions: Conventions
+
+    def __repr__(self) -> str:
+        """The choices that differ from the default; all of them for all metrics are too long to print."""
+        chosen = [
+            f"{name}={choice}" for name, choice in changed_choices(self.conventions, Conventions()).items()
+        ]
+        return f"{self.name}({', '.join(chosen)})"
 
 
 @cache

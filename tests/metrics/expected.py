@@ -1,6 +1,7 @@
 """What a metric must be under any order of ties: by brute force over the orders, or from the definition."""
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 from itertools import groupby, permutations, product
 
@@ -15,7 +16,7 @@ def orders(user: User) -> list[User]:
     scored = zip(user.falling, user.recommended, strict=True)
     groups = [[item for _, item in tied] for _, tied in groupby(scored, lambda place: place[0])]
     return [
-        User([item for group in order for item in group], user.truth, user.scores)
+        replace(user, recommended=[item for group in order for item in group])
         for order in product(*map(permutations, groups))
     ]
 
@@ -27,7 +28,7 @@ def arranged(user: User, order: TieOrder) -> User:
     worth = [-1 if one is None else one for one in user.judged]
     scored = zip(user.falling, worth, user.recommended, strict=True)
     items = [item for *_, item in sorted(scored, key=lambda place: (-place[0], sign * place[1]))]
-    return User(items, user.truth, user.scores)
+    return replace(user, recommended=items)
 
 
 def shared_average_precision(user: User, k: Cutoff, conventions: Conventions) -> float:

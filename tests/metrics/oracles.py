@@ -9,6 +9,7 @@ from fractions import Fraction
 from itertools import combinations, product
 from typing import Final
 
+from oracles_lists import OF_LISTS
 from users import User
 
 from spark_eval.conventions import (
@@ -248,4 +249,5 @@ CONVENTIONAL: Final[dict[str, ConventionalOracle]] = {
     "auc": auc,
     "auc_impressions": impressions,
     "auc_positives": positives,
+    **OF_LISTS,
 }

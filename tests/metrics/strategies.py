@@ -1,5 +1,6 @@
 """Users for hypothesis: ties, gaps, short and empty lists, no truth, no hit, m below and above k."""
 
+from dataclasses import replace
 from itertools import accumulate
 from random import Random
 
@@ -26,7 +27,14 @@ def users_with(draw: st.DrawFn, longest: int, most_tied: int) -> User:
     sizes = draw(st.lists(st.integers(1, most_tied), min_size=longest, max_size=longest))
     starts = set(accumulate(sizes))
     scores = list(accumulate(-float(rank in starts) for rank in range(len(recommended))))
-    return User(recommended, draw(truths), draw(st.sampled_from([None, scores])))
+    return User(
+        recommended,
+        draw(truths),
+        draw(st.sampled_from([None, scores])),
+        draw(st.lists(st.sampled_from(ITEMS), max_size=5, unique=True)),
+        draw(st.none() | st.lists(st.sampled_from(ITEMS), max_size=longest, unique=True)),
+        draw(st.integers(0, 1)),
+    )
 
 
 @st.composite
@@ -35,10 +43,10 @@ def users_with_gaps(draw: st.DrawFn) -> User:
     one = draw(users_with(longest=len(ITEMS), most_tied=1))
     is_gap = draw(st.lists(st.booleans(), min_size=len(ITEMS), max_size=len(ITEMS)))
     last = len(one.recommended)
-    return User(
-        [-rank if is_gap[rank - 1] and rank < last else item for rank, item in enumerate(one.recommended, 1)],
-        one.truth,
-    )
+    items = [
+        -rank if is_gap[rank - 1] and rank < last else item for rank, item in enumerate(one.recommended, 1)
+    ]
+    return replace(one, recommended=items, scores=None)
 
 
 users = users_with(longest=len(ITEMS), most_tied=5)

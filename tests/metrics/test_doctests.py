@@ -5,7 +5,18 @@ from types import ModuleType
 
 import pytest
 
-from spark_eval.metrics import aliases, binary, discounts, graded, lists, pairwise, registry, values
+from spark_eval.metrics import (
+    aliases,
+    binary,
+    discounts,
+    graded,
+    lists,
+    pairwise,
+    registry,
+    values,
+)
+from spark_eval.metrics import distances as distances_of_vectors
+from spark_eval.metrics.beyond import discovery, diversity, history, popularity
 from spark_eval.metrics.registry import RANKING
 from spark_eval.pointwise import POINTWISE, amounts, classes, distances, rows
 from spark_eval.stats import (
@@ -27,13 +38,18 @@ MODULES = [
     corrections,
     differences,
     discounts,
+    discovery,
     distances,
+    distances_of_vectors,
+    diversity,
     draws,
     exact,
     graded,
+    history,
     intervals,
     lists,
     pairwise,
+    popularity,
     ranked,
     registry,
     resampling,

@@ -7,13 +7,14 @@ from random import Random
 
 import numpy as np
 import pytest
-from choices import UNDEFINED, Case, every_convention, measured, one
+from choices import DEFINED, OF_HITS, OF_ITEMS, UNDEFINED, Case, every_convention, measured, one
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import ITEMS, batches, cases, cutoffs, finite_cutoffs, orders, users, users_with_gaps
 from users import User, batch
 
 from spark_eval.conventions import AverageVariant, Conventions, Gain, OneClass, TieOrder
+from spark_eval.conventions.beyond import SerendipityVariant
 from spark_eval.metrics import RANKING, Lists, MetricValue
 
 crowds = st.lists(st.one_of(users, users_with_gaps()), min_size=1, max_size=6)
@@ -27,11 +28,14 @@ def test_one_double_per_user_within_bounds(cases: list[Case], people: list[User]
         result = measured(name, lists, k, conventions)
         assert result.dtype == np.float64, name
         assert result.shape == (len(people),), name
-        assert name in UNDEFINED or not np.isnan(result).any(), name
+        assert (
+            name in (UNDEFINED if name in OF_HITS else set(OF_ITEMS) - set(DEFINED))
+            or not np.isnan(result).any()
+        ), name
         defined = result[~np.isnan(result)]
-        upper = RANKING[name].upper
+        lower, upper = RANKING[name].lower, RANKING[name].upper
         assert np.isfinite(defined).all(), name
-        assert (defined >= 0).all(), name
+        assert lower is None or (defined >= lower).all(), name
         assert upper is None or (defined <= upper).all(), name
 
 
@@ -62,9 +66,34 @@ def test_without_a_hit_or_without_truth_it_is_zero(cases: list[Case], person: Us
     elsewhere = {item + len(ITEMS): relevance for item, relevance in person.truth.items()}
     lists = batch([replace(person, truth=elsewhere), replace(person, truth={})])
     for name, conventions in cases:
+        if name in OF_ITEMS:
+            continue
         is_undefined = name == "fcp" or (name == "auc" and conventions.one_class is OneClass.UNDEFINED)
         values = measured(name, lists, k, conventions)
         np.testing.assert_array_equal(values, math.nan if is_undefined else 0, err_msg=name)
+
+
+@given(cases=cases, person=users, k=cutoffs)
+def test_what_sees_items_alone_does_not_see_the_truth(cases: list[Case], person: User, k: int | None) -> None:
+    relevant = dict.fromkeys(person.recommended, 1.0)
+    lists = batch([person, replace(person, truth={}), replace(person, truth=relevant)])
+    for name, conventions in cases:
+        if name in OF_ITEMS[:-3]:
+            given, *others = measured(name, lists, k, conventions)
+            np.testing.assert_array_equal(others, [given, given], err_msg=name)
+
+
+@given(cases=cases, person=users, k=cutoffs)
+def test_an_empty_list_scores_zero_in_relevant_items_and_has_no_value_in_others(
+    cases: list[Case], person: User, k: int | None
+) -> None:
+    empty = replace(person, recommended=[], scores=None)
+    for name, conventions in cases:
+        is_zero = name in DEFINED or conventions.serendipity_variant is not SerendipityVariant.EVIDENTLY
+        is_zero = is_zero and name in ("user_coverage", *OF_ITEMS[-3:])
+        if name in OF_ITEMS:
+            value = one(name, empty, k, conventions)
+            np.testing.assert_equal(value, 0 if is_zero else math.nan, err_msg=name)
 
 
 @given(cases=cases, people=batches, k=cutoffs, order=orders)
@@ -88,8 +117,11 @@ def test_a_user_does_not_depend_on_the_others_of_a_large_batch(name: str) -> Non
             random.permutation(40)[:25].tolist(),
             dict(enumerate(random.uniform(0.1, 5, 20).tolist())),
             np.sort(random.integers(0, 12, 25))[::-1].tolist(),
+            random.permutation(14)[: number % 9].tolist(),
+            random.permutation(40)[:30].tolist() if number % 5 else None,
+            number % 2,
         )
-        for _ in range(40)
+        for number in range(40)
     ]
     everybody, singles = batch(people), [batch([person]) for person in people]
     for conventions in every_convention(name):
@@ -127,7 +159,7 @@ def test_metrics_that_see_ties_themselves_follow_no_tie_order_of_the_run(
 
 
 NEAR_THE_CUTOFF = [
-    User(range(4), {9: 1.0} | {item: 1.0 for item in range(4) if is_hit[item]}, scores)
+    User(range(4), {9: 1.0} | {item: 1.0 for item in range(4) if is_hit[item]}, scores, [1, 2], [3])
     for is_hit in itertools.product([False, True], repeat=4)
     for scores in [(9, 8, 7, 6), (9, 8, 8, 7), (9, 8, 8, 8)]
 ]

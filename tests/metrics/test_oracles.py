@@ -31,7 +31,9 @@ def crowd(size: int) -> list[User]:
             item: random.choice([0, 0.5, 1, 2, 3]) for item in random.sample(ITEMS, random.randint(0, 9))
         }
         scores = sorted((random.randint(1, 4) for _ in items), reverse=True)
-        users.append(User(items, truth, scores if number % 3 else None))
+        history = random.sample(ITEMS, random.randint(0, 3))
+        base = random.sample(ITEMS, random.randint(0, 7)) if number % 4 else None
+        users.append(User(items, truth, scores if number % 3 else None, history, base, number % 2))
     return users
 
 

@@ -1,14 +1,18 @@
 """What is known of every metric besides its numbers, written down a second time."""
 
+import math
+from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
-from choices import Case, every_convention
+from choices import OF_HITS, Case, every_convention
 from hypothesis import given
 from strategies import cases, finite_cutoffs, users
-from users import User, batch, graded
+from textbook_lists import EVERYBODY, ONE_ITEM, OTHER
+from users import User, batch, graded, user
 
 from spark_eval.conventions import CONVENTIONS, AverageDenominator, AverageVariant, Conventions, TieOrder
+from spark_eval.conventions.beyond import SerendipityVariant
 from spark_eval.metrics import RANKING, MetricValue
 from spark_eval.stats.exact import Floats
 
@@ -22,8 +26,14 @@ class Facts(NamedTuple):
     kind: str = "hits"
     ties: bool = False
     weights: str = ""
+    facts: str = ""
+    direction: str = "higher"
+    lower: float | None = 0.0
+    upper: float = 1.0
 
 
+OF_LISTS = Facts("", perfect=False, kind="items")
+POPULAR = OF_LISTS._replace(facts="popularity")
 TABLE = {
     "precision": Facts("precision", "precision_denominator tie_order"),
     "recall": Facts("recall", "recall_denominator tie_order", perfect=False),
@@ -44,6 +54,56 @@ TABLE = {
         "gauc", "one_class auc_ties", kind="pairs", ties=True, weights="gauc_by_impressions gauc_by_positives"
     ),
     "fcp": Facts("fcp", ties=True, weights="fcp_micro"),
+    "user_coverage": Facts("user_coverage", "user_coverage_places", perfect=False, kind="pairs"),
+    "arp": POPULAR._replace(
+        run_name="arp",
+        conventions="popularity arp_scale arp_unseen",
+        has_bound=False,
+        direction="none",
+    ),
+    "novelty": POPULAR._replace(
+        run_name="novelty",
+        conventions="popularity novelty_unseen novelty_scale novelty_denominator",
+        has_bound=False,
+        weights="novelty_micro",
+    ),
+    "long_tail": POPULAR._replace(run_name="long_tail"),
+    "epc": POPULAR._replace(run_name="epc", kind="pairs"),
+    "efd": POPULAR._replace(run_name="efd", kind="pairs", has_bound=False),
+    "pop_lift": POPULAR._replace(
+        run_name="mean_pop_lift",
+        conventions="popularity",
+        has_bound=False,
+        kind="profile",
+        direction="none",
+        lower=-1.0,
+        weights="pop_lift",
+    ),
+    "ild": OF_LISTS._replace(
+        run_name="ild",
+        conventions="ild_distance ild_average ild_short no_features",
+        has_bound=False,
+    ),
+    "unexpectedness": OF_LISTS._replace(
+        run_name="unexpectedness",
+        conventions="unexpectedness_denominator unexpectedness_no_base",
+        facts="base",
+    ),
+    "serendipity": OF_LISTS._replace(
+        run_name="serendipity",
+        conventions="serendipity_variant no_features",
+        kind="pairs",
+        has_bound=False,
+        lower=None,
+    ),
+    "calibration_kl": OF_LISTS._replace(
+        run_name="calibration_kl",
+        conventions="calibration_kl_weights",
+        kind="profile",
+        facts="groups",
+        direction="lower",
+        upper=math.log(100),
+    ),
 }
 
 
@@ -56,7 +116,9 @@ def test_facts(name: str) -> None:
     metric, facts = RANKING[name], TABLE[name]
     assert (metric.name, metric.run_name) == (name, facts.run_name)
     assert metric.conventions == tuple(facts.conventions.split())
-    assert metric.upper == (1.0 if facts.has_bound else None)
+    assert metric.upper == (pytest.approx(facts.upper) if facts.has_bound else None)
+    assert (metric.lower, metric.direction) == (facts.lower, facts.direction)
+    assert metric.facts == set(facts.facts.split())
     assert (metric.perfect, metric.whole_list) == (facts.perfect, facts.whole_list)
     assert (metric.kind, metric.ties) == (facts.kind, facts.ties)
     assert list(metric.weights) == facts.weights.split()
@@ -84,13 +146,22 @@ def test_every_choice_that_is_declared_changes_some_number(name: str) -> None:
             graded([1], missed=[1]),
             graded([0, 0, 1], scores=[7, 7, 7]),
             graded([1, 0, 0], scores=[7, 7, 7]),
+            *EVERYBODY,
+            OTHER,
+            ONE_ITEM,
+            user([9, 2], [2], history=[1, 9]),
         ]
     )
     value = MetricValue(RANKING[name], (), 2)
     for convention in RANKING[name].conventions:
-        choices = [one for one in every_convention(name) if is_default_but(convention, one)]
+        given = GIVEN.get((name, convention), {})
+        choices = [one.changed(given) for one in every_convention(name) if is_default_but(convention, one)]
         columns = {value.measure(people, choice)[value.column].tobytes() for choice in choices}
         assert len(columns) == len(choices), convention
+
+
+# What must be chosen for a choice to matter.
+GIVEN = {("serendipity", "no_features"): {"serendipity_variant": SerendipityVariant.RECOMMENDERS_COSINE}}
 
 
 def is_default_but(convention: str, conventions: Conventions) -> bool:
@@ -100,7 +171,12 @@ def is_default_but(convention: str, conventions: Conventions) -> bool:
 
 @pytest.mark.parametrize("convention", CONVENTIONS)
 def test_conventions_that_are_not_declared_change_nothing(convention: str) -> None:
-    people = batch([graded([0, 1, 3, 2], missed=[5, 1], scores=[9, 9, 7, 7]), graded([1, 0]), graded([0])])
+    people = batch(
+        [
+            graded([0, 1, 3, 2], missed=[5, 1], scores=[9, 9, 7, 7]),
+            *(graded([1, 0]), graded([0]), *EVERYBODY, OTHER, ONE_ITEM),
+        ]
+    )
     for metric in RANKING.values():
         value = MetricValue(metric, (), 3)
         if convention not in metric.conventions:
@@ -115,7 +191,8 @@ def test_conventions_that_are_not_declared_change_nothing(convention: str) -> No
 def with_other_length(people: list[User], value: MetricValue, run: Conventions) -> tuple[Floats, Floats]:
     """A metric's column, and the same if every list had three more items that nobody wanted."""
     longer = [
-        User([*one.recommended, 97, 98, 99], one.truth, [*one.falling, -100, -101, -102]) for one in people
+        replace(one, recommended=[*one.recommended, 97, 98, 99], scores=[*one.falling, -100, -101, -102])
+        for one in people
     ]
     return (value.measure(batch(people), run)[value.column], value.measure(batch(longer), run)[value.column])
 
@@ -131,7 +208,7 @@ def test_the_length_of_the_list_changes_nothing_unless_it_says_so(
             assert before.tobytes() == after.tobytes(), (name, conventions)
 
 
-@pytest.mark.parametrize("name", RANKING)
+@pytest.mark.parametrize("name", OF_HITS)
 def test_the_length_of_the_list_matters_where_it_says_so(name: str) -> None:
     people = [graded([1, 0, 1], missed=[1] * 9), graded([1, 0])]
     value = MetricValue(RANKING[name], (), 7)

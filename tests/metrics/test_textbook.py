@@ -6,12 +6,14 @@ import pytest
 from choices import SHARING
 from textbook import BINARY, Row
 from textbook_graded import GRADED, PAIRS, WEIGHED
+from textbook_lists import DIVERSE, FOUND, POPULAR, WEIGHED_LISTS
 from users import batch
 
 from spark_eval.conventions import CONVENTIONS, Conventions, TieOrder
 from spark_eval.metrics import RANKING, parse_metric
 
-TABLE = [*BINARY, *GRADED, *PAIRS]
+TABLE = [*BINARY, *GRADED, *PAIRS, *POPULAR, *DIVERSE, *FOUND]
+WEIGHTS = [*WEIGHED, *WEIGHED_LISTS]
 VALUES = [value for row in TABLE for value in parse_metric(row.metric)]
 WEIGHT_OF = {weight.name: metric for metric in RANKING.values() for weight in metric.weights.values()}
 
@@ -23,7 +25,7 @@ def test_textbook(row: Row) -> None:
     assert columns[value.column][0] == pytest.approx(row.value, rel=1e-12, abs=0, nan_ok=True)
 
 
-@pytest.mark.parametrize("row", WEIGHED, ids=lambda row: f"{row.metric}, {row.case}")
+@pytest.mark.parametrize("row", WEIGHTS, ids=lambda row: f"{row.metric}, {row.case}")
 def test_textbook_of_weights(row: Row) -> None:
     weight = re.split("[(@]", row.metric)[0]
     [value] = parse_metric(row.metric.replace(weight, WEIGHT_OF[weight].name))
@@ -53,5 +55,5 @@ def test_every_metric_has_a_row_with_a_cutoff_and_one_without(name: str) -> None
 
 
 def test_every_weight_has_a_row_with_a_cutoff_and_one_without() -> None:
-    rows = {(row.metric.split("@")[0], row.metric.endswith("@all")) for row in WEIGHED}
+    rows = {(row.metric.split("@")[0], row.metric.endswith("@all")) for row in WEIGHTS}
     assert rows >= {(name, is_uncut) for name in WEIGHT_OF for is_uncut in (True, False)}

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import pytest
-from choices import SHARING, UNDEFINED
+from choices import OF_HITS, OF_ITEMS, SHARING, UNDEFINED
 
 from spark_eval.conventions import AverageVariant, Conventions, TieOrder
 from spark_eval.errors import ConfigError
@@ -12,7 +12,7 @@ from spark_eval.metrics.values import MAX_K, parse_k
 from spark_eval.presets import conventions_of
 
 # Neither do tied items share places in these, nor do they see ties themselves.
-REFUSED = [name for name, metric in RANKING.items() if name not in SHARING and not metric.ties]
+REFUSED = [name for name in OF_HITS if name not in SHARING and not RANKING[name].ties]
 SHARED = Conventions(tie_order=TieOrder.SHARED)
 SEES_TIES = [name for name, metric in RANKING.items() if metric.ties]
 
@@ -78,7 +78,7 @@ def test_cutoffs_of_a_run(k: object) -> None:
     assert repr(k) in raised.value.message
 
 
-@pytest.mark.parametrize("name", sorted({*RANKING} - {*SHARING} - {*SEES_TIES}))
+@pytest.mark.parametrize("name", REFUSED)
 def test_shared_places_are_refused_where_they_have_no_meaning(name: str) -> None:
     error = refusal(name, SHARED)
     assert error.code == "TIE_ORDER"
@@ -101,6 +101,12 @@ def test_metrics_that_see_ties_themselves_pass(name: str) -> None:
     assert [value.metric.name for value in metric_values([name], [5], SHARED)] == [name]
 
 
+@pytest.mark.parametrize("name", OF_ITEMS)
+def test_metrics_of_items_take_lists_as_they_are_ranked(name: str) -> None:
+    assert metric_values([name], [5], SHARED)
+    assert refusal(f"{name}(tie_order=best)").code == "UNKNOWN_OPTION"
+
+
 @pytest.mark.parametrize("name", UNDEFINED)
 def test_metrics_that_see_ties_themselves_are_no_matter_of_tie_order(name: str) -> None:
     assert metric_values([name], [5], SHARED)
@@ -111,7 +117,7 @@ def test_shared_places_where_they_have_a_meaning(name: str) -> None:
     assert len(metric_values([name, f"{name}(tie_order=shared)"], [1, None], SHARED)) == 4
 
 
-@pytest.mark.parametrize("name", sorted({*RANKING} - {*SHARING} - {*SEES_TIES}))
+@pytest.mark.parametrize("name", REFUSED)
 def test_the_preset_of_scikit_learn_refuses_other_metrics_by_name(name: str) -> None:
     error = refusal(f"{name}@5", conventions_of("sklearn"))
     assert error.code == "TIE_ORDER"

@@ -14,13 +14,13 @@ from users import batch, graded
 from spark_eval.conventions import (
     CONVENTIONS,
     AverageDenominator,
-    Choice,
     Conventions,
     Gain,
     Ideal,
     RecallDenominator,
     TieOrder,
 )
+from spark_eval.conventions.choice import Choice
 from spark_eval.metrics import RANKING, MetricValue, metric_values, parse_metric
 from spark_eval.metrics.aliases import metric_named
 from spark_eval.metrics.values import MAX_K, METRICS_KEY, parse_k, ranking_names

@@ -6,6 +6,7 @@ from itertools import accumulate
 from typing import Final
 
 import numpy as np
+from world import about
 
 from spark_eval.metrics import Lists
 from spark_eval.metrics.lists import Held, Ragged
@@ -20,12 +21,16 @@ class User:
     """The items recommended to one user, best first, and the relevance of every relevant item.
 
     ``scores`` stand at each rank and fall; None: no two items tie. A negative item is a place that nothing
-    holds: given ranks may have gaps.
+    holds: given ranks may have gaps. ``history`` are the items of training, ``base`` those of the baseline's
+    list, None where it has none, and ``fold`` the number of the fold.
     """
 
     recommended: Sequence[int]
     truth: Mapping[int, float]
     scores: Sequence[float] | None = None
+    history: Sequence[int] = ()
+    base: Sequence[int] | None = None
+    fold: int = 0
 
     @property
     def relevances(self) -> list[float]:
@@ -53,9 +58,15 @@ class User:
         return replace(self, recommended=self.recommended[:k], scores=scores)
 
 
-def user(recommended: Sequence[int], relevant: Sequence[int]) -> User:
+def user(
+    recommended: Sequence[int],
+    relevant: Sequence[int],
+    history: Sequence[int] = (),
+    base: Sequence[int] | None = None,
+    fold: int = 0,
+) -> User:
     """A user whose relevant items are all worth 1."""
-    return User(recommended, dict.fromkeys(relevant, 1))
+    return User(recommended, dict.fromkeys(relevant, 1), history=history, base=base, fold=fold)
 
 
 def graded(
@@ -86,6 +97,13 @@ def batch(users: Sequence[User]) -> Lists:
         n_recommended=np.array([one.n_recommended for one in users], dtype=np.int64),
         hits=unmarked(lists.hits),
         ideal=unmarked(lists.ideal),
+        about=about(
+            [one.recommended for one in users],
+            [one.history for one in users],
+            [one.base for one in users],
+            [one.fold for one in users],
+            lists.hits,
+        ),
     )
     if all(item >= 0 for one in users for item in one.recommended):
         return lists

@@ -15,13 +15,13 @@ from spark_eval.schema import FAULT, ITEM, RANK, RELEVANCE, SCORE, TIMESTAMP, US
 from spark_eval.transforms.conform import (
     align_ids,
     conform_interactions,
-    conform_items,
     conform_recommendations,
     conform_train,
     conform_truth,
     conform_users,
     unusable_rows,
 )
+from spark_eval.transforms.items import conform_items
 
 SCORED = "model string, user string, item int, score double, fault string"
 RANKED = "model string, user string, item int, rank long, fault string"

@@ -6,7 +6,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_eval.errors import DataError
 from spark_eval.schema import ITEM, TIMESTAMP, USER
-from spark_eval.transforms.conform import check_id_types, conform_items, conform_train, conform_users
+from spark_eval.transforms.conform import check_id_types, conform_train, conform_users
+from spark_eval.transforms.items import conform_items
 
 
 def frame(spark: SparkSession, schema: str) -> DataFrame:
@@ -78,6 +79,6 @@ def test_users_without_the_segment_are_refused_by_its_name(
 
 def test_items_need_an_id_alone(spark: SparkSession) -> None:
     items = spark.createDataFrame([("a", 1)], "movie string, year int")
-    assert_rows(conform_items(items, {ITEM: "movie"}), "item string", [("a",)])
+    assert_rows(conform_items(items, {ITEM: "movie"}), "item string, fault string", [("a", None)])
     with pytest.raises(DataError, match="no column 'item'"):
         conform_items(items, None)

@@ -14,7 +14,7 @@ import oracle
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from choices import every_convention
+from choices import OF_HITS, every_convention
 from oracle import Id, Recommendation, Relevance, Rules
 from pyspark.sql import DataFrame, SparkSession
 
@@ -60,8 +60,8 @@ def values_of(name: str, cutoffs: Sequence[int | None]) -> list[MetricValue]:
 
 def every_value(chance: random.Random) -> list[MetricValue]:
     """Every metric under every convention, each at one cutoff."""
-    return [chance.choice(values_of(name, [k])) for name in RANKING for k in CUTOFFS] + [
-        value for name in RANKING for value in values_of(name, [chance.choice(CUTOFFS)])
+    return [chance.choice(values_of(name, [k])) for name in OF_HITS for k in CUTOFFS] + [
+        value for name in OF_HITS for value in values_of(name, [chance.choice(CUTOFFS)])
     ]
 
 
@@ -145,5 +145,5 @@ def test_every_metric_under_every_convention(spark: SparkSession, tmp_path: Path
 def test_every_metric_under_every_convention_at_every_cutoff(
     spark: SparkSession, tmp_path: Path, table: Table
 ) -> None:
-    values = [value for name in RANKING for value in values_of(name, CUTOFFS)]
+    values = [value for name in OF_HITS for value in values_of(name, CUTOFFS)]
     assert differences(spark, table, values, 150, tmp_path) == {}

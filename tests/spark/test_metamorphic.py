@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from choices import OF_HITS
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -16,7 +17,7 @@ N_USERS, N_ITEMS, LENGTH = 50, 30, 8
 KS = (1, 3, LENGTH)
 RECOMMENDATIONS = "model string, user long, item long, score double"
 # Of a whole list, and of its length, nothing is said when items are appended.
-METRICS = [*RANKING, "ndcg(gain=exp2)", "map(denominator=relevant)", "ndcg(tie_order=best)"]
+METRICS = [*OF_HITS, "ndcg(gain=exp2)", "map(denominator=relevant)", "ndcg(tie_order=best)"]
 UNCUT = ("r_precision", "ndcg(tie_order=best)")
 
 

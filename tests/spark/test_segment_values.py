@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from choices import OF_HITS
 from frames import settings
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_eval.metrics import RANKING
 from spark_eval.verbs.evaluate import evaluate
 from spark_eval.verbs.evaluation import Evaluation
 
@@ -48,7 +48,7 @@ def measured(spark: SparkSession, lists: Rows, truth: Rows, files: int = 2, **ta
     return evaluate(
         spark.createDataFrame(lists, LISTS).repartition(files),
         spark.createDataFrame(truth, TRUTH).repartition(files),
-        metrics=list(RANKING),
+        metrics=OF_HITS,
         k=[3],
         no_truth="zero",
         **{name: table if name == "segments" else table.repartition(files) for name, table in tables.items()},
@@ -113,7 +113,7 @@ def test_the_numbers_of_a_segment_are_those_of_its_users_alone(
         for row in collected(alone.metrics)
     ]
     alone.unpersist()
-    assert len(expected) == 2 * (len(RANKING) + 3)
+    assert len(expected) == 2 * (len(OF_HITS) + 3)
     assert world.cell(segment, value) == expected
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -51,11 +52,23 @@ class Codes:
 
     def in_order(self, codes: Ints) -> Ints:
         """Return numbers that ascend as the ids do: integers by value, text by its UTF-8 bytes."""
+        return codes if self.texts is None else self.text_order[codes]
+
+    def ids_in_order(self, places: Ints) -> pa.Array:
+        """Return the ids of numbers that ``in_order`` gives."""
         if self.texts is None:
-            return codes
-        place = np.empty(len(self.texts), dtype=np.int64)
-        place[numbers(pc.sort_indices(self.texts))] = np.arange(len(self.texts))
-        return place[codes]
+            return pa.array(places)
+        codes = np.empty_like(self.text_order)
+        codes[self.text_order] = np.arange(len(codes))
+        return self.texts.take(pa.array(codes[places]))
+
+    @cached_property
+    def text_order(self) -> Ints:
+        """The place of each text among all, by their UTF-8 bytes."""
+        by_text = numbers(pc.sort_indices(self.texts))
+        place = np.empty(len(by_text), dtype=np.int64)
+        place[by_text] = np.arange(len(by_text))
+        return place
 
 
 CODED_TEXT: Final = pa.dictionary(pa.int32(), pa.string())

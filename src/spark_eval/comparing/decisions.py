@@ -9,7 +9,7 @@ from typing import Any, Final, Self
 
 from spark_eval.comparing.gates import Drop, Gate, Mode
 from spark_eval.comparing.rows import GateRow
-from spark_eval.conventions import Choice
+from spark_eval.conventions.choice import Choice
 from spark_eval.errors import DataError, GateFailure
 from spark_eval.schema import ALL
 from spark_eval.stats.corrections import adjusted

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Annotated, Any, Final, TypedDict
 
-from spark_eval.conventions import Choice
+from spark_eval.conventions.choice import Choice
 from spark_eval.errors import ConfigError
 from spark_eval.metrics.means import MeanOfUsers, weighted_means
 from spark_eval.metrics.values import formed, has_cutoff, parse_k, parse_metric, published_name

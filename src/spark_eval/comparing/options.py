@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Final, TypedDict, Unpack
 
 from spark_eval.comparing.gates import Gate, make_gates
-from spark_eval.conventions import Choice
+from spark_eval.conventions.choice import Choice
 from spark_eval.errors import ConfigError
 from spark_eval.metrics.aliases import several
 from spark_eval.metrics.options import check_draws

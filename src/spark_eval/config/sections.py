@@ -35,7 +35,7 @@ from spark_eval.splits.fold_rule import FoldRule
 from spark_eval.splits.methods import GLOBAL_LOCAL_RANKER, known_method, rule_of
 
 # What pydantic calls the fault of an unknown key.
-UNKNOWN: Final = "extra_forbidden"
+EXTRA_KEY: Final = "extra_forbidden"
 Scalar = bool | int | float | str
 Place = Annotated[str, Field(min_length=1), AfterValidator(place)]
 
@@ -233,6 +233,7 @@ class Config(Section):
         if self.recommendations is not None and (model := self.recommendations.model) is not None:
             check_stage_models(plan.stages, [model])
         check_segments(plan.segments, plan.columns, self.train is not None, self.users is not None)
+        plan.check_tables(has_train=self.train is not None, has_items=self.items is not None)
         return self
 
     @property
@@ -266,8 +267,8 @@ def parse_config(tree: Any) -> Config:
     try:
         return Config.model_validate(tree)
     except ValidationError as error:
-        faults = sorted(error.errors(include_url=False), key=lambda fault: fault["type"] != UNKNOWN)
-        code = "UNKNOWN_CONFIG_KEY" if faults[0]["type"] == UNKNOWN else "INVALID_CONFIG"
+        faults = sorted(error.errors(include_url=False), key=lambda fault: fault["type"] != EXTRA_KEY)
+        code = "UNKNOWN_CONFIG_KEY" if faults[0]["type"] == EXTRA_KEY else "INVALID_CONFIG"
         messages = [describe(fault["loc"], fault["type"], fault["msg"]) for fault in faults]
         raise ConfigError(code, "; ".join(dict.fromkeys(messages))) from None
 
@@ -275,7 +276,7 @@ def parse_config(tree: Any) -> Config:
 def describe(place: tuple[int | str, ...], kind: str, message: str) -> str:
     """Return one fault of the config in words."""
     where = ".".join(map(str, place)) or "the config"
-    if kind != UNKNOWN:
+    if kind != EXTRA_KEY:
         return f"{where}: {message.removeprefix('Value error, ')}"
     *path, key = place
     return f"unknown key {where!r}; {nearest(str(key), known_keys(path))}"

@@ -1,7 +1,7 @@
 """A bucket of users: its rows become the truth, and lists with their hits."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,12 +14,14 @@ from numpy.typing import NDArray
 from spark_eval.arrow.checksums import truth_digest
 from spark_eval.arrow.codes import Codes, counted, n_distinct
 from spark_eval.arrow.hashes import Booleans, is_odd, numbers
+from spark_eval.engine.items.facts import PlaceFinder
 from spark_eval.engine.lists import AllLists, Hits, distinct_hits
 from spark_eval.engine.messages import Content
-from spark_eval.engine.people import numbered, place_in
+from spark_eval.engine.people import is_named, model_codes, models_in, numbered
 from spark_eval.engine.question import Question
 from spark_eval.engine.ranks import (
     Places,
+    by_list,
     comparable,
     falling,
     places_by_rank,
@@ -30,7 +32,8 @@ from spark_eval.engine.ranks import (
     tie_keys,
 )
 from spark_eval.engine.truth import Truth, combined, counts_of
-from spark_eval.schema import FAULT, FOLD, IN_TRAIN, ITEM, MODEL, RANK, SCORE, USER, Fault, Outcome, Reason
+from spark_eval.metrics.catalog import Entries
+from spark_eval.schema import FAULT, IN_TRAIN, ITEM, MODEL, RANK, SCORE, USER, Fault, Outcome, Reason
 from spark_eval.stats.exact import Ints
 
 
@@ -67,12 +70,13 @@ class Bucket:
         self.named = valid | bad
         self.people, users = numbered([self.named[kind] for kind in kinds])
         self.user = dict(zip(kinds, users, strict=True))
-        self.items = Codes.of([self.rows[kind][ITEM] for kind in (Content.TRUTH, Content.LISTS)])
+        with_items = (Content.TRUTH, Content.LISTS, Content.PROFILE)
+        self.items = Codes.of([self.rows[kind][ITEM] for kind in with_items if kind in self.rows])
 
     @cached_property
     def models(self) -> list[str | None]:
         """The models that any bucket has, by name."""
-        return models_in(self.rows, self.question)
+        return models_in(self.rows, self.question.model)
 
     @cached_property
     def is_odd_user(self) -> Booleans:
@@ -159,15 +163,16 @@ class Bucket:
         """
         if IN_TRAIN in self.rows[kind].column_names:
             return ~numbers(self.rows[kind][IN_TRAIN]).astype(bool)
-        if self.question.trained is None:
+        facts = self.question.facts
+        if facts is None or facts.catalog.n_rows is None:
             return None
-        cold = np.zeros(len(item), dtype=bool)
-        distinct, place = np.unique(item, return_inverse=True)
-        ids = self.items.ids(distinct)
-        for fold, known in self.question.trained.items():
-            is_new = (place_in(ids, known) < 0)[place]
-            cold |= is_new if self.people.folds is None else is_new & (self.people.folds[user] == fold)
-        return cold
+        fold = facts.tables_of(self.people.folds, len(self.people))[user]
+        return ~facts.is_trained[fold, self.place_of(item)] & (fold >= 0)
+
+    @cached_property
+    def place_of(self) -> PlaceFinder:
+        """Finds the places of numbered items in the catalogue."""
+        return self.question.known_items.places(self.items)
 
     @cached_property
     def list_rows(self) -> ListRows:
@@ -219,7 +224,15 @@ class Bucket:
             None if cuts is None else {k: counted(rows.of_list[places.rank <= k], n_lists) for k in cuts},
             {k: counted(rows.of_list[places.rank <= k], n_lists) for k in question.plan.stage_cuts},
             hits,
+            self.listed(rows, places, n_lists) if question.plan.sees_items else None,
         )
+
+    def listed(self, rows: ListRows, places: Places, n_lists: int) -> Entries:
+        """Return the items of all lists, as far as a metric sees them."""
+        row = by_list(rows.of_list, n_lists, places.rank, self.question.plan.listed_depth)
+        item = rows.item[row]
+        numbered_items = self.items.in_order(item), self.place_of(item)
+        return Entries(n_lists, rows.of_list[row], places.rank[row], *numbered_items)
 
     def repeated(self, rows: ListRows) -> tuple[Booleans, Booleans]:
         """Return which rows repeat an item of their list, and which name one that shares its rank."""
@@ -264,35 +277,3 @@ class Bucket:
             names = rows[MODEL].cast(pa.string())
             rows = rows.filter(pc.is_null(names) if model is None else pc.equal(names, model))
         return Counter(map(Fault, rows[FAULT].to_pylist()))
-
-
-def models_in(rows: Mapping[Content, pa.Table], question: Question) -> list[str | None]:
-    """Return the models that any bucket has, by name; None is that of rows that name none."""
-    if question.model is not None:
-        return [question.model]
-    names = (
-        set(pc.unique(rows[Content.MODELS][MODEL].unify_dictionaries()).to_pylist())
-        if Content.MODELS in rows
-        else set()
-    )
-    return sorted(names, key=lambda name: name or "")
-
-
-def is_named(rows: pa.Table) -> pa.ChunkedArray:
-    """Return which rows have a user, and a fold if there are folds."""
-    named = pc.is_valid(rows[USER])
-    return pc.and_(named, pc.is_valid(rows[FOLD])) if FOLD in rows.column_names else named
-
-
-def model_codes(names: pa.ChunkedArray, models: Sequence[str | None]) -> Ints:
-    """Return the place of each row's model among all models."""
-    known = pa.array(models, pa.string())
-    parts = [np.empty(0, dtype=np.int64)]
-    for chunk in names.chunks:
-        if not pa.types.is_dictionary(chunk.type):
-            chunk = chunk.cast(pa.string()).dictionary_encode("encode")
-        place = place_in(chunk.dictionary.cast(pa.string()), known)
-        null = int(known.null_count and models.index(None))
-        codes = numbers(chunk.indices.fill_null(len(place)))
-        parts.append(np.append(place, null)[codes])
-    return np.concatenate(parts)

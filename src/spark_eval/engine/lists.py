@@ -13,6 +13,7 @@ from spark_eval.arrow.codes import counted, ordered
 from spark_eval.arrow.hashes import Booleans, changes
 from spark_eval.conventions import Conventions, NoHits, NoRecommendations, NoTruth
 from spark_eval.engine.truth import Truth
+from spark_eval.metrics.catalog import Entries
 from spark_eval.metrics.lists import Held, Lists, Ragged
 from spark_eval.schema import ROW_FAULTS, USER, Fault, Outcome, Reason
 from spark_eval.stats.exact import Ints
@@ -45,7 +46,8 @@ class AllLists:
     ``n_valid`` are rows without a fault, ``bad`` the others by fault. Of the valid rows ``n_repeated`` name
     an item of the list again, ``n_beyond`` lie behind the largest rank that counts, ``n_cold`` of the rest
     are of items without training interactions. ``held_within[k]`` counts the items at ranks up to k, None
-    where nobody asks; ``n_within[k]`` counts them up to the k of stages. All have shape (lists,).
+    where nobody asks; ``n_within[k]`` counts them up to the k of stages. All have shape (lists,). ``listed``
+    are the items, as far as a metric sees them.
     """
 
     truth: Truth
@@ -60,6 +62,7 @@ class AllLists:
     held_within: Mapping[int, Ints] | None
     n_within: Mapping[int, Ints]
     hits: Hits
+    listed: Entries | None = None
 
     def of_models(self, first: int, last: int) -> "AllLists":
         """Return the lists of some models, by their places."""
@@ -78,6 +81,7 @@ class AllLists:
             self.held_within and {k: within[part] for k, within in self.held_within.items()},
             {k: within[part] for k, within in self.n_within.items()},
             replace(hits, of_list=hits.of_list - part.start),
+            self.listed and entries_between(self.listed, part.start, part.stop),
         )
 
     @property
@@ -119,14 +123,18 @@ class AllLists:
             chosen &= ~(has_truth & is_list & (self.n_hits == 0))
         return np.flatnonzero(chosen)
 
+    def chosen_hits(self, chosen: Ints) -> Hits:
+        """Return the hits of these lists, which are numbered anew."""
+        if len(chosen) == self.n_lists:
+            return self.hits
+        number = np.full(self.n_lists, -1, dtype=np.int64)
+        number[chosen] = np.arange(len(chosen))
+        hits = self.hits.take(number[self.hits.of_list] >= 0)
+        return replace(hits, of_list=number[hits.of_list])
+
     def lists(self, chosen: Ints, ideal: Ragged) -> Lists:
         """Return these lists as kernels take them; ``ideal`` are those of all users."""
-        users, hits = chosen % max(self.truth.n_users, 1), self.hits
-        if len(chosen) < self.n_lists:
-            number = np.full(self.n_lists, -1, dtype=np.int64)
-            number[chosen] = np.arange(len(chosen))
-            hits = hits.take(number[hits.of_list] >= 0)
-            hits = replace(hits, of_list=number[hits.of_list])
+        users, hits = chosen % max(self.truth.n_users, 1), self.chosen_hits(chosen)
         relevance, held = self.truth.relevances(hits.pair), None
         if self.held_within is not None:
             held = Held(hits.held, {k: within[chosen] for k, within in self.held_within.items()})
@@ -186,6 +194,33 @@ class AllLists:
                 count[f"{Outcome.IN}..rows"] += number
                 count[f"{Outcome.QUARANTINED}.{fault}.rows"] += number
         return counts
+
+
+def entries_between(entries: Entries, first: int, last: int) -> Entries:
+    """Return the entries of the rows from the first to before the last."""
+    part = slice(*np.searchsorted(entries.row, [first, last]))
+    values = (entries.rank[part], entries.item[part], entries.place[part])
+    return Entries(last - first, entries.row[part] - first, *values)
+
+
+def entries_within(entries: Entries, k: int | None) -> Entries:
+    """Return the entries at ranks up to k; None: all."""
+    if k is None:
+        return entries
+    near = entries.rank <= k
+    values = (entries.row[near], entries.rank[near], entries.item[near], entries.place[near])
+    return Entries(entries.n_rows, *values)
+
+
+def entries_of_rows(entries: Entries, rows: Ints) -> Entries:
+    """Return the entries of these rows, in this order; a row may come several times."""
+    if np.array_equal(rows, np.arange(entries.n_rows)):
+        return entries
+    counts = counted(entries.row, entries.n_rows)
+    sizes, starts = counts[rows], (np.cumsum(counts) - counts)[rows]
+    chosen = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes - starts, sizes)
+    row = np.repeat(np.arange(len(rows)), sizes)
+    return Entries(len(rows), row, entries.rank[chosen], entries.item[chosen], entries.place[chosen])
 
 
 def distinct_hits(hits: Hits) -> tuple[Hits, Hits]:

@@ -1,20 +1,23 @@
 """A bucket of users measured: rows of ``per_user``, their sums, and counts of what became of every row."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
+from spark_eval.arrow.codes import counted
 from spark_eval.engine.bucket import Bucket
-from spark_eval.engine.lists import AllLists
+from spark_eval.engine.items.about import Surroundings, lists_with
+from spark_eval.engine.items.counts import count_items
+from spark_eval.engine.lists import AllLists, entries_within
 from spark_eval.engine.means import sums
 from spark_eval.engine.messages import Content
 from spark_eval.engine.people import segments_of
 from spark_eval.metrics.lists import Lists
-from spark_eval.metrics.values import summed
+from spark_eval.metrics.options import filled_column
 from spark_eval.schema import FOLD, N_RECOMMENDED, N_RELEVANT, USER
 from spark_eval.stats.exact import Floats, Ints
 
@@ -41,10 +44,12 @@ class Measuring:
 
     def __init__(self, bucket: Bucket) -> None:
         self.bucket, self.question = bucket, bucket.question
+        self.surroundings: Surroundings | None = None
         self.ideal = bucket.truth.ideal(self.question.plan.truth_depth)
         about = bucket.rows[Content.SEGMENTS], bucket.rows[Content.TRAINED]
         self.segments = segments_of(self.question.plan.segments, bucket.people, *about, self.question.bounds)
         self.sums: list[pa.Table] = []
+        self.item_counts: list[pa.Table] = []
 
     @cached_property
     def lists(self) -> AllLists:
@@ -55,7 +60,10 @@ class Measuring:
         """Measure each model's lists; those of several models together as long as they are few."""
         lists, models = self.lists, self.bucket.models
         n_columns = sum(len(value.columns) for value in self.question.plan.metrics)
-        of_one = len(self.bucket.people) * n_columns + len(self.ideal.row)
+        n_listed = 0 if lists.listed is None else len(lists.listed.row) // max(len(models), 1)
+        of_one = len(self.bucket.people) * n_columns + len(self.ideal.row) + n_listed
+        if self.question.plan.sees_about or self.question.plan.of_run:
+            self.surroundings = Surroundings(self.bucket, lists)
         n_together = max(1, MOST_AT_ONCE // max(of_one, 1))
         for first in range(0, len(models), n_together):
             names = models[first : first + n_together]
@@ -68,13 +76,21 @@ class Measuring:
         if lists.truth.largest_relevance > question.most_relevance:
             chosen = chosen[:0]  # no gain of such relevances can be computed: the run is refused
         taken = lists.lists(chosen, self.ideal)
+        if self.surroundings is not None:
+            taken = replace(taken, about=self.surroundings.about(lists, chosen))
         columns, users, model = self.columns(taken), chosen % n_users, chosen // n_users
         segments = {name: (segment.code[users], segment.names) for name, segment in self.segments.items()}
         names = [name or "" for name in models]
-        self.sums.append(sums(columns, summed(question.plan.metrics), (model, names), segments))
+        filled = self.filled(taken)
+        self.sums.append(sums(columns | filled, question.plan.summed, (model, names), segments))
+        if question.plan.of_run:
+            self.item_counts += count_items(bucket, taken.about, (model, names), segments)
         nameless = [bucket.nameless(model) for model in models]
         counts = lists.counts(question.plan.cuts, question.has_scores, bucket.is_odd_user, nameless)
         rows, ends = self.per_user(users, taken, columns), np.searchsorted(model, np.arange(len(models) + 1))
+        for outcome, with_it in lists_with(taken.about).items():
+            for place, number in enumerate(counted(model[with_it], len(models)).tolist()):
+                counts[place][f"{outcome}."] = number
         is_list = lists.by_model(lists.n_recommended > 0)
         for place, name in enumerate(models):
             folds = () if bucket.people.folds is None else bucket.people.folds[is_list[place]].tolist()
@@ -96,4 +112,13 @@ class Measuring:
         columns: dict[str, Floats] = {}
         for value in self.question.plan.metrics:
             columns |= value.measure(lists, self.question.plan.conventions)
+        return columns
+
+    def filled(self, lists: Lists) -> dict[str, Floats]:
+        """Return columns for the cutoffs of the run: 1 for lists with an item up to there, NaN for others."""
+        columns: dict[str, Floats] = {}
+        if lists.about is not None and lists.about.listed is not None:
+            for k in self.question.plan.run_cuts:
+                columns[filled_column(k)] = column = np.full(len(lists.n_relevant), np.nan)
+                column[entries_within(lists.about.listed, k).row] = 1.0
         return columns

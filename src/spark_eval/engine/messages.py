@@ -32,6 +32,7 @@ class Content(StrEnum):
     BAD_TRUTH = "bad_truth"  # other rows of the truth: user and fault
     SEGMENTS = "segments"  # users with a column per segment
     TRAINED = "trained"  # users with their number of training interactions
+    PROFILE = "profile"  # training interactions: users with their items
     BASELINES = "baselines"  # users measured, of models that others are compared with
     CANDIDATES = "candidates"  # users measured, of models that are compared
 

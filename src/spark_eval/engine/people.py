@@ -9,7 +9,8 @@ import pyarrow.compute as pc
 
 from spark_eval.arrow.codes import Codes, distinct_of
 from spark_eval.arrow.hashes import numbers
-from spark_eval.schema import FOLD, MISSING, N_INTERACTIONS, NO_TRAIN, USER, BuiltIn
+from spark_eval.engine.messages import Content
+from spark_eval.schema import FOLD, MISSING, MODEL, N_INTERACTIONS, NO_TRAIN, USER, BuiltIn
 from spark_eval.stats.exact import Ints
 
 
@@ -107,3 +108,51 @@ def row_of(people: People, table: pa.Table) -> Ints:
 def place_in(asked: pa.Array, known: pa.Array) -> Ints:
     """Return the place of each that is asked for among distinct known ones, -1 where it is not there."""
     return numbers(pc.index_in(asked, value_set=known).fill_null(-1)).astype(np.int64)
+
+
+def person_of(rows: pa.Table, people: People) -> Ints:
+    """Return who the user of each row is, in the fold of the row if there are folds; -1 for all others."""
+    users = rows[USER].cast(people.ids.type).combine_chunks()
+    if people.folds is None:
+        return place_in(users, people.ids)
+    person, fold = np.full(len(rows), -1, dtype=np.int64), numbers(rows[FOLD])
+    for one in np.unique(people.folds):
+        mine, theirs = np.flatnonzero(people.folds == one), np.flatnonzero(fold == one)
+        place = place_in(users.take(pa.array(theirs)), people.ids.take(pa.array(mine)))
+        person[theirs] = np.append(mine, -1)[place]
+    return person
+
+
+def models_in(rows: Mapping[Content, pa.Table], only: str | None) -> list[str | None]:
+    """Return the models that any bucket has, by name; None is that of rows that name none.
+
+    ``only`` is the name of the only model, if no column holds names.
+    """
+    if only is not None:
+        return [only]
+    names = (
+        set(pc.unique(rows[Content.MODELS][MODEL].unify_dictionaries()).to_pylist())
+        if Content.MODELS in rows
+        else set()
+    )
+    return sorted(names, key=lambda name: name or "")
+
+
+def is_named(rows: pa.Table) -> pa.ChunkedArray:
+    """Return which rows have a user, and a fold if there are folds."""
+    named = pc.is_valid(rows[USER])
+    return pc.and_(named, pc.is_valid(rows[FOLD])) if FOLD in rows.column_names else named
+
+
+def model_codes(names: pa.ChunkedArray, models: Sequence[str | None]) -> Ints:
+    """Return the place of each row's model among all models."""
+    known = pa.array(models, pa.string())
+    parts = [np.empty(0, dtype=np.int64)]
+    for chunk in names.chunks:
+        if not pa.types.is_dictionary(chunk.type):
+            chunk = chunk.cast(pa.string()).dictionary_encode("encode")
+        place = place_in(chunk.dictionary.cast(pa.string()), known)
+        null = int(known.null_count and models.index(None))
+        codes = numbers(chunk.indices.fill_null(len(place)))
+        parts.append(np.append(place, null)[codes])
+    return np.concatenate(parts)

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from spark_eval.conventions import Checks
+from spark_eval.engine.items.facts import ItemFacts
 from spark_eval.engine.messages import Content
+from spark_eval.metrics.catalog import Catalog
 from spark_eval.metrics.options import Plan
 from spark_eval.schema import (
     FAULT,
@@ -28,8 +30,8 @@ class Question:
 
     ``user`` and ``item`` are the types of the ids, int64 or text. ``model`` is the name of the only model,
     None where a column holds names. No gain is computed of a relevance above ``most_relevance``. ``bounds``
-    are the most interactions of each activity decile. Items that are not in ``trained`` (by fold; None, where
-    there are no folds) are cold.
+    are the most interactions of each activity decile. Items without training interactions by ``facts`` are
+    cold; None: nothing is known of items.
     """
 
     plan: Plan
@@ -39,7 +41,12 @@ class Question:
     has_scores: bool
     most_relevance: float
     bounds: Mapping[int, int] | None
-    trained: Mapping[int | None, pa.Array] | None
+    facts: ItemFacts | None = None
+
+    @property
+    def known_items(self) -> ItemFacts:
+        """The facts of items, which are none where nothing is known of them."""
+        return self.facts or ItemFacts(pa.array([], self.item), Catalog(0))
 
     @property
     def checks_all(self) -> bool:
@@ -66,5 +73,6 @@ class Question:
             Content.SEGMENTS: user | dict.fromkeys(self.plan.segments, pa.string()),
             Content.TRAINED: user | {N_INTERACTIONS: pa.int64()} | fold,
             Content.MODELS: model,
+            **({Content.PROFILE: user | {ITEM: self.item} | fold} if self.plan.sees_profiles else {}),
         }
         return {content: pa.schema(names) for content, names in columns.items()}

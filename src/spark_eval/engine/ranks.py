@@ -18,6 +18,8 @@ from spark_eval.stats.exact import Ints
 TIES_SEED = np.int32(20231)
 # Of the order of score bits, the sign bit; and what the others are.
 SIGN = np.uint64(1 << 63)
+# Rows go to their list and rank without a sort, unless more than so many places for each would stay empty.
+SPARSEST_GRID = 8
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,18 @@ def places_by_rank(of_list: Ints, n_lists: int, ranks: Ints) -> Places:
     none, last_rank = np.zeros(n_lists, dtype=np.int64), np.zeros(n_lists, dtype=np.int64)
     np.maximum.at(last_rank, of_list, ranks)
     return Places(ranks, ranks, ranks, none, last_rank)
+
+
+def by_list(of_list: Ints, n_lists: int, rank: Ints, depth: int | None) -> Ints:
+    """Return the rows at ranks up to ``depth``, by list and rank; no two rows share both."""
+    rows = np.arange(len(rank)) if depth is None else np.flatnonzero(rank <= depth)
+    width = int(rank[rows].max(initial=0))
+    if n_lists * width > SPARSEST_GRID * max(len(rows), 1):
+        return rows[ordered(of_list[rows], rank[rows])]
+    grid = np.full(n_lists * width, -1, dtype=np.int64)
+    grid[of_list[rows] * width + rank[rows] - 1] = rows
+    in_order: Ints = grid[grid >= 0]
+    return in_order
 
 
 def places_held(of_list: Ints, ranks: Ints) -> Ints:

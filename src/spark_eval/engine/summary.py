@@ -1,18 +1,16 @@
 """From exact sums to the rows of the tables ``sums`` and ``metrics``."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from fractions import Fraction
 from itertools import product
 from statistics import mean, stdev
 from typing import Any, Final, NamedTuple
 
-import pyarrow as pa
-
-from spark_eval.engine.means import NOBODY, SegmentCell, added
+from spark_eval.engine.means import NOBODY, ColumnSums, SegmentCell
 from spark_eval.errors import DataError
 from spark_eval.metrics import MetricValue
-from spark_eval.metrics.values import summed, weighted
+from spark_eval.metrics.values import weighted
 from spark_eval.schema import ALL, FOLD, FOLDS
 from spark_eval.stats.intervals import Summary, around, summarise
 from spark_eval.stats.ratios import RatioSums
@@ -111,14 +109,16 @@ class MetricRow(NamedTuple):
 
 
 def sum_rows(
-    parts: Sequence[pa.Table], models: Sequence[str], metrics: Sequence[MetricValue], stamp: str
+    totals: Mapping[SegmentCell, Mapping[str, ColumnSums]],
+    models: Sequence[str],
+    metrics: Sequence[MetricValue],
+    stamp: str,
 ) -> list[SumRow]:
-    """Return a row per model, segment and metric value, from tables of ``engine.means``.
+    """Return a row per model, segment and metric value, from the sums that ``engine.means.added`` returns.
 
     A model without a single user in the population has sums over 0 users. Raises DataError METRIC_OVERFLOW
     for values that no double holds.
     """
-    totals = added(parts, list(summed(metrics)))
     cells = {cell for cell in totals if cell[0] in models} | {(model, ALL, ALL) for model in models}
     rows = []
     for cell, value in product(sorted(cells, key=everybody_first), metrics):
@@ -214,9 +214,24 @@ def total_known(counts: Sequence[int | None]) -> int | None:
     return sum(known) if len(known) == len(counts) else None
 
 
-def population(rows: Iterable[SumRow]) -> int:
+def in_asked_order(rows: Iterable[MetricRow], asked: Sequence[MetricValue]) -> list[MetricRow]:
+    """Return rows by model and segment, everybody first, then in the order in which they were asked for."""
+    names = [(name, value.k) for value in asked for name in (value.name, *value.weights)]
+    place = {name: number for number, name in enumerate(names)}
+
+    def key(row: MetricRow) -> tuple[object, ...]:
+        cell = (row.model or "", row.segment, row.segment_value)
+        return (*everybody_first(cell), place[row.metric, row.k])
+
+    return sorted(rows, key=key)
+
+
+def population(totals: Mapping[SegmentCell, Mapping[str, ColumnSums]], models: Collection[str]) -> int:
     """Return the number of users of all models, each user once per model."""
-    return sum({row.model: row.n_users for row in rows if row.segment == ALL}.values())
+    everybody = [
+        of_cell for (model, segment, _), of_cell in totals.items() if segment == ALL and model in models
+    ]
+    return sum(next(iter(of_cell.values())).n_users for of_cell in everybody)
 
 
 def everybody_first(cell: SegmentCell) -> tuple[str, bool, str, str]:

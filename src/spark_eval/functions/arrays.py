@@ -68,7 +68,6 @@ def values_at_once(plan: Plan, arrays: dict[str, pa.Array]) -> dict[str, Floats]
         has_scores=SCORES in arrays,
         most_relevance=plan.most_relevance,
         bounds=None,
-        trained=None,
     )
     lists = usable(lists, judge_lists, RECOMMENDED)
     truth = usable(truth, partial(judge_truth, conventions=plan.conventions), RELEVANT)

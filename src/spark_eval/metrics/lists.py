@@ -11,6 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from spark_eval.conventions import TieOrder
+from spark_eval.metrics.catalog import About
 from spark_eval.stats.exact import Floats, Ints
 
 
@@ -96,6 +97,8 @@ class Lists:
     ``held`` is needed by metrics of the kind ``pairs`` alone, and by these only where ranks are given. None
     says that each list holds one item at every rank from 1 to ``n_recommended``, as lists ranked by score do,
     or that no chosen metric needs to know. Where ranks are given, each hit ties with itself alone.
+
+    ``about`` is what is known of the items, None unless a chosen metric needs facts of them.
     """
 
     n_relevant: Ints
@@ -105,6 +108,7 @@ class Lists:
     tie_first: Ints
     tie_last: Ints
     held: Held | None = None
+    about: About | None = None
 
     @classmethod
     def of(
@@ -176,9 +180,13 @@ class Lists:
         place = np.arange(len(moved)) - np.flatnonzero(is_start)[group]
         start = first if order is TieOrder.BEST else last + 1 - np.bincount(group)[group]
         rank = (start + place).astype(np.int64)
+        about = self.about
+        if about is not None:
+            about = replace(about, hits=about.hits[moved], hit_items=about.hit_items[moved])
         return replace(
             self,
             hits=Ragged(hits.n_rows, row, rank, hits.relevance[moved]),
+            about=about,
             tie_first=first,
             tie_last=last,
         )

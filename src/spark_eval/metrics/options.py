@@ -1,17 +1,19 @@
 """What to measure, and by which rules: checked choices, as one value."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Any, Final, TypedDict, Unpack
 
-from spark_eval.conventions import Checks, Choice, Conventions, Gain
+from spark_eval.conventions import Checks, Conventions, Gain
+from spark_eval.conventions.choice import Choice
 from spark_eval.errors import ConfigError
 from spark_eval.metrics import MetricValue, metric_values
 from spark_eval.metrics.aliases import several
+from spark_eval.metrics.registry import Fact, Kind
 from spark_eval.metrics.stages import Stage, make_stages
-from spark_eval.metrics.values import parse_k
+from spark_eval.metrics.values import METRICS_KEY, UNCUT, parse_k, summed
 from spark_eval.options import Option, completed
 from spark_eval.presets import changed, parse_choice, parse_conventions, stamp
 from spark_eval.schema import FOLD
@@ -21,6 +23,10 @@ from spark_eval.stats.resampling import DEFAULT_RESAMPLES, MOST_RESAMPLES
 MAX_EXP2_RELEVANCE: Final = 511
 LARGEST_DOUBLE: Final = sys.float_info.max
 DEFAULT_METRICS: Final = ("precision", "recall", "f1", "hit_rate", "map", "mar", "mrr", "arhr", "ndcg")
+
+# What metrics must be given training interactions for, and what the table of items.
+OF_TRAIN: Final[Set[Kind | Fact]] = {Kind.PROFILE, Fact.POPULARITY, Fact.TAKERS}
+OF_ITEMS: Final[Set[Kind | Fact]] = {Fact.GROUPS, Fact.FEATURES, Fact.VECTORS}
 
 
 class MeanInterval(Choice):
@@ -65,13 +71,16 @@ class EvaluateOptions(TypedDict, total=False):
     interval: Annotated[str, Option("normal", "of means: normal, or bootstrap, which takes a second pass.")]
     resamples: Annotated[int, Option(DEFAULT_RESAMPLES, "replicates of bootstrap.")]
     seed: Annotated[int, Option(0, "of the draws, which follow from it and the user alone.")]
+    base: Annotated[
+        str | None, Option(None, "name of the model whose lists unexpectedness compares others with.")
+    ]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The section ``evaluate`` of the config, checked."""
+    """The section ``evaluate`` of the config, checked; ``asked`` are all metrics, in their order."""
 
-    metrics: Sequence[MetricValue]
+    asked: Sequence[MetricValue]
     conventions: Conventions
     checks: Checks
     segments: Sequence[str] = ()
@@ -79,6 +88,22 @@ class Plan:
     interval: MeanInterval = MeanInterval.NORMAL
     resamples: int = DEFAULT_RESAMPLES
     seed: int = 0
+    base: str | None = None
+
+    @cached_property
+    def metrics(self) -> list[MetricValue]:
+        """The metrics of users: each has a value for every one."""
+        return [value for value in self.asked if value.metric.kind is not Kind.CATALOG]
+
+    @cached_property
+    def of_run(self) -> list[MetricValue]:
+        """The metrics of a whole run, which see how often each item was recommended."""
+        return [value for value in self.asked if value.metric.kind is Kind.CATALOG]
+
+    @cached_property
+    def run_cuts(self) -> list[int | None]:
+        """Every cutoff at which recommended items are counted; None: in whole lists."""
+        return list(dict.fromkeys(value.k for value in self.of_run))
 
     @property
     def columns(self) -> list[str]:
@@ -86,14 +111,71 @@ class Plan:
         return [column for value in self.metrics for column in value.columns]
 
     @cached_property
+    def summed(self) -> dict[str, tuple[str, ...]]:
+        """What is summed over users (see ``values.summed``), and at run_cuts who has an item of a list."""
+        filled = map(filled_column, self.run_cuts)
+        return summed(self.metrics) | {column: (column,) for column in filled}
+
+    @cached_property
     def cuts(self) -> list[int]:
         """Every cutoff k that a metric is asked for at, ascending."""
-        return sorted({value.k for value in self.metrics if value.k is not None})
+        return sorted({value.k for value in self.asked if value.k is not None})
+
+    @cached_property
+    def facts(self) -> frozenset[Fact]:
+        """What the metrics need to know of items."""
+        return frozenset[Fact]().union(*(value.facts(self.conventions) for value in self.asked))
+
+    @cached_property
+    def sees_about(self) -> bool:
+        """Whether any metric of users sees more than hits: ``Lists.about``."""
+        run = self.conventions
+        return any(value.facts(run) or value.sees_items(run) for value in self.metrics)
+
+    @property
+    def needs_items(self) -> bool:
+        """Whether any metric sees more than hits, so that facts of items are read."""
+        return self.sees_about or bool(self.of_run)
+
+    @property
+    def sees_items(self) -> bool:
+        """Whether any metric sees all items of lists."""
+        return any(value.sees_items(self.conventions) for value in self.asked)
+
+    @cached_property
+    def listed_depth(self) -> int | None:
+        """The largest rank of a list up to which a metric sees its items; None: any."""
+        cuts = [value.k for value in self.asked if value.sees_items(self.conventions)]
+        return None if None in cuts else max((k for k in cuts if k is not None), default=0)
+
+    @property
+    def sees_profiles(self) -> bool:
+        """Whether any metric sees what users had in training."""
+        return any(value.sees_history(self.conventions) for value in self.asked)
+
+    def seen_by(self, value: MetricValue) -> Set[Kind | Fact]:
+        """Return the facts that a metric sees under its choices, and whether it sees histories."""
+        facts: Set[Kind | Fact] = value.facts(self.conventions)
+        return facts | {Kind.PROFILE} if value.sees_history(self.conventions) else facts
+
+    def check_tables(self, *, has_train: bool, has_items: bool) -> None:
+        """Raise ConfigError for tables, or a model, that chosen metrics need and nobody gave."""
+        has_base = self.base is not None
+        given = {
+            "MISSING_TRAIN": (has_train, OF_TRAIN, "training interactions; give the table train"),
+            "MISSING_ITEMS": (has_items, OF_ITEMS, "facts of items; give the table items"),
+            "MISSING_CATALOG": (has_items or has_train, {Fact.CATALOG}, "a catalogue; give items, or train"),
+            "MISSING_BASE": (has_base, {Fact.BASE}, "lists to compare with; name their model by base"),
+        }
+        for code, (is_there, needed, what) in given.items():
+            names = dict.fromkeys(value.name for value in self.asked if self.seen_by(value) & needed)
+            if names and not is_there:
+                raise ConfigError(code, f"{METRICS_KEY}: for {', '.join(names)} we need {what}")
 
     @cached_property
     def depth(self) -> int | None:
         """The largest rank at which a hit can change a number; None: any."""
-        if any(value.sees_whole_list(self.conventions) for value in self.metrics):
+        if any(value.sees_whole_list(self.conventions) for value in self.asked):
             return None
         return None if self.drops_users_without_hits else max([*self.cuts, *self.stage_cuts])
 
@@ -105,7 +187,7 @@ class Plan:
     @cached_property
     def truth_depth(self) -> int | None:
         """How many of a user's relevant items, best first, an ideal list can hold; None: all."""
-        return None if any(value.k is None for value in self.metrics) else max(self.cuts)
+        return None if any(value.k is None for value in self.asked) else max(self.cuts)
 
     @cached_property
     def sees_ties(self) -> bool:
@@ -160,7 +242,7 @@ def make_plan(**options: Unpack[EvaluateOptions]) -> Plan:
     checks = parse_choice(Checks, chosen["checks"], "evaluate.checks")
     check_draws(chosen["resamples"], chosen["seed"], "evaluate")
     return Plan(
-        metrics=values,
+        asked=values,
         conventions=conventions,
         checks=Checks.FULL if counts_items else checks,
         segments=tuple(several(chosen["segments"])),
@@ -168,6 +250,7 @@ def make_plan(**options: Unpack[EvaluateOptions]) -> Plan:
         interval=parse_choice(MeanInterval, chosen["interval"], "evaluate.interval"),
         resamples=chosen["resamples"],
         seed=chosen["seed"],
+        base=chosen["base"],
     )
 
 
@@ -180,3 +263,8 @@ def check_draws(resamples: int, seed: int, key: str) -> None:
     for name, (given, holds, allowed) in claims.items():
         if not holds:
             raise ConfigError("OUT_OF_RANGE", f"{key}.{name} is {given}; allowed: {allowed}")
+
+
+def filled_column(k: int | None) -> str:
+    """Return the name of what tells whether a user's list holds an item at a rank up to k."""
+    return f"filled_at_{UNCUT if k is None else k}"

@@ -5,19 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from spark_eval.conventions import (
-    CONVENTIONS,
-    LENGTH,
-    WHOLE_LIST,
-    AverageVariant,
-    Choice,
-    Conventions,
-    TieOrder,
-)
+from spark_eval.conventions import CONVENTIONS, AverageVariant, Conventions, TieOrder
+from spark_eval.conventions.choice import HISTORY, LENGTH, WHOLE_LIST, Choice
 from spark_eval.errors import ConfigError
 from spark_eval.metrics.aliases import find, metric_named
+from spark_eval.metrics.catalog import ItemCounts
 from spark_eval.metrics.lists import Lists
-from spark_eval.metrics.registry import RANKING, Kind, RankingMetric, Weight
+from spark_eval.metrics.registry import ALL_ITEMS, RANKING, Fact, Kind, RankingMetric, Weight
 from spark_eval.presets import parse_choice
 from spark_eval.stats.exact import Floats
 
@@ -82,10 +76,22 @@ class MetricValue:
         """Return those of the run with this value's own choices."""
         return run.changed(dict(self.options))
 
-    def sees(self, run: Conventions) -> set[str | None]:
+    def sees(self, run: Conventions) -> set[str]:
         """Return what its choices make it see beside the hits up to k."""
         own = self.conventions(run)
-        return {getattr(own, name).sees for name in self.metric.conventions}
+        return {seen for name in self.metric.conventions for seen in getattr(own, name).sees}
+
+    def facts(self, run: Conventions) -> frozenset[Fact]:
+        """Return what it needs to know of items under its choices."""
+        return self.metric.facts | {fact for fact in Fact if fact in self.sees(run)}
+
+    def sees_items(self, run: Conventions) -> bool:
+        """Return whether it sees all items of a list, not its hits alone."""
+        return self.metric.kind in ALL_ITEMS or self.sees_history(run) or Fact.BASE in self.facts(run)
+
+    def sees_history(self, run: Conventions) -> bool:
+        """Return whether it sees what the users had in training."""
+        return self.metric.kind is Kind.PROFILE or HISTORY in self.sees(run)
 
     def sees_whole_list(self, run: Conventions) -> bool:
         """Return whether hits beyond k can change it."""
@@ -93,7 +99,7 @@ class MetricValue:
 
     def sees_length(self, run: Conventions) -> bool:
         """Return whether the number of items in the list can change it."""
-        return self.k is None or self.sees_pairs or LENGTH in self.sees(run)
+        return self.k is None or self.sees_pairs or self.sees_items(run) or LENGTH in self.sees(run)
 
     @property
     def sees_pairs(self) -> bool:
@@ -102,17 +108,28 @@ class MetricValue:
 
     def sees_ties(self, run: Conventions) -> bool:
         """Return whether it must know which items have equal scores."""
-        return self.metric.ties or self.conventions(run).tie_order is not TieOrder.AS_RANKED
+        return self.metric.ties or self.is_arranged(run)
+
+    def is_arranged(self, run: Conventions) -> bool:
+        """Return whether it sees equal scores in another order than they are ranked in.
+
+        Metrics that see ties themselves, or more than the hits, take the list as it is ranked.
+        """
+        has_order = "tie_order" in self.metric.conventions
+        return has_order and self.conventions(run).tie_order is not TieOrder.AS_RANKED
 
     def measure(self, lists: Lists, run: Conventions) -> dict[str, Floats]:
         """Return its values and its weights, by column; each of shape (n,)."""
         own = self.conventions(run)
-        # Metrics that see ties themselves take the list as it is ranked.
-        seen = lists if self.metric.ties else lists.arranged(own.tie_order)
+        seen = lists.arranged(own.tie_order) if self.is_arranged(run) else lists
         columns = {self.column: self.metric.kernel(seen, self.k, own)}
         for weight in self.metric.weights.values():
             columns[self.column_of(weight.name)] = weight.kernel(seen, self.k, own)
         return columns
+
+    def of_run(self, counts: ItemCounts, run: Conventions) -> float:
+        """Return the value of a metric of the kind ``catalog``, NaN where undefined."""
+        return float(self.metric.kernel(counts, self.k, self.conventions(run)))  # type: ignore[arg-type]
 
 
 def summed(values: Sequence[MetricValue]) -> dict[str, tuple[str, ...]]:
@@ -270,10 +287,12 @@ def parse_k(k: object) -> int | None:
 def check_shared(value: MetricValue, own: Conventions) -> None:
     """Raise ConfigError TIE_ORDER where tied items are to share their places and cannot."""
     is_window = value.metric.name == "ap" and own.ap_variant is AverageVariant.WINDOW
-    # Metrics that see ties themselves share them already.
-    if value.metric.ties:
-        return
-    if own.tie_order is TieOrder.SHARED and (is_window or value.metric.name not in SHARES_PLACES):
+    has_order = "tie_order" in value.metric.conventions
+    if (
+        has_order
+        and own.tie_order is TieOrder.SHARED
+        and (is_window or value.metric.name not in SHARES_PLACES)
+    ):
         raise ConfigError(
             "TIE_ORDER",
             f"{value}: tie_order=shared is defined for {', '.join(SHARES_PLACES)} (gated); "

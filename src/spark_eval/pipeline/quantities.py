@@ -8,7 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from spark_eval.conventions import Choice, NoHits, NoRecommendations, NoTruth
+from spark_eval.conventions import NoHits, NoRecommendations, NoTruth
+from spark_eval.conventions.choice import Choice
 from spark_eval.metrics.options import Plan
 from spark_eval.metrics.registry import Kind
 from spark_eval.metrics.stages import Stage

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from spark_eval.conventions import Choice
+from spark_eval.conventions.choice import Choice
 
 # A class of labels, as the config writes it.
 Class = bool | int | float | str

@@ -23,7 +23,7 @@ from pyspark.sql import functions as F
 from spark_eval.errors import BusyError, EnvironmentFault
 from spark_eval.names import literal, quoted
 from spark_eval.publishing.commits import COMMITS, STAGING, Publication, Record, Staging, records_of
-from spark_eval.publishing.verify import Expected, check_bounds, sum_of_keys
+from spark_eval.publishing.verify import Expected, sum_of_keys
 from spark_eval.runtime.hadoop_files import HadoopFiles
 
 RUNS: Final = "_runs"
@@ -117,7 +117,7 @@ class HadoopStore:
         rows = self.files.spark.read.parquet(literal(folder))
         n_rows, keys, *values = rows.agg(*facts, *ends).collect()[0]
         for name, low, high in zip(most, values[::2], values[1::2], strict=True):
-            check_bounds(name, low, high, most[name])
+            expected.check_bounds(name, low, high)
         if expected.keys is not None:
             expected.check_keys(int(keys or 0))
         return files, n_rows

@@ -18,20 +18,21 @@ from spark_eval.schema import MODEL, N_RECOMMENDED, N_RELEVANT, USER
 
 @dataclass(frozen=True)
 class Expected:
-    """What ``per_user`` must hold: columns between 0 and ``most``, keys that add up to ``keys``."""
+    """What ``per_user`` must hold: columns from ``least`` (0) to ``most``, keys that add up to ``keys``."""
 
     most: Mapping[str, float] = field(default_factory=dict)
     keys: int | None = None
+    least: Mapping[str, float] = field(default_factory=dict)
 
     def check_files(self, folder: Path) -> None:
         """Raise SparkEvalError STAGED_OTHERWISE unless the bounds in footers and the keys are as expected."""
         keys = 0
         for path in folder.rglob("*.parquet"):
             with pq.ParquetFile(path, page_checksum_verification=True) as file:
-                for column, largest in self.most.items():
+                for column in self.most:
                     for group in statistics_of(file.metadata, column):
                         if group is not None and group.has_min_max:
-                            check_bounds(column, group.min, group.max, largest)
+                            self.check_bounds(column, group.min, group.max)
                 if self.keys is not None:
                     for group in statistics_of(file.metadata, USER):
                         check_nulls(group.null_count if group is not None and group.has_null_count else 0)
@@ -40,6 +41,13 @@ class Expected:
                     keys += sum(key_sum(model, pa.Table.from_batches([batch])) for batch in batches)
         if self.keys is not None:
             self.check_keys(keys)
+
+    def check_bounds(self, column: str, low: float | None, high: float | None) -> None:
+        """Raise SparkEvalError STAGED_OTHERWISE where the values of a column go beyond their bounds."""
+        least, most = self.least.get(column, 0), self.most[column]
+        if low is not None and high is not None and not least <= low <= high <= most:
+            message = f"per_user: {column} goes from {low} to {high}, it must lie in {least} to {most}"
+            raise SparkEvalError("STAGED_OTHERWISE", f"{message}; report it")
 
     def check_keys(self, keys: int) -> None:
         """Raise SparkEvalError STAGED_OTHERWISE where the keys add up to something else."""
@@ -52,13 +60,6 @@ def check_nulls(n_rows: int) -> None:
     """Raise SparkEvalError STAGED_OTHERWISE where rows have no user."""
     if n_rows:
         raise SparkEvalError("STAGED_OTHERWISE", f"per_user: {n_rows} rows have no user; report it")
-
-
-def check_bounds(column: str, low: float | None, high: float | None, largest: float) -> None:
-    """Raise SparkEvalError STAGED_OTHERWISE where a column's values go below 0 or above the largest."""
-    if low is not None and high is not None and not 0 <= low <= high <= largest:
-        message = f"per_user: {column} goes from {low} to {high}, it must lie in 0 to {largest}; report it"
-        raise SparkEvalError("STAGED_OTHERWISE", message)
 
 
 def sum_of_keys() -> Column:

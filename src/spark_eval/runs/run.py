@@ -106,7 +106,9 @@ def run_evaluate(
             }
             job.check_rest(session)
             most = {value.column: value.metric.upper or math.inf for value in plan.metrics}
-            return job.publish(attempt, written, entries, Expected(most, evaluation.keys), **facts)
+            bounds = {value.column: value.metric.lower for value in plan.metrics}
+            least = {column: -math.inf if lower is None else lower for column, lower in bounds.items()}
+            return job.publish(attempt, written, entries, Expected(most, evaluation.keys, least), **facts)
 
 
 def write_stages(spark: SparkSession, evaluation: Evaluation, attempt: Attempt) -> dict[Table, int]:
@@ -118,7 +120,8 @@ def write_stages(spark: SparkSession, evaluation: Evaluation, attempt: Attempt) 
 
 def read_tables(spark: SparkSession, job: Job, plan: Plan) -> Tables:
     """Return what an evaluation reads, conformed."""
-    unread = {"items"} if user_columns(plan.segments) else {"items", "users"}
+    unread = {"users"} - ({"users"} if user_columns(plan.segments) else set())
+    unread |= set() if plan.needs_items else {"items"}
     sources: dict[str, Any] = {name: job.sources[name] for name in job.sources if name not in unread}
     frames = read_each(spark, sources, job.splits, job.timezone, plan, job.before)
     return Tables.of(frames, sources, plan, job.most_quarantined)

@@ -12,7 +12,9 @@ from spark_eval.arrow.footers import EncryptedFile, moments_of, read_footer
 from spark_eval.config.sections import PredictionsSection, Source
 from spark_eval.errors import DataError
 from spark_eval.schema import (
+    FEATURES,
     FOLD,
+    GROUPS,
     ITEM,
     LABEL,
     MODEL,
@@ -22,6 +24,7 @@ from spark_eval.schema import (
     SUBSET,
     TIMESTAMP,
     USER,
+    VECTOR,
     WEIGHT,
 )
 
@@ -33,7 +36,7 @@ READ_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
     "recommendations": (USER, ITEM, MODEL, RANK, SCORE, FOLD),
     "predictions": (LABEL, SCORE, USER, ITEM, MODEL, WEIGHT, FOLD),
     "users": (USER,),
-    "items": (ITEM,),
+    "items": (ITEM, GROUPS, FEATURES, VECTOR),
 }
 LOG_COLUMNS: Final = (USER, ITEM, TIMESTAMP, RELEVANCE, FOLD)
 HOW_TO_MEND: Final = "write all with one schema"

@@ -37,6 +37,7 @@ from spark_eval.schema import (
 )
 from spark_eval.transforms.inputs import ID_TYPES, NO_MODEL, Input, fold_of, open_input
 from spark_eval.transforms.instants import instant
+from spark_eval.transforms.items import conform_items
 
 ARRAY_COLUMNS = ("recommendations", "items", ITEM)
 
@@ -63,7 +64,7 @@ def conform_table(frame: DataFrame, name: str, described: Any, timezone: str, pl
             return conform_train(frame, names)
         case "users":
             return conform_users(frame, names, plan.segments)
-    return conform_items(frame, names)
+    return conform_items(frame, names, plan.facts)
 
 
 def first_fault_column(faults: Mapping[Fault, Column]) -> Column:
@@ -240,14 +241,6 @@ def conform_users(frame: DataFrame, names: Mapping[str, str] | None, segments: S
             table.fault("MISSING_COLUMN", f"no column {name!r} for the segment; {known}")
     table.check()
     return frame.select(user.alias(USER), *columns)
-
-
-def conform_items(frame: DataFrame, names: Mapping[str, str] | None) -> DataFrame:
-    """Return the items: item."""
-    table = Input(frame, "items", names or {})
-    item = table.id(ITEM)
-    table.check()
-    return frame.select(item.alias(ITEM))
 
 
 def is_finite(number: Column) -> Column:

@@ -16,15 +16,18 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 from spark_eval.arrow.checksums import key_sum
 from spark_eval.arrow.files import Batches, FilePart, read_parts
 from spark_eval.arrow.user_files import file_name
-from spark_eval.engine.bucket import Bucket, models_in
+from spark_eval.engine.bucket import Bucket
+from spark_eval.engine.items.counts import divided_by_item, histogram, merged_counts
 from spark_eval.engine.means import merged_sums
 from spark_eval.engine.measure import Measuring
-from spark_eval.engine.messages import MESSAGE, Content, by_bucket, divided_further
+from spark_eval.engine.messages import MESSAGE, Content, by_bucket, divided_further, packed, unpacked
+from spark_eval.engine.people import models_in
 from spark_eval.engine.question import Question
 from spark_eval.names import folder_name, model_faults
 from spark_eval.pipeline.measure import stage_sums
 from spark_eval.pipeline.quantities import summed_columns
 from spark_eval.schema import MODEL, USER
+from spark_eval.transforms.objects import NUMBER, OBJECT, met_by_number
 from spark_eval.transforms.plain_files import PlainFiles
 
 SendBatches = Callable[[Batches], Iterator[pa.RecordBatch]]
@@ -89,13 +92,18 @@ def measure(
     """Return the rows of ``per_user`` with this schema, and a row per bucket that holds its summary alone.
 
     With ``folder`` the rows are written below it instead, and only summaries are left. Nothing is written
-    where a model's name can be no folder: the run is refused.
+    where a model's name can be no folder: the run is refused. If items are counted, each task adds rows that
+    hold counts of a part of all items, as bytes, and its number, alone.
     """
     rows_schema = to_arrow_schema(schema)
     left = schema if folder is None else T.StructType([])
-    nulls = to_arrow_schema(left)
+    counts = [T.StructField(NUMBER, T.IntegerType()), T.StructField(OBJECT, T.BinaryType())]
+    beside = [T.StructField(SUMMARY, T.BinaryType()), *(counts if question.plan.of_run else [])]
+    whole = T.StructType([*left.fields, *beside])
+    columns = to_arrow_schema(whole)
 
     def measured(batches: Batches) -> Iterator[pa.RecordBatch]:
+        counts: list[pa.Table] = []
         for number, n_numbers, bucket in buckets(batches, question, n_buckets):
             is_written = not model_faults([name for name in bucket.models if name is not None])
             measuring, models = Measuring(bucket), []
@@ -103,20 +111,41 @@ def measure(
                 rows = one.per_user.add_column(0, MODEL, pa.repeat(one.model, len(one.per_user)))
                 rows, file = rows.select(rows_schema.names).cast(rows_schema), None
                 if folder is None:
-                    yield from rows.append_column(SUMMARY, pa.nulls(len(rows), pa.binary())).to_batches()
+                    yield from filled_up(rows, columns).to_batches()
                 elif is_written and len(rows):
                     name = file_name(number, n_numbers)
                     file = write_users(one.model or "", rows.drop_columns(MODEL), folder, name)
                 keys = key_sum(one.model or "", one.per_user)
                 models.append(ModelSummary(one.model, one.counts, one.folds, file, keys))
-            sums = merged_sums(measuring.sums)
             of_truth = (list(bucket.truth_counts()), bucket.truth_digest, bucket.truth_folds)
             stages = stage_sums(measuring) if question.plan.stages else None
-            summary = BucketSummary(*of_truth, models, sums, stages)
-            row = {field.name: pa.nulls(1, field.type) for field in nulls}
-            yield pa.record_batch(row | {SUMMARY: pa.array([pickle.dumps(summary)], pa.binary())})
+            summary = BucketSummary(*of_truth, models, merged_sums(measuring.sums), stages)
+            yield from filled_up({SUMMARY: [pickle.dumps(summary)]}, columns).to_batches()
+            counts = merged_counts([*counts, *measuring.item_counts])
+        for part, rows in divided_by_item(counts, n_buckets):
+            of_items = {NUMBER: [part], OBJECT: [pickle.dumps(packed(rows).to_pybytes())]}
+            yield from filled_up(of_items, columns).to_batches()
 
-    return messages.mapInArrow(measured, T.StructType([*left.fields, T.StructField(SUMMARY, T.BinaryType())]))
+    return messages.mapInArrow(measured, whole)
+
+
+def filled_up(rows: "pa.Table | Mapping[str, Any]", columns: pa.Schema) -> pa.Table:
+    """Return rows with all of these columns, null where they have none."""
+    n_rows = len(next(iter(rows.values()))) if isinstance(rows, Mapping) else len(rows)
+    names = rows.keys() if isinstance(rows, Mapping) else rows.column_names
+    return pa.table(
+        [rows[one.name] if one.name in names else pa.nulls(n_rows, one.type) for one in columns],
+        schema=columns,
+    )
+
+
+def histograms_of(rows: DataFrame, n_buckets: int) -> DataFrame:
+    """Return how many items have each number of lists, from what ``measure`` returns: one shuffle."""
+
+    def met(_: int, parts: list[bytes]) -> pa.Table:
+        return histogram(merged_counts([unpacked(pa.py_buffer(part)) for part in parts]))
+
+    return met_by_number(rows.where(f"{NUMBER} is not null").select(NUMBER, OBJECT), n_buckets, met)
 
 
 def buckets(batches: Batches, question: Question, n_buckets: int) -> Iterator[tuple[int, int, Bucket]]:
@@ -135,7 +164,7 @@ def parts_for(rows: Mapping[Content, pa.Table], question: Question) -> int:
     n_users = len(rows[Content.TRUTH][USER].unify_dictionaries().unique()) if Content.TRUTH in rows else 0
     n_columns = sum(len(value.columns) for value in question.plan.metrics)
     n_of_stages = len(summed_columns(question.plan)) if question.plan.stages else 0
-    n_values = n_users * (len(models_in(rows, question)) * n_columns + n_of_stages)
+    n_values = n_users * (len(models_in(rows, question.model)) * n_columns + n_of_stages)
     return 1 + max(n_lists // MOST_ROWS, n_values // MOST_VALUES)
 
 

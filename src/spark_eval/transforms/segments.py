@@ -31,8 +31,15 @@ def trained_users(by_id: DataFrame) -> DataFrame:
 
 
 def trained_items(by_id: DataFrame) -> DataFrame:
-    """Return item, fold if any, of every valid training interaction, once."""
-    return by_id.where(~F.col(OF_USER) & F.col(FAULT).isNull()).select(ITEM, *folds_of(by_id))
+    """Return item, fold if any, n_rows of every item with valid training interactions."""
+    valid = by_id.where(~F.col(OF_USER) & F.col(FAULT).isNull())
+    return valid.select(ITEM, *folds_of(by_id), N_ROWS)
+
+
+def count_trained_users(by_id: DataFrame) -> DataFrame:
+    """Return fold if any, n_users: the users with valid training interactions."""
+    valid = by_id.where(F.col(OF_USER) & F.col(FAULT).isNull())
+    return valid.groupBy(*folds_of(by_id)).agg(F.count("*").alias("n_users"))
 
 
 def folds_of(by_id: DataFrame) -> list[str]:

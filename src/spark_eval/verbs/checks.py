@@ -230,6 +230,16 @@ def fold_faults(summaries: Sequence[BucketSummary]) -> list[DataError]:
     return faults
 
 
+def train_fold_faults(summaries: Sequence[BucketSummary], folds: Sequence[int]) -> list[DataError]:
+    """Return DataErrors FOLDS_DIFFER: folds of the truth without any training interaction."""
+    missing = sorted(frozenset[int]().union(*(summary.folds for summary in summaries)) - set(folds))
+    if not missing:
+        return []
+    shown = ", ".join(map(str, missing[:MOST_FOLDS_NAMED]))
+    message = f"train: no valid row in {len(missing)} folds of the truth, such as {shown}"
+    return [DataError("FOLDS_DIFFER", f"{message}; add them, or leave these folds out of the truth")]
+
+
 def some_folds(frame: DataFrame) -> list[str]:
     """Return up to two of a table's folds, as text."""
     return [str(row[FOLD]) for row in frame.select(FOLD).distinct().take(2)]

@@ -8,13 +8,17 @@ from functools import partial, reduce
 from typing import Any, Final, Unpack
 
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from spark_eval.accounting import Entry, list_entries, rows_in, table_entries
 from spark_eval.arrow.files import keep_files
+from spark_eval.engine.items.counts import run_rows
+from spark_eval.engine.items.facts import ItemFacts
+from spark_eval.engine.means import added
 from spark_eval.engine.replicates import Bootstrap
 from spark_eval.engine.segments import check_segments, user_columns
-from spark_eval.engine.summary import Ends, MeanKey, sum_rows
-from spark_eval.errors import each
+from spark_eval.engine.summary import Ends, MeanKey, population, sum_rows
+from spark_eval.errors import ConfigError, each
 from spark_eval.metrics.options import EvaluateOptions, MeanInterval, Plan, make_plan
 from spark_eval.metrics.stages import check_stage_models
 from spark_eval.names import literal
@@ -26,15 +30,15 @@ from spark_eval.runtime import events
 from spark_eval.runtime.any_session import is_remote
 from spark_eval.schema import FAULT, MODEL, USER, Outcome
 from spark_eval.transforms.conform import Described, align_ids, check_id_types, conform_table
-from spark_eval.transforms.exchange import SUMMARY, BucketSummary, exchanged, measure
+from spark_eval.transforms.exchange import SUMMARY, BucketSummary, exchanged, histograms_of, measure
 from spark_eval.transforms.pairs import drawn_pairs, largest_amounts
 from spark_eval.transforms.plain_files import takes_files
-from spark_eval.verbs.checks import check_folds, check_tables, fold_faults, truth_faults
+from spark_eval.verbs.checks import check_folds, check_tables, fold_faults, train_fold_faults, truth_faults
 from spark_eval.verbs.evaluation import Evaluation, Tables, read_back
 from spark_eval.verbs.frames import Frame, in_spark
-from spark_eval.verbs.segments import Training, is_text, known_items, read_about
+from spark_eval.verbs.segments import Training, facts_of_items, read_about
 from spark_eval.verbs.sides import buckets_of_sides, side_of
-from spark_eval.verbs.small import collected_or_raised
+from spark_eval.verbs.small import collected, collected_or_raised
 from spark_eval.verbs.workers import buckets_for, messages_of, per_user_schema, question_of
 
 # Counts of which the largest is told, not the sum.
@@ -57,6 +61,8 @@ def evaluate(
     train_columns: Mapping[str, str] | None = None,
     users: Frame | None = None,
     users_columns: Mapping[str, str] | None = None,
+    items: Frame | None = None,
+    items_columns: Mapping[str, str] | None = None,
     folder: str | None = None,
     **options: Unpack[EvaluateOptions],
 ) -> Evaluation:
@@ -64,11 +70,17 @@ def evaluate(
 
     Frames are of Spark or pandas, or Arrow tables. ``recommendations`` hold user, item, score or rank, and
     model (or name the one model by ``model``); ``truth`` holds user, item and, if graded, relevance.
-    ``columns``, ``truth_columns``, ``train_columns`` and ``users_columns`` map our names to yours.
+    ``columns``, ``truth_columns``, ``train_columns``, ``users_columns`` and ``items_columns`` map our names
+    to yours.
 
     ``segments`` are columns of ``users`` (one row per user), or ``known`` and ``activity``, which follow from
     the training interactions ``train``; the means of their users stand beside those of all. With ``train``,
     the accounting tells the cold items apart, which have none.
+
+    ``items`` has one row per item of the catalogue: ``groups`` (an array of text, or text divided by |),
+    ``features`` (an array of text or integers; by default the groups), ``vector`` (an array of numbers, or a
+    map of int to double). Only columns that a chosen metric needs are read. Metrics of popularity need
+    ``train``, those of unexpectedness a model's name as ``base``.
 
     Where ``recommendations`` have a column ``fold``, ``truth`` and ``train`` must have one: all folds are
     measured in one pass, each by itself, and their mean and standard deviation stand beside them.
@@ -84,14 +96,17 @@ def evaluate(
     if model is not None:
         check_stage_models(plan.stages, [model])
     check_segments(plan.segments, plan.columns, train is not None, users is not None)
-    if not user_columns(plan.segments):
-        users = None
-    frames = in_spark({"recommendations": recommendations, "truth": truth, "train": train, "users": users})
+    plan.check_tables(has_train=train is not None, has_items=items is not None)
+    users = users if user_columns(plan.segments) else None
+    items = items if plan.needs_items else None
+    given = {"recommendations": recommendations, "truth": truth, "train": train, "users": users}
+    frames = in_spark(given | {"items": items})
     described = {
         "recommendations": Described(columns, model, layout),
         "truth": Described(truth_columns, timestamp_unit=timestamp_unit),
         "train": Described(train_columns),
         "users": Described(users_columns),
+        "items": Described(items_columns),
     }
     conformed = each(
         {
@@ -114,32 +129,40 @@ def measure_lists(tables: Tables, plan: Plan, folder: str | None = None) -> Eval
     tables = replace(tables, recommendations=recommendations, truth=truth)
     tables, plan = check_folds(tables, plan)
     with ExitStack() as held:
-        training = read_about(tables, plan.segments, held)
-        items, tables = known_items(tables, training)
-        question = question_of(tables, plan, training, items)
+        training = read_about(tables, plan, held)
+        facts, tables = facts_of_items(tables, training, plan)
+        question = question_of(tables, plan, training, facts)
         n_buckets, n_tasks = buckets_for(tables)
         messages = exchanged(messages_of(tables, training, plan, n_buckets, n_tasks), n_tasks)
         schema = per_user_schema(tables, plan)
         # The folders of a remote session are those of its server.
         in_place = folder if folder and takes_files(folder) and not is_remote(messages) else None
         rows = measure(messages, question, n_buckets, schema, in_place)
-        if in_place is None:
+        if in_place is None or plan.of_run:
             held.callback(rows.persist().unpersist)
         summaries = [pickle.loads(row[SUMMARY]) for row in rows.where(F.col(SUMMARY).isNotNull()).collect()]
-        entries, models = checked_entries_of(tables, plan, training, summaries)
+        entries, models = checked_entries_of(tables, plan, training, facts, summaries)
         check_stage_models(plan.stages, models)
         of_models = [one for summary in summaries for one in summary.models]
         if in_place is None:
-            per_user = read_back(rows.where(F.col(SUMMARY).isNull()).drop(SUMMARY), folder)
+            of_users = rows.where(F.col(USER).isNotNull()).select(*schema.fieldNames())
+            per_user = read_back(of_users, folder)
         else:
             keep_files(in_place, {one.file for one in of_models if one.file})
             per_user = tables.truth.sparkSession.read.schema(schema).parquet(literal(in_place))
-        sums = sum_rows([summary.sums for summary in summaries], models, plan.metrics, plan.stamp)
+        totals = added([summary.sums for summary in summaries], list(plan.summed))
+        sums = sum_rows(totals, models, plan.metrics, plan.stamp)
+        run = []
+        if plan.of_run:
+            histograms = collected(histograms_of(rows, n_buckets))
+            run = run_rows(plan, histograms, question.known_items, totals, models)
         keys = sum(one.keys for one in of_models)
         digest = str(sum(summary.truth_digest for summary in summaries) % 2**64)
         staged = [summary.stages for summary in summaries if summary.stages is not None]
         stages = StageSums(staged, plan) if plan.stages else None
-        found = Evaluation(per_user, entries, models, plan, held, sums, keys, digest, in_place, stages)
+        n_users = population(totals, models)
+        of_tables = (per_user, entries, models, plan, held, sums, keys, digest)
+        found = Evaluation(*of_tables, n_users, run, in_place, stages)
         is_drawn = plan.interval is MeanInterval.BOOTSTRAP
         return replace(found, intervals=bootstrapped(found) if is_drawn else None, held=held.pop_all())
 
@@ -148,7 +171,8 @@ def bootstrapped(evaluation: Evaluation) -> Mapping[MeanKey, Ends]:
     """Return the interval of each mean by a second pass over ``per_user``; see ``engine.replicates``."""
     cells = list(dict.fromkeys((row.segment, row.segment_value) for row in evaluation.sum_rows))
     bootstrap = Bootstrap(evaluation.plan, evaluation.models, cells)
-    question = bootstrap.question(has_text_ids=is_text(evaluation.per_user, USER))
+    has_text_ids = isinstance(evaluation.per_user.schema[USER].dataType, T.StringType)
+    question = bootstrap.question(has_text_ids=has_text_ids)
     with ExitStack() as held:
         buckets = buckets_of_sides(side_of(evaluation, None, CANDIDATE), None, question)
         if buckets.is_sent:
@@ -161,18 +185,30 @@ def bootstrapped(evaluation: Evaluation) -> Mapping[MeanKey, Ends]:
 
 
 def checked_entries_of(
-    tables: Tables, plan: Plan, training: Training, summaries: Sequence[BucketSummary]
+    tables: Tables,
+    plan: Plan,
+    training: Training,
+    facts: ItemFacts | None,
+    summaries: Sequence[BucketSummary],
 ) -> tuple[list[Entry], list[str]]:
-    """Return the entries of the accounting and the models; one DataError tells all that is wrong."""
+    """Return the entries of the accounting and the models; one DataError tells all that is wrong.
+
+    Raises ConfigError UNKNOWN_MODEL for a base that no recommendations are of.
+    """
     counts = counts_of_truth(summaries)
     entries = [*training.entries, *table_entries("truth", counts)]
     used, of_truth = truth_faults(entries, counts, plan)
     of_folds = fold_faults(summaries) if plan.by_fold and not of_truth else []
+    if facts is not None and facts.folds is not None and plan.needs_items:
+        of_folds += train_fold_faults(summaries, facts.folds.tolist())
     of_lists = counts_of_models(summaries)
     entries += list_entries(of_lists, used["users"], plan.conventions)
     events.stage("measure", rows_in(entries, "truth") + rows_in(entries, "recommendations"), then="metrics")
     check_tables(tables, entries, of_lists, plan, [*of_truth, *of_folds])
-    return entries, sorted(count[MODEL] for count in of_lists)
+    models = sorted(count[MODEL] for count in of_lists)
+    if plan.base is not None and plan.base not in models:
+        raise ConfigError.unknown("UNKNOWN_MODEL", "model", plan.base, models, "evaluate.base")
+    return entries, models
 
 
 def counts_of_truth(summaries: Sequence[BucketSummary]) -> list[dict[str, Any]]:

@@ -19,8 +19,8 @@ from spark_eval.engine.summary import (
     MetricRow,
     SumRow,
     fold_rows,
+    in_asked_order,
     metric_rows,
-    population,
 )
 from spark_eval.metrics.options import Plan
 from spark_eval.names import literal, models_shown
@@ -44,6 +44,7 @@ class Tables:
     truth: DataFrame
     train: DataFrame | None = None
     users: DataFrame | None = None
+    items: DataFrame | None = None
     model: str | None = None
     files: PlainFiles | None = None
     truth_files: PlainFiles | None = None
@@ -71,7 +72,7 @@ class Tables:
 
     def given(self) -> dict[str, DataFrame]:
         """Return the tables that there are, by name."""
-        names = ("recommendations", "truth", "train", "users")
+        names = ("recommendations", "truth", "train", "users", "items")
         return {name: frame for name in names if (frame := getattr(self, name)) is not None}
 
     def judged(self, entries: Iterable[Entry], conventions: Conventions) -> dict[str, DataFrame]:
@@ -91,8 +92,9 @@ class Evaluation:
 
     ``per_user``: one row per model and user of the population, a double per metric and k; lazy, unless it
     is written already. ``entries`` are the lines of the accounting. ``held`` holds what later steps share;
-    ``unpersist`` frees it. ``sum_rows`` are the rows of ``sums``. ``keys`` is the sum of the keys of
-    ``per_user``. ``truth_digest`` is a number of 64 bits as text, equal where what is relevant is.
+    ``unpersist`` frees it. ``sum_rows`` are the rows of ``sums``, ``run_rows`` those of ``metrics`` that no
+    user has a value of. ``n_per_user`` is the number of rows of ``per_user``, ``keys`` the sum of their keys.
+    ``truth_digest`` is a number of 64 bits as text, equal where what is relevant is.
     ``folder`` is where ``per_user`` lies as files by bucket, if workers have written it. ``stage_sums`` are
     those of the stages, and ``intervals`` those of the bootstrap; None unless they were asked for.
     """
@@ -105,13 +107,15 @@ class Evaluation:
     sum_rows: Sequence[SumRow]
     keys: int
     truth_digest: str
+    n_per_user: int
+    run_rows: Sequence[MetricRow] = ()
     folder: str | None = None
     stage_sums: StageSums | None = None
     intervals: Mapping[MeanKey, Ends] | None = None
 
     def __repr__(self) -> str:
-        names = ", ".join(dict.fromkeys(value.name for value in self.plan.metrics))
-        cutoffs = ", ".join(dict.fromkeys(value.cutoff for value in self.plan.metrics))
+        names = ", ".join(dict.fromkeys(value.name for value in self.plan.asked))
+        cutoffs = ", ".join(dict.fromkeys(value.cutoff for value in self.plan.asked))
         tables = "metrics, per_user, accounting are DataFrames"
         return f"Evaluation of {models_shown(self.models)}: {names} at k {cutoffs}; {tables}"
 
@@ -119,6 +123,8 @@ class Evaluation:
     def metric_rows(self) -> list[MetricRow]:
         """The rows of ``metrics``."""
         rows = metric_rows(self.sum_rows, self.intervals)
+        if self.run_rows:
+            rows = in_asked_order([*rows, *self.run_rows], self.plan.asked)
         return rows + fold_rows(rows)
 
     @cached_property
@@ -150,11 +156,6 @@ class Evaluation:
     def funnel(self) -> DataFrame:
         """The table ``funnel``: users at each step, relevant items by what became of them."""
         return small_table(self.spark, self.funnel_rows, FUNNEL)
-
-    @property
-    def n_per_user(self) -> int:
-        """The rows that ``per_user`` must have."""
-        return population(self.sum_rows)
 
     @cached_property
     def accounting(self) -> DataFrame:

@@ -1,19 +1,19 @@
 """What the workers of an evaluation are asked, what is sent to them, and in how many buckets."""
 
-from collections.abc import Mapping
 from typing import Final
 
-import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_eval.arrow.row_faults import fault_rules
+from spark_eval.engine.items.facts import ItemFacts
 from spark_eval.engine.messages import Content
 from spark_eval.engine.question import Question
 from spark_eval.engine.send import Sender
 from spark_eval.metrics.options import Plan
 from spark_eval.runtime.any_session import tasks_at_once
-from spark_eval.schema import FOLD, IN_TRAIN, ITEM, MODEL, N_RECOMMENDED, N_RELEVANT, RANK, SCORE, USER
+from spark_eval.schema import FAULT, FOLD, IN_TRAIN, ITEM, MODEL, N_RECOMMENDED, N_RELEVANT, RANK, SCORE, USER
 from spark_eval.transforms.exchange import send
 from spark_eval.transforms.inputs import id_type
 from spark_eval.verbs.evaluation import Tables
@@ -29,9 +29,7 @@ MOST_BUCKETS: Final = 10_000
 LEAST_ROWS: Final = 50_000
 
 
-def question_of(
-    tables: Tables, plan: Plan, training: Training, items: Mapping[int | None, pa.Array] | None
-) -> Question:
+def question_of(tables: Tables, plan: Plan, training: Training, facts: ItemFacts | None) -> Question:
     """Return what the workers are asked."""
     return Question(
         plan=plan,
@@ -41,7 +39,7 @@ def question_of(
         has_scores=RANK not in tables.recommendations.columns,
         most_relevance=plan.most_relevance,
         bounds=training.bounds,
-        trained=items,
+        facts=facts,
     )
 
 
@@ -57,6 +55,8 @@ def messages_of(
         send(lists, tables.files, Sender(n_buckets, Content.LISTS, rules["recommendations"]), n_tasks),
     ]
     about = {Content.SEGMENTS: tables.users, Content.TRAINED: training.users}
+    if plan.sees_profiles and tables.train is not None:
+        about[Content.PROFILE] = tables.train.where(F.col(FAULT).isNull()).drop(FAULT)
     return messages + [
         send(frame, None, Sender(n_buckets, content), n_tasks)
         for content, frame in about.items()

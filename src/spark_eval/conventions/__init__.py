@@ -5,28 +5,26 @@ Conventions travel as one value and are stamped on every output row; ``presets``
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from enum import StrEnum
-from typing import Any, Final, Self
+from typing import Any, Final
 
-# What a metric must see, beside the hits up to k, where such a choice is made: how many items a list has, so
-# that repeats must be looked for also where they are no hits; or the hits beyond k.
-LENGTH: Final = "length"
-WHOLE_LIST: Final = "whole list"
-
-
-class Choice(StrEnum):
-    """One choice of a convention: ``spark-eval metrics`` shows its ``meaning``; ``sees`` is what it needs."""
-
-    meaning: str
-    sees: str | None
-
-    def __new__(cls, value: str, meaning: str, sees: str | None = None) -> Self:
-        """Return the member, a string with its meaning."""
-        member = str.__new__(cls, value)
-        member._value_ = value
-        member.meaning = meaning
-        member.sees = sees
-        return member
+from spark_eval.conventions.beyond import (
+    ArpScale,
+    ArpUnseen,
+    CalibrationWeights,
+    CoveredPlaces,
+    Distance,
+    DistanceAverage,
+    NoBase,
+    NoFeatures,
+    NoveltyDenominator,
+    NoveltyScale,
+    NoveltyUnseen,
+    Popularity,
+    SerendipityVariant,
+    ShortList,
+    UnexpectednessDenominator,
+)
+from spark_eval.conventions.choice import LENGTH, WHOLE_LIST, Choice
 
 
 class PrecisionDenominator(Choice):
@@ -193,6 +191,21 @@ class Conventions:
     tie_order: TieOrder = TieOrder.AS_RANKED
     one_class: OneClass = OneClass.UNDEFINED
     auc_ties: AucTies = AucTies.HALF
+    user_coverage_places: CoveredPlaces = CoveredPlaces.ANY
+    popularity: Popularity = Popularity.USERS
+    arp_scale: ArpScale = ArpScale.COUNT
+    arp_unseen: ArpUnseen = ArpUnseen.ZERO
+    novelty_unseen: NoveltyUnseen = NoveltyUnseen.ONE
+    novelty_scale: NoveltyScale = NoveltyScale.BITS
+    novelty_denominator: NoveltyDenominator = NoveltyDenominator.LENGTH
+    ild_distance: Distance = Distance.COSINE
+    ild_average: DistanceAverage = DistanceAverage.PAIRS
+    ild_short: ShortList = ShortList.UNDEFINED
+    no_features: NoFeatures = NoFeatures.DROP
+    unexpectedness_denominator: UnexpectednessDenominator = UnexpectednessDenominator.K
+    unexpectedness_no_base: NoBase = NoBase.UNDEFINED
+    serendipity_variant: SerendipityVariant = SerendipityVariant.RECTOOLS
+    calibration_kl_weights: CalibrationWeights = CalibrationWeights.UNIFORM
     ties: Ties = Ties.ITEM_DESC
     truth_duplicates: TruthDuplicates = TruthDuplicates.MAX
     recommendation_duplicates: RecommendationDuplicates = RecommendationDuplicates.BEST_RANK

@@ -1,0 +1,115 @@
+"""What metrics see of the items of lists beside hits: the items themselves, truths, histories, base lists."""
+
+import numpy as np
+
+from spark_eval.arrow.codes import counted, ordered
+from spark_eval.arrow.hashes import Booleans, changes
+from spark_eval.engine.bucket import Bucket
+from spark_eval.engine.lists import AllLists, entries_of_rows
+from spark_eval.engine.messages import Content
+from spark_eval.engine.people import person_of
+from spark_eval.metrics.catalog import About, Entries, Sets
+from spark_eval.metrics.registry import Fact
+from spark_eval.schema import Outcome
+from spark_eval.stats.exact import Floats, Ints
+
+
+class Surroundings:
+    """What is known of the users and items of a bucket, as far as a chosen metric needs it.
+
+    ``lists`` are those of all models. ``fold`` (users,) is the row of each user in the catalogue's tables;
+    ``relevant`` and ``profile`` have a row per user, ``base`` as well.
+    """
+
+    def __init__(self, bucket: Bucket, lists: AllLists) -> None:
+        plan, self.bucket = bucket.question.plan, bucket
+        people, self.facts = bucket.people, bucket.question.known_items
+        # A fold that training lacks is refused once all is measured.
+        self.fold = np.maximum(self.facts.tables_of(people.folds, len(people)), 0)
+        self.relevant = self.relevant_items() if Fact.RELEVANT in plan.facts else None
+        self.profile = self.trained_items() if plan.sees_profiles else None
+        self.base, self.has_base = None, None
+        if Fact.BASE in plan.facts:
+            self.has_base = np.zeros(len(people), dtype=bool)
+            self.base = self.entries(*np.empty((3, 0), dtype=np.int64))
+            if plan.base in bucket.models and lists.listed is not None:
+                place = bucket.models.index(plan.base)
+                of_base = lists.of_models(place, place + 1)
+                self.base, self.has_base = of_base.listed, of_base.n_recommended > 0
+
+    def entries(self, row: Ints, rank: Ints, item: Ints) -> Entries:
+        """Return numbered items of users, which are sorted by row and rank."""
+        bucket = self.bucket
+        return Entries(len(bucket.people), row, rank, bucket.items.in_order(item), bucket.place_of(item))
+
+    def relevant_items(self) -> Entries:
+        """Return the truth of each user, best first, among equal relevances by falling id."""
+        truth, in_order = self.bucket.truth, self.bucket.items.in_order(self.bucket.truth.item)
+        relevance = truth.relevances(np.arange(len(truth.user)))
+        order = np.lexsort((~in_order, -relevance, truth.user))
+        row = truth.user[order]
+        return self.entries(row, numbers_within(row), truth.item[order])
+
+    def trained_items(self) -> Entries:
+        """Return the items that each user had in training, each once, by id."""
+        bucket = self.bucket
+        rows, item = bucket.rows[Content.PROFILE], bucket.items.columns[2]
+        row = person_of(rows, bucket.people)
+        row, item = row[row >= 0], item[row >= 0]
+        order = ordered(row, bucket.items.in_order(item))
+        row, item = row[order], item[order]
+        is_first = changes(row) | changes(item)
+        row, item = row[is_first], item[is_first]
+        return self.entries(row, numbers_within(row), item)
+
+    def about(self, lists: AllLists, chosen: Ints) -> About:
+        """Return what metrics see of these lists."""
+        users, hits = chosen % max(lists.truth.n_users, 1), lists.chosen_hits(chosen)
+        hit_items = lists.truth.item[hits.pair]
+        of_users = (self.relevant, self.profile, self.base)
+        relevant, profile, base = (one and entries_of_rows(one, users) for one in of_users)
+        return About(
+            catalog=self.facts.catalog,
+            fold=self.fold[users],
+            hits=self.bucket.place_of(hit_items),
+            hit_items=self.bucket.items.in_order(hit_items),
+            listed=lists.listed and entries_of_rows(lists.listed, chosen),
+            relevant=relevant,
+            profile=profile,
+            base=base,
+            has_base=None if self.has_base is None else self.has_base[users],
+        )
+
+
+def numbers_within(row: Ints) -> Ints:
+    """Return 1 for the first entry of each row, 2 for its second, ...; ``row`` (entries,) ascends."""
+    starts = np.flatnonzero(changes(row))
+    return np.arange(1, len(row) + 1) - np.repeat(starts, np.diff(np.append(starts, len(row))))
+
+
+def lists_with(about: About | None) -> dict[Outcome, Booleans]:
+    """Return which lists are empty, and which hold an item of which something is not known."""
+    if about is None or about.listed is None:
+        return {}
+    listed, catalog = about.listed, about.catalog
+    fold, place = about.fold[listed.row], listed.place
+    lacking: dict[Outcome, Booleans] = {}
+    if catalog.is_listed is not None:
+        lacking[Outcome.OUTSIDE_CATALOG] = ~catalog.is_listed[fold, place]
+    if catalog.n_rows is not None:
+        lacking[Outcome.UNSEEN_ITEMS] = catalog.n_rows[fold, place] == 0
+    for outcome, facts in (
+        (Outcome.WITHOUT_GROUPS, catalog.groups),
+        (Outcome.WITHOUT_FEATURES, catalog.features),
+        (Outcome.WITHOUT_VECTORS, catalog.vectors),
+    ):
+        if facts is not None:
+            lacking[outcome] = is_unknown(facts)[place]
+    n = listed.n_rows
+    counts = {outcome: counted(listed.row[entries], n) > 0 for outcome, entries in lacking.items()}
+    return {Outcome.EMPTY_LISTS: counted(listed.row, n) == 0, **counts}
+
+
+def is_unknown(facts: Floats | Sets) -> Booleans:
+    """Return the items of which nothing is known; shape (n + 1,)."""
+    return np.asarray(facts.sizes == 0 if isinstance(facts, Sets) else np.isnan(facts).all(axis=1))

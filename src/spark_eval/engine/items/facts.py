@@ -1,0 +1,174 @@
+"""Facts of items as every worker has them: the place of each in the catalogue, and what is known of it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from spark_eval.arrow.codes import Codes, counted, distinct_of
+from spark_eval.arrow.hashes import Booleans, numbers
+from spark_eval.engine.items.sets import sets_of, sets_of_pairs, vectors_of
+from spark_eval.engine.people import place_in
+from spark_eval.errors import DataError
+from spark_eval.metrics.catalog import UNKNOWN, Catalog, Sets
+from spark_eval.schema import FEATURES, FOLD, GROUPS, ITEM, N_ROWS, N_TAKERS, USER, VECTOR
+from spark_eval.stats.exact import Ints
+
+# Ids are looked up in a table as long as it has no more than so many entries for each of them.
+SPARSEST: Final = 16
+
+
+@dataclass(frozen=True)
+class ItemFacts:
+    """The items of which anything is known, by ascending id (``ids`` are int64 or text), and their facts.
+
+    ``folds`` are those of the catalogue's tables, ascending; None where there are none.
+    """
+
+    ids: pa.Array
+    catalog: Catalog
+    folds: Ints | None = None
+
+    def tables_of(self, folds: Ints | None, n: int) -> Ints:
+        """Return the row of the catalogue's tables of each of n users, -1 where training lacks their fold."""
+        if self.folds is None or folds is None:
+            return np.zeros(n, dtype=np.int64)
+        return place_in(pa.array(folds), pa.array(self.folds))
+
+    def places(self, items: Codes) -> "PlaceFinder":
+        """Return what finds the places of numbered items."""
+        return PlaceFinder(self, items.texts if items.texts is None else place_in(items.texts, self.ids))
+
+    def rows_of(self, table: pa.Table) -> Ints:
+        """Return the row of the catalogue's tables of each row of a table, by its fold."""
+        folds = numbers(table[FOLD]).astype(np.int64) if self.folds is not None else None
+        return self.tables_of(folds, len(table))
+
+    @cached_property
+    def table(self) -> NDArray[np.int32] | None:
+        """The place of each whole number from the least id on, the last one for all others.
+
+        None where ids lie too far apart.
+        """
+        if not len(self.ids):
+            return np.array([UNKNOWN], dtype=np.int32)
+        ids = numbers(self.ids)
+        span = int(ids[-1]) - int(ids[0]) + 1
+        if span > SPARSEST * (len(ids) + 1024):
+            return None
+        table = np.full(span + 1, UNKNOWN, dtype=np.int32)
+        table[ids - ids[0]] = np.arange(len(ids))
+        return table
+
+    @cached_property
+    def is_trained(self) -> Booleans:
+        """Which items have training interactions, by fold; shape (f, n + 1)."""
+        n_rows = self.catalog.n_rows
+        return np.zeros((1, self.catalog.n_items + 1), dtype=bool) if n_rows is None else n_rows > 0
+
+
+@dataclass(frozen=True)
+class PlaceFinder:
+    """Finds the places of items in the catalogue, by their numbers; ``of_text`` are those of texts."""
+
+    facts: ItemFacts
+    of_text: Ints | None
+
+    def __call__(self, items: Ints) -> Ints:
+        """Return the place of each item, UNKNOWN where nothing is known of it."""
+        if self.of_text is not None:
+            return self.of_text[items]
+        table, ids = self.facts.table, numbers(self.facts.ids)
+        if table is not None:
+            # Differences wrap round: whatever is not among the ids becomes large.
+            offset = (items - (ids[0] if len(ids) else 0)).view(np.uint64)
+            return table[np.minimum(offset, np.uint64(len(table) - 1))].astype(np.int64)
+        distinct, row = distinct_of(items)
+        place = np.minimum(np.searchsorted(ids, distinct), len(ids) - 1)
+        return np.where(ids[place] == distinct, place, UNKNOWN)[row]
+
+
+def item_facts(
+    kind: pa.DataType,
+    items: pa.Table | None,
+    trained: pa.Table | None,
+    n_users: Mapping[int | None, int],
+    taken: pa.Table | None = None,
+) -> ItemFacts:
+    """Return the facts of items, whose ids are of this type.
+
+    ``items`` has a row per item: groups and features (lists of text) and vector, as far as needed.
+    ``trained`` has a row per item, and fold, with n_rows and perhaps n_takers; ``n_users`` are the training
+    users by fold, if they are needed; ``taken`` has a row per item, user, and fold.
+
+    Raises DataError DUPLICATE_ITEM, VECTOR_LENGTHS or VECTOR_NOT_FINITE.
+    """
+    given = [table[ITEM].cast(kind) for table in (items, trained) if table is not None]
+    ids = pa.chunked_array([chunk for column in given for chunk in column.chunks], kind).unique()
+    ids = ids.take(pc.sort_indices(ids))
+    folds = None
+    if trained is not None and FOLD in trained.column_names:
+        folds = np.unique(numbers(trained[FOLD]).astype(np.int64))
+    facts = ItemFacts(ids, Catalog(len(ids)), folds)
+    known = Catalog(len(ids)) if trained is None else with_training(facts, trained, n_users)
+    if taken is not None:
+        known = replace(known, takers=takers_of(facts, taken))
+    if items is not None:
+        known = with_table(facts, known, items)
+    return replace(facts, catalog=known)
+
+
+def with_training(facts: ItemFacts, trained: pa.Table, n_users: Mapping[int | None, int]) -> Catalog:
+    """Return what training tells of items; those it has are the catalogue."""
+    folds = [None] if facts.folds is None else facts.folds.tolist()
+    shape = len(folds), len(facts.ids) + 1
+    at = facts.rows_of(trained), place_in(united_ids(trained[ITEM], facts.ids.type), facts.ids)
+    n_rows = np.zeros(shape, dtype=np.int64)
+    n_rows[at] = numbers(trained[N_ROWS])
+    n_takers = None
+    if N_TAKERS in trained.column_names:
+        n_takers = np.zeros(shape, dtype=np.int64)
+        n_takers[at] = numbers(trained[N_TAKERS])
+    of_folds = np.array([n_users[fold] for fold in folds], dtype=np.int64) if n_users else None
+    return Catalog(len(facts.ids), n_rows > 0, n_takers, n_rows, of_folds)
+
+
+def with_table(facts: ItemFacts, known: Catalog, items: pa.Table) -> Catalog:
+    """Return what the table of items tells, beside what is known; those it has are the catalogue."""
+    n = len(facts.ids) + 1
+    place = place_in(united_ids(items[ITEM], facts.ids.type), facts.ids)
+    rows = counted(place, n)
+    if rows.max(initial=0) > 1:
+        message = f"items: {np.count_nonzero(rows > 1)} items have several rows"
+        shown = facts.ids[int(rows.argmax())].as_py()
+        raise DataError("DUPLICATE_ITEM", f"{message}, such as {shown!r}; keep one row per item")
+    is_listed = np.broadcast_to(rows > 0, (1 if facts.folds is None else len(facts.folds), n))
+    sets = {name: sets_of(items[name], place, n) for name in (GROUPS, FEATURES) if name in items.column_names}
+    vectors = vectors_of(items[VECTOR], place, n) if VECTOR in items.column_names else None
+    return replace(
+        known,
+        is_listed=is_listed,
+        groups=sets.get(GROUPS),
+        features=sets.get(FEATURES),
+        vectors=vectors,
+    )
+
+
+def takers_of(facts: ItemFacts, taken: pa.Table) -> list[Sets]:
+    """Return the training users of each item as numbers, by fold."""
+    row, place = facts.rows_of(taken), place_in(united_ids(taken[ITEM], facts.ids.type), facts.ids)
+    user = numbers(taken[USER].combine_chunks().dictionary_encode().indices).astype(np.int64)
+    n_folds = 1 if facts.folds is None else len(facts.folds)
+    return [
+        sets_of_pairs(place[row == fold], user[row == fold], len(facts.ids) + 1) for fold in range(n_folds)
+    ]
+
+
+def united_ids(column: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
+    """Return a column of ids of this type in one piece."""
+    return column.cast(kind).combine_chunks()

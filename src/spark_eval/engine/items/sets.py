@@ -1,0 +1,78 @@
+"""Columns of lists, maps and vectors as arrays by the place of each item."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark_eval.arrow.hashes import numbers
+from spark_eval.engine.people import place_in
+from spark_eval.errors import DataError
+from spark_eval.metrics.catalog import Sets
+from spark_eval.schema import VECTOR
+from spark_eval.stats.exact import Floats, Ints
+
+
+def sets_of(column: pa.ChunkedArray, place: Ints, n: int) -> Sets:
+    """Return lists of text as the sets of n things; row i of the column is of the thing ``place[i]``.
+
+    Nulls and empty texts are no members.
+    """
+    lists = column.cast(pa.list_(pa.string())).combine_chunks()
+    size = numbers(pc.list_value_length(lists).fill_null(0))
+    texts = lists.flatten()
+    is_member = pc.fill_null(pc.not_equal(texts, ""), False)
+    row, texts = np.repeat(place, size)[numbers(is_member)], texts.filter(is_member)
+    names = texts.unique()
+    names = names.take(pc.sort_indices(names))
+    return sets_of_pairs(row, place_in(texts, names), n, names.to_pylist())
+
+
+def sets_of_pairs(row: Ints, member: Ints, n: int, names: list[str] | None = None) -> Sets:
+    """Return the sets of n things from pairs of a thing and a member, in any order, some perhaps twice."""
+    n_members = int(member.max(initial=-1)) + 1
+    pairs = np.unique(row * n_members + member)
+    sizes = np.bincount(pairs // max(n_members, 1), minlength=n)
+    return Sets(np.append(0, np.cumsum(sizes)), pairs % max(n_members, 1), names or ())
+
+
+def vectors_of(column: pa.ChunkedArray, place: Ints, n: int) -> Floats | Sets:
+    """Return vectors by place: dense ones as an array (n, dimensions), sparse ones as sets with values.
+
+    Raises DataError VECTOR_LENGTHS for dense ones of several lengths, and VECTOR_NOT_FINITE for components
+    that are no numbers.
+    """
+    if pa.types.is_map(column.type):
+        return sparse_vectors(column.combine_chunks(), place, n)
+    lengths = numbers(pc.list_value_length(column).fill_null(0))
+    distinct = np.unique(lengths[lengths > 0])
+    if len(distinct) > 1:
+        some = f"vectors have {distinct[0]} to {distinct[-1]} components"
+        raise DataError("VECTOR_LENGTHS", f"items: {some}; give all the same number of them, or null")
+    dtype = np.float32 if pa.types.is_float32(column.type.value_type) else np.float64
+    vectors = np.full((n, distinct[0] if len(distinct) else 0), np.nan, dtype=dtype)
+    start = 0
+    for chunk in column.chunks:
+        part = slice(start, start + len(chunk))
+        values, start = chunk.flatten(), part.stop
+        check_finite(values)
+        vectors[place[part][lengths[part] > 0]] = numbers(values).reshape(-1, vectors.shape[1])
+    return vectors
+
+
+def sparse_vectors(maps: pa.MapArray, place: Ints, n: int) -> Sets:
+    """Return maps of whole numbers to components as sets with values."""
+    ends = numbers(maps.offsets)
+    part = slice(int(ends[0]), int(ends[-1]))
+    check_finite(maps.items[part])
+    row, member = np.repeat(place, np.diff(ends)), numbers(maps.keys[part]).astype(np.int64)
+    order = np.lexsort((member, row))
+    starts = np.append(0, np.cumsum(np.bincount(row, minlength=n)))
+    return Sets(starts, member[order], values=numbers(maps.items[part]).astype(np.float64)[order])
+
+
+def check_finite(values: pa.Array) -> None:
+    """Raise DataError VECTOR_NOT_FINITE unless all components of vectors are numbers."""
+    n_bad = values.null_count or int(np.count_nonzero(~np.isfinite(numbers(values))))
+    if n_bad:
+        message = f"items: {n_bad} components of column {VECTOR!r} are null, NaN or infinite; mend them"
+        raise DataError("VECTOR_NOT_FINITE", message)

@@ -1,0 +1,207 @@
+"""Relevant items that users would hardly have found themselves: rare, unlike the usual, unlike their history.
+
+A metric of relevant items alone scores an empty list 0; the others do not.
+"""
+
+import numpy as np
+
+from spark_eval.conventions import Conventions, Discount
+from spark_eval.conventions.beyond import NoBase, SerendipityVariant, UnexpectednessDenominator
+from spark_eval.metrics.beyond.popularity import self_information
+from spark_eval.metrics.beyond.similarity import comparable_counts, mean_similarities
+from spark_eval.metrics.catalog import About, Catalog, filled_in, once
+from spark_eval.metrics.discounts import discount_sums, discounts
+from spark_eval.metrics.lists import Lists, divide
+from spark_eval.metrics.registry import Fact, Kind, ranking_metric
+from spark_eval.stats.exact import Floats, Ints
+
+
+@ranking_metric(
+    "epc",
+    formula="sum over hits of (1 - p / N) / log2(rank + 1), over that of 1 / log2(rank + 1) of all ranks",
+    perfect=False,
+    kind=Kind.PAIRS,
+    facts=[Fact.POPULARITY],
+)
+def expected_popularity_complement(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
+    """Chance that a relevant recommended item is new to a random user; early ranks count for more.
+
+    p of all N training users have the item. 0 without a hit, also for an empty list. One of two users has
+    item 0, which is the hit at rank 2 of 2:
+
+    >>> from spark_eval.metrics.beyond.known import lists_of
+    >>> lists = lists_of([[1, 0], []], truth=[[0], [1]], train=[[0, 1], [1]])
+    >>> expected_popularity_complement(lists, 2, Conventions()).round(6)
+    array([0.193426, 0.      ])
+
+    Source: Vargas, Castells, Rank and relevance in novelty and diversity metrics, RecSys 2011; Elliot, where
+    users without a list are left out.
+    """
+    about = filled_in(lists.about)
+    return discounted_share(lists, about.of_places(rarity(about.catalog), lists.hits.row, about.hits), k)
+
+
+@ranking_metric(
+    "efd",
+    formula="as epc, of -log2(p / sum of p over all items)",
+    upper=None,
+    perfect=False,
+    kind=Kind.PAIRS,
+    facts=[Fact.POPULARITY],
+)
+def expected_free_discovery(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
+    """Self-information of the relevant recommended items, in bits; early ranks count for more.
+
+    An item without training counts as the rarest one. 0 without a hit, also for an empty list. Item 0 makes
+    one third of all training:
+
+    >>> from spark_eval.metrics.beyond.known import lists_of
+    >>> lists = lists_of([[1, 0], []], truth=[[0], [1]], train=[[0, 1], [1]])
+    >>> expected_free_discovery(lists, 2, Conventions()).round(6)
+    array([0.613147, 0.      ])
+
+    Source: Vargas, Castells, Rank and relevance in novelty and diversity metrics, RecSys 2011; Elliot, where
+    users without a list are left out.
+    """
+    about = filled_in(lists.about)
+    return discounted_share(lists, about.of_places(surprise(about.catalog), lists.hits.row, about.hits), k)
+
+
+def discounted_share(lists: Lists, worth: Floats, k: int | None) -> Floats:
+    """Return the discounted sum of what hits are worth, over that of the discounts of the items held."""
+    discounted = lists.hits.total(worth * discounts(lists.hits.rank, Discount.LOG2), k)
+    return divide(discounted, discount_sums(lists.n_held(k), Discount.LOG2))
+
+
+@once
+def rarity(catalog: Catalog) -> Floats:
+    """Return the share of training users who do not have an item, NaN without training; (f, n + 1)."""
+    n_users = filled_in(catalog.n_users)[:, None].astype(np.float64)
+    return 1 - filled_in(catalog.n_takers) / np.where(n_users > 0, n_users, np.nan)
+
+
+@once
+def surprise(catalog: Catalog) -> Floats:
+    """Return -log2 of the share of an item in all users' items, unseen ones as the rarest; (f, n + 1)."""
+    counts = filled_in(catalog.n_takers)
+    most = counts.max(axis=1, initial=1, keepdims=True)
+    rarest = np.where(counts > 0, counts, most).min(axis=1, keepdims=True)
+    return self_information(np.where(counts > 0, counts, rarest), counts.sum(axis=1))
+
+
+@ranking_metric(
+    "unexpectedness",
+    formula="1 - items shared with the baseline model's top k / k",
+    conventions=("unexpectedness_denominator", "unexpectedness_no_base"),
+    perfect=False,
+    kind=Kind.ITEMS,
+    facts=[Fact.BASE],
+)
+def unexpectedness(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
+    """Share of the k places without an item that a baseline model also recommends to this user, in its top k.
+
+    Undefined for an empty list, and for users to whom the baseline recommends nothing. One of two items is
+    the baseline's, too; k is 4:
+
+    >>> from spark_eval.metrics.beyond.known import lists_of
+    >>> lists = lists_of([[5, 7], [5], []], base=[[7, 8], None, [7]])
+    >>> for denominator in UnexpectednessDenominator:
+    ...     conventions = Conventions(unexpectedness_denominator=denominator)
+    ...     print(denominator, unexpectedness(lists, 4, conventions))
+    k [0.75  nan  nan]
+    length [0.5 nan nan]
+
+    Source: Ge, Delgado-Battenfeld, Jannach, Beyond accuracy, RecSys 2010; RePlay (``no_base=zero``).
+    RecTools' Intersection is 1 - that of ``denominator=length``.
+    """
+    about = filled_in(lists.about)
+    listed = filled_in(about.listed)
+    in_base = base_ranks(about)
+    is_shared = (in_base > 0) if k is None else (in_base > 0) & (in_base <= k)
+    shared = listed.total(is_shared.astype(np.float64), k)
+    filled = listed.count(k)
+    is_over_k = conventions.unexpectedness_denominator is UnexpectednessDenominator.K
+    over = filled if k is None or not is_over_k else np.full(len(filled), k)
+    value = 1 - shared / np.where(filled > 0, over, np.nan)
+    is_zero = conventions.unexpectedness_no_base is NoBase.ZERO
+    without = np.where(filled > 0, 0.0, np.nan) if is_zero else np.nan
+    return np.where(filled_in(about.has_base), value, without)
+
+
+@once
+def base_ranks(about: About) -> Ints:
+    """Return the rank of each listed item in the baseline's list of the same user, 0 without one."""
+    listed, base = filled_in(about.listed), filled_in(about.base)
+    step = 1 + max(listed.item.max(initial=0), base.item.max(initial=0))
+    keys, wanted = base.row * step + base.item, listed.row * step + listed.item
+    order = np.append(np.argsort(keys), len(keys))
+    keys, ranks = np.append(keys, -1), np.append(base.rank, 0)
+    found = order[np.searchsorted(keys[order[:-1]], wanted)]
+    return np.where(keys[found] == wanted, ranks[found], 0)
+
+
+@ranking_metric(
+    "serendipity",
+    formula="mean over the list of max(g(rank) - g(rank by popularity), 0) for hits; g(x) = (C + 1 - x) / C",
+    conventions=("serendipity_variant", "no_features"),
+    lower=None,
+    upper=None,
+    perfect=False,
+    kind=Kind.PAIRS,
+)
+def serendipity(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
+    """Share of the list that is relevant and not obvious, with how little obvious it is.
+
+    C counts the items of the catalogue; equally popular items have one rank, and an item without training
+    comes after all. An empty list scores 0. Other variants compare hits with the user's history; they are
+    undefined where there is none, *evidently* also without a hit. Item 2 is the only hit, at rank 1; by
+    popularity it is third of three. One of the two users of item 0 has it, too; their vectors are at 45
+    degrees:
+
+    >>> from spark_eval.metrics.beyond.known import lists_of
+    >>> train, vectors = [[0], [0, 1, 2], [0, 1]], [[1, 0], [0, 1], [1, 1]]
+    >>> lists = lists_of([[2, 1], []], truth=[[2], [1]], train=train, vectors=vectors)
+    >>> for variant in SerendipityVariant:
+    ...     print(variant, serendipity(lists, 2, Conventions(serendipity_variant=variant)).round(6))
+    rectools [0.333333 0.      ]
+    recommenders [0.211325 0.      ]
+    recommenders_cosine [0.146447 0.      ]
+    evidently [0.292893      nan]
+
+    Source: RecTools' Serendipity, after Ge, Delgado-Battenfeld, Jannach, RecSys 2010; Microsoft recommenders,
+    after Zhang et al., Auralist, WSDM 2012; Evidently.
+    """
+    variant, no_features = conventions.serendipity_variant, conventions.no_features
+    if variant is SerendipityVariant.RECTOOLS:
+        return divide(lists.hits.total(above_popularity(lists), k), lists.n_held(k))
+    similarity = mean_similarities(lists, variant, no_features)
+    is_compared = ~np.isnan(similarity)
+    n_compared = lists.hits.total(is_compared.astype(np.float64), k)
+    similar = lists.hits.total(np.where(is_compared, similarity, 0.0), k)
+    n_listed, n_history = comparable_counts(lists, variant, no_features, k)
+    if variant is SerendipityVariant.EVIDENTLY:
+        return np.where((n_compared > 0) & (n_history > 0), 1 - similar, np.nan)
+    is_defined = (n_listed > 0) & (n_history > 0)
+    unlike = (n_compared - similar) / np.where(is_defined, n_listed, np.nan)
+    return np.where(filled_in(filled_in(lists.about).listed).count(k) > 0, unlike, 0.0)
+
+
+@once
+def above_popularity(lists: Lists) -> Floats:
+    """Return how much higher each hit was ranked than its popularity would have it; (hits,)."""
+    about = filled_in(lists.about)
+    n_items = filled_in(about.catalog.is_listed).sum(axis=1)[about.fold][lists.hits.row]
+    by_popularity = about.of_places(ranks_by_popularity(about.catalog), lists.hits.row, about.hits)
+    own = divide(np.maximum(n_items + 1.0 - lists.hits.rank, 0.0), n_items)
+    popular = divide(np.maximum(n_items + 1.0 - by_popularity, 0.0), n_items)
+    return np.maximum(own - popular, 0.0)
+
+
+@once
+def ranks_by_popularity(catalog: Catalog) -> Floats:
+    """Return the dense rank of items by falling popularity, infinity without training; (f, n + 1)."""
+    ranks = np.full(filled_in(catalog.n_takers).shape, np.inf)
+    for fold, counts in enumerate(filled_in(catalog.n_takers)):
+        numbers, which = np.unique(counts, return_inverse=True)
+        ranks[fold] = np.where(counts > 0, len(numbers) - which, np.inf)
+    return ranks

@@ -1,0 +1,137 @@
+"""How different the items of a list are from each other."""
+
+import numpy as np
+
+from spark_eval.arrow.hashes import Booleans
+from spark_eval.conventions import Conventions
+from spark_eval.conventions.beyond import Distance, DistanceAverage, NoFeatures, ShortList
+from spark_eval.metrics.beyond.popularity import mean_or_nan
+from spark_eval.metrics.beyond.spread import spread_of_sets, spread_of_vectors
+from spark_eval.metrics.catalog import About, Catalog, Entries, Sets, filled_in, once
+from spark_eval.metrics.distances import lengths
+from spark_eval.metrics.lists import Lists
+from spark_eval.metrics.registry import Kind, ranking_metric
+from spark_eval.stats.exact import Floats, Ints
+
+
+@ranking_metric(
+    "ild",
+    formula="mean distance of two items of the list",
+    conventions=("ild_distance", "ild_average", "ild_short", "no_features"),
+    upper=None,
+    perfect=False,
+    kind=Kind.ITEMS,
+)
+def intra_list_distance(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
+    """Mean distance over the pairs of items in the top k; undefined where there is no pair.
+
+    Items of which no vector (or feature) is known are left out. Items 0 and 1 are at right angles, 2 and 3
+    point the same way; items 0 and 1 share one of three features:
+
+    >>> from spark_eval.metrics.beyond.known import lists_of
+    >>> vectors = [[1, 0], [0, 1], [1, 1], [2, 2]]
+    >>> features = [["a", "b"], ["b", "c"], ["c"], ["c"]]
+    >>> lists = lists_of([[0, 1], [2, 3], [0, 1, 2], [0]], vectors=vectors, features=features)
+    >>> for distance in Distance:
+    ...     print(distance, intra_list_distance(lists, 3, Conventions(ild_distance=distance)).round(6))
+    cosine [1.       0.       0.528595      nan]
+    euclid [1.414214 1.414214 1.138071      nan]
+    jaccard [0.666667 0.       0.722222      nan]
+    hamming [ 2.  0.  2. nan]
+
+    Source: Smyth, McClave, Similarity vs. diversity, ICCBR 2001; Castells, Hurley, Vargas, Novelty and
+    diversity in recommender systems, 2015. RecTools: ``distance=hamming, short=zero``; Evidently:
+    ``average=length``; Microsoft recommenders: ``no_features=unlike``.
+    """
+    about = filled_in(lists.about)
+    listed = filled_in(about.listed)
+    distance, no_features = conventions.ild_distance, conventions.no_features
+    total = listed.total(distances_to_earlier(about, distance, no_features, k), k)
+    n_compared = listed.total(compared(about, distance, no_features).astype(np.float64), k)
+    average = np.full(len(total), np.nan)
+    match conventions.ild_average:
+        case DistanceAverage.PAIRS:
+            average = mean_or_nan(total, n_compared * (n_compared - 1) / 2)
+        case DistanceAverage.LENGTH:
+            average = mean_or_nan(total, np.where(n_compared > 1, n_compared, 0))
+    if conventions.ild_short is ShortList.ZERO:
+        return np.where((n_compared < 2) & (listed.count(k) > 0), 0.0, average)
+    return average
+
+
+@once
+def compared(about: About, distance: Distance, no_features: NoFeatures) -> Booleans:
+    """Return whether the distance to a listed item counts; (entries,)."""
+    place = filled_in(about.listed).place
+    if no_features is NoFeatures.UNLIKE:
+        return np.ones(len(place), dtype=bool)
+    return is_known(about.catalog, distance)[place]
+
+
+@once
+def is_known(catalog: Catalog, distance: Distance) -> Booleans:
+    """Return whether the vector, or the features, of an item are known; (n + 1,)."""
+    facts = compared_by(catalog, distance)
+    return facts.sizes > 0 if isinstance(facts, Sets) else ~np.isnan(vector_lengths(catalog))
+
+
+@once
+def vector_lengths(catalog: Catalog) -> Floats:
+    """Return the lengths of vectors, NaN where none is known; (n + 1,)."""
+    vectors = known_vectors(catalog)
+    if not isinstance(vectors, Sets):
+        # One block of items at a time: temporary arrays stay small.
+        starts = range(0, len(vectors), 1 << 14)
+        return np.concatenate([lengths(vectors[start : start + (1 << 14)]) for start in starts])
+    owner = np.repeat(np.arange(len(vectors.sizes)), vectors.sizes)
+    values = filled_in(vectors.values)
+    largest = np.zeros(len(vectors.sizes))
+    np.maximum.at(largest, owner, np.abs(values))
+    scale = np.where(largest > 0, largest, 1.0)
+    squared = np.bincount(owner, weights=(values / scale[owner]) ** 2, minlength=len(scale))
+    return np.where(vectors.sizes > 0, np.sqrt(squared) * scale, np.nan)
+
+
+def compared_by(catalog: Catalog, distance: Distance) -> "Floats | Sets":
+    """Return what a distance compares of items."""
+    match distance:
+        case Distance.COSINE | Distance.EUCLID:
+            return known_vectors(catalog)
+        case Distance.JACCARD | Distance.HAMMING:
+            return filled_in(catalog.features)
+
+
+def known_vectors(catalog: Catalog) -> "Floats | Sets":
+    """Return the vectors of all items, dense or sparse."""
+    if catalog.vectors is None:
+        raise ValueError("a metric needs vectors of items, which these lists do not carry")
+    return catalog.vectors
+
+
+def distances_to_earlier(about: About, distance: Distance, no_features: NoFeatures, k: int | None) -> Floats:
+    """Return the sum of the distances of each item of the top k to those before it; (entries,)."""
+    catalog, listed = about.catalog, filled_in(about.listed)
+    is_compared = compared(about, distance, no_features)
+    is_regular = is_known(catalog, distance)[listed.place]
+    if distance is Distance.COSINE:
+        is_regular &= vector_lengths(catalog)[listed.place] > 0
+    # All others are at distance 1 from each item, and each item from them.
+    n_compared, n_regular = earlier(listed, is_compared), earlier(listed, is_regular)
+    distances = np.where(is_regular, n_compared - n_regular, n_compared).astype(np.float64)
+    distances[~is_compared] = 0.0
+    regular = np.flatnonzero(is_regular if k is None else is_regular & (listed.rank <= k))
+    facts = compared_by(catalog, distance)
+    row, place = listed.row[regular], listed.place[regular]
+    if isinstance(facts, Sets):
+        length = vector_lengths(catalog) if facts.values is not None else None
+        distances[regular] += spread_of_sets(row, place, facts, distance, length)
+    else:
+        distances[regular] += spread_of_vectors(row, place, facts, distance, vector_lengths(catalog))
+    return distances
+
+
+def earlier(listed: Entries, is_in: Booleans) -> Ints:
+    """Count the entries of the same list before each one that are in; (entries,)."""
+    before: Ints = np.append(0, np.cumsum(is_in))
+    first = np.searchsorted(listed.row, np.arange(listed.n_rows))
+    return before[:-1] - before[first][listed.row]

@@ -1,0 +1,149 @@
+"""Lists against what their users had in training: more popular, or of other groups."""
+
+import math
+
+import numpy as np
+
+from spark_eval.conventions import Conventions, Discount
+from spark_eval.conventions.beyond import ArpScale, CalibrationWeights, Popularity
+from spark_eval.metrics.beyond.popularity import average_popularity, in_unit, mean_or_nan
+from spark_eval.metrics.catalog import About, Entries, Sets, filled_in, once
+from spark_eval.metrics.discounts import discounts
+from spark_eval.metrics.lists import Lists, divide
+from spark_eval.metrics.registry import Fact, Kind, Weight, ranking_metric
+from spark_eval.schema import Direction
+from spark_eval.stats.exact import Floats, Ints
+
+# What the history makes of the list's groups, so that none of them is at 0.
+ALPHA = 0.01
+
+
+def profile_popularity(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
+    """Return the mean popularity of the history where the lift is defined, else NaN; shape (n,)."""
+    is_empty = filled_in(filled_in(lists.about).listed).count(k) == 0
+    return np.where(is_empty, np.nan, history_popularity(filled_in(lists.about), conventions.popularity))
+
+
+@once
+def history_popularity(about: About, popularity: Popularity) -> Floats:
+    """Return the mean popularity of the items of each user's history, NaN where there is none; (n,)."""
+    history = filled_in(about.profile)
+    values = about.of_entries(in_unit(about.catalog, popularity, ArpScale.COUNT), history)
+    means = mean_or_nan(history.total(values, None), history.count(None))
+    return np.where(means > 0, means, np.nan)
+
+
+@ranking_metric(
+    "pop_lift",
+    run_name="mean_pop_lift",
+    formula="mean popularity of the list / that of the user's history - 1",
+    conventions=("popularity",),
+    direction=Direction.NONE,
+    lower=-1.0,
+    upper=None,
+    perfect=False,
+    kind=Kind.PROFILE,
+    facts=[Fact.POPULARITY],
+    weights={"pop_lift": Weight("pop_lift_profile", profile_popularity)},
+)
+def popularity_lift(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
+    """How much more popular the recommended items are than those that the user had: 0 for as popular.
+
+    Undefined for an empty list, and without a history. ``pop_lift`` of a run is the ratio of the means over
+    users, ``mean_pop_lift`` the mean of their ratios. The history's item has one user, the recommended two:
+
+    >>> from spark_eval.metrics.beyond.known import lists_of
+    >>> popularity_lift(lists_of([[1], [0], [0]], train=[[0], [1], [], [1]]), 1, Conventions())
+    array([ 1. , -0.5,  nan])
+
+    Source: Abdollahpouri et al., The unfairness of popularity bias in recommendation, 2019.
+    """
+    plain = conventions.changed({"arp_scale": Conventions.arp_scale, "arp_unseen": Conventions.arp_unseen})
+    return average_popularity(lists, k, plain) / profile_popularity(lists, k, conventions) - 1
+
+
+@ranking_metric(
+    "calibration_kl",
+    formula="sum over groups of p ln(p / (0.99 q + 0.01 p)), p of the history, q of the list",
+    conventions=("calibration_kl_weights",),
+    direction=Direction.LOWER,
+    upper=-math.log(ALPHA),
+    perfect=False,
+    kind=Kind.PROFILE,
+    facts=[Fact.GROUPS],
+)
+def calibration_kl(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
+    """How far the groups of the list are from those of the user's history: 0 for the same shares.
+
+    An item of several groups counts for each in equal parts, one without groups is left out. Undefined for an
+    empty list, and where the history has no group; a list without any has the largest value, 4.60517. The
+    history is half a, half b; one list is as well, one is all a:
+
+    >>> from spark_eval.metrics.beyond.known import lists_of
+    >>> groups, train = [["a"], ["b"], ["a", "b"], ["a"], []], [[0, 1]] * 4
+    >>> lists = lists_of([[2], [0, 3], [4], []], groups=groups, train=train)
+    >>> calibration_kl(lists, 2, Conventions()).round(6)
+    array([0.      , 1.958518, 4.60517 ,      nan])
+
+    Source: Steck, Calibrated recommendations, RecSys 2018. With ``weights=disc`` early ranks count for more.
+    """
+    about = filled_in(lists.about)
+    listed = filled_in(about.listed)
+    row, _, p = history_shares(about)
+    q = list_shares(about, conventions.calibration_kl_weights, k)
+    mixed = (1 - ALPHA) * q + ALPHA * p
+    # By the C library's scalar function: numpy's may differ from one kind of processor to another.
+    logarithms = np.fromiter(map(math.log, (p / mixed).tolist()), np.float64, len(p))
+    divergence = np.bincount(row, weights=p * logarithms, minlength=listed.n_rows)
+    is_defined = (np.bincount(row, minlength=listed.n_rows) > 0) & (listed.count(k) > 0)
+    return np.where(is_defined, np.clip(divergence, 0.0, -math.log(ALPHA)), np.nan)
+
+
+@once
+def history_shares(about: About) -> tuple[Ints, Ints, Floats]:
+    """Return the list, the group and its share of the history, of each group that occurs in one.
+
+    They are sorted by list, then by group.
+    """
+    history, groups = filled_in(about.profile), filled_in(about.catalog.groups)
+    entry, group, part = group_parts(history, groups)
+    step = groups.members.max(initial=0) + 1
+    keys, which = np.unique(history.row[entry] * step + group, return_inverse=True)
+    row = keys // step
+    shares = np.bincount(which, weights=part, minlength=len(keys)).astype(np.float64)
+    n_grouped = np.bincount(row, weights=shares, minlength=history.n_rows)
+    return row, keys % step, shares / n_grouped[row]
+
+
+def list_shares(about: About, weights: CalibrationWeights, k: int | None) -> Floats:
+    """Return the share of the top k that each group of a history has; as ``history_shares``."""
+    listed, groups = filled_in(about.listed), filled_in(about.catalog.groups)
+    weight = np.ones(len(listed.row))
+    if weights is CalibrationWeights.DISC:
+        weight = discounts(listed.rank, Discount.LOG2)
+    if k is not None:
+        weight = np.where(listed.rank <= k, weight, 0.0)
+    entry, part, key = parts_in_history(about)
+    row, _, _ = history_shares(about)
+    shares = np.bincount(key, weights=part * weight[entry], minlength=len(row)).astype(np.float64)
+    is_grouped = groups.sizes[listed.place] > 0
+    return divide(shares, listed.total(np.where(is_grouped, weight, 0.0), None)[row])
+
+
+@once
+def parts_in_history(about: About) -> tuple[Ints, Floats, Ints]:
+    """Return entry, part and place in ``history_shares`` of each group of a listed item that occurs there."""
+    listed, groups = filled_in(about.listed), filled_in(about.catalog.groups)
+    entry, group, part = group_parts(listed, groups)
+    row, known_group, _ = history_shares(about)
+    step = groups.members.max(initial=0) + 1
+    keys, wanted = np.append(row * step + known_group, -1), listed.row[entry] * step + group
+    place = np.searchsorted(keys[:-1], wanted)
+    is_there = keys[place] == wanted
+    return entry[is_there], part[is_there], place[is_there]
+
+
+def group_parts(entries: Entries, groups: Sets) -> tuple[Ints, Ints, Floats]:
+    """Return each group of each entry, and the equal part of the entry that it gets; each (groups,)."""
+    entry, where = groups.places_of_members(entries.place % len(groups.sizes))
+    return entry, groups.members[where], 1 / groups.sizes[entries.place[entry]]

@@ -1,0 +1,265 @@
+"""How popular and how novel recommended items are; popularity is that in training.
+
+Kernels as in ``metrics.binary``, but they see whole lists: an empty list has no value where it does not say
+otherwise. An item without training interactions is unseen: its popularity is 0.
+"""
+
+import math
+
+import numpy as np
+
+from spark_eval.arrow.hashes import Booleans
+from spark_eval.conventions import Conventions
+from spark_eval.conventions.beyond import (
+    ArpScale,
+    ArpUnseen,
+    CoveredPlaces,
+    NoveltyDenominator,
+    NoveltyScale,
+    NoveltyUnseen,
+    Popularity,
+)
+from spark_eval.metrics.catalog import About, Catalog, filled_in, once
+from spark_eval.metrics.lists import Lists
+from spark_eval.metrics.registry import Fact, Kind, Weight, ranking_metric
+from spark_eval.schema import Direction
+from spark_eval.stats.exact import Floats, Ints
+
+# The most popular items that have this share, 4 / 5, of all users and items are the head.
+HEAD_SHARE = (4, 5)
+
+
+@ranking_metric(
+    "user_coverage",
+    formula="1 if the top k holds an item else 0",
+    conventions=("user_coverage_places",),
+    kind=Kind.PAIRS,
+    perfect=False,
+)
+def user_coverage(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
+    """Whether the user got a recommendation at all; with ``places=all``, as many as there are places.
+
+    Lists of three items, of one and of none:
+
+    >>> lists = Lists.of([[0, 0, 0], [0], []])
+    >>> for places in CoveredPlaces:
+    ...     print(places, user_coverage(lists, 3, Conventions(user_coverage_places=places)))
+    any [1. 1. 0.]
+    all [1. 0. 0.]
+
+    Source: Ge, Delgado-Battenfeld, Jannach, Beyond accuracy, RecSys 2010; Elliot counts such users.
+    """
+    held = lists.n_held(k)
+    match conventions.user_coverage_places:
+        case CoveredPlaces.ANY:
+            return (held > 0).astype(np.float64)
+        case CoveredPlaces.ALL:
+            return ((held > 0) & (held >= lists.places(k))).astype(np.float64)
+
+
+@ranking_metric(
+    "arp",
+    formula="mean over the list of an item's training users",
+    conventions=("popularity", "arp_scale", "arp_unseen"),
+    direction=Direction.NONE,
+    upper=None,
+    perfect=False,
+    kind=Kind.ITEMS,
+    facts=[Fact.POPULARITY],
+)
+def average_popularity(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
+    """Mean popularity of the recommended items; undefined for an empty list.
+
+    Items 0 and 1 have training users 0 and 1, item 2 has both, item 3 none:
+
+    >>> from spark_eval.metrics.beyond.known import lists_of
+    >>> lists = lists_of([[0, 2, 3], []], train=[[0, 2], [1, 2]])
+    >>> average_popularity(lists, 3, Conventions())
+    array([ 1., nan])
+    >>> for scale in ArpScale:
+    ...     conventions = Conventions(arp_scale=scale, arp_unseen=ArpUnseen.DROP)
+    ...     print(scale, average_popularity(lists, 3, conventions)[0])
+    count 1.5
+    share 0.375
+    max 0.75
+
+    Source: Yin et al., Challenging the long tail recommendation, VLDB 2012; RecTools, Evidently.
+    """
+    about = filled_in(lists.about)
+    listed = filled_in(about.listed)
+    total = listed.total(popularity_of(about, conventions.popularity, conventions.arp_scale), k)
+    match conventions.arp_unseen:
+        case ArpUnseen.ZERO:
+            return mean_or_nan(total, listed.count(k))
+        case ArpUnseen.DROP:
+            return mean_or_nan(total, listed.total(seen(about, conventions.popularity), k))
+
+
+def count_of_novelty(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
+    """Return what novelty is divided by where it is defined, else NaN; shape (n,)."""
+    about = filled_in(lists.about)
+    listed = filled_in(about.listed)
+    n_counted = listed.count(k).astype(np.float64)
+    if conventions.novelty_unseen is NoveltyUnseen.DROP:
+        n_counted = listed.total(seen(about, conventions.popularity), k)
+    n_divided = n_counted
+    if conventions.novelty_denominator is NoveltyDenominator.K and k is not None:
+        n_divided = np.full(len(n_counted), float(k))
+    return np.where(n_counted > 0, n_divided, np.nan)
+
+
+@ranking_metric(
+    "novelty",
+    formula="mean over the list of -log2(an item's training users / all)",
+    conventions=("popularity", "novelty_unseen", "novelty_scale", "novelty_denominator"),
+    upper=None,
+    perfect=False,
+    kind=Kind.ITEMS,
+    facts=[Fact.POPULARITY],
+    weights={"novelty_micro": Weight("novelty_items", count_of_novelty)},
+)
+def novelty(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
+    """Mean self-information of the recommended items: how few users could know them, in bits.
+
+    Undefined for an empty list, and without training. ``novelty_micro`` is the mean over all items of all
+    lists. One of two users has item 0, both have item 2, nobody has item 3:
+
+    >>> from spark_eval.metrics.beyond.known import lists_of
+    >>> lists = lists_of([[0, 2, 3], []], train=[[0, 2], [1, 2]])
+    >>> for unseen in NoveltyUnseen:
+    ...     print(unseen, novelty(lists, 3, Conventions(novelty_unseen=unseen)).round(6))
+    one [0.666667      nan]
+    drop [0.5 nan]
+    zero [0.333333      nan]
+
+    Source: Zhou et al., Solving the apparent diversity-accuracy dilemma, PNAS 2010; Evidently's Novelty,
+    RePlay's Surprisal, novelty of Microsoft recommenders (``novelty_micro``).
+    """
+    about = filled_in(lists.about)
+    bits = bits_of_listed(
+        about, conventions.popularity, conventions.novelty_unseen, conventions.novelty_scale
+    )
+    return filled_in(about.listed).total(bits, k) / count_of_novelty(lists, k, conventions)
+
+
+@ranking_metric(
+    "long_tail",
+    formula="share of the list outside the head: the most popular items with 4/5 of all training users",
+    perfect=False,
+    kind=Kind.ITEMS,
+    facts=[Fact.POPULARITY],
+)
+def long_tail(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
+    """Share of recommended items that are not among the most popular ones; undefined for an empty list.
+
+    The head takes items by falling number of training users, of equal ones the larger id first, until these
+    are 4/5 of the sum over all items. Item 1 has three of the four users here, so it does not reach 4/5, and
+    the larger of the other two is in the head, too:
+
+    >>> from spark_eval.metrics.beyond.known import lists_of
+    >>> lists = lists_of([[0, 1], [2]], train=[[1], [1], [1], [2], [0]])
+    >>> long_tail(lists, 2, Conventions())
+    array([0.5, 0. ])
+
+    Source: Abdollahpouri et al., Managing popularity bias, FLAIRS 2019; APLT in Elliot.
+    """
+    about = filled_in(lists.about)
+    listed = filled_in(about.listed)
+    return mean_or_nan(listed.total(in_tail(about), k), listed.count(k))
+
+
+def mean_or_nan(total: Floats, count: Floats | Ints) -> Floats:
+    """Return the quotients, NaN where the count is 0."""
+    means = np.full(len(total), np.nan)
+    np.divide(total, count, out=means, where=count > 0)
+    return means
+
+
+def popularity_counts(catalog: Catalog, popularity: Popularity) -> Ints:
+    """Return the popularity of all items; (f, n + 1)."""
+    match popularity:
+        case Popularity.USERS:
+            return filled_in(catalog.n_takers)
+        case Popularity.ROWS:
+            return filled_in(catalog.n_rows)
+
+
+@once
+def seen(about: About, popularity: Popularity) -> Floats:
+    """Return 1 for listed items with training interactions, else 0; (entries,)."""
+    table = (popularity_counts(about.catalog, popularity) > 0).astype(np.float64)
+    return about.of_entries(table, filled_in(about.listed))
+
+
+@once
+def popularity_of(about: About, popularity: Popularity, scale: ArpScale) -> Floats:
+    """Return the popularity of listed items in a unit; (entries,)."""
+    return about.of_entries(in_unit(about.catalog, popularity, scale), filled_in(about.listed))
+
+
+@once
+def in_unit(catalog: Catalog, popularity: Popularity, scale: ArpScale) -> Floats:
+    """Return the popularity of all items in a unit; (f, n + 1)."""
+    counts = popularity_counts(catalog, popularity)
+    match scale:
+        case ArpScale.COUNT:
+            return counts.astype(np.float64)
+        case ArpScale.SHARE:
+            unit = counts.sum(axis=1, keepdims=True)
+        case ArpScale.MAX:
+            unit = counts.max(axis=1, keepdims=True)
+    # Of a fold without training no item has a share.
+    shares = np.full(counts.shape, np.nan)
+    np.divide(counts, unit, out=shares, where=unit > 0)
+    return shares
+
+
+@once
+def bits_of_listed(
+    about: About, popularity: Popularity, unseen: NoveltyUnseen, scale: NoveltyScale
+) -> Floats:
+    """Return the novelty of listed items, 0 for those that do not count; (entries,)."""
+    catalog = about.catalog
+    counts = popularity_counts(catalog, popularity)
+    of_all = filled_in(catalog.n_users) if popularity is Popularity.USERS else counts.sum(axis=1)
+    bits = self_information(counts, of_all)
+    if scale is NoveltyScale.SHARE:
+        largest = self_information(np.ones((len(bits), 1), dtype=np.int64), of_all)
+        # Where there is one user only, all that they have is worth 0 bits of 0.
+        bits = np.divide(bits, largest, out=bits, where=largest != 0)
+    if unseen is not NoveltyUnseen.ONE:
+        bits = np.where(counts > 0, bits, 0.0)
+    return about.of_entries(bits, filled_in(about.listed))
+
+
+def self_information(counts: Ints, of_all: Ints) -> Floats:
+    """Return -log2(count / all) of counts (f, ...) and all (f,), of 0 as of 1; NaN where all are none.
+
+    By the C library's scalar function (see ``metrics.discounts``), once for each count.
+    """
+    bits = np.full(counts.shape, np.nan)
+    for fold, n_all in enumerate(of_all.tolist()):
+        numbers, which = np.unique(np.maximum(counts[fold], 1), return_inverse=True)
+        if n_all:
+            # Adding 0 makes 0 of -0.
+            bits[fold] = np.array([0.0 - math.log2(number / n_all) for number in numbers.tolist()])[which]
+    return bits
+
+
+@once
+def in_tail(about: About) -> Floats:
+    """Return 1 for listed items outside the head, else 0; (entries,)."""
+    return about.of_entries((~head(about.catalog)).astype(np.float64), filled_in(about.listed))
+
+
+@once
+def head(catalog: Catalog) -> Booleans:
+    """Return the most popular items that together have HEAD_SHARE of all users and items; (f, n + 1)."""
+    n_takers = filled_in(catalog.n_takers)
+    share, of = HEAD_SHARE
+    is_head = np.zeros(n_takers.shape, dtype=bool)
+    for fold, counts in enumerate(n_takers):
+        order = np.lexsort((-np.arange(len(counts)), -counts))
+        before = np.cumsum(counts[order]) - counts[order]
+        is_head[fold, order] = of * before < share * counts.sum()
+    return is_head

@@ -1,0 +1,158 @@
+"""How similar hits are to what their users had in training."""
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+
+from spark_eval.arrow.hashes import Booleans
+from spark_eval.conventions.beyond import Distance, NoFeatures, SerendipityVariant
+from spark_eval.metrics.beyond.diversity import is_known, known_vectors, vector_lengths
+from spark_eval.metrics.catalog import About, Catalog, Entries, Sets, filled_in, once
+from spark_eval.metrics.lists import Lists
+from spark_eval.stats.exact import Floats, Ints
+
+# So many pairs of items, or members of such, are compared at once.
+MOST_COMPARED: Final = 1 << 20
+
+
+@once
+def mean_similarities(lists: Lists, variant: SerendipityVariant, no_features: NoFeatures) -> Floats:
+    """Return the mean similarity of each hit to its user's history; (hits,).
+
+    NaN where the hit, or the whole history, cannot be compared.
+    """
+    about = filled_in(lists.about)
+    history, row = filled_in(about.profile), lists.hits.row
+    if variant is SerendipityVariant.RECOMMENDERS:
+        total = similarities(about, row, by_takers=True)
+    elif isinstance(known_vectors(about.catalog), Sets):
+        total = similarities(about, row, by_takers=False)
+    else:
+        total = cosines(about.catalog, row, about.hits, history)
+    is_out = ~is_comparable(about.catalog, variant, no_features)[about.hits]
+    _, n_history = comparable_counts(lists, variant, no_features, None)
+    means = total / np.where(n_history > 0, n_history, np.nan)[row]
+    return np.where(is_out, np.nan, means)
+
+
+@once
+def comparable_counts(
+    lists: Lists, variant: SerendipityVariant, no_features: NoFeatures, k: int | None
+) -> tuple[Floats, Floats]:
+    """Count the items of the top k, and of the history, that can be compared; (n,) and (n,)."""
+    about = filled_in(lists.about)
+    is_in = is_comparable(about.catalog, variant, no_features).astype(np.float64)
+    listed, history = filled_in(about.listed), filled_in(about.profile)
+    return listed.total(is_in[listed.place], k), history.total(is_in[history.place], None)
+
+
+def is_comparable(catalog: Catalog, variant: SerendipityVariant, no_features: NoFeatures) -> Booleans:
+    """Return whether an item can be compared with others; (n + 1,)."""
+    if variant is SerendipityVariant.RECOMMENDERS or no_features is NoFeatures.UNLIKE:
+        return np.ones(catalog.n_items + 1, dtype=bool)
+    return is_known(catalog, Distance.COSINE)
+
+
+def cosines(catalog: Catalog, row: Ints, hits: Ints, history: Entries) -> Floats:
+    """Return the sum of the cosines of each hit with its user's history: that with the sum of unit vectors.
+
+    One component after the other; items without a vector, or with one of zeros, add nothing.
+    """
+    vectors = known_vectors(catalog)
+    length = vector_lengths(catalog)
+    assert not isinstance(vectors, Sets)
+    scale = np.divide(1.0, length, out=np.zeros(len(length)), where=length > 0)
+    sums = np.zeros(len(row))
+    for component in vectors.T:
+        units = np.where(scale > 0, component, 0.0) * scale
+        of_user = np.bincount(history.row, weights=units[history.place], minlength=history.n_rows)
+        sums += units[hits] * of_user[row]
+    return sums
+
+
+def similarities(about: About, row: Ints, *, by_takers: bool) -> Floats:
+    """Return the sum of the similarities of each hit with its user's history, pair by pair; (hits,).
+
+    By takers it is n_ij / sqrt(p_i p_j), n_ij the training users of both items; else the cosine of sparse
+    vectors. The pairs of items are few beside all; equal ones are compared once.
+    """
+    catalog, history = about.catalog, filled_in(about.profile)
+    start = np.searchsorted(history.row, np.arange(history.n_rows + 1))
+    n_pairs = np.diff(start)[row]
+    sums = np.zeros(len(row))
+    n_places = catalog.n_items + 1
+    for part in parts_of_cost(n_pairs):
+        hit = np.repeat(np.arange(len(row))[part], n_pairs[part])
+        within = np.arange(len(hit)) - np.repeat(np.cumsum(n_pairs[part]) - n_pairs[part], n_pairs[part])
+        one, other = about.hits[hit] % n_places, history.place[start[row[hit]] + within] % n_places
+        fold = about.fold[row[hit]] if by_takers else np.zeros(len(hit), dtype=np.int64)
+        pairs, which = np.unique((fold * n_places + one) * n_places + other, return_inverse=True)
+        similar = np.zeros(len(pairs))
+        of_fold = pairs // n_places**2
+        for number in np.unique(of_fold).tolist():
+            own = of_fold == number
+            one, other = pairs[own] // n_places % n_places, pairs[own] % n_places
+            similar[own] = shares(catalog, number, one, other, by_takers=by_takers)
+        sums += np.bincount(hit, weights=similar[which], minlength=len(row))
+    return sums
+
+
+def shares(catalog: Catalog, fold: int, one: Ints, other: Ints, *, by_takers: bool) -> Floats:
+    """Return the similarities of pairs of items in a fold, 0 where either has no members; (pairs,)."""
+    if by_takers:
+        sets = filled_in(catalog.takers)[fold]
+        size = sets.sizes.astype(np.float64)
+        return over(shared_products(sets, None, one, other), np.sqrt(size[one] * size[other]))
+    vectors = known_vectors(catalog)
+    assert isinstance(vectors, Sets)
+    length = vector_lengths(catalog)
+    owner = np.repeat(np.arange(len(vectors.sizes)), vectors.sizes)
+    units = over(filled_in(vectors.values), length[owner])
+    return shared_products(vectors, units, one, other)
+
+
+def over(numerator: Floats, denominator: Floats) -> Floats:
+    """Return quotients, 0 where the denominator is 0."""
+    return np.divide(numerator, denominator, out=np.zeros(len(numerator)), where=denominator > 0)
+
+
+def shared_products(sets: Sets, values: Floats | None, one: Ints, other: Ints) -> Floats:
+    """Return the sum over shared members of the products of their values, 1 without values; (pairs,).
+
+    The members of the smaller set are looked up in the larger one.
+    """
+    is_swapped = sets.sizes[one] > sets.sizes[other]
+    small, large = np.where(is_swapped, other, one), np.where(is_swapped, one, other)
+    sums = np.zeros(len(one))
+    for part in parts_of_cost(sets.sizes[small]):
+        pair, where = sets.places_of_members(small[part])
+        found = looked_up(sets, large[part][pair], sets.members[where])
+        is_found = found >= 0
+        weight = None if values is None else (values[where] * values[found])[is_found]
+        sums[part] = np.bincount(pair[is_found], weights=weight, minlength=len(sums[part]))
+    return sums
+
+
+def looked_up(sets: Sets, thing: Ints, member: Ints) -> Ints:
+    """Return the place of members in the sets of things, -1 where they are not in them: by bisection."""
+    low, high = sets.starts[thing], sets.starts[thing + 1]
+    end = high
+    for _ in range(int(sets.sizes.max(initial=0)).bit_length()):
+        middle = (low + high) // 2
+        is_below = (low < high) & (sets.members[np.minimum(middle, len(sets.members) - 1)] < member)
+        low, high = np.where(is_below, middle + 1, low), np.where(is_below, high, middle)
+        high = np.maximum(low, high)
+    is_there = low < end
+    is_there[is_there] = sets.members[low[is_there]] == member[is_there]
+    return np.where(is_there, low, -1)
+
+
+def parts_of_cost(cost: Ints) -> Iterator[slice]:
+    """Yield slices that cost up to MOST_COMPARED together, or of one thing."""
+    before = np.append(0, np.cumsum(cost))
+    first = 0
+    while first < len(cost):
+        last = int(np.searchsorted(before, before[first] + MOST_COMPARED, side="right")) - 1
+        yield slice(first, max(last, first + 1))
+        first = max(last, first + 1)

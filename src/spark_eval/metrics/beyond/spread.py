@@ -1,0 +1,186 @@
+"""Sums of distances within lists: of each item to the earlier ones of its list.
+
+Items are given by their row, ascending, in rank order, and by their place in the catalogue. Lists are taken a
+few at a time, so temporary arrays stay small; no sum runs over several lists, so none depends on the others.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from spark_eval.arrow.hashes import Booleans
+from spark_eval.conventions.beyond import Distance
+from spark_eval.metrics.catalog import Sets
+from spark_eval.metrics.distances import euclid, squares
+from spark_eval.stats.exact import Floats, Ints
+
+# So many numbers of a temporary array: they fit the cache of a processor.
+MOST_IN_CACHE: Final = 1 << 17
+
+
+def spread_of_vectors(row: Ints, place: Ints, vectors: Floats, distance: Distance, length: Floats) -> Floats:
+    """Return the sum of the distances of each vector to the earlier ones of its list; (entries,).
+
+    ``vectors`` (items, d) have these lengths (items,), which are not 0 where the distance is the cosine.
+    """
+    sums = np.zeros(len(row))
+    for part in list_parts(row, np.full(len(row), vectors.shape[1])):
+        number = positions_in_lists(row[part])
+        if distance is Distance.COSINE:
+            sums[part] = cosine_sums(number, place[part], vectors, length)
+        else:
+            sums[part] = euclid_sums(number, vectors[place[part]])
+    return sums
+
+
+def cosine_sums(number: Ints, place: Ints, vectors: Floats, length: Floats) -> Floats:
+    """Return sums of 1 - cosine, without pairs.
+
+    1 - cosine is half the squared distance of the vectors scaled to length 1. Let w be such vectors less the
+    first one of their list. Over the j earlier ones, sum |w - w_i|^2 = j |w|^2 - 2 w * sum w_i + sum |w_i|^2.
+    Of equal vectors all w are 0, and so is the sum, exactly.
+    """
+    sums = np.zeros(len(place))
+    start = np.flatnonzero(number == 0)
+    size = np.diff(np.append(start, len(place)))
+    scale = 1 / length[place]
+    first = vectors[place[start]] * scale[start, None]
+    total, squared = np.zeros(first.shape), np.zeros(len(start))
+    for position in range(1, int(size.max(initial=0))):
+        if (size <= position).any():
+            longer = size > position
+            start, size, first = start[longer], size[longer], first[longer]
+            total, squared = total[longer], squared[longer]
+        here = start + position
+        apart = vectors[place[here]]
+        apart *= scale[here, None]
+        apart -= first
+        own, crossed = squares(apart), (apart * total).sum(axis=1)
+        sums[here] = np.maximum(position * own - 2 * crossed + squared, 0.0) / 2
+        total += apart
+        squared += own
+    return sums
+
+
+def euclid_sums(number: Ints, vectors: Floats) -> Floats:
+    """Return sums of Euclidean distances, one pass for each distance between positions of a list."""
+    sums = np.zeros(len(number))
+    for back in range(1, int(number.max(initial=0)) + 1):
+        later = np.flatnonzero(number >= back)
+        sums[later] += euclid(vectors[later], vectors[later - back])
+    return sums
+
+
+def spread_of_sets(row: Ints, place: Ints, sets: Sets, distance: Distance, length: Floats | None) -> Floats:
+    """Return the sum of the distances of each set to the earlier ones of its list; (entries,).
+
+    ``length`` (items,) are those of sparse vectors, None of sets.
+    """
+    sums = np.zeros(len(row))
+    longest = np.bincount(row).max(initial=0)
+    scale = length if distance is Distance.COSINE else None
+    for part in list_parts(row, (sets.sizes[place] + 1) * longest):
+        number = positions_in_lists(row[part])
+        sums[part] = set_sums(number, Crossing.of(number, place[part], sets, scale), distance)
+    return sums
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """Members of the sets of some lists, sorted by list, then by member, then by position in the list.
+
+    ``entry`` (members,) is the item that a member belongs to, ``value`` its component of a sparse vector, 1
+    of a set. ``among`` (members,) numbers the different members of the lists: ``values`` (numbers, positions)
+    are the components of the item at each position of the list, 0 where ``has`` is False.
+    """
+
+    entry: Ints
+    value: Floats
+    among: Ints
+    values: Floats
+    has: Booleans
+
+    @classmethod
+    def of(cls, number: Ints, place: Ints, sets: Sets, scale: Floats | None) -> "Crossing":
+        """Return the members of items at these positions of lists; values divided by a scale (items,)."""
+        owner, where = sets.places_of_members(place)
+        value = np.ones(len(where)) if sets.values is None else sets.values[where]
+        if scale is not None:
+            value = value / scale[place[owner]]
+        start = np.arange(len(number)) - number
+        order = np.lexsort((sets.members[where], start[owner]))
+        entry, member, value = owner[order], sets.members[where][order], value[order]
+        is_new = np.ones(len(order), dtype=bool)
+        is_new[1:] = (member[1:] != member[:-1]) | (start[entry[1:]] != start[entry[:-1]])
+        among = np.cumsum(is_new) - 1
+        shape = (int(is_new.sum()), int(number.max(initial=0)) + 1)
+        values, has = np.zeros(shape), np.zeros(shape, dtype=bool)
+        values[among, number[entry]], has[among, number[entry]] = value, True
+        return cls(entry, value, among, values, has)
+
+    def summed(self, weight: Floats, n_entries: int) -> Floats:
+        """Return the sum of weights over the members of each item, in their order; (entries,)."""
+        sums = np.bincount(self.entry, weights=weight, minlength=n_entries)
+        return sums.astype(np.float64, copy=False)
+
+    def lacked(self, number: Ints, position: int) -> Floats:
+        """Return the squares of what the item at a position of a list has and each later one has not."""
+        at = np.flatnonzero(number[self.entry] == position)
+        later = np.arange(position + 1, self.values.shape[1])
+        item = (self.entry[at] - position)[:, None] + later
+        ends = np.append(np.flatnonzero(number == 0), len(number))
+        end = ends[np.searchsorted(ends, self.entry[at], side="right")]
+        is_lacked = ~self.has[self.among[at]][:, later] & (item < end[:, None])
+        member, _ = np.nonzero(is_lacked)
+        squared = np.bincount(item[is_lacked], weights=self.value[at][member] ** 2, minlength=len(number))
+        return squared.astype(np.float64, copy=False)
+
+
+def set_sums(number: Ints, crossing: Crossing, distance: Distance) -> Floats:
+    """Return sums of distances to earlier items, one pass for each position of lists.
+
+    Products of equal vectors are summed in one order, so equal ones are at cosine 1, exactly.
+    """
+    n_entries = len(number)
+    sums, size = np.zeros(n_entries), np.bincount(crossing.entry, minlength=n_entries)
+    square = crossing.summed(crossing.value**2, n_entries)
+    for position in range(crossing.values.shape[1]):
+        later = np.flatnonzero(number > position)
+        other = later - number[later] + position
+        there = crossing.values[crossing.among, position]
+        shared = crossing.summed(crossing.value * there, n_entries)[later]
+        match distance:
+            case Distance.JACCARD:
+                apart = 1 - shared / (size[later] + size[other] - shared)
+            case Distance.HAMMING:
+                apart = size[later] + size[other] - 2 * shared
+            case Distance.COSINE:
+                apart = np.maximum(1 - shared / np.sqrt(square[later] * square[other]), 0.0)
+            case Distance.EUCLID:
+                differing = crossing.summed((crossing.value - there) ** 2, n_entries)
+                apart = np.sqrt(differing + crossing.lacked(number, position))[later]
+        sums[later] += apart
+    return sums
+
+
+def list_parts(row: Ints, cost: Ints) -> Iterator[slice]:
+    """Yield slices of whole lists that cost up to MOST_IN_CACHE together, or of a single list."""
+    starts = np.flatnonzero(positions_in_lists(row) == 0)
+    ends = np.append(starts[1:], len(row))
+    before = np.append(0, np.cumsum(cost))
+    first = 0
+    while first < len(starts):
+        limit = before[starts[first]] + MOST_IN_CACHE
+        last = max(int(np.searchsorted(before[ends], limit, side="right")), first + 1)
+        yield slice(int(starts[first]), int(ends[last - 1]))
+        first = last
+
+
+def positions_in_lists(row: Ints) -> Ints:
+    """Return 0 for the first entry of a list, 1 for its second, ...; (entries,)."""
+    is_first = np.ones(len(row), dtype=bool)
+    is_first[1:] = row[1:] != row[:-1]
+    entry = np.arange(len(row))
+    return entry - np.maximum.accumulate(np.where(is_first, entry, 0)) if len(row) else entry

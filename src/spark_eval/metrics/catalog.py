@@ -1,0 +1,189 @@
+"""What is known of items beside who finds them relevant: popularity, groups, features, vectors.
+
+Arrays over the n items of a catalogue have n + 1 places: the last one, reached as -1 too, stands for all
+items of which nothing is known.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+
+import numpy as np
+
+from spark_eval.arrow.hashes import Booleans
+from spark_eval.stats.exact import Floats, Ints
+
+# The place of an item of which nothing is known.
+UNKNOWN: Final = -1
+
+Bearer = TypeVar("Bearer")
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+
+def once(
+    function: Callable[Concatenate[Bearer, Arguments], Result],
+) -> Callable[Concatenate[Bearer, Arguments], Result]:
+    """Keep what a function makes of facts and choices with these facts, for all cutoffs that ask for it."""
+    name = f"{function.__module__}.{function.__qualname__}"
+
+    @wraps(function)
+    def kept(facts: Bearer, /, *choices: Arguments.args, **named: Arguments.kwargs) -> Result:
+        results: dict[Any, Result] = vars(facts).setdefault("_once", {})
+        key = (name, *choices)
+        if key not in results:
+            results[key] = function(facts, *choices, **named)
+        return results[key]
+
+    return kept
+
+
+def filled_in(fact: Result | None) -> Result:
+    """Return a fact that a metric declares to need; raise ValueError where nobody filled it in."""
+    if fact is None:
+        raise ValueError("a metric needs a fact that these lists do not carry")
+    return fact
+
+
+@dataclass(frozen=True)
+class Sets:
+    """A set for each of n things, laid end to end: that of thing i is ``members[starts[i]:starts[i + 1]]``.
+
+    ``starts`` has shape (n + 1,); members are numbers, ascending within a set, each once. ``names`` are those
+    of the members, in the order of their UTF-8 bytes. ``values`` (members,) are the components of sparse
+    vectors, None of sets.
+    """
+
+    starts: Ints
+    members: Ints
+    names: Sequence[str] = ()
+    values: Floats | None = None
+
+    @property
+    def sizes(self) -> Ints:
+        """How many members each set has; shape (n,)."""
+        return self.starts[1:] - self.starts[:-1]
+
+    def places_of_members(self, things: Ints) -> tuple[Ints, Ints]:
+        """Return which of these things (their index) each of their members belongs to, and its place.
+
+        Both have shape (members of these things,); the place is that in ``members`` and ``values``.
+        """
+        sizes, starts = self.sizes[things], self.starts[:-1][things]
+        owner = np.repeat(np.arange(len(things)), sizes)
+        within = np.arange(len(owner)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        return owner, starts[owner] + within
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """Bearer of n items, as far as a chosen metric needs them, else None; places ascend as the items' ids do.
+
+    What follows from training interactions stands once for each of f folds, once alone where there are none.
+    ``is_listed`` (f, n + 1) tells the items of the catalogue: those of the table ``items``, without one those
+    of training. ``n_takers`` (f, n + 1) counts the distinct training users of each item, ``n_rows`` of the
+    same shape its training interactions, ``n_users`` (f,) all training users.
+
+    ``groups`` and ``features`` are sets of n + 1 items, ``vectors`` an array (n + 1, dimensions) or sparse
+    vectors as Sets; an empty set, a vector of NaN, a sparse one without members: nothing is known.
+    ``takers`` (one for each fold) are the training users of each item as numbers.
+    """
+
+    n_items: int
+    is_listed: Booleans | None = None
+    n_takers: Ints | None = None
+    n_rows: Ints | None = None
+    n_users: Ints | None = None
+    groups: Sets | None = None
+    features: Sets | None = None
+    vectors: "Floats | Sets | None" = None
+    takers: Sequence[Sets] | None = None
+
+
+@dataclass(frozen=True)
+class Entries:
+    """Items of n lists (or histories, or truths), laid end to end; all of shape (entries,).
+
+    Entry i is an item of list ``row[i]`` at rank ``rank[i]`` (from 1; of unordered items 1, 2, ... by item).
+    They are sorted by row, then by rank, each item once in a row. ``item`` is a number that is equal where
+    items are, and ascends as their ids do; ``place`` is the item's place in the catalogue, or UNKNOWN.
+    """
+
+    n_rows: int
+    row: Ints
+    rank: Ints
+    item: Ints
+    place: Ints
+
+    def total(self, weight: Floats, k: int | None) -> Floats:
+        """Return per list the sum of weights (entries,) at ranks <= k, in rank order; shape (n_rows,)."""
+        top = self.top(k)
+        totals = np.bincount(self.row[top], weights=weight[top], minlength=self.n_rows)
+        return np.asarray(totals, dtype=np.float64)
+
+    @once
+    def count(self, k: int | None) -> Ints:
+        """Return how many items each list holds at ranks <= k; shape (n_rows,)."""
+        return np.bincount(self.row[self.top(k)], minlength=self.n_rows)
+
+    @once
+    def top(self, k: int | None) -> "Ints | slice":
+        """Return what selects the entries at ranks <= k."""
+        if k is None or self.rank.max(initial=0) <= k:
+            return slice(None)
+        return np.flatnonzero(self.rank <= k)
+
+
+@dataclass(frozen=True)
+class About:
+    """What metrics beyond accuracy see of n lists, as far as a chosen one needs it, else None.
+
+    ``fold`` (n,) is the row of each list in the catalogue's tables by fold. ``hits`` (hits,) are the places
+    of the hits in the catalogue, and ``hit_items`` their numbers as in Entries, both in the order of
+    ``Lists.hits``. ``listed`` are the items of the lists, as far as the largest k; ``relevant`` those of the
+    truth, best first and among equal ones by falling id; ``profile`` those of training; ``base`` the items of
+    the baseline model's list of the same user, as far as the largest k, and ``has_base`` (n,) whether there
+    is such a list.
+    """
+
+    catalog: Catalog
+    fold: Ints
+    hits: Ints
+    hit_items: Ints
+    listed: Entries | None = None
+    relevant: Entries | None = None
+    profile: Entries | None = None
+    base: Entries | None = None
+    has_base: Booleans | None = None
+
+    def of_entries(self, table: Floats, entries: Entries) -> Floats:
+        """Return what a table by fold and item (f, n + 1) has for entries of these lists; (entries,)."""
+        return self.of_places(table, entries.row, entries.place)
+
+    def of_places(self, table: Floats, row: Ints, place: Ints) -> Floats:
+        """Return what a table by fold and item (f, n + 1) has for places of lists; shape of ``place``."""
+        values: Floats = table[0][place] if len(table) == 1 else table[self.fold[row], place]
+        return values
+
+
+@dataclass(frozen=True)
+class ItemCounts:
+    """How often items were recommended up to a rank, by a model, in a fold if there are folds.
+
+    Of every number c of lists and every kind of item one entry: ``n_items`` items are each in ``n_lists``
+    lists. ``is_listed`` tells whether they are in the catalogue, ``is_trained`` whether they have training
+    interactions; ``slots`` sums 1 / length of the list over these lists and items; all of shape (entries,).
+    The catalogue has ``n_catalog`` items, training ``n_trained``. ``n_population`` users are in the
+    population, ``n_filled`` of them have a list that is not empty.
+    """
+
+    n_lists: Ints
+    n_items: Ints
+    is_listed: Booleans
+    is_trained: Booleans
+    slots: Floats
+    n_catalog: int
+    n_trained: int
+    n_population: int
+    n_filled: int

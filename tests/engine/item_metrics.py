@@ -1,0 +1,142 @@
+"""Small metrics that see all there is to see of items: the engine carries it, whatever is measured."""
+
+# ruff: noqa: ARG001 - every metric takes the cutoff and the conventions
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final, TypeVar
+
+import numpy as np
+
+from spark_eval.conventions import Conventions
+from spark_eval.metrics.catalog import About, Entries, ItemCounts, Sets
+from spark_eval.metrics.lists import Lists
+from spark_eval.metrics.registry import RANKING, Fact, Kind, ranking_metric
+from spark_eval.schema import Direction
+from spark_eval.stats.exact import Floats
+
+Known = TypeVar("Known")
+
+
+def needed(value: Known | None) -> Known:
+    assert value is not None
+    return value
+
+
+def up_to(entries: Entries, k: int | None) -> Entries:
+    near = slice(None) if k is None else entries.rank <= k
+    values = (entries.row[near], entries.rank[near], entries.item[near], entries.place[near])
+    return Entries(entries.n_rows, *values)
+
+
+def mean_of(entries: Entries, values: Any) -> Floats:
+    """Return the mean of values of entries, NaN of none."""
+    size = np.bincount(entries.row, minlength=entries.n_rows)
+    total = np.bincount(entries.row, values, minlength=entries.n_rows)
+    return np.where(size > 0, total / np.maximum(size, 1), np.nan)
+
+
+def takers_of_places(about: About, rows: Any, places: Any) -> Floats:
+    """Return the training users of items of these lists."""
+    return np.asarray(needed(about.catalog.n_takers)[about.fold[rows], places], dtype=np.float64)
+
+
+def popularity_of(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
+    """Mean number of training users of the items."""
+    about = needed(lists.about)
+    listed = up_to(needed(about.listed), k)
+    return mean_of(listed, takers_of_places(about, listed.row, listed.place))
+
+
+def groups_of(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
+    """Mean number of groups of the items, and a tenth of the number of features."""
+    about = needed(lists.about)
+    listed, catalog = up_to(needed(about.listed), k), about.catalog
+    sizes = needed(catalog.groups).sizes + 0.1 * needed(catalog.features).sizes
+    return mean_of(listed, sizes[listed.place])
+
+
+def vectors_of_lists(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
+    """Mean of the sum of components of the items of the list."""
+    about = needed(lists.about)
+    listed, vectors = up_to(needed(about.listed), k), about.catalog.vectors
+    if isinstance(vectors, Sets):
+        rows = np.repeat(np.arange(len(vectors.sizes)), vectors.sizes)
+        total = np.bincount(rows, needed(vectors.values), minlength=len(vectors.sizes))
+    else:
+        total = np.nansum(np.asarray(vectors, dtype=np.float64), axis=1)
+    return mean_of(listed, total[listed.place])
+
+
+def seen_before(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
+    """Share of the list that the user had in training, NaN without a list."""
+    about = needed(lists.about)
+    listed = up_to(needed(about.listed), k)
+    return mean_of(listed, is_in(listed, needed(about.profile)))
+
+
+def shared_with_base(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
+    """Share of the list that the base model recommends as well; NaN without a list of that."""
+    about = needed(lists.about)
+    listed, base = up_to(needed(about.listed), k), up_to(needed(about.base), k)
+    return np.where(needed(about.has_base), mean_of(listed, is_in(listed, base)), np.nan)
+
+
+def first_relevant(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
+    """Training users of the most relevant item plus those of all hits; 0 of nothing."""
+    about = needed(lists.about)
+    relevant, hits = needed(about.relevant), lists.hits
+    first = relevant.rank == 1
+    values = np.zeros(len(lists.n_relevant))
+    values[relevant.row[first]] = takers_of_places(about, relevant.row[first], relevant.place[first])
+    return values + hits.total(takers_of_places(about, hits.row, about.hits), k)
+
+
+def is_in(entries: Entries, others: Entries) -> Floats:
+    known = set(zip(others.row.tolist(), others.item.tolist(), strict=True))
+    pairs = zip(entries.row.tolist(), entries.item.tolist(), strict=True)
+    return np.array([pair in known for pair in pairs], dtype=np.float64)
+
+
+def coverage_of(counts: ItemCounts, k: int | None, conventions: Conventions) -> float:
+    """Share of the catalogue that anybody is recommended."""
+    return float(counts.n_items[counts.is_listed].sum() / counts.n_catalog)
+
+
+def trained_coverage(counts: ItemCounts, k: int | None, conventions: Conventions) -> float:
+    """Recommended trained items plus 100 times the lists, plus 10^4 times the slots, plus 10^-3 n_trained."""
+    n_lists = float((counts.n_items * counts.n_lists).sum())
+    n_trained = float(counts.n_items[counts.is_trained].sum())
+    return n_trained + 100 * n_lists + 10_000 * float(counts.slots.sum()) + counts.n_trained / 1000
+
+
+def filled_lists(counts: ItemCounts, k: int | None, conventions: Conventions) -> float:
+    """Share of users with a list."""
+    return counts.n_filled / max(counts.n_population, 1)
+
+
+METRICS: Final[dict[str, tuple[Any, Kind, set[Fact]]]] = {
+    "t_popularity": (popularity_of, Kind.ITEMS, {Fact.POPULARITY}),
+    "t_groups": (groups_of, Kind.ITEMS, {Fact.GROUPS, Fact.FEATURES}),
+    "t_vectors": (vectors_of_lists, Kind.ITEMS, {Fact.VECTORS}),
+    "t_seen": (seen_before, Kind.PROFILE, set()),
+    "t_base": (shared_with_base, Kind.ITEMS, {Fact.BASE}),
+    "t_first": (first_relevant, Kind.HITS, {Fact.POPULARITY, Fact.RELEVANT}),
+    "t_coverage": (coverage_of, Kind.CATALOG, {Fact.CATALOG}),
+    "t_trained": (trained_coverage, Kind.CATALOG, {Fact.CATALOG}),
+    "t_filled": (filled_lists, Kind.CATALOG, set()),
+}
+
+
+@contextmanager
+def registered() -> Iterator[None]:
+    """Register the metrics; afterwards they are gone."""
+    for name, (kernel, kind, facts) in METRICS.items():
+        ranking_metric(
+            name, formula="", direction=Direction.NONE, upper=None, perfect=False, kind=kind, facts=facts
+        )(kernel)
+    try:
+        yield
+    finally:
+        for name in METRICS:
+            del RANKING[name]

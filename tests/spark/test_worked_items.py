@@ -1,0 +1,73 @@
+"""Worked numbers of data B, end to end through ``evaluate``: of all users, and of those with a list."""
+
+from typing import Any
+
+import pandas as pd
+import pytest
+from data_b import GROUPS, LISTS, TRAIN, TRUTH, VECTORS
+from pyspark.sql import SparkSession
+
+from spark_eval import evaluate
+
+# Means over the five users with truth.
+MEANS = {
+    "arp": 1.416667,
+    "arp(scale=share)": 0.118056,
+    "arp(unseen=drop)": 1.541667,
+    "novelty": 1.873808,
+    "novelty(unseen=drop)": 1.832141,
+    "novelty(scale=share, denominator=k)": 0.752114,
+    "epc": 0.235196,
+    "efd": 1.068396,
+    "ild(distance=euclid)": 1.338708,
+    "ild(distance=jaccard)": 0.694444,
+    "serendipity": 0.0625,
+    "long_tail": 0.458333,
+    "pop_lift": -0.521127,
+}
+# Over the four with a list.
+OF_LISTS = {
+    "epc": 0.293995,
+    "efd": 1.335495,
+    "serendipity": 0.078125,
+    "serendipity(variant=recommenders)": 0.319802,
+    "serendipity(variant=recommenders_cosine, no_features=unlike)": 0.212733,
+    "serendipity(variant=evidently)": 0.351588,
+}
+# Of users 1 to 4.
+OF_USERS = {
+    "ild_at_3": [0.720636, 0.0, 0.051317, 0.195262],
+    "calibration_kl_at_3": [1.078810, 3.180897, 0.169565, 0.357418],
+}
+
+
+def tables(item: Any) -> dict[str, Any]:
+    """Data B with ids of items as ``item`` makes them."""
+    pairs = [(user, item(one)) for user, items in TRUTH.items() for one in items]
+    trained = [(user, item(one)) for user, items in TRAIN.items() for one in items]
+    lists = [(user, item(one), rank) for user, items in LISTS.items() for rank, one in enumerate(items, 1)]
+    facts = [(item(one), list(groups), list(VECTORS[one])) for one, groups in GROUPS.items()]
+    return {
+        "recommendations": pd.DataFrame(lists, columns=["user", "item", "rank"]),
+        "truth": pd.DataFrame(pairs, columns=["user", "item"]),
+        "train": pd.DataFrame(trained, columns=["user", "item"]),
+        "items": pd.DataFrame(facts, columns=["item", "groups", "vector"]),
+    }
+
+
+@pytest.mark.parametrize("item", [int, "item {}".format])
+def test_worked_numbers(spark: SparkSession, item: Any) -> None:
+    given, model = tables(item), "b"
+    metrics = [*MEANS, "ild", "calibration_kl"]
+    found = evaluate(**given, model=model, metrics=metrics, k=3)
+    values = {row.metric: row.value for row in found.metric_rows}
+    assert {name: values[name] for name in MEANS} == pytest.approx(MEANS, abs=1e-6)
+    per_user = found.per_user.toPandas().set_index("user").sort_index()
+    for column, expected in OF_USERS.items():
+        assert per_user[column].tolist() == pytest.approx([*expected, float("nan")], abs=1e-6, nan_ok=True)
+    found.unpersist()
+    of_lists = evaluate(**given, model=model, metrics=list(OF_LISTS), k=3, no_recommendations="drop")
+    values = {row.metric: row.value for row in of_lists.metric_rows}
+    assert values == pytest.approx(OF_LISTS, abs=1e-6)
+    of_lists.unpersist()
+    assert spark is found.spark
