@@ -150,7 +150,11 @@ def test_hits_reach_as_far_as_the_largest_k_of_a_stage() -> None:
     assert plan.depth == 6
     found = drive(plan, Tables(by_rank(E), liked(T)))
     assert found.stages(plan).stage_rows()[0].value == pytest.approx(0.433333, abs=1e-6)
-    assert make_plan(metrics=["mrr"], k=1).depth == 1
+    without = make_plan(metrics=["mrr"], k=1)
+    assert without.depth == 1
+    # What is measured beside them stays as it is.
+    same = drive(without, Tables(by_rank(E), liked(T)))
+    assert (same.metrics, same.per_user) == (found.metrics, found.per_user)
 
 
 def test_segments_and_folds_have_rows_of_their_own() -> None:

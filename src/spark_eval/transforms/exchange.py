@@ -113,6 +113,7 @@ def measure(
             of_truth = (list(bucket.truth_counts()), bucket.truth_digest, bucket.truth_folds)
             stages = stage_sums(measuring) if question.plan.stages else None
             summary = BucketSummary(*of_truth, models, sums, stages)
+            del measuring  # its lists, before the next bucket comes
             row = {field.name: pa.nulls(1, field.type) for field in nulls}
             yield pa.record_batch(row | {SUMMARY: pa.array([pickle.dumps(summary)], pa.binary())})
 
