@@ -23,8 +23,8 @@ VERBS = [
     (evaluate_predictions, PredictionOptions, PredictionsSection),
     (compare, CompareOptions, CompareSection),
 ]
-# Keys that the config groups in a mapping of their own.
-GROUPED = {"threshold", "choose"}
+# Options that the config has elsewhere: in a mapping, or as a section of their own.
+GROUPED = {"threshold", "choose", "stages"}
 
 
 @pytest.mark.parametrize(("verb", "options", "section"), VERBS)

@@ -35,7 +35,7 @@ conventions: a preset's name, or a mapping of it and single choices, as in ``eva
 
 def measured_functions() -> dict[str, RankingMetric]:
     """Return the metrics that have a function, by the names per user and of the mean: ``ap``, ``map``."""
-    metrics = [metric for metric in RANKING.values() if metric.kind in KINDS]
+    metrics = [one for one in RANKING.values() if one.kind in KINDS and not one.facts]
     return {name: metric for metric in metrics for name in (metric.name, metric.run_name)}
 
 

@@ -120,8 +120,9 @@ def measure(
             of_truth = (list(bucket.truth_counts()), bucket.truth_digest, bucket.truth_folds)
             stages = stage_sums(measuring) if question.plan.stages else None
             summary = BucketSummary(*of_truth, models, merged_sums(measuring.sums), stages)
-            yield from filled_up({SUMMARY: [pickle.dumps(summary)]}, columns).to_batches()
             counts = merged_counts([*counts, *measuring.item_counts])
+            del measuring  # its lists, before the next bucket comes
+            yield from filled_up({SUMMARY: [pickle.dumps(summary)]}, columns).to_batches()
         for part, rows in divided_by_item(counts, n_buckets):
             of_items = {NUMBER: [part], OBJECT: [pickle.dumps(packed(rows).to_pybytes())]}
             yield from filled_up(of_items, columns).to_batches()

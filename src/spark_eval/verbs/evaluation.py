@@ -116,8 +116,8 @@ class Evaluation:
     def __repr__(self) -> str:
         names = ", ".join(dict.fromkeys(value.name for value in self.plan.asked))
         cutoffs = ", ".join(dict.fromkeys(value.cutoff for value in self.plan.asked))
-        tables = "metrics, per_user, accounting are DataFrames"
-        return f"Evaluation of {models_shown(self.models)}: {names} at k {cutoffs}; {tables}"
+        tables = f"metrics, {'stages, funnel, ' if self.plan.stages else ''}per_user, accounting"
+        return f"Evaluation of {models_shown(self.models)}: {names} at k {cutoffs}; {tables} are DataFrames"
 
     @cached_property
     def metric_rows(self) -> list[MetricRow]:
