@@ -284,6 +284,16 @@ def test_a_fold_has_the_numbers_of_its_rows_alone() -> None:
     assert {fold for one in everything.summaries for fold in one.folds} == set(FOLDS)
 
 
+def test_a_model_has_the_folds_in_which_it_has_lists() -> None:
+    rows, trained = folds_world()
+    rows["lists"] = [row for row in rows["lists"] if row[0] != "pop" or row[-1] != FOLDS[1]]
+    found = of_folds(rows, trained, None)
+    folds: dict[str | None, set[int]] = {}
+    for one in (model for summary in found.summaries for model in summary.models):
+        folds.setdefault(one.model, set()).update(one.folds)
+    assert folds == {"als": set(FOLDS), "pop": {FOLDS[0], FOLDS[2]}}
+
+
 def test_cold_items_are_distinct_sound_and_within_reach() -> None:
     source = Random(3)
     rows = [
