@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from spark_eval.comparing.decisions import Evidence, decide_all, failure_of, without_baseline
 from spark_eval.comparing.gates import Gate, make_gates
+from spark_eval.comparing.gating import GatedPair, MeanCell, evidence_of_means
 from spark_eval.comparing.matching import match_metrics
 from spark_eval.comparing.options import make_compare_plan
 from spark_eval.comparing.rows import GateRow
@@ -253,6 +254,17 @@ def test_values_of_runs_are_gated_as_they_are_published() -> None:
         [row] = decide_all([Evidence.of_means(gate, "als", "all", before, after)])
         assert (row.decision, row.passed, row.n_users) == (decision, decision == "not_worse", 0)
         assert row.difference == pytest.approx(value - 0.5)
+
+
+@pytest.mark.usefixtures("coverage")
+def test_a_value_that_a_run_lacks_lets_nothing_pass() -> None:
+    pair = GatedPair(gate_of(metric="coverage@5", mode="observed"), "als", "als", is_there=True)
+    means: dict[MeanCell, Summary] = {("als", "coverage", 5, "all", "all"): Summary(0.5, None, None, None, 0)}
+    assert len(list(evidence_of_means([pair], means, means))) == 1
+    nothing: dict[MeanCell, Summary] = {}
+    for before, after, side in ((nothing, means, "baseline"), (means, nothing, "candidate")):
+        with pytest.raises(ConfigError, match=rf"METRIC_NOT_MEASURED.*of the {side}"):
+            list(evidence_of_means([pair], before, after))
 
 
 @pytest.mark.usefixtures("coverage")

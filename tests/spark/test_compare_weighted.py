@@ -22,7 +22,7 @@ def made_up(n: int = 200, *, folds: int = 0) -> pd.DataFrame:
     for model, gain in (("a", 0.0), ("b", 0.1)):
         rows = pd.DataFrame({"user": np.repeat(np.arange(n), max(folds, 1))})
         rows["fold"] = np.arange(len(rows)) % max(folds, 1)
-        rows[VALUE] = np.clip(generator.random(len(rows)) + gain, 0, 1)
+        rows[VALUE] = generator.random(len(rows)) * 0.4 + gain
         rows[WEIGHT] = generator.integers(1, 9, len(rows)).astype(np.float64)
         rows.loc[generator.random(len(rows)) < 0.1, [VALUE, WEIGHT]] = np.nan
         rows["country"] = ["at" if user % 3 else "be" for user in rows["user"]]

@@ -58,6 +58,21 @@ def test_equal_values_have_no_spread(value: float, weights: list[int]) -> None:
     assert not same.variance
 
 
+def test_equal_values_differ_by_nothing_whatever_they_weigh() -> None:
+    # As doubles, a weight times 1/3 rounds otherwise for each weight.
+    amounts = [
+        one for weights in ([1.0, 3.0, 7.0], [5.0, 11.0, 13.0]) for one in (third(weights), np.array(weights))
+    ]
+    ratios = sums_of(amounts).ratios or []
+    assert ratios[0] != ratios[1]
+    estimate = sums_of(amounts).combination(Fraction(1), Fraction(-1))
+    assert (estimate.value, estimate.variance) == (Fraction(0), Fraction(0))
+
+
+def third(weights: list[float]) -> Floats:
+    return np.array([1 / 3 * weight for weight in weights])
+
+
 def test_equal_weights_give_the_error_of_the_mean() -> None:
     ones = np.ones(6)
     estimate = sums_of([CLICKS, ones]).combination(Fraction(1))

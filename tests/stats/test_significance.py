@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
-from tests.stats.samples import by_chance, clusters_of, filled, pair_sums
+from tests.stats.samples import by_chance, clusters_of, clusters_of_both, filled, pair_sums
 
 from spark_eval.stats.differences import (
     UNMEASURED,
@@ -193,6 +193,21 @@ def test_clusters_are_those_of_sums_done_the_long_way() -> None:
     assert (float(estimate.value or 0), estimate.std_error, estimate.freedom) == pytest.approx(
         (mean, math.sqrt(len(squares) / (len(squares) - 1) * sum(squares)) / 200, len(squares) - 1), rel=CLOSE
     )
+
+
+@pytest.mark.parametrize(("candidate", "baseline"), [(1, -1), (1, -0.95), (-1, 1.25), (0, 1)])
+def test_clusters_combine_what_their_users_add(candidate: float, baseline: float) -> None:
+    generator = np.random.default_rng(8)
+    users, before, after = generator.integers(0, 9, 40), generator.random(40), generator.random(40)
+    c = candidate * after + baseline * before
+    sums = [(c - c.mean())[users == user].sum() for user in np.unique(users)]
+    error = math.sqrt(len(sums) / (len(sums) - 1) * np.square(sums).sum()) / 40
+    clusters = clusters_of_both(users.tolist(), before.tolist(), after.tolist())
+    estimate = clusters.combination(Fraction(candidate), Fraction(baseline), amount=0.5)
+    assert (float(estimate.value or 0), estimate.std_error) == pytest.approx(
+        (c.mean() + 0.5, error), rel=CLOSE
+    )
+    assert (clusters.n, estimate.freedom) == (len(sums), len(sums) - 1)
 
 
 def test_clusters_of_one_row_are_users() -> None:

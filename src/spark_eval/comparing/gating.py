@@ -89,12 +89,19 @@ def evidence_of_users(
 def evidence_of_means(
     pairs: Iterable[GatedPair], baseline: Mapping[MeanCell, Summary], candidate: Mapping[MeanCell, Summary]
 ) -> Iterator[Evidence]:
-    """Yield the same of published means, each side's by model, metric and segment's value."""
+    """Yield the same of published means, each side's by model, metric and segment's value.
+
+    Raises ConfigError METRIC_NOT_MEASURED for a value of a run that a side lacks.
+    """
     for pair in pairs:
         gate, key = pair.gate, (pair.gate.metric, pair.gate.k, pair.gate.segment)
         for value in chosen_values(gate, [cell[-1] for cell in candidate if cell[:4] == (pair.model, *key)]):
             before = baseline.get((pair.against, *key, value), NO_MEAN)
             after = candidate.get((pair.model, *key, value), NO_MEAN)
+            if not gate.value.metric.is_per_user and None in (before.value, after.value):
+                side = "baseline" if before.value is None else "candidate"
+                message = f"{gate}: metrics of the {side} have no value of it; evaluate it there"
+                raise ConfigError("METRIC_NOT_MEASURED", message)
             yield Evidence.of_means(gate, pair.model, value, before, after)
 
 

@@ -234,7 +234,10 @@ def check_rows_of_users(table: pa.Table, side: str, model: str) -> None:
         and (np.diff(numbers(users)) > 0).all()
     ):
         return
-    n_distinct_rows = table.group_by(table.column_names).aggregate([]).num_rows
+    if table.num_columns == 1:
+        n_distinct_rows = n_distinct(Codes.of([users]).columns[0])
+    else:
+        n_distinct_rows = table.group_by(table.column_names).aggregate([]).num_rows
     if n_distinct_rows != len(table):
         message = f"{who}: {len(table) - n_distinct_rows} rows repeat a user; give each user one row"
         raise DataError("DUPLICATE_USER", message)
