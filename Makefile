@@ -6,6 +6,7 @@
 #   make test-slow the tests that take longer, in two processes: a cluster, the set-up, kills, README
 #   make test-exhaustive  many repetitions of what the others show once: before a release, after a rebuilding
 #   make test-parity  the numbers of nine libraries against those of our presets
+#   make test-browser reports in a Chromium of this machine, which apt-get installs where it may
 #   make test-airflow the DAG of dags/ in a real Airflow
 #   make test-versions  part of the tests under each Spark, Python and library of requirements/versions.txt
 #   make benchmarks  us and our peers side by side; ARGS="--size M"
@@ -16,7 +17,7 @@
 # PYTHON=/path/to/python3 chooses the interpreter, dist=/a/folder where package and archive go.
 
 .DELETE_ON_ERROR:
-.PHONY: setup demo test test-slow test-exhaustive test-pages test-parity test-airflow test-versions benchmarks check package archive lock clean
+.PHONY: setup demo test test-slow test-exhaustive test-pages test-parity test-browser test-airflow test-versions benchmarks check package archive lock clean
 unexport PYTHONPATH PYTHONHOME SPARK_HOME
 
 dist := dist
@@ -31,10 +32,10 @@ demo: .venv/.run
 	@.venv/bin/spark-eval demo
 
 test: .venv/.dev
-	@$(in_venv) pytest -n 2 --dist loadfile -m "not slow and not cluster and not setup and not parity and not airflow and not exhaustive" $(ARGS)
+	@$(in_venv) pytest -n 2 --dist loadfile -m "not slow and not cluster and not setup and not parity and not airflow and not browser and not exhaustive" $(ARGS)
 
 test-slow: .venv/.dev
-	@$(in_venv) pytest -n 2 --dist loadfile -m "(slow or cluster or setup) and not exhaustive and not airflow" $(ARGS)
+	@$(in_venv) pytest -n 2 --dist loadfile -m "(slow or cluster or setup) and not exhaustive and not airflow and not browser" $(ARGS)
 
 test-exhaustive: .venv/.dev
 	@$(in_venv) pytest -m exhaustive $(ARGS)
@@ -44,6 +45,13 @@ test-pages: .venv/.dev .venv-airflow/.installed
 
 test-parity: .venv/.dev .venv-parity/.installed
 	@$(in_venv) pytest -m parity tests/parity $(ARGS)
+
+test-browser: .venv/.dev
+	@command -v chromedriver >/dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null || \
+		{ apt-get update -qq && apt-get install -qq -y chromium chromium-driver >/dev/null; } || true
+	@command -v chromedriver >/dev/null || \
+		echo "No chromedriver here: skipped; as root, 'apt-get install chromium chromium-driver'" >&2
+	@$(in_venv) pytest -m browser tests/reporting $(ARGS)
 
 test-airflow: .venv/.dev .venv-airflow/.installed
 	@$(in_venv) pytest -m airflow tests/airflow $(ARGS)

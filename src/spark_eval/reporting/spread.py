@@ -48,21 +48,24 @@ def spread_of(dataset: ds.Dataset) -> tuple[list[UserCount], int]:
     ``dataset`` is partitioned by model. No more than a batch of some columns is in memory at once.
     """
     values = spread_values(dataset.schema.names)
-    counts: dict[tuple[str, str], Any] = {}
+    counts: dict[str, dict[str, Any]] = {value.column: {} for value in values}
     n_rows = 0
     for fragment in dataset.get_fragments():
         model = str(ds.get_partition_keys(fragment.partition_expression).get(MODEL, ""))
-        for batch in fragment.to_batches(columns=[value.column for value in values], batch_size=2**17):
+        for batch in fragment.to_batches(columns=list(counts), batch_size=2**17):
             n_rows += batch.num_rows
             for value in values:
                 numbers = pc.drop_null(batch[value.column]).to_numpy(zero_copy_only=False)
-                found = binned(numbers, float(value.metric.upper or 1))
-                key = (model, str(value))
-                counts[key] = counts[key] + found if key in counts else found
-    uppers = {str(value): float(value.metric.upper or 1) for value in values}
-    return [
-        row for key in sorted(counts) for row in user_counts(*key, uppers[key[1]], counts[key].tolist())
-    ], n_rows
+                found, of_value = binned(numbers, upper_bound(value)), counts[value.column]
+                of_value[model] = of_value.get(model, 0) + found
+    lists = [(value, model) for value in values for model in sorted(counts[value.column])]
+    rows = [user_counts(model, value, counts[value.column][model].tolist()) for value, model in lists]
+    return [row for of_list in rows for row in of_list], n_rows
+
+
+def upper_bound(value: MetricValue) -> float:
+    """Return the upper bound of a metric that has one."""
+    return float(value.metric.upper or 1)
 
 
 def binned(values: Any, upper: float, n_bins: int = N_BINS) -> Any:
@@ -76,9 +79,9 @@ def binned(values: Any, upper: float, n_bins: int = N_BINS) -> Any:
     return np.bincount(np.where(values == 0, 0, places), minlength=n_bins + 1)
 
 
-def user_counts(model: str, measure: str, upper: float, counts: Sequence[int]) -> Iterator[UserCount]:
+def user_counts(model: str, value: MetricValue, counts: Sequence[int]) -> Iterator[UserCount]:
     """Yield the counts of ``binned`` with the ends of their bins."""
-    n_bins = len(counts) - 1
+    n_bins, upper = len(counts) - 1, upper_bound(value)
     for place, users in enumerate(counts):
         low, high = (0.0, 0.0) if place == 0 else ((place - 1) * upper / n_bins, place * upper / n_bins)
-        yield UserCount(model, measure, low, high, users)
+        yield UserCount(model, str(value), low, high, users)

@@ -19,7 +19,14 @@ from spark_eval.publishing.published import RUN_ID_COLUMN, read_places
 from spark_eval.publishing.remote import HadoopStore
 from spark_eval.reporting.facts import SMALL, RunFacts
 from spark_eval.reporting.page import report_page
-from spark_eval.reporting.spread import N_BINS, UserCount, spread_of, spread_values, user_counts
+from spark_eval.reporting.spread import (
+    N_BINS,
+    UserCount,
+    spread_of,
+    spread_values,
+    upper_bound,
+    user_counts,
+)
 from spark_eval.runs.measured import incomplete
 from spark_eval.runtime.local_files import local_path, write_whole
 from spark_eval.schema import MODEL, Table
@@ -120,7 +127,7 @@ def spread_in_spark(per_user: DataFrame) -> tuple[list[UserCount], int]:
     """Return the same as ``spread_of``, counted by Spark."""
     found: list[UserCount] = []
     for value in spread_values(per_user.columns):
-        upper, column = float(value.metric.upper or 1), F.col(quoted(value.column))
+        upper, column = upper_bound(value), F.col(quoted(value.column))
         place = F.least(F.floor(column * N_BINS / upper), F.lit(N_BINS - 1)) + 1
         binned = F.when(column == 0, 0).otherwise(place).alias(BIN)
         is_defined = column.isNotNull() & ~F.isnan(column)
@@ -128,7 +135,7 @@ def spread_in_spark(per_user: DataFrame) -> tuple[list[UserCount], int]:
         for row in per_user.where(is_defined).groupBy(MODEL, binned).count().collect():
             counts.setdefault(row[MODEL], [0] * (N_BINS + 1))[row[BIN]] = row["count"]
         for model in sorted(counts):
-            found += user_counts(model, str(value), upper, counts[model])
+            found += user_counts(model, value, counts[model])
     return found, per_user.count()
 
 

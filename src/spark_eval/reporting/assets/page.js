@@ -433,6 +433,8 @@
     element.style.height = `${height}px`;
     const chart = echarts.init(element, null, { renderer: "svg", width, height });
     chart.setOption(option);
+    // On paper the style makes it as wide as the page.
+    element.querySelector("svg")?.setAttribute("viewBox", `0 0 ${width} ${height}`);
     charts.push({ chart, parent });
   }
 

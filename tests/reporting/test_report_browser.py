@@ -1,0 +1,245 @@
+"""Reports in a real browser: drawn, quiet, alone, and usable by keyboard, by screen readers and on paper."""
+
+import base64
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.select import Select
+from selenium.webdriver.support.ui import WebDriverWait
+from tests.reporting import made_runs
+
+BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome")
+FLAGS: Final = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
+    *("--disable-background-networking", "--disable-component-update", "--window-size=1280,900"),
+)
+BROWSER: Final = next((found for name in BROWSERS if (found := shutil.which(name))), None)
+DRIVER: Final = shutil.which("chromedriver")
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(
+        BROWSER is None or DRIVER is None,
+        reason="no chromium and chromedriver on PATH: apt-get install chromium chromium-driver",
+    ),
+]
+Open = Callable[..., webdriver.Chrome]
+
+
+@pytest.fixture(scope="module")
+def chrome() -> Iterator[webdriver.Chrome]:
+    """A browser with a profile of its own, which notes what it logs and requests."""
+    profile = tempfile.mkdtemp()
+    options = webdriver.ChromeOptions()
+    options.binary_location = str(BROWSER)
+    for flag in (*FLAGS, f"--user-data-dir={profile}"):
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(str(DRIVER)))
+    yield driver
+    driver.quit()
+    shutil.rmtree(profile, ignore_errors=True)
+
+
+@pytest.fixture
+def opened(chrome: webdriver.Chrome, pages: dict[str, Path]) -> Iterator[Open]:
+    """Opens a report; at the end, nothing was logged and nothing but the page requested."""
+
+    def open_page(run: str = "lists", scheme: str = "light") -> webdriver.Chrome:
+        media = {"features": [{"name": "prefers-color-scheme", "value": scheme}]}
+        chrome.execute_cdp_cmd("Emulation.setEmulatedMedia", media)
+        chrome.get(pages[run].as_uri())
+        return chrome
+
+    for kind in ("browser", "performance"):
+        log_of(chrome, kind)
+    yield open_page
+    assert log_of(chrome, "browser") == []
+    asked = {url for url in requests_of(chrome) if not url.startswith("data:")}
+    assert asked <= {path.as_uri() for path in pages.values()}
+    assert asked
+
+
+def log_of(chrome: Any, kind: str) -> list[dict[str, Any]]:
+    """What the browser noted since it was last asked; selenium has no types for it."""
+    entries: list[dict[str, Any]] = chrome.get_log(kind)
+    return entries
+
+
+def requests_of(chrome: webdriver.Chrome) -> Iterator[str]:
+    """What pages of files asked for; the browser's own first page is none."""
+    for entry in log_of(chrome, "performance"):
+        message = json.loads(entry["message"])["message"]
+        is_request = message["method"] == "Network.requestWillBeSent"
+        if is_request and message["params"]["documentURL"].startswith("file:"):
+            yield message["params"]["request"]["url"]
+
+
+def texts(chrome: webdriver.Chrome, selector: str) -> list[str]:
+    return [str(one.get_property("textContent")) for one in chrome.find_elements(By.CSS_SELECTOR, selector)]
+
+
+def marks(chrome: webdriver.Chrome) -> dict[str, int]:
+    """The number of drawn forms of each chart, by what a screen reader says of it."""
+    script = """const isSeen = (path) => path.getBBox().width + path.getBBox().height > 3;
+        return [...document.querySelectorAll('.chart')].map((chart) =>
+        [chart.getAttribute('aria-label'), [...chart.querySelectorAll('path')].filter(isSeen).length])"""
+    found: dict[str, int] = dict(chrome.execute_script(script))
+    return found
+
+
+def test_the_policy_stops_what_is_put_into_a_page_and_the_watch_sees_what_it_does_not(
+    chrome: webdriver.Chrome, pages: dict[str, Path], tmp_path: Path
+) -> None:
+    loaded = "http://127.0.0.1:9/x.png"
+    strange = f"<script>document.title = 'changed'</script><img src='{loaded}'></main>"
+    text = pages["clicks"].read_text().replace("</main>", strange)
+    (tmp_path / "held.html").write_text(text)
+    (tmp_path / "open.html").write_text(text.replace("Content-Security-Policy", "none"))
+    titles = {}
+    for name in ("held", "open"):
+        for kind in ("browser", "performance"):
+            log_of(chrome, kind)
+        chrome.get((tmp_path / f"{name}.html").as_uri())
+        errors = " ".join(entry["message"] for entry in log_of(chrome, "browser"))
+        titles[name] = (chrome.title, "Content Security Policy" in errors)
+    assert titles == {"held": ("clicks, spark-eval report", True), "open": ("changed", False)}
+    assert loaded in set(requests_of(chrome))
+
+
+@pytest.mark.parametrize(("run", "n_charts"), [("lists", 12), ("clicks", 5)])
+def test_every_chart_is_drawn_and_has_words_and_a_table(opened: Open, run: str, n_charts: int) -> None:
+    chrome = opened(run)
+    found = marks(chrome)
+    assert len(found) == n_charts
+    assert min(found.values()) >= 3
+    assert all(label and "table below" in label for label in found)
+    tables = chrome.find_elements(By.CSS_SELECTOR, ".chart + details")
+    assert len(tables) == n_charts
+    for details in tables:
+        details.find_element(By.TAG_NAME, "summary").click()
+    # Tables are made when they are opened, which the browser tells a moment later.
+    filled = (By.CSS_SELECTOR, ".chart + details[open] tbody tr:first-child")
+    WebDriverWait(chrome, 10).until(lambda driver: len(driver.find_elements(*filled)) == n_charts)
+
+
+def test_hostile_names_are_text(opened: Open) -> None:
+    chrome = opened()
+    assert (
+        chrome.execute_script("return document.querySelectorAll('img, iframe, [onload], [onerror]').length")
+        == 0
+    )
+    assert made_runs.HOSTILE in texts(chrome, "#segments th")
+    assert made_runs.HOSTILE_VALUE in texts(chrome, "#segments tbody th")
+    assert made_runs.HOSTILE in texts(chrome, "#models tbody th")
+
+
+def test_a_tip_tells_all_of_its_row(opened: Open) -> None:
+    chrome = opened()
+    chart = chrome.find_element(By.CSS_SELECTOR, "#models .chart")
+    chrome.execute_script("arguments[0].scrollIntoView({block: 'center'})", chart)
+    script = """return [...arguments[0].querySelectorAll('path')].map((path) => path.getBoundingClientRect())
+        .filter((box) => Math.abs(box.width - box.height) < 0.5 && box.width > 8 && box.width < 16)
+        .map((box) => [box.x + box.width / 2, box.y + box.height / 2])[0]"""
+    x, y = chrome.execute_script(script, chart)
+    actions = ActionChains(chrome)
+    pointer: Any = actions.w3c_actions.pointer_action
+    pointer.move_to_location(int(x), int(y))
+    actions.perform()
+    tip = " ".join(texts(chrome, "#models .tip div"))
+    assert "measurendcg@10" in tip
+    # The lowest line: .47 - 1.96 * .3 / 20
+    assert "value0.47" in tip
+    assert "from0.4406" in tip
+
+
+def test_tables_sort_by_number_and_by_keyboard(opened: Open) -> None:
+    chrome = opened()
+    button = chrome.find_element(By.XPATH, "//section[@id='models']//th/button[text()='ndcg']")
+    button.send_keys(Keys.ENTER)
+    header = button.find_element(By.XPATH, "..")
+    column = 3
+    cells = texts(chrome, f"#models figure:last-child tbody tr > :nth-child({column})")
+    assert header.get_attribute("aria-sort") == "ascending"
+    known = [float(cell.rstrip("*~")) for cell in cells if cell[0].isdigit()]
+    assert known == sorted(known)
+    assert len(known) == 6
+    button.send_keys(Keys.ENTER)
+    cells = texts(chrome, f"#models figure:last-child tbody tr > :nth-child({column})")
+    assert header.get_attribute("aria-sort") == "descending"
+    assert cells[0] == "0.5100*"
+
+
+def test_readers_choose_metrics_and_models(opened: Open) -> None:
+    chrome = opened()
+    select = Select(chrome.find_element(By.CSS_SELECTOR, "#segments select"))
+    assert select.first_selected_option.text == "ndcg@10"
+    before = texts(chrome, "#segments td")
+    select.select_by_visible_text("mrr@all")
+    assert texts(chrome, "#segments td") != before
+    chrome.find_element(By.CSS_SELECTOR, "#model-choice summary").click()
+    chrome.find_element(By.CSS_SELECTOR, "#model-boxes input").click()
+    assert texts(chrome, "#models-shown") == ["2 of 3"]
+    assert "als" not in texts(chrome, "#segments thead th")
+    # Tables hold all models all the same.
+    assert "als" in texts(chrome, "#models tbody th")
+
+
+def test_it_is_dark_where_the_reader_wants_it(opened: Open) -> None:
+    script = "return [getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color]"
+    assert opened().execute_script(script) == ["rgb(255, 255, 255)", "rgb(27, 31, 36)"]
+    chrome = opened(scheme="dark")
+    assert chrome.execute_script(script) == ["rgb(13, 17, 23)", "rgb(230, 237, 243)"]
+    colours = {
+        text.get_attribute("fill") for text in chrome.find_elements(By.CSS_SELECTOR, "#models .chart text")
+    }
+    assert "#e6edf3" in {str(colour).lower() for colour in colours}
+
+
+def test_narrow_and_wide_nothing_sticks_out(opened: Open) -> None:
+    chrome = opened()
+    for width in (360, 700, 1920):
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+        chrome.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        chrome.refresh()
+        assert chrome.execute_script("return document.documentElement.scrollWidth") <= width
+    chrome.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_it_prints_on_a4(opened: Open) -> None:
+    chrome = opened(scheme="dark")
+    printed = chrome.execute_cdp_cmd("Page.printToPDF", {"preferCSSPageSize": True, "printBackground": False})
+    pdf = base64.b64decode(printed["data"])
+    assert pdf.startswith(b"%PDF-")
+    n_pages = pdf.count(b"/Type /Page\n") + pdf.count(b"/Type /Page ") + pdf.count(b"/Type /Page/")
+    assert 3 <= n_pages <= 12
+    assert b"/MediaBox [0 0 594" in pdf or b"/MediaBox [0 0 595" in pdf
+
+
+def test_every_control_has_a_name_and_takes_the_focus(opened: Open) -> None:
+    chrome = opened()
+    tree: list[dict[str, Any]] = chrome.execute_cdp_cmd("Accessibility.getFullAXTree", {})["nodes"]
+    roles = ("button", "combobox", "checkbox", "link", "image", "region", "table")
+    found = [node for node in tree if node.get("role", {}).get("value") in roles and not node.get("ignored")]
+    unnamed = [node["role"]["value"] for node in found if not node.get("name", {}).get("value")]
+    # A table is named by the region around it.
+    assert set(unnamed) <= {"table"}
+    assert len(found) > 40
+    chrome.find_element(By.TAG_NAME, "body").send_keys(Keys.TAB)
+    assert chrome.switch_to.active_element.text == "Skip to the contents"
+
+
+def test_it_opens_within_two_seconds(opened: Open) -> None:
+    script = "const [one] = performance.getEntriesByType('navigation'); return one.loadEventEnd"
+    # The best of some: others may be at work on this machine.
+    seconds = [opened().execute_script(script) / 1000 for _ in range(4)]
+    assert 0 < min(seconds) < 2
