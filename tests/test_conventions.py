@@ -79,7 +79,7 @@ def test_a_value_passes_through_and_a_mapping_is_left_alone() -> None:
     ("value", "code", "words"),
     [
         ("defualt", "UNKNOWN_PRESET", "did you mean 'default'?"),
-        ({"preset": "none"}, "UNKNOWN_PRESET", "allowed: default, evidently, lenskit"),
+        ({"preset": "none"}, "UNKNOWN_PRESET", "allowed: default, elliot, evidently, lenskit"),
         ({"threshold": True}, "INVALID_CHOICE", "conventions.threshold"),
         ({"gian": "exp2"}, "UNKNOWN_CONVENTION", "did you mean 'gain'?"),
         ({"gain": "exp"}, "INVALID_CHOICE", "did you mean 'exp2'?"),

@@ -101,29 +101,35 @@ PRESETS: Final[dict[str, Preset]] = {
     ),
     "recommenders": preset(
         "Microsoft recommenders (map_at_k)",
-        "nDCG is binary; users without recommendations are left out.",
+        "nDCG is binary; users without recommendations are left out; catalogue coverage is over the items of "
+        "training.",
         "Its nDCG alone also counts users without recommendations, and its mean r-precision forgets users "
         "without hits; here all metrics have one population. Equal scores keep the order of rows there.",
         gain="binary",
         no_recommendations="drop",
+        catalog_coverage_variant="by_trained",
     ),
     "replay": preset(
         "RePlay",
-        "nDCG is binary; in-list AUC is 0 without hits and 1 with hits only, and goes by rank, not by score.",
+        "nDCG is binary; in-list AUC is 0 without hits and 1 with hits only, and goes by rank, not by score; "
+        "catalogue coverage sees items of training only.",
         "On pandas and Polars, RePlay counts repeated truth rows as relevant items of their own; on Spark it "
         "does not, and neither does this preset. Its MAP counts an item repeated in a list again.",
         gain="binary",
         one_class="extremes",
         auc_ties="as_ranked",
+        catalog_coverage_variant="trained",
     ),
     "rectools": preset(
         "RecTools",
-        "AP over all m relevant items; nDCG is binary and normalised by k hits, also where m < k.",
+        "AP over all m relevant items; nDCG is binary and normalised by k hits, also where m < k; catalogue "
+        "coverage counts all recommended items.",
         "Repeated rows count as items of their own in RecTools. Its options: divide_by_k is "
         "ap_denominator: k, divide_by_achievable is ideal: truth, r_precision is recall_capped.",
         ap_denominator="relevant",
         gain="binary",
         ideal="positions",
+        catalog_coverage_variant="recommended",
     ),
     "lenskit": preset(
         "LensKit",
@@ -140,7 +146,8 @@ PRESETS: Final[dict[str, Preset]] = {
     "evidently": preset(
         "Evidently",
         "Evidently sees recommended rows only: relevant items that were not recommended do not exist, m and "
-        "the ideal are those of the list, and users without a hit are left out.",
+        "the ideal are those of the list, and users without a hit are left out. Catalogue coverage sees "
+        "items of training only, Gini divides by n - 1, personalization takes short lists for full ones.",
         "For lists shorter than k its MAP and MAR count the last item's relevance again at every empty "
         "place and can exceed 1; its F-beta is that of the mean precision and recall. Neither is reproduced.",
         precision_denominator="min_k_length",
@@ -150,6 +157,23 @@ PRESETS: Final[dict[str, Preset]] = {
         ideal="list",
         no_recommendations="drop",
         no_hits="drop",
+        catalog_coverage_variant="trained",
+        gini_variant="n_minus_1",
+        personalization_variant="full_lists",
+    ),
+    "elliot": preset(
+        "Elliot",
+        "MAP and MAR are means over all ranks up to k; DCG with 2^relevance - 1; users without "
+        "recommendations are left out. Gini is 1 - ours by n - 1: higher is more even. Entropy lets all "
+        "lists count the same.",
+        "Its gain is 2^(relevance - t + 1) - 1 for its threshold t: ours for t = 1, and for relevances that "
+        "are all equal. Its coverages are counts, not shares.",
+        ap_variant="window",
+        ar_variant="window",
+        gain="exp2",
+        no_recommendations="drop",
+        gini_variant="equality",
+        entropy_weights="slots",
     ),
     "sklearn": preset(
         "scikit-learn (ndcg_score, dcg_score, average_precision_score)",

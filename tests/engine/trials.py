@@ -15,9 +15,11 @@ from spark_eval.metrics.options import Plan, make_plan
 N_USERS, N_ITEMS, LONGEST = 60, 40, 14
 KS = (3, 10)
 # What asks for the length of a list makes checks complete of itself.
-OF_HITS = [name for name, metric in RANKING.items() if metric.kind == "hits"]
+OF_HITS = [name for name, metric in RANKING.items() if metric.kind == "hits" and not metric.facts]
+# Metrics that know more of items than who finds them relevant need a table of these.
+OF_RELEVANCE = [name for name, metric in RANKING.items() if not metric.knows_items]
 EVERY = (
-    *RANKING,
+    *OF_RELEVANCE,
     *("ndcg(gain=exp2, ideal=list)", "ndcg(ideal=positions)@3", "dcg(discount=log2_clipped)@10"),
     *("map(denominator=min_relevant_length)", "map(variant=window)", "mar(variant=window)@3"),
     *("precision@all", "map@all", "ndcg@all", "mdcg@all", "recall(denominator=retrieved)@3"),

@@ -11,6 +11,9 @@ from spark_eval.conventions import CONVENTIONS, AverageVariant, Conventions, Tie
 from spark_eval.metrics import RANKING, Lists, MetricValue
 from spark_eval.stats.exact import Floats
 
+# Metrics with a value per user, and those with values of a run.
+OF_USERS: Final = [name for name, metric in RANKING.items() if metric.is_of_users]
+OF_RUNS: Final = [name for name, metric in RANKING.items() if not metric.is_of_users]
 # Metrics of which tied items can share their places.
 SHARING: Final = ("dcg", "ndcg", "ap")
 # Metrics without a value for some users.

@@ -9,6 +9,7 @@ from fractions import Fraction
 from itertools import combinations, product
 from typing import Final
 
+from oracles_beyond import OF_INTENTS, OVER_IDEALS
 from users import User
 
 from spark_eval.conventions import (
@@ -234,6 +235,7 @@ ORACLES: Final[dict[str, Oracle]] = {
     "cg": cumulated_gain,
     "fcp": concordant_pairs,
     "fcp_pairs": compared_pairs,
+    **OF_INTENTS,
 }
 # Metrics whose values a convention changes.
 CONVENTIONAL: Final[dict[str, ConventionalOracle]] = {
@@ -248,4 +250,5 @@ CONVENTIONAL: Final[dict[str, ConventionalOracle]] = {
     "auc": auc,
     "auc_impressions": impressions,
     "auc_positives": positives,
+    **OVER_IDEALS,
 }

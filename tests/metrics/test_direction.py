@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from choices import SHARING, UNDEFINED, Case, every_convention, measured, one
+from choices import OF_USERS, SHARING, UNDEFINED, Case, every_convention, measured, one
 from expected import as_ranked, orders
 from hypothesis import given
 from hypothesis import strategies as st
@@ -37,9 +37,12 @@ def is_monotone(case: Case, k: int | None, has_ties: bool = True) -> bool:
     It can where the denominator grows with the hits in the top k: the mean precision over the hits falls
     with a late one. It can in AP of shared places: a hit that leaves a group of many hits for a larger
     group of few takes precision from both. It can in what compares items of the top k only, AUC and FCP:
-    who enters at rank k enters below all others; and in FCP where a tie parts, and becomes a pair.
+    who enters at rank k enters below all others; and in FCP where a tie parts, and becomes a pair. Metrics
+    of intents see the groups of hits, not how relevant they are.
     """
     name, conventions = case
+    if RANKING[name].knows_items:
+        return False
     if name == "ap" and conventions.ap_variant is AverageVariant.GATED:
         is_over_hits = conventions.ap_denominator is AverageDenominator.HITS and k is not None
         return not is_over_hits and conventions.tie_order is not TieOrder.SHARED
@@ -99,7 +102,7 @@ def test_perfect_order_of_unequal_relevances_is_all_concordant() -> None:
     assert one("auc", replace(perfect, recommended=range(9)), None) == 1
 
 
-@pytest.mark.parametrize("name", RANKING)
+@pytest.mark.parametrize("name", OF_USERS)
 def test_the_direction_tells_the_best_order_from_the_worst(name: str) -> None:
     best_first = graded([3, 2, 1, 0, 0, 0])
     pairs = [
@@ -127,6 +130,7 @@ def test_a_better_item_moved_up_never_lowers(cases: list[Case], person: User, k:
 
 OVER_HITS = Case("ap", Conventions(ap_denominator=AverageDenominator.HITS))
 SHARED = Case("ap", Conventions(tie_order=TieOrder.SHARED))
+OF_INTENTS = ("alpha_ndcg", "err_ia", "nerr_ia", "p_ia", "subtopic_recall", "ap_ia")
 AUC, FCP = Case("auc", Conventions()), Case("fcp", Conventions())
 LOWERED = [
     (OVER_HITS, graded([1, 0, 0, 1]), 3),
@@ -134,6 +138,8 @@ LOWERED = [
     (AUC, graded([1, 0, 0, 1]), 3),
     (FCP, graded([2, 1, 0, 3]), 3),
     (FCP, graded([1, 2, 0, 1], scores=[9, 8, 8, 7]), None),
+    # The less relevant item belongs to two groups.
+    *((Case(name, Conventions()), User([2, 1], {2: 1, 1: 2}), 1) for name in OF_INTENTS),
 ]
 
 
@@ -159,7 +165,7 @@ def depends_on_length(case: Case, k: int | None) -> bool:
             denominator = getattr(conventions, f"{name}_denominator")
             is_short = denominator is AverageDenominator.MIN_RELEVANT_LENGTH
             return is_short or (is_uncut and (is_window or denominator in FROM_LENGTH))
-        case "mdcg":
+        case "mdcg" | "err_ia" | "p_ia":
             return is_uncut
         case "ndcg":
             return is_uncut and conventions.ideal is Ideal.POSITIONS

@@ -5,7 +5,19 @@ from types import ModuleType
 
 import pytest
 
-from spark_eval.metrics import aliases, binary, discounts, graded, lists, pairwise, registry, values
+from spark_eval.metrics import (
+    aliases,
+    binary,
+    catalog,
+    columns,
+    discounts,
+    graded,
+    lists,
+    pairwise,
+    registry,
+    values,
+)
+from spark_eval.metrics.beyond import counts, exposure, ideals, intents
 from spark_eval.metrics.registry import RANKING
 from spark_eval.pointwise import POINTWISE, amounts, classes, distances, rows
 from spark_eval.stats import (
@@ -23,14 +35,20 @@ MODULES = [
     aliases,
     amounts,
     binary,
+    catalog,
     classes,
+    columns,
     corrections,
+    counts,
     differences,
     discounts,
     distances,
     draws,
     exact,
+    exposure,
     graded,
+    ideals,
+    intents,
     intervals,
     lists,
     pairwise,

@@ -3,10 +3,10 @@
 from typing import NamedTuple
 
 import pytest
-from choices import Case, every_convention
+from choices import OF_USERS, Case, every_convention
 from hypothesis import given
 from strategies import cases, finite_cutoffs, users
-from users import User, batch, graded
+from users import User, batch, graded, user
 
 from spark_eval.conventions import CONVENTIONS, AverageDenominator, AverageVariant, Conventions, TieOrder
 from spark_eval.metrics import RANKING, MetricValue
@@ -22,8 +22,12 @@ class Facts(NamedTuple):
     kind: str = "hits"
     ties: bool = False
     weights: str = ""
+    facts: str = ""
+    catalog_name: str | None = None
 
 
+INTENTS = Facts("", perfect=False, facts="groups relevant")
+OF_RUN = Facts("", perfect=False, kind="catalog")
 TABLE = {
     "precision": Facts("precision", "precision_denominator tie_order"),
     "recall": Facts("recall", "recall_denominator tie_order", perfect=False),
@@ -44,6 +48,31 @@ TABLE = {
         "gauc", "one_class auc_ties", kind="pairs", ties=True, weights="gauc_by_impressions gauc_by_positives"
     ),
     "fcp": Facts("fcp", ties=True, weights="fcp_micro"),
+    "alpha_ndcg": INTENTS._replace(run_name="alpha_ndcg", conventions="ideal_ties", has_bound=False),
+    "err_ia": INTENTS._replace(run_name="err_ia"),
+    "nerr_ia": INTENTS._replace(run_name="nerr_ia", conventions="ideal_ties", has_bound=False),
+    "p_ia": INTENTS._replace(run_name="p_ia"),
+    "subtopic_recall": INTENTS._replace(run_name="subtopic_recall"),
+    "ap_ia": INTENTS._replace(run_name="ap_ia"),
+    "catalog_coverage": OF_RUN._replace(
+        run_name="catalog_coverage", conventions="catalog_coverage_variant", has_bound=False, facts="catalog"
+    ),
+    "gini_catalog": OF_RUN._replace(run_name="gini_catalog", conventions="gini_variant", facts="catalog"),
+    "gini_recommended": OF_RUN._replace(run_name="gini_recommended", conventions="gini_variant"),
+    "entropy": OF_RUN._replace(run_name="entropy", conventions="entropy_weights", has_bound=False),
+    "entropy_norm": OF_RUN._replace(
+        run_name="entropy_norm", conventions="entropy_weights", has_bound=False, facts="catalog"
+    ),
+    "personalization": OF_RUN._replace(
+        run_name="personalization", conventions="personalization_variant", has_bound=False
+    ),
+    "exposure": OF_RUN._replace(
+        run_name="exposure",
+        conventions="exposure_weights",
+        kind="groups",
+        facts="catalog groups",
+        catalog_name="exposure_catalog",
+    ),
 }
 
 
@@ -60,6 +89,10 @@ def test_facts(name: str) -> None:
     assert (metric.perfect, metric.whole_list) == (facts.perfect, facts.whole_list)
     assert (metric.kind, metric.ties) == (facts.kind, facts.ties)
     assert list(metric.weights) == facts.weights.split()
+    assert metric.facts == set(facts.facts.split())
+    assert metric.catalog_name == facts.catalog_name
+    assert metric.is_of_users is (metric.kind not in ("catalog", "groups"))
+    assert metric.knows_items is bool(facts.facts or not metric.is_of_users)
     assert set(metric.conventions) <= set(CONVENTIONS)
 
 
@@ -72,7 +105,7 @@ def test_what_is_said_of_a_metric_comes_from_its_kernel(name: str) -> None:
     assert metric.formula
 
 
-@pytest.mark.parametrize("name", RANKING)
+@pytest.mark.parametrize("name", OF_USERS)
 def test_every_choice_that_is_declared_changes_some_number(name: str) -> None:
     people = batch(
         [
@@ -84,6 +117,8 @@ def test_every_choice_that_is_declared_changes_some_number(name: str) -> None:
             graded([1], missed=[1]),
             graded([0, 0, 1], scores=[7, 7, 7]),
             graded([1, 0, 0], scores=[7, 7, 7]),
+            # Which of the items with two groups each stands first in the greedy ideal decides what follows.
+            user([9, 10, 11], [9, 10, 11, 12]),
         ]
     )
     value = MetricValue(RANKING[name], (), 2)
@@ -101,15 +136,15 @@ def is_default_but(convention: str, conventions: Conventions) -> bool:
 @pytest.mark.parametrize("convention", CONVENTIONS)
 def test_conventions_that_are_not_declared_change_nothing(convention: str) -> None:
     people = batch([graded([0, 1, 3, 2], missed=[5, 1], scores=[9, 9, 7, 7]), graded([1, 0]), graded([0])])
-    for metric in RANKING.values():
-        value = MetricValue(metric, (), 3)
-        if convention not in metric.conventions:
+    for name in OF_USERS:
+        value = MetricValue(RANKING[name], (), 3)
+        if convention not in value.metric.conventions:
             plain = value.measure(people, Conventions())
             for choice in CONVENTIONS[convention]:
                 chosen = value.measure(people, Conventions().changed({convention: choice}))
                 assert [column.tobytes() for column in chosen.values()] == [
                     column.tobytes() for column in plain.values()
-                ], (metric.name, choice)
+                ], (name, choice)
 
 
 def with_other_length(people: list[User], value: MetricValue, run: Conventions) -> tuple[Floats, Floats]:
@@ -131,7 +166,7 @@ def test_the_length_of_the_list_changes_nothing_unless_it_says_so(
             assert before.tobytes() == after.tobytes(), (name, conventions)
 
 
-@pytest.mark.parametrize("name", RANKING)
+@pytest.mark.parametrize("name", OF_USERS)
 def test_the_length_of_the_list_matters_where_it_says_so(name: str) -> None:
     people = [graded([1, 0, 1], missed=[1] * 9), graded([1, 0])]
     value = MetricValue(RANKING[name], (), 7)

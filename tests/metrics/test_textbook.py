@@ -3,15 +3,16 @@
 import re
 
 import pytest
-from choices import SHARING
+from choices import OF_USERS, SHARING
 from textbook import BINARY, Row
+from textbook_beyond import INTENTS
 from textbook_graded import GRADED, PAIRS, WEIGHED
 from users import batch
 
 from spark_eval.conventions import CONVENTIONS, Conventions, TieOrder
 from spark_eval.metrics import RANKING, parse_metric
 
-TABLE = [*BINARY, *GRADED, *PAIRS]
+TABLE = [*BINARY, *GRADED, *PAIRS, *INTENTS]
 VALUES = [value for row in TABLE for value in parse_metric(row.metric)]
 WEIGHT_OF = {weight.name: metric for metric in RANKING.values() for weight in metric.weights.values()}
 
@@ -31,7 +32,7 @@ def test_textbook_of_weights(row: Row) -> None:
     assert columns[value.column_of(weight)][0] == pytest.approx(row.value, rel=1e-12, abs=0, nan_ok=True)
 
 
-@pytest.mark.parametrize("name", RANKING)
+@pytest.mark.parametrize("name", OF_USERS)
 def test_every_choice_of_every_metric_has_a_row(name: str) -> None:
     chosen = {
         (convention, getattr(value.conventions(Conventions()), convention))
@@ -47,7 +48,7 @@ def test_every_choice_of_every_metric_has_a_row(name: str) -> None:
     assert chosen == declared
 
 
-@pytest.mark.parametrize("name", RANKING)
+@pytest.mark.parametrize("name", OF_USERS)
 def test_every_metric_has_a_row_with_a_cutoff_and_one_without(name: str) -> None:
     assert {value.k is None for value in VALUES if value.metric.name == name} == {True, False}
 

@@ -12,9 +12,11 @@ from spark_eval.metrics.values import MAX_K, parse_k
 from spark_eval.presets import conventions_of
 
 # Neither do tied items share places in these, nor do they see ties themselves.
-REFUSED = [name for name, metric in RANKING.items() if name not in SHARING and not metric.ties]
 SHARED = Conventions(tie_order=TieOrder.SHARED)
 SEES_TIES = [name for name, metric in RANKING.items() if metric.ties]
+# These, too, take lists as they are ranked.
+KNOWS_ITEMS = [name for name, metric in RANKING.items() if metric.knows_items]
+REFUSED = sorted({*RANKING} - {*SHARING} - {*SEES_TIES} - {*KNOWS_ITEMS})
 
 
 def refusal(
@@ -47,7 +49,7 @@ def test_an_option_given_twice() -> None:
         ("ndgc@5", "UNKNOWN_METRIC", "did you mean 'ndcg'?"),
         ("NDGC@5", "UNKNOWN_METRIC", "did you mean 'ndcg'?"),
         ("map_at_5", "UNKNOWN_METRIC", "unknown metric 'map_at_5'"),
-        ("zzz", "UNKNOWN_METRIC", "allowed: ap, ar, arhr"),
+        ("zzz", "UNKNOWN_METRIC", "allowed: alpha_ndcg, ap, ap_ia, ar, arhr"),
         ("ndcg(gian=exp2)", "UNKNOWN_OPTION", "did you mean 'gain'?"),
         ("ndcg(denominator=k)", "UNKNOWN_OPTION", "unknown option 'denominator' in evaluate.metrics: ndcg"),
         ("recall(ap_denominator=k)", "UNKNOWN_OPTION", "unknown option 'ap_denominator'"),
@@ -78,7 +80,7 @@ def test_cutoffs_of_a_run(k: object) -> None:
     assert repr(k) in raised.value.message
 
 
-@pytest.mark.parametrize("name", sorted({*RANKING} - {*SHARING} - {*SEES_TIES}))
+@pytest.mark.parametrize("name", REFUSED)
 def test_shared_places_are_refused_where_they_have_no_meaning(name: str) -> None:
     error = refusal(name, SHARED)
     assert error.code == "TIE_ORDER"
@@ -96,9 +98,10 @@ def test_a_window_cannot_share_places() -> None:
     assert metric_values(["ndcg"], [5], SHARED.changed({"ap_variant": AverageVariant.WINDOW}))
 
 
-@pytest.mark.parametrize("name", SEES_TIES)
-def test_metrics_that_see_ties_themselves_pass(name: str) -> None:
+@pytest.mark.parametrize("name", [*SEES_TIES, *KNOWS_ITEMS])
+def test_metrics_that_take_lists_as_they_are_ranked_pass(name: str) -> None:
     assert [value.metric.name for value in metric_values([name], [5], SHARED)] == [name]
+    assert refusal(f"{name}(tie_order=best)").code == "UNKNOWN_OPTION"
 
 
 @pytest.mark.parametrize("name", UNDEFINED)
@@ -111,7 +114,7 @@ def test_shared_places_where_they_have_a_meaning(name: str) -> None:
     assert len(metric_values([name, f"{name}(tie_order=shared)"], [1, None], SHARED)) == 4
 
 
-@pytest.mark.parametrize("name", sorted({*RANKING} - {*SHARING} - {*SEES_TIES}))
+@pytest.mark.parametrize("name", REFUSED)
 def test_the_preset_of_scikit_learn_refuses_other_metrics_by_name(name: str) -> None:
     error = refusal(f"{name}@5", conventions_of("sklearn"))
     assert error.code == "TIE_ORDER"

@@ -12,8 +12,8 @@ from spark_eval.engine.lists import AllLists
 from spark_eval.engine.means import sums
 from spark_eval.engine.messages import Content
 from spark_eval.engine.people import segments_of
+from spark_eval.metrics.columns import summed
 from spark_eval.metrics.lists import Lists
-from spark_eval.metrics.values import summed
 from spark_eval.schema import FOLD, N_RECOMMENDED, N_RELEVANT, USER
 from spark_eval.stats.exact import Floats, Ints
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from spark_eval.engine.means import NOBODY, SegmentCell, added
 from spark_eval.errors import DataError
 from spark_eval.metrics import MetricValue
-from spark_eval.metrics.values import summed, weighted
+from spark_eval.metrics.columns import summed, weighted
 from spark_eval.schema import ALL, FOLD, FOLDS
 from spark_eval.stats.intervals import Summary, summarise
 

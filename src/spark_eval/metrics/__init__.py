@@ -1,6 +1,7 @@
 """What is measured: pure numpy kernels and their registry. No Spark here."""
 
 from spark_eval.metrics import binary, graded, pairwise
+from spark_eval.metrics.beyond import counts, exposure, intents
 from spark_eval.metrics.lists import Lists, Ragged
 from spark_eval.metrics.registry import RANKING, RankingMetric
 from spark_eval.metrics.values import MetricValue, metric_values, parse_metric
@@ -12,7 +13,10 @@ __all__ = [
     "Ragged",
     "RankingMetric",
     "binary",
+    "counts",
+    "exposure",
     "graded",
+    "intents",
     "metric_values",
     "pairwise",
     "parse_metric",

@@ -180,9 +180,13 @@ class Lists:
         place = np.arange(len(moved)) - np.flatnonzero(is_start)[group]
         start = first if order is TieOrder.BEST else last + 1 - np.bincount(group)[group]
         rank = (start + place).astype(np.int64)
+        about = self.about
+        if about is not None:
+            about = replace(about, hits=about.hits[moved], hit_items=about.hit_items[moved])
         return replace(
             self,
             hits=Ragged(hits.n_rows, row, rank, hits.relevance[moved]),
+            about=about,
             tie_first=first,
             tie_last=last,
         )

@@ -9,6 +9,7 @@ from spark_eval.conventions import Checks, Conventions
 from spark_eval.errors import ConfigError
 from spark_eval.metrics import MetricValue, metric_values
 from spark_eval.metrics.aliases import several
+from spark_eval.metrics.registry import Fact, Kind
 from spark_eval.metrics.values import parse_k
 from spark_eval.options import Option, completed
 from spark_eval.presets import changed, parse_choice, parse_conventions, stamp
@@ -49,12 +50,32 @@ class EvaluateOptions(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Plan:
-    """The section ``evaluate`` of the config, checked."""
+    """The section ``evaluate`` of the config, checked; ``asked`` are all metrics, in their order."""
 
-    metrics: Sequence[MetricValue]
+    asked: Sequence[MetricValue]
     conventions: Conventions
     checks: Checks
     segments: Sequence[str] = ()
+
+    @cached_property
+    def metrics(self) -> list[MetricValue]:
+        """The metrics of users: each has a value for every one."""
+        return [value for value in self.asked if value.metric.is_of_users]
+
+    @cached_property
+    def of_run(self) -> list[MetricValue]:
+        """The metrics of a whole run, which see how often each item was recommended."""
+        return [value for value in self.asked if value.metric.kind is Kind.CATALOG]
+
+    @cached_property
+    def of_groups(self) -> list[MetricValue]:
+        """The metrics with a value of the run for each group of items."""
+        return [value for value in self.asked if value.metric.kind is Kind.GROUPS]
+
+    @cached_property
+    def facts(self) -> frozenset[Fact]:
+        """What the metrics need to know of items."""
+        return frozenset[Fact]().union(*(value.facts(self.conventions) for value in self.asked))
 
     @property
     def columns(self) -> list[str]:
@@ -64,19 +85,19 @@ class Plan:
     @cached_property
     def cuts(self) -> list[int]:
         """Every cutoff k that a metric is asked for at, ascending."""
-        return sorted({value.k for value in self.metrics if value.k is not None})
+        return sorted({value.k for value in self.asked if value.k is not None})
 
     @cached_property
     def depth(self) -> int | None:
         """The largest rank at which a hit can change a number; None: any."""
-        if any(value.sees_whole_list(self.conventions) for value in self.metrics):
+        if any(value.sees_whole_list(self.conventions) for value in self.asked):
             return None
         return None if self.drops_users_without_hits else max(self.cuts)
 
     @cached_property
     def truth_depth(self) -> int | None:
         """How many of a user's relevant items, best first, an ideal list can hold; None: all."""
-        return None if any(value.k is None for value in self.metrics) else max(self.cuts)
+        return None if any(value.k is None for value in self.asked) else max(self.cuts)
 
     @cached_property
     def sees_ties(self) -> bool:
@@ -124,7 +145,7 @@ def make_plan(**options: Unpack[EvaluateOptions]) -> Plan:
     counts_items = any(value.sees_length(conventions) for value in values)
     checks = parse_choice(Checks, chosen["checks"], "evaluate.checks")
     return Plan(
-        metrics=values,
+        asked=values,
         conventions=conventions,
         checks=Checks.FULL if counts_items else checks,
         segments=tuple(several(chosen["segments"])),

@@ -3,14 +3,20 @@
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from spark_eval.conventions import Conventions
+from spark_eval.metrics.catalog import GroupWeights, ItemCounts
 from spark_eval.metrics.lists import Lists
 from spark_eval.schema import Direction
 from spark_eval.stats.exact import Floats
 
 Kernel = Callable[[Lists, int | None, Conventions], Floats]
+# One value of a run, NaN where undefined.
+RunKernel = Callable[[ItemCounts, int | None, Conventions], float]
+# One value of a run for each group of items, the last for items without groups.
+GroupKernel = Callable[[GroupWeights, int | None, Conventions], Floats]
+AnyKernel = TypeVar("AnyKernel", Kernel, RunKernel, GroupKernel)
 
 
 class Kind(StrEnum):
@@ -20,6 +26,8 @@ class Kind(StrEnum):
     hit and each cutoff (``Lists.held``). ``items`` are all items of the list (``About.listed``), ``profile``
     also those that the user had in training (``About.profile``). ``catalog`` sees no list, but how often each
     item was recommended by a model (``ItemCounts``): its values are those of a run, without an interval.
+    ``groups`` sees what recommended places of each group of items weigh (``GroupWeights``): it has a value of
+    the run for each group.
     """
 
     HITS = "hits"
@@ -27,6 +35,7 @@ class Kind(StrEnum):
     ITEMS = "items"
     PROFILE = "profile"
     CATALOG = "catalog"
+    GROUPS = "groups"
 
 
 class Fact(StrEnum):
@@ -40,6 +49,7 @@ class Fact(StrEnum):
     TAKERS = "takers"
     RELEVANT = "relevant"  # About.relevant
     BASE = "base"  # About.base, has_base
+    TEXT_ORDER = "text_order"  # Catalog.text_order
 
 
 @dataclass(frozen=True)
@@ -51,7 +61,9 @@ class RankingMetric:
     ``direction`` says which values are better. ``upper`` is its largest possible value, None if there is
     none. ``perfect`` says that a perfect list scores ``upper``. ``whole_list`` says that it sees hits beyond
     k, ``kind`` what else it sees of a list, ``ties`` that it sees equal scores.
-    ``weights`` give it further means over users, weighted ones: run name -> what weighs.
+    ``weights`` give it further means over users, weighted ones: run name -> what weighs. ``facts`` is what it
+    needs to know of items whatever its options; ``catalog_name`` names the same share of the catalogue, which
+    stands beside a value for each group.
     """
 
     name: str
@@ -64,9 +76,25 @@ class RankingMetric:
     whole_list: bool
     kind: Kind
     ties: bool
-    kernel: Kernel
+    kernel: Callable[..., Any]
     facts: frozenset[Fact] = frozenset()
     weights: Mapping[str, "Weight"] = field(default_factory=dict)
+    catalog_name: str | None = None
+
+    @property
+    def is_of_users(self) -> bool:
+        """Whether it has a value per user; else it has one of the run, or one of the run per group."""
+        return self.kind not in (Kind.CATALOG, Kind.GROUPS)
+
+    @property
+    def knows_items(self) -> bool:
+        """Whether it sees more of items than whether they are relevant, and where."""
+        return self.kind not in (Kind.HITS, Kind.PAIRS) or bool(self.facts)
+
+    @property
+    def names(self) -> list[str]:
+        """Its names in the table ``metrics``: of the mean or the run, of weighted means, of the catalogue."""
+        return [self.run_name, *self.weights, *([self.catalog_name] if self.catalog_name else [])]
 
     @property
     def summary(self) -> str:
@@ -104,19 +132,22 @@ def ranking_metric(
     ties: bool = False,
     facts: Collection[Fact] = (),
     weights: Mapping[str, Weight] | None = None,
-) -> Callable[[Kernel], Kernel]:
+    catalog_name: str | None = None,
+) -> Callable[[AnyKernel], AnyKernel]:
     """Register a kernel: (lists, k, conventions) -> one value per list, NaN where undefined.
 
-    Every metric but those that see ties themselves can be asked for with the best and the worst order of
-    equal scores.
+    Of the kind ``catalog`` it takes ItemCounts and returns one value, of the kind ``groups`` it takes
+    GroupWeights and returns one value per group. Metrics of hits that neither see ties themselves nor know of
+    items can be asked for with the best and the worst order of equal scores.
     """
+    moves_hits = kind is Kind.HITS and not ties and not facts
 
-    def register(kernel: Kernel) -> Kernel:
+    def register(kernel: AnyKernel) -> AnyKernel:
         RANKING[name] = RankingMetric(
             name=name,
             run_name=run_name or name,
             formula=formula,
-            conventions=conventions if ties else (*conventions, "tie_order"),
+            conventions=(*conventions, "tie_order") if moves_hits else conventions,
             direction=direction,
             upper=upper,
             perfect=perfect,
@@ -126,6 +157,7 @@ def ranking_metric(
             kernel=kernel,
             facts=frozenset(facts),
             weights=weights or {},
+            catalog_name=catalog_name,
         )
         return kernel
 

@@ -1,0 +1,1 @@
+"""Metrics beyond accuracy: what lists hold beside hits, against the catalogue and the users' histories."""
