@@ -2,7 +2,7 @@
 
 import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +23,7 @@ from spark_eval.engine.measure import Measuring
 from spark_eval.engine.messages import MESSAGE, Content, by_bucket, divided_further, packed, unpacked
 from spark_eval.engine.people import models_in
 from spark_eval.engine.question import Question
+from spark_eval.metrics.catalog import GroupWeights
 from spark_eval.names import folder_name, model_faults
 from spark_eval.schema import MODEL, USER
 from spark_eval.transforms.objects import NUMBER, OBJECT, met_by_number
@@ -51,13 +52,17 @@ class ModelSummary:
 
 @dataclass(frozen=True)
 class BucketSummary:
-    """What is left of a bucket: of its truth counts of rows, a digest, folds; each model's lists, sums."""
+    """What is left of a bucket: of its truth counts of rows, a digest, folds; each model's lists, sums.
+
+    ``groups`` are weights of groups of items by the place of their metric and model.
+    """
 
     truth: Sequence[Mapping[str, Any]]
     truth_digest: int
     folds: frozenset[int]
     models: Sequence[ModelSummary]
     sums: pa.Table
+    groups: Mapping[tuple[int, str], GroupWeights] = field(default_factory=dict)
 
 
 def send(frame: DataFrame, files: PlainFiles | None, sender: SendBatches, n_tasks: int) -> DataFrame:
@@ -112,7 +117,7 @@ def measure(
                 keys = key_sum(one.model or "", one.per_user)
                 models.append(ModelSummary(one.model, one.counts, one.folds, file, keys))
             of_truth = (list(bucket.truth_counts()), bucket.truth_digest, bucket.truth_folds)
-            summary = BucketSummary(*of_truth, models, merged_sums(measuring.sums))
+            summary = BucketSummary(*of_truth, models, merged_sums(measuring.sums), measuring.groups)
             yield from filled_up({SUMMARY: [pickle.dumps(summary)]}, columns).to_batches()
             counts = merged_counts([*counts, *measuring.item_counts])
         for part, rows in divided_by_item(counts, n_buckets):

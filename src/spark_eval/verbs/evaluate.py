@@ -9,7 +9,7 @@ from typing import Any, Final, Unpack
 
 from spark_eval.accounting import Entry, list_entries, rows_in, table_entries
 from spark_eval.arrow.files import keep_files
-from spark_eval.engine.items.counts import run_rows
+from spark_eval.engine.items.counts import group_rows, run_rows
 from spark_eval.engine.items.facts import ItemFacts
 from spark_eval.engine.means import added
 from spark_eval.engine.segments import check_segments, user_columns
@@ -142,6 +142,9 @@ def measure_lists(tables: Tables, plan: Plan, folder: str | None = None) -> Eval
             run = run_rows(plan, histograms, question.known_items, totals, models)
         keys = sum(one.keys for one in of_models)
         digest = sum(summary.truth_digest for summary in summaries) % 2**64
+        run += group_rows(
+            plan, [summary.groups for summary in summaries], question.known_items, totals, models
+        )
         n_users = population(totals, models)
         of_tables = (per_user, entries, models, plan, held.pop_all(), sums, keys, str(digest))
         return Evaluation(*of_tables, n_users, run, in_place)
