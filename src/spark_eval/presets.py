@@ -103,7 +103,8 @@ PRESETS: Final[dict[str, Preset]] = {
     "recommenders": preset(
         "Microsoft recommenders (map_at_k)",
         "nDCG is binary; users without recommendations are left out. Popularity counts rows; its novelty is "
-        "novelty_micro; what nothing is known of has nothing in common with anything.",
+        "novelty_micro; what nothing is known of has nothing in common with anything; catalogue coverage is "
+        "over the items of training.",
         "Its nDCG alone also counts users without recommendations, and its mean r-precision forgets users "
         "without hits; here all metrics have one population. Equal scores keep the order of rows "
         "there. Its diversity by common training users is not reproduced: that by vectors is ild.",
@@ -113,11 +114,13 @@ PRESETS: Final[dict[str, Preset]] = {
         novelty_unseen="zero",
         no_features="unlike",
         serendipity_variant="recommenders",
+        catalog_coverage_variant="by_trained",
     ),
     "replay": preset(
         "RePlay",
         "nDCG is binary; in-list AUC is 0 without hits and 1 with hits only, and goes by rank, not by score. "
-        "Its Surprisal is novelty over k places, as a share of that of an item with one user.",
+        "Its Surprisal is novelty over k places, as a share of that of an item with one user; catalogue "
+        "coverage sees items of training only.",
         "On pandas and Polars, RePlay counts repeated truth rows as relevant items of their own; on Spark it "
         "does not, and neither does this preset. Its MAP counts an item repeated in a list again. "
         "Users with an empty list count with 0 in its Surprisal and Unexpectedness, and have no value here.",
@@ -127,11 +130,13 @@ PRESETS: Final[dict[str, Preset]] = {
         novelty_scale="share",
         novelty_denominator="k",
         unexpectedness_no_base="zero",
+        catalog_coverage_variant="trained",
     ),
     "rectools": preset(
         "RecTools",
         "AP over all m relevant items; nDCG is binary and normalised by k hits, also where m < k. Popularity "
-        "counts rows; diversity is by features that differ, 0 for a list of one item.",
+        "counts rows; diversity is by features that differ, 0 for a list of one item; catalogue coverage "
+        "counts all recommended items.",
         "Repeated rows count as items of their own in RecTools. Its options: divide_by_k is "
         "ap_denominator: k, divide_by_achievable is ideal: truth, r_precision is recall_capped, "
         "normalize of AvgRecPopularity is arp(scale=share); Intersection is 1 - "
@@ -143,6 +148,7 @@ PRESETS: Final[dict[str, Preset]] = {
         popularity="rows",
         ild_distance="hamming",
         ild_short="zero",
+        catalog_coverage_variant="recommended",
     ),
     "lenskit": preset(
         "LensKit",
@@ -160,7 +166,8 @@ PRESETS: Final[dict[str, Preset]] = {
         "Evidently",
         "Evidently sees recommended rows only: relevant items that were not recommended do not exist, m and "
         "the ideal are those of the list, and users without a hit are left out. "
-        "Items without training are left out of popularity and novelty, diversity divides by items.",
+        "Items without training are left out of popularity, novelty and catalogue coverage, diversity "
+        "divides by items, Gini divides by n - 1, personalization takes short lists for full ones.",
         "For lists shorter than k its MAP and MAR count the last item's relevance again at every empty "
         "place and can exceed 1; its F-beta is that of the mean precision and recall. Neither is reproduced. "
         "normalize_arp is arp(scale=max). Its popularity, novelty and diversity are "
@@ -177,11 +184,15 @@ PRESETS: Final[dict[str, Preset]] = {
         ild_average="length",
         ild_short="zero",
         serendipity_variant="evidently",
+        catalog_coverage_variant="trained",
+        gini_variant="n_minus_1",
+        personalization_variant="full_lists",
     ),
     "elliot": preset(
         "Elliot",
         "MAP and MAR are means over all ranks up to k; DCG with 2^relevance - 1; users without "
-        "recommendations are left out. APLT is long_tail, UserCoverageAtN user_coverage(places=all).",
+        "recommendations are left out. APLT is long_tail, UserCoverageAtN user_coverage(places=all). Gini is "
+        "1 - ours by n - 1: higher is more even. Entropy lets all lists count the same.",
         "Its gain is 2^(relevance - t + 1) - 1 for its threshold t: ours for t = 1, and for relevances that "
         "are all equal. Its coverages are counts, not shares; equally popular items keep the order of its "
         "numbers at the end of the head.",
@@ -189,6 +200,8 @@ PRESETS: Final[dict[str, Preset]] = {
         ar_variant="window",
         gain="exp2",
         no_recommendations="drop",
+        gini_variant="equality",
+        entropy_weights="slots",
     ),
     "sklearn": preset(
         "scikit-learn (ndcg_score, dcg_score, average_precision_score)",

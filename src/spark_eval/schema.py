@@ -209,6 +209,8 @@ SEGMENT: Final = "segment"
 # source in the accounting whose rows are those of a log, once for each fold that has a place for them.
 FOLDS: Final = "folds"
 SEGMENT_VALUE: Final = "segment_value"
+# The segment of groups of items: its values are those of metrics that have one for each group.
+GROUP: Final = "group"
 # The segment that holds everybody, and the value of users of whom nothing is known.
 ALL: Final = "all"
 MISSING: Final = "(missing)"

@@ -9,8 +9,9 @@ from spark_eval.comparing.matching import check_conventions, match_metrics, matc
 from spark_eval.comparing.options import make_compare_plan
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.metrics import metric_values
+from spark_eval.metrics.columns import value_of_column
 from spark_eval.metrics.registry import RANKING
-from spark_eval.metrics.values import MetricValue, value_of_column
+from spark_eval.metrics.values import MetricValue
 from spark_eval.pairing.population import BASELINE, CANDIDATE
 from spark_eval.presets import parse_conventions, stamp
 
@@ -128,7 +129,7 @@ def test_truth_must_agree() -> None:
 def test_columns_name_their_metrics(name: str) -> None:
     conventions = RANKING[name].conventions
     for value in metric_values([name], [5, None], parse_conventions("default")):
-        assert value_of_column(value.column) == value
+        assert value_of_column(value.column) == (value if RANKING[name].is_of_users else None)
     if {"gain", "discount"} <= set(conventions):
         for text in ("gain=exp2, tie_order=best", "discount=log2_clipped"):
             [value] = metric_values([f"{name}({text})@7"], [], parse_conventions("default"))

@@ -11,8 +11,8 @@ from tests.comparing.plain_pairs import population_of, table_of
 from spark_eval.comparing.matching import match_metrics
 from spark_eval.comparing.options import make_compare_plan
 from spark_eval.errors import ConfigError
+from spark_eval.metrics.columns import value_of_column
 from spark_eval.metrics.means import MeanOfUsers, means_of_users
-from spark_eval.metrics.values import value_of_column
 from spark_eval.pairing.population import CANDIDATE, PairQuestion
 from spark_eval.pairing.ratios import ratio_sums
 from spark_eval.pairing.sums import sum_bucket

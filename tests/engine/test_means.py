@@ -13,7 +13,7 @@ from spark_eval.engine.means import added, sums
 from spark_eval.engine.summary import SumRow, added_rows, metric_rows, sum_rows
 from spark_eval.errors import DataError
 from spark_eval.metrics import MetricValue, parse_metric
-from spark_eval.metrics.values import summed
+from spark_eval.metrics.columns import summed
 
 AP, DCG, FCP = (parse_metric(text)[0] for text in ("ap@5", "dcg@5", "fcp@5"))
 NAN = float("nan")

@@ -5,13 +5,16 @@ from functools import cache
 from itertools import product
 from typing import Final, NamedTuple
 
-from users import User, batch
+from users import User, batch, for_metric
 
 from spark_eval.conventions import CONVENTIONS, AverageVariant, Conventions, TieOrder
 from spark_eval.metrics import RANKING, Lists, MetricValue
 from spark_eval.presets import changed_choices
 from spark_eval.stats.exact import Floats
 
+# Metrics with a value per user, and those with values of a run.
+OF_USERS: Final = [name for name, metric in RANKING.items() if metric.is_of_users]
+OF_RUNS: Final = [name for name, metric in RANKING.items() if not metric.is_of_users]
 # Metrics of which tied items can share their places.
 SHARING: Final = ("dcg", "ndcg", "ap")
 # Metrics without a value for some users.
@@ -21,7 +24,7 @@ OF_ITEMS: Final = (
     *("user_coverage", "arp", "novelty", "long_tail", "ild", "unexpectedness", "pop_lift", "calibration_kl"),
     *("epc", "efd", "serendipity"),
 )
-OF_HITS: Final = [name for name in RANKING if name not in OF_ITEMS]
+OF_HITS: Final = [name for name in OF_USERS if name not in OF_ITEMS]
 # Those of them that have a value for everybody.
 DEFINED: Final = ("user_coverage", "epc", "efd")
 
@@ -61,13 +64,13 @@ def measured(name: str, users: Sequence[User] | Lists, k: int | None, convention
     """The metric's column for these users."""
     value = MetricValue(RANKING[name], (), k)
     lists = users if isinstance(users, Lists) else batch(users)
-    return value.measure(lists, conventions)[value.column]
+    return value.measure(for_metric(lists, value.metric), conventions)[value.column]
 
 
 def weighed(name: str, users: Sequence[User], k: int | None, conventions: Conventions) -> dict[str, Floats]:
     """What weighs in the metric's weighted means, by the name of the weight."""
     value = MetricValue(RANKING[name], (), k)
-    columns = value.measure(batch(users), conventions)
+    columns = value.measure(for_metric(batch(users), value.metric), conventions)
     return {weight.name: columns[value.column_of(weight.name)] for weight in value.metric.weights.values()}
 
 

@@ -9,6 +9,7 @@ from fractions import Fraction
 from itertools import combinations, product
 from typing import Final
 
+from oracles_beyond import OF_INTENTS, OVER_IDEALS
 from oracles_lists import OF_LISTS
 from users import User
 
@@ -235,6 +236,7 @@ ORACLES: Final[dict[str, Oracle]] = {
     "cg": cumulated_gain,
     "fcp": concordant_pairs,
     "fcp_pairs": compared_pairs,
+    **OF_INTENTS,
 }
 # Metrics whose values a convention changes.
 CONVENTIONAL: Final[dict[str, ConventionalOracle]] = {
@@ -250,4 +252,5 @@ CONVENTIONAL: Final[dict[str, ConventionalOracle]] = {
     "auc_impressions": impressions,
     "auc_positives": positives,
     **OF_LISTS,
+    **OVER_IDEALS,
 }

@@ -4,11 +4,9 @@ from dataclasses import replace
 from itertools import accumulate
 from random import Random
 
-from choices import Case, every_convention
+from choices import OF_USERS, Case, every_convention
 from hypothesis import strategies as st
 from users import User
-
-from spark_eval.metrics import RANKING
 
 ITEMS = range(14)
 
@@ -56,9 +54,9 @@ batches = st.lists(users, min_size=1, max_size=6)
 
 
 def one_convention_each(seed: int) -> list[Case]:
-    """Every metric of the registry under any choice of the conventions that it declares."""
+    """Every metric of users under any choice of the conventions that it declares."""
     random = Random(seed)
-    return [Case(name, random.choice(every_convention(name))) for name in RANKING]
+    return [Case(name, random.choice(every_convention(name))) for name in OF_USERS]
 
 
 # Users are costly to draw, metrics cheap to compute: each example asks for all metrics.

@@ -31,6 +31,11 @@ FROM_LENGTH = (AverageDenominator.K, AverageDenominator.MIN_RELEVANT_LENGTH)
 OVER_M = (AverageDenominator.RELEVANT, AverageDenominator.RETRIEVED)
 
 
+def is_of_items(name: str) -> bool:
+    """Whether a metric sees more than where the relevant items are, and how relevant."""
+    return name in OF_ITEMS or RANKING[name].knows_items
+
+
 def is_monotone(case: Case, k: int | None, has_ties: bool = True) -> bool:
     """Whether a better item moved up can never lower the metric.
 
@@ -38,10 +43,10 @@ def is_monotone(case: Case, k: int | None, has_ties: bool = True) -> bool:
     with a late one. It can in AP of shared places: a hit that leaves a group of many hits for a larger
     group of few takes precision from both. It can in what compares items of the top k only, AUC and FCP:
     who enters at rank k enters below all others; and in FCP where a tie parts, and becomes a pair. What sees
-    more than hits has other things in mind.
+    more than hits has other things in mind; metrics of intents see groups, not how relevant hits are.
     """
     name, conventions = case
-    if name in OF_ITEMS:
+    if is_of_items(name):
         return False
     if name == "ap" and conventions.ap_variant is AverageVariant.GATED:
         is_over_hits = conventions.ap_denominator is AverageDenominator.HITS and k is not None
@@ -130,6 +135,7 @@ def test_a_better_item_moved_up_never_lowers(cases: list[Case], person: User, k:
 
 OVER_HITS = Case("ap", Conventions(ap_denominator=AverageDenominator.HITS))
 SHARED = Case("ap", Conventions(tie_order=TieOrder.SHARED))
+OF_INTENTS = ("alpha_ndcg", "err_ia", "nerr_ia", "p_ia", "subtopic_recall", "ap_ia")
 AUC, FCP = Case("auc", Conventions()), Case("fcp", Conventions())
 LOWERED = [
     (OVER_HITS, graded([1, 0, 0, 1]), 3),
@@ -137,6 +143,8 @@ LOWERED = [
     (AUC, graded([1, 0, 0, 1]), 3),
     (FCP, graded([2, 1, 0, 3]), 3),
     (FCP, graded([1, 2, 0, 1], scores=[9, 8, 8, 7]), None),
+    # The less relevant item belongs to two groups.
+    *((Case(name, Conventions()), User([2, 1], {2: 1, 1: 2}), 1) for name in OF_INTENTS),
 ]
 
 
@@ -162,11 +170,11 @@ def depends_on_length(case: Case, k: int | None) -> bool:
             denominator = getattr(conventions, f"{name}_denominator")
             is_short = denominator is AverageDenominator.MIN_RELEVANT_LENGTH
             return is_short or (is_uncut and (is_window or denominator in FROM_LENGTH))
-        case "mdcg":
+        case "mdcg" | "err_ia" | "p_ia":
             return is_uncut
         case "ndcg":
             return is_uncut and conventions.ideal is Ideal.POSITIONS
-    return name == "auc" or name in OF_ITEMS
+    return name == "auc" or is_of_items(name)
 
 
 @given(cases=cases, person=users, k=cutoffs, n_misses=st.integers(1, 14))

@@ -48,7 +48,8 @@ def sparse(lists: Lists) -> Lists:
 
 
 def ild(lists: Lists, **choices: object) -> Floats:
-    return RANKING["ild"].kernel(lists, None, Conventions().changed(choices))
+    values: Floats = RANKING["ild"].kernel(lists, None, Conventions().changed(choices))
+    return values
 
 
 def pair_distance(one: list[float], other: list[float], distance: Distance) -> float:

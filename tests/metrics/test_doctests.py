@@ -8,6 +8,8 @@ import pytest
 from spark_eval.metrics import (
     aliases,
     binary,
+    catalog,
+    columns,
     discounts,
     graded,
     lists,
@@ -16,7 +18,16 @@ from spark_eval.metrics import (
     values,
 )
 from spark_eval.metrics import distances as distances_of_vectors
-from spark_eval.metrics.beyond import discovery, diversity, history, popularity
+from spark_eval.metrics.beyond import (
+    counts,
+    discovery,
+    diversity,
+    exposure,
+    history,
+    ideals,
+    intents,
+    popularity,
+)
 from spark_eval.metrics.registry import RANKING
 from spark_eval.pointwise import POINTWISE, amounts, classes, distances, rows
 from spark_eval.stats import (
@@ -34,8 +45,11 @@ MODULES = [
     aliases,
     amounts,
     binary,
+    catalog,
     classes,
+    columns,
     corrections,
+    counts,
     differences,
     discounts,
     discovery,
@@ -44,8 +58,11 @@ MODULES = [
     diversity,
     draws,
     exact,
+    exposure,
     graded,
     history,
+    ideals,
+    intents,
     intervals,
     lists,
     pairwise,

@@ -7,7 +7,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from choices import DEFINED, OF_HITS, OF_ITEMS, UNDEFINED, Case, every_convention, measured, one
+from choices import DEFINED, OF_HITS, OF_ITEMS, OF_USERS, UNDEFINED, Case, every_convention, measured, one
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import ITEMS, batches, cases, cutoffs, finite_cutoffs, orders, users, users_with_gaps
@@ -18,7 +18,7 @@ from spark_eval.conventions.beyond import SerendipityVariant
 from spark_eval.metrics import RANKING, Lists, MetricValue
 
 crowds = st.lists(st.one_of(users, users_with_gaps()), min_size=1, max_size=6)
-every_metric = pytest.mark.parametrize("name", RANKING)
+every_metric = pytest.mark.parametrize("name", OF_USERS)
 
 
 @given(cases=cases, people=crowds, k=cutoffs)

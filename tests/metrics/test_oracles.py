@@ -5,7 +5,7 @@ from random import Random
 
 import numpy as np
 import pytest
-from choices import SHARING, Case, every_convention, measured, weighed
+from choices import OF_USERS, SHARING, Case, every_convention, measured, weighed
 from expected import expected
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +18,7 @@ from spark_eval.metrics import RANKING, Lists
 from spark_eval.stats.exact import Floats
 
 WEIGHTS = {weight.name for metric in RANKING.values() for weight in metric.weights.values()}
-every_metric = pytest.mark.parametrize("name", RANKING)
+every_metric = pytest.mark.parametrize("name", OF_USERS)
 
 
 def crowd(size: int) -> list[User]:
@@ -53,7 +53,7 @@ def assert_kernel_gives_what_the_oracle_says(
 
 
 def test_every_metric_and_every_weight_has_an_oracle() -> None:
-    assert {*ORACLES, *CONVENTIONAL} == {*RANKING, *WEIGHTS}
+    assert {*ORACLES, *CONVENTIONAL} == {*OF_USERS, *WEIGHTS}
 
 
 @every_metric

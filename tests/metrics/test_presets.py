@@ -36,6 +36,7 @@ CHANGES: dict[str, dict[str, Any]] = {
         "novelty_unseen": "zero",
         "no_features": "unlike",
         "serendipity_variant": "recommenders",
+        "catalog_coverage_variant": "by_trained",
     },
     "replay": {
         "gain": "binary",
@@ -44,6 +45,7 @@ CHANGES: dict[str, dict[str, Any]] = {
         "novelty_scale": "share",
         "novelty_denominator": "k",
         "unexpectedness_no_base": "zero",
+        "catalog_coverage_variant": "trained",
     },
     "rectools": {
         "ap_denominator": "relevant",
@@ -52,6 +54,7 @@ CHANGES: dict[str, dict[str, Any]] = {
         "popularity": "rows",
         "ild_distance": "hamming",
         "ild_short": "zero",
+        "catalog_coverage_variant": "recommended",
     },
     "lenskit": {
         "precision_denominator": "min_k_length",
@@ -73,12 +76,17 @@ CHANGES: dict[str, dict[str, Any]] = {
         "ild_average": "length",
         "ild_short": "zero",
         "serendipity_variant": "evidently",
+        "catalog_coverage_variant": "trained",
+        "gini_variant": "n_minus_1",
+        "personalization_variant": "full_lists",
     },
     "elliot": {
         "ap_variant": "window",
         "ar_variant": "window",
         "gain": "exp2",
         "no_recommendations": "drop",
+        "gini_variant": "equality",
+        "entropy_weights": "slots",
     },
     "sklearn": {"ap_denominator": "relevant", "tie_order": "shared"},
     "seed000": {"ideal": "list"},

@@ -5,11 +5,11 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
-from choices import OF_HITS, Case, every_convention
+from choices import OF_HITS, OF_USERS, Case, every_convention
 from hypothesis import given
 from strategies import cases, finite_cutoffs, users
 from textbook_lists import EVERYBODY, ONE_ITEM, OTHER
-from users import User, batch, graded, user
+from users import User, batch, for_metric, graded, user
 
 from spark_eval.conventions import CONVENTIONS, AverageDenominator, AverageVariant, Conventions, TieOrder
 from spark_eval.conventions.beyond import SerendipityVariant
@@ -30,10 +30,13 @@ class Facts(NamedTuple):
     direction: str = "higher"
     lower: float | None = 0.0
     upper: float = 1.0
+    catalog_name: str | None = None
 
 
 OF_LISTS = Facts("", perfect=False, kind="items")
 POPULAR = OF_LISTS._replace(facts="popularity")
+INTENTS = Facts("", perfect=False, facts="groups relevant")
+OF_RUN = Facts("", perfect=False, kind="catalog")
 TABLE = {
     "precision": Facts("precision", "precision_denominator tie_order"),
     "recall": Facts("recall", "recall_denominator tie_order", perfect=False),
@@ -104,6 +107,42 @@ TABLE = {
         direction="lower",
         upper=math.log(100),
     ),
+    "alpha_ndcg": INTENTS._replace(run_name="alpha_ndcg", conventions="ideal_ties", has_bound=False),
+    "err_ia": INTENTS._replace(run_name="err_ia"),
+    "nerr_ia": INTENTS._replace(run_name="nerr_ia", conventions="ideal_ties", has_bound=False),
+    "p_ia": INTENTS._replace(run_name="p_ia"),
+    "subtopic_recall": INTENTS._replace(run_name="subtopic_recall"),
+    "ap_ia": INTENTS._replace(run_name="ap_ia"),
+    "catalog_coverage": OF_RUN._replace(
+        run_name="catalog_coverage", conventions="catalog_coverage_variant", has_bound=False, facts="catalog"
+    ),
+    "gini_catalog": OF_RUN._replace(
+        direction="none", run_name="gini_catalog", conventions="gini_variant", facts="catalog"
+    ),
+    "gini_recommended": OF_RUN._replace(
+        direction="none", run_name="gini_recommended", conventions="gini_variant"
+    ),
+    "entropy": OF_RUN._replace(
+        direction="none", run_name="entropy", conventions="entropy_weights", has_bound=False
+    ),
+    "entropy_norm": OF_RUN._replace(
+        direction="none",
+        run_name="entropy_norm",
+        conventions="entropy_weights",
+        has_bound=False,
+        facts="catalog",
+    ),
+    "personalization": OF_RUN._replace(
+        run_name="personalization", conventions="personalization_variant", has_bound=False
+    ),
+    "exposure": OF_RUN._replace(
+        direction="none",
+        run_name="exposure",
+        conventions="exposure_weights",
+        kind="groups",
+        facts="catalog groups",
+        catalog_name="exposure_catalog",
+    ),
 }
 
 
@@ -118,10 +157,14 @@ def test_facts(name: str) -> None:
     assert metric.conventions == tuple(facts.conventions.split())
     assert metric.upper == (pytest.approx(facts.upper) if facts.has_bound else None)
     assert (metric.lower, metric.direction) == (facts.lower, facts.direction)
-    assert metric.facts == set(facts.facts.split())
     assert (metric.perfect, metric.whole_list) == (facts.perfect, facts.whole_list)
     assert (metric.kind, metric.ties) == (facts.kind, facts.ties)
     assert list(metric.weights) == facts.weights.split()
+    assert metric.facts == set(facts.facts.split())
+    assert metric.catalog_name == facts.catalog_name
+    assert metric.is_of_users is (metric.kind not in ("catalog", "groups"))
+    sees_more = facts.facts or metric.kind not in ("hits", "pairs") or name == "serendipity"
+    assert metric.knows_items is bool(sees_more)
     assert set(metric.conventions) <= set(CONVENTIONS)
 
 
@@ -134,7 +177,7 @@ def test_what_is_said_of_a_metric_comes_from_its_kernel(name: str) -> None:
     assert metric.formula
 
 
-@pytest.mark.parametrize("name", RANKING)
+@pytest.mark.parametrize("name", OF_USERS)
 def test_every_choice_that_is_declared_changes_some_number(name: str) -> None:
     people = batch(
         [
@@ -150,13 +193,16 @@ def test_every_choice_that_is_declared_changes_some_number(name: str) -> None:
             OTHER,
             ONE_ITEM,
             user([9, 2], [2], history=[1, 9]),
+            # Which of the items with two groups each stands first in the greedy ideal decides what follows.
+            user([9, 10, 11], [9, 10, 11, 12]),
         ]
     )
     value = MetricValue(RANKING[name], (), 2)
     for convention in RANKING[name].conventions:
         given = GIVEN.get((name, convention), {})
         choices = [one.changed(given) for one in every_convention(name) if is_default_but(convention, one)]
-        columns = {value.measure(people, choice)[value.column].tobytes() for choice in choices}
+        seen = for_metric(people, value.metric)
+        columns = {value.measure(seen, choice)[value.column].tobytes() for choice in choices}
         assert len(columns) == len(choices), convention
 
 
@@ -177,15 +223,16 @@ def test_conventions_that_are_not_declared_change_nothing(convention: str) -> No
             *(graded([1, 0]), graded([0]), *EVERYBODY, OTHER, ONE_ITEM),
         ]
     )
-    for metric in RANKING.values():
-        value = MetricValue(metric, (), 3)
-        if convention not in metric.conventions:
-            plain = value.measure(people, Conventions())
+    for name in OF_USERS:
+        value = MetricValue(RANKING[name], (), 3)
+        if convention not in value.metric.conventions:
+            seen = for_metric(people, value.metric)
+            plain = value.measure(seen, Conventions())
             for choice in CONVENTIONS[convention]:
-                chosen = value.measure(people, Conventions().changed({convention: choice}))
+                chosen = value.measure(seen, Conventions().changed({convention: choice}))
                 assert [column.tobytes() for column in chosen.values()] == [
                     column.tobytes() for column in plain.values()
-                ], (metric.name, choice)
+                ], (name, choice)
 
 
 def with_other_length(people: list[User], value: MetricValue, run: Conventions) -> tuple[Floats, Floats]:
@@ -194,7 +241,9 @@ def with_other_length(people: list[User], value: MetricValue, run: Conventions) 
         replace(one, recommended=[*one.recommended, 97, 98, 99], scores=[*one.falling, -100, -101, -102])
         for one in people
     ]
-    return (value.measure(batch(people), run)[value.column], value.measure(batch(longer), run)[value.column])
+    seen = (for_metric(batch(some), value.metric) for some in (people, longer))
+    first, second = (value.measure(lists, run)[value.column] for lists in seen)
+    return first, second
 
 
 @given(cases=cases, person=users, k=finite_cutoffs)

@@ -3,16 +3,17 @@
 import re
 
 import pytest
-from choices import SHARING
+from choices import OF_USERS, SHARING
 from textbook import BINARY, Row
+from textbook_beyond import INTENTS
 from textbook_graded import GRADED, PAIRS, WEIGHED
 from textbook_lists import DIVERSE, FOUND, POPULAR, WEIGHED_LISTS
-from users import batch
+from users import batch, for_metric
 
 from spark_eval.conventions import CONVENTIONS, Conventions, TieOrder
 from spark_eval.metrics import RANKING, parse_metric
 
-TABLE = [*BINARY, *GRADED, *PAIRS, *POPULAR, *DIVERSE, *FOUND]
+TABLE = [*BINARY, *GRADED, *PAIRS, *POPULAR, *DIVERSE, *FOUND, *INTENTS]
 WEIGHTS = [*WEIGHED, *WEIGHED_LISTS]
 VALUES = [value for row in TABLE for value in parse_metric(row.metric)]
 WEIGHT_OF = {weight.name: metric for metric in RANKING.values() for weight in metric.weights.values()}
@@ -21,7 +22,7 @@ WEIGHT_OF = {weight.name: metric for metric in RANKING.values() for weight in me
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: f"{row.metric}, {row.case}")
 def test_textbook(row: Row) -> None:
     [value] = parse_metric(row.metric)
-    columns = value.measure(batch([row.user]), Conventions())
+    columns = value.measure(for_metric(batch([row.user]), value.metric), Conventions())
     assert columns[value.column][0] == pytest.approx(row.value, rel=1e-12, abs=0, nan_ok=True)
 
 
@@ -29,11 +30,11 @@ def test_textbook(row: Row) -> None:
 def test_textbook_of_weights(row: Row) -> None:
     weight = re.split("[(@]", row.metric)[0]
     [value] = parse_metric(row.metric.replace(weight, WEIGHT_OF[weight].name))
-    columns = value.measure(batch([row.user]), Conventions())
+    columns = value.measure(for_metric(batch([row.user]), value.metric), Conventions())
     assert columns[value.column_of(weight)][0] == pytest.approx(row.value, rel=1e-12, abs=0, nan_ok=True)
 
 
-@pytest.mark.parametrize("name", RANKING)
+@pytest.mark.parametrize("name", OF_USERS)
 def test_every_choice_of_every_metric_has_a_row(name: str) -> None:
     chosen = {
         (convention, getattr(value.conventions(Conventions()), convention))
@@ -49,7 +50,7 @@ def test_every_choice_of_every_metric_has_a_row(name: str) -> None:
     assert chosen == declared
 
 
-@pytest.mark.parametrize("name", RANKING)
+@pytest.mark.parametrize("name", OF_USERS)
 def test_every_metric_has_a_row_with_a_cutoff_and_one_without(name: str) -> None:
     assert {value.k is None for value in VALUES if value.metric.name == name} == {True, False}
 

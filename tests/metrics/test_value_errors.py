@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import pytest
-from choices import OF_HITS, OF_ITEMS, SHARING, UNDEFINED
+from choices import OF_ITEMS, SHARING, UNDEFINED
 
 from spark_eval.conventions import AverageVariant, Conventions, TieOrder
 from spark_eval.errors import ConfigError
@@ -12,9 +12,11 @@ from spark_eval.metrics.values import MAX_K, parse_k
 from spark_eval.presets import conventions_of
 
 # Neither do tied items share places in these, nor do they see ties themselves.
-REFUSED = [name for name in OF_HITS if name not in SHARING and not RANKING[name].ties]
 SHARED = Conventions(tie_order=TieOrder.SHARED)
 SEES_TIES = [name for name, metric in RANKING.items() if metric.ties]
+# These, too, take lists as they are ranked.
+AS_RANKED = [name for name, metric in RANKING.items() if "tie_order" not in metric.conventions]
+REFUSED = sorted({*RANKING} - {*SHARING} - {*AS_RANKED})
 
 
 def refusal(
@@ -47,7 +49,7 @@ def test_an_option_given_twice() -> None:
         ("ndgc@5", "UNKNOWN_METRIC", "did you mean 'ndcg'?"),
         ("NDGC@5", "UNKNOWN_METRIC", "did you mean 'ndcg'?"),
         ("map_at_5", "UNKNOWN_METRIC", "unknown metric 'map_at_5'"),
-        ("zzz", "UNKNOWN_METRIC", "allowed: ap, ar, arhr"),
+        ("zzz", "UNKNOWN_METRIC", "allowed: alpha_ndcg, ap, ap_ia, ar, arhr"),
         ("ndcg(gian=exp2)", "UNKNOWN_OPTION", "did you mean 'gain'?"),
         ("ndcg(denominator=k)", "UNKNOWN_OPTION", "unknown option 'denominator' in evaluate.metrics: ndcg"),
         ("recall(ap_denominator=k)", "UNKNOWN_OPTION", "unknown option 'ap_denominator'"),
@@ -96,9 +98,10 @@ def test_a_window_cannot_share_places() -> None:
     assert metric_values(["ndcg"], [5], SHARED.changed({"ap_variant": AverageVariant.WINDOW}))
 
 
-@pytest.mark.parametrize("name", SEES_TIES)
-def test_metrics_that_see_ties_themselves_pass(name: str) -> None:
+@pytest.mark.parametrize("name", AS_RANKED)
+def test_metrics_that_take_lists_as_they_are_ranked_pass(name: str) -> None:
     assert [value.metric.name for value in metric_values([name], [5], SHARED)] == [name]
+    assert refusal(f"{name}(tie_order=best)").code == "UNKNOWN_OPTION"
 
 
 @pytest.mark.parametrize("name", OF_ITEMS)

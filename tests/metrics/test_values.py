@@ -118,7 +118,7 @@ def test_a_value_asked_for_twice_is_measured_once_where_it_first_stood() -> None
 
 
 def test_columns_are_unique_and_need_no_quotes() -> None:
-    columns = [column for value in EVERY_VALUE for column in value.columns]
+    columns = [column for value in EVERY_VALUE for column in value.columns or [value.column]]
     assert len(columns) == len(set(columns)) == len({column.lower() for column in columns})
     assert all(re.fullmatch("[a-z][a-z0-9_]*", column) for column in columns)
     assert max(map(len, columns)) <= 128

@@ -9,11 +9,17 @@ import numpy as np
 from world import about
 
 from spark_eval.metrics import Lists
+from spark_eval.metrics.beyond.known import lists_of
+from spark_eval.metrics.catalog import About, Catalog, Entries
 from spark_eval.metrics.lists import Held, Ragged
+from spark_eval.metrics.registry import Fact, RankingMetric
 
 # Of the cutoffs that tests of lists with gaps ask for.
 LARGEST_CUTOFF: Final = 20
 LEAST: Final = 5e-324
+N_KNOWN: Final = 200
+# Where lists keep what metrics of intents see of them.
+OF_INTENTS: Final = "_of_intents"
 
 
 @dataclass(frozen=True)
@@ -84,8 +90,58 @@ def hits(ranks: Sequence[int], length: int, n_relevant: int) -> User:
     return graded(relevances, [1] * (n_relevant - len(ranks)))
 
 
+def groups_of(item: int) -> str:
+    """The groups of an item, a letter for each; any has some."""
+    return ("b", "a", "ab", "b", "bc", "c", "ac", "a", "c", "bd", "ac", "bc")[item % 12]
+
+
+def grouped_lists(
+    lists: Sequence[Sequence[int]], truth: Sequence[Sequence[int]], groups: Mapping[int, str]
+) -> Lists:
+    """Lists of items in groups, a letter for each; the catalogue holds the items that ``groups`` names."""
+    letters = [groups.get(item, "") for item in range(max(groups, default=-1) + 1)]
+    lists_of_all = lists_of(lists, truth=truth, groups=letters, listed=sorted(groups))
+    known = about_of(lists_of_all)
+    texts = [*map(str, range(known.catalog.n_items)), ""]
+    catalog = replace(known.catalog, text_order=np.argsort(np.argsort(texts)))
+    return replace(lists_of_all, about=replace(known, catalog=catalog))
+
+
+def about_of(lists: Lists) -> About:
+    """What is known of the items of lists."""
+    assert lists.about is not None
+    return lists.about
+
+
+def item_entries(lists: Sequence[Sequence[int]]) -> Entries:
+    """The items of lists, each at its place in the catalogue; negative ones are none."""
+    entries = [(row, rank, item) for row, items in enumerate(lists) for rank, item in enumerate(items, 1)]
+    row, rank, item = np.array([one for one in entries if one[2] >= 0], dtype=np.int64).reshape(-1, 3).T
+    return Entries(len(lists), row, rank, item, item)
+
+
+CATALOG: Final[Catalog] = about_of(
+    grouped_lists([], [], {item: groups_of(item) for item in range(N_KNOWN)})
+).catalog
+
+
+def about_intents(users: Sequence[User], hits: Ragged) -> About:
+    """What is known of the items of these users where every item has groups."""
+    hit = [users[row].recommended[rank - 1] for row, rank in zip(hits.row, hits.rank, strict=True)]
+    at_hits = np.array(hit, dtype=np.int64)
+    relevant = [sorted(one.truth, key=lambda item: (-one.truth[item], -item)) for one in users]
+    return About(
+        CATALOG,
+        fold=np.zeros(len(users), dtype=np.int64),
+        hits=at_hits,
+        hit_items=at_hits,
+        listed=item_entries([one.recommended for one in users]),
+        relevant=item_entries(relevant),
+    )
+
+
 def batch(users: Sequence[User]) -> Lists:
-    """The users as the kernels see them."""
+    """The users as the kernels see them; of metrics of intents, see ``for_metric``."""
     # In lists of relevances 0 is no hit: a relevant item of relevance 0 stands there as the least double.
     lists = Lists.of(
         [[0 if one is None else one or LEAST for one in user.judged] for user in users],
@@ -105,6 +161,7 @@ def batch(users: Sequence[User]) -> Lists:
             lists.hits,
         ),
     )
+    vars(lists)[OF_INTENTS] = about_intents(users, lists.hits)
     if all(item >= 0 for one in users for item in one.recommended):
         return lists
     # Given ranks, some of which hold nothing: how many items there are up to each.
@@ -113,7 +170,15 @@ def batch(users: Sequence[User]) -> Lists:
     places = np.array([up_to[row][rank] for row, rank in hits], dtype=np.int64)
     cutoffs = range(1, LARGEST_CUTOFF + 1)
     within = {k: np.array([counts[min(k, len(counts) - 1)] for counts in up_to]) for k in cutoffs}
-    return replace(lists, held=Held(places, within))
+    held = replace(lists, held=Held(places, within))
+    vars(held)[OF_INTENTS] = vars(lists)[OF_INTENTS]
+    return held
+
+
+def for_metric(lists: Lists, metric: RankingMetric) -> Lists:
+    """The lists with the world of items that a metric is tested in: intents have one of their own."""
+    of_intents = vars(lists).get(OF_INTENTS) if Fact.RELEVANT in metric.facts else None
+    return lists if of_intents is None else replace(lists, about=of_intents)
 
 
 def unmarked(entries: Ragged) -> Ragged:

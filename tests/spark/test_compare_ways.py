@@ -17,7 +17,7 @@ from spark_eval.arrow.user_files import file_name
 from spark_eval.comparing.options import make_compare_plan
 from spark_eval.comparing.rows import ComparisonRow
 from spark_eval.errors import DataError
-from spark_eval.metrics.values import value_of_column
+from spark_eval.metrics.columns import value_of_column
 from spark_eval.transforms.exchange import write_users
 from spark_eval.verbs import sides
 from spark_eval.verbs.compare import compare_sides

@@ -27,6 +27,8 @@ N_ITEMS, LONGEST, LAST_RANK = 9, 7, 14
 MOST_TIED = 3
 MODELS = ("als", "bpr")
 CUTOFFS: Final = (1, 3, 10, None)
+# Metrics that know more of items than who finds them relevant have tests of their own.
+OF_RELEVANCE: Final = [name for name, metric in RANKING.items() if not metric.knows_items]
 
 
 class Table(NamedTuple):

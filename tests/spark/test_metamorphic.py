@@ -16,6 +16,8 @@ from spark_eval.verbs.evaluation import Evaluation
 N_USERS, N_ITEMS, LENGTH = 50, 30, 8
 KS = (1, 3, LENGTH)
 RECOMMENDATIONS = "model string, user long, item long, score double"
+# Without a table of items nothing is known of them but who finds them relevant.
+OF_RELEVANCE = [name for name, metric in RANKING.items() if not metric.knows_items]
 # Of a whole list, and of its length, nothing is said when items are appended.
 METRICS = [*OF_HITS, "ndcg(gain=exp2)", "map(denominator=relevant)", "ndcg(tie_order=best)"]
 UNCUT = ("r_precision", "ndcg(tie_order=best)")

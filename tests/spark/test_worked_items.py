@@ -11,6 +11,24 @@ from spark_eval import evaluate
 
 # Means over the five users with truth.
 MEANS = {
+    "catalog_coverage": 0.625,
+    "catalog_coverage(variant=recommended)": 0.75,
+    "catalog_coverage(variant=by_trained)": 1.0,
+    "catalog_coverage(variant=trained)": 0.833333,
+    "user_coverage": 0.8,
+    "gini_catalog": 0.475,
+    "gini_recommended": 0.196970,
+    "gini_recommended(gini_variant=n_minus_1)": 0.236364,
+    "entropy": 2.481715,
+    "entropy(weights=slots)": 2.521524,
+    "personalization": 0.666667,
+    "personalization(variant=full_lists)": 0.694444,
+    "alpha_ndcg": 0.531290,
+    "err_ia": 0.387500,
+    "nerr_ia": 0.481916,
+    "p_ia": 0.277778,
+    "subtopic_recall": 0.733333,
+    "ap_ia": 0.416667,
     "arp": 1.416667,
     "arp(scale=share)": 0.118056,
     "arp(unseen=drop)": 1.541667,
@@ -25,6 +43,8 @@ MEANS = {
     "long_tail": 0.458333,
     "pop_lift": -0.521127,
 }
+# Of groups of items.
+EXPOSURE = {"a": 0.136364, "b": 0.363636, "c": 0.409091, "(missing)": 0.090909}
 # Over the four with a list.
 OF_LISTS = {
     "epc": 0.293995,
@@ -58,10 +78,12 @@ def tables(item: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("item", [int, "item {}".format])
 def test_worked_numbers(spark: SparkSession, item: Any) -> None:
     given, model = tables(item), "b"
-    metrics = [*MEANS, "ild", "calibration_kl"]
+    metrics = [*MEANS, "ild", "calibration_kl", "exposure"]
     found = evaluate(**given, model=model, metrics=metrics, k=3)
     values = {row.metric: row.value for row in found.metric_rows}
     assert {name: values[name] for name in MEANS} == pytest.approx(MEANS, abs=1e-6)
+    exposure = {row.segment_value: row.value for row in found.metric_rows if row.metric == "exposure"}
+    assert exposure == pytest.approx(EXPOSURE, abs=1e-6)
     per_user = found.per_user.toPandas().set_index("user").sort_index()
     for column, expected in OF_USERS.items():
         assert per_user[column].tolist() == pytest.approx([*expected, float("nan")], abs=1e-6, nan_ok=True)

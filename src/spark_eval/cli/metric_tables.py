@@ -15,6 +15,7 @@ from spark_eval.conventions import CONVENTIONS, TieOrder, TruthDuplicates
 from spark_eval.errors import ConfigError
 from spark_eval.metrics import RANKING, RankingMetric, parse_metric
 from spark_eval.metrics.aliases import ALIASES, find
+from spark_eval.metrics.registry import Kind
 from spark_eval.metrics.values import SHARES_PLACES, formed, ranking_names, without_metric
 from spark_eval.pointwise import POINTWISE
 from spark_eval.pointwise.registry import PointwiseMetric
@@ -37,6 +38,8 @@ WORKED = (
 PRESET_TABLE = ("preset", "numbers of", "changes")
 PRESET_NOTES = ("preset", "numbers of", "changes", "why numbers differ from the default's", "not reproduced")
 PRESET_CHOICES = ("convention", "choice", "meaning", "default")
+# What a metric without a value per user is a value of.
+WHOSE: Final = {Kind.CATALOG: "value of the run", Kind.GROUPS: "value of the run for each group"}
 PROMPT: Final = ">>> "
 DEFAULTS: Final = conventions_of("default")
 
@@ -46,7 +49,7 @@ def ranking_rows() -> TextRows:
     return [
         [
             metric.name,
-            ", ".join([metric.run_name, *metric.weights]),
+            ", ".join(metric.names) if metric.is_of_users else WHOSE[metric.kind],
             metric.direction,
             metric.formula,
             ", ".join(without_metric(name, metric) for name in metric.conventions),
@@ -141,7 +144,7 @@ def pointwise_text(metric: PointwiseMetric) -> str:
 
 def ranking_text(metric: RankingMetric) -> str:
     """Return all of one metric of rankings."""
-    title = f"{metric.name}, mean over users: {', '.join([metric.run_name, *metric.weights])}"
+    title = f"{metric.name}, {WHOSE.get(metric.kind, 'mean over users')}: {', '.join(metric.names)}"
     options = [
         f"option {without_metric(name, metric)}={choice}: {choice.meaning}"
         for name in metric.conventions

@@ -110,6 +110,51 @@ class AucTies(Choice):
     AS_RANKED = "as_ranked", "count as the convention ties ranks them"
 
 
+class IdealTies(Choice):
+    """Which of two items with equal gains goes first in the greedy ideal of intents."""
+
+    ITEM_DESC = "item_desc", "the larger item id"
+    TEXT = "text", "the item id that is larger as text", "text_order"
+
+
+class CoverageVariant(Choice):
+    """Which items catalogue coverage counts, and what it divides them by."""
+
+    CATALOG = "catalog", "recommended items of the catalogue / its items"
+    RECOMMENDED = "recommended", "all recommended items / items of the catalogue: can pass 1"
+    BY_TRAINED = "by_trained", "all recommended items / items of training: can pass 1", "popularity"
+    TRAINED = "trained", "recommended items of training / these", "popularity"
+
+
+class GiniVariant(Choice):
+    """What Gini's mean of differences over n items is divided by."""
+
+    N = "n", "n: at most 1 - 1/n"
+    N_MINUS_1 = "n_minus_1", "n - 1: 1 if one item has all lists"
+    EQUALITY = "equality", "n - 1, and the whole is taken from 1: higher is more even"
+
+
+class EntropyWeights(Choice):
+    """How often the information of an item counts in the entropy of a run."""
+
+    LISTS = "lists", "once for each list that holds it"
+    SLOTS = "slots", "1 / length for each list that holds it, so that all lists count the same"
+
+
+class PersonalizationVariant(Choice):
+    """What two lists of fewer than k items share, in personalization."""
+
+    EXACT = "exact", "the items that both hold"
+    FULL_LISTS = "full_lists", "as if every list had k items: too high where some are shorter"
+
+
+class ExposureWeights(Choice):
+    """What a place of a list weighs in exposure."""
+
+    EQUAL = "equal", "1, whatever its rank"
+    DISC = "disc", "1 / log2(rank + 1)"
+
+
 class Ties(Choice):
     """Who goes first among equal scores. All three are independent of row order and partitioning."""
 
@@ -206,6 +251,12 @@ class Conventions:
     unexpectedness_no_base: NoBase = NoBase.UNDEFINED
     serendipity_variant: SerendipityVariant = SerendipityVariant.RECTOOLS
     calibration_kl_weights: CalibrationWeights = CalibrationWeights.UNIFORM
+    ideal_ties: IdealTies = IdealTies.ITEM_DESC
+    catalog_coverage_variant: CoverageVariant = CoverageVariant.CATALOG
+    gini_variant: GiniVariant = GiniVariant.N
+    entropy_weights: EntropyWeights = EntropyWeights.LISTS
+    personalization_variant: PersonalizationVariant = PersonalizationVariant.EXACT
+    exposure_weights: ExposureWeights = ExposureWeights.EQUAL
     ties: Ties = Ties.ITEM_DESC
     truth_duplicates: TruthDuplicates = TruthDuplicates.MAX
     recommendation_duplicates: RecommendationDuplicates = RecommendationDuplicates.BEST_RANK

@@ -16,6 +16,7 @@ from spark_eval.engine.lists import AllLists, entries_within
 from spark_eval.engine.means import sums
 from spark_eval.engine.messages import Content
 from spark_eval.engine.people import segments_of
+from spark_eval.metrics.catalog import GroupWeights, filled_in
 from spark_eval.metrics.lists import Lists
 from spark_eval.metrics.options import filled_column
 from spark_eval.schema import FOLD, N_RECOMMENDED, N_RELEVANT, USER
@@ -40,7 +41,11 @@ class Measured:
 
 
 class Measuring:
-    """Measures a bucket; once all models are, ``sums`` are those of the columns of ``per_user``."""
+    """Measures a bucket.
+
+    Once all models are measured, ``sums`` are those of the columns of ``per_user``, ``item_counts`` how often
+    items were recommended, and ``groups`` the weights of their groups by the place of the metric and model.
+    """
 
     def __init__(self, bucket: Bucket) -> None:
         self.bucket, self.question = bucket, bucket.question
@@ -50,6 +55,7 @@ class Measuring:
         self.segments = segments_of(self.question.plan.segments, bucket.people, *about, self.question.bounds)
         self.sums: list[pa.Table] = []
         self.item_counts: list[pa.Table] = []
+        self.groups: dict[tuple[int, str], GroupWeights] = {}
 
     @cached_property
     def lists(self) -> AllLists:
@@ -62,7 +68,7 @@ class Measuring:
         n_columns = sum(len(value.columns) for value in self.question.plan.metrics)
         n_listed = 0 if lists.listed is None else len(lists.listed.row) // max(len(models), 1)
         of_one = len(self.bucket.people) * n_columns + len(self.ideal.row) + n_listed
-        if self.question.plan.sees_about or self.question.plan.of_run:
+        if self.question.plan.needs_items:
             self.surroundings = Surroundings(self.bucket, lists)
         n_together = max(1, MOST_AT_ONCE // max(of_one, 1))
         for first in range(0, len(models), n_together):
@@ -85,6 +91,7 @@ class Measuring:
         self.sums.append(sums(columns | filled, question.plan.summed, (model, names), segments))
         if question.plan.of_run:
             self.item_counts += count_items(bucket, taken.about, (model, names), segments)
+        self.groups |= self.weighed_groups(taken, model, names)
         nameless = [bucket.nameless(model) for model in models]
         counts = lists.counts(question.plan.cuts, question.has_scores, bucket.is_odd_user, nameless)
         rows, ends = self.per_user(users, taken, columns), np.searchsorted(model, np.arange(len(models) + 1))
@@ -113,6 +120,18 @@ class Measuring:
         for value in self.question.plan.metrics:
             columns |= value.measure(lists, self.question.plan.conventions)
         return columns
+
+    def weighed_groups(
+        self, lists: Lists, model: Ints, names: Sequence[str]
+    ) -> dict[tuple[int, str], GroupWeights]:
+        """Return what each group of items weighs in the lists of each model, by metric and model."""
+        plan, about = self.question.plan, lists.about
+        weights: dict[tuple[int, str], GroupWeights] = {}
+        for place, value in enumerate(plan.of_groups if about is not None else ()):
+            own = value.conventions(plan.conventions)
+            of_models = GroupWeights.of_lists(filled_in(about), value.k, own, model, len(names))
+            weights |= {(place, name): one for name, one in zip(names, of_models, strict=True)}
+        return weights
 
     def filled(self, lists: Lists) -> dict[str, Floats]:
         """Return columns for the cutoffs of the run: 1 for lists with an item up to there, NaN for others."""

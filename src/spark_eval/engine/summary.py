@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from spark_eval.engine.means import NOBODY, ColumnSums, SegmentCell
 from spark_eval.errors import DataError
 from spark_eval.metrics import MetricValue
-from spark_eval.metrics.values import weighted
+from spark_eval.metrics.columns import weighted
 from spark_eval.schema import ALL, FOLD, FOLDS
 from spark_eval.stats.intervals import Summary, around, summarise
 from spark_eval.stats.ratios import RatioSums
@@ -216,7 +216,7 @@ def total_known(counts: Sequence[int | None]) -> int | None:
 
 def in_asked_order(rows: Iterable[MetricRow], asked: Sequence[MetricValue]) -> list[MetricRow]:
     """Return rows by model and segment, everybody first, then in the order in which they were asked for."""
-    names = [(name, value.k) for value in asked for name in (value.name, *value.weights)]
+    names = [(name, value.k) for value in asked for name in (value.name, *value.weights, value.catalog_name)]
     place = {name: number for number, name in enumerate(names)}
 
     def key(row: MetricRow) -> tuple[object, ...]:

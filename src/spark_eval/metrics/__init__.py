@@ -1,7 +1,15 @@
 """What is measured: pure numpy kernels and their registry. No Spark here."""
 
 from spark_eval.metrics import binary, graded, pairwise
-from spark_eval.metrics.beyond import discovery, diversity, history, popularity
+from spark_eval.metrics.beyond import (
+    counts,
+    discovery,
+    diversity,
+    exposure,
+    history,
+    intents,
+    popularity,
+)
 from spark_eval.metrics.lists import Lists, Ragged
 from spark_eval.metrics.registry import RANKING, RankingMetric
 from spark_eval.metrics.values import MetricValue, metric_values, parse_metric
@@ -13,10 +21,13 @@ __all__ = [
     "Ragged",
     "RankingMetric",
     "binary",
+    "counts",
     "discovery",
     "diversity",
+    "exposure",
     "graded",
     "history",
+    "intents",
     "metric_values",
     "pairwise",
     "parse_metric",

@@ -4,15 +4,20 @@ Arrays over the n items of a catalogue have n + 1 places: the last one, reached 
 items of which nothing is known.
 """
 
-from collections.abc import Callable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import wraps
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 import numpy as np
 
 from spark_eval.arrow.hashes import Booleans
-from spark_eval.stats.exact import Floats, Ints
+from spark_eval.conventions import Conventions, Discount, ExposureWeights
+from spark_eval.metrics.discounts import discounts
+from spark_eval.schema import MISSING
+from spark_eval.stats.exact import ByPlace, Floats, Ints, add, exact_sums
 
 # The place of an item of which nothing is known.
 UNKNOWN: Final = -1
@@ -87,7 +92,8 @@ class Catalog:
 
     ``groups`` and ``features`` are sets of n + 1 items, ``vectors`` an array (n + 1, dimensions) or sparse
     vectors as Sets; an empty set, a vector of NaN, a sparse one without members: nothing is known.
-    ``takers`` (one for each fold) are the training users of each item as numbers.
+    ``takers`` (one for each fold) are the training users of each item as numbers. ``text_order`` (n + 1,)
+    ascends as the ids of the items do as text.
     """
 
     n_items: int
@@ -99,6 +105,7 @@ class Catalog:
     features: Sets | None = None
     vectors: "Floats | Sets | None" = None
     takers: Sequence[Sets] | None = None
+    text_order: Ints | None = None
 
 
 @dataclass(frozen=True)
@@ -187,3 +194,90 @@ class ItemCounts:
     n_trained: int
     n_population: int
     n_filled: int
+
+    @classmethod
+    def of(
+        cls, lists: Sequence[Sequence[int]], catalog: Collection[int] = (), trained: Collection[int] = ()
+    ) -> "ItemCounts":
+        """Count the items of lists, for examples and tests; an empty list is that of a user without one."""
+        n_lists = Counter(item for items in lists for item in items)
+        slots: dict[tuple[int, bool, bool], Fraction] = defaultdict(Fraction)
+        n_items = Counter((count, item in catalog, item in trained) for item, count in n_lists.items())
+        for items in lists:
+            for item in items:
+                slots[n_lists[item], item in catalog, item in trained] += Fraction(1, len(items))
+        kinds = np.array(list(n_items), dtype=np.int64).reshape(-1, 3)
+        return cls(
+            n_lists=kinds[:, 0],
+            n_items=np.array(list(n_items.values()), dtype=np.int64),
+            is_listed=kinds[:, 1] > 0,
+            is_trained=kinds[:, 2] > 0,
+            slots=np.array([float(slots[kind]) for kind in n_items]),
+            n_catalog=len(set(catalog)),
+            n_trained=len(set(trained)),
+            n_population=len(lists),
+            n_filled=sum(len(items) > 0 for items in lists),
+        )
+
+
+@dataclass(frozen=True)
+class GroupWeights:
+    """What recommended places weigh by the group of their items: exact sums, which add in any order.
+
+    An item of s groups gives 1/s of the weight to each. ``names`` are the n groups, MISSING among them, to
+    which items without a group give theirs; ``sums`` are arrays (n,) by place (``stats.exact``).
+    """
+
+    names: Sequence[str]
+    sums: ByPlace
+
+    def __add__(self, other: "GroupWeights") -> "GroupWeights":
+        """Return the weights of both, which have the same groups."""
+        sums = dict(self.sums)
+        for place, amounts in other.sums.items():
+            add(sums, place, amounts)
+        return GroupWeights(self.names, sums)
+
+    @classmethod
+    def of_lists(
+        cls, about: About, k: int | None, conventions: Conventions, part: Ints, n_parts: int
+    ) -> list["GroupWeights"]:
+        """Weigh ``about.listed`` up to rank k, for each part, such as a model; lists belong to parts (n,).
+
+        All parts there are have weights, also those without lists.
+        """
+        listed, groups = filled_in(about.listed), filled_in(about.catalog.groups)
+        is_seen = np.full(len(listed.row), True) if k is None else listed.rank <= k
+        is_equal = conventions.exposure_weights is ExposureWeights.EQUAL
+        weights = np.ones(len(listed.rank)) if is_equal else discounts(listed.rank, Discount.LOG2)
+        return cls.of_items(
+            groups, listed.place[is_seen], weights[is_seen], part[listed.row[is_seen]], n_parts
+        )
+
+    @classmethod
+    def of_catalog(cls, catalog: Catalog) -> "GroupWeights":
+        """Weigh the items of the catalogue, each the same; those of all folds together."""
+        _, items = np.nonzero(filled_in(catalog.is_listed))
+        [weights] = cls.of_items(
+            filled_in(catalog.groups), items, np.ones(len(items)), np.zeros_like(items), 1
+        )
+        return weights
+
+    @classmethod
+    def of_items(
+        cls, groups: Sets, places: Ints, weights: Floats, part: Ints, n_parts: int
+    ) -> list["GroupWeights"]:
+        """Divide the weights of items at these places among their groups; all are of shape (entries,)."""
+        names = (*groups.names, *({MISSING} - set(groups.names)))
+        sizes = groups.sizes[places]
+        which, of_item = groups.places_of_members(places)
+        group = groups.members[of_item]
+        which = np.concatenate([which, np.flatnonzero(sizes == 0)])
+        missing = np.full(len(which) - len(group), names.index(MISSING))
+        cells = part[which] * len(names) + np.concatenate([group, missing])
+        values = weights[which] / np.maximum(sizes, 1)[which]
+        sums = exact_sums(values, cells, n_parts * len(names))
+        return [
+            cls(names, {place: amounts.reshape(n_parts, -1)[number] for place, amounts in sums.items()})
+            for number in range(n_parts)
+        ]

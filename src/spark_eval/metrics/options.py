@@ -11,9 +11,10 @@ from spark_eval.conventions.choice import Choice
 from spark_eval.errors import ConfigError
 from spark_eval.metrics import MetricValue, metric_values
 from spark_eval.metrics.aliases import several
+from spark_eval.metrics.columns import summed
 from spark_eval.metrics.registry import Fact, Kind
 from spark_eval.metrics.stages import Stage, make_stages
-from spark_eval.metrics.values import METRICS_KEY, UNCUT, parse_k, summed
+from spark_eval.metrics.values import METRICS_KEY, UNCUT, parse_k
 from spark_eval.options import Option, completed
 from spark_eval.presets import changed, parse_choice, parse_conventions, stamp
 from spark_eval.schema import FOLD
@@ -91,9 +92,14 @@ class Plan:
     base: str | None = None
 
     @cached_property
+    def run_cuts(self) -> list[int | None]:
+        """Every cutoff at which recommended items, or groups of them, are counted; None: in whole lists."""
+        return list(dict.fromkeys(value.k for value in (*self.of_run, *self.of_groups)))
+
+    @cached_property
     def metrics(self) -> list[MetricValue]:
         """The metrics of users: each has a value for every one."""
-        return [value for value in self.asked if value.metric.kind is not Kind.CATALOG]
+        return [value for value in self.asked if value.metric.is_of_users]
 
     @cached_property
     def of_run(self) -> list[MetricValue]:
@@ -101,9 +107,14 @@ class Plan:
         return [value for value in self.asked if value.metric.kind is Kind.CATALOG]
 
     @cached_property
-    def run_cuts(self) -> list[int | None]:
-        """Every cutoff at which recommended items are counted; None: in whole lists."""
-        return list(dict.fromkeys(value.k for value in self.of_run))
+    def of_groups(self) -> list[MetricValue]:
+        """The metrics with a value of the run for each group of items."""
+        return [value for value in self.asked if value.metric.kind is Kind.GROUPS]
+
+    @cached_property
+    def facts(self) -> frozenset[Fact]:
+        """What the metrics need to know of items."""
+        return frozenset[Fact]().union(*(value.facts(self.conventions) for value in self.asked))
 
     @property
     def columns(self) -> list[str]:
@@ -122,11 +133,6 @@ class Plan:
         return sorted({value.k for value in self.asked if value.k is not None})
 
     @cached_property
-    def facts(self) -> frozenset[Fact]:
-        """What the metrics need to know of items."""
-        return frozenset[Fact]().union(*(value.facts(self.conventions) for value in self.asked))
-
-    @cached_property
     def sees_about(self) -> bool:
         """Whether any metric of users sees more than hits: ``Lists.about``."""
         run = self.conventions
@@ -135,7 +141,7 @@ class Plan:
     @property
     def needs_items(self) -> bool:
         """Whether any metric sees more than hits, so that facts of items are read."""
-        return self.sees_about or bool(self.of_run)
+        return self.sees_about or bool(self.of_run or self.of_groups)
 
     @property
     def sees_items(self) -> bool:
@@ -160,17 +166,20 @@ class Plan:
 
     def check_tables(self, *, has_train: bool, has_items: bool) -> None:
         """Raise ConfigError for tables, or a model, that chosen metrics need and nobody gave."""
-        has_base = self.base is not None
-        given = {
-            "MISSING_TRAIN": (has_train, OF_TRAIN, "training interactions; give the table train"),
-            "MISSING_ITEMS": (has_items, OF_ITEMS, "facts of items; give the table items"),
-            "MISSING_CATALOG": (has_items or has_train, {Fact.CATALOG}, "a catalogue; give items, or train"),
-            "MISSING_BASE": (has_base, {Fact.BASE}, "lists to compare with; name their model by base"),
-        }
-        for code, (is_there, needed, what) in given.items():
-            names = dict.fromkeys(value.name for value in self.asked if self.seen_by(value) & needed)
+        has_catalog, has_base = has_items or has_train, self.base is not None
+        for is_there, needed, fault in (
+            (has_train, OF_TRAIN, ConfigError("MISSING_TRAIN", "training interactions; give train")),
+            (has_items, OF_ITEMS, ConfigError("MISSING_ITEMS", "facts of items; give items")),
+            (
+                has_catalog,
+                {Fact.CATALOG},
+                ConfigError("MISSING_CATALOG", "a catalogue; items, or train"),
+            ),
+            (has_base, {Fact.BASE}, ConfigError("MISSING_BASE", "a model to compare with; name it by base")),
+        ):
+            names = ", ".join(dict.fromkeys(one.name for one in self.asked if self.seen_by(one) & needed))
             if names and not is_there:
-                raise ConfigError(code, f"{METRICS_KEY}: for {', '.join(names)} we need {what}")
+                raise ConfigError(fault.code, f"{METRICS_KEY}: for {names} we need {fault.message}")
 
     @cached_property
     def depth(self) -> int | None:

@@ -3,14 +3,21 @@
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final, TypeVar
 
-from spark_eval.conventions import Conventions
+from spark_eval.conventions import CONVENTIONS, Conventions
+from spark_eval.conventions.choice import HISTORY
+from spark_eval.metrics.catalog import GroupWeights, ItemCounts
 from spark_eval.metrics.lists import Lists
 from spark_eval.schema import Direction
 from spark_eval.stats.exact import Floats
 
 Kernel = Callable[[Lists, int | None, Conventions], Floats]
+# One value of a run, NaN where undefined.
+RunKernel = Callable[[ItemCounts, int | None, Conventions], float]
+# One value of a run for each group of items, the last for items without groups.
+GroupKernel = Callable[[GroupWeights, int | None, Conventions], Floats]
+AnyKernel = TypeVar("AnyKernel", Kernel, RunKernel, GroupKernel)
 
 
 class Kind(StrEnum):
@@ -20,6 +27,8 @@ class Kind(StrEnum):
     hit and each cutoff (``Lists.held``). ``items`` are all items of the list (``About.listed``), ``profile``
     also those that the user had in training (``About.profile``). ``catalog`` sees no list, but how often each
     item was recommended by a model (``ItemCounts``): its values are those of a run, without an interval.
+    ``groups`` sees what recommended places of each group of items weigh (``GroupWeights``): it has a value of
+    the run for each group.
     """
 
     HITS = "hits"
@@ -27,10 +36,11 @@ class Kind(StrEnum):
     ITEMS = "items"
     PROFILE = "profile"
     CATALOG = "catalog"
+    GROUPS = "groups"
 
 
 # Kinds for which all items of lists are carried.
-ALL_ITEMS: Final = frozenset({Kind.ITEMS, Kind.PROFILE, Kind.CATALOG})
+ALL_ITEMS: Final = frozenset({Kind.ITEMS, Kind.PROFILE, Kind.CATALOG, Kind.GROUPS})
 
 
 class Fact(StrEnum):
@@ -44,6 +54,7 @@ class Fact(StrEnum):
     TAKERS = "takers"
     RELEVANT = "relevant"  # About.relevant
     BASE = "base"  # About.base, has_base
+    TEXT_ORDER = "text_order"  # Catalog.text_order
 
 
 @dataclass(frozen=True)
@@ -57,7 +68,8 @@ class RankingMetric:
     ``upper``. ``whole_list`` says that it sees hits beyond k, ``kind`` what else it sees of a list, ``ties``
     that it sees equal scores. ``facts`` are what it needs to know of items whatever the choices; these can
     need more (``MetricValue.facts``). ``weights`` give it further means over users, weighted ones: run name
-    -> what weighs.
+    -> what weighs. ``catalog_name`` names the same share of the catalogue, which stands beside a value for
+    each group.
     """
 
     name: str
@@ -71,9 +83,27 @@ class RankingMetric:
     whole_list: bool
     kind: Kind
     ties: bool
-    kernel: Kernel
+    kernel: Callable[..., Any]
     facts: frozenset[Fact] = frozenset()
     weights: Mapping[str, "Weight"] = field(default_factory=dict)
+    catalog_name: str | None = None
+
+    @property
+    def is_of_users(self) -> bool:
+        """Whether it has a value per user; else it has one of the run, or one of the run per group."""
+        return self.kind not in (Kind.CATALOG, Kind.GROUPS)
+
+    @property
+    def knows_items(self) -> bool:
+        """Whether it sees more of items than whether they are relevant, and where."""
+        choices = (choice for name in self.conventions for choice in CONVENTIONS[name])
+        of_choices = {*Fact, HISTORY}.intersection(seen for choice in choices for seen in choice.sees)
+        return self.kind not in (Kind.HITS, Kind.PAIRS) or bool(self.facts or of_choices)
+
+    @property
+    def names(self) -> list[str]:
+        """Its names in the table ``metrics``: of the mean or the run, of weighted means, of the catalogue."""
+        return [self.run_name, *self.weights, *([self.catalog_name] if self.catalog_name else [])]
 
     @property
     def is_per_user(self) -> bool:
@@ -117,15 +147,17 @@ def ranking_metric(
     ties: bool = False,
     facts: Collection[Fact] = (),
     weights: Mapping[str, Weight] | None = None,
-) -> Callable[[Kernel], Kernel]:
+    catalog_name: str | None = None,
+) -> Callable[[AnyKernel], AnyKernel]:
     """Register a kernel: (lists, k, conventions) -> one value per list, NaN where undefined.
 
-    Metrics of where the hits are can be asked for with the best and the worst order of equal scores. Those
-    that see ties themselves, or more than the hits, take lists as they are ranked.
+    Of the kind ``catalog`` it takes ItemCounts and returns one value, of the kind ``groups`` it takes
+    GroupWeights and returns one value per group. Metrics of where the hits are can be asked for with the best
+    and the worst order of equal scores; others take lists as they are ranked.
     """
     moves_hits = kind is Kind.HITS and not ties and not facts
 
-    def register(kernel: Kernel) -> Kernel:
+    def register(kernel: AnyKernel) -> AnyKernel:
         RANKING[name] = RankingMetric(
             name=name,
             run_name=run_name or name,
@@ -141,6 +173,7 @@ def ranking_metric(
             kernel=kernel,
             facts=frozenset(facts),
             weights=weights or {},
+            catalog_name=catalog_name,
         )
         return kernel
 

@@ -9,7 +9,7 @@ from spark_eval.conventions import CONVENTIONS, AverageVariant, Conventions, Tie
 from spark_eval.conventions.choice import HISTORY, LENGTH, WHOLE_LIST, Choice
 from spark_eval.errors import ConfigError
 from spark_eval.metrics.aliases import find, metric_named
-from spark_eval.metrics.catalog import ItemCounts
+from spark_eval.metrics.catalog import GroupWeights, ItemCounts
 from spark_eval.metrics.lists import Lists
 from spark_eval.metrics.registry import ALL_ITEMS, RANKING, Fact, Kind, RankingMetric, Weight
 from spark_eval.presets import parse_choice
@@ -56,7 +56,12 @@ class MetricValue:
 
     @property
     def columns(self) -> list[str]:
-        """Its columns in ``per_user``: the value, and behind it what weighs in its weighted means."""
+        """Its columns in ``per_user``: the value, and behind it what weighs in its weighted means.
+
+        Values of a run have none.
+        """
+        if not self.metric.is_of_users:
+            return []
         return [self.column, *(self.column_of(weight.name) for weight in self.metric.weights.values())]
 
     def column_of(self, name: str) -> str:
@@ -71,6 +76,11 @@ class MetricValue:
             name_with_options(run_name, self.metric, self.options): weight
             for run_name, weight in self.metric.weights.items()
         }
+
+    @property
+    def catalog_name(self) -> str:
+        """The name of the same share of the catalogue, beside a value for each group of items."""
+        return name_with_options(self.metric.catalog_name or "", self.metric, self.options)
 
     def conventions(self, run: Conventions) -> Conventions:
         """Return those of the run with this value's own choices."""
@@ -129,24 +139,12 @@ class MetricValue:
 
     def of_run(self, counts: ItemCounts, run: Conventions) -> float:
         """Return the value of a metric of the kind ``catalog``, NaN where undefined."""
-        return float(self.metric.kernel(counts, self.k, self.conventions(run)))  # type: ignore[arg-type]
+        return float(self.metric.kernel(counts, self.k, self.conventions(run)))
 
-
-def summed(values: Sequence[MetricValue]) -> dict[str, tuple[str, ...]]:
-    """Return what is summed over users: a name, and the columns of ``per_user`` whose product it is.
-
-    These are each value, each weight, and their products for the weighted means.
-    """
-    sums: dict[str, tuple[str, ...]] = {}
-    for value in values:
-        sums |= {column: (column,) for column in value.columns}
-        sums |= {weighted(value, weight): (value.column, weight) for weight in value.columns[1:]}
-    return sums
-
-
-def weighted(value: MetricValue, weight: str) -> str:
-    """Return the name of the product of a value and a weight."""
-    return f"{value.column} * {weight}"
+    def of_groups(self, weights: GroupWeights, run: Conventions) -> dict[str, float]:
+        """Return the value for each group of items of a metric of the kind ``groups``, or NaN."""
+        shares = self.metric.kernel(weights, self.k, self.conventions(run))
+        return dict(zip(weights.names, shares.tolist(), strict=True))
 
 
 def name_with_options(run_name: str, metric: RankingMetric, options: Sequence[tuple[str, Choice]]) -> str:
@@ -193,39 +191,6 @@ def canonical(text: str) -> str:
     return str(value) if has_cutoff(formed(text)) else value.name
 
 
-def value_of_column(column: str) -> MetricValue | None:
-    """Return the metric whose values a column of ``per_user`` holds; None for another column.
-
-    >>> str(value_of_column("ap_denominator_relevant_at_5")), value_of_column("n_relevant")
-    ('map(denominator=relevant)@5', None)
-    """
-    text, _, cutoff = column.rpartition("_at_")
-    if cutoff != UNCUT and not WHOLE.fullmatch(cutoff):
-        return None
-    for name, metric in RANKING.items():
-        if text == name or text.startswith(f"{name}_"):
-            options = options_of_column(text.removeprefix(name), metric, metric.conventions)
-            if options is not None:
-                return MetricValue(metric, options, parse_k(cutoff))
-    return None
-
-
-def options_of_column(
-    text: str, metric: RankingMetric, conventions: Sequence[str]
-) -> tuple[tuple[str, Choice], ...] | None:
-    """Return the options in the name of a column, ``_gain_exp2_ideal_list``, or None."""
-    if not text:
-        return ()
-    for place, name in enumerate(conventions):
-        for choice in CONVENTIONS[name]:
-            start = f"_{without_metric(name, metric)}_{choice}"
-            if text.startswith(start):
-                rest = options_of_column(text.removeprefix(start), metric, conventions[place + 1 :])
-                if rest is not None:
-                    return ((name, choice), *rest)
-    return None
-
-
 def published_name(text: str, key: str = METRICS_KEY) -> str:
     """Return the name in the table ``metrics`` of what a text names: a weighted mean has one of its own.
 
@@ -233,7 +198,7 @@ def published_name(text: str, key: str = METRICS_KEY) -> str:
     ('map(denominator=relevant)', 'fcp_micro')
     """
     [value] = parse_metric(text, [None], key)
-    of_mean = find(formed(text, key)["name"], {name: name for name in value.metric.weights})
+    of_mean = find(formed(text, key)["name"], {name: name for name in value.metric.names})
     return name_with_options(of_mean or value.metric.run_name, value.metric, value.options)
 
 
@@ -252,11 +217,7 @@ def has_cutoff(form: re.Match[str]) -> bool:
 
 def ranking_names() -> dict[str, RankingMetric]:
     """Return the metrics by their names: per user, of the mean, of weighted means."""
-    return {
-        name: metric
-        for metric in RANKING.values()
-        for name in (metric.name, metric.run_name, *metric.weights)
-    }
+    return {name: metric for metric in RANKING.values() for name in (metric.name, *metric.names)}
 
 
 def parse_options(text: str, metric: RankingMetric, key: str) -> tuple[tuple[str, Choice], ...]:

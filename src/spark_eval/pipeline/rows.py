@@ -132,7 +132,9 @@ class StageSums:
         if sums.n_infinite:
             raise overflow(f"{value.metric} of stage {value.stage!r}")
         key = (value.model or "", value.metric, value.k, *cell[1:], self.stamp)
-        [row] = metric_rows([SumRow.of(key, sums.n_users, sums.n_defined, (sums.total, sums.squares, None, None, None))])
+        [row] = metric_rows(
+            [SumRow.of(key, sums.n_users, sums.n_defined, (sums.total, sums.squares, None, None, None))]
+        )
         return row._replace(model=value.model)
 
 

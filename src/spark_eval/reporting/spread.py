@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from spark_eval.metrics.values import MetricValue, value_of_column
+from spark_eval.metrics.columns import value_of_column
+from spark_eval.metrics.values import MetricValue
 from spark_eval.schema import MODEL
 
 # Of so many metrics, the first ones, each at its largest cutoff.

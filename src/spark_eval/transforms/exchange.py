@@ -2,7 +2,7 @@
 
 import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +23,7 @@ from spark_eval.engine.measure import Measuring
 from spark_eval.engine.messages import MESSAGE, Content, by_bucket, divided_further, packed, unpacked
 from spark_eval.engine.people import models_in
 from spark_eval.engine.question import Question
+from spark_eval.metrics.catalog import GroupWeights
 from spark_eval.names import folder_name, model_faults
 from spark_eval.pipeline.measure import stage_sums
 from spark_eval.pipeline.quantities import summed_columns
@@ -55,7 +56,8 @@ class ModelSummary:
 class BucketSummary:
     """What is left of a bucket: of its truth counts of rows, a digest, folds; each model's lists, sums.
 
-    ``stages`` are the sums of what is measured of stages, None where there are none.
+    ``stages`` are the sums of what is measured of stages, None where there are none. ``groups`` are weights
+    of groups of items by the place of their metric and model.
     """
 
     truth: Sequence[Mapping[str, Any]]
@@ -64,6 +66,7 @@ class BucketSummary:
     models: Sequence[ModelSummary]
     sums: pa.Table
     stages: pa.Table | None = None
+    groups: Mapping[tuple[int, str], GroupWeights] = field(default_factory=dict)
 
 
 def send(frame: DataFrame, files: PlainFiles | None, sender: SendBatches, n_tasks: int) -> DataFrame:
@@ -119,7 +122,8 @@ def measure(
                 models.append(ModelSummary(one.model, one.counts, one.folds, file, keys))
             of_truth = (list(bucket.truth_counts()), bucket.truth_digest, bucket.truth_folds)
             stages = stage_sums(measuring) if question.plan.stages else None
-            summary = BucketSummary(*of_truth, models, merged_sums(measuring.sums), stages)
+            sums = merged_sums(measuring.sums)
+            summary = BucketSummary(*of_truth, models, sums, stages, measuring.groups)
             counts = merged_counts([*counts, *measuring.item_counts])
             del measuring  # its lists, before the next bucket comes
             yield from filled_up({SUMMARY: [pickle.dumps(summary)]}, columns).to_batches()

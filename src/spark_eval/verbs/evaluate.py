@@ -12,7 +12,7 @@ from pyspark.sql import types as T
 
 from spark_eval.accounting import Entry, list_entries, rows_in, table_entries
 from spark_eval.arrow.files import keep_files
-from spark_eval.engine.items.counts import run_rows
+from spark_eval.engine.items.counts import group_rows, run_rows
 from spark_eval.engine.items.facts import ItemFacts
 from spark_eval.engine.means import added
 from spark_eval.engine.replicates import Bootstrap
@@ -157,6 +157,9 @@ def measure_lists(tables: Tables, plan: Plan, folder: str | None = None) -> Eval
             histograms = collected(histograms_of(rows, n_buckets))
             run = run_rows(plan, histograms, question.known_items, totals, models)
         keys = sum(one.keys for one in of_models)
+        run += group_rows(
+            plan, [summary.groups for summary in summaries], question.known_items, totals, models
+        )
         digest = str(sum(summary.truth_digest for summary in summaries) % 2**64)
         staged = [summary.stages for summary in summaries if summary.stages is not None]
         stages = StageSums(staged, plan) if plan.stages else None

@@ -151,7 +151,8 @@ def facts_of_items(tables: Tables, training: Training, plan: Plan) -> tuple[Item
             taken = taken_items(tables.train)
             check_bytes(taken.count() * BYTES_PER_TAKER, "train")
     of_items, of_trained, of_taken = (frame and frame.toArrow() for frame in (items, trained, taken))
-    return item_facts(id_type(tables.truth, ITEM), of_items, of_trained, n_users, of_taken), tables
+    facts = item_facts(id_type(tables.truth, ITEM), of_items, of_trained, n_users, of_taken)
+    return (facts.with_text_order if Fact.TEXT_ORDER in plan.facts else facts), tables
 
 
 def mark(rows: DataFrame, items: DataFrame) -> DataFrame:

@@ -13,8 +13,8 @@ from spark_eval.comparing.gating import gated_pairs
 from spark_eval.comparing.matching import Matched, check_known, match_metrics
 from spark_eval.comparing.options import COMPARE, ComparePlan, Interval
 from spark_eval.errors import ConfigError, DataError, nearest
+from spark_eval.metrics.columns import value_of_column
 from spark_eval.metrics.means import MeanOfUsers, WeightedMean, means_of_users
-from spark_eval.metrics.values import value_of_column
 from spark_eval.pairing.population import BASELINE, CANDIDATE, PairQuestion
 from spark_eval.runtime.any_session import is_remote, tasks_at_once
 from spark_eval.schema import ALL, FOLD, MODEL, N_RECOMMENDED, N_RELEVANT, USER

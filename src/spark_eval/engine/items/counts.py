@@ -6,6 +6,8 @@ are three: the lists that hold it, and in two whole numbers the sum of 1 / lengt
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
+from operator import add
 from typing import Any, Final
 
 import numpy as np
@@ -21,9 +23,9 @@ from spark_eval.engine.lists import entries_within
 from spark_eval.engine.means import NOBODY, ColumnSums, Group, SegmentCell
 from spark_eval.engine.messages import buckets_of, divided, one_chunk, united
 from spark_eval.engine.summary import MetricRow, everybody_first
-from spark_eval.metrics.catalog import About, Entries, ItemCounts
+from spark_eval.metrics.catalog import About, Entries, GroupWeights, ItemCounts
 from spark_eval.metrics.options import Plan, filled_column
-from spark_eval.schema import ALL, FOLD, ITEM, MODEL, SEGMENT, SEGMENT_VALUE
+from spark_eval.schema import ALL, FOLD, GROUP, ITEM, MODEL, SEGMENT, SEGMENT_VALUE
 from spark_eval.stats.exact import Floats, Ints
 
 CELL: Final = (MODEL, SEGMENT, SEGMENT_VALUE)
@@ -197,3 +199,32 @@ def n_known(facts: ItemFacts, table: Booleans | None, cell: SegmentCell) -> int:
     if segment == FOLD and facts.folds is not None:
         return int(np.count_nonzero(table[np.searchsorted(facts.folds, int(value))]))
     return int(np.count_nonzero(table.any(axis=0)))
+
+
+def group_rows(
+    plan: Plan,
+    parts: Sequence[Mapping[tuple[int, str], GroupWeights]],
+    facts: ItemFacts,
+    totals: Mapping[SegmentCell, Mapping[str, ColumnSums]],
+    models: Sequence[str],
+) -> list[MetricRow]:
+    """Return the rows of METRICS of metrics by group of items, beside each the same of the catalogue.
+
+    ``parts`` are the weights of each bucket, ``totals`` the sums that ``means.added`` returns. The groups are
+    values of the segment GROUP.
+    """
+    rows = []
+    for place, value in enumerate(plan.of_groups):
+        of_catalog = GroupWeights.of_catalog(facts.catalog)
+        for model in models:
+            weights = [part[place, model] for part in parts if (place, model) in part]
+            if not weights:
+                continue
+            users = totals.get((model, ALL, ALL), {}).get(filled_column(value.k), NOBODY)
+            both = {value.name: reduce(add, weights), value.catalog_name: of_catalog}
+            for name, one in both.items():
+                for group, share in value.of_groups(one, plan.conventions).items():
+                    known = None if math.isnan(share) else share
+                    cell = (model, name, value.k, GROUP, group)
+                    rows.append(MetricRow(*cell, known, None, None, None, users.n_users, 0, plan.stamp))
+    return rows

@@ -65,6 +65,14 @@ class ItemFacts:
         table[ids - ids[0]] = np.arange(len(ids))
         return table
 
+    @property
+    def with_text_order(self) -> "ItemFacts":
+        """The same with the place of each id among all as text."""
+        by_text = numbers(pc.sort_indices(self.ids.cast(pa.string())))
+        order = np.full(len(by_text) + 1, -1, dtype=np.int64)
+        order[by_text] = np.arange(len(by_text))
+        return replace(self, catalog=replace(self.catalog, text_order=order))
+
     @cached_property
     def is_trained(self) -> Booleans:
         """Which items have training interactions, by fold; shape (f, n + 1)."""

@@ -1,0 +1,253 @@
+"""Values of a run: from how many lists hold each item.
+
+Counts are whole numbers and sums of them exact, so that no value depends on the order of entries. A value
+without anything that it could be of is NaN.
+"""
+
+import math
+from collections import Counter
+from fractions import Fraction
+from typing import Final
+
+from spark_eval.conventions import (
+    Conventions,
+    CoverageVariant,
+    EntropyWeights,
+    GiniVariant,
+    PersonalizationVariant,
+)
+from spark_eval.metrics.catalog import ItemCounts
+from spark_eval.metrics.registry import Fact, Kind, ranking_metric
+from spark_eval.schema import Direction
+
+UNDEFINED: Final = math.nan
+
+
+@ranking_metric(
+    "catalog_coverage",
+    formula="items of the catalogue in any list / items of the catalogue",
+    conventions=("catalog_coverage_variant",),
+    upper=None,
+    perfect=False,
+    kind=Kind.CATALOG,
+    facts=[Fact.CATALOG],
+)
+def catalog_coverage(counts: ItemCounts, k: int | None, conventions: Conventions) -> float:
+    """Share of the catalogue that anybody is recommended in their top k.
+
+    Of the items 1, 2, 3, 4 the lists hold 1 and 2, and 9, which is none of them; training knew 1 and 9.
+
+    >>> counts = ItemCounts.of([[1, 9], [1, 2]], catalog=[1, 2, 3, 4], trained=[1, 9])
+    >>> for variant in CoverageVariant:
+    ...     print(variant, catalog_coverage(counts, 2, Conventions(catalog_coverage_variant=variant)))
+    catalog 0.5
+    recommended 0.75
+    by_trained 1.5
+    trained 1.0
+
+    Undefined without a catalogue (of training: without training interactions). It grows with the number of
+    users, so compare models by the same users.
+
+    Source: Herlocker and others, Evaluating collaborative filtering recommender systems, 2004. RecTools
+    (``recommended``), recommenders (``by_trained``), RePlay and Evidently (``trained``).
+    """
+    match conventions.catalog_coverage_variant:
+        case CoverageVariant.CATALOG:
+            return share_of(int(counts.n_items[counts.is_listed].sum()), counts.n_catalog)
+        case CoverageVariant.RECOMMENDED:
+            return share_of(int(counts.n_items.sum()), counts.n_catalog)
+        case CoverageVariant.BY_TRAINED:
+            return share_of(int(counts.n_items.sum()), counts.n_trained)
+        case CoverageVariant.TRAINED:
+            return share_of(int(counts.n_items[counts.is_trained].sum()), counts.n_trained)
+
+
+@ranking_metric(
+    "gini_catalog",
+    formula="sum of (2j - n - 1) x_j / (n sum of x_j), x ascending: lists with each of the n items of C",
+    conventions=("gini_variant",),
+    direction=Direction.NONE,
+    perfect=False,
+    kind=Kind.CATALOG,
+    facts=[Fact.CATALOG],
+)
+def gini_catalog(counts: ItemCounts, k: int | None, conventions: Conventions) -> float:
+    """How unequally lists are shared among the items of the catalogue: 0 if all items have as many.
+
+    Items that nobody is recommended count with 0, items outside the catalogue not at all. Four items, of
+    which one is in three lists and one in one:
+
+    >>> counts = ItemCounts.of([[1, 2], [1], [1]], catalog=[1, 2, 3, 4])
+    >>> for variant in GiniVariant:
+    ...     print(variant, round(gini_catalog(counts, 2, Conventions(gini_variant=variant)), 6))
+    n 0.625
+    n_minus_1 0.833333
+    equality 0.166667
+
+    Undefined where no list holds an item of the catalogue. No direction is better in itself, and under
+    ``equality`` it is turned round.
+
+    Source: Gini, 1912; LensKit. Elliot's is 1 - ours by n - 1 (``equality``).
+    """
+    items = items_by_lists(counts, of_catalog=True)
+    items[0] += counts.n_catalog - items.total()
+    return gini(items, conventions.gini_variant)
+
+
+@ranking_metric(
+    "gini_recommended",
+    formula="sum of (2j - n - 1) x_j / (n sum of x_j), x ascending: lists with each of n recommended items",
+    conventions=("gini_variant",),
+    direction=Direction.NONE,
+    perfect=False,
+    kind=Kind.CATALOG,
+)
+def gini_recommended(counts: ItemCounts, k: int | None, conventions: Conventions) -> float:
+    """How unequally lists are shared among the items that are recommended at all, of the catalogue or not.
+
+    What is never recommended does not count, so a model that recommends the same items to all has 0. Of two
+    items one is in three lists, one in one:
+
+    >>> gini_recommended(ItemCounts.of([[1, 2], [1], [1]]), 2, Conventions())
+    0.25
+
+    Undefined where nothing is recommended; under ``n_minus_1`` also where it is one item alone.
+
+    Source: Evidently, which divides by n - 1 (``n_minus_1``).
+    """
+    return gini(items_by_lists(counts), conventions.gini_variant)
+
+
+@ranking_metric(
+    "entropy",
+    formula="- sum over items of c/R log2(c/R), c lists with the item, R their sum",
+    conventions=("entropy_weights",),
+    direction=Direction.NONE,
+    upper=None,
+    perfect=False,
+    kind=Kind.CATALOG,
+)
+def entropy(counts: ItemCounts, k: int | None, conventions: Conventions) -> float:
+    """How many bits tell which item a recommendation is of: log2 of n for n equally frequent items.
+
+    >>> entropy(ItemCounts.of([[1, 2], [3, 4]]), 2, Conventions())
+    2.0
+
+    With ``weights=slots`` an item counts with 1 / length of each of its lists, and the sum is over all lists:
+
+    >>> counts = ItemCounts.of([[1, 2], [1]])
+    >>> for weights in EntropyWeights:
+    ...     print(weights, round(entropy(counts, 2, Conventions(entropy_weights=weights)), 6))
+    lists 0.918296
+    slots 0.834963
+
+    Undefined where nothing is recommended.
+
+    Source: Shannon, 1948; recommenders. Elliot (``slots``).
+    """
+    lists = items_by_lists(counts)
+    n_recommended = sum(count * n_items for count, n_items in lists.items())
+    match conventions.entropy_weights:
+        case EntropyWeights.LISTS:
+            weights = [(count, count * n_items) for count, n_items in lists.items()]
+            total = n_recommended
+        case EntropyWeights.SLOTS:
+            weights = list(zip(counts.n_lists.tolist(), counts.slots.tolist(), strict=True))
+            total = counts.n_filled
+    if not total:
+        return UNDEFINED
+    return math.fsum(weight * math.log2(n_recommended / count) for count, weight in weights) / total
+
+
+@ranking_metric(
+    "entropy_norm",
+    formula="entropy / log2 |C|",
+    conventions=("entropy_weights",),
+    direction=Direction.NONE,
+    upper=None,
+    perfect=False,
+    kind=Kind.CATALOG,
+    facts=[Fact.CATALOG],
+)
+def entropy_norm(counts: ItemCounts, k: int | None, conventions: Conventions) -> float:
+    """Entropy as a share of what a catalogue could have all of whose items are equally frequent.
+
+    >>> entropy_norm(ItemCounts.of([[1, 2], [3, 4]], catalog=range(16)), 2, Conventions())
+    0.5
+
+    It passes 1 only where items outside the catalogue are recommended. Undefined where nothing is
+    recommended, and for a catalogue of fewer than two items.
+
+    Source: Shannon, 1948; the efficiency of a distribution.
+    """
+    if counts.n_catalog < 2:
+        return UNDEFINED
+    return entropy(counts, k, conventions) / math.log2(counts.n_catalog)
+
+
+@ranking_metric(
+    "personalization",
+    formula="1 - (sum of c^2 - R) / (k n (n - 1)): mean of 1 - shared items / k over all pairs of n lists",
+    conventions=("personalization_variant",),
+    upper=None,
+    perfect=False,
+    kind=Kind.CATALOG,
+)
+def personalization(counts: ItemCounts, k: int | None, conventions: Conventions) -> float:
+    """How different two users' lists are: 1 if no two share an item, 0 if all hold the same k.
+
+    Over all pairs of lists, exactly, from counts alone: an item in c lists is shared by c (c - 1) / 2 pairs.
+    Of the three pairs one shares an item of two:
+
+    >>> counts = ItemCounts.of([[1, 2], [1, 3], [4]])
+    >>> for variant in PersonalizationVariant:
+    ...     print(variant, round(personalization(counts, 2, Conventions(personalization_variant=variant)), 6))
+    exact 0.833333
+    full_lists 0.916667
+
+    Short lists cannot share k items, so they look personal; ``full_lists`` can even pass 1. Undefined for
+    fewer than two lists, and without a cutoff.
+
+    Source: Zhou and others, Solving the apparent diversity-accuracy dilemma of recommender systems, 2010,
+    inter-list diversity; Evidently (``full_lists``, the same where all lists have k items).
+    """
+    n, lists = counts.n_filled, items_by_lists(counts)
+    if k is None or n < 2:
+        return UNDEFINED
+    squares = sum(count * count * n_items for count, n_items in lists.items())
+    match conventions.personalization_variant:
+        case PersonalizationVariant.EXACT:
+            alone = sum(count * n_items for count, n_items in lists.items())
+        case PersonalizationVariant.FULL_LISTS:
+            alone = n * k
+    return float(1 - Fraction(squares - alone, k * n * (n - 1)))
+
+
+def items_by_lists(counts: ItemCounts, of_catalog: bool = False) -> Counter[int]:
+    """Count the items that are in each number of lists; those of the catalogue alone, if so wanted."""
+    items = Counter[int]()
+    for count, n_items, is_listed in zip(
+        counts.n_lists.tolist(), counts.n_items.tolist(), counts.is_listed.tolist(), strict=True
+    ):
+        items[count] += n_items if is_listed or not of_catalog else 0
+    return items
+
+
+def gini(items: Counter[int], variant: GiniVariant) -> float:
+    """Return the Gini index of so many items for each number of lists that hold them."""
+    n, total = items.total(), sum(count * n_items for count, n_items in items.items())
+    divisor = n if variant is GiniVariant.N else n - 1
+    if not total or not divisor:
+        return UNDEFINED
+    differences = fewer = 0
+    for count, n_items in sorted(items.items()):
+        # Items before these are in fewer lists, those behind them in more; among each other they cancel out.
+        differences += count * n_items * (2 * fewer + n_items - n)
+        fewer += n_items
+    value = Fraction(differences, divisor * total)
+    return float(1 - value if variant is GiniVariant.EQUALITY else value)
+
+
+def share_of(part: int, whole: int) -> float:
+    """Return the share, NaN of nothing."""
+    return part / whole if whole else UNDEFINED

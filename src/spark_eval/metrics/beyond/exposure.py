@@ -1,0 +1,50 @@
+"""What share of recommended places each group of items gets: a value of the run for each group."""
+
+import math
+
+import numpy as np
+
+from spark_eval.conventions import Conventions
+from spark_eval.metrics.catalog import GroupWeights
+from spark_eval.metrics.registry import Fact, Kind, ranking_metric
+from spark_eval.schema import Direction
+from spark_eval.stats.exact import Floats, numbers_of
+
+
+@ranking_metric(
+    "exposure",
+    formula="share of places of items of the group; an item of s groups gives 1/s to each",
+    conventions=("exposure_weights",),
+    direction=Direction.NONE,
+    perfect=False,
+    kind=Kind.GROUPS,
+    facts=[Fact.CATALOG, Fact.GROUPS],
+    catalog_name="exposure_catalog",
+)
+def exposure(weights: GroupWeights, k: int | None, conventions: Conventions) -> Floats:
+    """How much of all recommended places each group of items gets, beside its share of the catalogue.
+
+    A value of the run for each group; items without one make the group ``(missing)``. Item 2 belongs to a and
+    b, so it gives one half to each. With ``weights=disc`` places weigh 1 / log2(rank + 1).
+
+    >>> from spark_eval.conventions import ExposureWeights
+    >>> from spark_eval.metrics.beyond.known import lists_of
+    >>> about = lists_of([[1, 2], [2]], truth=[[], []], groups=["", "a", "ab", "b"], listed=[1, 2, 3]).about
+    >>> for choice in ExposureWeights:
+    ...     run = Conventions(exposure_weights=choice)
+    ...     [weights] = GroupWeights.of_lists(about, 2, run, about.fold, 1)
+    ...     print(weights.names, exposure(weights, 2, run).round(6))
+    ('a', 'b', '(missing)') [0.666667 0.333333 0.      ]
+    ('a', 'b', '(missing)') [0.690047 0.309953 0.      ]
+    >>> exposure(GroupWeights.of_catalog(about.catalog), 2, Conventions())
+    array([0.5, 0.5, 0. ])
+
+    Undefined where nothing is recommended. A group above its share of the catalogue is not yet favoured:
+    users may like it.
+
+    Source: Singh, Joachims, Fairness of exposure in rankings, 2018; Steck, Calibrated recommendations, 2018
+    (how items of several groups count).
+    """
+    shares = numbers_of(weights.sums)
+    total = sum(shares)
+    return np.array([float(share / total) if total else math.nan for share in shares])

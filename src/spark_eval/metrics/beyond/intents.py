@@ -1,0 +1,191 @@
+"""Metrics of intents: a user's intents are the groups of what they find relevant; a hit serves its groups.
+
+Lists are seen as they are ranked. An empty list scores 0, and so does a user without relevant items; who has
+some, but none that belongs to a group, has no intents, and no value.
+"""
+
+from collections.abc import Callable
+from itertools import accumulate
+from typing import Final
+
+import numpy as np
+
+from spark_eval.conventions import Conventions, Discount
+from spark_eval.metrics.beyond.ideals import REDUNDANCY, gains_of, greedy_ideal, intents_of
+from spark_eval.metrics.discounts import discounts
+from spark_eval.metrics.lists import Lists, divide
+from spark_eval.metrics.registry import Fact, ranking_metric
+from spark_eval.stats.exact import Floats, Ints
+
+NEEDED: Final = (Fact.GROUPS, Fact.RELEVANT)
+# What an intent gains in r places that all serve it; a hit behind so many others is worth nothing.
+MOST_SERVED: Final = np.array(
+    list(accumulate((REDUNDANCY ** (rank - 1) / rank for rank in range(1, 1100)), initial=0.0))
+)
+
+
+def share_of_ideal(
+    lists: Lists, k: int | None, conventions: Conventions, weights: Callable[[Ints], Floats]
+) -> Floats:
+    """Return the gains up to k, weighted by their ranks, over those of the greedy ideal; shape (n,)."""
+    hits, ideal = lists.hits, greedy_ideal(lists, conventions.ideal_ties)
+    gains = hits.total(gains_of(lists) * weights(hits.rank), k)
+    return where_known(lists, divide(gains, ideal.total(ideal.relevance * weights(ideal.rank), k)))
+
+
+def where_known(lists: Lists, values: Floats) -> Floats:
+    """Return the values, NaN for users with relevant items of which none belongs to a group."""
+    return np.where((intents_of(lists).n_intents == 0) & (lists.n_relevant > 0), np.nan, values)
+
+
+@ranking_metric(
+    "alpha_ndcg",
+    formula="sum of gain / log2(rank + 1) over hits / that of the greedy ideal; a hit gains, for each of its "
+    "groups, 1/2^(earlier hits in it)",
+    conventions=("ideal_ties",),
+    upper=None,
+    perfect=False,
+    facts=NEEDED,
+)
+def alpha_ndcg(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
+    """Whether early hits serve many intents of the user; the second hit of an intent is worth half.
+
+    Items 1 and 2 serve a, item 3 serves b. Taking 1 and 3 first is as good as it gets, 1 and 2 is not:
+
+    >>> from spark_eval.metrics.beyond.known import lists_of
+    >>> groups = ["", "a", "a", "b"]
+    >>> lists = lists_of([[1, 3, 2], [1, 2, 3]], truth=[[1, 2, 3], [1, 2, 3]], groups=groups)
+    >>> alpha_ndcg(lists, 2, Conventions()).round(6)
+    array([1.      , 0.806574])
+
+    The ideal is greedy, rank by rank the item that gains most, of equal ones the larger id: to find the best
+    order is too hard. So a list can be better than its ideal, and score above 1:
+
+    >>> lists = lists_of([[1, 2, 3]], truth=[[1, 2, 3, 4]], groups=["", "ac", "bd", "bc", "b"])
+    >>> alpha_ndcg(lists, 3, Conventions()).round(6)
+    array([1.01771])
+
+    Undefined where no relevant item belongs to a group.
+
+    Source: Clarke and others, Novelty and diversity in information retrieval evaluation, 2008; alpha is 1/2.
+    ``ideal_ties=text`` compares ids as ndeval does, which measures up to rank 20.
+    """
+    return share_of_ideal(lists, k, conventions, lambda rank: discounts(rank, Discount.LOG2))
+
+
+@ranking_metric(
+    "err_ia",
+    formula="sum of gain / rank over the hits / sum of |G| / 2^(r - 1) / r over r <= k",
+    perfect=False,
+    facts=NEEDED,
+)
+def err_ia(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
+    """How early intents are served: expected reciprocal rank as a share of the most that k places allow.
+
+    A hit gains as in ``alpha_ndcg``. G are the user's intents; in a list of k places each could serve all of
+    them. Items 1 and 3 serve a and b: (1 + 1/2) / (2 (1 + 1/4)).
+
+    >>> from spark_eval.metrics.beyond.known import lists_of
+    >>> groups = ["", "a", "a", "b"]
+    >>> err_ia(lists_of([[1, 3, 2]], truth=[[1, 2, 3]], groups=groups), 2, Conventions())
+    array([0.6])
+
+    Without a cutoff k is the length of the list. Undefined where no relevant item belongs to a group.
+
+    Source: Chapelle and others, Intent-based diversification of web search results, 2011, as ndeval has it,
+    which measures up to rank 20, and does not divide the value at rank 1.
+    """
+    gains = lists.hits.total(gains_of(lists) / lists.hits.rank, k)
+    most = intents_of(lists).n_intents * MOST_SERVED[np.minimum(lists.places(k), len(MOST_SERVED) - 1)]
+    # Sums that are added in two ways: those of a perfect list can round to just above 1.
+    return where_known(lists, np.minimum(divide(gains, most), 1.0))
+
+
+@ranking_metric(
+    "nerr_ia",
+    formula="sum of gain / rank over the hits / that of the greedy ideal",
+    conventions=("ideal_ties",),
+    upper=None,
+    perfect=False,
+    facts=NEEDED,
+)
+def nerr_ia(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
+    """Intent-aware expected reciprocal rank as a share of that of the user's greedy ideal.
+
+    The ideal is that of ``alpha_ndcg``, so values can pass 1. Item 3 would be better at rank 2:
+
+    >>> from spark_eval.metrics.beyond.known import lists_of
+    >>> groups = ["", "a", "a", "b"]
+    >>> nerr_ia(lists_of([[1, 2, 3]], truth=[[1, 2, 3]], groups=groups), 2, Conventions()).round(6)
+    array([0.833333])
+
+    Undefined where no relevant item belongs to a group.
+
+    Source: Clarke and others, A comparative analysis of cascade measures for novelty and diversity, 2011;
+    ndeval, which measures up to rank 20.
+    """
+    return share_of_ideal(lists, k, conventions, lambda rank: 1 / rank)
+
+
+@ranking_metric("p_ia", formula="sum over hits of their groups / (k |G|)", perfect=False, facts=NEEDED)
+def p_ia(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
+    """Precision of each intent, averaged over the user's intents.
+
+    Of three places two serve a, one serves b:
+
+    >>> from spark_eval.metrics.beyond.known import lists_of
+    >>> groups = ["", "a", "ab", "b"]
+    >>> p_ia(lists_of([[1, 2, 9]], truth=[[1, 2, 3]], groups=groups), 3, Conventions())
+    array([0.5])
+
+    Without a cutoff k is the length of the list. Undefined where no relevant item belongs to a group.
+
+    Source: Agrawal and others, Diversifying search results, 2009, every intent as likely.
+    """
+    intents = intents_of(lists)
+    served = lists.hits.total(intents.of_hits(np.ones(len(intents.hit)), len(lists.hits.row)), k)
+    return where_known(lists, divide(served, lists.places(k) * intents.n_intents))
+
+
+@ranking_metric("subtopic_recall", formula="intents with a hit / |G|", perfect=False, facts=NEEDED)
+def subtopic_recall(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
+    """Share of the user's intents that the top k serves at all.
+
+    >>> from spark_eval.metrics.beyond.known import lists_of
+    >>> groups = ["", "a", "a", "b", "cd"]
+    >>> lists = lists_of([[1, 2, 3]], truth=[[1, 2, 3, 4]], groups=groups)
+    >>> subtopic_recall(lists, 2, Conventions()), subtopic_recall(lists, 3, Conventions())
+    (array([0.25]), array([0.5]))
+
+    Undefined where no relevant item belongs to a group.
+
+    Source: Zhai, Cohen, Lafferty, Beyond independent relevance, 2003.
+    """
+    intents = intents_of(lists)
+    newly = intents.of_hits((intents.number == 1).astype(np.float64), len(lists.hits.row))
+    return where_known(lists, divide(lists.hits.total(newly, k), intents.n_intents))
+
+
+@ranking_metric(
+    "ap_ia", formula="mean over intents g of AP of the hits in g, over m_g", perfect=False, facts=NEEDED
+)
+def ap_ia(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
+    """Average precision of each intent, averaged over the user's intents.
+
+    m_g counts the user's relevant items in g, whether k places can hold them or not. Hits of a at ranks 1 and
+    3 of m = 2, none of b: (1/1 + 2/3) / 2, and 0.
+
+    >>> from spark_eval.metrics.beyond.known import lists_of
+    >>> groups = ["", "a", "a", "b"]
+    >>> ap_ia(lists_of([[1, 9, 2]], truth=[[1, 2, 3]], groups=groups), 3, Conventions()).round(6)
+    array([0.416667])
+
+    Undefined where no relevant item belongs to a group.
+
+    Source: Agrawal and others, Diversifying search results, 2009, every intent as likely.
+    """
+    intents, rank = intents_of(lists), lists.hits.rank[intents_of(lists).hit]
+    at_hits = intents.number / rank if k is None else np.where(rank <= k, intents.number / rank, 0.0)
+    by_intent = np.bincount(intents.cell, at_hits, minlength=len(intents.row)) / intents.n_relevant
+    total = np.bincount(intents.row, by_intent, minlength=intents.n).astype(np.float64, copy=False)
+    return where_known(lists, divide(total, intents.n_intents))
