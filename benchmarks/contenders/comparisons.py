@@ -18,7 +18,7 @@ BASELINE, CANDIDATE = MEASURED
 def ours(task: Task) -> Repetition:
     """Two tests of a table as ``evaluate`` writes it, whose files tell their buckets."""
     from spark_eval.comparing.options import make_compare_plan
-    from spark_eval.metrics.values import value_of_column
+    from spark_eval.metrics.columns import value_of_column
     from spark_eval.verbs.compare import compare_sides
     from spark_eval.verbs.sides import Side
 
@@ -38,7 +38,7 @@ def ours(task: Task) -> Repetition:
 def frames(task: Task) -> Repetition:
     """``compare`` of a frame: its rows meet in an exchange."""
     from spark_eval import compare
-    from spark_eval.metrics.values import value_of_column
+    from spark_eval.metrics.columns import value_of_column
 
     spark = session(task)
 
