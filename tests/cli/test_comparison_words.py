@@ -8,8 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from spark_eval.cli import comparison, terminal
-from spark_eval.cli.comparison import compared_lines, gated_lines, sentence, sentences, short
+from spark_eval.cli import terminal
+from spark_eval.comparing import sentences as comparison
+from spark_eval.comparing.sentences import compared_lines, gated_lines, sentence, sentences, short
 from spark_eval.metrics import RANKING
 from spark_eval.runs.job import Run
 from spark_eval.schema import Direction, Table

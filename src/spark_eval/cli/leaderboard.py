@@ -1,85 +1,26 @@
-"""The table of metrics on a terminal: a line per model and cutoff, a column per metric."""
+"""The leaderboard on a terminal: as many metrics as it is wide."""
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
-from typing import Any, Final, Self
+from typing import Final
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as Grid
 
+from spark_eval.comparing.leaderboard import Columns, Leaderboard
 from spark_eval.errors import printable
-from spark_eval.metrics.values import UNCUT, formed, ranking_names
-from spark_eval.schema import ALL, FOLDS, Direction
-from spark_eval.stats.corrections import adjusted
-from spark_eval.stats.differences import signed_root, unpaired
-from spark_eval.stats.intervals import Summary
-from spark_eval.stats.significance import p_of_t
 
 # What a column takes beside its text.
 MARGIN: Final = 3
-BEST: Final = "*"
-CLOSE: Final = "~"
-CERTAIN: Final = 0.05
-EXPLAINED: Final = (
-    f"{BEST} the best of its k, {CLOSE} not certainly worse (95 %, as if models had users of their own; "
-    "spark-eval compare tells more apart)"
-)
-# A model at a cutoff; None is no cutoff.
-Line = tuple[str, int | None]
-Columns = Mapping[str, Sequence[str]]
 
 
-@dataclass(frozen=True)
-class Leaderboard:
-    """Texts of all cells, by column and line; metrics in the order asked for; the names of segments."""
-
-    lines: Columns
-    metrics: Columns
-    users: Columns
-    segments: Sequence[str]
-    is_marked: bool = False
-
-    @classmethod
-    def of(cls, rows: Iterable[Mapping[str, Any]]) -> Self:
-        """Read rows of the table ``metrics``; over folds, show the mean of their values and the deviation."""
-        rows = list(rows)
-        cells: dict[tuple[str, Line], str] = {}
-        over_folds: dict[tuple[str, Line], dict[str, str]] = {}
-        n_users: dict[Line, int] = {}
-        segments = dict[str, None]()
-        for row in rows:
-            line = (row["model"], row["k"])
-            if row["segment"] == ALL:
-                cells[row["metric"], line] = four_digits(row["value"])
-                n_users[line] = max(n_users.get(line, 0), row["n_users"])
-            elif row["segment"] == FOLDS:
-                over_folds.setdefault((row["metric"], line), {})[row["segment_value"]] = four_digits(
-                    row["value"]
-                )
-            else:
-                segments[row["segment"]] = None
-        marks = marks_of(rows)
-        cells |= {key: cells[key] + mark for key, mark in marks.items()}
-        cells |= {key: f"{numbers['mean']} ± {numbers['sd']}" for key, numbers in over_folds.items()}
-        lines = sorted(n_users, key=smaller_k_first)
-        metrics = dict.fromkeys(metric for metric, _ in cells)
-        return cls(
-            {"model": [model for model, _ in lines], "k": [UNCUT if k is None else str(k) for _, k in lines]},
-            # A metric may be measured at a cutoff of its own.
-            {metric: [cells.get((metric, line), four_digits(None)) for line in lines] for metric in metrics},
-            {"users": [f"{n_users[line]:,}" for line in lines]},
-            list(segments),
-            bool(marks),
-        )
-
-    def fitting(self, width: int) -> Columns:
-        """Return the first of the metrics that have room beside the other columns; one at least."""
-        room = width - 1 - sum(widths(self.lines)) - sum(widths(self.users))
-        n_fitting = max(1, bisect_right(list(accumulate(widths(self.metrics))), room))
-        return dict(list(self.metrics.items())[:n_fitting])
+def fitting(board: Leaderboard, width: int) -> Columns:
+    """Return the first of the metrics that have room beside the other columns; one at least."""
+    room = width - 1 - sum(widths(board.lines)) - sum(widths(board.users))
+    n_fitting = max(1, bisect_right(list(accumulate(widths(board.metrics))), room))
+    return dict(list(board.metrics.items())[:n_fitting])
 
 
 def widths(columns: Columns) -> list[int]:
@@ -89,50 +30,14 @@ def widths(columns: Columns) -> list[int]:
 
 def show(board: Leaderboard, title: str, screen: Console) -> None:
     """Print as many metrics as the screen is wide, and say what else there is."""
-    shown = board.fitting(screen.width)
+    shown = fitting(board, screen.width)
     columns = {**board.lines, **shown, **board.users}
     screen.print(drawn(columns, zip(*columns.values(), strict=True), title))
     if others := [name for name in board.metrics if name not in shown]:
         fit = f"{len(shown)} of {len(board.metrics)} metrics fit here"
         print(f"{fit}; in the table metrics also: {', '.join(others)}")
-    if board.is_marked:
-        print(EXPLAINED)
-    if board.segments:
-        print(f"means by {', '.join(board.segments)} stand in the table metrics")
-
-
-def marks_of(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[str, Line], str]:
-    """Return the mark of each metric and line where several models have a value: BEST, CLOSE or none.
-
-    Close is what a one-sided test of Welch does not tell from the best; its p-values of a metric and k are
-    corrected by Holm. Means without an error have no models close to the best.
-    """
-    groups: dict[tuple[str, int | None], dict[str, Summary]] = {}
-    for row in rows:
-        if row["segment"] == ALL and row["value"] is not None:
-            mean = Summary(row["value"], row.get("std_error"), None, None, row["n_users"])
-            groups.setdefault((row["metric"], row["k"]), {})[row["model"]] = mean
-    marks = {}
-    for (metric, k), of_models in groups.items():
-        direction = ranking_names()[formed(metric)["name"]].direction
-        if direction is Direction.NONE or len(of_models) == 1:
-            continue
-        sign = -1 if direction is Direction.LOWER else 1
-        best = of_models[max((sign * (one.value or 0), model) for model, one in of_models.items())[1]]
-        chances = adjusted([p_behind(one, best, sign) for one in of_models.values()], "holm")
-        for model, p in zip(of_models, chances, strict=True):
-            is_equal = of_models[model].value == best.value
-            if is_equal or (p is not None and p >= CERTAIN):
-                marks[metric, (model, k)] = BEST if is_equal else CLOSE
-    return marks
-
-
-def p_behind(one: Summary, best: Summary, sign: int) -> float | None:
-    """Return the one-sided p of a mean below the best one; None for the best itself, and without errors."""
-    between = unpaired(best.value, best.std_error, best.n, one.value, one.std_error, one.n)
-    if one is best or between.value is None or not between.variance:
-        return None
-    return p_of_t(signed_root(sign * between.value, between.variance), between.freedom, "less")
+    for note in board.notes:
+        print(note)
 
 
 def drawn(header: Iterable[str], rows: Iterable[Sequence[str]], title: str = "") -> Grid:
@@ -146,14 +51,3 @@ def drawn(header: Iterable[str], rows: Iterable[Sequence[str]], title: str = "")
 def shown_as_is(text: str) -> str:
     """Return text in which nothing moves a cursor or is markup."""
     return escape(printable(text))
-
-
-def four_digits(value: float | None) -> str:
-    """Return a value with four digits; a dash where there is none."""
-    return "-" if value is None else f"{value:.4f}"
-
-
-def smaller_k_first(line: Line) -> tuple[bool, int, str]:
-    """Return the order of the lines: by k, no cutoff last, then by model."""
-    model, k = line
-    return (k is None, k or 0, model)

@@ -2,18 +2,20 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_eval.accounting import ACCOUNTING, Entry
 from spark_eval.arrow.row_faults import fault_rules
+from spark_eval.comparing.leaderboard import Leaderboard
 from spark_eval.conventions import Conventions
 from spark_eval.engine.summary import METRICS, SUMS, MetricRow, SumRow, fold_rows, metric_rows, population
 from spark_eval.metrics.options import Plan
 from spark_eval.names import literal, models_shown
+from spark_eval.runtime.notebooks import ShownTable, Writable
 from spark_eval.schema import MODEL, Outcome
 from spark_eval.transforms.conform import unusable_rows
 from spark_eval.transforms.plain_files import PlainFiles, plain_recommendations, plain_truth
@@ -75,7 +77,7 @@ class Tables:
 
 
 @dataclass(frozen=True, repr=False)
-class Evaluation:
+class Evaluation(Writable):
     """What came of an evaluation.
 
     ``per_user``: one row per model and user of the population, a double per metric and k; lazy, unless it
@@ -94,12 +96,30 @@ class Evaluation:
     keys: int
     truth_digest: str
     folder: str | None = None
+    tables: ClassVar[tuple[str, ...]] = ("metrics", "per_user", "sums", "accounting")
 
     def __repr__(self) -> str:
         names = ", ".join(dict.fromkeys(value.name for value in self.plan.metrics))
         cutoffs = ", ".join(dict.fromkeys(value.cutoff for value in self.plan.metrics))
         tables = "metrics, per_user, accounting are DataFrames"
         return f"Evaluation of {models_shown(self.models)}: {names} at k {cutoffs}; {tables}"
+
+    def leaderboard(self, metric: str | None = None) -> ShownTable:
+        """Return the models side by side, the best marked; of one ``metric`` alone, the best model first.
+
+        ``metric`` is a name, perhaps with its conventions and cutoff: ``ndcg``, ``ndcg@10``. Raises
+        ConfigError METRIC_NOT_MEASURED.
+        """
+        board = Leaderboard.of([row._asdict() for row in self.metric_rows], metric)
+        columns = {**board.lines, **board.metrics, **board.users}
+        return ShownTable(f"Evaluation of {models_shown(self.models)}", columns, board.notes)
+
+    def shown(self) -> list[ShownTable]:
+        """Return the leaderboard, with the rows that could not be used."""
+        board = self.leaderboard()
+        n_bad = sum(entry.rows for entry in self.entries if entry.outcome == Outcome.QUARANTINED)
+        bad = [f"{n_bad:,} rows could not be used; the table accounting tells why"] if n_bad else []
+        return [replace(board, notes=[*board.notes, *bad])]
 
     @cached_property
     def metric_rows(self) -> list[MetricRow]:

@@ -12,6 +12,7 @@ Row = Mapping[str, Any]
 TextLines = list[list[str]]
 COMPARED: Final = ("candidate", "baseline", "metric", "test", "difference", "interval", "win/tie/loss", "p")
 GATED: Final = ("gate", "candidate", "baseline", "difference", "bounds", "decision", "passed")
+MOST_SENTENCES: Final = 20
 # What comes by chance in so many cases or fewer is called certain.
 RARE: Final = 0.05
 LEAST_DECIMALS: Final = 3
@@ -32,6 +33,11 @@ def compared_lines(rows: Iterable[Row]) -> TextLines:
             [row["candidate"], baseline_of_row(row), where(row), row["test"], difference, interval, counts, p]
         )
     return lines
+
+
+def by_column(header: Sequence[str], lines: TextLines) -> dict[str, list[str]]:
+    """Return lines of text by column."""
+    return {name: [line[place] for line in lines] for place, name in enumerate(header)}
 
 
 def gated_lines(rows: Iterable[Row]) -> TextLines:

@@ -1,0 +1,150 @@
+"""Models side by side: a line per model and cutoff, a column per metric, the best ones marked."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+from spark_eval.errors import ConfigError
+from spark_eval.metrics.values import UNCUT, formed, has_cutoff, parse_metric, published_name, ranking_names
+from spark_eval.schema import ALL, FOLDS, Direction
+from spark_eval.stats.corrections import adjusted
+from spark_eval.stats.differences import signed_root, unpaired
+from spark_eval.stats.intervals import Summary
+from spark_eval.stats.significance import p_of_t
+
+WHERE: Final = "leaderboard"
+BEST: Final = "*"
+CLOSE: Final = "~"
+CERTAIN: Final = 0.05
+EXPLAINED: Final = (
+    f"{BEST} the best of its k, {CLOSE} not certainly worse (95 %, as if models had users of their own; "
+    "spark-eval compare tells more apart)"
+)
+# A model at a cutoff; None is no cutoff.
+Line = tuple[str, int | None]
+Columns = Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True)
+class Leaderboard:
+    """Texts of all cells, by column and line; metrics in the order asked for; the names of segments."""
+
+    lines: Columns
+    metrics: Columns
+    users: Columns
+    segments: Sequence[str]
+    is_marked: bool = False
+
+    @classmethod
+    def of(cls, rows: Iterable[Mapping[str, Any]], metric: str | None = None) -> Self:
+        """Read rows of the table ``metrics``; over folds, show the mean of their values and the deviation.
+
+        With a ``metric``, show it alone, the best model first. Raises ConfigError METRIC_NOT_MEASURED.
+        """
+        rows = list(rows) if metric is None else rows_of_metric(list(rows), metric)
+        cells: dict[tuple[str, Line], str] = {}
+        over_folds: dict[tuple[str, Line], dict[str, str]] = {}
+        n_users: dict[Line, int] = {}
+        segments = dict[str, None]()
+        for row in rows:
+            line = (row["model"], row["k"])
+            if row["segment"] == ALL:
+                cells[row["metric"], line] = four_digits(row["value"])
+                n_users[line] = max(n_users.get(line, 0), row["n_users"])
+            elif row["segment"] == FOLDS:
+                over_folds.setdefault((row["metric"], line), {})[row["segment_value"]] = four_digits(
+                    row["value"]
+                )
+            else:
+                segments[row["segment"]] = None
+        marks = marks_of(rows)
+        cells |= {key: cells[key] + mark for key, mark in marks.items()}
+        cells |= {key: f"{numbers['mean']} ± {numbers['sd']}" for key, numbers in over_folds.items()}
+        lines = sorted(n_users, key=smaller_k_first)
+        if metric is not None:
+            places = {(row["model"], row["k"]): standing(row) for row in rows if row["segment"] == ALL}
+            lines.sort(key=lambda line: (smaller_k_first(line)[:2], places[line]))
+        metrics = dict.fromkeys(metric for metric, _ in cells)
+        return cls(
+            {"model": [model for model, _ in lines], "k": [UNCUT if k is None else str(k) for _, k in lines]},
+            # A metric may be measured at a cutoff of its own.
+            {metric: [cells.get((metric, line), four_digits(None)) for line in lines] for metric in metrics},
+            {"users": [f"{n_users[line]:,}" for line in lines]},
+            list(segments),
+            bool(marks),
+        )
+
+    @property
+    def notes(self) -> list[str]:
+        """What its marks mean, and which segments the table ``metrics`` has beside."""
+        of_segments = f"means by {', '.join(self.segments)} stand in the table metrics"
+        return [EXPLAINED] * self.is_marked + [of_segments] * bool(self.segments)
+
+
+def rows_of_metric(rows: Sequence[Mapping[str, Any]], metric: str) -> list[Mapping[str, Any]]:
+    """Return the rows of a metric, and of its cutoff if it names one."""
+    form, name = formed(metric, WHERE), published_name(metric, WHERE)
+    found = [row for row in rows if row["metric"] == name]
+    if has_cutoff(form):
+        [value] = parse_metric(metric, key=WHERE)
+        found = [row for row in found if row["k"] == value.k]
+    if not found:
+        known = {f"{row['metric']}@{UNCUT if row['k'] is None else row['k']}" for row in rows}
+        raise ConfigError.unknown("METRIC_NOT_MEASURED", "metric", metric, known, WHERE)
+    return found
+
+
+def standing(row: Mapping[str, Any]) -> tuple[bool, float]:
+    """Return the order of models by a value, the best first, one without a value last."""
+    is_lower = better_values(row["metric"]) is Direction.LOWER
+    return row["value"] is None, (row["value"] or 0.0) * (1 if is_lower else -1)
+
+
+def better_values(metric: str) -> Direction:
+    """Return which values of a metric of the table ``metrics`` are better."""
+    return ranking_names()[formed(metric)["name"]].direction
+
+
+def marks_of(rows: Iterable[Mapping[str, Any]]) -> dict[tuple[str, Line], str]:
+    """Return the mark of each metric and line where several models have a value: BEST, CLOSE or none.
+
+    Close is what a one-sided test of Welch does not tell from the best; its p-values of a metric and k are
+    corrected by Holm. Means without an error have no models close to the best.
+    """
+    groups: dict[tuple[str, int | None], dict[str, Summary]] = {}
+    for row in rows:
+        if row["segment"] == ALL and row["value"] is not None:
+            mean = Summary(row["value"], row.get("std_error"), None, None, row["n_users"])
+            groups.setdefault((row["metric"], row["k"]), {})[row["model"]] = mean
+    marks = {}
+    for (metric, k), of_models in groups.items():
+        direction = better_values(metric)
+        if direction is Direction.NONE or len(of_models) == 1:
+            continue
+        sign = -1 if direction is Direction.LOWER else 1
+        best = of_models[max((sign * (one.value or 0), model) for model, one in of_models.items())[1]]
+        chances = adjusted([p_behind(one, best, sign) for one in of_models.values()], "holm")
+        for model, p in zip(of_models, chances, strict=True):
+            is_equal = of_models[model].value == best.value
+            if is_equal or (p is not None and p >= CERTAIN):
+                marks[metric, (model, k)] = BEST if is_equal else CLOSE
+    return marks
+
+
+def p_behind(one: Summary, best: Summary, sign: int) -> float | None:
+    """Return the one-sided p of a mean below the best one; None for the best itself, and without errors."""
+    between = unpaired(best.value, best.std_error, best.n, one.value, one.std_error, one.n)
+    if one is best or between.value is None or not between.variance:
+        return None
+    return p_of_t(signed_root(sign * between.value, between.variance), between.freedom, "less")
+
+
+def four_digits(value: float | None) -> str:
+    """Return a value with four digits; a dash where there is none."""
+    return "-" if value is None else f"{value:.4f}"
+
+
+def smaller_k_first(line: Line) -> tuple[bool, int, str]:
+    """Return the order of the lines: by k, no cutoff last, then by model."""
+    model, k = line
+    return (k is None, k or 0, model)
