@@ -83,9 +83,9 @@ def test_a_comparison_says_it_in_sentences(measured: Evaluation) -> None:
 
 
 def test_predictions_and_a_split_show_themselves(spark: SparkSession) -> None:
-    scored = pd.DataFrame({"label": [0, 1, 1], "score": [0.2, 0.9, 0.1], "model": ["a", "a", "b"]})
+    scored = pd.DataFrame({"label": [0, 1, 1], "score": [0.2, 0.9, 0.1], "model": ["metric", "metric", "b"]})
     done = evaluate_predictions(scored, "binary", metrics=["auc", "mse"])
-    assert CELL.findall(done._repr_html_()) == ["auc", "1", "-", "mse", "0.025", "0.81"]
+    assert CELL.findall(done._repr_html_()) == ["auc", "-", "1", "mse", "0.81", "0.025"]
     log = pd.DataFrame({"user": range(10), "item": range(10), "timestamp": range(10)})
     parts = split(log, local_cut=0.6, global_cut=0.8, timestamp_unit="s")
     assert "subset(NAME) of local_train, ranker_train, ranker_test, global_test" in parts._repr_html_()

@@ -118,14 +118,15 @@ def show_evaluation(run: Run) -> None:
 
 def show_predictions(run: Run) -> None:
     """Print one line per metric of all rows, one column per model; then what was chosen as thresholds."""
-    columns = metrics_by_model(run.rows(Table.METRICS))
-    lines = list(zip(*columns.values(), strict=True))
-    grid(list(columns), lines, f"metrics of run {run.run_id}", of=Table.METRICS)
+    header, lines = metrics_by_model(run.rows(Table.METRICS))
+    grid(header, lines, f"metrics of run {run.run_id}", of=Table.METRICS)
     if Table.THRESHOLDS in run.tables:
         shown = ("threshold", "precision", "recall", "flags", "cost")
         chosen = [row for row in run.rows(Table.THRESHOLDS) if row["segment"] == ALL]
-        lines = [(row["model"], row["rule"], *(six_digits(row[name]) for name in shown)) for row in chosen]
-        grid(("model", "chosen for", *shown), lines)
+        thresholds = [
+            (row["model"], row["rule"], *(six_digits(row[name]) for name in shown)) for row in chosen
+        ]
+        grid(("model", "chosen for", *shown), thresholds)
     show_run(run)
 
 

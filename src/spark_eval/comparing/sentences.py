@@ -35,11 +35,6 @@ def compared_lines(rows: Iterable[Row]) -> TextLines:
     return lines
 
 
-def by_column(header: Sequence[str], lines: TextLines) -> dict[str, list[str]]:
-    """Return lines of text by column."""
-    return {name: [line[place] for line in lines] for place, name in enumerate(header)}
-
-
 def gated_lines(rows: Iterable[Row]) -> TextLines:
     """Return a line per row of ``gates``."""
     lines = []

@@ -109,14 +109,14 @@ class MeasuredPredictions:
         return rows
 
 
-def metrics_by_model(rows: Iterable[Mapping[str, Any]]) -> dict[str, list[str]]:
-    """Return the values of all rows as texts by column: a line per metric, a column per model."""
+def metrics_by_model(rows: Iterable[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """Return the values of all rows as texts, header and lines: a line per metric, a column per model."""
     values = [row for row in rows if row["segment"] == ALL]
     models = list(dict.fromkeys(row["model"] for row in values))
     cells = {(row["metric"], row["model"]): row["value"] for row in values}
     names = list(dict.fromkeys(row["metric"] for row in values))
-    of_models = {model: [six_digits(cells.get((name, model))) for name in names] for model in models}
-    return {"metric": names} | of_models
+    lines = [[name, *(six_digits(cells.get((name, model))) for model in models)] for name in names]
+    return ["metric", *models], lines
 
 
 def six_digits(value: float | None) -> str:

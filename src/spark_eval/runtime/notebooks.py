@@ -1,6 +1,6 @@
 """What results show of themselves in a notebook, give to pandas, and write below a folder."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -22,15 +22,16 @@ MOST_LINES_SHOWN = 50
 
 @dataclass(frozen=True)
 class ShownTable:
-    """A table of texts as people read it: columns by name, and sentences below it."""
+    """A table of texts as people read it: a header, lines of as many texts, sentences below."""
 
     title: str
-    columns: Mapping[str, Sequence[str]]
+    header: Sequence[str]
+    lines: Sequence[Sequence[str]]
     notes: Sequence[str] = ()
 
     def to_pandas(self) -> pd.DataFrame:
         """Return the texts."""
-        return pd.DataFrame(self.columns)
+        return pd.DataFrame(list(map(list, self.lines)), columns=list(self.header))
 
     def __repr__(self) -> str:
         rows = self.to_pandas().head(MOST_LINES_SHOWN).map(printable)
@@ -46,7 +47,7 @@ class ShownTable:
     @property
     def all_notes(self) -> list[str]:
         """The notes, and how many lines are not shown."""
-        n_more = max(map(len, self.columns.values()), default=0) - MOST_LINES_SHOWN
+        n_more = len(self.lines) - MOST_LINES_SHOWN
         return [*map(printable, self.notes), *([f"and {n_more} more lines"] if n_more > 0 else [])]
 
 

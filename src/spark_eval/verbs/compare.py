@@ -21,7 +21,6 @@ from spark_eval.comparing.sentences import (
     COMPARED,
     GATED,
     MOST_SENTENCES,
-    by_column,
     compared_lines,
     gated_lines,
     sentences,
@@ -73,9 +72,9 @@ class Comparison(Writable):
         tables = []
         if rows:
             notes = told(sentences(rows), MOST_SENTENCES)
-            tables = [ShownTable("Comparison", by_column(COMPARED, compared_lines(rows)), notes)]
+            tables = [ShownTable("Comparison", COMPARED, compared_lines(rows), notes)]
         if gates:
-            tables.append(ShownTable("Gates", by_column(GATED, gated_lines(gates))))
+            tables.append(ShownTable("Gates", GATED, gated_lines(gates)))
         return tables
 
     def __repr__(self) -> str:

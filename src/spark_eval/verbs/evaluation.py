@@ -112,7 +112,8 @@ class Evaluation(Writable):
         """
         board = Leaderboard.of([row._asdict() for row in self.metric_rows], metric)
         columns = {**board.lines, **board.metrics, **board.users}
-        return ShownTable(f"Evaluation of {models_shown(self.models)}", columns, board.notes)
+        lines = list(zip(*columns.values(), strict=True))
+        return ShownTable(f"Evaluation of {models_shown(self.models)}", list(columns), lines, board.notes)
 
     def shown(self) -> list[ShownTable]:
         """Return the leaderboard, with the rows that could not be used."""

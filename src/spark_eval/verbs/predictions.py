@@ -178,7 +178,7 @@ class PredictionMetrics(MeasuredPredictions, Writable):
     def shown(self) -> list[ShownTable]:
         """Return a line per metric of all rows, a column per model."""
         title = f"Predictions of {models_shown(self.models)}"
-        return [ShownTable(title, metrics_by_model([row._asdict() for row in self.metric_rows]))]
+        return [ShownTable(title, *metrics_by_model([row._asdict() for row in self.metric_rows]))]
 
     def __repr__(self) -> str:
         names = ", ".join(self.plan.metrics)

@@ -65,9 +65,8 @@ class Split(Shown):
         shared = {field.name for field in fields(FoldRule)}  # of all rules: they come last
         names = sorted(vars(self.rule), key=lambda name: name in shared)
         options = {name: str(value) for name in names if (value := getattr(self.rule, name)) is not None}
-        columns = {"option": list(options), "value": list(options.values())}
         notes = [f"subset(NAME) of {parts}", "accounting and leakage count the rows when they are asked for"]
-        return [ShownTable(f"Split by {self.method}", columns, notes)]
+        return [ShownTable(f"Split by {self.method}", ("option", "value"), list(options.items()), notes)]
 
     def __repr__(self) -> str:
         parts = ", ".join(subset.value for subset in self.rule.subsets)
