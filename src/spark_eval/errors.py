@@ -5,6 +5,7 @@ The class says what a scheduler should do (its ``exit_code``); the code says wha
 
 import difflib
 import re
+import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Final, TypeVar
 
@@ -42,6 +43,15 @@ class SparkEvalError(Exception):
 
     def __str__(self) -> str:
         return f"error[{self.code}] {self.message}"
+
+    @property
+    def trace(self) -> str:
+        """Where it was raised, and all that lies behind it."""
+        return "".join(traceback.format_exception(self))
+
+    def _render_traceback_(self) -> list[str]:
+        """Return what IPython shows of it: a line, and where the others are."""
+        return [str(self), "(the whole trace: import sys; print(sys.last_value.trace))"]
 
 
 class EnvironmentFault(SparkEvalError):

@@ -9,9 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from spark_eval.cli import terminal
-from spark_eval.cli.comparison import compared_lines, gated_lines
 from spark_eval.comparing import sentences as words
-from spark_eval.comparing.sentences import sentence, sentences, short
+from spark_eval.comparing.sentences import compared_lines, gated_lines, sentence, sentences, short
 from spark_eval.metrics import RANKING
 from spark_eval.runs.job import Run
 from spark_eval.schema import Direction, Table

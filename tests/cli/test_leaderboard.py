@@ -7,7 +7,8 @@ import pytest
 from rich.console import Console
 
 from spark_eval.cli import terminal
-from spark_eval.cli.leaderboard import Leaderboard, show
+from spark_eval.cli.leaderboard import show
+from spark_eval.comparing.leaderboard import Leaderboard
 from spark_eval.metrics import RANKING
 from spark_eval.metrics.options import DEFAULT_METRICS
 from spark_eval.runs.job import Run

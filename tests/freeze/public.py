@@ -26,9 +26,15 @@ ENDS = {"| quarantined as": "a row", **{f"Exit {code}": f"exit {code}" for code 
 SECTION = "section"
 # What results are asked for; their other attributes are parts of the package.
 RESULTS = {
-    "Evaluation": ("per_user", "metrics", "accounting", "stages", "funnel", "models", "unpersist"),
-    "Split": ("rows", "subset", "accounting", "leakage"),
-    "PredictionMetrics": ("metrics", "thresholds", "curves", "accounting", "models"),
+    "Evaluation": (
+        *("per_user", "metrics", "accounting", "stages", "funnel", "models", "unpersist"),
+        *("leaderboard", "to_pandas", "write"),
+    ),
+    "Split": ("rows", "subset", "accounting", "leakage", "to_pandas"),
+    "PredictionMetrics": (
+        *("metrics", "thresholds", "curves", "accounting", "models"),
+        *("to_pandas", "write"),
+    ),
 }
 
 

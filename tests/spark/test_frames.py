@@ -105,7 +105,7 @@ def test_what_cannot_be_taken_is_told_by_column(column: pd.Series, words: str) -
     assert words in raised.value.message
 
 
-@pytest.mark.parametrize("frame", [[(1, 2)], {"user": [1]}, "lists.parquet", pd.Series([1])])
+@pytest.mark.parametrize("frame", [[(1, 2)], {"user": [1]}, pa.chunked_array([[1]]), pd.Series([1])])
 @pytest.mark.parametrize(
     "verb",
     [lambda it: evaluate(it, it, model="m"), split, lambda it: evaluate_predictions(it, "binary")],

@@ -7,9 +7,9 @@ from rich.bar import Bar
 from rich.console import Console
 from rich.table import Table as Grid
 
-from spark_eval.cli.comparison import TextLines
-from spark_eval.cli.leaderboard import drawn, four_digits
-from spark_eval.comparing.sentences import Row
+from spark_eval.cli.leaderboard import drawn
+from spark_eval.comparing.leaderboard import four_digits
+from spark_eval.comparing.sentences import Row, TextLines
 from spark_eval.metrics.values import UNCUT
 from spark_eval.pipeline.quantities import (
     ADDED_RECALL,

@@ -10,12 +10,22 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from spark_eval.cli import metric_tables
-from spark_eval.cli.comparison import COMPARED, GATED, compared_lines, gated_lines, told
 from spark_eval.cli.funnel import show_funnel
-from spark_eval.cli.leaderboard import Leaderboard, drawn, show
-from spark_eval.comparing.sentences import sentences, where
+from spark_eval.cli.leaderboard import drawn, show
+from spark_eval.comparing.leaderboard import Leaderboard
+from spark_eval.comparing.sentences import (
+    COMPARED,
+    GATED,
+    MOST_SENTENCES,
+    compared_lines,
+    gated_lines,
+    sentences,
+    told,
+    where,
+)
 from spark_eval.config.sections import Config
 from spark_eval.errors import printable
+from spark_eval.pointwise.tables import metrics_by_model, six_digits
 from spark_eval.presets import PRESETS, conventions_of
 from spark_eval.publishing.commits import published
 from spark_eval.publishing.places import store_of
@@ -33,7 +43,6 @@ from spark_eval.splits.fold_rule import (
 
 # Of several classes there are many more numbers than a terminal shows.
 MOST_LINES = 50
-MOST_SENTENCES = 20
 # Of rows that a check of the leakage report finds where nothing promises that there are none.
 ALLOWED = {
     RETURNED_TO_LOCAL_TEST: "rows of local_test repeat a train pair; allowed here, `seen: drop` removes them",
@@ -82,7 +91,7 @@ def show_split(run: Run) -> None:
     ]
     grid(("outcome", "reason", "rows"), parts, f"split of run {run.run_id}")
     in_folds = [
-        (row["reason"], f"{row['rows']:,}", number(row["users"]))
+        (row["reason"], f"{row['rows']:,}", six_digits(row["users"]))
         for row in lines
         if row["source"] == FOLDS and row["outcome"] != Outcome.IN
     ]
@@ -117,17 +126,15 @@ def show_evaluation(run: Run) -> None:
 
 def show_predictions(run: Run) -> None:
     """Print one line per metric of all rows, one column per model; then what was chosen as thresholds."""
-    values = [row for row in run.rows(Table.METRICS) if row["segment"] == ALL]
-    models = list(dict.fromkeys(row["model"] for row in values))
-    cells = {(row["metric"], row["model"]): row["value"] for row in values}
-    names = dict.fromkeys(row["metric"] for row in values)
-    lines = [(name, *(number(cells.get((name, model))) for model in models)) for name in names]
-    grid(("metric", *models), lines, f"metrics of run {run.run_id}", of=Table.METRICS)
+    header, lines = metrics_by_model(run.rows(Table.METRICS))
+    grid(header, lines, f"metrics of run {run.run_id}", of=Table.METRICS)
     if Table.THRESHOLDS in run.tables:
         shown = ("threshold", "precision", "recall", "flags", "cost")
         chosen = [row for row in run.rows(Table.THRESHOLDS) if row["segment"] == ALL]
-        lines = [(row["model"], row["rule"], *(number(row[name]) for name in shown)) for row in chosen]
-        grid(("model", "chosen for", *shown), lines)
+        thresholds = [
+            (row["model"], row["rule"], *(six_digits(row[name]) for name in shown)) for row in chosen
+        ]
+        grid(("model", "chosen for", *shown), thresholds)
     show_run(run)
 
 
@@ -146,11 +153,6 @@ def show_comparison(run: Run) -> None:
             if row["decision"] != "not_worse":
                 print(printable(f"gate {where(row)} of {row['model']}: {row['decision']}: {row['reason']}"))
     show_run(run)
-
-
-def number(value: float | None) -> str:
-    """Return a number of a metric, short; a dash where there is none."""
-    return "-" if value is None else f"{value:.6g}"
 
 
 def grid(

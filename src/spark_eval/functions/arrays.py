@@ -23,8 +23,8 @@ from spark_eval.stats.exact import Floats, Ints
 
 RECOMMENDED: Final = "recommended"
 RELEVANT: Final = "relevant"
-RELEVANCES: Final = "relevances"
-SCORES: Final = "scores"
+RELEVANCE_ARRAY: Final = "relevances"
+SCORE_ARRAY: Final = "scores"
 # So many items of both arrays are measured at once; a single row may have more.
 ITEMS_AT_ONCE: Final = 1_000_000
 
@@ -45,13 +45,13 @@ def values_of(plan: Plan, arrays: dict[str, pa.Array]) -> dict[str, Floats]:
         if not is_array(column.type) and not pa.types.is_null(column.type):
             raise DataError("NOT_AN_ARRAY", f"{name}: the column is {column.type}; give an array")
     lengths = {name: lengths_of(column) for name, column in arrays.items()}
-    for name, other in ((RELEVANCES, RELEVANT), (SCORES, RECOMMENDED)):
+    for name, other in ((RELEVANCE_ARRAY, RELEVANT), (SCORE_ARRAY, RECOMMENDED)):
         if name in arrays and (n_bad := np.count_nonzero(lengths[name] != lengths[other])):
             message = f"{name}: in {n_bad} rows the array is not as long as that of {other}"
             raise DataError("ARRAYS_DIFFER", f"{message}; give one number for each item")
     parts = [
         values_at_once(plan, {name: column.slice(start, stop - start) for name, column in arrays.items()})
-        for start, stop in runs(lengths[RECOMMENDED] + lengths[RELEVANT])
+        for start, stop in pieces(lengths[RECOMMENDED] + lengths[RELEVANT])
     ]
     return {column: np.concatenate([part[column] for part in parts]) for column in plan.columns}
 
@@ -65,7 +65,7 @@ def values_at_once(plan: Plan, arrays: dict[str, pa.Array]) -> dict[str, Floats]
         user=pa.int64(),
         item=lists.schema.field(ITEM).type,
         model="",
-        has_scores=SCORES in arrays,
+        has_scores=SCORE_ARRAY in arrays,
         most_relevance=plan.most_relevance,
         bounds=None,
     )
@@ -86,34 +86,34 @@ def values_at_once(plan: Plan, arrays: dict[str, pa.Array]) -> dict[str, Floats]
 
 def lists_of(arrays: dict[str, pa.Array]) -> pa.Table:
     """Return a row per recommended item: number of its list, item, and its score or its place as rank."""
-    row, items = elements(arrays[RECOMMENDED])
-    if SCORES not in arrays:
+    row, items = flattened(arrays[RECOMMENDED])
+    if SCORE_ARRAY not in arrays:
         starts = np.searchsorted(row, row)
         return pa.table({USER: row, ITEM: items, RANK: np.arange(1, len(row) + 1) - starts})
-    _, scores = elements(arrays[SCORES])
+    _, scores = flattened(arrays[SCORE_ARRAY])
     if pa.types.is_boolean(scores.type) or pa.types.is_null(scores.type):
         scores = scores.cast(pa.float64())
     if not is_number(scores.type):
-        raise DataError("SCORE_NOT_NUMERIC", f"{SCORES}: an array of {scores.type}; numbers are needed")
+        raise DataError("SCORE_NOT_NUMERIC", f"{SCORE_ARRAY}: an array of {scores.type}; numbers are needed")
     return pa.table({USER: row, ITEM: items, SCORE: scores})
 
 
 def truth_of(arrays: dict[str, pa.Array]) -> pa.Table:
     """Return a row per relevant item: number of its list, item, relevance if there are any."""
-    row, items = elements(arrays[RELEVANT])
-    if RELEVANCES not in arrays:
+    row, items = flattened(arrays[RELEVANT])
+    if RELEVANCE_ARRAY not in arrays:
         return pa.table({USER: row, ITEM: items})
-    _, relevance = elements(arrays[RELEVANCES])
+    _, relevance = flattened(arrays[RELEVANCE_ARRAY])
     kind = relevance.type
     if pa.types.is_decimal(kind):
         if kind.precision > EXACT_DIGITS:
-            message = f"{RELEVANCES}: a double may not hold a {kind}; cast it to double"
+            message = f"{RELEVANCE_ARRAY}: a double may not hold a {kind}; cast it to double"
             raise DataError("RELEVANCE_NOT_EXACT", message)
         relevance = relevance.cast(pa.string()).cast(pa.float64())
     elif pa.types.is_boolean(kind) or pa.types.is_null(kind):
         relevance = relevance.cast(pa.float64())
     elif not is_number(kind):
-        raise DataError("RELEVANCE_NOT_NUMERIC", f"{RELEVANCES}: an array of {kind}; numbers are needed")
+        raise DataError("RELEVANCE_NOT_NUMERIC", f"{RELEVANCE_ARRAY}: an array of {kind}; numbers are needed")
     return pa.table({USER: row, ITEM: items, RELEVANCE: relevance})
 
 
@@ -164,9 +164,7 @@ def check_lists(lists: AllLists, plan: Plan) -> None:
     """Raise DataError for gains that no double holds, and for repeated items that are refused."""
     largest = lists.truth.largest_relevance
     if largest > plan.most_relevance:
-        message = (
-            f"{RELEVANCES}: {largest} is more than {plan.most_relevance:g}, of which no gain can be computed"
-        )
+        message = f"{RELEVANCE_ARRAY}: no gain can be computed of {largest}; at most {plan.most_relevance:g}"
         raise DataError("RELEVANCE_TOO_LARGE", f"{message}; scale relevances down")
     n_again = int(lists.n_repeated.sum())
     if n_again and plan.conventions.recommendation_duplicates is RecommendationDuplicates.REFUSE:
@@ -174,7 +172,7 @@ def check_lists(lists: AllLists, plan: Plan) -> None:
         raise DataError("REPEATED_ITEM", f"{message}recommendation_duplicates=best_rank")
 
 
-def elements(lists: pa.Array) -> tuple[Ints, pa.Array]:
+def flattened(lists: pa.Array) -> tuple[Ints, pa.Array]:
     """Return the number of the list of each element, and the elements; a null list has none."""
     if pa.types.is_null(lists.type):
         return np.empty(0, np.int64), pa.nulls(0)
@@ -188,10 +186,10 @@ def lengths_of(lists: pa.Array) -> Ints:
     return numbers(pc.list_value_length(lists).fill_null(0)).astype(np.int64)
 
 
-def runs(lengths: Ints) -> Iterator[tuple[int, int]]:
+def pieces(lengths: Ints) -> Iterator[tuple[int, int]]:
     """Yield first and behind last of rows that have about ITEMS_AT_ONCE items together; at least one run."""
-    piece = np.maximum(np.cumsum(lengths) - 1, 0) // ITEMS_AT_ONCE
-    starts = [0, *(np.flatnonzero(np.diff(piece)) + 1).tolist(), len(lengths)]
+    number = np.maximum(np.cumsum(lengths) - 1, 0) // ITEMS_AT_ONCE
+    starts = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), len(lengths)]
     yield from pairwise(starts)
 
 

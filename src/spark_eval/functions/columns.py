@@ -14,7 +14,7 @@ from pyspark.sql import types as T
 from spark_eval.arrow.hashes import numbers
 from spark_eval.conventions import CONVENTIONS, Conventions, TruthDuplicates
 from spark_eval.errors import ConfigError, EnvironmentFault
-from spark_eval.functions.arrays import RECOMMENDED, RELEVANCES, RELEVANT, SCORES, values_of
+from spark_eval.functions.arrays import RECOMMENDED, RELEVANCE_ARRAY, RELEVANT, SCORE_ARRAY, values_of
 from spark_eval.metrics.options import DEFAULT_METRICS, Plan, make_plan
 from spark_eval.metrics.registry import RANKING, Kind, RankingMetric
 from spark_eval.metrics.values import without_metric
@@ -23,7 +23,7 @@ from spark_eval.presets import parse_conventions
 ColumnOrName = Column | str
 Rules = Conventions | str | Mapping[str, Any]
 # Other kinds of metrics need facts of items, which no column of arrays holds.
-KINDS: Final = (Kind.HITS, Kind.PAIRS)
+LIST_KINDS: Final = (Kind.HITS, Kind.PAIRS)
 ARGUMENTS: Final = """\
 recommended: the array of recommended items, best first; the place of an item is its rank.
 relevant: the array of relevant items.
@@ -35,7 +35,7 @@ conventions: a preset's name, or a mapping of it and single choices, as in ``eva
 
 def measured_functions() -> dict[str, RankingMetric]:
     """Return the metrics that have a function, by the names per user and of the mean: ``ap``, ``map``."""
-    metrics = [one for one in RANKING.values() if one.kind in KINDS and not one.facts]
+    metrics = [one for one in RANKING.values() if one.kind in LIST_KINDS and not one.facts]
     return {name: metric for metric in metrics for name in (metric.name, metric.run_name)}
 
 
@@ -54,7 +54,7 @@ def function_of(metric: RankingMetric) -> Callable[..., Column]:
         asked = given.arguments
         options = [f"{name}={asked[name]}" for name in own_options(metric) if asked[name] is not None]
         text = f"{metric.run_name}({', '.join(options)})"
-        arrays = {name: asked[name] for name in (RECOMMENDED, RELEVANT, RELEVANCES, SCORES)}
+        arrays = {name: asked[name] for name in (RECOMMENDED, RELEVANT, RELEVANCE_ARRAY, SCORE_ARRAY)}
         plan = plan_of([text], [asked["k"]], asked["conventions"])
         return applied(plan, arrays, plan.columns[0], T.DoubleType())
 
@@ -75,7 +75,7 @@ def signature_of(metric: RankingMetric) -> inspect.Signature:
         inspect.Parameter("k", named, annotation=int | str),
         *(
             inspect.Parameter(name, keyword, default=None, annotation=ColumnOrName | None)
-            for name in (RELEVANCES, SCORES)
+            for name in (RELEVANCE_ARRAY, SCORE_ARRAY)
         ),
         inspect.Parameter("conventions", keyword, default="default", annotation=Rules),
         *(
@@ -104,7 +104,7 @@ def ranking_metrics(
     Raises ConfigError, as ``evaluate`` does for its options.
     """
     plan = plan_of(metrics, k, conventions)
-    arrays = {RECOMMENDED: recommended, RELEVANT: relevant, RELEVANCES: relevances, SCORES: scores}
+    arrays = {RECOMMENDED: recommended, RELEVANT: relevant, RELEVANCE_ARRAY: relevances, SCORE_ARRAY: scores}
     fields = T.StructType([T.StructField(column, T.DoubleType()) for column in plan.columns])
     return applied(plan, arrays, "ranking_metrics", fields)
 
@@ -134,7 +134,7 @@ def plan_of(texts: Sequence[str] | str, k: Any, conventions: Rules) -> Plan:
         raise ConfigError("INVALID_CHOICE", f"{message}; choose max, sum or count, or use evaluate")
     plan = make_plan(metrics=texts, k=k, conventions=rules)
     for value in plan.metrics:
-        if value.metric.kind not in KINDS:
+        if value.metric.kind not in LIST_KINDS:
             raise ConfigError("UNKNOWN_METRIC", f"{value} needs facts of items; ask evaluate for it")
     return plan
 
@@ -163,7 +163,7 @@ def values_by_k(metric: RankingMetric, conventions: Rules) -> Callable[..., pa.A
 
     def values(recommended: pa.Array, relevant: pa.Array, k: pa.Array, *others: pa.Array) -> pa.Array:
         columns = (recommended, relevant, *others)
-        arrays = dict(zip((RECOMMENDED, RELEVANT, RELEVANCES, SCORES), columns, strict=False))
+        arrays = dict(zip((RECOMMENDED, RELEVANT, RELEVANCE_ARRAY, SCORE_ARRAY), columns, strict=False))
         of_row = np.full(len(k), np.nan)
         for cutoff in pc.unique(k).to_pylist():
             plan = plan_of(metric.name, [cutoff], conventions)

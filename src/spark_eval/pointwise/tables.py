@@ -1,9 +1,9 @@
 """From exact sums to the rows of the tables that predictions publish."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -107,6 +107,21 @@ class MeasuredPredictions:
                 rows += points_of(cell[0], self.ranges[cell], self.plan.curve_points)
                 rows += calibration(cell[0], sums)
         return rows
+
+
+def metrics_by_model(rows: Iterable[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
+    """Return the values of all rows as texts, header and lines: a line per metric, a column per model."""
+    values = [row for row in rows if row["segment"] == ALL]
+    models = list(dict.fromkeys(row["model"] for row in values))
+    cells = {(row["metric"], row["model"]): row["value"] for row in values}
+    names = list(dict.fromkeys(row["metric"] for row in values))
+    lines = [[name, *(six_digits(cells.get((name, model))) for model in models)] for name in names]
+    return ["metric", *models], lines
+
+
+def six_digits(value: float | None) -> str:
+    """Return a number of a metric, short; a dash where there is none."""
+    return "-" if value is None else f"{value:.6g}"
 
 
 def metric_row(cell: Cell, name: str, value: Value, sums: Sums) -> MetricRow:

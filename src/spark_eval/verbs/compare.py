@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
-from typing import Any, Final, Unpack
+from typing import Any, ClassVar, Final, Unpack
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -17,6 +17,15 @@ from spark_eval.comparing.options import CompareOptions, ComparePlan, make_compa
 from spark_eval.comparing.passes import Needs
 from spark_eval.comparing.results import ComparedCell, cells_of_pairs, comparison_rows
 from spark_eval.comparing.rows import COMPARISONS, GATES, ComparisonRow, GateRow
+from spark_eval.comparing.sentences import (
+    COMPARED,
+    GATED,
+    MOST_SENTENCES,
+    compared_lines,
+    gated_lines,
+    sentences,
+    told,
+)
 from spark_eval.errors import DataError
 from spark_eval.options import documented
 from spark_eval.pairing.drawing import DrawnSums
@@ -25,6 +34,7 @@ from spark_eval.pairing.ranking import Ranked, in_slices
 from spark_eval.pairing.sums import BucketTotals
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import tasks_at_once
+from spark_eval.runtime.notebooks import ShownTable, Writable
 from spark_eval.schema import ALL, FOLD
 from spark_eval.stats.differences import ComparedSums
 from spark_eval.transforms.pairs import Buckets, drawn_pairs, ranked_pairs, summed_pairs
@@ -38,7 +48,7 @@ PARTS_PER_TASK: Final = 4
 
 
 @dataclass(frozen=True, repr=False)
-class Comparison:
+class Comparison(Writable):
     """What came of a comparison.
 
     ``rows`` are those of the table ``comparisons``, ``gate_rows`` those of ``gates``, ``entries`` the lines
@@ -54,6 +64,18 @@ class Comparison:
     sums: Mapping[PairCell, ComparedSums]
     common: Mapping[ModelPair, UserCounts]
     spark: SparkSession
+    tables: ClassVar[tuple[str, ...]] = ("comparisons", "gates", "accounting")
+
+    def shown(self) -> list[ShownTable]:
+        """Return differences with a sentence for each pair and metric, and what gates decided."""
+        rows, gates = ([row._asdict() for row in of] for of in (self.rows, self.gate_rows))
+        tables = []
+        if rows:
+            notes = told(sentences(rows), MOST_SENTENCES)
+            tables = [ShownTable("Comparison", COMPARED, compared_lines(rows), notes)]
+        if gates:
+            tables.append(ShownTable("Gates", GATED, gated_lines(gates)))
+        return tables
 
     def __repr__(self) -> str:
         tests = ", ".join(dict.fromkeys(row.test for row in self.rows))

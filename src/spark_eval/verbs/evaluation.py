@@ -2,14 +2,15 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_eval.accounting import ACCOUNTING, Entry
 from spark_eval.arrow.row_faults import fault_rules
+from spark_eval.comparing.leaderboard import Leaderboard
 from spark_eval.conventions import Conventions
 from spark_eval.engine.summary import (
     METRICS,
@@ -25,6 +26,7 @@ from spark_eval.engine.summary import (
 from spark_eval.metrics.options import Plan
 from spark_eval.names import literal, models_shown
 from spark_eval.pipeline.rows import FUNNEL, STAGE_TABLE, FunnelRow, StageRow, StageSums
+from spark_eval.runtime.notebooks import ShownTable, Writable
 from spark_eval.schema import MODEL, Outcome
 from spark_eval.transforms.conform import unusable_rows
 from spark_eval.transforms.plain_files import PlainFiles, plain_recommendations, plain_truth
@@ -87,7 +89,7 @@ class Tables:
 
 
 @dataclass(frozen=True, repr=False)
-class Evaluation:
+class Evaluation(Writable):
     """What came of an evaluation.
 
     ``per_user``: one row per model and user of the population, a double per metric and k; lazy, unless it
@@ -112,12 +114,31 @@ class Evaluation:
     folder: str | None = None
     stage_sums: StageSums | None = None
     intervals: Mapping[MeanKey, Ends] | None = None
+    tables: ClassVar[tuple[str, ...]] = ("metrics", "per_user", "sums", "accounting")
 
     def __repr__(self) -> str:
         names = ", ".join(dict.fromkeys(value.name for value in self.plan.asked))
         cutoffs = ", ".join(dict.fromkeys(value.cutoff for value in self.plan.asked))
         tables = f"metrics, {'stages, funnel, ' if self.plan.stages else ''}per_user, accounting"
         return f"Evaluation of {models_shown(self.models)}: {names} at k {cutoffs}; {tables} are DataFrames"
+
+    def leaderboard(self, metric: str | None = None) -> ShownTable:
+        """Return the models side by side, the best marked; of one ``metric`` alone, the best model first.
+
+        ``metric`` is a name, perhaps with its conventions and cutoff: ``ndcg``, ``ndcg@10``. Raises
+        ConfigError METRIC_NOT_MEASURED.
+        """
+        board = Leaderboard.of([row._asdict() for row in self.metric_rows], metric)
+        columns = {**board.lines, **board.metrics, **board.users}
+        lines = list(zip(*columns.values(), strict=True))
+        return ShownTable(f"Evaluation of {models_shown(self.models)}", list(columns), lines, board.notes)
+
+    def shown(self) -> list[ShownTable]:
+        """Return the leaderboard, with the rows that could not be used."""
+        board = self.leaderboard()
+        n_bad = sum(entry.rows for entry in self.entries if entry.outcome == Outcome.QUARANTINED)
+        bad = [f"{n_bad:,} rows could not be used; the table accounting tells why"] if n_bad else []
+        return [replace(board, notes=[*board.notes, *bad])]
 
     @cached_property
     def metric_rows(self) -> list[MetricRow]:

@@ -1,8 +1,9 @@
-"""Frames of other libraries: a pandas frame or an Arrow table becomes one of Spark's."""
+"""Frames of other libraries, and paths: each becomes a frame of Spark's."""
 
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
 
 import pandas as pd
 import pyarrow as pa
@@ -11,10 +12,25 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from spark_eval.errors import ConfigError, DataError, each
+from spark_eval.names import literal
+from spark_eval.runtime.any_session import is_remote, setting
 from spark_eval.runtime.session import get_session
+from spark_eval.runtime.spark_errors import renamed
 
-# What the verbs take: these, and Arrow tables, which have no types to be named here.
-Frame = DataFrame | pd.DataFrame
+
+@runtime_checkable
+class Exporting(Protocol):
+    """A frame that exports itself as an Arrow table, as those of polars do."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Return a capsule of Arrow's C stream."""
+
+
+# What the verbs take: these, and Arrow tables, which have no types to be named here. A text is the path of
+# Parquet files.
+Frame = DataFrame | pd.DataFrame | Exporting | str | Path
+# Columns that are named by folders: Spark would take models 01 and 1 for one number.
+INFERENCE = "spark.sql.sources.partitionColumnTypeInference.enabled"
 # Types that Spark lacks, and those that hold the same values there.
 WIDER = {
     pa.uint8(): pa.int16(),
@@ -33,27 +49,51 @@ def in_spark(frames: Mapping[str, Any]) -> dict[str, DataFrame]:
     That is the session of the first Spark frame among them, or else the one of ``get_session``. Rows keep
     their values: ids stay integers or text, missing values become null.
 
-    Raises ConfigError NOT_A_FRAME, or DataError UNSUPPORTED_TYPE with every column that cannot be taken.
+    Raises ConfigError NOT_A_FRAME, DataError MISSING_INPUT and its like for a path, or DataError
+    UNSUPPORTED_TYPE with every column that cannot be taken.
     """
     given = {name: frame for name, frame in frames.items() if frame is not None}
     for name, frame in given.items():
-        if not isinstance(frame, (DataFrame, pd.DataFrame, pa.Table)):
-            kind = f"{type(frame).__module__.partition('.')[0]} {type(frame).__name__}"
-            message = f"{name} is of type {kind}; give a Spark or pandas frame, or an Arrow table"
-            raise ConfigError("NOT_A_FRAME", f"{message} (polars: frame.to_arrow())")
+        if not isinstance(frame, DataFrame | pd.DataFrame | pa.Table | str | Path | Exporting):
+            raise no_frame(name, frame)
     of_spark = {name: frame for name, frame in given.items() if isinstance(frame, DataFrame)}
-    others = {name: partial(as_arrow, name, given[name]) for name in given if name not in of_spark}
-    if not others:
+    paths = {name: frame for name, frame in given.items() if isinstance(frame, str | Path)}
+    others = {name: partial(as_arrow, name, given[name]) for name in given if name not in {*of_spark, *paths}}
+    if not others and not paths:
         return of_spark
     tables = each(others)
     spark = next(iter(of_spark.values())).sparkSession if of_spark else get_session()
     made = {name: sent(spark, name, table) for name, table in tables.items()}
+    made |= each({name: partial(frame_of_path, spark, name, str(path)) for name, path in paths.items()})
     return {name: (of_spark | made)[name] for name in given}
 
 
+def no_frame(name: str, given: Any) -> ConfigError:
+    """Return the error of what is no frame."""
+    kind = f"{type(given).__module__.partition('.')[0]} {type(given).__name__}"
+    message = f"{name} is of type {kind}; give a Spark, pandas or polars frame, an Arrow table"
+    return ConfigError("NOT_A_FRAME", f"{message}, or the path of Parquet files")
+
+
+def frame_of_path(spark: SparkSession, name: str, path: str) -> DataFrame:
+    """Return the Parquet files of a path as a frame; columns that folders name are text."""
+    try:
+        with setting(spark, INFERENCE, "false"):
+            frame = spark.read.parquet(literal(path))
+            # A remote frame is resolved again whenever it is used.
+            return spark.read.schema(frame.schema).parquet(literal(path)) if is_remote(spark) else frame
+    except PySparkException as error:
+        raise renamed(error, name) from error
+
+
 def as_arrow(name: str, frame: Any) -> pa.Table:
-    """Return a pandas frame or an Arrow table as an Arrow table of types that Spark has."""
+    """Return a frame that is not Spark's as an Arrow table of types that Spark has."""
     labels, columns, faults = [], [], []
+    if not isinstance(frame, pd.DataFrame | pa.Table):
+        try:
+            frame = pa.table(frame)
+        except (pa.ArrowException, TypeError, ValueError):  # a single column exports itself, too
+            raise no_frame(name, frame) from None
     for label, column in named_columns(frame):
         labels.append(label)
         try:
@@ -88,6 +128,8 @@ def fitted(column: Any) -> Any:
     integers beyond 64 bits.
     """
     values = pa.array(column, from_pandas=True) if isinstance(column, pd.Series) else column
+    if str(values.type).startswith("dictionary<values=string_view"):  # of polars; nothing casts it at once
+        values = pa.chunked_array([plain_text(chunk) for chunk in values.chunks], pa.string())
     kind = values.type
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
@@ -96,6 +138,11 @@ def fitted(column: Any) -> Any:
     elif str(kind) == "string_view":
         kind = pa.string()
     return values.cast(WIDER.get(kind, kind))
+
+
+def plain_text(coded: pa.DictionaryArray) -> pa.Array:
+    """Return coded text as text."""
+    return pa.DictionaryArray.from_arrays(coded.indices, coded.dictionary.cast(pa.string())).cast(pa.string())
 
 
 def sent(spark: SparkSession, name: str, table: pa.Table) -> DataFrame:

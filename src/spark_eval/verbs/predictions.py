@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
-from typing import Final, Unpack
+from typing import ClassVar, Final, Unpack
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
@@ -20,10 +20,17 @@ from spark_eval.pointwise.batches import Counted
 from spark_eval.pointwise.cuts import cuts_of, standings
 from spark_eval.pointwise.options import PredictionOptions, make_prediction_plan
 from spark_eval.pointwise.ordered import Ordered
-from spark_eval.pointwise.tables import CURVES, PREDICTION_METRICS, THRESHOLDS, MeasuredPredictions
+from spark_eval.pointwise.tables import (
+    CURVES,
+    PREDICTION_METRICS,
+    THRESHOLDS,
+    MeasuredPredictions,
+    metrics_by_model,
+)
 from spark_eval.pointwise.task import PredictionPlan
 from spark_eval.pointwise.totals import Cell, segment_faults
 from spark_eval.runtime import events
+from spark_eval.runtime.notebooks import ShownTable, Writable
 from spark_eval.schema import MODEL, Outcome
 from spark_eval.transforms.plain_files import plain_predictions
 from spark_eval.transforms.predictions import PREDICTIONS, Predictions, conform_predictions
@@ -161,11 +168,17 @@ def unusable_models(rows: Mapping[tuple[str | None, str | None], int]) -> list[D
 
 
 @dataclass(frozen=True, repr=False)
-class PredictionMetrics(MeasuredPredictions):
+class PredictionMetrics(MeasuredPredictions, Writable):
     """What came of predictions: the rows of all tables, and the tables as DataFrames."""
 
     spark: SparkSession
     entries: Sequence[Entry]
+    tables: ClassVar[tuple[str, ...]] = ("metrics", "thresholds", "curves", "accounting")
+
+    def shown(self) -> list[ShownTable]:
+        """Return a line per metric of all rows, a column per model."""
+        title = f"Predictions of {models_shown(self.models)}"
+        return [ShownTable(title, *metrics_by_model([row._asdict() for row in self.metric_rows]))]
 
     def __repr__(self) -> str:
         names = ", ".join(self.plan.metrics)

@@ -2,9 +2,9 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
@@ -15,6 +15,7 @@ from spark_eval.errors import ConfigError, DataError, nearest
 from spark_eval.names import quoted
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import MICROSECONDS, TIMESTAMP_TYPE, setting
+from spark_eval.runtime.notebooks import Shown, ShownTable
 from spark_eval.schema import FAULT, FOLD, ITEM, RELEVANCE, SUBSET, SUBSETS, TIMESTAMP, USER
 from spark_eval.splits.facts import Facts
 from spark_eval.splits.fold_rule import FoldRule, Layout
@@ -38,7 +39,7 @@ Compared = tuple[list[LeakageRow], list[Entry]]
 
 
 @dataclass(frozen=True, repr=False)
-class Split:
+class Split(Shown):
     """A labelled log. ``places`` holds every row of it once, with all its places in the folds.
 
     ``timeline`` is what the rule had to find of the log. ``plain`` are the files of a log that the workers
@@ -51,11 +52,25 @@ class Split:
     layout: Layout
     plain: PlainFiles | None = None
     unit: str | None = None
+    tables: ClassVar[tuple[str, ...]] = ("accounting", "leakage", "rows")
+
+    @property
+    def method(self) -> str:
+        """The name of its rule."""
+        return next(name for name, kind in METHODS.items() if kind is type(self.rule))
+
+    def shown(self) -> list[ShownTable]:
+        """Return the rule and its parts."""
+        parts = ", ".join(subset.value for subset in self.rule.subsets)
+        shared = {field.name for field in fields(FoldRule)}  # of all rules: they come last
+        names = sorted(vars(self.rule), key=lambda name: name in shared)
+        options = {name: str(value) for name in names if (value := getattr(self.rule, name)) is not None}
+        notes = [f"subset(NAME) of {parts}", "accounting and leakage count the rows when they are asked for"]
+        return [ShownTable(f"Split by {self.method}", ("option", "value"), list(options.items()), notes)]
 
     def __repr__(self) -> str:
-        method = next(name for name, kind in METHODS.items() if kind is type(self.rule))
         parts = ", ".join(subset.value for subset in self.rule.subsets)
-        return f"Split by {method}: subset(NAME) of {parts}; rows, accounting, leakage are DataFrames"
+        return f"Split by {self.method}: subset(NAME) of {parts}; rows, accounting, leakage are DataFrames"
 
     @property
     def labelled(self) -> DataFrame:

@@ -1,0 +1,101 @@
+"""What results show of themselves in a notebook, give to pandas, and write below a folder."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import ClassVar
+
+import pandas as pd
+import pyarrow as pa
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame
+
+from spark_eval.errors import ConfigError, printable
+from spark_eval.schema import MODEL, Table
+
+# Whole numbers stay whole beside missing ones.
+WHOLE_NUMBERS = {pa.int32(): pd.Int32Dtype(), pa.int64(): pd.Int64Dtype()}
+# Of a long table so many lines are shown.
+MOST_LINES_SHOWN = 50
+
+
+@dataclass(frozen=True)
+class ShownTable:
+    """A table of texts as people read it: a header, lines of as many texts, sentences below."""
+
+    title: str
+    header: Sequence[str]
+    lines: Sequence[Sequence[str]]
+    notes: Sequence[str] = ()
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return the texts."""
+        return pd.DataFrame(list(map(list, self.lines)), columns=list(self.header))
+
+    def __repr__(self) -> str:
+        rows = self.to_pandas().head(MOST_LINES_SHOWN).map(printable)
+        return "\n".join([printable(self.title), rows.to_string(index=False), *self.all_notes])
+
+    def _repr_html_(self) -> str:
+        rows = self.to_pandas().head(MOST_LINES_SHOWN).map(lambda text: escape(printable(text)))
+        with pd.option_context("display.max_colwidth", None):
+            table = rows.rename(columns=escape).to_html(index=False, border=0, escape=False)
+        notes = "".join(f"<br><small>{escape(note)}</small>" for note in self.all_notes)
+        return f"<div><b>{escape(printable(self.title))}</b>{table}{notes}</div>"
+
+    @property
+    def all_notes(self) -> list[str]:
+        """The notes, and how many lines are not shown."""
+        n_more = len(self.lines) - MOST_LINES_SHOWN
+        return [*map(printable, self.notes), *([f"and {n_more} more lines"] if n_more > 0 else [])]
+
+
+class Shown:
+    """A result that shows itself, without a job of Spark; ``tables`` are the names of its tables."""
+
+    tables: ClassVar[tuple[str, ...]]
+
+    def shown(self) -> list[ShownTable]:
+        """Return what a notebook shows."""
+        raise NotImplementedError
+
+    def _repr_html_(self) -> str:
+        return "".join(table._repr_html_() for table in self.shown())
+
+    def table(self, name: str) -> DataFrame:
+        """Return a table by its name; raise ConfigError UNKNOWN_TABLE."""
+        if name not in self.tables:
+            raise ConfigError.unknown("UNKNOWN_TABLE", "table", name, self.tables, type(self).__name__)
+        frame: DataFrame = getattr(self, name)
+        return frame
+
+    def to_pandas(self, table: str | None = None) -> pd.DataFrame:
+        """Return a table, by default the first of ``tables``; whole numbers stay whole.
+
+        All of its rows come to this process. Raises ConfigError UNKNOWN_TABLE.
+        """
+        frame: pd.DataFrame = (
+            self.table(table or self.tables[0]).toArrow().to_pandas(types_mapper=WHOLE_NUMBERS.get)
+        )
+        return frame
+
+
+class Writable(Shown):
+    """A result that writes its tables."""
+
+    def write(self, path: str | Path) -> None:
+        """Write every table as Parquet below a folder, each into a new one: ``<path>/metrics``.
+
+        ``per_user`` lies there by model. What is written is no published run: nothing is renamed at the end,
+        and a call that fails may leave some of the tables. Raises ConfigError FOLDER_EXISTS.
+        """
+        for name in self.tables:
+            writer = self.table(name).write.mode("error")
+            try:
+                (writer.partitionBy(MODEL) if name == Table.PER_USER else writer).parquet(f"{path}/{name}")
+            except AnalysisException as error:
+                if error.getCondition() != "PATH_ALREADY_EXISTS":
+                    raise
+                message = f"{str(path)!r} has a folder {name} already; give another path, or remove it"
+                raise ConfigError("FOLDER_EXISTS", message) from error

@@ -1,0 +1,47 @@
+"""The notebooks of examples/ run, in less than two minutes each, and give the outputs that they show."""
+
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+NOTEBOOKS = sorted(path.name for path in EXAMPLES.glob("*.ipynb"))
+# What a line of progress says of time.
+SECONDS = re.compile(r"^\[ *[\d.]+ s\].*\n?|^ +\S.* \.\.\.\n?", re.MULTILINE)
+
+
+def shown(notebook: Any) -> Iterator[str]:
+    """What the cells show, as text, without lines of progress."""
+    for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            text = output.get("text") or output.get("data", {}).get("text/html", "")
+            text = text or output.get("data", {}).get("text/plain", "")
+            if output.get("name") != "stderr" and (left := SECONDS.sub("", text).strip()):
+                yield left
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_a_notebook_gives_the_outputs_that_it_shows(name: str, tmp_path: Path) -> None:
+    notebook: Any = nbformat.reads((EXAMPLES / name).read_text(encoding="utf-8"), as_version=4)  # type: ignore[no-untyped-call]
+    expected = list(shown(notebook))
+    for cell in notebook.cells:
+        cell.get("outputs", []).clear()
+    start = time.monotonic()
+    resources = {"metadata": {"path": str(tmp_path)}}
+    NotebookClient(notebook, timeout=240, kernel_name="python3", resources=resources).execute()
+    assert list(shown(notebook)) == expected
+    assert len(expected) > 3
+    # Twice what the page says: the machine may have other work.
+    assert time.monotonic() - start < 240
+
+
+def test_every_notebook_is_in_the_table() -> None:
+    page = (EXAMPLES / "README.md").read_text(encoding="utf-8")
+    assert sorted(set(re.findall(r"\((\w+\.ipynb)\)", page))) == NOTEBOOKS

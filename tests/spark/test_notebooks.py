@@ -1,0 +1,143 @@
+"""What results show of themselves, give to pandas and write; errors as a notebook shows them."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pandas as pd
+import polars as pl
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_eval import Evaluation, compare, evaluate, evaluate_predictions, split
+from spark_eval.errors import ConfigError, DataError
+
+LISTS = pd.DataFrame(
+    [("<b>als</b>", user, item, item + 1) for user in range(40) for item in range(4)]
+    + [("pop", user, (item + user) % 9, item + 1) for user in range(40) for item in range(4)],
+    columns=["model", "user", "item", "rank"],
+)
+TRUTH = pd.DataFrame([(user, user % 3) for user in range(40)], columns=["user", "item"])
+CELL = re.compile(r"<td>(.*?)</td>")
+
+
+@pytest.fixture(scope="module")
+def measured(spark: SparkSession) -> Evaluation:
+    assert spark
+    bad = pd.DataFrame([("pop", 1, None, 9)], columns=LISTS.columns)
+    lists = pd.concat([LISTS, bad]).astype({"item": "Int64"})
+    return evaluate(lists, TRUTH, metrics=["mrr", "ndcg(gain=exp2)"], k=[1, 4])
+
+
+def test_an_evaluation_shows_its_leaderboard_without_a_job(measured: Evaluation) -> None:
+    jobs = measured.spark.sparkContext.statusTracker().getJobIdsForGroup()
+    html = measured._repr_html_()
+    assert measured.spark.sparkContext.statusTracker().getJobIdsForGroup() == jobs
+    assert CELL.findall(html)[:5] == ["&lt;b&gt;als&lt;/b&gt;", "1", "0.3500~", "0.3500~", "40"]
+    assert "* the best of its k" in html
+    assert "1 rows could not be used" in html
+    assert "<b>als" not in html
+
+
+def test_a_leaderboard_of_one_metric_has_the_best_model_first(measured: Evaluation) -> None:
+    everything = measured.leaderboard().to_pandas()
+    assert list(everything) == ["model", "k", "mrr", "ndcg(gain=exp2)", "users"]
+    best = measured.leaderboard("MRR@4")
+    assert list(best.to_pandas()) == ["model", "k", "mrr", "users"]
+    assert best.to_pandas()["model"].tolist() == ["<b>als</b>", "pop"]
+    assert repr(best).splitlines()[1].split() == ["model", "k", "mrr", "users"]
+    assert measured.leaderboard("ndcg(gain=exp2)").to_pandas()["k"].tolist() == ["1", "1", "4", "4"]
+    with pytest.raises(ConfigError, match=r"METRIC_NOT_MEASURED.*did you mean 'mrr@4'") as error:
+        measured.leaderboard("mrr@5")
+    assert error.value.code == "METRIC_NOT_MEASURED"
+
+
+def test_whole_numbers_stay_whole_in_pandas(measured: Evaluation) -> None:
+    metrics = measured.to_pandas()
+    assert len(metrics) == 8
+    assert metrics["k"].dtype == "Int32"
+    assert measured.to_pandas("per_user")["user"].dtype == "Int64"
+    with pytest.raises(ConfigError, match=r"UNKNOWN_TABLE.*did you mean 'metrics'"):
+        measured.to_pandas("metric")
+
+
+def test_tables_are_written_below_a_new_folder(measured: Evaluation, tmp_path: Path) -> None:
+    measured.write(tmp_path / "out")
+    assert {path.name for path in (tmp_path / "out").iterdir()} == set(measured.tables)
+    per_user = measured.to_pandas("per_user").sort_values(["model", "user"], ignore_index=True)
+    read = measured.spark.read.parquet(str(tmp_path / "out" / "per_user")).toArrow().to_pandas()
+    assert (read.sort_values(["model", "user"])["rr_at_4"].to_numpy() == per_user["rr_at_4"]).all()
+    with pytest.raises(ConfigError) as error:
+        measured.write(tmp_path / "out")
+    assert error.value.code == "FOLDER_EXISTS"
+
+
+def test_a_comparison_says_it_in_sentences(measured: Evaluation) -> None:
+    done = compare(measured, baseline_model="pop", metrics=["mrr@4"])
+    html = done._repr_html_()
+    assert CELL.findall(html)[:3] == ["&lt;b&gt;als&lt;/b&gt;", "pop", "mrr@4"]
+    assert "&lt;b&gt;als&lt;/b&gt; and pop do not certainly differ in mrr@4: .171" in html
+    assert done.to_pandas()["candidate"].tolist() == ["<b>als</b>"]
+
+
+def test_predictions_and_a_split_show_themselves(spark: SparkSession) -> None:
+    scored = pd.DataFrame({"label": [0, 1, 1], "score": [0.2, 0.9, 0.1], "model": ["metric", "metric", "b"]})
+    done = evaluate_predictions(scored, "binary", metrics=["auc", "mse"])
+    assert CELL.findall(done._repr_html_()) == ["auc", "-", "1", "mse", "0.81", "0.025"]
+    log = pd.DataFrame({"user": range(10), "item": range(10), "timestamp": range(10)})
+    parts = split(log, local_cut=0.6, global_cut=0.8, timestamp_unit="s")
+    assert "subset(NAME) of local_train, ranker_train, ranker_test, global_test" in parts._repr_html_()
+    cells = CELL.findall(parts._repr_html_())
+    assert cells[:4] == ["local_cut", "share 0.6", "global_cut", "share 0.8"]
+    assert cells[-2:] == ["seen", "keep"]
+    assert parts.to_pandas("rows")["user"].dtype == "Int64"
+    assert spark is parts.places.sparkSession
+
+
+def test_paths_and_frames_of_polars_are_taken(spark: SparkSession, tmp_path: Path) -> None:
+    with_model = LISTS.replace({"<b>als</b>": "1"})
+    spark.createDataFrame(with_model).write.partitionBy("model").parquet(str(tmp_path / "lists"))
+    TRUTH.to_parquet(tmp_path / "truth.parquet")
+    text = pl.DataFrame({"user": ["a", None], "item": pl.Series(["x", "y"], dtype=pl.Categorical)})
+    of_paths = evaluate(tmp_path / "lists", str(tmp_path / "truth.parquet"), metrics="mrr", k=4)
+    of_polars = evaluate(pl.from_pandas(with_model), pl.from_pandas(TRUTH), metrics="mrr", k=4)
+    assert of_paths.models == of_polars.models == ["1", "pop"]
+    assert [row.value for row in of_paths.metric_rows] == [row.value for row in of_polars.metric_rows]
+    lists = pl.DataFrame({"user": ["a"], "item": ["x"], "rank": [1]})
+    assert [row.value for row in evaluate(lists, text, model="m", metrics="mrr", k=1).metric_rows] == [1.0]
+
+
+def test_a_path_that_is_not_there_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    assert spark
+    with pytest.raises(DataError) as error:
+        evaluate(str(tmp_path / "none"), TRUTH, model="m")
+    assert error.value.code == "MISSING_INPUT"
+    assert "recommendations" in str(error.value)
+    with pytest.raises(ConfigError, match="NOT_A_FRAME"):
+        evaluate([1, 2], TRUTH, model="m")  # type: ignore[arg-type]
+
+
+SHELL = """
+from IPython.core.interactiveshell import InteractiveShell
+
+shell = InteractiveShell.instance()
+shell.run_cell(
+    "from spark_eval.errors import ConfigError\\n"
+    "try: 1 / 0\\n"
+    "except ZeroDivisionError as cause: raise ConfigError('INVALID_K', 'k is 0') from cause"
+)
+print("---")
+shell.run_cell("import sys; print(sys.last_value.trace)")
+"""
+
+
+def test_a_notebook_shows_an_error_as_a_line_with_its_trace_behind(tmp_path: Path) -> None:
+    env = os.environ | {"IPYTHONDIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", SHELL], env=env, capture_output=True, text=True, check=True)
+    shown, trace = done.stdout.split("---")
+    assert shown.splitlines()[0] == "error[INVALID_K] k is 0"
+    assert "Traceback" not in shown
+    assert "ZeroDivisionError: division by zero" in trace
+    assert "direct cause" in trace
