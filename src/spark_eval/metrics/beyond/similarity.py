@@ -63,11 +63,13 @@ def cosines(catalog: Catalog, row: Ints, hits: Ints, history: Entries) -> Floats
     length = vector_lengths(catalog)
     assert not isinstance(vectors, Sets)
     scale = np.divide(1.0, length, out=np.zeros(len(length)), where=length > 0)
+    had = np.flatnonzero(scale[history.place] > 0)
+    hit = np.flatnonzero(scale[hits] > 0)
     sums = np.zeros(len(row))
     for component in vectors.T:
-        units = np.where(scale > 0, component, 0.0) * scale
-        of_user = np.bincount(history.row, weights=units[history.place], minlength=history.n_rows)
-        sums += units[hits] * of_user[row]
+        units = component[history.place[had]] * scale[history.place[had]]
+        of_user = np.bincount(history.row[had], weights=units, minlength=history.n_rows)
+        sums[hit] += component[hits[hit]] * scale[hits[hit]] * of_user[row[hit]]
     return sums
 
 
