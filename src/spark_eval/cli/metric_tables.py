@@ -42,7 +42,7 @@ PRESET_CHOICES = ("convention", "choice", "meaning", "default")
 WHOSE: Final = {Kind.CATALOG: "value of the run", Kind.GROUPS: "value of the run for each group"}
 BEYOND_TABLE = ("metric", "what it sees", "needs", "with some options", "better", "options")
 # What metrics of each kind see, and the tables in which facts of items lie; others lie in lists and truth.
-SEEN: Final = {
+SEEN_BY_KIND: Final = {
     Kind.HITS: "hits",
     Kind.PAIRS: "hits, and the length of lists",
     Kind.ITEMS: "whole lists",
@@ -88,7 +88,7 @@ def beyond_rows() -> TextRows:
             more = frozenset[Fact]().union(*chosen) - metric.facts
             names = [without_metric(name, metric) for name in metric.conventions]
             cells = [
-                SEEN[metric.kind],
+                SEEN_BY_KIND[metric.kind],
                 lie_in(metric.facts),
                 lie_in(more),
                 metric.direction,

@@ -22,19 +22,19 @@ from spark_eval.stats.exact import ByPlace, Floats, Ints, add, exact_sums
 # The place of an item of which nothing is known.
 UNKNOWN: Final = -1
 
-Holder = TypeVar("Holder")
-Choices = ParamSpec("Choices")
+Bearer = TypeVar("Bearer")
+Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 
 def once(
-    function: Callable[Concatenate[Holder, Choices], Result],
-) -> Callable[Concatenate[Holder, Choices], Result]:
+    function: Callable[Concatenate[Bearer, Arguments], Result],
+) -> Callable[Concatenate[Bearer, Arguments], Result]:
     """Keep what a function makes of facts and choices with these facts, for all cutoffs that ask for it."""
     name = f"{function.__module__}.{function.__qualname__}"
 
     @wraps(function)
-    def kept(facts: Holder, /, *choices: Choices.args, **named: Choices.kwargs) -> Result:
+    def kept(facts: Bearer, /, *choices: Arguments.args, **named: Arguments.kwargs) -> Result:
         results: dict[Any, Result] = vars(facts).setdefault("_once", {})
         key = (name, *choices)
         if key not in results:
@@ -44,7 +44,7 @@ def once(
     return kept
 
 
-def needed(fact: Result | None) -> Result:
+def filled_in(fact: Result | None) -> Result:
     """Return a fact that a metric declares to need; raise ValueError where nobody filled it in."""
     if fact is None:
         raise ValueError("a metric needs a fact that these lists do not carry")
@@ -219,7 +219,7 @@ class GroupWeights:
 
         All parts there are have weights, also those without lists.
         """
-        listed, groups = needed(about.listed), needed(about.catalog.groups)
+        listed, groups = filled_in(about.listed), filled_in(about.catalog.groups)
         is_seen = np.full(len(listed.row), True) if k is None else listed.rank <= k
         is_equal = conventions.exposure_weights is ExposureWeights.EQUAL
         weights = np.ones(len(listed.rank)) if is_equal else discounts(listed.rank, Discount.LOG2)
@@ -230,8 +230,10 @@ class GroupWeights:
     @classmethod
     def of_catalog(cls, catalog: Catalog) -> "GroupWeights":
         """Weigh the items of the catalogue, each the same; those of all folds together."""
-        _, items = np.nonzero(needed(catalog.is_listed))
-        [weights] = cls.of_items(needed(catalog.groups), items, np.ones(len(items)), np.zeros_like(items), 1)
+        _, items = np.nonzero(filled_in(catalog.is_listed))
+        [weights] = cls.of_items(
+            filled_in(catalog.groups), items, np.ones(len(items)), np.zeros_like(items), 1
+        )
         return weights
 
     @classmethod

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from spark_eval.conventions import IdealTies
-from spark_eval.metrics.catalog import needed, once
+from spark_eval.metrics.catalog import filled_in, once
 from spark_eval.metrics.lists import Lists, Ragged
 from spark_eval.stats.exact import Floats, Ints
 
@@ -49,8 +49,8 @@ class Intents:
 @once
 def intents_of(lists: Lists) -> Intents:
     """Join relevant items and hits with their groups."""
-    about = needed(lists.about)
-    groups, relevant = needed(about.catalog.groups), needed(about.relevant)
+    about = filled_in(lists.about)
+    groups, relevant = filled_in(about.catalog.groups), filled_in(about.relevant)
     step = int(groups.members.max(initial=0)) + 1
     item, place = groups.places_of_members(relevant.place)
     keys, cell_of_item, n_relevant = np.unique(
@@ -78,10 +78,10 @@ def greedy_ideal(lists: Lists, ties: IdealTies) -> Ragged:
 
     Rank by rank it takes of the user's relevant items the one that gains most, of several the larger id.
     """
-    about = needed(lists.about)
-    relevant, larger = needed(about.relevant), needed(about.relevant).item
+    about = filled_in(lists.about)
+    relevant, larger = filled_in(about.relevant), filled_in(about.relevant).item
     if ties is IdealTies.TEXT:
-        larger = needed(about.catalog.text_order)[relevant.place]
+        larger = filled_in(about.catalog.text_order)[relevant.place]
     depth = np.bincount(lists.ideal.row, minlength=lists.ideal.n_rows)
     return taken_greedily(intents_of(lists), relevant.row, larger, depth)
 

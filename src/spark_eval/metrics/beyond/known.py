@@ -37,16 +37,16 @@ def lists_of(
     n_items = 1 + max([known, *(item for row in training for item in row), *(listed or [])])
     catalog = Catalog(
         n_items,
-        is_listed=np.isin(np.arange(n_items + 1), trained_items(training) if listed is None else listed)[
+        is_listed=np.isin(np.arange(n_items + 1), items_of_training(training) if listed is None else listed)[
             None
         ],
-        n_takers=counts_of([set(row) for row in training], n_items)[None],
-        n_rows=counts_of(training, n_items)[None],
+        n_takers=occurrences([set(row) for row in training], n_items)[None],
+        n_rows=occurrences(training, n_items)[None],
         n_users=np.array([sum(map(bool, training))]),
         groups=sets_of_words(groups, n_items),
         features=sets_of_words(features, n_items),
-        vectors=vectors_of(vectors, n_items),
-        takers=[takers_of(training, n_items)],
+        vectors=vector_table(vectors, n_items),
+        takers=[takers_by_item(training, n_items)],
     )
     of_users = [sorted(set(training[row])) if row < len(training) else [] for row in range(len(lists))]
     of_hits = [item for row, wanted in zip(lists, relevant, strict=True) for item in row if item in wanted]
@@ -54,7 +54,7 @@ def lists_of(
     about = About(
         catalog,
         fold=np.zeros(len(lists), dtype=np.int64),
-        hits=places_of(of_hits, n_items),
+        hits=known_places(of_hits, n_items),
         hit_items=np.array(of_hits, dtype=np.int64),
         listed=entries_of_items(lists, n_items),
         relevant=entries_of_items([sorted(row, reverse=True) for row in relevant], n_items),
@@ -66,18 +66,18 @@ def lists_of(
     return Lists(**{**vars(made), "about": about})
 
 
-def trained_items(train: ListsOfItems) -> list[int]:
+def items_of_training(train: ListsOfItems) -> list[int]:
     """Return the items with training interactions."""
     return sorted({item for row in train for item in row})
 
 
-def counts_of(rows: Sequence[Sequence[int] | set[int]], n_items: int) -> Ints:
+def occurrences(rows: Sequence[Sequence[int] | set[int]], n_items: int) -> Ints:
     """Count how often each item occurs; (n + 1,)."""
     counts = Counter(item for row in rows for item in row)
     return np.array([counts[item] for item in range(n_items + 1)], dtype=np.int64)
 
 
-def places_of(items: Sequence[int], n_items: int) -> Ints:
+def known_places(items: Sequence[int], n_items: int) -> Ints:
     """Return the place of each item in the catalogue, -1 where it has none."""
     return np.array([item if item < n_items else -1 for item in items], dtype=np.int64)
 
@@ -86,10 +86,10 @@ def entries_of_items(lists: ListsOfItems, n_items: int) -> Entries:
     """Return the items of lists, in their order."""
     entries = [(row, rank, item) for row, items in enumerate(lists) for rank, item in enumerate(items, 1)]
     row, rank, item = np.array(entries, dtype=np.int64).reshape(-1, 3).T
-    return Entries(len(lists), row, rank, item, places_of(item.tolist(), n_items))
+    return Entries(len(lists), row, rank, item, known_places(item.tolist(), n_items))
 
 
-def takers_of(train: ListsOfItems, n_items: int) -> Sets:
+def takers_by_item(train: ListsOfItems, n_items: int) -> Sets:
     """Return the users of each item."""
     users = [[user for user, row in enumerate(train) if item in row] for item in range(n_items + 1)]
     starts = np.cumsum([0, *map(len, users)])
@@ -104,7 +104,7 @@ def sets_of_words(words: Sequence[Sequence[str]] | None, n_items: int) -> Sets:
     return Sets(starts, np.array([names.index(word) for row in rows for word in row], dtype=np.int64), names)
 
 
-def vectors_of(vectors: Sequence[Sequence[float]] | None, n_items: int) -> Floats:
+def vector_table(vectors: Sequence[Sequence[float]] | None, n_items: int) -> Floats:
     """Return the vectors of the items 0, 1, ..., NaN for the others."""
     known = np.array(vectors, dtype=np.float64) if vectors else np.zeros((0, 1))
     return np.concatenate([known, np.full((n_items + 1 - len(known), known.shape[1]), np.nan)])
