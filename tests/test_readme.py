@@ -66,6 +66,11 @@ def test_the_document_of_conventions_is_the_code() -> None:
     assert (REPOSITORY / "docs" / "conventions.md").read_text(encoding="utf-8") == metric_tables.document()
 
 
+def test_the_metrics_beyond_accuracy_are_the_code() -> None:
+    table = metric_tables.markdown(metric_tables.BEYOND_TABLE, metric_tables.beyond_rows())
+    assert table in (REPOSITORY / "docs" / "beyond_accuracy.md").read_text(encoding="utf-8")
+
+
 def test_the_metrics_of_predictions_are_the_code() -> None:
     table = metric_tables.markdown(metric_tables.POINTWISE_METRICS, metric_tables.pointwise_rows())
     assert table in (REPOSITORY / "docs" / "predictions.md").read_text(encoding="utf-8")

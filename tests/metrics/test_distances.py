@@ -14,6 +14,7 @@ from spark_eval.conventions import Conventions
 from spark_eval.conventions.beyond import Distance, NoFeatures, SerendipityVariant
 from spark_eval.metrics import RANKING, Lists
 from spark_eval.metrics.beyond import similarity, spread
+from spark_eval.metrics.beyond.diversity import LEAST_LENGTH
 from spark_eval.metrics.beyond.known import lists_of
 from spark_eval.metrics.catalog import Sets
 from spark_eval.metrics.distances import cosine, euclid, lengths
@@ -21,7 +22,8 @@ from spark_eval.stats.exact import Floats
 
 N_ITEMS, DIMENSIONS = 12, 5
 VECTORS = (Distance.COSINE, Distance.EUCLID)
-components = st.one_of(st.just(0.0), st.floats(-1e3, 1e3, allow_subnormal=False), st.floats(-1e-3, 1e-3))
+tiny = st.one_of(st.just(5e-324), st.floats(-1e-3, 1e-3))
+components = st.one_of(st.just(0.0), st.floats(-1e3, 1e3, allow_subnormal=False), tiny)
 tables = st.lists(
     st.none() | st.lists(components, min_size=DIMENSIONS, max_size=DIMENSIONS),
     min_size=N_ITEMS,
@@ -55,9 +57,9 @@ def ild(lists: Lists, **choices: object) -> Floats:
 def pair_distance(one: list[float], other: list[float], distance: Distance) -> float:
     if distance is Distance.EUCLID:
         return math.dist(one, other)
-    if not any(one) or not any(other):
-        return 1.0
     a, b = math.hypot(*one), math.hypot(*other)
+    if min(a, b) < LEAST_LENGTH:
+        return 1.0
     return math.fsum((x / a - y / b) ** 2 for x, y in zip(one, other, strict=True)) / 2
 
 
@@ -81,7 +83,7 @@ def test_dense_and_sparse_vectors_are_as_far_apart_as_pair_by_pair(
 def test_a_list_of_equal_items_is_not_diverse_at_all(distance: Distance, row: list[float]) -> None:
     lists = lists_of([list(range(9))], vectors=[row] * 9)
     # Vectors of zeros have no direction to share.
-    is_apart = distance is Distance.COSINE and not any(row)
+    is_apart = distance is Distance.COSINE and math.hypot(*row) < LEAST_LENGTH
     for stored in (lists, sparse(lists)):
         assert ild(stored, ild_distance=distance)[0] == is_apart
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from oracles_beyond import OF_INTENTS, OVER_IDEALS
 from strategies import cutoffs
-from users import User, about_of, batch, grouped_lists, user
+from users import User, about_of, batch, for_metric, grouped_lists, user
 
 from spark_eval.conventions import Conventions, IdealTies, TieOrder
 from spark_eval.metrics import RANKING, Lists, parse_metric
@@ -165,7 +165,7 @@ def test_facts_of_hits_move_with_the_hits() -> None:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("order", TieOrder)
 def test_lists_are_seen_as_they_are_ranked(name: str, order: TieOrder) -> None:
-    lists = batch([User([3, 4, 2], {4: 1, 2: 5}, scores=[7, 7, 7])])
+    lists = for_metric(batch([User([3, 4, 2], {4: 1, 2: 5}, scores=[7, 7, 7])]), RANKING[name])
     ranked = measured(name, lists, 2)
     assert measured(name, lists, 2, Conventions(tie_order=order)).tolist() == ranked.tolist()
 

@@ -20,9 +20,10 @@ from spark_eval.conventions import (
     RecallDenominator,
     TieOrder,
 )
-from spark_eval.conventions.choice import Choice
+from spark_eval.conventions.choice import HISTORY, LENGTH, WHOLE_LIST, Choice
 from spark_eval.metrics import RANKING, MetricValue, metric_values, parse_metric
 from spark_eval.metrics.aliases import metric_named
+from spark_eval.metrics.registry import Fact, Kind
 from spark_eval.metrics.values import MAX_K, METRICS_KEY, parse_k, ranking_names
 
 KS = (1, 10, MAX_K, None)
@@ -202,3 +203,37 @@ def test_what_sees_ties(name: str) -> None:
 
 def test_a_cutoff_is_a_whole_number_or_all() -> None:
     assert [parse_k(k) for k in (1, "7", MAX_K, str(MAX_K), "all")] == [1, 7, MAX_K, MAX_K, None]
+
+
+@pytest.mark.parametrize(
+    ("text", "facts", "sees_items", "sees_history"),
+    [
+        ("map", "", False, False),
+        ("user_coverage", "", False, False),
+        ("arp", "popularity", True, False),
+        ("epc", "popularity", False, False),
+        ("ild", "vectors", True, False),
+        ("ild(distance=euclid)", "vectors", True, False),
+        ("ild(distance=jaccard)", "features", True, False),
+        ("ild(distance=hamming)", "features", True, False),
+        ("unexpectedness", "base", True, False),
+        ("serendipity", "catalog popularity", False, False),
+        ("serendipity(variant=recommenders)", "takers", True, True),
+        ("serendipity(variant=recommenders_cosine)", "vectors", True, True),
+        ("serendipity(variant=evidently)", "vectors", True, True),
+        ("pop_lift", "popularity", True, True),
+        ("calibration_kl", "groups", True, True),
+    ],
+)
+def test_what_it_needs_to_know_of_items(text: str, facts: str, sees_items: bool, sees_history: bool) -> None:
+    value = parsed(f"{text}@5")
+    assert value.facts(DEFAULT) == set(facts.split())
+    assert (value.sees_items(DEFAULT), value.sees_history(DEFAULT)) == (sees_items, sees_history)
+    # Wherever a list is seen beyond its hits, repeated items must be found.
+    assert value.sees_length(DEFAULT) is (text != "map")
+
+
+def test_what_choices_see_are_words_that_something_reads() -> None:
+    words = {word for choices in CONVENTIONS.values() for choice in choices for word in choice.sees}
+    assert words - {LENGTH, WHOLE_LIST, HISTORY} <= set(Fact)
+    assert Kind(HISTORY) is Kind.PROFILE

@@ -95,6 +95,7 @@ FOUND: Final = [
     Row("unexpectedness@3", "one of three", U1, 2 / 3),
     Row("unexpectedness@2", "3 and 4", U2, 0),
     Row("unexpectedness@all", "one of three", U1, 2 / 3),
+    Row("unexpectedness@2", "2 is below the baseline's top 2", user([2, 3], [], base=[4, 1, 2]), 1),
     Row("unexpectedness@3", "the baseline has no list", U3, NAN),
     Row("unexpectedness@3", "no item", U5, NAN),
     Row("unexpectedness@3", "the baseline's list is empty", U4, 1),

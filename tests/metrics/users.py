@@ -169,7 +169,9 @@ def batch(users: Sequence[User]) -> Lists:
     hits = zip(lists.hits.row, lists.hits.rank, strict=True)
     places = np.array([up_to[row][rank] for row, rank in hits], dtype=np.int64)
     cutoffs = range(1, LARGEST_CUTOFF + 1)
-    within = {k: np.array([counts[min(k, len(counts) - 1)] for counts in up_to]) for k in cutoffs}
+    within = {
+        k: np.array([counts[min(k, len(counts) - 1)] for counts in up_to], dtype=np.int64) for k in cutoffs
+    }
     held = replace(lists, held=Held(places, within))
     vars(held)[OF_INTENTS] = vars(lists)[OF_INTENTS]
     return held

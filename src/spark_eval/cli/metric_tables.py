@@ -6,16 +6,16 @@ All of it comes from the registry and the enumerations: what is shown is what is
 import ast
 import doctest
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from importlib.resources import files
 from string import Template
 from typing import Any, Final
 
 from spark_eval.conventions import CONVENTIONS, TieOrder, TruthDuplicates
 from spark_eval.errors import ConfigError
-from spark_eval.metrics import RANKING, RankingMetric, parse_metric
+from spark_eval.metrics import RANKING, MetricValue, RankingMetric, parse_metric
 from spark_eval.metrics.aliases import ALIASES, find
-from spark_eval.metrics.registry import Kind
+from spark_eval.metrics.registry import Fact, Kind
 from spark_eval.metrics.values import SHARES_PLACES, formed, ranking_names, without_metric
 from spark_eval.pointwise import POINTWISE
 from spark_eval.pointwise.registry import PointwiseMetric
@@ -40,6 +40,25 @@ PRESET_NOTES = ("preset", "numbers of", "changes", "why numbers differ from the 
 PRESET_CHOICES = ("convention", "choice", "meaning", "default")
 # What a metric without a value per user is a value of.
 WHOSE: Final = {Kind.CATALOG: "value of the run", Kind.GROUPS: "value of the run for each group"}
+BEYOND_TABLE = ("metric", "what it sees", "needs", "with some options", "better", "options")
+# What metrics of each kind see, and the tables in which facts of items lie; others lie in lists and truth.
+SEEN_BY_KIND: Final = {
+    Kind.HITS: "hits",
+    Kind.PAIRS: "hits, and the length of lists",
+    Kind.ITEMS: "whole lists",
+    Kind.PROFILE: "whole lists and histories",
+    Kind.CATALOG: "lists per item",
+    Kind.GROUPS: "places per group",
+}
+LIE_IN: Final = {
+    Fact.CATALOG: "items or train",
+    Fact.POPULARITY: "train",
+    Fact.TAKERS: "train",
+    Fact.GROUPS: "groups",
+    Fact.FEATURES: "features",
+    Fact.VECTORS: "vectors",
+    Fact.BASE: "base",
+}
 PROMPT: Final = ">>> "
 DEFAULTS: Final = conventions_of("default")
 
@@ -57,6 +76,31 @@ def ranking_rows() -> TextRows:
         ]
         for metric in RANKING.values()
     ]
+
+
+def beyond_rows() -> TextRows:
+    """Return a row per metric that knows more of items than who finds them relevant."""
+    rows = []
+    for metric in RANKING.values():
+        if metric.knows_items:
+            options = [(name, choice) for name in metric.conventions for choice in CONVENTIONS[name]]
+            chosen = [MetricValue(metric, (option,), None).facts(DEFAULTS) for option in options]
+            more = frozenset[Fact]().union(*chosen) - metric.facts
+            names = [without_metric(name, metric) for name in metric.conventions]
+            cells = [
+                SEEN_BY_KIND[metric.kind],
+                lie_in(metric.facts),
+                lie_in(more),
+                metric.direction,
+                ", ".join(names),
+            ]
+            rows.append([metric.name, *cells])
+    return rows
+
+
+def lie_in(facts: Collection[Fact]) -> str:
+    """Return what must be given for these facts of items."""
+    return ", ".join(dict.fromkeys(place for fact, place in LIE_IN.items() if fact in facts))
 
 
 def pointwise_rows() -> TextRows:

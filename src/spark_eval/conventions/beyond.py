@@ -35,7 +35,7 @@ class ArpUnseen(Choice):
 class NoveltyUnseen(Choice):
     """Recommended items without training interactions, in novelty."""
 
-    ONE = "one", "are as novel as an item with one"
+    ONE = "one", "are as novel as an item with one user (or interaction, where these are counted)"
     DROP = "drop", "are left out"
     ZERO = "zero", "count with 0"
 

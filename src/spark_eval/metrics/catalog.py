@@ -83,7 +83,7 @@ class Sets:
 
 @dataclass(frozen=True)
 class Catalog:
-    """Bearer of n items, as far as a chosen metric needs them, else None; places ascend as the items' ids do.
+    """Facts of n items, as far as a chosen metric needs them, else None; places ascend as the items' ids do.
 
     What follows from training interactions stands once for each of f folds, once alone where there are none.
     ``is_listed`` (f, n + 1) tells the items of the catalogue: those of the table ``items``, without one those

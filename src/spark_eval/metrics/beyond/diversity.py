@@ -1,5 +1,7 @@
 """How different the items of a list are from each other."""
 
+from typing import Final
+
 import numpy as np
 
 from spark_eval.arrow.hashes import Booleans
@@ -12,6 +14,9 @@ from spark_eval.metrics.distances import lengths
 from spark_eval.metrics.lists import Lists
 from spark_eval.metrics.registry import Kind, ranking_metric
 from spark_eval.stats.exact import Floats, Ints
+
+# Shorter vectors have no direction: too few bits of them are left.
+LEAST_LENGTH: Final = 1e-300
 
 
 @ranking_metric(
@@ -77,8 +82,13 @@ def is_known(catalog: Catalog, distance: Distance) -> Booleans:
 
 @once
 def vector_lengths(catalog: Catalog) -> Floats:
-    """Return the lengths of vectors, NaN where none is known; (n + 1,)."""
-    vectors = known_vectors(catalog)
+    """Return the lengths of vectors, 0 for what is shorter than LEAST_LENGTH, NaN if unknown; (n + 1,)."""
+    length = unrounded_lengths(known_vectors(catalog))
+    return np.where(length < LEAST_LENGTH, 0.0, length)
+
+
+def unrounded_lengths(vectors: "Floats | Sets") -> Floats:
+    """Return the lengths of vectors, dense or sparse, NaN where none is known; (n + 1,)."""
     if not isinstance(vectors, Sets):
         # One block of items at a time: temporary arrays stay small.
         starts = range(0, len(vectors), 1 << 14)

@@ -219,7 +219,14 @@ def bits_of_listed(
     about: About, popularity: Popularity, unseen: NoveltyUnseen, scale: NoveltyScale
 ) -> Floats:
     """Return the novelty of listed items, 0 for those that do not count; (entries,)."""
-    catalog = about.catalog
+    return about.of_entries(bits_of_items(about.catalog, popularity, unseen, scale), filled_in(about.listed))
+
+
+@once
+def bits_of_items(
+    catalog: Catalog, popularity: Popularity, unseen: NoveltyUnseen, scale: NoveltyScale
+) -> Floats:
+    """Return the novelty of all items, 0 for those that do not count; (f, n + 1)."""
     counts = popularity_counts(catalog, popularity)
     of_all = filled_in(catalog.n_users) if popularity is Popularity.USERS else counts.sum(axis=1)
     bits = self_information(counts, of_all)
@@ -227,9 +234,7 @@ def bits_of_listed(
         largest = self_information(np.ones((len(bits), 1), dtype=np.int64), of_all)
         # Where there is one user only, all that they have is worth 0 bits of 0.
         bits = np.divide(bits, largest, out=bits, where=largest != 0)
-    if unseen is not NoveltyUnseen.ONE:
-        bits = np.where(counts > 0, bits, 0.0)
-    return about.of_entries(bits, filled_in(about.listed))
+    return bits if unseen is NoveltyUnseen.ONE else np.where(counts > 0, bits, 0.0)
 
 
 def self_information(counts: Ints, of_all: Ints) -> Floats:

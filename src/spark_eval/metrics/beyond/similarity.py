@@ -8,6 +8,7 @@ import numpy as np
 from spark_eval.arrow.hashes import Booleans
 from spark_eval.conventions.beyond import Distance, NoFeatures, SerendipityVariant
 from spark_eval.metrics.beyond.diversity import is_known, known_vectors, vector_lengths
+from spark_eval.metrics.beyond.spread import list_parts, positions_in_lists
 from spark_eval.metrics.catalog import About, Catalog, Entries, Sets, filled_in, once
 from spark_eval.metrics.lists import Lists
 from spark_eval.stats.exact import Floats, Ints
@@ -57,17 +58,23 @@ def is_comparable(catalog: Catalog, variant: SerendipityVariant, no_features: No
 def cosines(catalog: Catalog, row: Ints, hits: Ints, history: Entries) -> Floats:
     """Return the sum of the cosines of each hit with its user's history: that with the sum of unit vectors.
 
-    One component after the other; items without a vector, or with one of zeros, add nothing.
+    Items without a vector, or with one of zeros, add nothing.
     """
-    vectors = known_vectors(catalog)
-    length = vector_lengths(catalog)
+    vectors, length = known_vectors(catalog), vector_lengths(catalog)
     assert not isinstance(vectors, Sets)
-    scale = np.divide(1.0, length, out=np.zeros(len(length)), where=length > 0)
+    scale = over(np.ones(len(length)), length)
+    had, hit = np.flatnonzero(scale[history.place] > 0), np.flatnonzero(scale[hits] > 0)
+    user, place = history.row[had], history.place[had]
+    of_user = np.zeros((history.n_rows, vectors.shape[1]))
+    for part in list_parts(user, np.full(len(user), vectors.shape[1])):
+        first = np.flatnonzero(positions_in_lists(user[part]) == 0)
+        units = vectors[place[part]] * scale[place[part], None]
+        of_user[user[part][first]] = np.add.reduceat(units, first, axis=0)
     sums = np.zeros(len(row))
-    for component in vectors.T:
-        units = np.where(scale > 0, component, 0.0) * scale
-        of_user = np.bincount(history.row, weights=units[history.place], minlength=history.n_rows)
-        sums += units[hits] * of_user[row]
+    for part in list_parts(row[hit], np.full(len(hit), vectors.shape[1])):
+        own = hit[part]
+        units = vectors[hits[own]] * scale[hits[own], None]
+        sums[own] = (units * of_user[row[own]]).sum(axis=1)
     return sums
 
 
