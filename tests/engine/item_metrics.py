@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 
 from spark_eval.conventions import Conventions
-from spark_eval.metrics.catalog import About, Entries, ItemCounts, Sets
+from spark_eval.metrics.beyond.catalog import About, Entries, ItemCounts, Sets
 from spark_eval.metrics.lists import Lists
 from spark_eval.metrics.registry import RANKING, Fact, Kind, ranking_metric
 from spark_eval.schema import Direction

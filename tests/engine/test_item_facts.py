@@ -17,7 +17,7 @@ from spark_eval.arrow.codes import Codes
 from spark_eval.engine.items.facts import ItemFacts, item_facts
 from spark_eval.engine.items.sets import sets_of, vectors_of
 from spark_eval.errors import ConfigError, DataError
-from spark_eval.metrics.catalog import UNKNOWN, Catalog, Sets
+from spark_eval.metrics.beyond.catalog import UNKNOWN, Catalog, Sets
 from spark_eval.metrics.options import make_plan
 
 # Users with lists and truth; items; where each stands.

@@ -270,7 +270,7 @@ def test_wrong_arrays_are_named_errors(columns: dict[str, pa.Array], code: str) 
     if code == "NOT_AN_ARRAY":
         given["relevant"] = pa.array([[1], [2]])
     with pytest.raises(DataError) as error:
-        arrays.values_of(plan, given)
+        arrays.measured_values(plan, given)
     assert error.value.code == code
 
 
@@ -296,17 +296,17 @@ def test_numbers_and_ids_may_have_any_width(numbers: Any, given: dict[str, pa.Ar
     plan = plan_of("cg", 1, "default")
     columns = {"recommended": pa.array([["a", "b"]]), "relevant": pa.array([["b", "a"]])} | given
     numbers = pa.array(numbers)
-    scored = arrays.values_of(plan, columns | {"scores": numbers, "relevances": numbers})
+    scored = arrays.measured_values(plan, columns | {"scores": numbers, "relevances": numbers})
     assert scored["cg_at_1"].tolist() == [numbers.to_pylist()[0][1]]
 
 
 def test_rows_without_arrays_have_no_value() -> None:
     plan = plan_of(["ndcg", "gauc"], ["all"], "default")
     nothing = {"recommended": pa.nulls(2), "relevant": pa.array([[], None], pa.list_(pa.null()))}
-    assert np.isnan(arrays.values_of(plan, nothing)["ndcg_at_all"]).all()
+    assert np.isnan(arrays.measured_values(plan, nothing)["ndcg_at_all"]).all()
     assert [
         len(values)
-        for values in arrays.values_of(plan, {name: c.slice(0, 0) for name, c in nothing.items()}).values()
+        for values in arrays.measured_values(plan, {name: c.slice(0, 0) for name, c in nothing.items()}).values()
     ] == [0] * 4
 
 

@@ -14,9 +14,9 @@ from spark_eval.conventions import Conventions
 from spark_eval.conventions.beyond import Distance, NoFeatures, SerendipityVariant
 from spark_eval.metrics import RANKING, Lists
 from spark_eval.metrics.beyond import similarity, spread
+from spark_eval.metrics.beyond.catalog import Sets
 from spark_eval.metrics.beyond.diversity import LEAST_LENGTH
 from spark_eval.metrics.beyond.known import lists_of
-from spark_eval.metrics.catalog import Sets
 from spark_eval.metrics.distances import cosine, euclid, lengths
 from spark_eval.stats.exact import Floats
 

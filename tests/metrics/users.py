@@ -9,8 +9,8 @@ import numpy as np
 from world import about
 
 from spark_eval.metrics import Lists
+from spark_eval.metrics.beyond.catalog import About, Catalog, Entries
 from spark_eval.metrics.beyond.known import lists_of
-from spark_eval.metrics.catalog import About, Catalog, Entries
 from spark_eval.metrics.lists import Held, Ragged
 from spark_eval.metrics.registry import Fact, RankingMetric
 

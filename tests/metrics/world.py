@@ -9,6 +9,7 @@ from typing import Final
 
 import numpy as np
 
+from spark_eval.metrics.beyond.catalog import About, Catalog, Entries
 from spark_eval.metrics.beyond.known import (
     entries_of_items,
     known_places,
@@ -17,7 +18,6 @@ from spark_eval.metrics.beyond.known import (
     takers_by_item,
     vector_table,
 )
-from spark_eval.metrics.catalog import About, Catalog, Entries
 from spark_eval.metrics.lists import Ragged
 
 N_ITEMS: Final = 14

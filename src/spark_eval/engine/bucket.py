@@ -32,7 +32,7 @@ from spark_eval.engine.ranks import (
     tie_keys,
 )
 from spark_eval.engine.truth import Truth, combined, counts_of
-from spark_eval.metrics.catalog import Entries
+from spark_eval.metrics.beyond.catalog import Entries
 from spark_eval.schema import FAULT, IN_TRAIN, ITEM, MODEL, RANK, SCORE, USER, Fault, Outcome, Reason
 from spark_eval.stats.exact import Ints
 

@@ -13,7 +13,7 @@ from spark_eval.arrow.codes import counted, ordered
 from spark_eval.arrow.hashes import Booleans, changes
 from spark_eval.conventions import Conventions, NoHits, NoRecommendations, NoTruth
 from spark_eval.engine.truth import Truth
-from spark_eval.metrics.catalog import Entries
+from spark_eval.metrics.beyond.catalog import Entries
 from spark_eval.metrics.lists import Held, Lists, Ragged
 from spark_eval.schema import ROW_FAULTS, USER, Fault, Outcome, Reason
 from spark_eval.stats.exact import Ints

@@ -8,7 +8,7 @@ import pyarrow as pa
 from spark_eval.conventions import Checks
 from spark_eval.engine.items.facts import ItemFacts
 from spark_eval.engine.messages import Content
-from spark_eval.metrics.catalog import Catalog
+from spark_eval.metrics.beyond.catalog import Catalog
 from spark_eval.metrics.options import Plan
 from spark_eval.schema import (
     FAULT,

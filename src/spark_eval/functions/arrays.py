@@ -29,7 +29,7 @@ SCORE_ARRAY: Final = "scores"
 ITEMS_AT_ONCE: Final = 1_000_000
 
 
-def values_of(plan: Plan, arrays: dict[str, pa.Array]) -> dict[str, Floats]:
+def measured_values(plan: Plan, arrays: dict[str, pa.Array]) -> dict[str, Floats]:
     """Return the values of all metrics of the plan by column, NaN where there is none; shape (rows,) each.
 
     ``arrays`` are columns of a batch of rows: ``recommended`` and ``relevant``, perhaps ``relevances``
@@ -58,7 +58,7 @@ def values_of(plan: Plan, arrays: dict[str, pa.Array]) -> dict[str, Floats]:
 
 def values_at_once(plan: Plan, arrays: dict[str, pa.Array]) -> dict[str, Floats]:
     """Return the values of some rows, all measured at once."""
-    lists, truth = lists_of(arrays), truth_of(arrays)
+    lists, truth = rows_of_lists(arrays), truth_of(arrays)
     lists, truth = with_alike_ids(lists, truth)
     question = Question(
         plan=plan,
@@ -84,7 +84,7 @@ def values_at_once(plan: Plan, arrays: dict[str, pa.Array]) -> dict[str, Floats]
     return columns
 
 
-def lists_of(arrays: dict[str, pa.Array]) -> pa.Table:
+def rows_of_lists(arrays: dict[str, pa.Array]) -> pa.Table:
     """Return a row per recommended item: number of its list, item, and its score or its place as rank."""
     row, items = flattened(arrays[RECOMMENDED])
     if SCORE_ARRAY not in arrays:

@@ -14,7 +14,7 @@ from pyspark.sql import types as T
 from spark_eval.arrow.hashes import numbers
 from spark_eval.conventions import CONVENTIONS, Conventions, TruthDuplicates
 from spark_eval.errors import ConfigError, EnvironmentFault
-from spark_eval.functions.arrays import RECOMMENDED, RELEVANCE_ARRAY, RELEVANT, SCORE_ARRAY, values_of
+from spark_eval.functions.arrays import RECOMMENDED, RELEVANCE_ARRAY, RELEVANT, SCORE_ARRAY, measured_values
 from spark_eval.metrics.options import DEFAULT_METRICS, Plan, make_plan
 from spark_eval.metrics.registry import RANKING, Kind, RankingMetric
 from spark_eval.metrics.values import without_metric
@@ -149,7 +149,7 @@ def applied(plan: Plan, arrays: Mapping[str, Any], name: str, kind: T.DataType) 
     names = list(given)
 
     def values(*columns: pa.Array) -> pa.Array:
-        found = values_of(plan, dict(zip(names, columns, strict=True)))
+        found = measured_values(plan, dict(zip(names, columns, strict=True)))
         arrays = [pa.array(values, from_pandas=True) for values in found.values()]
         is_one = isinstance(kind, T.DoubleType)
         return arrays[0] if is_one else pa.StructArray.from_arrays(arrays, names=list(found))
@@ -169,7 +169,7 @@ def values_by_k(metric: RankingMetric, conventions: Rules) -> Callable[..., pa.A
             plan = plan_of(metric.name, [cutoff], conventions)
             rows = np.flatnonzero(numbers(pc.equal(k, cutoff)))
             chosen = {name: column.take(pa.array(rows)) for name, column in arrays.items()}
-            of_row[rows] = values_of(plan, chosen)[plan.columns[0]]
+            of_row[rows] = measured_values(plan, chosen)[plan.columns[0]]
         return pa.array(of_row, from_pandas=True)
 
     return values

@@ -11,7 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from spark_eval.conventions import TieOrder
-from spark_eval.metrics.catalog import About
+from spark_eval.metrics.beyond.catalog import About
 from spark_eval.stats.exact import Floats, Ints
 
 

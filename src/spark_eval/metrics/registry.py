@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 
 from spark_eval.conventions import CONVENTIONS, Conventions
 from spark_eval.conventions.choice import HISTORY
-from spark_eval.metrics.catalog import GroupWeights, ItemCounts
+from spark_eval.metrics.beyond.catalog import GroupWeights, ItemCounts
 from spark_eval.metrics.lists import Lists
 from spark_eval.schema import Direction
 from spark_eval.stats.exact import Floats
@@ -44,7 +44,7 @@ ALL_ITEMS: Final = frozenset({Kind.ITEMS, Kind.PROFILE, Kind.CATALOG, Kind.GROUP
 
 
 class Fact(StrEnum):
-    """What a metric needs to know of items, and so what is read of them (``metrics.catalog``)."""
+    """What a metric needs to know of items, and so what is read of them (``metrics.beyond.catalog``)."""
 
     CATALOG = "catalog"  # Catalog.is_listed
     POPULARITY = "popularity"  # Catalog.n_takers, n_rows, n_users

@@ -15,7 +15,7 @@ from spark_eval.stats.significance import t_test
 
 MOST_SENTENCES_SHOWN: Final = 12
 # Rows of comparisons that a page holds: all users first, then segments.
-MOST_COMPARED: Final = 10_000
+MOST_COMPARISONS: Final = 10_000
 OF_ALL_USERS: Final[Mapping[str, Sequence[str]]] = {SEGMENT: [ALL]}
 MEANS_SHOWN: Final = (MODEL, "measure", "value", "ci_low", "ci_high", "n", "n_undefined", "mark", "better")
 
@@ -163,7 +163,7 @@ def differences(facts: RunFacts) -> Chapter | None:
             "better": facts.direction(row["metric"]),
             "against": in_run(row["baseline"], row["baseline_run"]),
         }
-        for row in rows[:MOST_COMPARED]
+        for row in rows[:MOST_COMPARISONS]
     ]
     shown = (
         *("candidate", "against", "measure", "part", "test", "difference", "ci_low", "ci_high"),
@@ -195,8 +195,8 @@ def differences(facts: RunFacts) -> Chapter | None:
         ),
     ]
     said = [Statement(text) for text in sentences(rows)[:MOST_SENTENCES_SHOWN]]
-    if len(rows) > MOST_COMPARED:
-        more = f"{len(rows) - MOST_COMPARED:,} more rows, of segments, stand in the table comparisons."
+    if len(rows) > MOST_COMPARISONS:
+        more = f"{len(rows) - MOST_COMPARISONS:,} more rows, of segments, stand in the table comparisons."
         said.append(Statement(more, Tone.WARNING, "Not all is shown"))
     picks = ["measure", "against", "part", "test"]
     return Chapter("differences", "Differences from the baseline", said, views, [dataset], picks)

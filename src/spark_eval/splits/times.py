@@ -13,7 +13,7 @@ from spark_eval.schema import ITEM, TIMESTAMP, USER
 from spark_eval.splits.labels import are_known, moments
 
 SHORT_TIME: Final = "short_time"
-COUNTED: Final = pa.schema(
+TIME_COUNTS: Final = pa.schema(
     {SHORT_TIME: pa.int64(), "oldest": pa.int64(), "newest": pa.int64(), "n": pa.int64()}
 )
 
@@ -23,10 +23,10 @@ def count_times(
 ) -> pa.Table:
     """Count the times of valid rows within the spans (none: all), in microseconds, by times less ``bits``.
 
-    Batches without ids have none that is null; ``unit`` is that of integer timestamps. Return COUNTED: of
+    Batches without ids have none that is null; ``unit`` is that of integer timestamps. Return TIME_COUNTS: of
     each bucket the oldest and the newest time, and the number of rows.
     """
-    counted = COUNTED.empty_table()
+    counted = TIME_COUNTS.empty_table()
     for batch in batches:
         times = moments(batch[TIMESTAMP], unit)
         if {USER, ITEM} & set(batch.schema.names):
@@ -38,15 +38,15 @@ def count_times(
             )
             times = times.filter(reduce(pc.or_, within))
         columns = (numbers(times) >> bits, times, times, np.ones(len(times), dtype=np.int64))
-        counted = merged_times([counted, pa.table(list(columns), schema=COUNTED)])
+        counted = merged_times([counted, pa.table(list(columns), schema=TIME_COUNTS)])
     return counted
 
 
 def merged_times(parts: Sequence[pa.Table]) -> pa.Table:
-    """Return one table of COUNTED for several of them, or for rows of one time each."""
+    """Return one table of TIME_COUNTS for several of them, or for rows of one time each."""
     merged = (
         pa.concat_tables(parts)
         .group_by(SHORT_TIME)
         .aggregate([("oldest", "min"), ("newest", "max"), ("n", "sum")])
     )
-    return merged.select([SHORT_TIME, "oldest_min", "newest_max", "n_sum"]).rename_columns(COUNTED.names)
+    return merged.select([SHORT_TIME, "oldest_min", "newest_max", "n_sum"]).rename_columns(TIME_COUNTS.names)

@@ -8,7 +8,7 @@ from spark_eval.engine.bucket import Bucket
 from spark_eval.engine.lists import AllLists, entries_of_rows
 from spark_eval.engine.messages import Content
 from spark_eval.engine.people import person_of
-from spark_eval.metrics.catalog import About, Entries, Sets
+from spark_eval.metrics.beyond.catalog import About, Entries, Sets
 from spark_eval.metrics.registry import Fact
 from spark_eval.schema import Outcome
 from spark_eval.stats.exact import Floats, Ints

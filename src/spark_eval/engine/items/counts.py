@@ -23,7 +23,7 @@ from spark_eval.engine.lists import entries_within
 from spark_eval.engine.means import NOBODY, ColumnSums, Group, SegmentCell
 from spark_eval.engine.messages import buckets_of, divided, one_chunk, united
 from spark_eval.engine.summary import MetricRow, everybody_first
-from spark_eval.metrics.catalog import About, Entries, GroupWeights, ItemCounts
+from spark_eval.metrics.beyond.catalog import About, Entries, GroupWeights, ItemCounts
 from spark_eval.metrics.options import Plan, filled_column
 from spark_eval.schema import ALL, FOLD, GROUP, ITEM, MODEL, SEGMENT, SEGMENT_VALUE
 from spark_eval.stats.exact import Floats, Ints

@@ -15,7 +15,7 @@ from spark_eval.arrow.hashes import Booleans, numbers
 from spark_eval.engine.items.sets import sets_of, sets_of_pairs, vectors_of
 from spark_eval.engine.people import place_in
 from spark_eval.errors import DataError
-from spark_eval.metrics.catalog import UNKNOWN, Catalog, Sets
+from spark_eval.metrics.beyond.catalog import UNKNOWN, Catalog, Sets
 from spark_eval.schema import FEATURES, FOLD, GROUPS, ITEM, N_ROWS, N_TAKERS, USER, VECTOR
 from spark_eval.stats.exact import Ints
 

@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 from spark_eval.arrow.hashes import numbers
 from spark_eval.engine.people import place_in
 from spark_eval.errors import DataError
-from spark_eval.metrics.catalog import Sets
+from spark_eval.metrics.beyond.catalog import Sets
 from spark_eval.schema import VECTOR
 from spark_eval.stats.exact import Floats, Ints
 

@@ -16,7 +16,7 @@ from spark_eval.conventions import (
     GiniVariant,
     PersonalizationVariant,
 )
-from spark_eval.metrics.catalog import ItemCounts
+from spark_eval.metrics.beyond.catalog import ItemCounts
 from spark_eval.metrics.registry import Fact, Kind, ranking_metric
 from spark_eval.schema import Direction
 

@@ -7,9 +7,9 @@ import numpy as np
 
 from spark_eval.conventions import Conventions, Discount
 from spark_eval.conventions.beyond import NoBase, SerendipityVariant, UnexpectednessDenominator
+from spark_eval.metrics.beyond.catalog import About, Catalog, filled_in, once
 from spark_eval.metrics.beyond.popularity import self_information
 from spark_eval.metrics.beyond.similarity import comparable_counts, mean_similarities
-from spark_eval.metrics.catalog import About, Catalog, filled_in, once
 from spark_eval.metrics.discounts import discount_sums, discounts
 from spark_eval.metrics.lists import Lists, divide
 from spark_eval.metrics.registry import Fact, Kind, ranking_metric

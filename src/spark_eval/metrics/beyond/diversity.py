@@ -7,9 +7,9 @@ import numpy as np
 from spark_eval.arrow.hashes import Booleans
 from spark_eval.conventions import Conventions
 from spark_eval.conventions.beyond import Distance, DistanceAverage, NoFeatures, ShortList
+from spark_eval.metrics.beyond.catalog import About, Catalog, Entries, Sets, filled_in, once
 from spark_eval.metrics.beyond.popularity import mean_or_nan
 from spark_eval.metrics.beyond.spread import spread_of_sets, spread_of_vectors
-from spark_eval.metrics.catalog import About, Catalog, Entries, Sets, filled_in, once
 from spark_eval.metrics.distances import lengths
 from spark_eval.metrics.lists import Lists
 from spark_eval.metrics.registry import Kind, ranking_metric

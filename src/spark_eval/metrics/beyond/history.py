@@ -6,8 +6,8 @@ import numpy as np
 
 from spark_eval.conventions import Conventions, Discount
 from spark_eval.conventions.beyond import ArpScale, CalibrationWeights, Popularity
+from spark_eval.metrics.beyond.catalog import About, Entries, Sets, filled_in, once
 from spark_eval.metrics.beyond.popularity import average_popularity, in_unit, mean_or_nan
-from spark_eval.metrics.catalog import About, Entries, Sets, filled_in, once
 from spark_eval.metrics.discounts import discounts
 from spark_eval.metrics.lists import Lists, divide
 from spark_eval.metrics.registry import Fact, Kind, Weight, ranking_metric

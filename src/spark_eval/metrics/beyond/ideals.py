@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from spark_eval.conventions import IdealTies
-from spark_eval.metrics.catalog import filled_in, once
+from spark_eval.metrics.beyond.catalog import filled_in, once
 from spark_eval.metrics.lists import Lists, Ragged
 from spark_eval.stats.exact import Floats, Ints
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from spark_eval.metrics.catalog import About, Catalog, Entries, Sets
+from spark_eval.metrics.beyond.catalog import About, Catalog, Entries, Sets
 from spark_eval.metrics.lists import Lists
 from spark_eval.stats.exact import Floats, Ints
 

@@ -19,7 +19,7 @@ from spark_eval.conventions.beyond import (
     NoveltyUnseen,
     Popularity,
 )
-from spark_eval.metrics.catalog import About, Catalog, filled_in, once
+from spark_eval.metrics.beyond.catalog import About, Catalog, filled_in, once
 from spark_eval.metrics.lists import Lists
 from spark_eval.metrics.registry import Fact, Kind, Weight, ranking_metric
 from spark_eval.schema import Direction

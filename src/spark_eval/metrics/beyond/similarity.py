@@ -7,9 +7,9 @@ import numpy as np
 
 from spark_eval.arrow.hashes import Booleans
 from spark_eval.conventions.beyond import Distance, NoFeatures, SerendipityVariant
+from spark_eval.metrics.beyond.catalog import About, Catalog, Entries, Sets, filled_in, once
 from spark_eval.metrics.beyond.diversity import is_known, known_vectors, vector_lengths
 from spark_eval.metrics.beyond.spread import list_parts, positions_in_lists
-from spark_eval.metrics.catalog import About, Catalog, Entries, Sets, filled_in, once
 from spark_eval.metrics.lists import Lists
 from spark_eval.stats.exact import Floats, Ints
 

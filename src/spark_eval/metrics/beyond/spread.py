@@ -12,7 +12,7 @@ import numpy as np
 
 from spark_eval.arrow.hashes import Booleans
 from spark_eval.conventions.beyond import Distance
-from spark_eval.metrics.catalog import Sets
+from spark_eval.metrics.beyond.catalog import Sets
 from spark_eval.metrics.distances import euclid, squares
 from spark_eval.stats.exact import Floats, Ints
 

@@ -24,18 +24,18 @@ UNKNOWN: Final = -1
 
 Bearer = TypeVar("Bearer")
 Arguments = ParamSpec("Arguments")
-Result = TypeVar("Result")
+Returned = TypeVar("Returned")
 
 
 def once(
-    function: Callable[Concatenate[Bearer, Arguments], Result],
-) -> Callable[Concatenate[Bearer, Arguments], Result]:
+    function: Callable[Concatenate[Bearer, Arguments], Returned],
+) -> Callable[Concatenate[Bearer, Arguments], Returned]:
     """Keep what a function makes of facts and choices with these facts, for all cutoffs that ask for it."""
     name = f"{function.__module__}.{function.__qualname__}"
 
     @wraps(function)
-    def kept(facts: Bearer, /, *choices: Arguments.args, **named: Arguments.kwargs) -> Result:
-        results: dict[Any, Result] = vars(facts).setdefault("_once", {})
+    def kept(facts: Bearer, /, *choices: Arguments.args, **named: Arguments.kwargs) -> Returned:
+        results: dict[Any, Returned] = vars(facts).setdefault("_once", {})
         key = (name, *choices)
         if key not in results:
             results[key] = function(facts, *choices, **named)
@@ -44,7 +44,7 @@ def once(
     return kept
 
 
-def filled_in(fact: Result | None) -> Result:
+def filled_in(fact: Returned | None) -> Returned:
     """Return a fact that a metric declares to need; raise ValueError where nobody filled it in."""
     if fact is None:
         raise ValueError("a metric needs a fact that these lists do not carry")
