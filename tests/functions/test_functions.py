@@ -304,10 +304,8 @@ def test_rows_without_arrays_have_no_value() -> None:
     plan = plan_of(["ndcg", "gauc"], ["all"], "default")
     nothing = {"recommended": pa.nulls(2), "relevant": pa.array([[], None], pa.list_(pa.null()))}
     assert np.isnan(arrays.measured_values(plan, nothing)["ndcg_at_all"]).all()
-    assert [
-        len(values)
-        for values in arrays.measured_values(plan, {name: c.slice(0, 0) for name, c in nothing.items()}).values()
-    ] == [0] * 4
+    found = arrays.measured_values(plan, {name: column.slice(0, 0) for name, column in nothing.items()})
+    assert [len(values) for values in found.values()] == [0] * 4
 
 
 def test_signatures_for_editors_are_those_that_are() -> None:

@@ -8,7 +8,6 @@ import pytest
 from spark_eval.metrics import (
     aliases,
     binary,
-    catalog,
     columns,
     discounts,
     graded,
@@ -45,7 +44,6 @@ MODULES = [
     aliases,
     amounts,
     binary,
-    catalog,
     classes,
     columns,
     corrections,

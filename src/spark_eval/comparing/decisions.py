@@ -96,7 +96,7 @@ class Evidence:
     def faults(self) -> list[DataError]:
         """Return what makes the evidence none: too few users, or too few of both models."""
         gate = self.gate
-        if not gate.value.metric.is_per_user:
+        if not gate.value.metric.is_of_users:
             return []
         if self.n_users < gate.min_users:
             message = f"{self}: {self.n_users} users in both, min_users is {gate.min_users}"

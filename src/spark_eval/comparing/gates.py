@@ -97,7 +97,7 @@ class Gate:
     @property
     def sees_users(self) -> bool:
         """Whether it is decided by values of users, not by published ones."""
-        return self.pairing is Pairing.USER and self.value.metric.is_per_user
+        return self.pairing is Pairing.USER and self.value.metric.is_of_users
 
     @property
     def factors(self) -> tuple[Fraction, Fraction]:
@@ -205,7 +205,7 @@ def check_gate(gate: Gate, key: str) -> None:
     for name, (holds, allowed) in claims.items():
         if not holds:
             raise ConfigError("OUT_OF_RANGE", f"{key}.{name} is {getattr(gate, name)}; allowed: {allowed}")
-    if not gate.value.metric.is_per_user and gate.mode is not Mode.OBSERVED:
+    if not gate.value.metric.is_of_users and gate.mode is not Mode.OBSERVED:
         raise ConfigError("NO_INTERVAL", f"{key}: {gate.metric} is no mean over users; use mode: observed")
     check_models(gate)
 

@@ -98,7 +98,7 @@ def evidence_of_means(
         for value in chosen_values(gate, [cell[-1] for cell in candidate if cell[:4] == (pair.model, *key)]):
             before = baseline.get((pair.against, *key, value), NO_MEAN)
             after = candidate.get((pair.model, *key, value), NO_MEAN)
-            if not gate.value.metric.is_per_user and None in (before.value, after.value):
+            if not gate.value.metric.is_of_users and None in (before.value, after.value):
                 side = "baseline" if before.value is None else "candidate"
                 message = f"{gate}: metrics of the {side} have no value of it; evaluate it there"
                 raise ConfigError("METRIC_NOT_MEASURED", message)

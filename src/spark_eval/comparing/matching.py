@@ -166,7 +166,7 @@ def check_over_folds(plan: ComparePlan) -> None:
 def check_per_user(text: str) -> None:
     """Raise ConfigError NOT_PER_USER for a metric that users have no values of."""
     metric = ranking_names().get(formed(text)["name"])
-    if metric is not None and not metric.is_per_user:
+    if metric is not None and not metric.is_of_users:
         message = (
             f"{COMPARE}.metrics: {text!r} is a value of a run, not of users, and is not compared by them"
         )

@@ -52,7 +52,7 @@ class Bootstrap:
     def means(self) -> Iterator[DrawnMean]:
         """Yield the means of all models, weighted ones last."""
         for value, (place, model) in product(self.plan.metrics, enumerate(self.models)):
-            if value.metric.is_per_user:
+            if value.metric.is_of_users:
                 of_users = Amount.of(place, value.column)
                 yield DrawnMean(model, value.name, value.k, of_users, None, value.metric.upper)
         for mean, (place, model) in product(weighted_means(self.plan.metrics), enumerate(self.models)):

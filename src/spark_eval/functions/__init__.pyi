@@ -227,6 +227,18 @@ def fcp(
 ) -> Column:
     """Share of pairs of the user's relevant items that the list has in the order of their relevance."""
 
+def user_coverage(
+    recommended: Column | str,
+    relevant: Column | str,
+    k: int | str,
+    *,
+    relevances: Column | str | None = None,
+    scores: Column | str | None = None,
+    conventions: Conventions | str | Mapping[str, Any] = "default",
+    places: str | None = None,
+) -> Column:
+    """Whether the user got a recommendation at all; with ``places=all``, as many as there are places."""
+
 map = ap
 mar = ar
 mrr = rr

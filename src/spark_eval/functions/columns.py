@@ -16,14 +16,13 @@ from spark_eval.conventions import CONVENTIONS, Conventions, TruthDuplicates
 from spark_eval.errors import ConfigError, EnvironmentFault
 from spark_eval.functions.arrays import RECOMMENDED, RELEVANCE_ARRAY, RELEVANT, SCORE_ARRAY, measured_values
 from spark_eval.metrics.options import DEFAULT_METRICS, Plan, make_plan
-from spark_eval.metrics.registry import RANKING, Kind, RankingMetric
+from spark_eval.metrics.registry import RANKING, RankingMetric
 from spark_eval.metrics.values import without_metric
 from spark_eval.presets import parse_conventions
 
 ColumnOrName = Column | str
 Rules = Conventions | str | Mapping[str, Any]
 # Other kinds of metrics need facts of items, which no column of arrays holds.
-LIST_KINDS: Final = (Kind.HITS, Kind.PAIRS)
 ARGUMENTS: Final = """\
 recommended: the array of recommended items, best first; the place of an item is its rank.
 relevant: the array of relevant items.
@@ -35,7 +34,7 @@ conventions: a preset's name, or a mapping of it and single choices, as in ``eva
 
 def measured_functions() -> dict[str, RankingMetric]:
     """Return the metrics that have a function, by the names per user and of the mean: ``ap``, ``map``."""
-    metrics = [one for one in RANKING.values() if one.kind in LIST_KINDS and not one.facts]
+    metrics = [one for one in RANKING.values() if not one.knows_items]
     return {name: metric for metric in metrics for name in (metric.name, metric.run_name)}
 
 
@@ -133,8 +132,8 @@ def plan_of(texts: Sequence[str] | str, k: Any, conventions: Rules) -> Plan:
         message = "truth_duplicates=last asks for the times of relevant items, and arrays hold none"
         raise ConfigError("INVALID_CHOICE", f"{message}; choose max, sum or count, or use evaluate")
     plan = make_plan(metrics=texts, k=k, conventions=rules)
-    for value in plan.metrics:
-        if value.metric.kind not in LIST_KINDS:
+    for value in plan.asked:
+        if value.metric.knows_items:
             raise ConfigError("UNKNOWN_METRIC", f"{value} needs facts of items; ask evaluate for it")
     return plan
 

@@ -59,5 +59,5 @@ def weighted_means(values: Iterable[MetricValue]) -> list[WeightedMean]:
 
 def means_of_users(values: Sequence[MetricValue]) -> list[MeanOfUsers]:
     """Return all means over users of metric values: plain ones, then weighted ones."""
-    of_users = [value for value in values if value.metric.is_per_user]
+    of_users = [value for value in values if value.metric.is_of_users]
     return [*of_users, *weighted_means(of_users)]

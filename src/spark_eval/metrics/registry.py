@@ -106,11 +106,6 @@ class RankingMetric:
         return [self.run_name, *self.weights, *([self.catalog_name] if self.catalog_name else [])]
 
     @property
-    def is_per_user(self) -> bool:
-        """Whether users have values of it: those of the kind ``catalog`` are values of a run."""
-        return self.kind.value != "catalog"
-
-    @property
     def summary(self) -> str:
         """First line of the kernel's docstring."""
         return (self.kernel.__doc__ or "").strip().splitlines()[0]

@@ -73,7 +73,9 @@ def staged_metrics(plan: Plan) -> list[MetricValue]:
 
     Others compare hits with what else a list holds; a list of C∩T holds nothing else.
     """
-    return [value for value in plan.metrics if value.metric.kind is Kind.HITS and not value.metric.facts]
+    return [
+        value for value in plan.metrics if value.metric.kind is Kind.HITS and not value.metric.knows_items
+    ]
 
 
 def recalls(stage: Stage) -> Iterator[StageValue]:
