@@ -1,9 +1,7 @@
 """What gates take, and what they decide: worked numbers, and the edges of each decision."""
 
 import math
-from dataclasses import replace
 from fractions import Fraction
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -28,14 +26,6 @@ from spark_eval.stats.intervals import Summary
 BETTER = [0.4, 0.4, 0.2, 0.6, 0.6, 0.8, 0.2, 0.0, 0.6, 1.0, 0.6, 0.8]
 WORSE = [0.2, 0.4, 0.0, 0.6, 0.2, 0.8, 0.4, 0.0, 0.2, 1.0, 0.4, 0.6]
 GATE: dict[str, Any] = {"metric": "ndcg@10", "max_drop": 0.01, "min_users": 1}
-
-
-@pytest.fixture
-def coverage(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A metric that runs have values of, and users have none."""
-    kind: Any = SimpleNamespace(value="catalog")
-    metric = replace(RANKING["precision"], name="coverage", run_name="coverage", kind=kind)
-    monkeypatch.setitem(RANKING, "coverage", metric)
 
 
 def gate_of(**keys: Any) -> Gate:
@@ -212,12 +202,11 @@ def test_a_first_run_passes_where_the_gate_says_so() -> None:
         ("OUT_OF_RANGE", "confidence is 95", {"confidence": 95}),
         ("OUT_OF_RANGE", "min_users is 0", {"min_users": 0}),
         ("OUT_OF_RANGE", "min_common is 1.1", {"min_common": 1.1}),
-        ("NO_INTERVAL", "coverage", {"metric": "coverage@5"}),
+        ("NO_INTERVAL", "coverage", {"metric": "catalog_coverage@5"}),
         ("NO_DIRECTION", "higher or lower", {"direction": "up"}),
         ("SAME_MODEL", "is its own baseline", {"model": "als", "against": {"model": "als"}}),
     ],
 )
-@pytest.mark.usefixtures("coverage")
 def test_what_no_gate_can_be_is_refused_by_name(code: str, hint: str, keys: dict[str, Any]) -> None:
     with pytest.raises(ConfigError) as refused:
         gate_of(**keys)
@@ -245,9 +234,8 @@ def test_weighted_means_are_only_observed() -> None:
     assert (row.decision, row.difference, row.bound_low) == ("worse", -0.25, None)
 
 
-@pytest.mark.usefixtures("coverage")
 def test_values_of_runs_are_gated_as_they_are_published() -> None:
-    gate = gate_of(metric="coverage@5", mode="observed")
+    gate = gate_of(metric="catalog_coverage@5", mode="observed")
     assert not gate.sees_users
     for value, decision in ((0.6, "not_worse"), (0.4, "worse")):
         before, after = (Summary(one, None, None, None, 0) for one in (0.5, value))
@@ -256,10 +244,11 @@ def test_values_of_runs_are_gated_as_they_are_published() -> None:
         assert row.difference == pytest.approx(value - 0.5)
 
 
-@pytest.mark.usefixtures("coverage")
 def test_a_value_that_a_run_lacks_lets_nothing_pass() -> None:
-    pair = GatedPair(gate_of(metric="coverage@5", mode="observed"), "als", "als", is_there=True)
-    means: dict[MeanCell, Summary] = {("als", "coverage", 5, "all", "all"): Summary(0.5, None, None, None, 0)}
+    pair = GatedPair(gate_of(metric="catalog_coverage@5", mode="observed"), "als", "als", is_there=True)
+    means: dict[MeanCell, Summary] = {
+        ("als", "catalog_coverage", 5, "all", "all"): Summary(0.5, None, None, None, 0)
+    }
     assert len(list(evidence_of_means([pair], means, means))) == 1
     nothing: dict[MeanCell, Summary] = {}
     for before, after, side in ((nothing, means, "baseline"), (means, nothing, "candidate")):
@@ -267,10 +256,9 @@ def test_a_value_that_a_run_lacks_lets_nothing_pass() -> None:
             list(evidence_of_means([pair], before, after))
 
 
-@pytest.mark.usefixtures("coverage")
 def test_values_of_runs_are_not_compared_by_users() -> None:
-    plan = make_compare_plan(metrics=["coverage@5"])
-    with pytest.raises(ConfigError, match=r"NOT_PER_USER.*coverage@5"):
+    plan = make_compare_plan(metrics=["catalog_coverage@5"])
+    with pytest.raises(ConfigError, match=r"NOT_PER_USER.*catalog_coverage@5"):
         match_metrics(parse_metric("ndcg@5"), None, plan)
-    measured = [*parse_metric("ndcg@5"), *parse_metric("coverage@5")]
+    measured = [*parse_metric("ndcg@5"), *parse_metric("catalog_coverage@5")]
     assert list(map(str, means_of_users(measured))) == ["ndcg@5"]
