@@ -1,6 +1,7 @@
 """Sums over users and segments against fractions."""
 
 from fractions import Fraction
+from operator import mul
 
 import numpy as np
 import pyarrow as pa
@@ -49,8 +50,11 @@ def test_sums_are_those_of_fractions_however_the_users_are_parted(
         exact = [Fraction(one) for one in chosen[~np.isnan(chosen)].tolist()]
         assert row[:3] == (len(chosen), len(exact), 0)
         assert row.total == sum(exact)
-        # Products are weights of means, of which nothing is squared.
-        assert row.squares == (0 if "*" in name else sum(one * one for one in exact))
+        assert row.squares == sum(one * one for one in exact)
+        if len(SUMMED[name]) > 1:
+            weights = VALUES[SUMMED[name][-1]]
+            weights = (weights if country is None else weights[country == COUNTRIES])[~np.isnan(chosen)]
+            assert row.products == sum(map(mul, exact, map(Fraction, weights.tolist())))
 
 
 def test_values_beyond_doubles_are_counted() -> None:

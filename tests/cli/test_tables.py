@@ -43,6 +43,7 @@ SUMS = {
     **dict.fromkeys(("total", "squares", "weight"), "string"),
     "unit": "int",
     "conventions": "string",
+    **dict.fromkeys(("products", "weight_squares"), "string"),
 }
 PER_USER = {
     "user": "bigint",

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import choices
 import numpy as np
 import pyarrow as pa
+from choices import ACCURACY
 from drive import Tables, table_of
 from oracle import Id, Recommendation, Relevance, Rules
 
@@ -15,8 +15,6 @@ from spark_eval.metrics.options import Plan, make_plan
 
 N_USERS, N_ITEMS, LONGEST = 60, 40, 14
 KS = (3, 10)
-# Metrics that need no facts of items.
-ACCURACY = [name for name in choices.OF_HITS if not RANKING[name].facts]
 # What asks for the length of a list makes checks complete of itself.
 OF_HITS = [name for name in ACCURACY if RANKING[name].kind == "hits"]
 EVERY = (

@@ -25,7 +25,9 @@ OF_ITEMS: Final = (
     *("epc", "efd", "serendipity"),
 )
 OF_HITS: Final = [name for name in OF_USERS if name not in OF_ITEMS]
-# Those of them that have a value for everybody.
+# Those of which nothing need be known of items.
+ACCURACY: Final = [name for name in OF_HITS if not RANKING[name].knows_items]
+# Those of OF_ITEMS that have a value for everybody.
 DEFINED: Final = ("user_coverage", "epc", "efd")
 
 

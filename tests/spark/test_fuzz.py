@@ -14,7 +14,7 @@ import oracle
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from choices import OF_HITS, every_convention
+from choices import ACCURACY, every_convention
 from oracle import Id, Recommendation, Relevance, Rules
 from pyspark.sql import DataFrame, SparkSession
 
@@ -62,8 +62,8 @@ def values_of(name: str, cutoffs: Sequence[int | None]) -> list[MetricValue]:
 
 def every_value(chance: random.Random) -> list[MetricValue]:
     """Every metric under every convention, each at one cutoff."""
-    return [chance.choice(values_of(name, [k])) for name in OF_HITS for k in CUTOFFS] + [
-        value for name in OF_HITS for value in values_of(name, [chance.choice(CUTOFFS)])
+    return [chance.choice(values_of(name, [k])) for name in ACCURACY for k in CUTOFFS] + [
+        value for name in ACCURACY for value in values_of(name, [chance.choice(CUTOFFS)])
     ]
 
 
@@ -147,5 +147,5 @@ def test_every_metric_under_every_convention(spark: SparkSession, tmp_path: Path
 def test_every_metric_under_every_convention_at_every_cutoff(
     spark: SparkSession, tmp_path: Path, table: Table
 ) -> None:
-    values = [value for name in OF_HITS for value in values_of(name, CUTOFFS)]
+    values = [value for name in ACCURACY for value in values_of(name, CUTOFFS)]
     assert differences(spark, table, values, 150, tmp_path) == {}

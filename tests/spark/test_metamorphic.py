@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from choices import OF_HITS
+from choices import ACCURACY
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -19,7 +19,7 @@ RECOMMENDATIONS = "model string, user long, item long, score double"
 # Without a table of items nothing is known of them but who finds them relevant.
 OF_RELEVANCE = [name for name, metric in RANKING.items() if not metric.knows_items]
 # Of a whole list, and of its length, nothing is said when items are appended.
-METRICS = [*OF_HITS, "ndcg(gain=exp2)", "map(denominator=relevant)", "ndcg(tie_order=best)"]
+METRICS = [*ACCURACY, "ndcg(gain=exp2)", "map(denominator=relevant)", "ndcg(tie_order=best)"]
 UNCUT = ("r_precision", "ndcg(tie_order=best)")
 
 

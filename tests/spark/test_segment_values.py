@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from choices import OF_HITS
+from choices import ACCURACY
 from frames import settings
 from pyspark.sql import DataFrame, SparkSession
 
@@ -48,7 +48,7 @@ def measured(spark: SparkSession, lists: Rows, truth: Rows, files: int = 2, **ta
     return evaluate(
         spark.createDataFrame(lists, LISTS).repartition(files),
         spark.createDataFrame(truth, TRUTH).repartition(files),
-        metrics=OF_HITS,
+        metrics=ACCURACY,
         k=[3],
         no_truth="zero",
         **{name: table if name == "segments" else table.repartition(files) for name, table in tables.items()},
@@ -113,7 +113,7 @@ def test_the_numbers_of_a_segment_are_those_of_its_users_alone(
         for row in collected(alone.metrics)
     ]
     alone.unpersist()
-    assert len(expected) == 2 * (len(OF_HITS) + 3)
+    assert len(expected) == 2 * (len(ACCURACY) + 3)
     assert world.cell(segment, value) == expected
 
 
