@@ -72,8 +72,12 @@ def test_each_metric_has_its_oracle_and_what_stages_make_of_it(pages: dict[str, 
         "plain |  | ndcg@10: these candidates in perfect order would have .5810; ranking reaches .0700, "
         "12.1% of it; final reaches .0660."
     ) in said
-    assert any("every stage has 295 (7.7%). Most are lost as lost candidates: 1,902" in one for one in said)
-    assert any(one.startswith("warning | Outside | 1 relevant items") for one in said)
+    loss = "The largest loss is lost candidates (no stage has it): 1,902 (49.8%)."
+    assert f"plain |  | Of 3,816 relevant items every stage has 295 (7.7%). {loss}" in said
+    assert any(
+        one.startswith("warning | Outside | Relevant items of later lists that are no candidates: 1;")
+        for one in said
+    )
 
 
 def test_a_front_holds_whom_nobody_beats_in_both(pages: dict[str, Path]) -> None:
@@ -89,6 +93,9 @@ def test_a_front_holds_whom_nobody_beats_in_both(pages: dict[str, Path]) -> None
         "novelty@10": ["ruled", "similar", "taste"],
         "calibration_kl@10": ["taste"],
     }
+    said = [one for one in statements(pages["stages"].read_text()) if "@10: on the front " in one]
+    assert said[0] == "plain |  | ndcg@10 against novelty@10: on the front taste, ruled, similar."
+    assert len(said) == 4
     assert {(row["accuracy"], row["beyond accuracy"]) for row in rows} >= {("ndcg@5", "novelty@5")}
     assert doctest.testmod(beyond).failed == 0
 

@@ -1,13 +1,12 @@
 """Chapters beyond accuracy: what accuracy is paid for by, and which groups of items are shown."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
 from typing import Any, Final
 
 from spark_eval.metrics.registry import RANKING, Kind, RankingMetric
 from spark_eval.metrics.values import ranking_names
 from spark_eval.reporting.chapters import Chapter, Dataset, Form, Statement, View
-from spark_eval.reporting.facts import RunFacts, measure_of
+from spark_eval.reporting.facts import RunFacts, cutoff_of, measure_of
 from spark_eval.reporting.models import MOST_SENTENCES_SHOWN, as_number
 from spark_eval.schema import ALL, MODEL, SEGMENT, SEGMENT_VALUE, Direction
 
@@ -65,15 +64,17 @@ def trade_off_rows(facts: RunFacts) -> Iterator[dict[str, Any]]:
     for row in everybody:
         if is_beyond(row):
             beyond.setdefault(row["measure"], []).append(row)
-    for measure, of_models in beyond.items():
+    # The largest cutoff comes first, as the reader's first choice.
+    for measure, of_models in sorted(beyond.items(), key=lambda one: -as_number(one[1][0]["k"])):
         hits = accuracies.get(of_models[0]["k"], accuracies[largest])
+        of_models.sort(key=lambda row: facts.models.index(row[MODEL]))
         both = [(row, hits[row[MODEL]]) for row in of_models if row[MODEL] in hits]
         if len(both) < 2:
             continue
         front = pareto([(hit["value"], row["value"]) for row, hit in both], both[0][0]["better"])
         for (row, hit), is_best in zip(both, front, strict=True):
             yield {
-                MODEL: row[MODEL],
+                **{name: row[name] for name in (MODEL, "metric", "k")},
                 "accuracy": hit["measure"],
                 "mean accuracy": hit["value"],
                 "beyond accuracy": measure,
@@ -128,13 +129,16 @@ def pareto(points: Sequence[tuple[float, float]], better: str) -> list[bool]:
 
 
 def front_sentences(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return which models are on the front, for the first metrics that have one."""
+    """Return which models are on the front, for the first metrics that have one, at their largest cutoff."""
+    best: dict[str, dict[str, list[tuple[str, str]]]] = {}
+    for row in rows:
+        if row["front"]:
+            pair = f"{row['accuracy']} against {row['beyond accuracy']}"
+            best.setdefault(row["metric"], {}).setdefault(row["k"], []).append((pair, row[MODEL]))
     said = []
-    for measure, group in groupby(rows, key=lambda row: row["beyond accuracy"]):
-        of_measure = list(group)
-        best = [row[MODEL] for row in of_measure if row["front"]]
-        if best:
-            said.append(f"{of_measure[0]['accuracy']} against {measure}: on the front {', '.join(best)}.")
+    for of_metric in best.values():
+        found = of_metric[max(of_metric, key=as_number)]
+        said.append(f"{found[0][0]}: on the front {', '.join(model for _, model in found)}.")
     return said[:MOST_SENTENCES_SHOWN]
 
 
@@ -169,7 +173,8 @@ def exposure_rows(facts: RunFacts) -> Iterator[dict[str, Any]]:
     """Yield each group's share, of a model's lists, and once of the catalogue: there the model is None."""
     of_catalog = {one.catalog_name: one.run_name for one in RANKING.values() if one.catalog_name}
     seen = set()
-    for row in facts.of_groups:
+    # The largest cutoff comes first, as the reader's first choice.
+    for row in sorted(facts.of_groups, key=lambda row: -as_number(cutoff_of(row))):
         name, bracket, options = str(row["metric"]).partition("(")
         is_catalog = name in of_catalog
         line = {

@@ -190,13 +190,13 @@ def lost_items(funnel: Sequence[Row]) -> list[Statement]:
     said = [
         Statement(
             f"Of {total:,} relevant items every stage has {items[Fate.KEPT]:,} "
-            f"({percent(items[Fate.KEPT], total)}). Most are lost as {said_of(worst)}: {lost[worst]:,} "
-            f"({percent(lost[worst], total)}), {MEANINGS[worst]}."
+            f"({percent(items[Fate.KEPT], total)}). The largest loss is {said_of(worst)} "
+            f"({MEANINGS[worst]}): {lost[worst]:,} ({percent(lost[worst], total)})."
         )
     ]
     if outside := items[Fate.OUTSIDE_CANDIDATES]:
         text = (
-            f"{outside:,} relevant items are in later lists and no candidates: efficiency may be undefined."
+            f"Relevant items of later lists that are no candidates: {outside:,}; efficiency may be undefined."
         )
         said.append(Statement(text, Tone.WARNING, "Outside"))
     return said

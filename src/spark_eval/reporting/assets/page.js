@@ -424,7 +424,7 @@
     const front = rows.filter((row) => row[drawn.front]).sort((one, two) => one[drawn.x] - two[drawn.x]);
     const points = rows.map((row) => {
       const { colour, symbol } = lookOf(row[drawn.label]);
-      return { value: at(row), row, symbol, itemStyle: { color: row[drawn.front] ? colour : css("--back"), borderColor: colour, borderWidth: 2 } };
+      return { value: at(row), row, symbol, itemStyle: { color: row[drawn.front] ? colour : css("--back"), borderColor: colour, borderWidth: 2, opacity: 1 } };
     });
     const name = ({ data: { row } }) => shortened(row[drawn.label] || "the model", Math.max(8, Math.floor(width / 45)));
     const named = (column) => (rows.length ? String(rows[0][column]) : "");
