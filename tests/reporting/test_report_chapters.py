@@ -9,7 +9,7 @@ from tests.reporting import made_pipeline
 from tests.reporting.test_report_page import column, data_of, statements
 
 from spark_eval.publishing.local import LocalStore
-from spark_eval.reporting import beyond, page
+from spark_eval.reporting import beyond, funnel, page
 from spark_eval.reporting.facts import RunFacts
 from spark_eval.reporting.people import segments
 from spark_eval.runs.report import facts_of
@@ -78,6 +78,25 @@ def test_each_metric_has_its_oracle_and_what_stages_make_of_it(pages: dict[str, 
         one.startswith("warning | Outside | Relevant items of later lists that are no candidates: 1;")
         for one in said
     )
+
+
+def test_candidates_of_one_model_stand_with_their_oracle_and_folds_with_no_deviation(facts: RunFacts) -> None:
+    first = facts.rows(Table.STAGES)[0]
+    own = {**first, "model": "popular", "metric": "ndcg", "k": 10, "value": 0.05}
+    of_folds = {**own, "segment": "folds", "segment_value": "sd"}
+    stages = [*facts.rows(Table.STAGES), own, of_folds]
+    rows = funnel.reached_rows([{**row, "part": row["segment_value"]} for row in stages])
+    assert {(row["stage"], row["value"]) for row in rows if row["measure"] == "ndcg@10"} == {
+        ("oracle of candidates", 0.581),
+        ("ranking", 0.07),
+        ("final", 0.066),
+    }
+    added = {**first, "metric": "added_recall", "segment": "folds", "segment_value": "sd"}
+    tables = {**facts.tables, Table.STAGES: [*stages, added]}
+    chapter = funnel.pipeline(RunFacts("r", {}, tables))
+    assert chapter is not None
+    parts = {part for one in chapter.datasets for part in one.columns["part"]}
+    assert parts == {"all", "country: DE"}
 
 
 def test_a_front_holds_whom_nobody_beats_in_both(pages: dict[str, Path]) -> None:
