@@ -318,9 +318,11 @@
   function intervalsChart(view, rows, width) {
     const { drawn } = view;
     const kept = rows.filter((row) => row[drawn.value] !== null);
-    if (!drawn.is_ordered) kept.sort((one, two) => one[drawn.value] - two[drawn.value]);
+    const sign = kept.some((row) => row.better === "lower") ? -1 : 1;
+    const place = (row) => page.models.indexOf(row[drawn.label]);
     // The axis begins at the bottom.
-    if (drawn.is_ordered || kept.some((row) => row.better === "lower")) kept.reverse();
+    if (drawn.is_ordered) kept.reverse();
+    else kept.sort((one, two) => sign * (one[drawn.value] - two[drawn.value]) || place(two) - place(one));
     const room = Math.min(260, width * 0.32);
     // Colour says which model it is, a full dot that it is marked, or that its interval leaves 0 out.
     const isFull = (row) => {
