@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.reporting import made_runs
+from tests.reporting import made_pipeline, made_runs
 
 from spark_eval.publishing.local import LocalStore
 from spark_eval.runs.report import write_report
@@ -13,13 +13,14 @@ MODELS = ("als", "popularity", made_runs.HOSTILE)
 
 @pytest.fixture(scope="session")
 def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An output with the runs lists (all verbs of lists), before (other means) and clicks (predictions)."""
+    """An output with runs: lists (all verbs of lists), before (other means), clicks (scored), stages."""
     root = tmp_path_factory.mktemp("out")
     made_runs.lists(root, "lists", MODELS)
     made_runs.windows(root, "lists")
     made_runs.compared(root, "lists", MODELS, passes=False)
     made_runs.lists(root, "before", MODELS[:2], shift=-0.05)
     made_runs.predictions(root, "clicks", ["ctr", "old"])
+    made_pipeline.pipeline(root, "stages")
     return root
 
 
@@ -27,5 +28,5 @@ def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def pages(output: Path) -> dict[str, Path]:
     """The report of each run; that of lists stands beside the run before."""
     store = LocalStore(output)
-    runs = (("lists", "before"), ("clicks", None))
+    runs = (("lists", "before"), ("clicks", None), ("stages", None))
     return {run: Path(write_report(store, run, baseline)) for run, baseline in runs}

@@ -13,6 +13,7 @@ from spark_eval.accounting import ACCOUNTING
 from spark_eval.comparing.rows import COMPARISONS, GATES
 from spark_eval.engine.summary import METRICS, MetricRow, fold_rows
 from spark_eval.names import folder_name
+from spark_eval.pipeline.rows import FUNNEL, STAGE_TABLE
 from spark_eval.pointwise.tables import CURVES, PREDICTION_METRICS, THRESHOLDS
 from spark_eval.publishing.attempt import Attempt
 from spark_eval.publishing.local import LocalStore
@@ -41,6 +42,8 @@ DDL = {
     Table.THRESHOLDS: THRESHOLDS,
     Table.ACCOUNTING: ACCOUNTING,
     Table.LEAKAGE: LEAKAGE,
+    Table.STAGES: STAGE_TABLE,
+    Table.FUNNEL: FUNNEL,
 }
 BY_MODEL = (Table.METRICS, Table.CURVES, Table.THRESHOLDS)
 

@@ -33,6 +33,8 @@ pytestmark = [
     ),
 ]
 Open = Callable[..., webdriver.Chrome]
+# Colours that are models' alone.
+PALETTE: Final = frozenset({"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"})
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +118,7 @@ def test_the_policy_stops_what_is_put_into_a_page_and_the_watch_sees_what_it_doe
     assert loaded in set(requests_of(chrome))
 
 
-@pytest.mark.parametrize(("run", "n_charts"), [("lists", 12), ("clicks", 5)])
+@pytest.mark.parametrize(("run", "n_charts"), [("lists", 12), ("clicks", 5), ("stages", 16)])
 def test_every_chart_is_drawn_and_has_words_and_a_table(opened: Open, run: str, n_charts: int) -> None:
     chrome = opened(run)
     found = marks(chrome)
@@ -141,6 +143,28 @@ def test_hostile_names_are_text(opened: Open) -> None:
     assert made_runs.HOSTILE in texts(chrome, "#segments th")
     assert made_runs.HOSTILE_VALUE in texts(chrome, "#segments tbody th")
     assert made_runs.HOSTILE in texts(chrome, "#models tbody th")
+
+
+def test_a_model_has_one_colour_in_all_charts(opened: Open) -> None:
+    chrome = opened("stages")
+    legend = [
+        one.get_attribute("stroke") for one in chrome.find_elements(By.CSS_SELECTOR, "#cutoffs .swatch line")
+    ]
+    assert len(set(legend)) == 4
+    script = """return [...arguments[0].querySelectorAll('path')]
+        .flatMap((path) => [path.getAttribute('stroke'), path.getAttribute('fill')])"""
+    for chapter in ("models", "cutoffs", "trade_offs", "exposure"):
+        chart = chrome.find_element(By.CSS_SELECTOR, f"#{chapter} .chart")
+        drawn = {str(colour).upper() for colour in chrome.execute_script(script, chart)}
+        known = {colour for colour in drawn if colour in PALETTE}
+        assert known == set(legend), chapter
+    # Who is best stands on top, and first in the legend.
+    script = """return [...arguments[0].querySelectorAll('path')]
+        .map((path) => [path, path.getBoundingClientRect()])
+        .filter(([, box]) => Math.abs(box.width - box.height) < 0.5 && box.width > 8 && box.width < 16)
+        .sort(([, one], [, two]) => one.y - two.y).map(([path]) => path.getAttribute('stroke'))"""
+    dots = chrome.execute_script(script, chrome.find_element(By.CSS_SELECTOR, "#models .chart"))
+    assert [str(colour).upper() for colour in dots] == legend
 
 
 def test_a_tip_tells_all_of_its_row(opened: Open) -> None:

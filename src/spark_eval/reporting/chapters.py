@@ -24,6 +24,8 @@ class Form(StrEnum):
     INTERVALS = "intervals"
     STACK = "stack"
     SPANS = "spans"
+    BARS = "bars"
+    SCATTER = "scatter"
 
 
 class Tone(StrEnum):

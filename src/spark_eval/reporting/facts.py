@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from spark_eval.comparing.marks import list_direction, marks_of
 from spark_eval.comparing.sentences import Row
+from spark_eval.metrics.registry import RANKING, Kind
 from spark_eval.metrics.values import UNCUT, formed
 from spark_eval.pointwise import POINTWISE
 from spark_eval.reporting.chapters import Dataset
@@ -17,8 +18,10 @@ METRICS_DATA: Final = "metrics"
 # Tables that are small, whatever was measured.
 SMALL: Final = (
     *(Table.METRICS, Table.COMPARISONS, Table.GATES, Table.CURVES, Table.THRESHOLDS),
-    *(Table.ACCOUNTING, Table.LEAKAGE),
+    *(Table.ACCOUNTING, Table.LEAKAGE, Table.STAGES, Table.FUNNEL),
 )
+# Names of metrics that have a value for each group of items; their segment is no part of the users.
+OF_GROUPS: Final = {name for one in RANKING.values() if one.kind is Kind.GROUPS for name in one.names}
 
 
 @dataclass(frozen=True)
@@ -46,8 +49,8 @@ class RunFacts:
 
     @cached_property
     def measured(self) -> list[dict[str, Any]]:
-        """The rows of ``metrics``, with a name for metric and cutoff, their part of the users, and a mark."""
-        rows = self.rows(Table.METRICS)
+        """The rows of ``metrics`` on users, with a name for metric and cutoff, their part, and a mark."""
+        rows = [row for row in self.rows(Table.METRICS) if not is_of_group(row)]
         marks = marks_of(rows, self.direction)
         return [
             {
@@ -62,6 +65,11 @@ class RunFacts:
             }
             for row in rows
         ]
+
+    @property
+    def of_groups(self) -> list[Row]:
+        """The rows of ``metrics`` on groups of items."""
+        return [row for row in self.rows(Table.METRICS) if is_of_group(row)]
 
     def direction(self, metric: str) -> Direction:
         """Return which values of a metric are the better ones."""
@@ -110,6 +118,11 @@ PAIR: Final = ("candidate", "baseline")
 def measure_of(row: Row, is_scored: bool = False) -> str:
     """Return metric and cutoff: ``ndcg@10``; metrics of predictions have no cutoff."""
     return str(row["metric"]) if is_scored else f"{row['metric']}@{cutoff_of(row)}"
+
+
+def is_of_group(row: Row) -> bool:
+    """Return whether a row is of a group of items, not of users."""
+    return str(row["metric"]).partition("(")[0] in OF_GROUPS
 
 
 def cutoff_of(row: Row) -> str:

@@ -6,7 +6,8 @@ from typing import Any, Final
 
 from spark_eval.comparing.marks import BEST, CERTAIN, CLOSE, EXPLAINED
 from spark_eval.comparing.sentences import in_run, sentences, short, where
-from spark_eval.metrics.values import UNCUT
+from spark_eval.metrics.registry import Kind
+from spark_eval.metrics.values import UNCUT, ranking_names
 from spark_eval.reporting.chapters import Chapter, Dataset, Form, Statement, Tone, View
 from spark_eval.reporting.facts import METRICS_DATA, RunFacts, measure_of, part_of
 from spark_eval.schema import ALL, MODEL, SEGMENT, Table
@@ -88,10 +89,20 @@ def leaderboard(facts: RunFacts) -> Chapter | None:
         ),
     ]
     said = [Statement(text) for text in best_sentences(everybody)]
-    marks = [Statement(EXPLAINED)] if any(row["mark"] for row in everybody) else []
-    return Chapter(
-        "models", "Which model is best", [*said, *marks], views, [facts.metrics], picks=["measure"]
-    )
+    if any(row["mark"] for row in everybody):
+        said.append(Statement(f"{EXPLAINED}. The dots of both are full."))
+    if of_run := without_interval(everybody):
+        said.append(Statement(f"One number for the whole run, so without an interval: {', '.join(of_run)}."))
+    return Chapter("models", "Which model is best", said, views, [facts.metrics], picks=["measure"])
+
+
+def without_interval(everybody: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the metrics that belong to no user: their values are those of a run."""
+    of_lists = ranking_names()
+    names = {str(row["metric"]): str(row["metric"]).partition("(")[0] for row in everybody}
+    return [
+        metric for metric, name in names.items() if name in of_lists and of_lists[name].kind is Kind.CATALOG
+    ]
 
 
 def best_sentences(everybody: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -195,6 +206,7 @@ def differences(facts: RunFacts) -> Chapter | None:
         ),
     ]
     said = [Statement(text) for text in sentences(rows)[:MOST_SENTENCES_SHOWN]]
+    said.append(Statement("A dot is full where its interval leaves 0 out."))
     if len(rows) > MOST_COMPARISONS:
         more = f"{len(rows) - MOST_COMPARISONS:,} more rows, of segments, stand in the table comparisons."
         said.append(Statement(more, Tone.WARNING, "Not all is shown"))

@@ -11,8 +11,10 @@ from typing import Any, Final
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
+from spark_eval.reporting.beyond import exposure_of_groups, trade_offs
 from spark_eval.reporting.chapters import Chapter
 from spark_eval.reporting.facts import RunFacts
+from spark_eval.reporting.funnel import pipeline
 from spark_eval.reporting.models import beside_other_run, cutoffs, differences, gates, leaderboard
 from spark_eval.reporting.origins import accounting, provenance, split_in_time
 from spark_eval.reporting.people import folds, segments, spread
@@ -25,7 +27,10 @@ CHAPTERS: Final[Sequence[Callable[[RunFacts], Chapter | None]]] = (
     leaderboard,
     differences,
     beside_other_run,
+    pipeline,
     cutoffs,
+    trade_offs,
+    exposure_of_groups,
     segments,
     spread,
     prediction_curves,

@@ -73,6 +73,7 @@ def tables_of_result(result: Result) -> tuple[str, dict[str, Any], dict[Table, S
         case Evaluation():
             facts = {"conventions": result.plan.stamp, "truth_digest": result.truth_digest}
             rows: dict[Table, Sequence[Any]] = {Table.METRICS: result.metric_rows}
+            rows |= {Table.STAGES: result.stage_rows, Table.FUNNEL: result.funnel_rows}
             return "evaluate", facts, rows | {Table.ACCOUNTING: result.entries}
         case Comparison():
             rows = {Table.COMPARISONS: result.rows, Table.GATES: result.gate_rows}

@@ -8,6 +8,7 @@
   const DASHES = ["solid", [6, 4], [2, 3], [9, 3, 2, 3], [12, 4], [4, 2], [1, 4]];
   const SYMBOLS = ["circle", "rect", "triangle", "diamond", "pin", "arrow", "roundRect"];
   const OUTCOMES = ["#0072B2", "#999999", "#E69F00", "#CC79A7", "#D55E00"];
+  const GREY = "#8b949e";
   const MARKS = { "*": "best", "~": "not certainly worse than the best" };
   const FIRST_ROWS = 200;
   // As the page's, for ECharts measures texts on its own.
@@ -72,9 +73,10 @@
 
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-  /** Return how a model looks in every chart: colour, dashes and symbol follow from its place. */
+  /** Return how a model looks in every chart: colour, dashes and symbol follow from its place. Others are grey. */
   function lookOf(model) {
-    const place = Math.max(0, page.models.indexOf(model));
+    const place = page.models.indexOf(model);
+    if (place < 0) return { colour: GREY, dash: "solid", symbol: SYMBOLS[0] };
     const colour = COLOURS[place % COLOURS.length];
     const round = Math.floor(place / COLOURS.length) % DASHES.length;
     return { colour: colour === "ink" ? css("--ink") : colour, dash: DASHES[round], symbol: SYMBOLS[round] };
@@ -312,34 +314,36 @@
     };
   }
 
-  /** A dot with whiskers for each row, the largest on top. */
+  /** A dot with whiskers for each row, the best on top or in the data's order. */
   function intervalsChart(view, rows, width) {
     const { drawn } = view;
-    const kept = rows.filter((row) => row[drawn.value] !== null).sort((one, two) => one[drawn.value] - two[drawn.value]);
-    // The best comes on top.
-    const isLower = kept.some((row) => row.better === "lower");
-    if (isLower) kept.reverse();
+    const kept = rows.filter((row) => row[drawn.value] !== null);
+    const sign = kept.some((row) => row.better === "lower") ? -1 : 1;
+    const place = (row) => page.models.indexOf(row[drawn.label]);
+    // The axis begins at the bottom.
+    if (drawn.is_ordered) kept.reverse();
+    else kept.sort((one, two) => sign * (one[drawn.value] - two[drawn.value]) || place(two) - place(one));
     const room = Math.min(260, width * 0.32);
-    const colour = (row) => {
-      if (drawn.mark) return row[drawn.mark] === "*" ? "#0072B2" : row[drawn.mark] === "~" ? "#E69F00" : css("--faint");
-      const low = row[drawn.low];
-      return low === null || (low <= 0 && row[drawn.high] >= 0) ? css("--faint") : (row[drawn.value] > 0) !== isLower ? "#0072B2" : "#D55E00";
+    // Colour says which model it is, a full dot that it is marked, or that its interval leaves 0 out.
+    const isFull = (row) => {
+      if (drawn.mark) return !!row[drawn.mark];
+      return !drawn.zero || (row[drawn.low] !== null && (row[drawn.low] > 0 || row[drawn.high] < 0));
     };
     const whiskers = (_, api) => {
       const [middle, low, high] = [0, 2, 3].map((place) => api.value(place)), line = api.value(1);
       const at = (value) => api.coord([value, line]);
       const [x, y] = at(middle);
-      const row = kept[line], stroke = colour(row);
+      const row = kept[line], { colour: stroke, dash } = lookOf(row[drawn.look ?? drawn.label]);
       const children = [];
       if (row[drawn.low] !== null) {
         const [start] = at(low), [end] = at(high);
-        for (const [x1, y1, x2, y2] of [[start, y, end, y], [start, y - 4, start, y + 4], [end, y - 4, end, y + 4]]) {
-          children.push({ type: "line", shape: { x1, y1, x2, y2 }, style: { stroke, lineWidth: 2 } });
+        const lineDash = dash === "solid" ? undefined : dash;
+        children.push({ type: "line", shape: { x1: start, y1: y, x2: end, y2: y }, style: { stroke, lineWidth: 2, lineDash } });
+        for (const edge of [start, end]) {
+          children.push({ type: "line", shape: { x1: edge, y1: y - 4, x2: edge, y2: y + 4 }, style: { stroke, lineWidth: 2 } });
         }
       }
-      // What is certain differs by its form, too.
-      const isHollow = stroke === css("--faint");
-      children.push({ type: "circle", shape: { cx: x, cy: y, r: 5 }, style: { fill: isHollow ? css("--back") : stroke, stroke, lineWidth: 2 } });
+      children.push({ type: "circle", shape: { cx: x, cy: y, r: 5 }, style: { fill: isFull(row) ? stroke : css("--back"), stroke, lineWidth: 2 } });
       return { type: "group", children };
     };
     const ends = kept.flatMap((row) => [row[drawn.value], row[drawn.low], row[drawn.high]]).filter((value) => value !== null);
@@ -385,6 +389,65 @@
     };
   }
 
+  /** A bar for each row with its number, or for each label a bar of each model beside a grey one of all others. */
+  function barsChart(view, rows, width) {
+    const { drawn } = view;
+    const percent = (value) => `${(100 * value).toFixed(1)} %`;
+    const labels = [...new Set(rows.map((row) => row[drawn.label]))];
+    const known = new Set(rows.map((row) => row[drawn.series] ?? null));
+    const whose = [null, ...page.models].filter((one) => known.has(one));
+    const said = ({ data: { row } }) => {
+      const value = row[drawn.value];
+      if (value === null) return "–";
+      const share = row[drawn.share] ?? null;
+      return `${drawn.is_share ? percent(value) : text(value)}${share === null ? "" : ` (${percent(share)})`}`;
+    };
+    const series = whose.map((one) => ({
+      type: "bar", name: one ?? drawn.others ?? "", barMaxWidth: 18, barGap: "10%", itemStyle: { color: lookOf(one).colour },
+      label: { show: !drawn.series, position: "right", color: css("--text"), fontFamily: FONT, formatter: said },
+      data: rows.filter((row) => (row[drawn.series] ?? null) === one).map((row) => ({ value: [row[drawn.value] ?? 0, labels.indexOf(row[drawn.label])], row })),
+    }));
+    return {
+      height: 60 + labels.length * (drawn.series ? 14 + 9 * whose.length : 28),
+      isEmpty: !rows.length,
+      option: frame(view, {
+        xAxis: axis({ type: "value", min: 0, axisLabel: { formatter: drawn.is_share ? (value) => `${text(100 * value)} %` : (value) => text(value) } }),
+        yAxis: axis({ type: "category", inverse: true, data: labels, axisLabel: { width: Math.min(260, width * 0.32), overflow: "truncate", interval: 0, color: css("--text") } }),
+        grid: { left: 12, right: drawn.series ? 28 : 120, top: 10, bottom: 12, containLabel: true },
+        series,
+      }),
+    };
+  }
+
+  /** A point for each model; those on the front are full, with a line through them. */
+  function scatterChart(view, rows, width) {
+    const { drawn } = view;
+    const at = (row) => [row[drawn.x], row[drawn.y]];
+    const front = rows.filter((row) => row[drawn.front]).sort((one, two) => one[drawn.x] - two[drawn.x]);
+    const points = rows.map((row) => {
+      const { colour, symbol } = lookOf(row[drawn.label]);
+      return { value: at(row), row, symbol, itemStyle: { color: row[drawn.front] ? colour : css("--back"), borderColor: colour, borderWidth: 2, opacity: 1 } };
+    });
+    const name = ({ data: { row } }) => shortened(row[drawn.label] || "the model", Math.max(8, Math.floor(width / 45)));
+    const named = (column) => (rows.length ? String(rows[0][column]) : "");
+    return {
+      height: 340,
+      isEmpty: !rows.length,
+      option: frame(view, {
+        xAxis: axis({ type: "value", scale: true, name: named(drawn.x_title), nameGap: 26, boundaryGap: ["5%", "12%"] }),
+        yAxis: axis({ type: "value", scale: true, name: named(drawn.y_title), nameGap: 44, boundaryGap: ["8%", "8%"] }),
+        grid: { left: 32, right: 60, top: 18, bottom: 28, containLabel: true },
+        series: [
+          { type: "line", data: front.map(at), symbol: "none", silent: true, z: 1, lineStyle: { color: css("--faint"), type: [4, 4], width: 1 } },
+          {
+            type: "scatter", data: points, symbolSize: 12, labelLayout: { hideOverlap: true },
+            label: { show: true, position: "right", color: css("--text"), fontFamily: FONT, formatter: name },
+          },
+        ],
+      }),
+    };
+  }
+
   function spansChart(view, rows) {
     const { drawn } = view;
     const lanes = [...new Set(rows.map((row) => row[drawn.lane]))].reverse();
@@ -415,7 +478,7 @@
     };
   }
 
-  const DRAWN = { lines: linesChart, intervals: intervalsChart, stack: stackChart, spans: spansChart };
+  const DRAWN = { lines: linesChart, intervals: intervalsChart, stack: stackChart, spans: spansChart, bars: barsChart, scatter: scatterChart };
 
   // --- chapters ------------------------------------------------------------------------------------------
 
@@ -495,8 +558,8 @@
       select.addEventListener("change", () => { picked[name][pick] = select.value; putChapter(name); });
       if (select.dataset.pick === focused) select.focus();
     }
-    const drawn = chapter.views.filter((view) => view.kind === "lines");
-    if (drawn.length && page.models.length > 1) legend(views);
+    const needsLegend = chapter.views.some(({ kind, drawn }) => kind === "lines" || kind === "scatter" || (kind === "bars" && drawn.series));
+    if (needsLegend && page.models.length > 1) legend(views);
     for (const view of chapter.views) putView(views, view, choices);
   }
 

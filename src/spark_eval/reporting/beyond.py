@@ -1,0 +1,191 @@
+"""Chapters beyond accuracy: what accuracy is paid for by, and which groups of items are shown."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from spark_eval.metrics.registry import RANKING, Kind, RankingMetric
+from spark_eval.metrics.values import ranking_names
+from spark_eval.reporting.chapters import Chapter, Dataset, Form, Statement, View
+from spark_eval.reporting.facts import RunFacts, cutoff_of, measure_of
+from spark_eval.reporting.models import MOST_SENTENCES_SHOWN, as_number
+from spark_eval.schema import ALL, MODEL, SEGMENT, SEGMENT_VALUE, Direction
+
+# The accuracy that others are set against: the first of these that was measured, else the first at all.
+PREFERRED: Final = ("ndcg", "map")
+# Groups of items that a page holds, the largest of the catalogue first.
+MOST_GROUPS: Final = 20
+OF_LISTS: Final = "places of lists"
+OF_CATALOG: Final = "catalogue"
+
+
+def trade_offs(facts: RunFacts) -> Chapter | None:
+    """Return an accuracy against each metric beyond it, with the models that none other beats in both."""
+    rows = list(trade_off_rows(facts))
+    if not rows:
+        return None
+    shown = (MODEL, "accuracy", "mean accuracy", "beyond accuracy", "value", "better", "front")
+    view = View(
+        Form.SCATTER,
+        "Accuracy against what is beyond",
+        "trade_offs",
+        shown,
+        "A point for each model: its accuracy upwards, the chosen metric to the right",
+        drawn={
+            "label": MODEL,
+            "x": "value",
+            "y": "mean accuracy",
+            "front": "front",
+            "x_title": "beyond accuracy",
+            "y_title": "accuracy",
+        },
+    )
+    said = Statement(
+        "A model is on the front (a full point) if no other is better in one of both and at least as good in "
+        "the other, by the means alone. Where neither direction is better, there is no front."
+    )
+    dataset = Dataset.of("trade_offs", rows, shown)
+    sentences = [Statement(text) for text in front_sentences(rows)]
+    return Chapter(
+        "trade_offs", "Accuracy and beyond", [*sentences, said], [view], [dataset], ["beyond accuracy"]
+    )
+
+
+def trade_off_rows(facts: RunFacts) -> Iterator[dict[str, Any]]:
+    """Yield a row for each metric beyond accuracy and model; none where fewer than two models have both."""
+    everybody = [row for row in facts.measured if row[SEGMENT] == ALL and row["value"] is not None]
+    accuracies: dict[str, dict[str, dict[str, Any]]] = {}
+    for row in everybody:
+        if row["metric"] == accuracy_of(everybody):
+            accuracies.setdefault(row["k"], {})[row[MODEL]] = row
+    if not accuracies:
+        return
+    largest = max(accuracies, key=as_number)
+    beyond: dict[str, list[dict[str, Any]]] = {}
+    for row in everybody:
+        if is_beyond(row):
+            beyond.setdefault(row["measure"], []).append(row)
+    # The largest cutoff comes first, as the reader's first choice.
+    for measure, of_models in sorted(beyond.items(), key=lambda one: -as_number(one[1][0]["k"])):
+        hits = accuracies.get(of_models[0]["k"], accuracies[largest])
+        of_models.sort(key=lambda row: facts.models.index(row[MODEL]))
+        both = [(row, hits[row[MODEL]]) for row in of_models if row[MODEL] in hits]
+        if len(both) < 2:
+            continue
+        front = pareto([(hit["value"], row["value"]) for row, hit in both], both[0][0]["better"])
+        for (row, hit), is_best in zip(both, front, strict=True):
+            yield {
+                **{name: row[name] for name in (MODEL, "metric", "k")},
+                "accuracy": hit["measure"],
+                "mean accuracy": hit["value"],
+                "beyond accuracy": measure,
+                "value": row["value"],
+                "better": row["better"],
+                "front": "yes" if is_best else "",
+            }
+
+
+def accuracy_of(everybody: Sequence[Mapping[str, Any]]) -> str | None:
+    """Return the metric of hits alone that others are set against; None without one."""
+    found: dict[str, str] = {}
+    for row in everybody:
+        metric = metric_of(row)
+        if (
+            metric is not None
+            and metric.kind is Kind.HITS
+            and not metric.knows_items
+            and row["better"] == Direction.HIGHER
+        ):
+            found.setdefault(metric.run_name, row["metric"])
+    return next((found[name] for name in (*PREFERRED, *found) if name in found), None)
+
+
+def is_beyond(row: Mapping[str, Any]) -> bool:
+    """Return whether a metric sees more than hits: items, histories or the catalogue."""
+    metric = metric_of(row)
+    return metric is not None and metric.knows_items
+
+
+def metric_of(row: Mapping[str, Any]) -> RankingMetric | None:
+    """Return the metric of lists whose mean or value a row is; None of predictions."""
+    return ranking_names().get(str(row["metric"]).partition("(")[0])
+
+
+def pareto(points: Sequence[tuple[float, float]], better: str) -> list[bool]:
+    """Return which (accuracy, value) no other beats: better in one, and at least as good in the other.
+
+    >>> pareto([(0.5, 0.1), (0.4, 0.3), (0.4, 0.2), (0.5, 0.1)], "higher")
+    [True, True, False, True]
+    >>> pareto([(0.5, 0.1), (0.4, 0.3)], "lower"), pareto([(0.5, 0.1), (0.4, 0.3)], "none")
+    ([True, False], [False, False])
+    """
+    if better == Direction.NONE:
+        return [False] * len(points)
+    sign = -1 if better == Direction.LOWER else 1
+    turned = [(accuracy, sign * value) for accuracy, value in points]
+    return [
+        not any(other != one and other[0] >= one[0] and other[1] >= one[1] for other in turned)
+        for one in turned
+    ]
+
+
+def front_sentences(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return which models are on the front, for the first metrics that have one, at their largest cutoff."""
+    best: dict[str, dict[str, list[tuple[str, str]]]] = {}
+    for row in rows:
+        if row["front"]:
+            pair = f"{row['accuracy']} against {row['beyond accuracy']}"
+            best.setdefault(row["metric"], {}).setdefault(row["k"], []).append((pair, row[MODEL]))
+    said = []
+    for of_metric in best.values():
+        found = of_metric[max(of_metric, key=as_number)]
+        said.append(f"{found[0][0]}: on the front {', '.join(model for _, model in found)}.")
+    return said[:MOST_SENTENCES_SHOWN]
+
+
+def exposure_of_groups(facts: RunFacts) -> Chapter | None:
+    """Return each group's share of the places of lists, beside its share of the catalogue."""
+    rows = list(exposure_rows(facts))
+    if not rows:
+        return None
+    sizes = {row["group"]: row["share"] or 0.0 for row in rows if row[MODEL] is None}
+    groups = sorted(sizes, key=lambda group: (-sizes[group], group))
+    kept = groups[:MOST_GROUPS]
+    ordered = sorted((row for row in rows if row["group"] in kept), key=lambda row: kept.index(row["group"]))
+    shown = ("group", "of", MODEL, "measure", "share")
+    dataset = Dataset.of("exposure", ordered, shown)
+    view = View(
+        Form.BARS,
+        "Share of each group of items",
+        "exposure",
+        shown,
+        "Each group's share of the places of lists, a bar for each model beside one of the catalogue",
+        drawn={"label": "group", "value": "share", "series": MODEL, "others": OF_CATALOG, "is_share": True},
+    )
+    text = (
+        "The grey bar is the group's share of the catalogue. That lists differ from it says nothing of why."
+    )
+    if len(groups) > MOST_GROUPS:
+        text += f" Shown are the {MOST_GROUPS} largest of {len(groups):,} groups; the table metrics has all."
+    return Chapter("exposure", "Exposure of groups", [Statement(text)], [view], [dataset], ["measure"])
+
+
+def exposure_rows(facts: RunFacts) -> Iterator[dict[str, Any]]:
+    """Yield each group's share, of a model's lists, and once of the catalogue: there the model is None."""
+    of_catalog = {one.catalog_name: one.run_name for one in RANKING.values() if one.catalog_name}
+    seen = set()
+    # The largest cutoff comes first, as the reader's first choice.
+    for row in sorted(facts.of_groups, key=lambda row: -as_number(cutoff_of(row))):
+        name, bracket, options = str(row["metric"]).partition("(")
+        is_catalog = name in of_catalog
+        line = {
+            "group": row[SEGMENT_VALUE],
+            "of": OF_CATALOG if is_catalog else OF_LISTS,
+            MODEL: None if is_catalog else row[MODEL] or "",
+            "measure": measure_of({**row, "metric": of_catalog.get(name, name) + bracket + options}),
+            "share": row["value"],
+        }
+        # Each model has the catalogue's rows.
+        key = (line["group"], line[MODEL], line["measure"])
+        if key not in seen:
+            seen.add(key)
+            yield line

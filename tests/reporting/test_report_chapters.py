@@ -1,0 +1,167 @@
+"""Chapters on a pipeline and beyond accuracy, without a browser: what they say and what they leave out."""
+
+import doctest
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.reporting import made_pipeline
+from tests.reporting.test_report_page import column, data_of, statements
+
+from spark_eval.publishing.local import LocalStore
+from spark_eval.reporting import beyond, funnel, page
+from spark_eval.reporting.facts import RunFacts
+from spark_eval.reporting.people import segments
+from spark_eval.runs.report import facts_of
+from spark_eval.runs.results import UNPUBLISHED
+from spark_eval.schema import Table
+
+
+@pytest.fixture(scope="module")
+def facts(output: Path) -> RunFacts:
+    return facts_of(LocalStore(output), "stages")
+
+
+def rows_of(text: str, dataset: str) -> list[dict[str, Any]]:
+    names = list(data_of(text)["datasets"][dataset]["columns"])
+    columns = [column(text, dataset, name) for name in names]
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def test_users_and_items_of_the_funnel_stand_with_their_shares(pages: dict[str, Path]) -> None:
+    text = pages["stages"].read_text()
+    steps = [row for row in rows_of(text, "steps") if row["part"] == "all"]
+    assert [(row["step"], row["n_users"]) for row in steps] == [
+        ("with truth", 646),
+        ("with candidates", 646),
+        ("with relevant candidate", 550),
+        ("with hit in ranking", 401),
+        ("with hit in final", 199),
+    ]
+    assert steps[-1]["share"] == pytest.approx(199 / 646)
+    fates = [row for row in rows_of(text, "fates") if row["part"] == "all"]
+    assert sum(row["share"] for row in fates) == pytest.approx(1)
+    assert fates[0]["fate"] == "kept"
+    assert {row["part"] for row in rows_of(text, "fates")} == {"all", "country: DE"}
+
+
+def test_recalls_name_the_generators_of_a_union(pages: dict[str, Path]) -> None:
+    text = pages["stages"].read_text()
+    recalls = [row for row in rows_of(text, "recalls") if row["part"] == "all"]
+    assert [(row["of"], row["value"]) for row in recalls] == [
+        ("candidates, k = 200", 0.491),
+        ("candidates: popular, k = 200", 0.336),
+        ("candidates: similar, k = 200", 0.438),
+        ("ranking, k = 50", 0.253),
+        ("final, k = 10", 0.073),
+    ]
+    assert [row["value"] for row in rows_of(text, "added")][:2] == [0.053, 0.154]
+
+
+def test_each_metric_has_its_oracle_and_what_stages_make_of_it(pages: dict[str, Path]) -> None:
+    text = pages["stages"].read_text()
+    reached = [row for row in rows_of(text, "reached") if (row["part"], row["measure"]) == ("all", "ndcg@10")]
+    names = ("stage", "its model", "value", "efficiency", "conditional")
+    assert [tuple(row[name] for name in names) for row in reached] == [
+        ("oracle of candidates", None, 0.581, None, None),
+        ("ranking", "taste", 0.07, 0.121, 0.106),
+        ("final", "ruled", 0.066, None, 0.1),
+    ]
+    said = statements(text)
+    assert (
+        "plain |  | ndcg@10: these candidates in perfect order would have .5810; ranking reaches .0700, "
+        "12.1% of it; final reaches .0660."
+    ) in said
+    loss = "The largest loss is lost candidates (no stage has it): 1,902 (49.8%)."
+    assert f"plain |  | Of 3,816 relevant items every stage has 295 (7.7%). {loss}" in said
+    assert any(
+        one.startswith("warning | Outside | Relevant items of later lists that are no candidates: 1;")
+        for one in said
+    )
+
+
+def test_candidates_of_one_model_stand_with_their_oracle_and_folds_with_no_deviation(facts: RunFacts) -> None:
+    first = facts.rows(Table.STAGES)[0]
+    own = {**first, "model": "popular", "metric": "ndcg", "k": 10, "value": 0.05}
+    of_folds = {**own, "segment": "folds", "segment_value": "sd"}
+    stages = [*facts.rows(Table.STAGES), own, of_folds]
+    rows = funnel.reached_rows([{**row, "part": row["segment_value"]} for row in stages])
+    assert {(row["stage"], row["value"]) for row in rows if row["measure"] == "ndcg@10"} == {
+        ("oracle of candidates", 0.581),
+        ("ranking", 0.07),
+        ("final", 0.066),
+    }
+    added = {**first, "metric": "added_recall", "segment": "folds", "segment_value": "sd"}
+    tables = {**facts.tables, Table.STAGES: [*stages, added]}
+    chapter = funnel.pipeline(RunFacts("r", {}, tables))
+    assert chapter is not None
+    parts = {part for one in chapter.datasets for part in one.columns["part"]}
+    assert parts == {"all", "country: DE"}
+
+
+def test_a_front_holds_whom_nobody_beats_in_both(pages: dict[str, Path]) -> None:
+    rows = rows_of(pages["stages"].read_text(), "trade_offs")
+    fronts: dict[str, list[str]] = {}
+    for row in rows:
+        fronts.setdefault(row["beyond accuracy"], []).extend([row["model"]] if row["front"] else [])
+    # popular is beaten by all; of gini_catalog neither direction is better; less of calibration_kl is.
+    assert {name: sorted(models) for name, models in fronts.items() if name.endswith("@10")} == {
+        "catalog_coverage@10": ["ruled", "similar", "taste"],
+        "personalization@10": ["ruled", "similar", "taste"],
+        "gini_catalog@10": [],
+        "novelty@10": ["ruled", "similar", "taste"],
+        "calibration_kl@10": ["taste"],
+    }
+    said = [one for one in statements(pages["stages"].read_text()) if "@10: on the front " in one]
+    assert said[0] == "plain |  | ndcg@10 against novelty@10: on the front taste, ruled, similar."
+    assert len(said) == 4
+    assert {(row["accuracy"], row["beyond accuracy"]) for row in rows} >= {("ndcg@5", "novelty@5")}
+    assert doctest.testmod(beyond).failed == 0
+
+
+def test_one_model_alone_or_no_accuracy_has_no_front(facts: RunFacts) -> None:
+    metrics = facts.rows(Table.METRICS)
+    alone = [row for row in metrics if row["model"] == "taste"]
+    without = [row for row in metrics if row["metric"] not in ("ndcg", "recall")]
+    for rows in (alone, without):
+        assert beyond.trade_offs(RunFacts("r", {}, {Table.METRICS: rows})) is None
+    assert beyond.accuracy_of([row for row in facts.measured if row["metric"] != "ndcg"]) == "recall"
+
+
+def test_groups_of_items_are_no_segment_of_users(facts: RunFacts, pages: dict[str, Path]) -> None:
+    chapter = segments(facts)
+    assert chapter is not None
+    assert [view.title for view in chapter.views] == ["By country"]
+    assert not any("group" in said.text for said in chapter.statements)
+    text = pages["stages"].read_text()
+    assert "group" not in column(text, "metrics", "segment")
+    assert set(column(text, "exposure", "measure")) == {
+        "exposure(weights=log2)@5",
+        "exposure(weights=log2)@10",
+    }
+    of_comedy = [
+        (row["model"], row["of"], row["share"])
+        for row in rows_of(text, "exposure")
+        if row["group"] == "Comedy" and row["measure"].endswith("@10")
+    ]
+    assert sorted(of_comedy, key=str) == [
+        ("popular", "places of lists", 0.4),
+        ("ruled", "places of lists", 0.7),
+        ("similar", "places of lists", 0.5),
+        ("taste", "places of lists", 0.6),
+        (None, "catalogue", 0.5),
+    ]
+
+
+def test_values_of_a_run_are_said_to_have_no_interval(pages: dict[str, Path]) -> None:
+    said = statements(pages["stages"].read_text())
+    assert any("catalog_coverage@10: similar is best with .4000; it has no interval" in one for one in said)
+    of_run = ", ".join(made_pipeline.OF_RUN)
+    assert f"plain |  | One number for the whole run, so without an interval: {of_run}." in said
+    assert not any("gini_catalog@10:" in one for one in said)
+
+
+def test_results_that_are_not_published_say_so(facts: RunFacts) -> None:
+    text = page.report_page(RunFacts(UNPUBLISHED, {}, facts.tables))
+    assert "<h1>Run not published</h1>" in text
+    assert "Where the pipeline loses" in text
