@@ -50,14 +50,14 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     session.stop()
 
 
-def create_frame(create: Any, rows: Any, schema: Any = None, **more: Any) -> Any:
+def create_frame(create: Any, rows: Any, schema: Any = None, *rest: Any, **more: Any) -> Any:
     """Return a frame of tuples by way of Arrow; each query of it would run a Python worker otherwise."""
     from pyspark.sql.types import StructType
 
     from spark_eval.transforms.plain_files import arrow_type
 
     if not (isinstance(rows, list) and rows and isinstance(schema, str)):
-        return create(rows, schema, **more)
+        return create(rows, schema, *rest, **more)
     kinds: Any = StructType.fromDDL(schema)
     columns = zip(zip(*rows, strict=True), kinds, strict=True)
     arrays = [pa.array(values, arrow_type(kind.dataType)) for values, kind in columns]
