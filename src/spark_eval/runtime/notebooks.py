@@ -1,5 +1,6 @@
 """What results show of themselves in a notebook, give to pandas, and write below a folder."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
@@ -51,14 +52,14 @@ class ShownTable:
         return [*map(printable, self.notes), *([f"and {n_more} more lines"] if n_more > 0 else [])]
 
 
-class Shown:
+class Shown(ABC):
     """A result that shows itself, without a job of Spark; ``tables`` are the names of its tables."""
 
     tables: ClassVar[tuple[str, ...]]
 
+    @abstractmethod
     def shown(self) -> list[ShownTable]:
         """Return what a notebook shows."""
-        raise NotImplementedError
 
     def _repr_html_(self) -> str:
         return "".join(table._repr_html_() for table in self.shown())
