@@ -167,12 +167,17 @@ def whole_split(method: str, options: Mapping[str, Any]) -> dict[str, Any]:
     return config.split.model_dump(mode="json")
 
 
+def kind_of(value: object) -> str:
+    """Return what a name stands for; a class is a type, whatever its own metaclass is."""
+    return "type" if isinstance(value, type) else type(value).__name__
+
+
 def python_names() -> dict[str, Any]:
     """Return the names that ``spark_eval`` offers with their signatures, and what users ask of results."""
     found: dict[str, Any] = {}
     for name in spark_eval.__all__:
         value = getattr(spark_eval, name)
-        found[name] = signature(value) if inspect.isfunction(value) else type(value).__name__
+        found[name] = signature(value) if inspect.isfunction(value) else kind_of(value)
     for name, asked in RESULTS.items():
         kind = getattr(spark_eval, name)
         fields = {field.name: "value" for field in dataclasses.fields(kind)}
