@@ -1,43 +1,67 @@
 """The ledger closes, by arithmetic alone: no Spark here."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections import Counter
 
 import pytest
 
-from spark_eval.accounting import ACCOUNTING, Entry, check, list_entries, table_entries
+from spark_eval.accounting import (
+    ACCOUNTING,
+    Entry,
+    EntryKey,
+    ListCounts,
+    TruthCounts,
+    check,
+    list_entries,
+    table_entries,
+)
 from spark_eval.conventions import Conventions
 from spark_eval.errors import DataError, SparkEvalError
 from spark_eval.presets import parse_conventions
 from spark_eval.schema import FATAL, Fault, Outcome, Reason
+from spark_eval.verbs.segments import counts_of_train
 
 DEFAULT = Conventions()
 
-# Truth of 10 rows: 6 used as 4 items of 2 users, 1 below the threshold, 3 without an id.
-TRUTH: list[Mapping[str, Any]] = [
-    {"fault": "NULL_ID", "everything": False, "rows": 3, "distinct": 1, "users": 1},
-    {"fault": None, "everything": False, "rows": 6, "distinct": 4, "users": 2},
-    {"fault": None, "everything": True, "rows": 10, "distinct": 6, "users": 3},
-    {"fault": "below_threshold", "everything": False, "rows": 1, "distinct": 1, "users": 1},
-]
+IN, USED, DROPPED, FILTERED = Outcome.IN, Outcome.USED, Outcome.DROPPED, Outcome.FILTERED
+REPEATED = (Outcome.DEDUPLICATED, Reason.REPEATED_ITEM)
 
 
-def lists() -> dict[str, Any]:
-    """Counts of a model's 12 rows, each kind of outcome once."""
-    rows = {
-        "in.": (12, 4),
-        "used.": (4, 2),
-        "dropped.no_truth": (2, 1),
-        "filtered.beyond_k": (3, 1),
-        "deduplicated.repeated_item": (1, 1),
-        "quarantined.NULL_ID": (2, 0),
-        "quarantined.NULL_SCORE": (0, 0),
+def truth(*used: tuple[str | None, int, int]) -> TruthCounts:
+    """Counts of 10 rows: 6 used as 4 items of 2 users, 1 below the threshold, 3 without an id.
+
+    ``used`` are the reason, items and users of each line of what is used.
+    """
+    lines: dict[EntryKey, tuple[int, int]] = {
+        (Outcome.QUARANTINED, "NULL_ID"): (3, 1),
+        (IN, None): (10, 3),
+        (FILTERED, "below_threshold"): (1, 1),
+        **{(USED, reason): (items, users) for reason, items, users in used or [(None, 4, 2)]},
     }
-    counts: dict[str, Any] = {"model": "als", "with_truth": 2, "without_hits": 1, "without_truth": 1}
-    counts |= {"clashes": 0, "ties_at_cut.k=1": 0, "ties_at_cut.k=5": 2}
-    for name, (n_rows, n_users) in rows.items():
-        counts |= {f"{name}.rows": n_rows, f"{name}.users": n_users}
-    return counts
+    rows = Counter({line: rows for line, (rows, _) in lines.items()} | {REPEATED: 2})
+    return TruthCounts(rows, Counter({line: users for line, (_, users) in lines.items()}))
+
+
+def lists(clashes: int = 0) -> dict[str | None, ListCounts]:
+    """Counts of a model's 12 rows, each kind of outcome once."""
+    lines: dict[EntryKey, tuple[int, int]] = {
+        (IN, None): (12, 4),
+        (USED, None): (4, 2),
+        (DROPPED, Reason.NO_TRUTH): (2, 1),
+        (FILTERED, Reason.BEYOND_K): (3, 1),
+        REPEATED: (1, 1),
+        (Outcome.QUARANTINED, "NULL_ID"): (2, 0),
+        (Outcome.QUARANTINED, "NULL_SCORE"): (0, 0),
+    }
+    users: dict[EntryKey, int] = {(Outcome.TIES_AT_CUT, "k=1"): 0, (Outcome.TIES_AT_CUT, "k=5"): 2}
+    of_model = ListCounts(
+        Counter({line: rows for line, (rows, _) in lines.items()}),
+        Counter({line: users for line, (_, users) in lines.items()} | users),
+        with_truth=2,
+        without_hits=1,
+        without_truth=1,
+        clashes=clashes,
+    )
+    return {"als": of_model}
 
 
 def entry(outcome: str, rows: int, reason: str | None = None, model: str | None = "als") -> Entry:
@@ -45,24 +69,24 @@ def entry(outcome: str, rows: int, reason: str | None = None, model: str | None 
 
 
 def test_entries_of_the_truth_add_up() -> None:
-    entries = table_entries("truth", TRUTH)
+    entries = table_entries("truth", truth())
     assert [(e.outcome, e.reason, e.rows, e.users) for e in entries] == [
         ("in", None, 10, 3),
-        ("quarantined", "NULL_ID", 3, 1),
         ("used", None, 4, 2),
         ("deduplicated", "repeated_item", 2, None),
+        ("quarantined", "NULL_ID", 3, 1),
         ("filtered", "below_threshold", 1, 1),
     ]
     check(entries)
 
 
 def test_truth_without_a_row_has_an_entry_all_the_same() -> None:
-    empty = {"fault": None, "everything": True, "rows": None, "distinct": 0, "users": 0}
-    assert table_entries("truth", [empty]) == [Entry("truth", None, "in", None, 0, 0)]
+    empty = TruthCounts(Counter({(IN, None): 0}), Counter({(IN, None): 0}))
+    assert table_entries("truth", empty) == [Entry("truth", None, "in", None, 0, 0)]
 
 
 def test_entries_of_the_recommendations_add_up() -> None:
-    entries = list_entries([lists()], 5, DEFAULT)
+    entries = list_entries(lists(), 5, DEFAULT)
     assert [(e.outcome, e.reason, e.rows, e.users) for e in entries] == [
         ("in", None, 12, 4),
         ("used", None, 4, 2),
@@ -83,55 +107,50 @@ def test_entries_of_the_recommendations_add_up() -> None:
 
 
 def test_cold_items_are_a_part_of_what_is_used() -> None:
-    counts = lists() | {"used..rows": 3, "used.cold_item.rows": 1, "used.cold_item.users": 1}
-    entries = list_entries([counts], 5, DEFAULT)
+    cold: EntryKey = (USED, Reason.COLD_ITEM)
+    more = ListCounts(Counter({(USED, None): -1, cold: 1}), Counter({cold: 1}))
+    entries = list_entries({"als": lists()["als"].plus(more)}, 5, DEFAULT)
     used = [(e.reason, e.rows) for e in entries if (e.source, e.outcome) == ("recommendations", "used")]
     assert used == [(None, 3), ("cold_item", 1)]
     check(entries)
 
 
 def test_cold_items_of_the_truth_are_a_part_of_what_is_used() -> None:
-    none: dict[str, Any] = {"cold": 0, "cold_users": 0, "warm_users": 2}
-    some, all_of_them = none | {"cold": 1, "cold_users": 1}, {"cold": 4, "cold_users": 2, "warm_users": 0}
-    for cold, lines in (
-        (none, [("used", None, 4, 2)]),
-        (some, [("used", None, 3, 2), ("used", "cold_item", 1, 1)]),
-        (all_of_them, [("used", "cold_item", 4, 2)]),
-    ):
-        entries = table_entries("truth", [{**count, **cold} for count in TRUTH])
-        assert [e[2:] for e in entries if e.outcome == Outcome.USED] == lines
+    for warm, cold in (((4, 2), (0, 0)), ((3, 2), (1, 1)), ((0, 0), (4, 2))):
+        entries = table_entries("truth", truth((None, *warm), (Reason.COLD_ITEM, *cold)))
+        lines = [("used", None, *warm), ("used", "cold_item", *cold)]
+        assert [e[2:] for e in entries if e.outcome == USED] == [line for line in lines if line[2]]
         check(entries)
 
 
 def test_entries_of_the_training_interactions_add_up() -> None:
-    counts: list[Mapping[str, Any]] = [
-        {"fault": "NULL_ID", "everything": False, "rows": 3, "users": 1, "items": 2},
-        {"fault": None, "everything": False, "rows": 6, "users": 2, "items": 4},
-        {"fault": None, "everything": True, "rows": 9, "users": 2, "items": 5},
-    ]
+    faults = [("NULL_ID", False, 3, 1, 2, None), (None, False, 6, 2, 4, 5), (None, True, 9, 2, 5, 5)]
+    names = ("fault", "everything", "rows", "users", "items", "largest")
+    counts, n_items = counts_of_train([dict(zip(names, values, strict=True)) for values in faults])
+    assert n_items == 4
     entries = table_entries("train", counts)
     assert entries == [
         ("train", None, "in", None, 9, 2),
-        ("train", None, "quarantined", "NULL_ID", 3, 1),
         ("train", None, "used", None, 6, 2),
+        ("train", None, "largest", "rows=5", 0, 1),
+        ("train", None, "quarantined", "NULL_ID", 3, 1),
     ]
     check(entries)
 
 
 def test_rows_of_users_without_truth_are_used_where_these_count() -> None:
-    entries = list_entries([lists()], 5, parse_conventions({"no_truth": "zero"}))
+    entries = list_entries(lists(), 5, parse_conventions({"no_truth": "zero"}))
     found = [(e.source, e.outcome, e.rows) for e in entries if e.reason == Reason.NO_TRUTH]
     assert found == [("recommendations", "used", 2), ("users", "used", 1)]
 
 
 def test_the_rule_for_users_without_recommendations_is_told() -> None:
-    entries = list_entries([lists()], 5, parse_conventions({"no_recommendations": "drop"}))
+    entries = list_entries(lists(), 5, parse_conventions({"no_recommendations": "drop"}))
     assert [(e.reason, e.users) for e in entries if e.outcome == Outcome.NO_RECOMMENDATIONS] == [("drop", 3)]
 
 
 def test_every_model_has_its_own_sum_in_the_order_of_names() -> None:
-    bpr = {**lists(), "model": "bpr"}
-    entries = list_entries([bpr, lists()], 5, DEFAULT)
+    entries = list_entries({"bpr": lists()["als"], **lists()}, 5, DEFAULT)
     totals = [(e.source, e.model, e.rows) for e in entries if e.outcome == Outcome.IN]
     of_model = [("recommendations", 12), ("users", 6)]
     assert totals == [(source, model, rows) for model in ("als", "bpr") for source, rows in of_model]
@@ -139,7 +158,7 @@ def test_every_model_has_its_own_sum_in_the_order_of_names() -> None:
 
 def test_users_left_out_are_told_by_their_reason() -> None:
     rules = {"no_recommendations": "drop", "no_truth": "zero", "no_hits": "drop"}
-    entries = list_entries([lists()], 5, parse_conventions(rules))
+    entries = list_entries(lists(), 5, parse_conventions(rules))
     assert [(e.outcome, e.reason, e.rows) for e in entries if e.source == "users"] == [
         ("in", None, 6),
         ("used", None, 1),
@@ -152,8 +171,10 @@ def test_users_left_out_are_told_by_their_reason() -> None:
 
 def test_a_row_too_few_or_too_many_leaves_the_ledger_open() -> None:
     for rows in (11, 13):
+        more = ListCounts(Counter({(IN, None): rows - 12}))
+        entries = list_entries({"als": lists()["als"].plus(more)}, 5, DEFAULT)
         with pytest.raises(SparkEvalError, match="recommendations of model 'als'") as raised:
-            check(list_entries([lists() | {"in..rows": rows}], 5, DEFAULT))
+            check(entries)
         assert raised.value.code == "LEDGER_OPEN"
 
 
@@ -172,7 +193,7 @@ def test_a_single_row_of_a_fatal_fault_refuses_the_table(fault: Fault) -> None:
 
 def test_relevant_items_that_share_a_rank_refuse_the_table() -> None:
     with pytest.raises(DataError) as raised:
-        check(list_entries([lists() | {"clashes": 2}], 5, DEFAULT))
+        check(list_entries(lists(clashes=2), 5, DEFAULT))
     assert raised.value.code == Fault.DUPLICATE_RANK
 
 

@@ -2,7 +2,8 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, NamedTuple, Self
 
 from spark_eval.conventions import Conventions, NoHits, NoRecommendations, NoTruth
 from spark_eval.errors import DataError, SparkEvalError
@@ -12,12 +13,6 @@ from spark_eval.schema import FATAL, FOLDS, Fault, Outcome, Reason
 ACCOUNTING: Final = "source string, model string, outcome string, reason string, rows long, users long"
 RECOMMENDATIONS: Final = "recommendations"
 USERS: Final = "users"
-# Users of each model who have a list and truth, those of them without a hit, and those without truth.
-WITH_TRUTH: Final = "with_truth"
-WITHOUT_HITS: Final = "without_hits"
-WITHOUT_TRUTH: Final = "without_truth"
-# Hits that share a rank.
-CLASHES: Final = "clashes"
 # What is counted of lists or users beside rows: each a count of such users.
 BESIDE: Final = (
     Outcome.TIES_AT_CUT,
@@ -48,78 +43,121 @@ class Entry(NamedTuple):
         return self.source if self.model is None else f"{self.source} of model {self.model!r}"
 
 
-def table_entries(source: str, counts: Iterable[Mapping[str, Any]]) -> list[Entry]:
-    """Return the entries of the truth or of the training interactions, from counts by fault, ``in`` first."""
-    entries: list[Entry] = []
-    for count in sorted(counts, key=lambda count: not count["everything"]):
-        rows, users, reason = count["rows"] or 0, count["users"], count["fault"]
-        if count["everything"]:
-            entries.append(Entry(source, None, Outcome.IN, None, rows, users))
-        elif reason is None:
-            entries += used_entries(source, count)
-        else:
-            outcome = Outcome.QUARANTINED if reason in set(Fault) else Outcome.FILTERED
-            entries.append(Entry(source, None, outcome, reason, rows, users))
-    return entries
+# The outcome of rows, and its reason.
+EntryKey = tuple[Outcome, str | None]
+# Of what the largest is told, not the sum.
+LARGEST: Final = ("largest", "max_relevance")
 
 
-def used_entries(source: str, count: Mapping[str, Any]) -> list[Entry]:
-    """Return the entries of rows without a fault: warm items, cold items, rows that repeat an item."""
-    rows, cold = count["rows"], count.get("cold", 0)
-    distinct = count.get("distinct", rows)
-    lines = (
-        (Outcome.USED, None, distinct - cold, count["warm_users"] if cold else count["users"]),
-        (Outcome.USED, Reason.COLD_ITEM, cold, count.get("cold_users")),
-        (Outcome.DEDUPLICATED, Reason.REPEATED_ITEM, rows - distinct, None),
-    )
-    entries = [Entry(source, None, *line) for line in lines if line[2]]
-    return entries + beside(source, None, count)
+def key_of(fault: str | None) -> EntryKey:
+    """Return what becomes of rows with this fault, or this reason of a filter; None: they are used."""
+    if fault is None:
+        return Outcome.USED, None
+    return (Outcome.QUARANTINED if fault in set(Fault) else Outcome.FILTERED), fault
 
 
-def beside(source: str, model: str | None, count: Mapping[str, Any]) -> list[Entry]:
+@dataclass(frozen=True)
+class Counts:
+    """What became of the rows of a table, or of a model's lists: in a bucket, or in all of them.
+
+    ``rows`` are by outcome and reason, all of them under ``in``. ``users`` are those who have such rows, as
+    far as they are counted, and those of whom something else is worth knowing (see BESIDE). ``largest`` is
+    the number of rows of the user, or of the list, with most.
+    """
+
+    rows: Counter[EntryKey] = field(default_factory=Counter)
+    users: Counter[EntryKey] = field(default_factory=Counter)
+    largest: int = 0
+
+    def plus(self, other: Self) -> Self:
+        """Return the counts of both."""
+        both = {one.name: (getattr(self, one.name), getattr(other, one.name)) for one in fields(self)}
+        return type(self)(**{name: plus(name, *numbers) for name, numbers in both.items()})
+
+    def entry(self, source: str, model: str | None, line: EntryKey) -> Entry:
+        """Return the entry of such rows."""
+        return Entry(source, model, *line, self.rows[line], self.users.get(line))
+
+
+@dataclass(frozen=True)
+class TruthCounts(Counts):
+    """Counts of the truth: of its users with anything relevant, and its largest relevance."""
+
+    n_users: int = 0
+    max_relevance: float = 0
+
+
+@dataclass(frozen=True)
+class ListCounts(Counts):
+    """Counts of a model's lists, and of their users: with truth, of these without a hit, without truth.
+
+    ``clashes`` are hits that share a rank.
+    """
+
+    with_truth: int = 0
+    without_hits: int = 0
+    without_truth: int = 0
+    clashes: int = 0
+
+
+def plus(name: str, one: Any, other: Any) -> Any:
+    """Return the sum of two numbers of this name, or of two Counters; lines of which there are 0 stay."""
+    if isinstance(one, Counter):
+        total = Counter(one)
+        total.update(other)
+        return total
+    return max(one, other) if name in LARGEST else one + other
+
+
+def table_entries(source: str, counts: Counts) -> list[Entry]:
+    """Return the entries of the truth, the training interactions or the items: ``in`` first, then used."""
+    used = (Outcome.USED, Outcome.DEDUPLICATED)
+    chosen = [line for line, rows in counts.rows.items() if rows and line[0] in used]
+    left = [line for line, rows in counts.rows.items() if rows and line[0] not in (Outcome.IN, *used)]
+    return [
+        *(counts.entry(source, None, line) for line in [(Outcome.IN, None), *chosen]),
+        *beside(source, None, counts),
+        *(counts.entry(source, None, line) for line in sorted(left, key=lambda line: str(line[1]))),
+    ]
+
+
+def beside(source: str, model: str | None, counts: Counts) -> list[Entry]:
     """Return entries without rows: users of whom something holds, and how much one of them has."""
-    entries = []
-    for name, users in count.items():
-        outcome, _, reason = name.partition(".")
-        if outcome in BESIDE and users:
-            entries.append(Entry(source, model, outcome, reason or None, 0, users))
-    if largest := count.get(Outcome.LARGEST):
-        entries.append(Entry(source, model, Outcome.LARGEST, f"rows={largest}", 0, 1))
+    known = (line for line, users in counts.users.items() if line[0] in BESIDE and users)
+    entries = [counts.entry(source, model, line) for line in known]
+    if counts.largest:
+        entries.append(Entry(source, model, Outcome.LARGEST, f"rows={counts.largest}", 0, 1))
     return entries
 
 
 def list_entries(
-    counts: Iterable[Mapping[str, Any]], n_truth_users: int, conventions: Conventions
+    counts: Mapping[str | None, ListCounts], n_truth_users: int, conventions: Conventions
 ) -> list[Entry]:
-    """Return the entries of lists and users per model, from ``AllLists.counts``, added up."""
+    """Return the entries of lists and users, from the counts of each model."""
     entries = []
-    for count in sorted(counts, key=lambda count: str(count["model"])):
-        model = count["model"]
-        for name in (name.removesuffix(".rows") for name in count if name.endswith(".rows")):
-            outcome, reason = name.split(".")
-            if reason == Reason.NO_TRUTH and conventions.no_truth is NoTruth.ZERO:
-                outcome = Outcome.USED
-            rows, users = count[f"{name}.rows"], count[f"{name}.users"]
-            if rows or outcome == Outcome.IN:
-                entries.append(Entry(RECOMMENDATIONS, model, outcome, reason or None, rows, users))
-        if clashes := count[CLASHES]:
-            clash = (Outcome.QUARANTINED, Fault.DUPLICATE_RANK, clashes, None)
+    for model, count in sorted(counts.items(), key=lambda one: str(one[0])):
+        of_rows = (line for line, rows in count.rows.items() if rows or line[0] == Outcome.IN)
+        for entry in (count.entry(RECOMMENDATIONS, model, line) for line in of_rows):
+            is_used = entry.reason == Reason.NO_TRUTH and conventions.no_truth is NoTruth.ZERO
+            entries.append(entry._replace(outcome=Outcome.USED) if is_used else entry)
+        if count.clashes:
+            clash = (Outcome.QUARANTINED, Fault.DUPLICATE_RANK, count.clashes, None)
             entries.append(Entry(RECOMMENDATIONS, model, *clash))
-        without = n_truth_users - count[WITH_TRUTH]
+        without = n_truth_users - count.with_truth
         rule = (Outcome.NO_RECOMMENDATIONS, conventions.no_recommendations, 0, without)
         entries.append(Entry(RECOMMENDATIONS, model, *rule))
         entries += beside(RECOMMENDATIONS, model, count)
-        entries += user_entries(count, without, conventions)
+        entries += user_entries(model, count, without, conventions)
     return entries
 
 
-def user_entries(count: Mapping[str, Any], without: int, conventions: Conventions) -> list[Entry]:
+def user_entries(model: str | None, count: ListCounts, without: int, conventions: Conventions) -> list[Entry]:
     """Return who is in the mean of a model, and who is not: users are the rows of the source ``users``."""
     users = (
-        (None, count[WITH_TRUTH] - count[WITHOUT_HITS], False),
-        (Reason.NO_HITS, count[WITHOUT_HITS], conventions.no_hits is NoHits.DROP),
+        (None, count.with_truth - count.without_hits, False),
+        (Reason.NO_HITS, count.without_hits, conventions.no_hits is NoHits.DROP),
         (Reason.NO_RECOMMENDATIONS, without, conventions.no_recommendations is NoRecommendations.DROP),
-        (Reason.NO_TRUTH, count[WITHOUT_TRUTH], conventions.no_truth is NoTruth.DROP),
+        (Reason.NO_TRUTH, count.without_truth, conventions.no_truth is NoTruth.DROP),
     )
     total = sum(number for _, number, _ in users)
     lines = [
@@ -127,7 +165,7 @@ def user_entries(count: Mapping[str, Any], without: int, conventions: Convention
         for reason, number, is_dropped in users
         if number
     ]
-    return [Entry(USERS, count["model"], *line) for line in ((Outcome.IN, None, total, total), *lines)]
+    return [Entry(USERS, model, *line) for line in ((Outcome.IN, None, total, total), *lines)]
 
 
 def check(entries: Sequence[Entry], others: Sequence[DataError] = ()) -> None:

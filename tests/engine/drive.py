@@ -8,23 +8,23 @@ from typing import Any, Final
 import pyarrow as pa
 import pytest
 
-from spark_eval.accounting import list_entries, table_entries
+from spark_eval.accounting import ListCounts, TruthCounts, list_entries, table_entries
 from spark_eval.arrow.hashes import bucket_of, hashes_of
 from spark_eval.arrow.row_faults import fault_rules
-from spark_eval.engine.items.counts import histogram, merged_counts, run_rows
+from spark_eval.engine.items.counts import histogram, merged_counts
 from spark_eval.engine.items.facts import ItemFacts, item_facts
-from spark_eval.engine.means import added, merged_sums
+from spark_eval.engine.means import merged_sums
 from spark_eval.engine.measure import Measuring
 from spark_eval.engine.messages import Content
 from spark_eval.engine.question import Question
 from spark_eval.engine.send import Sender
-from spark_eval.engine.summary import metric_rows, sum_rows
+from spark_eval.engine.summary import metric_rows
 from spark_eval.metrics.options import LARGEST_DOUBLE, Plan
 from spark_eval.pipeline.measure import stage_sums
 from spark_eval.pipeline.rows import StageSums
 from spark_eval.transforms import exchange
-from spark_eval.transforms.exchange import BucketSummary, ModelSummary, buckets
-from spark_eval.verbs.evaluate import counts_of_models, counts_of_truth
+from spark_eval.transforms.exchange import buckets
+from spark_eval.transforms.summaries import BucketSummary, ModelSummary, Summaries
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Found:
     """Rows of ``per_user`` by model, fold if any, and user; counts; ledger; rows of ``metrics``."""
 
     per_user: dict[tuple[Any, ...], dict[str, Any]]
-    truth: list[dict[str, Any]]
+    truth: TruthCounts
     lists: dict[str | None, dict[str, int]]
     entries: list[tuple[Any, ...]]
     metrics: list[tuple[Any, ...]]
@@ -96,7 +96,7 @@ def drive(plan: Plan, tables: Tables, layout: Layout = LAYOUT) -> Found:
                     assert key not in per_user
                     per_user[key] = row
             sums = merged_sums(measuring.sums)
-            of_truth = (list(bucket.truth_counts()), bucket.truth_digest, bucket.truth_folds)
+            of_truth = (bucket.truth_counts(), bucket.truth_digest, bucket.truth_folds)
             stages = stage_sums(measuring) if plan.stages else None
             summaries.append(BucketSummary(*of_truth, models, sums, stages))
             counts += measuring.item_counts
@@ -111,24 +111,29 @@ def found_of(
     facts: ItemFacts,
 ) -> Found:
     """Add up what the buckets say, as the driver does."""
-    truth = counts_of_truth(summaries)
-    lists = counts_of_models(summaries)
-    of_truth = table_entries("truth", truth)
-    used = sum(count["users"] or 0 for count in truth if count["fault"] is None and not count["everything"])
-    models = [count["model"] for count in lists if count["model"] is not None]
-    totals = added([summary.sums for summary in summaries], list(plan.summed))
-    sums = sum_rows(totals, models, plan.metrics, "")
+    summed = Summaries(summaries, plan)
     histograms = [histogram(merged_counts(counts))] if counts else []
-    of_run = run_rows(plan, histograms, facts, totals, models)
-    entries = [*of_truth, *list_entries(lists, used, plan.conventions)]
+    sums, of_run = summed.sum_rows, summed.run_rows(histograms, facts)
+    entries = table_entries("truth", summed.truth)
+    entries += list_entries(summed.lists, summed.truth.n_users, plan.conventions)
     return Found(
         per_user,
-        truth,
-        {count.pop("model"): count for count in lists},
+        summed.truth,
+        {model: by_name(counts) for model, counts in summed.lists.items()},
         sorted(entries, key=str),
         sorted([*metric_rows(sums), *of_run], key=str),
         summaries,
     )
+
+
+def by_name(counts: ListCounts) -> dict[str, int]:
+    """Return all numbers by names such as ``used.cold_item.rows``, ``rank_gaps.``, ``clashes``."""
+    names = {line: ".".join((line[0], line[1] or "")) for line in counts.users}
+    found = {f"{names[line]}.rows": rows for line, rows in counts.rows.items()}
+    for line, users in counts.users.items():
+        found[f"{names[line]}.users" if line in counts.rows else names[line]] = users
+    own = ("largest", "with_truth", "without_hits", "without_truth", "clashes")
+    return found | {name: getattr(counts, name) for name in own}
 
 
 def question_of(plan: Plan, tables: Tables) -> Question:

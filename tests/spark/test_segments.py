@@ -28,6 +28,7 @@ from spark_eval.transforms.segments import (
 )
 from spark_eval.verbs.checks import check_train, check_users
 from spark_eval.verbs.evaluate import evaluate
+from spark_eval.verbs.segments import counts_of_train
 
 Rows = Sequence[tuple[Any, ...]]
 
@@ -120,9 +121,10 @@ def test_one_pass_counts_users_items_and_rows_that_are_neither(spark: SparkSessi
 
 
 def test_a_train_table_without_a_sound_row_is_refused() -> None:
-    everything = {"fault": None, "everything": True, "rows": None, "users": 0, "items": 0}
+    everything = {"fault": None, "everything": True, "rows": None, "users": 0, "items": 0, "largest": None}
+    counts, _ = counts_of_train([everything])
     with pytest.raises(DataError) as raised:
-        check_train([everything])
+        check_train(counts)
     assert raised.value.code == "EMPTY_TRAIN"
 
 

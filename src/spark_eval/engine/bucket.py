@@ -1,7 +1,7 @@
 """A bucket of users: its rows become the truth, and lists with their hits."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from spark_eval.accounting import EntryKey, ListCounts, TruthCounts, key_of
 from spark_eval.arrow.checksums import truth_digest
 from spark_eval.arrow.codes import Codes, counted, n_distinct
 from spark_eval.arrow.hashes import Booleans, is_odd, numbers
@@ -31,7 +32,7 @@ from spark_eval.engine.ranks import (
     sharing_rank,
     tie_keys,
 )
-from spark_eval.engine.truth import Truth, combined, counts_of
+from spark_eval.engine.truth import Truth, combined
 from spark_eval.metrics.beyond.catalog import Entries
 from spark_eval.schema import FAULT, IN_TRAIN, ITEM, MODEL, RANK, SCORE, USER, Fault, Outcome, Reason
 from spark_eval.stats.exact import Ints
@@ -130,31 +131,37 @@ class Bucket:
         folds = self.people.folds
         return frozenset() if folds is None else frozenset(folds[self.truth.n_relevant > 0].tolist())
 
-    def truth_counts(self) -> Iterator[dict[str, Any]]:
-        """Count what became of the rows of the truth: of all, of the relevant ones, of others by reason."""
+    def truth_counts(self) -> TruthCounts:
+        """Count what became of the rows of the truth, and the users that they name."""
         user, _, _, size, _ = self.pairs
-        n_valid, bad, truth = len(self.rows[Content.TRUTH]), self.rows[Content.BAD_TRUTH], self.truth
-        bad_users = self.user[Content.BAD_TRUTH]
-        yield counts_of(n_valid + len(bad), [self.user[Content.TRUTH], bad_users], everything=True)
-        n_unused = sum(int(size[chosen].sum()) for chosen in self.why_not.values())
-        more = {
-            "distinct": len(truth.user),
-            "max_relevance": truth.largest_relevance,
-            Outcome.LARGEST: int(truth.n_relevant.max(initial=0)),
-            f"{Outcome.ODD_IDS}.{USER}": int(np.count_nonzero(self.is_odd_user & (truth.n_relevant > 0))),
-            f"{Outcome.ODD_IDS}.{ITEM}": n_distinct(truth.user[is_odd(self.items.ids(truth.item))]),
-        }
-        if truth.is_cold is not None:
-            more["cold"] = int(np.count_nonzero(truth.is_cold))
-            more["cold_users"] = n_distinct(truth.user[truth.is_cold])
-            more["warm_users"] = n_distinct(truth.user[~truth.is_cold])
-        yield counts_of(n_valid - n_unused, [truth.user]) | more
+        truth, bad, bad_users = self.truth, self.rows[Content.BAD_TRUTH], self.user[Content.BAD_TRUTH]
+        n_rows, is_cold = len(self.rows[Content.TRUTH]), truth.is_cold
+        used: dict[str | None, Ints] = {None: truth.user}
+        if is_cold is not None:
+            used = {None: truth.user[~is_cold], Reason.COLD_ITEM: truth.user[is_cold]}
+        everybody = np.concatenate([self.user[Content.TRUTH], bad_users])
+        of_keys: list[tuple[EntryKey, int, Ints]] = [((Outcome.IN, None), n_rows + len(bad), everybody)]
+        of_keys += (((Outcome.USED, reason), len(of_users), of_users) for reason, of_users in used.items())
         for reason, chosen in self.why_not.items():
-            yield counts_of(int(size[chosen].sum()), [user[chosen]], reason.value)
+            of_keys.append((key_of(reason), int(size[chosen].sum()), user[chosen]))
         for fault in pc.unique(bad[FAULT]).to_pylist():
-            n_bad = pc.sum(pc.equal(bad[FAULT], fault)).as_py()
             named = numbers(pc.equal(self.named[Content.BAD_TRUTH][FAULT], fault))
-            yield counts_of(n_bad, [bad_users[named]], fault)
+            of_keys.append((key_of(fault), pc.sum(pc.equal(bad[FAULT], fault)).as_py(), bad_users[named]))
+        rows, users = Counter[EntryKey](), Counter[EntryKey]()
+        for key, n, of_users in of_keys:
+            rows[key] += n
+            users[key] += n_distinct(of_users)
+        n_relevant = sum(int(size[~chosen].sum()) for chosen in self.why_not.values())
+        rows[Outcome.DEDUPLICATED, Reason.REPEATED_ITEM] = n_relevant - len(truth.user)
+        users[Outcome.ODD_IDS, USER] = int(np.count_nonzero(self.is_odd_user & (truth.n_relevant > 0)))
+        users[Outcome.ODD_IDS, ITEM] = n_distinct(truth.user[is_odd(self.items.ids(truth.item))])
+        return TruthCounts(
+            rows=rows,
+            users=users,
+            largest=int(truth.n_relevant.max(initial=0)),
+            n_users=n_distinct(truth.user),
+            max_relevance=truth.largest_relevance,
+        )
 
     def is_cold(self, kind: Content, user: Ints, item: Ints) -> Booleans | None:
         """Return which rows name an item without training interactions (in the fold of the user).
@@ -269,11 +276,12 @@ class Bucket:
             for fault in pc.unique(faults).to_pylist()
         }
 
-    def nameless(self, model: str | None) -> Counter[Fault]:
+    def nameless(self, model: str | None) -> ListCounts:
         """Count a model's rows without a user, by fault."""
         rows = self.rows[Content.BAD_LISTS]
         rows = rows.filter(pc.invert(is_named(rows)))
         if self.question.model is None:
             names = rows[MODEL].cast(pa.string())
             rows = rows.filter(pc.is_null(names) if model is None else pc.equal(names, model))
-        return Counter(map(Fault, rows[FAULT].to_pylist()))
+        of_faults = Counter[EntryKey]((Outcome.QUARANTINED, fault) for fault in rows[FAULT].to_pylist())
+        return ListCounts(Counter({(Outcome.IN, None): len(rows)}) + of_faults)

@@ -1,5 +1,6 @@
 """The lists of a bucket: what became of their rows, where their hits are, and who is in the mean."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -8,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spark_eval.accounting import CLASHES, WITH_TRUTH, WITHOUT_HITS, WITHOUT_TRUTH
+from spark_eval.accounting import EntryKey, ListCounts
 from spark_eval.arrow.codes import counted, ordered
 from spark_eval.arrow.hashes import Booleans, changes
 from spark_eval.conventions import Conventions, NoHits, NoRecommendations, NoTruth
@@ -148,52 +149,47 @@ class AllLists:
             held=held,
         )
 
-    def counts(
-        self,
-        cuts: Sequence[int],
-        has_scores: bool,
-        is_odd_user: Booleans,
-        nameless: Sequence[Mapping[Fault, int]],
-    ) -> list[dict[str, int]]:
-        """Count what became of every row of each model, and of how many users.
-
-        ``nameless`` are each model's rows without a user.
-        """
+    def counts(self, cuts: Sequence[int], has_scores: bool, is_odd_user: Booleans) -> list[ListCounts]:
+        """Count what became of every row of each model, and of how many users."""
         used, has_truth, is_list = self.n_recommended - self.n_beyond, self.has_truth, self.n_recommended > 0
-        reasons = {"": used}
+        reasons: dict[str | None, Ints] = {None: used}
         if self.n_cold is not None:
-            reasons = {"": used - self.n_cold, Reason.COLD_ITEM.value: self.n_cold}
+            reasons = {None: used - self.n_cold, Reason.COLD_ITEM: self.n_cold}
         none = np.zeros(self.n_lists, dtype=np.int64)
-        rows = {
-            f"{Outcome.IN}.": self.n_rows,
-            **{f"{Outcome.USED}.{reason}": np.where(has_truth, n, 0) for reason, n in reasons.items()},
-            f"{Outcome.DROPPED}.{Reason.NO_TRUTH}": np.where(has_truth, 0, used),
-            f"{Outcome.FILTERED}.{Reason.BEYOND_K}": self.n_beyond,
-            f"{Outcome.DEDUPLICATED}.{Reason.REPEATED_ITEM}": self.n_repeated,
-            **{f"{Outcome.QUARANTINED}.{fault}": self.bad.get(fault, none) for fault in ROW_FAULTS},
+        rows: dict[EntryKey, Ints] = {
+            (Outcome.IN, None): self.n_rows,
+            **{(Outcome.USED, reason): np.where(has_truth, n, 0) for reason, n in reasons.items()},
+            (Outcome.DROPPED, Reason.NO_TRUTH): np.where(has_truth, 0, used),
+            (Outcome.FILTERED, Reason.BEYOND_K): self.n_beyond,
+            (Outcome.DEDUPLICATED, Reason.REPEATED_ITEM): self.n_repeated,
+            **{(Outcome.QUARANTINED, fault): self.bad.get(fault, none) for fault in ROW_FAULTS},
         }
-        users = {f"{name}.users": number > 0 for name, number in rows.items()} | {
-            WITH_TRUTH: is_list & has_truth,
-            WITHOUT_HITS: is_list & has_truth & (self.n_hits == 0),
-            WITHOUT_TRUTH: is_list & ~has_truth,
-        }
+        users: dict[EntryKey, Booleans] = {line: number > 0 for line, number in rows.items()}
         if has_scores:
             ties = {k: self.tied_cuts >> bit & 1 for bit, k in enumerate(cuts)}
-            users |= {f"{Outcome.TIES_AT_CUT}.k={k}": tied > 0 for k, tied in ties.items()}
+            users |= {(Outcome.TIES_AT_CUT, f"k={k}"): tied > 0 for k, tied in ties.items()}
         else:
-            users[f"{Outcome.RANK_GAPS}."] = self.last_rank > self.n_rows
-        users[f"{Outcome.ODD_IDS}.{USER}"] = np.tile(is_odd_user, self.n_models) & (self.n_rows > 0)
-        sums = {f"{name}.rows": number for name, number in rows.items()} | users
+            users[Outcome.RANK_GAPS, None] = self.last_rank > self.n_rows
+        users[Outcome.ODD_IDS, USER] = np.tile(is_odd_user, self.n_models) & (self.n_rows > 0)
         clashes = ~(changes(self.hits.of_list) | changes(self.hits.rank))
-        sums[CLASHES] = counted(self.hits.of_list[clashes], self.n_lists)
-        of_models = {name: self.by_model(number).sum(axis=1) for name, number in sums.items()}
-        of_models[Outcome.LARGEST] = self.by_model(self.n_rows).max(axis=1, initial=0)
-        counts = [{name: int(n[place]) for name, n in of_models.items()} for place in range(self.n_models)]
-        for count, faults in zip(counts, nameless, strict=True):
-            for fault, number in faults.items():
-                count[f"{Outcome.IN}..rows"] += number
-                count[f"{Outcome.QUARANTINED}.{fault}.rows"] += number
-        return counts
+        numbers = (
+            self.by_model(self.n_rows).max(axis=1, initial=0).tolist(),
+            self.sums(is_list & has_truth),
+            self.sums(is_list & has_truth & (self.n_hits == 0)),
+            self.sums(is_list & ~has_truth),
+            self.sums(counted(self.hits.of_list[clashes], self.n_lists)),
+        )
+        of_models = zip(self.by_line(rows), self.by_line(users), *numbers, strict=True)
+        return [ListCounts(*one) for one in of_models]
+
+    def sums(self, of_lists: NDArray[Any]) -> list[int]:
+        """Add values of lists up by model."""
+        return [int(total) for total in self.by_model(of_lists).sum(axis=1)]
+
+    def by_line(self, of_lists: Mapping[EntryKey, NDArray[Any]]) -> list[Counter[EntryKey]]:
+        """Add values of lists up by model, each line by itself."""
+        totals = {line: self.sums(values) for line, values in of_lists.items()}
+        return [Counter({line: n[place] for line, n in totals.items()}) for place in range(self.n_models)]
 
 
 def entries_between(entries: Entries, first: int, last: int) -> Entries:

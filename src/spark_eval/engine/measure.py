@@ -1,5 +1,6 @@
 """A bucket of users measured: rows of ``per_user``, their sums, and counts of what became of every row."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -8,6 +9,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from spark_eval.accounting import EntryKey, ListCounts
 from spark_eval.arrow.codes import counted
 from spark_eval.engine.bucket import Bucket
 from spark_eval.engine.items.about import Surroundings, lists_with
@@ -35,7 +37,7 @@ class Measured:
     """
 
     model: str | None
-    counts: Mapping[str, int]
+    counts: ListCounts
     folds: frozenset[int]
     per_user: pa.Table
 
@@ -92,17 +94,19 @@ class Measuring:
         if question.plan.of_run:
             self.item_counts += count_items(bucket, taken.about, (model, names), segments)
         self.groups |= self.weighed_groups(taken, model, names)
-        nameless = [bucket.nameless(model) for model in models]
-        counts = lists.counts(question.plan.cuts, question.has_scores, bucket.is_odd_user, nameless)
         rows, ends = self.per_user(users, taken, columns), np.searchsorted(model, np.arange(len(models) + 1))
-        for outcome, with_it in lists_with(taken.about).items():
-            for place, number in enumerate(counted(model[with_it], len(models)).tolist()):
-                counts[place][f"{outcome}."] = number
         is_list = lists.by_model(lists.n_recommended > 0)
+        counts = lists.counts(question.plan.cuts, question.has_scores, bucket.is_odd_user)
+        lacking = {
+            outcome: counted(model[with_it], len(models))
+            for outcome, with_it in lists_with(taken.about).items()
+        }
         for place, name in enumerate(models):
+            beside = Counter[EntryKey]({(outcome, None): int(n[place]) for outcome, n in lacking.items()})
+            of_rows = counts[place].plus(bucket.nameless(name)).plus(ListCounts(users=beside))
             folds = () if bucket.people.folds is None else bucket.people.folds[is_list[place]].tolist()
             part = rows.slice(ends[place], ends[place + 1] - ends[place])
-            yield Measured(name, counts[place], frozenset(folds), part)
+            yield Measured(name, of_rows, frozenset(folds), part)
 
     def per_user(self, users: Ints, lists: Lists, columns: Mapping[str, Floats]) -> pa.Table:
         """Return the rows of these users."""

@@ -1,18 +1,16 @@
 """The truth of a bucket: which items are relevant to whom, each pair once."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from spark_eval.arrow.codes import counted, n_distinct, ordered
+from spark_eval.arrow.codes import counted, ordered
 from spark_eval.arrow.hashes import Booleans, Hashes, changes, numbers
 from spark_eval.conventions import TruthDuplicates
 from spark_eval.metrics.lists import Ragged
-from spark_eval.schema import FAULT, RELEVANCE, TIMESTAMP
+from spark_eval.schema import RELEVANCE, TIMESTAMP
 from spark_eval.stats.exact import Floats, Ints
 
 # A Bloom filter of two places for each pair: of other pairs, one in some hundred passes.
@@ -162,11 +160,3 @@ def one_relevance(
             added = after - before
             lost[has] += (before - (after - added)) + (term - added)
         return np.where(np.isfinite(total), total + lost, total)
-
-
-def counts_of(
-    rows: int, users: Sequence[Ints], fault: str | None = None, *, everything: bool = False
-) -> dict[str, Any]:
-    """Return the counts of some rows of the truth, and of the users that they name."""
-    n_users = n_distinct(np.concatenate(users))
-    return {FAULT: fault, "everything": everything, "rows": rows, "distinct": None, "users": n_users}

@@ -2,7 +2,6 @@
 
 import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
 from typing import Any, Final
@@ -23,50 +22,18 @@ from spark_eval.engine.measure import Measuring
 from spark_eval.engine.messages import MESSAGE, Content, by_bucket, divided_further, packed, unpacked
 from spark_eval.engine.people import models_in
 from spark_eval.engine.question import Question
-from spark_eval.metrics.beyond.catalog import GroupWeights
 from spark_eval.names import folder_name, model_faults
 from spark_eval.pipeline.measure import stage_sums
 from spark_eval.pipeline.quantities import summed_columns
 from spark_eval.schema import MODEL, USER
 from spark_eval.transforms.objects import NUMBER, OBJECT, met_by_number
 from spark_eval.transforms.plain_files import PlainFiles
+from spark_eval.transforms.summaries import SUMMARY, BucketSummary, ModelSummary
 
 SendBatches = Callable[[Batches], Iterator[pa.RecordBatch]]
 # What a worker measures at once: rows of lists, and values of ``per_user``; a single user may have more.
 MOST_ROWS: Final = 1_000_000
 MOST_VALUES: Final = 8_000_000
-SUMMARY: Final = "summary"
-
-
-@dataclass(frozen=True)
-class ModelSummary:
-    """What is left of one model's lists in a bucket once their rows are written: to ``file``, if any.
-
-    ``keys`` is the sum of the keys of these rows.
-    """
-
-    model: str | None
-    counts: Mapping[str, int]
-    folds: frozenset[int]
-    file: str | None
-    keys: int
-
-
-@dataclass(frozen=True)
-class BucketSummary:
-    """What is left of a bucket: of its truth counts of rows, a digest, folds; each model's lists, sums.
-
-    ``stages`` are the sums of what is measured of stages, None where there are none. ``groups`` are weights
-    of groups of items by the place of their metric and model.
-    """
-
-    truth: Sequence[Mapping[str, Any]]
-    truth_digest: int
-    folds: frozenset[int]
-    models: Sequence[ModelSummary]
-    sums: pa.Table
-    stages: pa.Table | None = None
-    groups: Mapping[tuple[int, str], GroupWeights] = field(default_factory=dict)
 
 
 def send(frame: DataFrame, files: PlainFiles | None, sender: SendBatches, n_tasks: int) -> DataFrame:
@@ -120,7 +87,7 @@ def measure(
                     file = write_users(one.model or "", rows.drop_columns(MODEL), folder, name)
                 keys = key_sum(one.model or "", one.per_user)
                 models.append(ModelSummary(one.model, one.counts, one.folds, file, keys))
-            of_truth = (list(bucket.truth_counts()), bucket.truth_digest, bucket.truth_folds)
+            of_truth = (bucket.truth_counts(), bucket.truth_digest, bucket.truth_folds)
             stages = stage_sums(measuring) if question.plan.stages else None
             sums = merged_sums(measuring.sums)
             summary = BucketSummary(*of_truth, models, sums, stages, measuring.groups)

@@ -9,18 +9,16 @@ from typing import Any, Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from spark_eval.accounting import Entry, check
+from spark_eval.accounting import Counts, Entry, ListCounts, TruthCounts, check
 from spark_eval.conventions import RecommendationDuplicates
 from spark_eval.errors import DataError
 from spark_eval.metrics.options import LARGEST_DOUBLE, Plan
 from spark_eval.names import model_faults
 from spark_eval.schema import FATAL, FAULT, FOLD, MODEL, USER, Fault, Outcome, Reason
 from spark_eval.splits.folds import MOST_FOLDS
-from spark_eval.transforms.exchange import BucketSummary
+from spark_eval.transforms.summaries import Summaries
 from spark_eval.verbs.evaluation import Tables
 
-# The counts of a truth without any relevant row.
-NOTHING_RELEVANT: Final[Mapping[str, Any]] = {"distinct": 0, "users": 0}
 # Of rows that are shown where too many are quarantined, and of the characters of each.
 MOST_EXAMPLES: Final = 3
 LONGEST_EXAMPLE: Final = 200
@@ -30,33 +28,29 @@ MOST_FOLDS_NAMED: Final = 10
 MAX_SEGMENT_VALUES: Final = 1_000
 
 
-def truth_faults(
-    entries: Sequence[Entry], counts: Sequence[Mapping[str, Any]], plan: Plan
-) -> tuple[Mapping[str, Any], list[DataError]]:
-    """Return the counts of the relevant rows, and what is wrong with the truth beside rows that refuse it.
+def truth_faults(entries: Sequence[Entry], counts: TruthCounts, plan: Plan) -> list[DataError]:
+    """Return what is wrong with the truth, beside rows that refuse it.
 
     Wrong are no relevant row at all, and gains that outgrow a double.
     """
-    used = [count for count in counts if count["fault"] is None and not count["everything"]]
-    faults = []
-    if not used:
+    largest, faults = counts.max_relevance, []
+    if not counts.n_users:
         left = unused(entries, "truth")
         message = f"truth: no relevant row is left{left}; see relevance.threshold, where and subset"
         faults.append(DataError("EMPTY_TRUTH", message))
-    elif used[0]["max_relevance"] > LARGEST_DOUBLE:
+    elif largest > LARGEST_DOUBLE:
         message = "truth: the sum of an item's relevances is larger than any double"
         faults.append(DataError("RELEVANCE_TOO_LARGE", f"{message}; scale relevances down"))
-    elif used[0]["max_relevance"] > plan.most_relevance:
-        largest = used[0]["max_relevance"]
+    elif largest > plan.most_relevance:
         message = f"truth: relevance {largest} is too large for gain=exp2; at most {plan.most_relevance}"
         faults.append(DataError("RELEVANCE_TOO_LARGE", message))
-    return (used[0] if used else NOTHING_RELEVANT), faults
+    return faults
 
 
 def check_tables(
     tables: Tables,
     entries: Sequence[Entry],
-    counts: Sequence[Mapping[str, Any]],
+    counts: Mapping[str | None, ListCounts],
     plan: Plan,
     faults: Sequence[DataError],
 ) -> None:
@@ -73,29 +67,29 @@ def check_tables(
 def list_faults(
     tables: Tables,
     entries: Sequence[Entry],
-    counts: Sequence[Mapping[str, Any]],
+    counts: Mapping[str | None, ListCounts],
     duplicates: RecommendationDuplicates,
 ) -> list[DataError]:
     """Return what is wrong with the recommendations, beside rows that refuse them.
 
     Wrong are models without a proper name, nothing to compare, refused repeats.
     """
-    named = [count for count in counts if count["model"] is not None]
-    faults = model_faults([count["model"] for count in named])
+    named = {model: count for model, count in counts.items() if model is not None}
+    faults = model_faults(list(named))
     if not counts:
         message = "recommendations: not a single row; see their path, where and subset"
         faults.append(DataError("EMPTY_RECOMMENDATIONS", message))
     has_truth = any(entry.source == "truth" and entry.outcome == Outcome.USED for entry in entries)
-    for count in named:
-        lists = f"recommendations of model {count['model']!r}"
-        if has_truth and not count["with_truth"]:
-            left = unused(entries, "recommendations", count["model"])
+    for model, count in named.items():
+        lists = f"recommendations of model {model!r}"
+        if has_truth and not count.with_truth:
+            left = unused(entries, "recommendations", model)
             message = f"{lists}: no valid row has a user of the truth{left}"
             if not any(fault.code == "NO_ID_OVERLAP" for fault in faults):
-                here, there = some_users(tables.recommendations, count["model"]), some_users(tables.truth)
+                here, there = some_users(tables.recommendations, model), some_users(tables.truth)
                 message += f"; here users are {here}, there {there}"
             faults.append(DataError("NO_ID_OVERLAP", f"{message}; write ids alike in both tables"))
-        repeats = count[f"{Outcome.DEDUPLICATED}.{Reason.REPEATED_ITEM}.rows"]
+        repeats = count.rows[Outcome.DEDUPLICATED, Reason.REPEATED_ITEM]
         if repeats and duplicates is RecommendationDuplicates.REFUSE:
             message = f"{lists}: {repeats} rows repeat an item of their list; remove them, or use "
             faults.append(DataError("REPEATED_ITEM", f"{message}recommendation_duplicates=best_rank"))
@@ -118,12 +112,10 @@ def unused(entries: Sequence[Entry], source: str, model: str | None = None) -> s
     return f" ({', '.join(reasons)})" if reasons else ""
 
 
-def check_train(counts: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Return the counts of the valid rows; raise DataError where there are none."""
-    for count in counts:
-        if count["fault"] is None and not count["everything"]:
-            return count
-    raise DataError("EMPTY_TRAIN", "train: not a single valid row; see its path, where and subset")
+def check_train(counts: Counts) -> None:
+    """Raise DataError where not a single row is valid."""
+    if not counts.rows[Outcome.USED, None]:
+        raise DataError("EMPTY_TRAIN", "train: not a single valid row; see its path, where and subset")
 
 
 def check_users(count: Mapping[str, Any], segments: Sequence[str]) -> None:
@@ -207,18 +199,13 @@ def check_folds(tables: Tables, plan: Plan) -> tuple[Tables, Plan]:
     return replace(tables, truth=truth, train=train, truth_files=files), plan
 
 
-def fold_faults(summaries: Sequence[BucketSummary]) -> list[DataError]:
+def fold_faults(summaries: Summaries) -> list[DataError]:
     """Return DataErrors FOLDS_DIFFER: too many folds, or one without a list of a model, which would be 0."""
-    folds = sorted(frozenset[int]().union(*(summary.folds for summary in summaries)))
+    folds = summaries.folds
     if len(folds) > MOST_FOLDS:
         return [DataError("FOLDS_DIFFER", f"truth: {len(folds)} folds; there are 1 to {MOST_FOLDS}")]
-    of_models: dict[str, set[int]] = {}
-    for summary in summaries:
-        for one in summary.models:
-            if one.model is not None:
-                of_models.setdefault(one.model, set()).update(one.folds)
     faults = []
-    for model, mine in sorted(of_models.items()):
+    for model, mine in summaries.folds_of_models.items():
         missing = [fold for fold in folds if fold not in mine]
         if missing:
             shown = ", ".join(map(str, missing[:MOST_FOLDS_NAMED]))
@@ -230,9 +217,9 @@ def fold_faults(summaries: Sequence[BucketSummary]) -> list[DataError]:
     return faults
 
 
-def train_fold_faults(summaries: Sequence[BucketSummary], folds: Sequence[int]) -> list[DataError]:
+def train_fold_faults(summaries: Summaries, folds: Sequence[int]) -> list[DataError]:
     """Return DataErrors FOLDS_DIFFER: folds of the truth without any training interaction."""
-    missing = sorted(frozenset[int]().union(*(summary.folds for summary in summaries)) - set(folds))
+    missing = [fold for fold in summaries.folds if fold not in set(folds)]
     if not missing:
         return []
     shown = ", ".join(map(str, missing[:MOST_FOLDS_NAMED]))

@@ -1,23 +1,21 @@
 """Ranking evaluation: recommendations and truth in, metrics and the accounting of every row out."""
 
 import pickle
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial, reduce
-from typing import Any, Final, Unpack
+from typing import Unpack
 
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_eval.accounting import Entry, list_entries, rows_in, table_entries
 from spark_eval.arrow.files import keep_files
-from spark_eval.engine.items.counts import group_rows, run_rows
 from spark_eval.engine.items.facts import ItemFacts
-from spark_eval.engine.means import added
 from spark_eval.engine.replicates import Bootstrap
 from spark_eval.engine.segments import check_segments, user_columns
-from spark_eval.engine.summary import Ends, MeanKey, population, sum_rows
+from spark_eval.engine.summary import Ends, MeanKey
 from spark_eval.errors import ConfigError, each
 from spark_eval.metrics.options import EvaluateOptions, MeanInterval, Plan, make_plan
 from spark_eval.metrics.stages import check_stage_models
@@ -25,14 +23,14 @@ from spark_eval.names import literal
 from spark_eval.options import documented
 from spark_eval.pairing.drawing import DrawnSums
 from spark_eval.pairing.population import CANDIDATE
-from spark_eval.pipeline.rows import StageSums
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import is_remote
-from spark_eval.schema import FAULT, MODEL, USER, Outcome
+from spark_eval.schema import USER
 from spark_eval.transforms.conform import Described, align_ids, check_id_types, conform_table
-from spark_eval.transforms.exchange import SUMMARY, BucketSummary, exchanged, histograms_of, measure
+from spark_eval.transforms.exchange import exchanged, histograms_of, measure
 from spark_eval.transforms.pairs import drawn_pairs, largest_amounts
 from spark_eval.transforms.plain_files import takes_files
+from spark_eval.transforms.summaries import SUMMARY, Summaries
 from spark_eval.verbs.checks import check_folds, check_tables, fold_faults, train_fold_faults, truth_faults
 from spark_eval.verbs.evaluation import Evaluation, Tables, read_back
 from spark_eval.verbs.frames import Frame, in_spark
@@ -40,9 +38,6 @@ from spark_eval.verbs.segments import Training, facts_of_items, read_about
 from spark_eval.verbs.sides import buckets_of_sides, side_of
 from spark_eval.verbs.small import collected, collected_or_raised
 from spark_eval.verbs.workers import buckets_for, messages_of, per_user_schema, question_of
-
-# Counts of which the largest is told, not the sum.
-LARGEST: Final = (Outcome.LARGEST, "max_relevance")
 
 
 @events.telling("evaluate")
@@ -140,32 +135,30 @@ def measure_lists(tables: Tables, plan: Plan, folder: str | None = None) -> Eval
         rows = measure(messages, question, n_buckets, schema, in_place)
         if in_place is None or plan.of_run:
             held.callback(rows.persist().unpersist)
-        summaries = [pickle.loads(row[SUMMARY]) for row in rows.where(F.col(SUMMARY).isNotNull()).collect()]
-        entries, models = checked_entries_of(tables, plan, training, facts, summaries)
-        check_stage_models(plan.stages, models)
-        of_models = [one for summary in summaries for one in summary.models]
+        of_buckets = rows.where(F.col(SUMMARY).isNotNull()).select(SUMMARY).collect()
+        summaries = Summaries([pickle.loads(row[SUMMARY]) for row in of_buckets], plan)
+        entries = checked_entries_of(tables, plan, training, facts, summaries)
         if in_place is None:
             of_users = rows.where(F.col(USER).isNotNull()).select(*schema.fieldNames())
             per_user = read_back(of_users, folder)
         else:
-            keep_files(in_place, {one.file for one in of_models if one.file})
+            keep_files(in_place, summaries.files)
             per_user = tables.truth.sparkSession.read.schema(schema).parquet(literal(in_place))
-        totals = added([summary.sums for summary in summaries], list(plan.summed))
-        sums = sum_rows(totals, models, plan.metrics, plan.stamp)
-        run = []
-        if plan.of_run:
-            histograms = collected(histograms_of(rows, n_buckets))
-            run = run_rows(plan, histograms, question.known_items, totals, models)
-        keys = sum(one.keys for one in of_models)
-        run += group_rows(
-            plan, [summary.groups for summary in summaries], question.known_items, totals, models
+        histograms = collected(histograms_of(rows, n_buckets)) if plan.of_run else []
+        found = Evaluation(
+            per_user=per_user,
+            entries=entries,
+            models=summaries.models,
+            plan=plan,
+            held=held,
+            sum_rows=summaries.sum_rows,
+            keys=summaries.keys,
+            truth_digest=summaries.truth_digest,
+            n_per_user=summaries.n_per_user,
+            run_rows=summaries.run_rows(histograms, question.known_items),
+            folder=in_place,
+            stage_sums=summaries.stages,
         )
-        digest = str(sum(summary.truth_digest for summary in summaries) % 2**64)
-        staged = [summary.stages for summary in summaries if summary.stages is not None]
-        stages = StageSums(staged, plan) if plan.stages else None
-        n_users = population(totals, models)
-        of_tables = (per_user, entries, models, plan, held, sums, keys, digest)
-        found = Evaluation(*of_tables, n_users, run, in_place, stages)
         is_drawn = plan.interval is MeanInterval.BOOTSTRAP
         return replace(found, intervals=bootstrapped(found) if is_drawn else None, held=held.pop_all())
 
@@ -188,54 +181,21 @@ def bootstrapped(evaluation: Evaluation) -> Mapping[MeanKey, Ends]:
 
 
 def checked_entries_of(
-    tables: Tables,
-    plan: Plan,
-    training: Training,
-    facts: ItemFacts | None,
-    summaries: Sequence[BucketSummary],
-) -> tuple[list[Entry], list[str]]:
-    """Return the entries of the accounting and the models; one DataError tells all that is wrong.
+    tables: Tables, plan: Plan, training: Training, facts: ItemFacts | None, summaries: Summaries
+) -> list[Entry]:
+    """Return the entries of the accounting; one DataError tells all that is wrong with the tables.
 
-    Raises ConfigError UNKNOWN_MODEL for a base that no recommendations are of.
+    Raises ConfigError UNKNOWN_MODEL for a base, or a stage, that no recommendations are of.
     """
-    counts = counts_of_truth(summaries)
-    entries = [*training.entries, *table_entries("truth", counts)]
-    used, of_truth = truth_faults(entries, counts, plan)
+    entries = [*training.entries, *table_entries("truth", summaries.truth)]
+    of_truth = truth_faults(entries, summaries.truth, plan)
     of_folds = fold_faults(summaries) if plan.by_fold and not of_truth else []
     if facts is not None and facts.folds is not None and plan.needs_items:
         of_folds += train_fold_faults(summaries, facts.folds.tolist())
-    of_lists = counts_of_models(summaries)
-    entries += list_entries(of_lists, used["users"], plan.conventions)
+    entries += list_entries(summaries.lists, summaries.truth.n_users, plan.conventions)
     events.stage("measure", rows_in(entries, "truth") + rows_in(entries, "recommendations"), then="metrics")
-    check_tables(tables, entries, of_lists, plan, [*of_truth, *of_folds])
-    models = sorted(count[MODEL] for count in of_lists)
-    if plan.base is not None and plan.base not in models:
-        raise ConfigError.unknown("UNKNOWN_MODEL", "model", plan.base, models, "evaluate.base")
-    return entries, models
-
-
-def counts_of_truth(summaries: Sequence[BucketSummary]) -> list[dict[str, Any]]:
-    """Return the counts of the truth over all buckets: everything first, then by fault; none of no rows."""
-    counts = added_counts((count for one in summaries for count in one.truth), ("everything", FAULT))
-    counts = [count for count in counts if count["rows"] or count["everything"]]
-    return sorted(counts, key=lambda count: (not count["everything"], count[FAULT] or ""))
-
-
-def counts_of_models(summaries: Sequence[BucketSummary]) -> list[dict[str, Any]]:
-    """Return the counts of each model that any row names, over all buckets."""
-    parts = ({MODEL: one.model, **one.counts} for summary in summaries for one in summary.models)
-    return [count for count in added_counts(parts, (MODEL,)) if count[f"{Outcome.IN}..rows"]]
-
-
-def added_counts(parts: Iterable[Mapping[str, Any]], keys: Sequence[str]) -> list[dict[str, Any]]:
-    """Add counts that agree in ``keys``; of what is a largest number, keep the largest."""
-    totals: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for part in parts:
-        total = totals.setdefault(tuple(part[key] for key in keys), {})
-        for name, number in part.items():
-            known = total.get(name)
-            if known is None or name in keys:
-                total[name] = number
-            elif number is not None:
-                total[name] = max(known, number) if name in LARGEST else known + number
-    return list(totals.values())
+    check_tables(tables, entries, summaries.lists, plan, [*of_truth, *of_folds])
+    if plan.base is not None and plan.base not in summaries.models:
+        raise ConfigError.unknown("UNKNOWN_MODEL", "model", plan.base, summaries.models, "evaluate.base")
+    check_stage_models(plan.stages, summaries.models)
+    return entries

@@ -1,6 +1,7 @@
 """What is known of users and items beside lists and truth: read once, counted, checked."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -8,13 +9,13 @@ from typing import Any, Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from spark_eval.accounting import Entry, table_entries
+from spark_eval.accounting import Counts, Entry, EntryKey, key_of, table_entries
 from spark_eval.engine.items.facts import ItemFacts, item_facts
 from spark_eval.engine.segments import activity_bounds, user_columns
 from spark_eval.errors import DataError, each
 from spark_eval.metrics.options import Plan
 from spark_eval.metrics.registry import Fact
-from spark_eval.schema import FAULT, FOLD, IN_TRAIN, ITEM, N_INTERACTIONS, N_ROWS, BuiltIn, Fault
+from spark_eval.schema import FAULT, FOLD, IN_TRAIN, ITEM, N_INTERACTIONS, N_ROWS, BuiltIn, Fault, Outcome
 from spark_eval.transforms.inputs import id_type
 from spark_eval.transforms.items import N_BYTES, counts_of_items, item_popularity, taken_items
 from spark_eval.transforms.segments import (
@@ -75,8 +76,8 @@ def read_train(train: DataFrame | None, segments: Sequence[str], held: ExitStack
         return Training()
     by_id = count_by_id(train).persist()
     held.callback(by_id.unpersist)
-    counts = [row.asDict() for row in count_train(by_id).collect()]
-    used = check_train(counts)
+    counts, n_items = counts_of_train([row.asDict() for row in count_train(by_id).collect()])
+    check_train(counts)
     users = trained_users(by_id)
     bounds = None
     if BuiltIn.ACTIVITY in segments:
@@ -84,12 +85,25 @@ def read_train(train: DataFrame | None, segments: Sequence[str], held: ExitStack
         bounds = activity_bounds({row[N_INTERACTIONS]: row["n_users"] for row in histogram})
     return Training(
         trained_items(by_id),
-        used["items"],
+        n_items,
         None if set(BuiltIn).isdisjoint(segments) else users,
         bounds,
         by_id,
         table_entries("train", counts),
     )
+
+
+def counts_of_train(by_fault: Iterable[Mapping[str, Any]]) -> tuple[Counts, int]:
+    """Return the counts of the training interactions, and how many items have any; see ``count_train``."""
+    counts, n_items = Counts(), 0
+    for one in by_fault:
+        key = (Outcome.IN, None) if one["everything"] else key_of(one[FAULT])
+        is_used = key[0] == Outcome.USED
+        n_items = one["items"] if is_used else n_items
+        largest = one[Outcome.LARGEST] or 0 if is_used else 0
+        of_line = Counts(Counter({key: one["rows"] or 0}), Counter({key: one["users"]}), largest)
+        counts = counts.plus(of_line)
+    return counts, n_items
 
 
 def check_about(users: DataFrame | None, segments: Sequence[str], held: ExitStack) -> None:
@@ -110,10 +124,12 @@ def check_items(items: DataFrame | None) -> list[Entry]:
     if not valid:
         raise DataError("EMPTY_ITEMS", "items: not a single valid row; see its path, where and subset")
     check_bytes(valid * BYTES_PER_ITEM + (count[N_BYTES] or 0), "items")
-    by_fault = {None: valid} | ({Fault.NULL_ID.value: rows - valid} if rows > valid else {})
-    counts = [{FAULT: None, "everything": True, "rows": rows, "users": None}]
-    counts += [{FAULT: fault, "everything": False, "rows": n, "users": None} for fault, n in by_fault.items()]
-    return table_entries("items", counts)
+    lines: dict[EntryKey, int] = {
+        (Outcome.IN, None): rows,
+        (Outcome.USED, None): valid,
+        (Outcome.QUARANTINED, Fault.NULL_ID): rows - valid,
+    }
+    return table_entries("items", Counts(Counter(lines)))
 
 
 def check_bytes(n_bytes: int, source: str) -> None:

@@ -1,0 +1,143 @@
+"""What all buckets leave behind, added up: counts of rows, exact sums, folds, files."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, reduce
+from typing import Final
+
+import pyarrow as pa
+
+from spark_eval.accounting import ListCounts, TruthCounts
+from spark_eval.engine.items.counts import group_rows, run_rows
+from spark_eval.engine.items.facts import ItemFacts
+from spark_eval.engine.means import ColumnSums, SegmentCell, added
+from spark_eval.engine.summary import MetricRow, SumRow, population, sum_rows
+from spark_eval.metrics.beyond.catalog import GroupWeights
+from spark_eval.metrics.options import Plan
+from spark_eval.pipeline.rows import StageSums
+from spark_eval.schema import Outcome
+
+SUMMARY: Final = "summary"
+
+
+@dataclass(frozen=True)
+class ModelSummary:
+    """What is left of one model's lists in a bucket once their rows are written: to ``file``, if any.
+
+    ``keys`` is the sum of the keys of these rows.
+    """
+
+    model: str | None
+    counts: ListCounts
+    folds: frozenset[int]
+    file: str | None
+    keys: int
+
+
+@dataclass(frozen=True)
+class BucketSummary:
+    """What is left of a bucket: of its truth counts of rows, a digest, folds; each model's lists, sums.
+
+    ``stages`` are the sums of what is measured of stages, None where there are none. ``groups`` are weights
+    of groups of items by the place of their metric and model.
+    """
+
+    truth: TruthCounts
+    truth_digest: int
+    folds: frozenset[int]
+    models: Sequence[ModelSummary]
+    sums: pa.Table
+    stages: pa.Table | None = None
+    groups: Mapping[tuple[int, str], GroupWeights] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Summaries:
+    """The summaries of all buckets together."""
+
+    buckets: Sequence[BucketSummary]
+    plan: Plan
+
+    @cached_property
+    def of_models(self) -> list[ModelSummary]:
+        """The summaries of each model in each bucket."""
+        return [one for bucket in self.buckets for one in bucket.models]
+
+    @cached_property
+    def truth(self) -> TruthCounts:
+        """What became of the rows of the truth."""
+        return reduce(TruthCounts.plus, (one.truth for one in self.buckets), TruthCounts())
+
+    @cached_property
+    def lists(self) -> dict[str | None, ListCounts]:
+        """What became of the rows of each model; None is the name of those without one."""
+        found: dict[str | None, ListCounts] = {}
+        for one in self.of_models:
+            found[one.model] = found[one.model].plus(one.counts) if one.model in found else one.counts
+        return {model: counts for model, counts in found.items() if counts.rows[Outcome.IN, None]}
+
+    @cached_property
+    def models(self) -> list[str]:
+        """The names of the models, in their order."""
+        return sorted(model for model in self.lists if model is not None)
+
+    @cached_property
+    def folds(self) -> list[int]:
+        """The folds in which anything is relevant."""
+        return sorted(frozenset[int]().union(*(one.folds for one in self.buckets)))
+
+    @cached_property
+    def folds_of_models(self) -> dict[str, frozenset[int]]:
+        """The folds in which each model has a list, by the names of the models in their order."""
+        found = dict.fromkeys(self.models, frozenset[int]())
+        for one in self.of_models:
+            if one.model in found:
+                found[one.model] |= one.folds
+        return found
+
+    @property
+    def truth_digest(self) -> str:
+        """A number of 64 bits, equal where what is relevant is."""
+        return str(sum(one.truth_digest for one in self.buckets) % 2**64)
+
+    @property
+    def keys(self) -> int:
+        """The sum of the keys of the rows of ``per_user``."""
+        return sum(one.keys for one in self.of_models)
+
+    @property
+    def files(self) -> set[str]:
+        """The files of ``per_user`` that workers have written."""
+        return {one.file for one in self.of_models if one.file}
+
+    @cached_property
+    def sums(self) -> Mapping[SegmentCell, Mapping[str, ColumnSums]]:
+        """The exact sums of the columns of ``per_user``, by model and segment."""
+        return added([one.sums for one in self.buckets], list(self.plan.summed))
+
+    @property
+    def n_per_user(self) -> int:
+        """The number of rows of ``per_user``."""
+        return population(self.sums, self.models)
+
+    @property
+    def sum_rows(self) -> list[SumRow]:
+        """The rows of ``sums``."""
+        return sum_rows(self.sums, self.models, self.plan.metrics, self.plan.stamp)
+
+    def run_rows(self, histograms: Sequence[pa.Table], items: ItemFacts) -> list[MetricRow]:
+        """Return the rows of ``metrics`` that no user has a value of.
+
+        ``histograms`` tell how many items have each number of lists; see ``histograms_of``.
+        """
+        of_groups = [one.groups for one in self.buckets]
+        return [
+            *(run_rows(self.plan, histograms, items, self.sums, self.models) if self.plan.of_run else ()),
+            *group_rows(self.plan, of_groups, items, self.sums, self.models),
+        ]
+
+    @property
+    def stages(self) -> StageSums | None:
+        """What was summed of stages; None where there are none."""
+        parts = [one.stages for one in self.buckets if one.stages is not None]
+        return StageSums(parts, self.plan) if self.plan.stages else None
