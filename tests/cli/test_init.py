@@ -11,11 +11,16 @@ import pyarrow.orc
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from pyspark.sql import SparkSession
 from tests.cli.conftest import call
+from tests.pages.blocks import OUTPUT, SHELL, blocks, command_lines
+from tests.pages.walk import difference
 
 from spark_eval.config.guesses import FirstRows, unit_of
 from spark_eval.config.sections import Config, read_config
 from spark_eval.config.strict_yaml import line, load_yaml
+from spark_eval.demo.simulate import simulate
+from spark_eval.sources.samples import sample_of
 
 MOVIELENS = pd.DataFrame(
     {"userId": [1, 1, 2], "movieId": [31, 1029, 10], "rating": [2.5, 3.0, 5.0], "timestamp": 1_260_759_144}
@@ -247,6 +252,13 @@ def test_columns_without_names_have_those_of_spark() -> None:
     assert drawn(*tables, *told).recommendations.options == {"header": False}
 
 
+def test_columns_of_csv_have_the_names_that_spark_gives_them(spark: SparkSession) -> None:
+    Path("odd.csv").write_text(",userId,movieId,score,Score\n0,1,2,0.5,1\n")
+    names = ["_c0", "userId", "movieId", "score3", "Score4"]
+    assert spark.read.csv(str(Path("odd.csv").absolute()), header=True).columns == names
+    assert sample_of("odd.csv", "recommendations").rows.column_names == names
+
+
 @pytest.mark.parametrize(
     ("path", "content", "code"),
     [
@@ -256,6 +268,8 @@ def test_columns_without_names_have_those_of_spark() -> None:
         ("colons.dat", b"1::2::3\n", "NEEDS_SPARK"),
         ("empty.csv", b"", "EMPTY_INPUT"),
         ("cut.parquet", b"PAR1 and no footer", "CORRUPT_FILE"),
+        ("bell\a", None, "INVALID_CONFIG"),
+        ("http://host/recs", None, "UNSUPPORTED_INPUT"),
         ("list.json", b'{"user": 1}\n[1]\n', "MALFORMED_RECORD"),
     ],
 )
@@ -349,6 +363,19 @@ def test_the_config_is_valid_at_once(kind: str) -> None:
     checked = call("validate", "--config", "first.yaml")
     assert (checked.code, checked.err) == (0, "")
     assert "config is valid" in checked.out
+
+
+def test_the_page_shows_what_it_writes() -> None:
+    Path("spark-eval-demo").mkdir()
+    simulate(1, 7).to_parquet("spark-eval-demo/log.parquet", index=False)
+    lists = pd.DataFrame({"model": ["als"] * 5_000, "user": 1, "item": range(5_000), "score": 0.5})
+    lists.to_parquet("spark-eval-demo/recommendations", index=False)
+    commands, printed, _, config = (
+        one.text for one in blocks("docs/init.md") if one.language in (SHELL, OUTPUT)
+    )
+    [arguments] = [words[1:] for words in command_lines(commands) if words[0] == "spark-eval"]
+    assert difference(printed, call(*arguments).out) is None
+    assert difference(config, Path("first.yaml").read_text()) is None
 
 
 def test_what_is_suggested_in_comments_is_valid() -> None:

@@ -14,9 +14,9 @@ from spark_eval.config.guesses import (
     FirstRows,
     Guess,
     ValueKind,
+    column_values,
     kind_of,
     unit_of,
-    column_values,
 )
 from spark_eval.config.strict_yaml import line, scalar
 from spark_eval.errors import ConfigError, DataError

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pyarrow.compute as pc
 
 from spark_eval.cli.draft import DraftSection, comment_of, draft
-from spark_eval.config.guesses import COLUMNS, FirstRows, ValueKind, kind_of, column_values
+from spark_eval.config.guesses import COLUMNS, FirstRows, ValueKind, column_values, kind_of
 from spark_eval.config.sections import EvaluateSection, parse_config
 from spark_eval.config.strict_yaml import line, load_yaml, scalar
 from spark_eval.errors import ConfigError, DataError, nearest, printable

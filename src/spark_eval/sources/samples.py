@@ -1,5 +1,6 @@
 """The first rows of a table, without Spark: Parquet, ORC, CSV and JSON of this machine, by their content."""
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet as pq
+from pydantic import ValidationError
 
 from spark_eval.arrow.footers import EncryptedFile, read_footer
 from spark_eval.config.sections import Scalar, Source
@@ -21,6 +23,8 @@ from spark_eval.sources.listing import TABLE_FORMATS, partitions_of, walk
 SAMPLE_ROWS: Final = 4_000
 # Of a file of text that much is looked at.
 SAMPLE_BYTES: Final = 1 << 20
+# Types follow from the first block: all of it is one.
+BLOCK_BYTES: Final = 2 * SAMPLE_BYTES
 SEPARATORS: Final = ",\t;|"
 
 
@@ -38,9 +42,12 @@ def sample_of(path: str, name: str) -> TableSample:
     """Return the first rows of a table.
 
     Raises ConfigError NEEDS_SPARK where only Spark can tell what is read, DataError MISSING_INPUT,
-    EMPTY_INPUT, CORRUPT_FILE or MALFORMED_RECORD.
+    EMPTY_INPUT, CORRUPT_FILE, MALFORMED_RECORD or AMBIGUOUS_COLUMN.
     """
-    source = Source(path=path)
+    try:
+        source = Source(path=path)
+    except ValidationError as error:
+        raise ConfigError("INVALID_CONFIG", f"--{name} {path!r}: {error.errors()[0]['msg']}") from None
     places = local_files_of(source, name)
     place = next((place for place in places if Path(place).stat().st_size), None)
     if place is None:
@@ -51,6 +58,8 @@ def sample_of(path: str, name: str) -> TableSample:
         raise needs_spark(name, path, "it is encrypted") from error
     except (OSError, ValueError, pa.ArrowException) as error:
         raise DataError("CORRUPT_FILE", f"{name}: cannot read {place!r}: {error}; write it again") from error
+    if len({*rows.column_names}) < len(rows.column_names):
+        raise DataError("AMBIGUOUS_COLUMN", f"{name}: {place!r} has a column twice; rename one")
     for column in sorted(partitions_of(source, path, places) - {*rows.column_names}):
         rows = rows.append_column(column, folder_values(column, places, len(rows)))
     return TableSample(path, kind, options, without_codes(rows))
@@ -118,38 +127,44 @@ def first_rows(place: str, name: str) -> tuple[str, dict[str, Scalar], pa.Table]
 def read_objects(lines: list[bytes], place: str, name: str) -> tuple[dict[str, Scalar], pa.Table]:
     """Return rows of JSON, an object per line."""
     try:
-        return {}, pyarrow.json.read_json(pa.BufferReader(b"".join(lines)))
+        return {}, pyarrow.json.read_json(
+            pa.BufferReader(b"".join(lines)), pyarrow.json.ReadOptions(block_size=BLOCK_BYTES)
+        )
     except pa.ArrowInvalid as error:
         message = f"{name}: {place!r} is no JSON of an object per line: {error}"
         raise DataError("MALFORMED_RECORD", message) from error
 
 
 def read_separated(lines: list[bytes], place: str, name: str) -> tuple[dict[str, Scalar], pa.Table]:
-    """Return rows of CSV, by the separator that its first line holds most; without names as Spark names them.
+    """Return rows of CSV, by the separator that its first line holds most, under the names that Spark has.
 
-    The first line has the names unless one of its fields is a number.
+    The first line has the names unless one of its fields is a number, a moment or a truth value.
     """
-    first = lines[0].decode("utf-8", "replace")
+    first = lines[0].decode("utf-8-sig", "replace")
     separator = max(SEPARATORS, key=first.count)
     if separator not in first and "::" in first:
         raise needs_spark(name, place, "its columns are divided by '::'")
+    parse = pyarrow.csv.ParseOptions(delimiter=separator, invalid_row_handler=lambda _: "skip")
     try:
-        fields = pyarrow.csv.read_csv(
-            pa.BufferReader(lines[0]),
-            pyarrow.csv.ReadOptions(autogenerate_column_names=True),
-            pyarrow.csv.ParseOptions(delimiter=separator),
-        )
-        has_names = all(pa.types.is_string(field.type) for field in fields.schema)
-        names = None if has_names else [f"_c{place}" for place in range(fields.num_columns)]
-        rows = pyarrow.csv.read_csv(
-            pa.BufferReader(b"".join(lines)),
-            pyarrow.csv.ReadOptions(column_names=names),
-            pyarrow.csv.ParseOptions(delimiter=separator, invalid_row_handler=lambda _: "skip"),
-        )
-    except pa.ArrowInvalid as error:
+        bare = pyarrow.csv.ReadOptions(autogenerate_column_names=True)
+        [fields] = pyarrow.csv.read_csv(pa.BufferReader(lines[0]), bare, parse).to_pylist()
+        has_names = all(field is None or isinstance(field, str) for field in fields.values())
+        names = spark_names([field or "" for field in fields.values()] if has_names else [""] * len(fields))
+        read = pyarrow.csv.ReadOptions(column_names=names, skip_rows=int(has_names), block_size=BLOCK_BYTES)
+        rows = pyarrow.csv.read_csv(pa.BufferReader(b"".join(lines)), read, parse)
+    except (ValueError, pa.ArrowInvalid) as error:
         raise DataError("MALFORMED_RECORD", f"{name}: {place!r} is no CSV: {error}") from error
     options: dict[str, Scalar] = {"header": has_names}
     return options if separator == "," else options | {"sep": separator}, rows
+
+
+def spark_names(header: list[str]) -> list[str]:
+    """Return columns as Spark names those of CSV: with their place, where a name lacks or comes twice."""
+    count = Counter(map(str.lower, header))
+    return [
+        f"{field or '_c'}{place}" if not field or count[field.lower()] > 1 else field
+        for place, field in enumerate(header)
+    ]
 
 
 def folder_values(column: str, places: Collection[str], n_rows: int) -> pa.Array:
