@@ -32,8 +32,8 @@ pytestmark = [pytest.mark.setup, pytest.mark.timeout(900)]
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel, built by the tools that requirements/build.txt pins."""
     folder = tmp_path_factory.mktemp("dist")
-    build = ["wheel", "--no-deps", "--no-build-isolation", "--no-index", "--quiet", "--wheel-dir", folder]
-    subprocess.run([sys.executable, "-m", "pip", *build, REPOSITORY], check=True)
+    build = ["wheel", "--no-deps", "--no-build-isolation", "--no-index", "--quiet", f"--wheel-dir={folder}"]
+    subprocess.run([sys.executable, "-m", "pip", *build, str(REPOSITORY)], check=True)
     [built] = folder.glob("*.whl")
     return built
 
@@ -42,9 +42,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def venv(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An environment with the wheel, and by their path the packages that it needs."""
     home = tmp_path_factory.mktemp("elsewhere") / "venv"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", home], check=True)
-    pip = [sys.executable, "-m", "pip", "--python", home / "bin" / "python"]
-    subprocess.run([*pip, "install", "--no-deps", "--no-index", "--quiet", wheel], check=True)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(home)], check=True)
+    pip = [sys.executable, "-m", "pip", "--python", str(home / "bin" / "python")]
+    subprocess.run([*pip, "install", "--no-deps", "--no-index", "--quiet", str(wheel)], check=True)
     [packages] = home.glob("lib/python*/site-packages")
     # Files .pth of a folder that is only on the path do not count: the tree is not on it.
     (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
@@ -89,7 +89,7 @@ def test_no_address_is_claimed_that_nobody_knows(wheel: Path) -> None:
 
 
 def test_the_source_distribution_holds_what_addresses_would_lead_to(tmp_path: Path) -> None:
-    build = [sys.executable, "-m", "hatchling", "build", "--target", "sdist", "--directory", tmp_path]
+    build = [sys.executable, "-m", "hatchling", "build", "--target", "sdist", "--directory", str(tmp_path)]
     subprocess.run(build, cwd=REPOSITORY, check=True, capture_output=True)
     [built] = tmp_path.glob("*.tar.gz")
     with tarfile.open(built) as archive:

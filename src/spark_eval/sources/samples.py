@@ -1,7 +1,7 @@
 """The first rows of a table, without Spark: Parquet, ORC, CSV and JSON of this machine, by their content."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -13,7 +13,7 @@ import pyarrow.json
 import pyarrow.parquet as pq
 from pydantic import ValidationError
 
-from spark_eval.arrow.footers import EncryptedFile, read_footer
+from spark_eval.arrow.footers import ENCRYPTED, EncryptedFile, read_footer
 from spark_eval.config.sections import Scalar, Source
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.names import INTEGER
@@ -99,7 +99,7 @@ def first_rows(place: str, name: str) -> tuple[str, dict[str, Scalar], pa.Table]
     """Return the format of a file, the options that Spark needs for it, and its first rows."""
     with Path(place).open("rb") as file:
         start = file.read(4)
-    if start == b"PAR1":
+    if start in (b"PAR1", ENCRYPTED):
         read_footer(place)
         batches = pq.ParquetFile(place).iter_batches(SAMPLE_ROWS)
         empty = pq.read_schema(place).empty_table()
@@ -110,26 +110,28 @@ def first_rows(place: str, name: str) -> tuple[str, dict[str, Scalar], pa.Table]
         orc = ORCFile(place)
         rows = pa.Table.from_batches([orc.read_stripe(0)]) if orc.nstripes else orc.schema.empty_table()
         return "orc", {}, rows.slice(0, SAMPLE_ROWS)
+    lines = first_lines(place)
+    if not lines:
+        raise DataError("EMPTY_INPUT", f"{name}: no whole line at the start of {place!r}; write it again")
+    if lines[0].lstrip()[:1] == b"{":
+        return "json", {}, read_objects(lines, place, name)
+    return "csv", *read_separated(lines, place, name)
+
+
+def first_lines(place: str) -> list[bytes]:
+    """Return the first lines of a file of text, also of a packed one."""
     with pa.input_stream(place, compression="detect") as stream:
         text = stream.read(SAMPLE_BYTES)
-    lines = text.splitlines(keepends=True)
-    if len(text) == SAMPLE_BYTES:
-        lines = lines[:-1]  # it may be cut
-    lines = lines[:SAMPLE_ROWS]
-    kind = "json" if lines and lines[0].lstrip()[:1] == b"{" else "csv"
-    read: Callable[[list[bytes], str, str], tuple[dict[str, Scalar], pa.Table]] = (
-        read_objects if kind == "json" else read_separated
-    )
-    options, rows = read(lines, place, name)
-    return kind, options, rows
+    lines: list[bytes] = text.splitlines(keepends=True)
+    is_cut = len(text) == SAMPLE_BYTES
+    return (lines[:-1] if is_cut else lines)[:SAMPLE_ROWS]
 
 
-def read_objects(lines: list[bytes], place: str, name: str) -> tuple[dict[str, Scalar], pa.Table]:
+def read_objects(lines: list[bytes], place: str, name: str) -> pa.Table:
     """Return rows of JSON, an object per line."""
+    block = pyarrow.json.ReadOptions(block_size=BLOCK_BYTES)
     try:
-        return {}, pyarrow.json.read_json(
-            pa.BufferReader(b"".join(lines)), pyarrow.json.ReadOptions(block_size=BLOCK_BYTES)
-        )
+        return pyarrow.json.read_json(pa.BufferReader(b"".join(lines)), block)
     except pa.ArrowInvalid as error:
         message = f"{name}: {place!r} is no JSON of an object per line: {error}"
         raise DataError("MALFORMED_RECORD", message) from error
