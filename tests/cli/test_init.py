@@ -160,6 +160,12 @@ def test_a_model_is_named_by_a_column_or_told_or_by_its_path() -> None:
     assert drawn(*EVALUATE, "--model", "mine").recommendations.model == "mine"
     LISTS.assign(algo="knn").to_parquet("als.parquet", index=False)
     assert drawn(*EVALUATE).recommendations.columns["model"] == "algo"
+    assert "model" not in drawn(*EVALUATE, "--model", "mine").recommendations.columns
+
+
+def test_a_column_is_one_thing_only() -> None:
+    pd.DataFrame({"rating": [0.5, 1.0]}).to_parquet("clicks.parquet", index=False)
+    assert "no column looks like 'score'" in refused("MISSING_COLUMN", "--predictions", "clicks.parquet")
 
 
 def test_a_model_may_be_a_name_of_folders() -> None:
