@@ -184,14 +184,24 @@ def validate(file: Path, settings: Sequence[str], verb: str | None) -> None:
 
 @program.command()
 @CONFIG
-@click.option("--output", default="out", show_default=True, help="Where runs are to be written.")
-@click.option("--interactions", help="A log of user, item and time: to split by time, and to test on.")
-@click.option("--recommendations", help="Lists: user, item, score or rank, of one or many models.")
-@click.option("--truth", help="What was relevant: user and item. Default: the test part of the log.")
-@click.option("--train", help="Training interactions, of which segments and popularity are known.")
-@click.option("--items", help="The catalogue: groups, features or vectors of items.")
-@click.option("--users", help="A row per user with columns to segment by.")
-@click.option("--predictions", help="Rows of a label and a score.")
+@click.option(
+    "--output", metavar="PATH", default="out", show_default=True, help="Where runs are to be written."
+)
+@click.option(
+    "--interactions", metavar="PATH", help="A log of user, item and time: to split by time, and to test on."
+)
+@click.option(
+    "--recommendations", metavar="PATH", help="Lists: user, item, score or rank, of one or many models."
+)
+@click.option(
+    "--truth", metavar="PATH", help="What was relevant: user and item. Default: the test part of the log."
+)
+@click.option(
+    "--train", metavar="PATH", help="Training interactions, of which segments and popularity are known."
+)
+@click.option("--items", metavar="PATH", help="The catalogue: groups, features or vectors of items.")
+@click.option("--users", metavar="PATH", help="A row per user with columns to segment by.")
+@click.option("--predictions", metavar="PATH", help="Rows of a label and a score.")
 @click.option(
     "--column",
     "told",

@@ -63,6 +63,7 @@ WORDS: Final[Mapping[str, str]] = {
 }
 # Text that Spark takes for a moment.
 WRITTEN_MOMENT: Final = r"^\s*\d{4}-\d{1,2}-\d{1,2}([ T]\d{1,2}:\d{2}(:\d{2}.*)?)?\s*$"
+A_TIME: Final = "moments, text of ISO 8601, or counts of s, ms or us that lie between 1990 and 2099"
 # Columns of each section: those that it needs, and those that it may have.
 COLUMNS: Final[Mapping[str, tuple[Sequence[str], Sequence[str]]]] = {
     "interactions": ((USER, ITEM, TIMESTAMP), (RELEVANCE,)),
@@ -182,7 +183,7 @@ class FirstRows:
     def without(self, ours: str) -> str:
         """Return that no column fits, which ones there are, and how to tell."""
         found = ", ".join(f"{name!r} ({self.kind(name)})" for name in self.rows.column_names)
-        allowed = " or ".join(map(str, ALLOWED_KINDS[ours]))
+        allowed = A_TIME if ours == TIMESTAMP else " or ".join(map(str, ALLOWED_KINDS[ours]))
         mend = f"name it: --column {self.section}.{ours}=NAME"
         return f"{self.section}: no column looks like {ours!r}, which is {allowed}; found: {found}. {mend}"
 
