@@ -183,6 +183,58 @@ def validate(file: Path, settings: Sequence[str], verb: str | None) -> None:
 
 
 @program.command()
+@CONFIG
+@click.option(
+    "--output", metavar="PATH", default="out", show_default=True, help="Where runs are to be written."
+)
+@click.option(
+    "--interactions", metavar="PATH", help="A log of user, item and time: to split by time, and to test on."
+)
+@click.option(
+    "--recommendations", metavar="PATH", help="Lists: user, item, score or rank, of one or many models."
+)
+@click.option(
+    "--truth", metavar="PATH", help="What was relevant: user and item. Default: the test part of the log."
+)
+@click.option(
+    "--train", metavar="PATH", help="Training interactions, of which segments and popularity are known."
+)
+@click.option("--items", metavar="PATH", help="The catalogue: groups, features or vectors of items.")
+@click.option("--users", metavar="PATH", help="A row per user with columns to segment by.")
+@click.option("--predictions", metavar="PATH", help="Rows of a label and a score.")
+@click.option(
+    "--column",
+    "told",
+    multiple=True,
+    metavar="[SECTION.]OURS=THEIRS",
+    help="Tell a column instead of having it guessed; may be repeated.",
+)
+@click.option("--timestamp-unit", type=click.Choice(["s", "ms", "us"]), help="The unit of times in numbers.")
+@click.option("--model", help="The model's name, where no column has it.")
+@click.option("--force", is_flag=True, help="Replace the config file if it is there.")
+def init(
+    file: Path,
+    output: str,
+    told: Sequence[str],
+    timestamp_unit: str | None,
+    model: str | None,
+    force: bool,
+    **tables: str | None,
+) -> None:
+    """Write a commented config for the tables it is shown: columns guessed, told, to be confirmed.
+
+    It looks at some thousand rows of Parquet, ORC, CSV or JSON, without Spark.
+    """
+    from spark_eval.cli.first_config import write_first_config
+
+    check_working_folder()
+    paths = {name: path for name, path in tables.items() if path is not None}
+    if not paths:
+        raise click.UsageError("show it a table, such as --interactions or --recommendations with --truth")
+    write_first_config(file, output, paths, told, timestamp_unit, model, force)
+
+
+@program.command()
 @click.argument("name", required=False)
 @click.option("--preset", help="Show what a preset chooses of every convention, and why its numbers differ.")
 @click.option("--markdown", is_flag=True, help="Print all of it as a document.")

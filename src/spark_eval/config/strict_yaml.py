@@ -1,17 +1,26 @@
-"""YAML without its traps: the types of YAML 1.2, no tags, no aliases, no repeated keys, no dates."""
+"""YAML without its traps: the types of YAML 1.2, no tags, no aliases, no repeated keys, no dates.
 
+What is written here is read here as it was.
+"""
+
+import json
 import math
 import re
+from collections.abc import Mapping
 from typing import Any, Final
 
 import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode
 
-from spark_eval.errors import ConfigError
+from spark_eval.errors import ConfigError, printable
 
 MAX_CHARACTERS: Final = 250_000
 MAX_NODES: Final = 10_000
 MAX_DEPTH: Final = 20
+# Text that is written without quotes, unless it is a word such as null.
+UNQUOTED: Final = re.compile(r"[A-Za-z_./][\w./=-]*", re.ASCII)
+# Where the comments of written lines begin.
+COMMENTS_AT: Final = 44
 YAML_TYPES: Final = {
     "null": r"null|~|",
     "bool": r"true|false|True|False",
@@ -107,3 +116,25 @@ def overlay(tree: Any, keys: list[str], value: Any) -> None:
     if not isinstance(tree, dict):
         raise ConfigError("INVALID_SETTING", f"--set {'.'.join(keys)}: what it sets a key of is no mapping")
     tree[keys[-1]] = value
+
+
+def line(key: str, value: Any, comment: str = "") -> str:
+    """Return a key, its value as YAML, and a comment beside it."""
+    text = f"{key}:" if value is None else f"{key}: {scalar(value)}"
+    return f"{text:<{COMMENTS_AT - 2}}  # {printable(comment)}" if comment else text
+
+
+def scalar(value: Any) -> str:
+    """Return a value as YAML in one line that this program reads as this very value."""
+    match value:
+        case str():
+            if UNQUOTED.fullmatch(value) and load_yaml(value, value) == value:
+                return value
+            # What does not print is escaped.
+            shown = value.isprintable()
+            return yaml.dump(value, default_style='"', width=math.inf, allow_unicode=shown).rstrip("\n")
+        case Mapping():
+            return "{" + ", ".join(f"{scalar(key)}: {scalar(one)}" for key, one in value.items()) + "}"
+        case list():
+            return "[" + ", ".join(map(scalar, value)) + "]"
+    return json.dumps(value)
