@@ -6,10 +6,8 @@ from typing import Any, Final, NamedTuple
 
 from spark_eval.conventions import Conventions, NoHits, NoRecommendations, NoTruth
 from spark_eval.errors import DataError, SparkEvalError
-from spark_eval.schema import FATAL, FOLDS, Fault, Outcome, Reason
+from spark_eval.schema import FATAL, FOLDS, Fault, Outcome, Reason, ddl_of
 
-# Column names with the types of the table ``accounting``.
-ACCOUNTING: Final = "source string, model string, outcome string, reason string, rows long, users long"
 RECOMMENDATIONS: Final = "recommendations"
 USERS: Final = "users"
 # Users of each model who have a list and truth, those of them without a hit, and those without truth.
@@ -46,6 +44,9 @@ class Entry(NamedTuple):
     def table(self) -> str:
         """The table that it is of, and the model if it is one model's."""
         return self.source if self.model is None else f"{self.source} of model {self.model!r}"
+
+
+ACCOUNTING: Final = ddl_of(Entry)
 
 
 def table_entries(source: str, counts: Iterable[Mapping[str, Any]]) -> list[Entry]:

@@ -1,7 +1,7 @@
 """The words of the domain: column, table and subset names, each spelled in exactly one place."""
 
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final, get_args, get_type_hints
 
 USER: Final = "user"
 ITEM: Final = "item"
@@ -97,6 +97,13 @@ class Table(StrEnum):
     GATES = "gates"
     STAGES = "stages"
     FUNNEL = "funnel"
+
+
+def ddl_of(row: Any) -> str:
+    """Return the columns of a table in Spark's words, from the fields of its rows, a NamedTuple."""
+    kinds = {str: "string", float: "double", bool: "boolean", int: "long"}
+    hints = {name: (*get_args(hint), hint)[0] for name, hint in get_type_hints(row).items()}
+    return ", ".join(f"{name} {'int' if name == 'k' else kinds[kind]}" for name, kind in hints.items())
 
 
 class Outcome(StrEnum):

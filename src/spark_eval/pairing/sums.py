@@ -12,8 +12,9 @@ from spark_eval.pairing.population import CANDIDATE, PairCounts, PairQuestion, P
 from spark_eval.pairing.products import Products, pair_products
 from spark_eval.pairing.ratios import sum_ratios
 from spark_eval.pairing.totals import PairTotals
-from spark_eval.stats.differences import ClusterSums, PairSums
-from spark_eval.stats.exact import POINT_BITS, ByPlace, Floats, Ints, add
+from spark_eval.stats.differences import PairSums
+from spark_eval.stats.exact import POINT_BITS, ByPlace, Floats, add
+from spark_eval.stats.ratios import RatioSums
 
 # So many values of a bucket lie in memory at once, and so many sums of products of digits.
 VALUES_AT_ONCE: Final = 1 << 22
@@ -26,8 +27,10 @@ PAIR_SQUARES: Final = ("baseline_squares", "candidate_squares", "difference_squa
 def put_products(totals: PairTotals, products: Products, grouping: Crossings, columns: slice) -> None:
     """Add what is summed in the crossings of a grouping, of some columns."""
     where = (slice(None), columns)
-    for name, counts in pair_counts(products).items():
-        totals.put_counts(name, grouping, where, counts)
+    people = products.baseline[..., 0, 0]
+    counts = (products.cross[..., 0, 0], people, products.greater, products.less)
+    for name, amounts in zip(PAIR_COUNTS, counts, strict=True):
+        totals.put_counts(name, grouping, where, amounts)
     for name, sums in sums_by_place(products).items():
         totals.put_sums(name, grouping, where, sums)
 
@@ -38,10 +41,14 @@ def pair_sums(totals: PairTotals, place: tuple[int, int, int]) -> PairSums:
     return PairSums(n, greater, less, *numbers_of_pair(totals, place))
 
 
-def cluster_sums(totals: PairTotals, place: tuple[int, int, int], of_rows: PairSums) -> ClusterSums:
-    """Return the same as sums over users; these of rows are known, and here are sums of users."""
-    n, row_squares = (totals.count(name, place) for name in ("n_people", "n"))
-    return ClusterSums(n, of_rows, row_squares, *numbers_of_pair(totals, place))
+def cluster_sums(totals: PairTotals, place: tuple[int, int, int], of_rows: PairSums) -> RatioSums:
+    """Return the same over users: ratios of the sums of their rows by the numbers of these."""
+    n, row_squares = (Fraction(totals.count(name, place)) for name in ("n_people", "n"))
+    a, b, a_squares, b_squares, differences = numbers_of_pair(totals, place)
+    both, n_rows = (a_squares + b_squares - differences) / 2, Fraction(of_rows.n)
+    by_rows = [b, row_squares, a, row_squares]
+    products = [[b_squares, b, both, b], by_rows, [both, a, a_squares, a], by_rows]
+    return RatioSums(int(n), [of_rows.candidate, n_rows, of_rows.baseline, n_rows], products)
 
 
 def numbers_of_pair(totals: PairTotals, place: tuple[int, int, int]) -> list[Fraction]:
@@ -50,13 +57,6 @@ def numbers_of_pair(totals: PairTotals, place: tuple[int, int, int]) -> list[Fra
         *(totals.number(name, place) for name in PAIR_TOTALS),
         *(totals.number(name, place, 2 * POINT_BITS) for name in PAIR_SQUARES),
     ]
-
-
-def pair_counts(products: Products) -> dict[str, Ints]:
-    """Return counts of users of each pair; shape (crossings, pairs, columns)."""
-    people = products.baseline[..., 0, 0]
-    counts = (products.cross[..., 0, 0], people, products.greater, products.less)
-    return dict(zip(PAIR_COUNTS, counts, strict=True))
 
 
 def sums_by_place(products: Products) -> dict[str, ByPlace]:

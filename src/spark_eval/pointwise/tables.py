@@ -14,22 +14,14 @@ from spark_eval.pointwise.ordered import ROC, Candidate, Ordered, best, cost, gr
 from spark_eval.pointwise.registry import Sums, Value
 from spark_eval.pointwise.task import PredictionPlan, ThresholdRule
 from spark_eval.pointwise.totals import Cell, Totals
-from spark_eval.schema import ALL
+from spark_eval.schema import ALL, ddl_of
 
 PREDICTION_METRICS: Final = f"{LIST_METRICS}, n_rows long"
-THRESHOLDS: Final = (
-    "model string, segment string, segment_value string, rule string, threshold double, precision double, "
-    "recall double, flags double, cost double, tp double, fp double, fn double, tn double, conventions string"
-)
-CURVES: Final = (
-    "model string, curve string, x double, y double, threshold double, weight double, error_bound double"
-)
 CALIBRATION: Final = "calibration"
-Numbers = tuple[float | None, float | None, float | None, float | None, int | None, int]
 
 
 class ThresholdRow(NamedTuple):
-    """A row of THRESHOLDS: what a rule chose in a cell, and what that gives; None where nothing will do."""
+    """A row of ``thresholds``: what a rule chose in a cell, and what that gives; None where nothing will do."""
 
     model: str | None
     segment: str
@@ -48,7 +40,7 @@ class ThresholdRow(NamedTuple):
 
 
 class CurveRow(NamedTuple):
-    """A row of CURVES: one point."""
+    """A row of ``curves``: one point."""
 
     model: str | None
     curve: str
@@ -57,6 +49,10 @@ class CurveRow(NamedTuple):
     threshold: float
     weight: float | None
     error_bound: float
+
+
+THRESHOLDS: Final = ddl_of(ThresholdRow)
+CURVES: Final = ddl_of(CurveRow)
 
 
 @dataclass(frozen=True)

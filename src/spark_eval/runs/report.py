@@ -4,8 +4,6 @@ import uuid
 from pathlib import Path
 from typing import Any, Final
 
-import pyarrow as pa
-import pyarrow.dataset as ds
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -15,7 +13,7 @@ from spark_eval.publishing.attempt import Store
 from spark_eval.publishing.commits import REPORT, place_of, published, records_of
 from spark_eval.publishing.local import LocalStore
 from spark_eval.publishing.places import check_places
-from spark_eval.publishing.published import RUN_ID_COLUMN, read_places
+from spark_eval.publishing.published import RUN_ID_COLUMN, dataset_at, read_places, rows_at
 from spark_eval.publishing.remote import HadoopStore
 from spark_eval.reporting.facts import SMALL, RunFacts
 from spark_eval.reporting.page import report_page
@@ -31,7 +29,6 @@ from spark_eval.runs.measured import incomplete
 from spark_eval.runtime.local_files import local_path, write_whole
 from spark_eval.schema import MODEL, Table
 
-BY_MODEL: Final = ds.partitioning(pa.schema([(MODEL, pa.string())]), flavor="hive")
 BIN: Final = "bin"
 
 
@@ -93,34 +90,19 @@ def facts_of(store: Store, run_id: str, baseline: str | None = None) -> RunFacts
             raise incomplete(run_id, f"its table {table} is gone from {place!r}")
         n_rows = n_published = job["tables"][table]["rows"]
         if table in SMALL:
-            rows = small_rows(store, place)
+            rows = rows_at(store.files, place)
             n_rows = len(rows)
             tables.setdefault(table, []).extend(rows)
         elif table is Table.PER_USER:
-            users, n_rows = spread_at(store, place)
+            if isinstance(store, HadoopStore):
+                users, n_rows = spread_in_spark(read_places(store.files.spark, [place]))
+            else:
+                users, n_rows = spread_of(dataset_at(place))
         if n_rows != n_published:
             raise incomplete(run_id, f"its table {table} has {n_rows} rows, {n_published} were published")
     jobs = {verb: record.job for verb, record in records.items()}
     other = None if baseline is None else facts_of(store, baseline)
     return RunFacts(run_id, jobs, tables, users, other)
-
-
-def small_rows(store: Store, place: str) -> list[dict[str, Any]]:
-    """Return the rows of a small table, with its model as text."""
-    if isinstance(store, HadoopStore):
-        frame = read_places(store.files.spark, [place]).drop(RUN_ID_COLUMN)
-        return [row.asDict() for row in frame.collect()]
-    read: list[dict[str, Any]] = (
-        ds.dataset(place, partitioning=BY_MODEL, format="parquet").to_table().to_pylist()
-    )
-    return read
-
-
-def spread_at(store: Store, place: str) -> tuple[list[UserCount], int]:
-    """Return how the users of ``per_user`` spread, and the number of its rows."""
-    if isinstance(store, HadoopStore):
-        return spread_in_spark(read_places(store.files.spark, [place]))
-    return spread_of(ds.dataset(place, partitioning=BY_MODEL, format="parquet"))
 
 
 def spread_in_spark(per_user: DataFrame) -> tuple[list[UserCount], int]:

@@ -5,13 +5,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-import pyarrow.dataset as ds
-
 from spark_eval.errors import ConfigError
+from spark_eval.publishing.published import dataset_at
 from spark_eval.reporting.facts import RunFacts
 from spark_eval.reporting.page import report_page
 from spark_eval.reporting.spread import UserCount, spread_of
-from spark_eval.runs.report import BY_MODEL, spread_in_spark, store_at, write_page, write_report
+from spark_eval.runs.report import spread_in_spark, store_at, write_page, write_report
 from spark_eval.runtime.versions import versions
 from spark_eval.schema import Table
 from spark_eval.verbs.compare import Comparison
@@ -63,7 +62,10 @@ def facts_of_results(results: Sequence[Result]) -> RunFacts:
         for table, of_table in rows.items():
             tables.setdefault(table, []).extend(row._asdict() for row in of_table)
         if isinstance(one, Evaluation):
-            users = users_of_evaluation(one)
+            if one.folder is None:
+                users, _ = spread_in_spark(one.per_user)
+            else:
+                users, _ = spread_of(dataset_at(one.folder))
     return RunFacts(UNPUBLISHED, records, tables, users)
 
 
@@ -88,10 +90,3 @@ def tables_of_result(result: Result) -> tuple[str, dict[str, Any], dict[Table, S
             entries = [*facts_of_rows.accounting(), *of_folds]
             timeline = result.timeline and asdict(result.timeline)
             return "split", {"timeline": timeline}, {Table.LEAKAGE: leaks, Table.ACCOUNTING: entries}
-
-
-def users_of_evaluation(result: Evaluation) -> list[UserCount]:
-    """Return how the users of an evaluation spread: from its files, or counted by Spark."""
-    if result.folder is None:
-        return spread_in_spark(result.per_user)[0]
-    return spread_of(ds.dataset(result.folder, partitioning=BY_MODEL, format="parquet"))[0]

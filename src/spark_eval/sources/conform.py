@@ -17,7 +17,6 @@ from spark_eval.transforms.predictions import conform_predictions
 def read_each(
     spark: SparkSession,
     sources: Mapping[str, Any],
-    splits: str,
     timezone: str,
     plan: Plan,
     before: Mapping[str, Collection[str]],
@@ -33,9 +32,7 @@ def read_each(
         segments["predictions"] = sources["predictions"].segments
 
     def read(name: str) -> tuple[DataFrame, DataFrame]:
-        frame = read_source(
-            spark, sources[name], name, splits, timezone, segments.get(name, ()), before.get(name)
-        )
+        frame = read_source(spark, sources[name], name, timezone, segments.get(name, ()), before.get(name))
         return frame, conform(frame, name, sources[name], timezone, plan, timed)
 
     return each({name: partial(read, name) for name in sources})

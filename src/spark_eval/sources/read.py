@@ -40,23 +40,22 @@ def read_source(
     spark: SparkSession,
     source: Source,
     name: str,
-    splits: str,
     timezone: str,
     segments: Sequence[str] = (),
     before: Collection[str] | None = None,
 ) -> DataFrame:
     """Return the rows of a source: typed, filtered by ``where``, ``subset`` and ``fold``.
 
-    ``splits`` is where this run's split is, for sources that are a subset of it. ``segments`` are columns
-    that are text, as models are. ``before`` are the names of the source's files when the run began. Raises
-    ConfigError or DataError for what is wrong with the files and their schema, before a row is read.
+    ``segments`` are columns that are text, as models are. ``before`` are the names of the source's files when
+    the run began. Raises ConfigError or DataError for what is wrong with the files and their schema, before a
+    row is read.
     """
     check_lossless(spark, source, name)
     try:
         if source.table is not None:
             frame = spark.read.options(**source.options).table(source.table)
         else:
-            frame = read_path(spark, source, name, splits, timezone, segments, before)
+            frame = read_path(spark, source, name, timezone, segments, before)
     except (PySparkException, Py4JError) as error:
         raise renamed(error, name) from error
     if source.subset is not None:
@@ -74,35 +73,25 @@ def read_path(
     spark: SparkSession,
     source: Source,
     name: str,
-    splits: str,
     timezone: str,
     segments: Sequence[str],
     before: Collection[str] | None,
 ) -> DataFrame:
     """Return all rows of the files that Spark lists, or of this run's split; footers are checked first."""
-    if source.path is None:
-        check_split(spark, splits, name)
-    files = check_listing(spark, source, name, splits, before)
-    schemas = FileSchemas.of(
-        [place for place in files.values() if place.startswith("/")], source.format, name
-    )
+    if source.is_of_run and not (root := files_at(spark, source.place)).is_there(root.root):
+        raise DataError("MISSING_SPLIT", f"{name}: no split at {source.place}; run `spark-eval split` first")
+    files = check_listing(spark, source, name, before)
+    local = [place for place in files.values() if place.startswith("/")]
+    schemas = FileSchemas.of(local, source.format, name)
     wanted = columns_of(source, name, segments, schemas)
     options = {option.lower(): str(value).lower() for option, value in source.options.items()}
     schemas.check(wanted, options.get("mergeschema") == "true", name)
-    path = source.path or splits
-    partitions = partitions_of(source, path, files.values())
-    frame = read_typed(spark, source, path, timezone, segments, partitions, schemas.nanoseconds)
+    partitions = partitions_of(source, files.values())
+    frame = read_typed(spark, source, timezone, segments, partitions, schemas.nanoseconds)
     schemas.check_seen(wanted, frame.columns, name)
-    if source.format in FILE_FORMATS and data_files(frame.inputFiles(), path) != files:
+    if source.format in FILE_FORMATS and data_files(frame.inputFiles(), source.place) != files:
         raise DataError("INPUT_CHANGED_DURING_RUN", f"{name}: files came or went; start again once they rest")
     return in_microseconds(frame, schemas.nanoseconds, name)
-
-
-def check_split(spark: SparkSession, splits: str, name: str) -> None:
-    """Raise DataError MISSING_SPLIT where this run has no split."""
-    files = files_at(spark, splits)
-    if not files.is_there(files.root):
-        raise DataError("MISSING_SPLIT", f"{name}: no split at {splits}; run `spark-eval split` first")
 
 
 def check_lossless(spark: SparkSession, source: Source, name: str) -> None:

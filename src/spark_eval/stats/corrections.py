@@ -48,14 +48,9 @@ def bh(ascending: Floats) -> Floats:
     return lowest
 
 
-def unadjusted(ascending: Floats) -> Floats:
-    """Return p itself."""
-    return ascending
-
-
 CORRECTIONS: Final[Mapping[str, Callable[[Floats], Floats]]] = {
     "holm": holm,
     "bonferroni": bonferroni,
     "bh": bh,
-    "none": unadjusted,
+    "none": lambda ascending: ascending,
 }

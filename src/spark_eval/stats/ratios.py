@@ -1,14 +1,15 @@
-"""Weighted means over users, and their differences: ratios of sums, with errors by the delta method.
+"""Means over users who weigh or repeat, and their differences: ratios of sums, errors by the delta method.
 
-Of each ratio a user has two amounts, his weight times his value, and his weight; the ratio is the sum of the
-first by the sum of the second. What he adds to it is what moves it, to first order.
+Of each ratio a user has two amounts: in a weighted mean his weight times his value, and his weight; in a mean
+over rows (folds) the sum of his rows, and their number. The ratio is the sum of the first by the sum of the
+second. What he adds to it is what moves it, to first order.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 
-from spark_eval.stats.differences import DUST, UNMEASURED, ComparedSums, Estimate, Means, estimate_of
+from spark_eval.stats.differences import UNMEASURED, ComparedSums, Estimate, Means, estimate_of
 
 
 @dataclass(frozen=True)
@@ -46,22 +47,20 @@ class RatioSums(ComparedSums):
         A user adds e = sum of factor * (weighted value - ratio * weight) / total weight, and the variance is
         n / (n - 1) * sum(e^2). What rounding alone can make is none.
 
-        Source: Deng, Knoblich, Lu, Applying the delta method in metric analytics, 2018, section 3.
+        Source: Deng, Knoblich, Lu, Applying the delta method in metric analytics, 2018, section 3; over rows
+        the same as Cameron, Miller, A practitioner's guide to cluster-robust inference, 2015, section II.
         """
         if self.ratios is None:
             return UNMEASURED
         gradient: list[Fraction] = []
-        values: list[Fraction] = []
+        value = Fraction(amount)
         for factor, ratio, weight in zip(factors, self.ratios, self.totals[1::2], strict=True):
             gradient += [factor / weight, -factor * ratio / weight]
-            values.append(factor * ratio)
+            value += factor * ratio
         places = range(len(gradient))
         spread = Fraction(
             sum(gradient[i] * gradient[j] * self.products[i][j] for i in places for j in places)
         )
         sizes = Fraction(sum(gradient[i] ** 2 * self.products[i][i] for i in places))
         # Each user's share, n times: their mean is the sum of ratios.
-        of_users = estimate_of(Fraction(), spread * self.n**2, self.n, sizes * self.n**2)
-        value = Fraction(sum(values))
-        is_dust = value**2 <= DUST * sum(one**2 for one in values)
-        return replace(of_users, value=Fraction(amount) + (0 if is_dust else value))
+        return estimate_of(value, spread * self.n**2, self.n, sizes * self.n**2)

@@ -8,9 +8,16 @@ from fractions import Fraction
 from statistics import NormalDist
 from typing import Final
 
-from spark_eval.stats.differences import UNTESTED, ComparedSums, Estimate, PairSums, TestResult, signed_root
+from spark_eval.stats.differences import (
+    UNTESTED,
+    ComparedSums,
+    Estimate,
+    PairSums,
+    TestResult,
+    p_value_of,
+    signed_root,
+)
 
-ALTERNATIVES: Final = ("two_sided", "greater", "less")
 # The chance to see an effect of the size that is asked for.
 POWER: Final = 0.8
 
@@ -44,7 +51,11 @@ def bounds(estimate: Estimate, confidence: float) -> tuple[float | None, float |
     """
     if estimate.value is None or estimate.std_error is None:
         return None, None
-    margin = t_quantile(confidence, estimate.freedom) * estimate.std_error if estimate.std_error else 0.0
+    margin = 0.0
+    if estimate.std_error:
+        from scipy.special import stdtrit
+
+        margin = float(stdtrit(estimate.freedom, confidence)) * estimate.std_error
     return float(estimate.value) - margin, float(estimate.value) + margin
 
 
@@ -63,7 +74,7 @@ def tost(estimate: Estimate, delta: float, confidence: float) -> TestResult:
         return UNTESTED
     low, high = bounds(estimate, confidence)
     if not estimate.variance:
-        return TestResult(None, None, low, high)
+        return TestResult(ci_low=low, ci_high=high)
     side, alternative = (1, "greater") if estimate.value < 0 else (-1, "less")
     statistic = signed_root(estimate.value + side * Fraction(delta), estimate.variance)
     return TestResult(statistic, p_of_t(statistic, estimate.freedom, alternative), low, high)
@@ -80,15 +91,11 @@ def sign_test(greater: int, less: int, alternative: str = "two_sided") -> TestRe
 
     Source: Conover, Practical nonparametric statistics, 1999, section 3.4.
     """
-    n, fewer = greater + less, min(greater, less)
+    n = greater + less
     if not n:
-        return TestResult(None, 1.0, None, None)
-    match alternative:
-        case "greater":
-            return TestResult(float(greater), binomial_tail(less, n), None, None)
-        case "less":
-            return TestResult(float(greater), binomial_tail(greater, n), None, None)
-    return TestResult(float(fewer), min(1.0, 2 * binomial_tail(fewer, n)), None, None)
+        return TestResult(p_value=1.0)
+    statistic = float(min(greater, less) if alternative == "two_sided" else greater)
+    return TestResult(statistic, p_value_of(binomial_tail(less, n), binomial_tail(greater, n), alternative))
 
 
 def effect_size(sums: PairSums) -> float | None:
@@ -138,19 +145,7 @@ def p_of_t(statistic: float, freedom: float, alternative: str) -> float:
     """Return the chance of a t at least as far to the side that the alternative names."""
     from scipy.special import stdtr
 
-    match alternative:
-        case "greater":
-            return float(stdtr(freedom, -statistic))
-        case "less":
-            return float(stdtr(freedom, statistic))
-    return min(1.0, 2 * float(stdtr(freedom, -abs(statistic))))
-
-
-def t_quantile(confidence: float, freedom: float) -> float:
-    """Return the t below which a share ``confidence`` lies."""
-    from scipy.special import stdtrit
-
-    return float(stdtrit(freedom, confidence))
+    return p_value_of(float(stdtr(freedom, -statistic)), float(stdtr(freedom, statistic)), alternative)
 
 
 def binomial_tail(most: int, n: int) -> float:
