@@ -8,8 +8,7 @@ import pyarrow as pa
 from tests.stats.samples import clusters_of_both
 
 from spark_eval.pairing.population import PairQuestion, Population
-from spark_eval.stats.differences import PairSums
-from spark_eval.stats.ratios import RatioSums
+from spark_eval.stats.differences import PairSums, RatioSums
 
 
 def table_of(users: pd.DataFrame) -> pa.Table:

@@ -6,10 +6,9 @@ from fractions import Fraction
 
 import numpy as np
 
-from spark_eval.stats.differences import PairSums, quanta
+from spark_eval.stats.differences import PairSums, RatioSums, quanta
 from spark_eval.stats.exact import Floats
 from spark_eval.stats.ranked import RankSums
-from spark_eval.stats.ratios import RatioSums
 
 Pair = tuple[Floats, Floats]
 

@@ -5,10 +5,9 @@ from typing import Any, Final
 
 from spark_eval.metrics.values import formed, ranking_names
 from spark_eval.schema import ALL, Direction
-from spark_eval.stats.corrections import adjusted
 from spark_eval.stats.differences import signed_root, unpaired
 from spark_eval.stats.intervals import Summary
-from spark_eval.stats.significance import p_of_t
+from spark_eval.stats.significance import adjusted, p_of_t
 
 BEST: Final = "*"
 CLOSE: Final = "~"

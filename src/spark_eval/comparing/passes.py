@@ -12,8 +12,7 @@ from spark_eval.comparing.results import ComparedCell
 from spark_eval.pairing.drawing import Amount, Drawing, DrawnSums, check_drawn
 from spark_eval.pairing.population import PairQuestion
 from spark_eval.pairing.ranking import Counting, Ranked, slices_for
-from spark_eval.pairing.ratios import N_AMOUNTS, pair_parts
-from spark_eval.pairing.sums import BucketTotals
+from spark_eval.pairing.sums import N_AMOUNTS, BucketTotals, pair_parts
 from spark_eval.stats.ranked import RankSums
 from spark_eval.stats.resampling import (
     MOST_FLIPPED,

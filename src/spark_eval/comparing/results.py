@@ -15,10 +15,8 @@ from spark_eval.errors import ConfigError
 from spark_eval.metrics.means import MeanOfUsers, WeightedMean
 from spark_eval.pairing.cells import EVERYBODY, SegmentValue
 from spark_eval.pairing.population import PairQuestion
-from spark_eval.pairing.ratios import ratio_sums
-from spark_eval.pairing.sums import BucketTotals, cluster_sums, pair_sums
+from spark_eval.pairing.sums import BucketTotals, cluster_sums, pair_sums, ratio_sums
 from spark_eval.schema import ALL, FOLD, FOLDS, Direction
-from spark_eval.stats.corrections import adjusted
 from spark_eval.stats.differences import (
     UNTESTED,
     ComparedSums,
@@ -30,6 +28,7 @@ from spark_eval.stats.differences import (
 from spark_eval.stats.ranked import RankSums, wilcoxon
 from spark_eval.stats.resampling import Replicates, bca_interval, percentile_interval
 from spark_eval.stats.significance import (
+    adjusted,
     effect_size,
     minimal_detectable_effect,
     relative_change,

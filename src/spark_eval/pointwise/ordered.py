@@ -13,9 +13,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from spark_eval.pointwise.amounts import at_distinct, in_doubles
 from spark_eval.pointwise.task import Goal, ThresholdRule
-from spark_eval.pointwise.totals import Cell
+from spark_eval.pointwise.totals import Cell, at_distinct, in_doubles
 from spark_eval.stats.exact import ByPlace, Floats, Ints, exact_sums
 
 ROC: Final = "roc"

@@ -16,9 +16,8 @@ import pyarrow.compute as pc
 from spark_eval.arrow.hashes import Booleans, numbers
 from spark_eval.arrow.row_faults import beyond_doubles
 from spark_eval.errors import DataError
-from spark_eval.pointwise.amounts import LARGEST_WEIGHT
 from spark_eval.pointwise.task import CORRECTED, Class, PredictionPlan, Scores, Task
-from spark_eval.pointwise.totals import Addend
+from spark_eval.pointwise.totals import LARGEST_WEIGHT, Addend
 from spark_eval.schema import FOLD, LABEL, MODEL, SCORE, SEGMENT_COLUMN, USER, WEIGHT, Fault
 from spark_eval.stats.exact import Floats, Ints, two_product
 

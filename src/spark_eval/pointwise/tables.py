@@ -21,7 +21,7 @@ CALIBRATION: Final = "calibration"
 
 
 class ThresholdRow(NamedTuple):
-    """A row of ``thresholds``: what a rule chose in a cell, and what that gives; None where nothing will do."""
+    """A row of ``thresholds``: what a rule chose in a cell, and what it gives; None where nothing will do."""
 
     model: str | None
     segment: str

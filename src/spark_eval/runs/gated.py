@@ -7,11 +7,10 @@ from functools import cached_property
 from pyspark.sql import SparkSession
 
 from spark_eval.accounting import Entry
-from spark_eval.comparing.accounted import check_digests
 from spark_eval.comparing.decisions import Evidence, decide_all, without_baseline
 from spark_eval.comparing.gates import Pairing
 from spark_eval.comparing.gating import GatedPair, evidence_of_means, evidence_of_users, gated_pairs
-from spark_eval.comparing.matching import check_conventions
+from spark_eval.comparing.matching import check_conventions, check_digests
 from spark_eval.comparing.options import ComparePlan
 from spark_eval.comparing.rows import ComparisonRow, GateRow
 from spark_eval.config.comparing import Baseline

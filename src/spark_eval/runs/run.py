@@ -25,7 +25,7 @@ from spark_eval.publishing.verify import Expected
 from spark_eval.runs.job import SECTIONS, Job, Run, sources_in
 from spark_eval.runtime import events
 from spark_eval.schema import MODEL, Outcome, Table
-from spark_eval.sources.conform import read_each
+from spark_eval.sources.read import read_each
 from spark_eval.transforms.conform import check_id_types
 from spark_eval.transforms.predictions import PREDICTIONS
 from spark_eval.verbs.checks import quarantined, share_faults

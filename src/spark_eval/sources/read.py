@@ -1,6 +1,7 @@
 """Read the sources of a config as DataFrames: no other room knows paths and formats."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from py4j.protocol import Py4JError
@@ -9,7 +10,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_eval.config.sections import Source
-from spark_eval.errors import ConfigError, DataError, nearest
+from spark_eval.engine.segments import user_columns
+from spark_eval.errors import ConfigError, DataError, each, nearest
+from spark_eval.metrics.options import Plan
 from spark_eval.names import quoted
 from spark_eval.runtime.hadoop_files import files_at
 from spark_eval.runtime.spark_errors import renamed
@@ -17,6 +20,8 @@ from spark_eval.schema import FOLD, SUBSET, SUBSETS
 from spark_eval.sources.listing import FILE_FORMATS, check_listing, data_files, partitions_of
 from spark_eval.sources.schemas import FileSchemas, columns_of
 from spark_eval.sources.typed import in_microseconds, read_typed
+from spark_eval.transforms.conform import conform_interactions, conform_table
+from spark_eval.transforms.predictions import conform_predictions
 
 # Options of readers, and settings of the session, under which Spark loses files or rows without a word.
 LOSSY_OPTIONS: Final = {"ignorecorruptfiles": "true", "ignoremissingfiles": "true", "mode": "dropmalformed"}
@@ -114,3 +119,37 @@ def column_named(frame: DataFrame, name: str, where: str) -> Column:
     if name not in frame.columns:
         raise DataError("MISSING_COLUMN", f"{where}: no column {name!r}; {nearest(name, frame.columns)}")
     return F.col(quoted(name))
+
+
+def read_each(
+    spark: SparkSession,
+    sources: Mapping[str, Any],
+    timezone: str,
+    plan: Plan,
+    before: Mapping[str, Collection[str]],
+    timed: bool = True,
+) -> dict[str, tuple[DataFrame, DataFrame]]:
+    """Return each source as it is, and conformed; one DataError tells what is wrong with any of them.
+
+    ``before``: the names of each source's files when the run began. ``timed``: whether rows of
+    ``interactions`` need a timestamp.
+    """
+    segments = {"users": user_columns(plan.segments)}
+    if "predictions" in sources:
+        segments["predictions"] = sources["predictions"].segments
+
+    def read(name: str) -> tuple[DataFrame, DataFrame]:
+        frame = read_source(spark, sources[name], name, timezone, segments.get(name, ()), before.get(name))
+        return frame, conform(frame, name, sources[name], timezone, plan, timed)
+
+    return each({name: partial(read, name) for name in sources})
+
+
+def conform(frame: DataFrame, name: str, source: Any, timezone: str, plan: Plan, timed: bool) -> DataFrame:
+    """Return a source with our columns, and a fault for each unusable row."""
+    match name:
+        case "interactions":
+            return conform_interactions(frame, source.columns, source.timestamp_unit, timezone, timed)
+        case "predictions":
+            return conform_predictions(frame, source.columns, source.model, source.checked()).given
+    return conform_table(frame, name, source, timezone, plan)

@@ -15,8 +15,9 @@ from spark_eval.splits.fold_rule import (
     FoldRule,
     Layout,
     Numbering,
+    check_claims,
+    seed_fits,
 )
-from spark_eval.splits.options import check_claims, seed_fits
 
 # More folds than this are a mistake, or more than a split should write.
 MOST_FOLDS: Final = 1_000

@@ -10,9 +10,16 @@ from typing import Any
 
 from spark_eval.errors import DataError
 from spark_eval.schema import USER, Subset
-from spark_eval.splits.fold_rule import TEST_EARLY, USERS_EARLY, Check, FoldRule, Layout
+from spark_eval.splits.fold_rule import (
+    TEST_EARLY,
+    USERS_EARLY,
+    Check,
+    FoldRule,
+    Layout,
+    check_claims,
+    seed_fits,
+)
 from spark_eval.splits.folds import MOST_FOLDS
-from spark_eval.splits.options import check_claims, seed_fits
 
 
 class Choose(StrEnum):

@@ -18,6 +18,8 @@ from spark_eval.splits.fold_rule import (
     FoldRule,
     Layout,
     Numbering,
+    check_claims,
+    seed_fits,
 )
 from spark_eval.splits.moments import (
     MAX_DAYS,
@@ -31,7 +33,6 @@ from spark_eval.splits.moments import (
     refuse_span,
     zone,
 )
-from spark_eval.splits.options import check_claims, seed_fits
 
 LOCAL_CUT: Final[Cut] = Share(Fraction(8, 10))
 GLOBAL_CUT: Final[Cut] = Share(Fraction(9, 10))

@@ -6,7 +6,7 @@ from fractions import Fraction
 from zoneinfo import ZoneInfo
 
 from spark_eval.schema import Reason, Subset
-from spark_eval.splits.fold_rule import NEVER, TEST_EARLY, Check, FoldRule, Layout, Numbering
+from spark_eval.splits.fold_rule import NEVER, TEST_EARLY, Check, FoldRule, Layout, Numbering, check_claims
 from spark_eval.splits.folds import MOST_FOLDS
 from spark_eval.splits.moments import (
     MAX_DAYS,
@@ -20,7 +20,6 @@ from spark_eval.splits.moments import (
     to_microseconds,
     zone,
 )
-from spark_eval.splits.options import check_claims
 
 
 @dataclass(frozen=True, kw_only=True)

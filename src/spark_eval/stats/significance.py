@@ -1,12 +1,15 @@
-"""How sure a difference is: t and sign tests, equivalence, sizes of effects. Runs on the driver alone.
+"""How sure a difference is: t and sign tests, equivalence, sizes of effects, corrections. For the driver.
 
 What a test cannot say is None: nobody was measured, or one user alone, or all users differ by one amount.
 SciPy's special functions are imported where they are needed: they are slow to load, and executors have none.
 """
 
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from statistics import NormalDist
 from typing import Final
+
+import numpy as np
 
 from spark_eval.stats.differences import (
     UNTESTED,
@@ -17,6 +20,7 @@ from spark_eval.stats.differences import (
     p_value_of,
     signed_root,
 )
+from spark_eval.stats.exact import Floats
 
 # The chance to see an effect of the size that is asked for.
 POWER: Final = 0.8
@@ -157,3 +161,51 @@ def binomial_tail(most: int, n: int) -> float:
     from scipy.special import betainc
 
     return float(betainc(n - most, most + 1, 0.5)) if most < n else 1.0
+
+
+def adjusted(p_values: Sequence[float | None], method: str) -> list[float | None]:
+    """Return the adjusted p-value of each test; the family are those that have one.
+
+    ``method`` is a name of CORRECTIONS. As ``statsmodels.stats.multitest.multipletests``.
+
+    >>> adjusted([0.01, None, 0.03, 0.5], "holm")
+    [0.03, None, 0.06, 0.5]
+    """
+    family = np.array([p for p in p_values if p is not None], dtype=np.float64)
+    order = np.argsort(family, kind="stable")
+    found = np.empty_like(family)
+    found[order] = np.minimum(CORRECTIONS[method](family[order]), 1.0)
+    values = iter(found.tolist())
+    return [None if p is None else next(values) for p in p_values]
+
+
+def holm(ascending: Floats) -> Floats:
+    """Return p times how many are no smaller, and no less than the one before.
+
+    Source: Holm, A simple sequentially rejective multiple test procedure, 1979.
+    """
+    products: Floats = np.maximum.accumulate(ascending * np.arange(len(ascending), 0, -1))
+    return products
+
+
+def bonferroni(ascending: Floats) -> Floats:
+    """Return p times the size of the family."""
+    return ascending * len(ascending)
+
+
+def bh(ascending: Floats) -> Floats:
+    """Return p times the size of the family by its rank, and no more than the next one: false discoveries.
+
+    Source: Benjamini, Hochberg, Controlling the false discovery rate, 1995.
+    """
+    shares = ascending * len(ascending) / np.arange(1, len(ascending) + 1)
+    lowest: Floats = np.minimum.accumulate(shares[::-1])[::-1]
+    return lowest
+
+
+CORRECTIONS: Final[Mapping[str, Callable[[Floats], Floats]]] = {
+    "holm": holm,
+    "bonferroni": bonferroni,
+    "bh": bh,
+    "none": lambda ascending: ascending,
+}

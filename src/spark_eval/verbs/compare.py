@@ -9,10 +9,19 @@ from typing import Any, ClassVar, Final, Unpack
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_eval.accounting import ACCOUNTING, Entry, check_closed
-from spark_eval.comparing.accounted import check_counts, check_digests, model_entries, pair_entries, users_of
 from spark_eval.comparing.gates import Gate
 from spark_eval.comparing.gating import ModelPair, PairCell, UserCounts, decide_gates
-from spark_eval.comparing.matching import check_conventions, check_over_folds, match_metrics, match_models
+from spark_eval.comparing.matching import (
+    check_conventions,
+    check_counts,
+    check_digests,
+    check_over_folds,
+    match_metrics,
+    match_models,
+    model_entries,
+    pair_entries,
+    users_of,
+)
 from spark_eval.comparing.options import CompareOptions, ComparePlan, make_compare_plan
 from spark_eval.comparing.passes import Needs
 from spark_eval.comparing.results import ComparedCell, cells_of_pairs, comparison_rows
