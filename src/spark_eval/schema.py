@@ -168,18 +168,6 @@ ROW_FAULTS: Final = (
     Fault.DUPLICATE_RANK,
 )
 
-# What only a row of predictions can have.
-PREDICTION_FAULTS: Final = (
-    Fault.NULL_LABEL,
-    Fault.LABEL_NOT_FINITE,
-    Fault.UNKNOWN_CLASS,
-    Fault.NOT_A_PROBABILITY,
-    Fault.NO_DISTRIBUTION,
-    Fault.NULL_WEIGHT,
-    Fault.WEIGHT_OUT_OF_RANGE,
-    Fault.SCORE_NOT_EXACT,
-)
-
 # What to say of the faults that refuse a table.
 FATAL: Final[dict[Fault, str]] = {
     Fault.NULL_MODEL: "rows without a model name; fill the model column, or name one model in the config",

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from spark_eval.comparing.marks import list_direction
+from spark_eval.comparing.leaderboard import list_direction
 from spark_eval.comparing.options import PairTest
 from spark_eval.metrics.values import UNCUT
 from spark_eval.schema import ALL, Direction
@@ -49,7 +49,7 @@ def gated_lines(rows: Iterable[Row]) -> TextLines:
     return lines
 
 
-def told(texts: Sequence[str], most: int) -> list[str]:
+def first_of(texts: Sequence[str], most: int) -> list[str]:
     """Return as many of these as a terminal shows, and how many more there are."""
     more = len(texts) - most
     return [*texts[:most], *([f"and {more:,} more in the table comparisons"] if more > 0 else [])]

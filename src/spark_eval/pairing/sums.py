@@ -14,11 +14,14 @@ from spark_eval.pairing.drawing import Amount, values_of
 from spark_eval.pairing.population import CANDIDATE, PairCounts, PairQuestion, Population
 from spark_eval.pairing.products import Products, pair_products
 from spark_eval.stats.differences import PairSums, RatioSums
-from spark_eval.stats.exact import POINT_BITS, ByPlace, ExactSums, Floats, Groups, Ints, add, two_product
+from spark_eval.stats.exact import POINT_BITS, ByPlace, Floats, Ints, add, exact_sums, two_product
 
 # So many values of a bucket lie in memory at once, and so many sums of products of digits.
 VALUES_AT_ONCE: Final = 1 << 22
 MOST_PRODUCTS: Final = 1 << 23
+# Weighted values and weights of the candidate, then of the baseline.
+N_AMOUNTS: Final = 4
+N_USERS: Final = "n"
 PAIR_COUNTS: Final = ("n", "n_people", "greater", "less")
 PAIR_TOTALS: Final = ("baseline", "candidate")
 PAIR_SQUARES: Final = ("baseline_squares", "candidate_squares", "difference_squares")
@@ -167,11 +170,6 @@ def column_groups(population: Population, n_crossings: int) -> Iterator[slice]:
         yield slice(start, min(start + size, n_columns))
 
 
-# Weighted values and weights of the candidate, then of the baseline.
-N_AMOUNTS: Final = 4
-N_USERS: Final = "n"
-
-
 def pair_parts(left: int, right: int, column: str, weight: str) -> tuple[Amount, ...]:
     """Return the amounts of a pair of models, of users whom both have."""
     return (*Amount.parts(right, column, weight, [left]), *Amount.parts(left, column, weight, [right]))
@@ -212,15 +210,14 @@ def put_amounts(
     totals: PairTotals, place: tuple[int, int], grouping: Crossings, amounts: Floats, crossing: Ints
 ) -> None:
     """Add the sums of the users (m,) of each crossing, of a pair and a weighted mean."""
-    groups = Groups([(crossing, grouping.n_crossings)], groups_only=True)
-    counts = np.bincount(crossing, minlength=grouping.n_crossings)
-    totals.put_counts(N_USERS, grouping, place, counts)
+    n_crossings = grouping.n_crossings
+    totals.put_counts(N_USERS, grouping, place, np.bincount(crossing, minlength=n_crossings))
     for number, one in enumerate(amounts):
-        totals.put_sums(name_of(number), grouping, place, ExactSums.of(one, groups, has_squares=False).total)
+        totals.put_sums(name_of(number), grouping, place, exact_sums(one, crossing, n_crossings))
     for numbers in combinations_with_replacement(range(N_AMOUNTS), 2):
         by_place: ByPlace = {}
         for part in two_product(*amounts[list(numbers)]):
-            for at, sums in ExactSums.of(part, groups, has_squares=False).total.items():
+            for at, sums in exact_sums(part, crossing, n_crossings).items():
                 add(by_place, at, sums)
         totals.put_sums(name_of(*numbers), grouping, place, by_place)
 

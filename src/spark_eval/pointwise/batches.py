@@ -113,7 +113,9 @@ class Reading:
         if self.model is not None and codes is None:
             counted.rows[self.model, None] += len(table)
             return
-        models = pa.repeat(self.model, len(table)) if self.model is not None else texts(table[MODEL])
+        models = (
+            pa.repeat(self.model, len(table)) if self.model is not None else table[MODEL].cast(pa.string())
+        )
         faults = pa.nulls(len(table), pa.string()) if codes is None else codes
         named = pa.table({MODEL: models, FAULT: faults})
         for row in named.group_by([MODEL, FAULT]).aggregate([([], "count_all")]).to_pylist():
@@ -146,16 +148,11 @@ def together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(waiting)
 
 
-def texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column of text or whole numbers as text."""
-    return column.cast(pa.string())
-
-
 def with_coded_texts(table: pa.Table) -> pa.Table:
     """Return rows whose model and segments are text, each different one stored once."""
     for place, name in enumerate(table.column_names):
         if name == MODEL or name.startswith(SEGMENT_COLUMN.format("")):
-            values = texts(table[name]).fill_null(MISSING)
+            values = table[name].cast(pa.string()).fill_null(MISSING)
             table = table.set_column(place, name, pc.dictionary_encode(values))
     return table.combine_chunks()
 

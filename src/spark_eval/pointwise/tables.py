@@ -87,12 +87,13 @@ class MeasuredPredictions:
     @cached_property
     def threshold_rows(self) -> list[ThresholdRow]:
         """The rows of THRESHOLDS: one per cell and rule."""
-        rows = []
-        for cell, sums in self.sums() if self.plan.rules else ():
-            for place, rule in enumerate(self.plan.rules):
-                candidates = [part.candidates[place] for part in self.ranges[cell]]
-                rows.append(threshold_row(cell, rule, [one for one in candidates if one is not None], sums))
-        return rows
+        return [
+            threshold_row(
+                cell, rule, [one for part in self.ranges[cell] if (one := part.candidates[place])], sums
+            )
+            for cell, sums in (self.sums() if self.plan.rules else ())
+            for place, rule in enumerate(self.plan.rules)
+        ]
 
     @cached_property
     def curve_rows(self) -> list[CurveRow]:
@@ -143,11 +144,11 @@ def metric_row(cell: Cell, name: str, value: Value, sums: Sums) -> MetricRow:
 
 
 def threshold_row(
-    cell: Cell, rule: ThresholdRule, candidates: Sequence[Candidate], sums: Sums
+    cell: Cell, rule: ThresholdRule, candidates: Sequence[Candidate | None], sums: Sums
 ) -> ThresholdRow:
     """Return the row of the best threshold by a rule."""
     negatives, positives = map(float, sums.of("labels"))
-    chosen = best(rule, candidates, positives)
+    chosen = best(rule, [one for one in candidates if one is not None], positives)
     if chosen is None:
         return ThresholdRow(*cell, rule=str(rule), conventions=sums.plan.stamp)
     tp, fp = chosen.tp, chosen.fp
@@ -158,7 +159,7 @@ def threshold_row(
         precision=tp / (tp + fp) if tp + fp else None,
         recall=tp / positives if positives else None,
         flags=tp + fp,
-        cost=cost(rule, chosen, positives),
+        cost=cost(rule, tp, fp, positives),
         tp=tp,
         fp=fp,
         fn=positives - tp,

@@ -17,6 +17,8 @@ from spark_eval.schema import Table
 
 # Tables that several verbs of one run add to: each verb publishes one file of its own.
 SHARED: Final = (Table.ACCOUNTING, Table.QUARANTINE)
+# Each table's place among what is staged, and where it is published.
+Moves = Sequence[tuple[str, str]]
 STAGING: Final = "_staging"
 ATTEMPT: Final = re.compile(r"(?P<run_id>.+)-(?P<verb>[a-z]+)-(?P<id>[0-9a-f]{32})")
 COMMITS: Final = "_commits"
@@ -49,18 +51,10 @@ class Staging:
         """The attempt's name."""
         return self.folder.rpartition("/")[2]
 
-    def is_of_same_work(self, other: "Staging") -> bool:
-        """Return whether both are attempts at the same verb of the same run."""
-        return (self.run_id, self.verb) == (other.run_id, other.verb)
-
-
-@dataclass(frozen=True)
-class Publication:
-    """What an attempt publishes: the job to record, each table's source and goal, the record's number."""
-
-    job: Mapping[str, Any]
-    moves: Sequence[tuple[str, str]]
-    number: int
+    @property
+    def work(self) -> str:
+        """What it is an attempt at, in words."""
+        return f"{self.verb} of run {self.run_id!r}"
 
 
 @dataclass(frozen=True)

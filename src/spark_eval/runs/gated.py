@@ -23,14 +23,14 @@ from spark_eval.verbs.sides import Side
 
 @dataclass
 class SideBySide:
-    """A candidate's run beside those that it is compared with; None stands for a run that is not there.
+    """A candidate's run beside those that it is compared with.
 
-    ``baseline`` is what models are compared with unless gates say otherwise, None: nothing.
+    ``runs`` are by their ids, the candidate's by None; a run that is not there is None. ``baseline`` is what
+    models are compared with unless gates say otherwise, None: nothing.
     """
 
     spark: SparkSession
-    candidate: MeasuredRun
-    others: Mapping[str, MeasuredRun | None]
+    runs: Mapping[str | None, MeasuredRun | None]
     plan: ComparePlan
     baseline: Baseline | None
 
@@ -48,15 +48,13 @@ class SideBySide:
         Raises DataError UNKNOWN_RUN for the candidate's; MISSING_BASELINE for another one, unless there are
         gates that decide what is to happen then.
         """
-        first, *others = runs
-        candidate = MeasuredRun.of(store, first)
-        if candidate is None:
-            raise DataError("UNKNOWN_RUN", f"no run {first!r} of evaluate; {known_runs(store, first)}")
-        found = {run: MeasuredRun.of(store, run) for run in others}
-        for run in others:
-            if found[run] is None and not any(gate.against_run == run for gate in plan.gates):
-                raise DataError("MISSING_BASELINE", f"no run {run!r} of evaluate; {known_runs(store, run)}")
-        return cls(spark, candidate, found, plan, baseline)
+        found: dict[str | None, MeasuredRun | None] = {run: MeasuredRun.of(store, run) for run in runs}
+        awaited = {gate.against_run for gate in plan.gates}
+        for run in runs:
+            if found[run] is None and (run == runs[0] or run not in awaited):
+                code = "UNKNOWN_RUN" if run == runs[0] else "MISSING_BASELINE"
+                raise DataError(code, f"no run {run!r} of evaluate; {known_runs(store, run)}")
+        return cls(spark, {**found, None: found[runs[0]]}, plan, baseline)
 
     def __post_init__(self) -> None:
         self.sides: dict[str | None, Side] = {}
@@ -65,19 +63,25 @@ class SideBySide:
             pair
             for gate in self.plan.gates
             for pair in gated_pairs(
-                gate, self.candidate.models, self.models(gate.against_run), self.hint(gate.against_run)
+                gate, self.run(None).models, self.models(gate.against_run), self.hint(gate.against_run)
             )
         ]
 
     def hint(self, run: str | None) -> str:
         """Return what to say of a run that is not there: which are."""
-        is_there = run is None or self.others[run] is not None
-        return "" if is_there else f"that run is not there; {known_runs(self.candidate.store, str(run))}"
+        is_there = self.runs[run] is not None
+        return "" if is_there else f"that run is not there; {known_runs(self.run(None).store, str(run))}"
 
     def models(self, run: str | None) -> Sequence[str] | None:
-        """Return the models of a run, None where it is not there; without a run, the candidate's."""
-        measured = self.candidate if run is None else self.others[run]
+        """Return the models of a run, None where it is not there."""
+        measured = self.runs[run]
         return None if measured is None else measured.models
+
+    def run(self, run: str | None) -> MeasuredRun:
+        """Return a run that is there."""
+        measured = self.runs[run]
+        assert measured is not None
+        return measured
 
     @cached_property
     def main(self) -> Comparison | None:
@@ -92,7 +96,7 @@ class SideBySide:
         if pairings == {Pairing.NONE}:
             return None
         known = self.models(run) or []
-        is_there = bool(set(known) & set(self.candidate.models)) if model is None else model in known
+        is_there = bool(set(known) & set(self.run(None).models)) if model is None else model in known
         if not is_there and any(not pair.is_there and pair.gate.against_run == run for pair in self.pairs):
             return None
         return self.compare(run, model, self.plan)
@@ -115,11 +119,9 @@ class SideBySide:
         return compare_sides(self.side(None), baseline, replace(plan, gates=gates), model)
 
     def side(self, run: str | None) -> Side:
-        """Return the users of a run; without a run, the candidate's."""
+        """Return the users of a run."""
         if run not in self.sides:
-            measured = self.candidate if run is None else self.others[run]
-            assert measured is not None
-            self.sides[run] = measured.side(self.spark)
+            self.sides[run] = self.run(run).side(self.spark)
         return self.sides[run]
 
     def gate_rows(self) -> list[GateRow]:
@@ -134,12 +136,11 @@ class SideBySide:
         if gate.sees_users:
             comparison = self.comparison_for(pair)
             return evidence_of_users([pair], comparison.sums, comparison.common)
-        baseline = self.candidate if gate.against_run is None else self.others[gate.against_run]
-        assert baseline is not None
-        check_conventions(self.candidate.conventions, baseline.conventions, [gate.value])
+        candidate, baseline = self.run(None), self.run(gate.against_run)
+        check_conventions(candidate.conventions, baseline.conventions, [gate.value])
         if gate.pairing is Pairing.USER:
-            check_digests(self.candidate.truth_digest, baseline.truth_digest)
-        return evidence_of_means([pair], baseline.means(self.spark), self.candidate.means(self.spark))
+            check_digests(candidate.truth_digest, baseline.truth_digest)
+        return evidence_of_means([pair], baseline.means(self.spark), candidate.means(self.spark))
 
     def comparison_for(self, pair: GatedPair) -> Comparison:
         """Return the comparison with the sums of a gate: the main one, or one for all gates of a run."""
