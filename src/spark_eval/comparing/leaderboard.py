@@ -1,4 +1,4 @@
-"""Models side by side: a line per model and cutoff, a column per metric; the best are marked, and who is close."""
+"""Models side by side: a line per model and cutoff, a column per metric, marks of the best and the close."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

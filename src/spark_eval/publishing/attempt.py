@@ -20,7 +20,6 @@ from spark_eval.publishing.commits import (
     SHARED,
     Record,
     Staging,
-    check_verbs,
     place_of,
     records_of,
     usual_place,
@@ -115,7 +114,11 @@ class Attempt:
             return True
         taken = [table for table in tables if is_there(self.goal(table))]
         if not is_same:
-            check_verbs(staging.run_id, staging.verb, tables, self.records)
+            for verb in self.records.keys() - {staging.verb}:
+                others = set(tables) & set(self.records[verb].job["tables"]) - set(SHARED)
+                if others:
+                    message = f"run {staging.run_id!r} has {', '.join(sorted(others))} of its verb {verb}"
+                    raise ConfigError("RUN_EXISTS", f"{message}; use another --run-id")
             if (job is not None or taken) and not replace:
                 what = "other content" if job is not None else f"unknown origin ({', '.join(taken)})"
                 message = f"{staging.work} is there already, of {what}; use --replace or another --run-id"

@@ -6,11 +6,10 @@ without locks each verb has numbered ones, ``_commits/<run>/<verb>.<n>.json``, o
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
-from spark_eval.errors import ConfigError
 from spark_eval.runtime.hadoop_files import HadoopFiles
 from spark_eval.runtime.local_files import LocalFiles
 from spark_eval.schema import Table
@@ -103,13 +102,3 @@ def published(files: Files) -> Iterator[tuple[str, str, Record]]:
     for run_id in sorted({*names, *(name.removesuffix(".json") for name in names)}):
         for verb, record in sorted(records_of(files, run_id).items()):
             yield run_id, verb, record
-
-
-def check_verbs(run_id: str, verb: str, tables: Iterable[Table], records: Mapping[str, Record]) -> None:
-    """Raise ConfigError RUN_EXISTS where another verb of the run has published one of these tables."""
-    for other in records.keys() - {verb}:
-        taken = set(tables) & set(records[other].job["tables"]) - set(SHARED)
-        if taken:
-            names = ", ".join(sorted(taken))
-            message = f"run {run_id!r} has {names} of its verb {other}; use another --run-id"
-            raise ConfigError("RUN_EXISTS", message)

@@ -133,7 +133,7 @@ class HadoopStore:
         text = json.dumps(job, indent=2, sort_keys=True) + "\n"
         name = f"{staging.verb}.{number}.json"
         intent = f"{self.files.root}/{STAGING}/{staging.run_id}.{name}"
-        goal = self.record_path(staging.run_id, name) if self.manifest else intent
+        goal = f"{self.files.root}/{COMMITS}/{staging.run_id}/{name}" if self.manifest else intent
         self.begun.add(staging.name)
         if self.files.write_new(goal, text, f"{staging.folder}/_{name}") and not self.manifest:
             self.carry_out(replace(staging, intent=intent))
@@ -144,10 +144,6 @@ class HadoopStore:
             raise BusyError("RUN_BUSY", message)
         return job
 
-    def record_path(self, run_id: str, name: str) -> str:
-        """Return where a numbered record is."""
-        return f"{self.files.root}/{COMMITS}/{run_id}/{name}"
-
     def carry_out(self, staging: Staging) -> None:
         """Do what was intended, unless another attempt has published; others may be doing the same."""
         intent = staging.intent
@@ -156,7 +152,7 @@ class HadoopStore:
             return
         job = json.loads(text)
         name = intent.rpartition("/")[2].removeprefix(f"{job['run_id']}.")
-        record = self.record_path(job["run_id"], name)
+        record = f"{self.files.root}/{COMMITS}/{job['run_id']}/{name}"
         if self.files.is_there(record):
             self.files.remove(intent)
             return

@@ -1,9 +1,7 @@
 """One run of the verb ``compare``: models of published runs compared, gates decided and published."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-
-from pyspark.sql import SparkSession
 
 from spark_eval.comparing.decisions import failure_of
 from spark_eval.comparing.gates import Gate, IfMissing, check_models
@@ -20,12 +18,11 @@ from spark_eval.runs.job import Job, Run, digest_of, settings_of
 from spark_eval.runs.measured import EVALUATE, MeasuredRun, known_runs
 from spark_eval.runs.run import needed, stage_rows, write_entries
 from spark_eval.runtime import events
+from spark_eval.runtime.any_session import OpenSession
 from spark_eval.schema import Table
 
 
-def run_compare(
-    session: Callable[[], SparkSession], config: Config, run_id: str | None, replace: bool
-) -> Run:
+def run_compare(session: OpenSession, config: Config, run_id: str | None, replace: bool) -> Run:
     """Compare the models of a published run, and publish ``comparisons``, ``gates`` and ``accounting``.
 
     Gates that fail are published like any; ``check_gates`` raises what they end the run with.
@@ -55,7 +52,7 @@ def check_gates(run: Run) -> None:
             raise failure
 
 
-def check_baselines(session: Callable[[], SparkSession], config: Config) -> list[str]:
+def check_baselines(session: OpenSession, config: Config) -> list[str]:
     """Check that the runs to compare with are published; return those that are.
 
     Raises DataError MISSING_BASELINE, unless gates let it pass, and what runs that are not whole raise.
@@ -91,7 +88,7 @@ class CompareRequest:
     runs: Mapping[str, str | None]
 
     @classmethod
-    def of(cls, config: Config, run_id: str | None, session: Callable[[], SparkSession]) -> "CompareRequest":
+    def of(cls, config: Config, run_id: str | None, session: OpenSession) -> "CompareRequest":
         """Return what is asked; without a run id, of the run that ``evaluate`` makes of the same config."""
         if run_id is None:
             needed(config.recommendations, "recommendations")

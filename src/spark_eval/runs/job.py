@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,7 @@ from spark_eval.publishing.places import check_places, store_of
 from spark_eval.publishing.published import rows_at
 from spark_eval.publishing.verify import Expected
 from spark_eval.runtime import events
+from spark_eval.runtime.any_session import OpenSession
 from spark_eval.runtime.spark_errors import may_be_of_inputs, renamed
 from spark_eval.runtime.versions import code_version, versions
 from spark_eval.schema import Subset, Table
@@ -71,7 +72,7 @@ class Job:
     timezone: str
 
     @classmethod
-    def of(cls, verb: str, config: Config, run_id: str | None, session: Callable[[], SparkSession]) -> "Job":
+    def of(cls, verb: str, config: Config, run_id: str | None, session: OpenSession) -> "Job":
         """Make the job of a verb; without a given id, the run's follows from its content: same work, same id.
 
         A split that other verbs read lies under the same given id, or under the split's own one.
@@ -86,14 +87,18 @@ class Job:
         if verb == "evaluate":
             sources.setdefault("truth", DEFAULT_TRUTH[config.split.method].at(splits))
         inputs = {name: fingerprint(source, session) for name, source in sources.items()}
-        content = {name: content_of(section) for name, section in settings.items()}
-        digest = digest_of(config=content, inputs=list(inputs.values()))
+        deciding = {
+            name: {key: value for key, value in section.items() if key not in NEUTRAL_KEYS}
+            for name, section in settings.items()
+            if isinstance(section, Mapping)
+        }
+        digest = digest_of(config=settings | deciding, inputs=list(inputs.values()))
         run_id = run_id or f"{verb[0]}-{digest[:16]}"
         timezone = config.split.rule().timezone
         return cls(verb, run_id, digest, settings, sources, inputs, store, splits, timezone)
 
     @contextmanager
-    def attempt(self, session: Callable[[], SparkSession]) -> Iterator[Attempt]:
+    def attempt(self, session: OpenSession) -> Iterator[Attempt]:
         """Try the job once, and say when that begins and what it clears away.
 
         Raises DataError INPUT_CHANGED_DURING_RUN in the place of an error that a changed input explains.
@@ -111,7 +116,7 @@ class Job:
                     self.check_rest(session)
                 raise
 
-    def check_rest(self, session: Callable[[], SparkSession]) -> None:
+    def check_rest(self, session: OpenSession) -> None:
         """Raise DataError INPUT_CHANGED_DURING_RUN for files that are not what they were; more may come."""
         faults = []
         for name, before in self.inputs.items():
@@ -179,10 +184,3 @@ def digest_of(**content: Any) -> str:
     """Return what tells one content from another, together with the code."""
     text = json.dumps({**content, "code": code_version()}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def content_of(section: Any) -> Any:
-    """Return a section of the config without the keys that change no number."""
-    if not isinstance(section, Mapping):
-        return section
-    return {key: value for key, value in section.items() if key not in NEUTRAL_KEYS}

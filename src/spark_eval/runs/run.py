@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from functools import reduce
@@ -24,6 +24,7 @@ from spark_eval.publishing.attempt import Attempt
 from spark_eval.publishing.verify import Expected
 from spark_eval.runs.job import SECTIONS, Job, Run, sources_in
 from spark_eval.runtime import events
+from spark_eval.runtime.any_session import OpenSession
 from spark_eval.schema import MODEL, Outcome, Table
 from spark_eval.sources.read import read_each
 from spark_eval.transforms.conform import check_id_types
@@ -46,7 +47,7 @@ OF_MODELS: Final = (Table.METRICS, Table.SUMS, Table.CURVES, Table.THRESHOLDS)
 SmallRows = tuple[Sequence[Sequence[Any]], str]
 
 
-def run_split(session: Callable[[], SparkSession], config: Config, run_id: str | None, replace: bool) -> Run:
+def run_split(session: OpenSession, config: Config, run_id: str | None, replace: bool) -> Run:
     """Label the log and publish ``splits``, ``leakage`` and ``accounting``: one write, counted on the way."""
     source = needed(config.interactions, "interactions")
     job = Job.of("split", config, run_id, session)
@@ -75,9 +76,7 @@ def run_split(session: Callable[[], SparkSession], config: Config, run_id: str |
         return job.publish(attempt, tables, entries, timeline=parts.timeline and asdict(parts.timeline))
 
 
-def run_evaluate(
-    session: Callable[[], SparkSession], config: Config, run_id: str | None, replace: bool
-) -> Run:
+def run_evaluate(session: OpenSession, config: Config, run_id: str | None, replace: bool) -> Run:
     """Measure the recommendations and publish ``per_user``, ``metrics``, ``sums`` and ``accounting``."""
     needed(config.recommendations, "recommendations")
     plan = config.plan
@@ -113,9 +112,7 @@ def run_evaluate(
             return job.publish(attempt, written, entries, Expected(most, evaluation.keys, least), **facts)
 
 
-def run_predictions(
-    session: Callable[[], SparkSession], config: Config, run_id: str | None, replace: bool
-) -> Run:
+def run_predictions(session: OpenSession, config: Config, run_id: str | None, replace: bool) -> Run:
     """Measure the predictions and publish ``metrics``, ``accounting``, and what else is asked for."""
     source = needed(config.predictions, PREDICTIONS)
     plan = source.checked()
@@ -151,7 +148,7 @@ def read_tables(spark: SparkSession, job: Job, plan: Plan) -> Tables:
     return Tables.of(frames, sources, plan, job.most_quarantined)
 
 
-def check_inputs(session: Callable[[], SparkSession], config: Config, verb: str | None = None) -> list[str]:
+def check_inputs(session: OpenSession, config: Config, verb: str | None = None) -> list[str]:
     """Check columns and types of what a verb reads, or of all sources in the config; return their names."""
     if verb is not None:
         needed(getattr(config, SECTIONS[verb][0]), SECTIONS[verb][0])

@@ -4,7 +4,7 @@ Before a session is started, a plain local folder is walked instead, where that 
 """
 
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from spark_eval.config.sections import Source
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.names import PATTERN, literal
+from spark_eval.runtime.any_session import OpenSession
 from spark_eval.runtime.hadoop_files import HadoopFiles, files_at
 from spark_eval.runtime.local_files import decoded, is_hidden, local_path, uri_of
 
@@ -30,7 +31,7 @@ TABLE_FORMATS: Final = {"_delta_log": "delta", ".hoodie": "hudi"}
 ICEBERG: Final = "iceberg"
 
 
-def files_of(source: Source, session: Callable[[], SparkSession]) -> dict[str, str]:
+def files_of(source: Source, session: OpenSession) -> dict[str, str]:
     """Return the data files of a source: each by its name below the source's path, and where it is.
 
     ``session`` is asked for only where a walk could find other files than Spark does.
@@ -150,9 +151,7 @@ def spark_path(path: str) -> str:
     return f"file:{local}" if local.is_absolute() else f"file:{literal(str(Path.cwd()))}/{local}"
 
 
-def states(
-    source: Source, files: Mapping[str, str], session: Callable[[], SparkSession]
-) -> list[tuple[Any, ...]]:
+def states(source: Source, files: Mapping[str, str], session: OpenSession) -> list[tuple[Any, ...]]:
     """Return name, size and time of each file; of tables in other places the names alone.
 
     A file that is gone has no state.
@@ -184,7 +183,7 @@ def state_of(name: str, place: Path) -> Iterator[tuple[Any, ...]]:
         yield name, status.st_size, status.st_mtime_ns
 
 
-def fingerprint(source: Source, session: Callable[[], SparkSession]) -> list[tuple[Any, ...]]:
+def fingerprint(source: Source, session: OpenSession) -> list[tuple[Any, ...]]:
     """Return what tells one content of a source from another: its files' names, sizes and times.
 
     Nothing where the source cannot be listed: reading it says why.

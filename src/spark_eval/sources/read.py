@@ -1,5 +1,6 @@
 """Read the sources of a config as DataFrames: no other room knows paths and formats."""
 
+import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
@@ -28,13 +29,13 @@ LOSSY_OPTIONS: Final = {"ignorecorruptfiles": "true", "ignoremissingfiles": "tru
 LOSSY_SETTINGS: Final = ("spark.sql.files.ignoreCorruptFiles", "spark.sql.files.ignoreMissingFiles")
 # Typed filters, which Spark can push into the scan.
 OPERATORS: Final[dict[str, Callable[[Column, Any], Column]]] = {
-    "==": lambda column, value: column == value,
-    "!=": lambda column, value: column != value,
-    "<": lambda column, value: column < value,
-    "<=": lambda column, value: column <= value,
-    ">": lambda column, value: column > value,
-    ">=": lambda column, value: column >= value,
-    "in": lambda column, values: column.isin(values),
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "in": Column.isin,
     "between": lambda column, bounds: column.between(*bounds),
     "is_null": lambda column, _: column.isNull(),
     "is_not_null": lambda column, _: column.isNotNull(),

@@ -77,15 +77,10 @@ class Facts:
         used: dict[str | None, int] = {None: self.n_used}
         if not self.rule.reports_folds:
             used = {subset.value: self.places[subset] for subset in self.rule.subsets}
-        entries = [Entry(INTERACTIONS, None, Outcome.IN, None, self.n_rows, None)]
-        entries += [
-            Entry(INTERACTIONS, None, Outcome.USED, reason, n_rows, None) for reason, n_rows in used.items()
-        ]
-        entries += [
-            Entry(INTERACTIONS, None, outcome, str(code), self.counts[code], None)
-            for code, outcome in UNUSED.items()
-        ]
-        rows = closed_rows(entries)
+        lines: list[tuple[str, str | None, int]] = [(Outcome.IN, None, self.n_rows)]
+        lines += [(Outcome.USED, reason, n_rows) for reason, n_rows in used.items()]
+        lines += [(outcome, str(code), self.counts[code]) for code, outcome in UNUSED.items()]
+        rows = closed_rows([Entry(INTERACTIONS, None, *line, None) for line in lines])
         if n_early := self.counts[Outcome.BEFORE_1900]:
             rows.append(Entry(INTERACTIONS, None, Outcome.BEFORE_1900, f"rows={n_early}", 0, None))
         return rows
