@@ -18,6 +18,8 @@ EXPLAINED: Final = (
     f"{BEST} the best of its k, {CLOSE} not certainly worse (95 %, as if models had users of their own; "
     "spark-eval compare tells more apart)"
 )
+WHERE: Final = "leaderboard"
+Columns = Mapping[str, Sequence[str]]
 # A model at a cutoff; None is no cutoff.
 Line = tuple[str, int | None]
 
@@ -62,10 +64,6 @@ def p_behind(one: Summary, best: Summary, sign: int) -> float | None:
     if one is best or between.value is None or not between.variance:
         return None
     return p_of_t(signed_root(sign * between.value, between.variance), between.freedom, "less")
-
-
-WHERE: Final = "leaderboard"
-Columns = Mapping[str, Sequence[str]]
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,8 @@ from spark_eval.pairing.products import Match, models_of
 from spark_eval.presets import parse_stamp
 from spark_eval.schema import Outcome, Reason
 
+# Pairs that an error names.
+MOST_PAIRS_NAMED: Final = 3
 # What can change any metric, and who is in its mean.
 OF_ALL: Final = (*POPULATION, "threshold", "ties", "truth_duplicates")
 
@@ -195,10 +197,6 @@ def check_conventions(candidate: str, baseline: str, values: Sequence[MeanOfUser
     if differing:
         each = [f"{choices} (touches {', '.join(touched[:5])})" for choices, touched in differing.items()]
         raise DataError("CONVENTIONS_DIFFER", f"{'; '.join(each)}; evaluate both alike")
-
-
-# Pairs that an error names.
-MOST_PAIRS_NAMED: Final = 3
 
 
 def check_counts(pairs: Sequence[ModelPair], counts: PairCounts) -> None:

@@ -16,6 +16,10 @@ from spark_eval.errors import DataError
 from spark_eval.pointwise.task import MOST_SEGMENT_VALUES
 from spark_eval.stats.exact import ByPlace, Floats, Ints, add, counts, exact_sums, numbers_of
 
+AMOUNT_BITS: Final = 30
+N_LIMBS: Final = 3
+# Beyond it 2^33 rows could outgrow their sums.
+LARGEST_WEIGHT: Final = 2.0**30
 # model, segment, segment_value
 Cell = tuple[str | None, str, str]
 
@@ -100,12 +104,6 @@ def sums_of(addend: Addend, grouping: Grouping) -> Iterator[tuple[Cell, ByPlace]
     for number, cell in enumerate(grouping.cells):
         part = slice(number * size, (number + 1) * size)
         yield cell, {place: amounts[part] for place, amounts in sums.items()}
-
-
-AMOUNT_BITS: Final = 30
-N_LIMBS: Final = 3
-# Beyond it 2^33 rows could outgrow their sums.
-LARGEST_WEIGHT: Final = 2.0**30
 
 
 def amounts_of(weights: Floats) -> Ints:

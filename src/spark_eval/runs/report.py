@@ -36,6 +36,9 @@ from spark_eval.verbs.evaluation import Evaluation
 from spark_eval.verbs.predictions import PredictionMetrics
 from spark_eval.verbs.split import Split
 
+Result = Evaluation | Comparison | PredictionMetrics | Split
+# What a report of results that are not published calls them.
+UNPUBLISHED: Final = "not published"
 BIN: Final = "bin"
 
 
@@ -137,11 +140,6 @@ def missing_run(store: Store, run_id: str) -> DataError:
     runs = {run for run, *_ in published(files)}
     known = nearest(run_id, runs) if runs else "none is"
     return DataError("UNKNOWN_RUN", f"no run {run_id!r} is published below {files.root!r}; {known}")
-
-
-Result = Evaluation | Comparison | PredictionMetrics | Split
-# What a report of results that are not published calls them.
-UNPUBLISHED: Final = "not published"
 
 
 def report(

@@ -20,6 +20,10 @@ from spark_eval.splits.fold_rule import FoldRule, Layout
 from spark_eval.splits.moments import UNITS, Boundary
 from spark_eval.stats.exact import Ints
 
+SHORT_TIME: Final = "short_time"
+TIME_COUNTS: Final = pa.schema(
+    {SHORT_TIME: pa.int64(), "oldest": pa.int64(), "newest": pa.int64(), "n": pa.int64()}
+)
 # What a row lacks: these have the numbers after those of the layout.
 FAULTS: Final = (Fault.NULL_ID, Fault.NULL_TIMESTAMP)
 
@@ -117,12 +121,6 @@ def are_known(batch: pa.RecordBatch) -> Booleans:
     """Return where neither id is null; shape (n,)."""
     has_both: Booleans = numbers(pc.and_(batch[USER].is_valid(), batch[ITEM].is_valid()))
     return has_both
-
-
-SHORT_TIME: Final = "short_time"
-TIME_COUNTS: Final = pa.schema(
-    {SHORT_TIME: pa.int64(), "oldest": pa.int64(), "newest": pa.int64(), "n": pa.int64()}
-)
 
 
 def count_times(

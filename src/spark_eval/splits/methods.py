@@ -13,6 +13,15 @@ from spark_eval.splits.moments import Cut, parse_cut
 from spark_eval.splits.rules import GlobalLocalRanker
 from spark_eval.splits.windows import Expanding, Rolling
 
+AnyRule = TypeVar("AnyRule")
+AnyChoice = TypeVar("AnyChoice", bound=StrEnum)
+# What a value of these types may be, and what to say of any other.
+PLAIN: Final[Mapping[Any, tuple[Any, str]]] = {
+    float: (int | float, "not a number"),
+    float | None: (int | float, "not a number"),
+    int: (int, "not a whole number"),
+    bool: (bool, "neither true nor false"),
+}
 GLOBAL_LOCAL_RANKER: Final = "global_local_ranker"
 METHODS: Final[Mapping[str, type[FoldRule]]] = {
     GLOBAL_LOCAL_RANKER: GlobalLocalRanker,
@@ -42,17 +51,6 @@ def rule_of(method: str, options: Mapping[str, object]) -> FoldRule:
     if method not in METHODS:
         raise ConfigError.unknown("INVALID_SPLIT", "method", method, METHODS, "split")
     return from_options(METHODS[method], options)
-
-
-AnyRule = TypeVar("AnyRule")
-AnyChoice = TypeVar("AnyChoice", bound=StrEnum)
-# What a value of these types may be, and what to say of any other.
-PLAIN: Final[Mapping[Any, tuple[Any, str]]] = {
-    float: (int | float, "not a number"),
-    float | None: (int | float, "not a number"),
-    int: (int, "not a whole number"),
-    bool: (bool, "neither true nor false"),
-}
 
 
 def from_options(rule: type[AnyRule], options: Mapping[str, object]) -> AnyRule:
