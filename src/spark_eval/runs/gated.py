@@ -7,9 +7,15 @@ from functools import cached_property
 from pyspark.sql import SparkSession
 
 from spark_eval.accounting import Entry
-from spark_eval.comparing.decisions import Evidence, decide_all, without_baseline
+from spark_eval.comparing.decisions import Evidence
 from spark_eval.comparing.gates import Pairing
-from spark_eval.comparing.gating import GatedPair, evidence_of_means, evidence_of_users, gated_pairs
+from spark_eval.comparing.gating import (
+    GatedPair,
+    decide_pairs,
+    evidence_of_means,
+    evidence_of_users,
+    gated_pairs,
+)
 from spark_eval.comparing.matching import check_conventions, check_digests
 from spark_eval.comparing.options import ComparePlan
 from spark_eval.comparing.rows import ComparisonRow, GateRow
@@ -126,21 +132,19 @@ class SideBySide:
 
     def gate_rows(self) -> list[GateRow]:
         """Return the rows of ``gates``, those without a baseline last."""
-        evidence = [one for pair in self.pairs if pair.is_there for one in self.evidence(pair)]
-        missing = [without_baseline(pair.gate, pair.model) for pair in self.pairs if not pair.is_there]
-        return [*decide_all(evidence), *missing]
+        return decide_pairs(self.pairs, self.evidence)
 
     def evidence(self, pair: GatedPair) -> Iterator[Evidence]:
         """Yield what a gate of a pair is decided by: the users of both models, or published means."""
         gate = pair.gate
         if gate.sees_users:
             comparison = self.comparison_for(pair)
-            return evidence_of_users([pair], comparison.sums, comparison.common)
+            return evidence_of_users(pair, comparison.sums, comparison.common)
         candidate, baseline = self.run(None), self.run(gate.against_run)
         check_conventions(candidate.conventions, baseline.conventions, [gate.value])
         if gate.pairing is Pairing.USER:
             check_digests(candidate.truth_digest, baseline.truth_digest)
-        return evidence_of_means([pair], baseline.means(self.spark), candidate.means(self.spark))
+        return evidence_of_means(pair, baseline.means(self.spark), candidate.means(self.spark))
 
     def comparison_for(self, pair: GatedPair) -> Comparison:
         """Return the comparison with the sums of a gate: the main one, or one for all gates of a run."""
