@@ -125,14 +125,14 @@ class Leaderboard:
 def rows_of_metric(rows: Sequence[Mapping[str, Any]], metric: str) -> list[Mapping[str, Any]]:
     """Return the rows of a metric, and of its cutoff if it names one."""
     form, name = formed(metric, WHERE), published_name(metric, WHERE)
-    found = [row for row in rows if row["metric"] == name]
+    chosen = [row for row in rows if row["metric"] == name]
     if has_cutoff(form):
         [value] = parse_metric(metric, key=WHERE)
-        found = [row for row in found if row["k"] == value.k]
-    if not found:
+        chosen = [row for row in chosen if row["k"] == value.k]
+    if not chosen:
         known = {f"{row['metric']}@{UNCUT if row['k'] is None else row['k']}" for row in rows}
         raise ConfigError.unknown("METRIC_NOT_MEASURED", "metric", metric, known, WHERE)
-    return found
+    return chosen
 
 
 def standing(row: Mapping[str, Any]) -> tuple[bool, float]:

@@ -161,13 +161,13 @@ class ComparedCell:
 
 
 def cells_of_pairs(
-    found: BucketTotals,
+    summed: BucketTotals,
     pairs: Sequence[ModelPair],
     values: Sequence[MeanOfUsers],
     question: PairQuestion,
 ) -> dict[PairCell, ComparedCell]:
     """Return all cells of the pairs, by pair and metric; of each everybody first, then segments' values."""
-    parts = (found.totals, found.used, found.clusters, found.ratios)
+    parts = (summed.totals, summed.used, summed.clusters, summed.ratios)
     rows, used, clusters, ratios = ({cell: n for n, cell in enumerate(part.cells)} for part in parts)
     known = [cell for cell in rows if cell[0] in (ALL, *question.segments)]
     cells = {}
@@ -176,13 +176,13 @@ def cells_of_pairs(
         column = question.columns.index(value.column)
         place = (rows[cell], pair, column)
         of_users: ComparedSums
-        of_users, mean = (sums := pair_sums(found.totals, place)), None
+        of_users, mean = (sums := pair_sums(summed.totals, place)), None
         if isinstance(value, WeightedMean):
             mean = question.weighted.index((value.column, value.weight))
-            of_users = ratio_sums(found.ratios, (ratios[cell], pair, mean))
+            of_users = ratio_sums(summed.ratios, (ratios[cell], pair, mean))
         elif clusters:
-            of_users = cluster_sums(found.clusters, (clusters[cell], pair, column), sums)
-        n_common = found.used.count("n", (used[cell], pair, 0))
+            of_users = cluster_sums(summed.clusters, (clusters[cell], pair, column), sums)
+        n_common = summed.used.count("n", (used[cell], pair, 0))
         cells[models, str(value), *cell] = ComparedCell(
             models, value, *cell, sums, n_common, place, of_users, mean
         )
@@ -251,13 +251,14 @@ def row_over_folds(
 def corrected_rows(rows: Sequence[ComparisonRow], method: str) -> list[ComparisonRow]:
     """Return the rows with p-values corrected; the family are all of one test that have one."""
     sizes = Counter(row.test for row in rows if row.p_value is not None)
-    found = {}
+    corrected = {}
     for test in sizes:
         p_values = [row.p_value for row in rows if row.test == test]
-        found[test] = iter(adjusted(p_values, method))
+        corrected[test] = iter(adjusted(p_values, method))
     return [
         row._replace(
-            p_adjusted=next(found[row.test]) if row.test in found else None, family_size=sizes[row.test]
+            p_adjusted=next(corrected[row.test]) if row.test in corrected else None,
+            family_size=sizes[row.test],
         )
         for row in rows
     ]

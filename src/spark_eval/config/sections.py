@@ -19,9 +19,16 @@ from pydantic import (
 )
 
 from spark_eval.config.comparing import CompareSection, GateSection
-from spark_eval.config.input_policy import TABLE, check_reading, check_secrets, place
+from spark_eval.config.input_policy import (
+    MAX_CHARACTERS,
+    TABLE,
+    check_reading,
+    check_secrets,
+    load_yaml,
+    overlay,
+    place,
+)
 from spark_eval.config.keys import EXTRA_KEY, Section, Several, describe, keyed
-from spark_eval.config.strict_yaml import MAX_CHARACTERS, load_yaml, overlay
 from spark_eval.engine.segments import check_segments
 from spark_eval.errors import ConfigError, nearest
 from spark_eval.metrics.options import EvaluateOptions, Plan, make_plan

@@ -73,10 +73,10 @@ def values_at_once(plan: Plan, arrays: dict[str, pa.Array]) -> dict[str, Floats]
     lists = usable(lists, judge_lists, RECOMMENDED)
     truth = usable(truth, partial(judge_truth, conventions=plan.conventions), RELEVANT)
     bucket = Bucket(question, {Content.LISTS: lists, Content.TRUTH: truth})
-    found = bucket.lists()
-    check_lists(found, plan)
-    chosen = found.population(plan.conventions)
-    taken = found.lists(chosen, bucket.truth.ideal(plan.truth_depth))
+    ranked = bucket.lists()
+    check_lists(ranked, plan)
+    chosen = ranked.population(plan.conventions)
+    taken = ranked.lists(chosen, bucket.truth.ideal(plan.truth_depth))
     rows = numbers(bucket.people.ids)[chosen]
     columns = {column: np.full(len(arrays[RECOMMENDED]), np.nan) for column in plan.columns}
     for value in plan.metrics:

@@ -86,7 +86,7 @@ def crossings_of(segments: Mapping[str, pa.Array], n: int, *, crossed: bool = Tr
 
     Where segments may be ``crossed``, they are few.
     """
-    found: list[Crossings] = []
+    grouped: list[Crossings] = []
     names: list[str] = []
     values: list[Sequence[str]] = []
     crossing = np.zeros(n, dtype=np.int64)
@@ -95,11 +95,11 @@ def crossings_of(segments: Mapping[str, pa.Array], n: int, *, crossed: bool = Tr
         known = coded.dictionary.to_pylist()
         n_crossings = prod(map(len, values)) * len(known)
         if not crossed or (names and n_crossings * USERS_PER_CROSSING > n):
-            found.append(Crossings(names, values, crossing, not found))
+            grouped.append(Crossings(names, values, crossing, not grouped))
             names, values, crossing = [], [], np.zeros(n, dtype=np.int64)
         names, values = [*names, name], [*values, known]
         crossing = crossing * len(known) + numbers(coded.indices).astype(np.int64)
-    return [*found, Crossings(names, values, crossing, not found)]
+    return [*grouped, Crossings(names, values, crossing, not grouped)]
 
 
 def cells_of(grouped: Sequence[Crossings]) -> Iterator[SegmentValue]:

@@ -101,8 +101,8 @@ def each_amount(
 def largest_of(drawn: Sequence[Amount], population: Population) -> Floats:
     """Return the largest size of each amount; shape (m,)."""
     parts = [drawn[first : first + DRAWN_AT_ONCE] for first in range(0, len(drawn), DRAWN_AT_ONCE)]
-    found = (amounts for part in parts for amounts, _ in each_amount(part, population, slice(None)))
-    return np.array([abs(amounts).max(initial=0.0) for amounts in found])
+    each = (amounts for part in parts for amounts, _ in each_amount(part, population, slice(None)))
+    return np.array([abs(amounts).max(initial=0.0) for amounts in each])
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ class Drawing:
             for more, is_asked in enumerate((self.replicates, self.flips))
         )
         shape = (grouping.n_crossings, len(self.drawn))
-        found = DrawnSums(*(np.zeros((*shape, part.shape[1]), dtype=np.int64) for part in self.zero()))
+        sums = DrawnSums(*(np.zeros((*shape, part.shape[1]), dtype=np.int64) for part in self.zero()))
         for first in range(0, len(self.drawn), DRAWN_AT_ONCE):
             chosen = slice(first, min(first + DRAWN_AT_ONCE, len(self.drawn)))
             n_chosen = chosen.stop - first
@@ -160,14 +160,14 @@ class Drawing:
                 run = slice(start, end)
                 if self.replicates:
                     again = drawn_sums(poisson_weights, hashes[run], both[run], self.replicates).T
-                    found.totals[crossing, chosen] = again[:n_chosen]
-                    found.weights[crossing, chosen] = again[n_chosen:][mask]
+                    sums.totals[crossing, chosen] = again[:n_chosen]
+                    sums.weights[crossing, chosen] = again[n_chosen:][mask]
                 if self.flips:
                     signs = drawn_sums(flips, flipped[run], both[run, :n_chosen], self.flips)
-                    found.flipped[crossing, chosen] = signs.T
+                    sums.flipped[crossing, chosen] = signs.T
                 if self.has_cubes:
-                    found.cubes[crossing, chosen] = cubes_of(both[run, :n_chosen])
-        return found
+                    sums.cubes[crossing, chosen] = cubes_of(both[run, :n_chosen])
+        return sums
 
     def columns(self, population: Population, order: Ints, chosen: slice) -> tuple[Floats, Ints]:
         """Return columns (n, c + masks): scaled amounts of what is chosen, then where any are defined.
@@ -177,8 +177,8 @@ class Drawing:
         columns: list[Floats] = []
         masks: dict[bytes, tuple[int, Floats]] = {}
         mask = []
-        found = each_amount(self.drawn[chosen], population, order)
-        for (amounts, is_defined), largest in zip(found, self.largest[chosen].tolist(), strict=True):
+        each = each_amount(self.drawn[chosen], population, order)
+        for (amounts, is_defined), largest in zip(each, self.largest[chosen].tolist(), strict=True):
             columns.append(scaled(amounts, scale_of(largest)))
             own = masks.setdefault(is_defined.tobytes(), (len(masks), is_defined.astype(np.float64)))
             mask.append(own[0])

@@ -201,7 +201,7 @@ class Population:
         """Return the users' values of a segment on a side, from whichever of its models has them."""
         if segment == FOLD and self.folds is not None:
             return pa.array(self.folds).cast(pa.string())
-        found = pa.nulls(len(self), pa.string())
+        values = pa.nulls(len(self), pa.string())
         for place, (of_side, _) in enumerate(self.question.models):
             if of_side == side:
                 column = self.read(place, [segment])[segment].cast(pa.string()).combine_chunks()
@@ -209,10 +209,10 @@ class Population:
                 if rows is None:
                     return column.fill_null(MISSING)
                 mine = pa.array(rows, mask=rows < 0)
-                found = pc.coalesce(found, column.fill_null(MISSING).take(mine))
-                if not found.null_count:
+                values = pc.coalesce(values, column.fill_null(MISSING).take(mine))
+                if not values.null_count:
                     break
-        return found.fill_null(MISSING)
+        return values.fill_null(MISSING)
 
     def relevant(self, model: int) -> Ints:
         """Return how many relevant items each user has by the truth of a model, -1 where it lacks them."""

@@ -184,8 +184,8 @@ def sum_ratios(population: Population, grouped: Sequence[Crossings]) -> tuple[Pa
     for mean, (column, weight) in enumerate(question.weighted):
         values = values_of(population, (column, weight), slice(None))
         for pair, (left, right) in enumerate(zip(lefts.tolist(), rights.tolist(), strict=True)):
-            found = [one.amounts(values) for one in pair_parts(left, right, column, weight)]
-            amounts, is_defined = np.stack([own for own, _ in found]), found[0][1]
+            parts = [one.amounts(values) for one in pair_parts(left, right, column, weight)]
+            amounts, is_defined = np.stack([own for own, _ in parts]), parts[0][1]
             largest[pair, mean] = abs(amounts).max(axis=1, initial=0.0)
             for grouping in grouped:
                 put_amounts(

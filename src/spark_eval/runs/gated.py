@@ -54,13 +54,13 @@ class SideBySide:
         Raises DataError UNKNOWN_RUN for the candidate's; MISSING_BASELINE for another one, unless there are
         gates that decide what is to happen then.
         """
-        found: dict[str | None, MeasuredRun | None] = {run: MeasuredRun.of(store, run) for run in runs}
+        measured: dict[str | None, MeasuredRun | None] = {run: MeasuredRun.of(store, run) for run in runs}
         awaited = {gate.against_run for gate in plan.gates}
         for run in runs:
-            if found[run] is None and (run == runs[0] or run not in awaited):
+            if measured[run] is None and (run == runs[0] or run not in awaited):
                 code = "UNKNOWN_RUN" if run == runs[0] else "MISSING_BASELINE"
                 raise DataError(code, f"no run {run!r} of evaluate; {known_runs(store, run)}")
-        return cls(spark, {**found, None: found[runs[0]]}, plan, baseline)
+        return cls(spark, {**measured, None: measured[runs[0]]}, plan, baseline)
 
     def __post_init__(self) -> None:
         self.sides: dict[str | None, Side] = {}

@@ -24,7 +24,7 @@ MOST_FOLDS: Final = 1_000
 
 
 class By(StrEnum):
-    """What is drawn: each row for itself, or a user with all his rows."""
+    """What is drawn: each row for itself, or a user with all of theirs."""
 
     ROW = "row"
     USER = "user"

@@ -1,4 +1,4 @@
-"""Draws that follow from a user's hash alone: how often he counts in a replicate, and with which sign.
+"""Draws that follow from a user's hash alone: how often they count in a replicate, and with which sign.
 
 The hash is ``xxhash64(seed, text(user))`` (``arrow.xxhash64.id_hashes``), the state of a SplitMix64 generator
 of the user's own. So users have the same draws in whatever order and parts they come.

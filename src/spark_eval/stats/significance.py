@@ -173,9 +173,9 @@ def adjusted(p_values: Sequence[float | None], method: str) -> list[float | None
     """
     family = np.array([p for p in p_values if p is not None], dtype=np.float64)
     order = np.argsort(family, kind="stable")
-    found = np.empty_like(family)
-    found[order] = np.minimum(CORRECTIONS[method](family[order]), 1.0)
-    values = iter(found.tolist())
+    corrected = np.empty_like(family)
+    corrected[order] = np.minimum(CORRECTIONS[method](family[order]), 1.0)
+    values = iter(corrected.tolist())
     return [None if p is None else next(values) for p in p_values]
 
 
