@@ -171,7 +171,7 @@ def cells_of_pairs(
     rows, used, clusters, ratios = ({cell: n for n, cell in enumerate(part.cells)} for part in parts)
     known = [cell for cell in rows if cell[0] in (ALL, *question.segments)]
     cells = {}
-    in_order = product(enumerate(pairs), values, sorted(known, key=everybody_first))
+    in_order = product(enumerate(pairs), values, sorted(known, key=cell_order))
     for (pair, models), value, cell in in_order:
         column = question.columns.index(value.column)
         place = (rows[cell], pair, column)
@@ -189,7 +189,7 @@ def cells_of_pairs(
     return cells
 
 
-def everybody_first(cell: SegmentValue) -> tuple[bool, str, int, str]:
+def cell_order(cell: SegmentValue) -> tuple[bool, str, int, str]:
     """Return the order of cells: everybody, then the values of segments, folds by number."""
     segment, value = cell
     return (cell != EVERYBODY, segment, int(value) if segment == FOLD else 0, value)

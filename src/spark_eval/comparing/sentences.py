@@ -48,7 +48,7 @@ def gated_lines(rows: Iterable[Row]) -> TextLines:
     return lines
 
 
-def first_of(texts: Sequence[str], most: int) -> list[str]:
+def shortened(texts: Sequence[str], most: int) -> list[str]:
     """Return as many of these as a terminal shows, and how many more there are."""
     more = len(texts) - most
     return [*texts[:most], *([f"and {more:,} more in the table comparisons"] if more > 0 else [])]

@@ -12,6 +12,15 @@ from spark_eval.errors import ConfigError, is_secret, redacted
 from spark_eval.names import CONTROL_CHARACTER
 from spark_eval.runtime.local_files import SCHEMES
 
+MAX_CHARACTERS: Final = 250_000
+MAX_NODES: Final = 10_000
+MAX_DEPTH: Final = 20
+YAML_TYPES: Final = {
+    "null": r"null|~|",
+    "bool": r"true|false|True|False",
+    "int": r"[-+]?(0|[1-9][0-9]*)",
+    "float": r"[-+]?((0|[1-9][0-9]*)?\.[0-9]+|(0|[1-9][0-9]*)\.?)([eE][-+]?[0-9]+)?",
+}
 # What Spark looks up in a list; it would load any class of which it is given the whole name.
 FORMAT: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 # Options that Hadoop and Parquet take for classes to load.
@@ -68,17 +77,6 @@ def leaves(tree: Any, keys: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], 
             yield from leaves(value, keys)
     else:
         yield keys, tree
-
-
-MAX_CHARACTERS: Final = 250_000
-MAX_NODES: Final = 10_000
-MAX_DEPTH: Final = 20
-YAML_TYPES: Final = {
-    "null": r"null|~|",
-    "bool": r"true|false|True|False",
-    "int": r"[-+]?(0|[1-9][0-9]*)",
-    "float": r"[-+]?((0|[1-9][0-9]*)?\.[0-9]+|(0|[1-9][0-9]*)\.?)([eE][-+]?[0-9]+)?",
-}
 
 
 def refused(message: str, node: Node | None) -> yaml.MarkedYAMLError:

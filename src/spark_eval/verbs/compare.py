@@ -31,9 +31,9 @@ from spark_eval.comparing.sentences import (
     GATED,
     MOST_SENTENCES,
     compared_lines,
-    first_of,
     gated_lines,
     sentences,
+    shortened,
 )
 from spark_eval.errors import DataError
 from spark_eval.options import documented
@@ -80,7 +80,7 @@ class Comparison(Writable):
         rows, gates = ([row._asdict() for row in of] for of in (self.rows, self.gate_rows))
         tables = []
         if rows:
-            notes = first_of(sentences(rows), MOST_SENTENCES)
+            notes = shortened(sentences(rows), MOST_SENTENCES)
             tables = [ShownTable("Comparison", COMPARED, compared_lines(rows), notes)]
         if gates:
             tables.append(ShownTable("Gates", GATED, gated_lines(gates)))
