@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_eval.arrow.hashes import Ids, bucket_of, changes, numbers
+from spark_eval.engine.messages import gathered
 from spark_eval.errors import DataError
 from spark_eval.pointwise.cuts import Extent, Sample, standings
 from spark_eval.pointwise.ordered import Range, ScoreRun, measured_range
@@ -65,7 +66,8 @@ class Reading:
     def parts(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Part]:
         """Yield runs, and the valid rows where users are measured, of every few batches; the counts, last."""
         counted = Counted()
-        for table in together(batches):
+        tables = (pa.Table.from_batches([batch]) for batch in batches)
+        for table in gathered(tables, ROWS_TOGETHER):
             for part in self.measured(table, counted):
                 if isinstance(part, ScoreRun):
                     counted.samples.append(Sample.of(part))
@@ -134,18 +136,6 @@ class Reading:
             DataError.raise_all(segment_faults(cells))
             by_segment.append(Grouping(codes, cells))
         return by_segment
-
-
-def together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Yield batches end to end, as many rows as are measured together."""
-    waiting: list[pa.RecordBatch] = []
-    for batch in batches:
-        waiting.append(batch)
-        if sum(one.num_rows for one in waiting) >= ROWS_TOGETHER:
-            yield pa.Table.from_batches(waiting)
-            waiting = []
-    if waiting:
-        yield pa.Table.from_batches(waiting)
 
 
 def with_coded_texts(table: pa.Table) -> pa.Table:

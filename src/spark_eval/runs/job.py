@@ -25,7 +25,7 @@ from spark_eval.runtime.versions import code_version, versions
 from spark_eval.schema import Subset, Table
 from spark_eval.sources.listing import fingerprint
 from spark_eval.sources.read import read_source
-from spark_eval.splits.methods import GLOBAL_LOCAL_RANKER, METHODS
+from spark_eval.splits.methods import GLOBAL_LOCAL_RANKER
 
 # What each verb reads of the config, that without which it cannot work first.
 SECTIONS: Final[Mapping[str, Sequence[str]]] = {
@@ -36,11 +36,6 @@ SECTIONS: Final[Mapping[str, Sequence[str]]] = {
 }
 # Keys that decide whether numbers are published, and not which.
 NEUTRAL_KEYS: Final = ("max_quarantined",)
-# What is relevant, unless the config says otherwise: the test part of this run's own split.
-DEFAULT_TRUTH: Final = {
-    method: Source(subset=Subset.GLOBAL_TEST if method == GLOBAL_LOCAL_RANKER else Subset.TEST)
-    for method in METHODS
-}
 
 
 @dataclass(frozen=True)
@@ -85,7 +80,9 @@ class Job:
             splits = place_of(store.files.root, of_split, "split", Table.SPLITS, record)
         settings, sources = settings_of(verb, config), sources_in(config, SECTIONS[verb], splits)
         if verb == "evaluate":
-            sources.setdefault("truth", DEFAULT_TRUTH[config.split.method].at(splits))
+            # Relevant is, unless the config says otherwise, the test part of this run's own split.
+            test = Subset.GLOBAL_TEST if config.split.method == GLOBAL_LOCAL_RANKER else Subset.TEST
+            sources.setdefault("truth", Source(subset=test).at(splits))
         inputs = {name: fingerprint(source, session) for name, source in sources.items()}
         deciding = {
             name: {key: value for key, value in section.items() if key not in NEUTRAL_KEYS}
