@@ -20,7 +20,7 @@ UserCounts = tuple[int, int, int]
 # Whose published mean: a model, metric, k, segment and its value.
 MeanCell = tuple[str, str, int | None, str, str]
 NO_SUMS: Final = PairSums.of([], [])
-NO_MEAN: Final = Summary(None, None, None, None, 0)
+NO_MEAN: Final = Summary()
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ def marks_of(
     groups: dict[tuple[str, int | None], dict[str, Summary]] = {}
     for row in rows:
         if row["segment"] == ALL and row["value"] is not None:
-            mean = Summary(row["value"], row.get("std_error"), None, None, row["n_users"])
+            mean = Summary(row["value"], row.get("std_error"), n=row["n_users"])
             groups.setdefault((row["metric"], row["k"]), {})[row["model"]] = mean
     marks = {}
     for (metric, k), of_models in groups.items():

@@ -268,4 +268,4 @@ def weighted_mean(sums: Sums, weight: str) -> Value:
     n_undefined = int(sums.one("users") - sums.one("users_defined"))
     value = ratio(sums.one(f"users_auc_by_{weight}"), sums.one(f"users_{weight}"))
     n_users = int(sums.one("users_defined"))
-    return Value(value, {}, n_undefined, Summary(value, None, None, None, n_users))
+    return Value(value, {}, n_undefined, Summary(value, n=n_users))

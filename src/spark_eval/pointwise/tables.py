@@ -15,6 +15,7 @@ from spark_eval.pointwise.registry import Sums, Value
 from spark_eval.pointwise.task import PredictionPlan, ThresholdRule
 from spark_eval.pointwise.totals import Cell, Totals
 from spark_eval.schema import ALL, ddl_of
+from spark_eval.stats.intervals import Summary
 
 PREDICTION_METRICS: Final = f"{LIST_METRICS}, n_rows long"
 CALIBRATION: Final = "calibration"
@@ -111,7 +112,7 @@ def metrics_by_model(rows: Iterable[Mapping[str, Any]]) -> tuple[list[str], list
     values = [row for row in rows if row["segment"] == ALL]
     models = list(dict.fromkeys(row["model"] for row in values))
     cells = {(row["metric"], row["model"]): row["value"] for row in values}
-    names = list(dict.fromkeys(row["metric"] for row in values))
+    names = dict.fromkeys(row["metric"] for row in values)
     lines = [[name, *(six_digits(cells.get((name, model))) for model in models)] for name in names]
     return ["metric", *models], lines
 
@@ -124,8 +125,7 @@ def six_digits(value: float | None) -> str:
 def metric_row(cell: Cell, name: str, value: Value, sums: Sums) -> MetricRow:
     """Return the row of one value of a cell."""
     model, segment, segment_value = cell
-    mean = value.summary
-    std_error, ci_low, ci_high = (mean.std_error, mean.ci_low, mean.ci_high) if mean else (None,) * 3
+    mean = value.summary or Summary()
     return MetricRow(
         model=model,
         metric=value.name(name),
@@ -133,10 +133,10 @@ def metric_row(cell: Cell, name: str, value: Value, sums: Sums) -> MetricRow:
         segment=segment,
         segment_value=segment_value,
         value=value.value,
-        std_error=std_error,
-        ci_low=ci_low,
-        ci_high=ci_high,
-        n_users=mean.n if mean else None,
+        std_error=mean.std_error,
+        ci_low=mean.ci_low,
+        ci_high=mean.ci_high,
+        n_users=mean.n if value.summary else None,
         n_undefined=value.n_undefined,
         conventions=sums.plan.stamp,
         n_rows=sums.n_rows,

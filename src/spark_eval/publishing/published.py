@@ -54,13 +54,17 @@ def check_runs(
     faults = []
     for run_id in run_ids:
         if run_id not in tables:
-            known = nearest(run_id, tables) if tables else "none is"
-            message = f"no run {run_id!r} is published below {path!r}; {known}"
-            faults.append(DataError("UNKNOWN_RUN", message))
+            faults.append(unknown_run(run_id, tables, path))
         elif table not in tables[run_id]:
             has = ", ".join(sorted(tables[run_id]))
             faults.append(DataError("MISSING_TABLE", f"run {run_id!r} has no table {table!r}; it has {has}"))
     DataError.raise_all(faults)
+
+
+def unknown_run(run_id: str, known: Collection[str], path: str) -> DataError:
+    """Return the error of a run that is not among those that are published."""
+    hint = nearest(run_id, known) if known else "none is"
+    return DataError("UNKNOWN_RUN", f"no run {run_id!r} is published below {path!r}; {hint}")
 
 
 def published_tables(files: Files) -> dict[str, dict[str, list[str]]]:

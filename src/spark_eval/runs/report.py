@@ -9,13 +9,13 @@ from typing import Any, Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from spark_eval.errors import ConfigError, DataError, nearest
+from spark_eval.errors import ConfigError, DataError
 from spark_eval.names import check_run_id, quoted
 from spark_eval.publishing.attempt import Store
 from spark_eval.publishing.commits import REPORT, place_of, published, records_of
 from spark_eval.publishing.local import LocalStore
 from spark_eval.publishing.places import check_places
-from spark_eval.publishing.published import RUN_ID_COLUMN, dataset_at, read_places, rows_at
+from spark_eval.publishing.published import RUN_ID_COLUMN, dataset_at, read_places, rows_at, unknown_run
 from spark_eval.publishing.remote import HadoopStore
 from spark_eval.reporting.facts import SMALL, RunFacts
 from spark_eval.reporting.page import report_page
@@ -137,9 +137,7 @@ def missing_run(store: Store, run_id: str) -> DataError:
     for table in Table:
         if files.is_there(f"{files.root}/{table}/{RUN_ID_COLUMN}={run_id}"):
             return incomplete(run_id, f"its table {table} is there, and no commit record")
-    runs = {run for run, *_ in published(files)}
-    known = nearest(run_id, runs) if runs else "none is"
-    return DataError("UNKNOWN_RUN", f"no run {run_id!r} is published below {files.root!r}; {known}")
+    return unknown_run(run_id, {run for run, *_ in published(files)}, files.root)
 
 
 def report(
