@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby, product
 from statistics import mean
-from typing import Final
+from typing import Any, Final
 
 from spark_eval.comparing.gating import ModelPair, PairCell
 from spark_eval.comparing.options import COMPARE, ComparePlan, Interval, PairTest
@@ -104,23 +104,18 @@ class ComparedCell:
                 return tost(self.estimate, plan.equivalence, plan.confidence)
         return UNTESTED
 
-    def rows(self, plan: ComparePlan, run: str | None, conventions: str) -> Iterator[ComparisonRow]:
+    def rows(self, plan: ComparePlan) -> Iterator[ComparisonRow]:
         """Yield a row for each test, not corrected yet."""
         tests = (*plan.tests, *([TOST] if plan.equivalence is not None else []))
         results = {test: self.tested(test, plan) for test in dict.fromkeys((*tests, plan.interval))}
-        untested = self.untested(plan, run, conventions)
+        untested = self.untested(plan)
         for test in tests:
             has_own = test in set(Interval) or test == TOST
             interval = results[test if has_own else plan.interval]
-            yield untested._replace(
-                test=str(test),
-                statistic=results[test].statistic,
-                p_value=results[test].p_value,
-                ci_low=interval.ci_low,
-                ci_high=interval.ci_high,
-            )
+            result = results[test]._replace(ci_low=interval.ci_low, ci_high=interval.ci_high)
+            yield untested._replace(test=str(test), **result._asdict())
 
-    def untested(self, plan: ComparePlan, run: str | None, conventions: str) -> ComparisonRow:
+    def untested(self, plan: ComparePlan) -> ComparisonRow:
         """Return what all rows share."""
         sums, estimate = self.sums, self.estimate
         relative, relative_error = relative_change(self.of_users)
@@ -140,14 +135,6 @@ class ComparedCell:
             candidate_value=after,
             difference=None if estimate.value is None else float(estimate.value),
             std_error=estimate.std_error,
-            ci_low=None,
-            ci_high=None,
-            test="",
-            statistic=None,
-            p_value=None,
-            p_adjusted=None,
-            family_size=0,
-            correction=str(plan.correction),
             wins=wins,
             ties=sums.n - wins - losses,
             losses=losses,
@@ -155,8 +142,6 @@ class ComparedCell:
             relative_std_error=relative_error,
             effect_size=None if isinstance(self.value, WeightedMean) else effect_size(sums),
             mde=minimal_detectable_effect(estimate, plan.confidence),
-            baseline_run=run,
-            conventions=conventions,
         )
 
 
@@ -204,21 +189,24 @@ def comparison_rows(
         of_value = list(own)
         for cell in of_value:
             if cell.segment != FOLD or FOLD in plan.segments:
-                rows += cell.rows(plan, run, conventions)
+                rows += cell.rows(plan)
         folds = [cell for cell in of_value if cell.segment == FOLD]
         if folds and PairTest.T in plan.tests:
-            rows.append(row_over_folds(folds, plan, run, conventions))
-    return corrected_rows(rows, plan.correction)
+            rows.append(row_over_folds(folds, plan))
+    shared: dict[str, Any] = {
+        "correction": str(plan.correction),
+        "baseline_run": run,
+        "conventions": conventions,
+    }
+    return [row._replace(**shared) for row in corrected_rows(rows, plan.correction)]
 
 
-def row_over_folds(
-    folds: Sequence[ComparedCell], plan: ComparePlan, run: str | None, conventions: str
-) -> ComparisonRow:
+def row_over_folds(folds: Sequence[ComparedCell], plan: ComparePlan) -> ComparisonRow:
     """Return the row of the mean over folds, each counting the same, by the test of Nadeau and Bengio.
 
     Raises ConfigError MISSING_RATIO where nobody knows how much the folds' trains overlap.
     """
-    row = folds[0].untested(plan, run, conventions)
+    row = folds[0].untested(plan)
     known = [cell for cell in folds if cell.estimate.value is not None]
     if plan.test_train_ratio is None and len(known) > 1:
         message = f"{COMPARE}.test_train_ratio, rows of test per row of train in a fold, is not known here"
@@ -237,14 +225,11 @@ def row_over_folds(
         candidate_value=mean(after for _, after in means) if means else None,
         difference=None if estimate.value is None else float(estimate.value),
         std_error=estimate.std_error,
-        ci_low=result.ci_low,
-        ci_high=result.ci_high,
-        statistic=result.statistic,
-        p_value=result.p_value,
         relative=None,
         relative_std_error=None,
         effect_size=None,
         mde=minimal_detectable_effect(estimate, plan.confidence),
+        **result._asdict(),
     )
 
 

@@ -18,29 +18,29 @@ class ComparisonRow(NamedTuple):
     k: int | None
     segment: str
     segment_value: str
-    n_users: int
-    n_undefined: int
-    baseline_value: float | None
-    candidate_value: float | None
-    difference: float | None
-    std_error: float | None
-    ci_low: float | None
-    ci_high: float | None
-    test: str
-    statistic: float | None
-    p_value: float | None
-    p_adjusted: float | None
-    family_size: int
-    correction: str
-    wins: int
-    ties: int
-    losses: int
-    relative: float | None
-    relative_std_error: float | None
-    effect_size: float | None
-    mde: float | None
-    baseline_run: str | None
-    conventions: str
+    n_users: int = 0
+    n_undefined: int = 0
+    baseline_value: float | None = None
+    candidate_value: float | None = None
+    difference: float | None = None
+    std_error: float | None = None
+    ci_low: float | None = None
+    ci_high: float | None = None
+    test: str = ""
+    statistic: float | None = None
+    p_value: float | None = None
+    p_adjusted: float | None = None
+    family_size: int = 0
+    correction: str = ""
+    wins: int = 0
+    ties: int = 0
+    losses: int = 0
+    relative: float | None = None
+    relative_std_error: float | None = None
+    effect_size: float | None = None
+    mde: float | None = None
+    baseline_run: str | None = None
+    conventions: str = ""
 
 
 class GateRow(NamedTuple):
