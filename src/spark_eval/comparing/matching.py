@@ -70,13 +70,16 @@ def match_models(
         check_known("model", name, candidates, f"{COMPARE}.models")
     chosen = sorted(candidates if plan.models is None else plan.models)
     if baseline_model is not None:
-        check_known(
-            "model", baseline_model, candidates if baselines is None else baselines, f"{COMPARE}.baseline"
-        )
-    if baselines is None:
-        matched = match_within(chosen, baseline_model)
+        known, side = (candidates, CANDIDATE) if baselines is None else (baselines, BASELINE)
+        check_known("model", baseline_model, known, f"{COMPARE}.baseline")
+        first = (side, baseline_model)
+        models = [first, *(model for name in chosen if (model := (CANDIDATE, name)) != first)]
+        matched = Matched(models, [(slice(0, 1), slice(1, len(models)))])
+    elif baselines is None:
+        matches = [(slice(n, n + 1), slice(n + 1, len(chosen))) for n in range(len(chosen) - 1)]
+        matched = Matched([(CANDIDATE, name) for name in chosen], matches)
     else:
-        matched = match_across(chosen, sorted(baselines), baseline_model)
+        matched = match_names(chosen, sorted(baselines))
     n_pairs = len(matched.pairs)
     if not n_pairs:
         names = f"candidates: {', '.join(chosen)}"
@@ -85,9 +88,8 @@ def match_models(
         raise ConfigError("NOTHING_TO_COMPARE", message)
     if n_pairs > plan.max_pairs:
         message = f"{n_pairs:,} pairs of models, {COMPARE}.max_pairs is {plan.max_pairs:,}"
-        raise ConfigError(
-            "TOO_MANY_PAIRS", f"{message}; name a baseline or fewer models, or set max_pairs: {n_pairs}"
-        )
+        hint = f"name a baseline or fewer models, or set max_pairs: {n_pairs}"
+        raise ConfigError("TOO_MANY_PAIRS", f"{message}; {hint}")
     return matched
 
 
@@ -97,22 +99,8 @@ def check_known(kind: str, name: str, known: Sequence[str], where: str) -> None:
         raise ConfigError.unknown(f"UNKNOWN_{kind.upper()}", kind, name, known, where)
 
 
-def match_within(models: Sequence[str], baseline: str | None) -> Matched:
-    """Return the pairs of models of one table."""
-    if baseline is not None:
-        names = [baseline, *(name for name in models if name != baseline)]
-        matches = [(slice(0, 1), slice(1, len(names)))]
-    else:
-        names = list(models)
-        matches = [(slice(n, n + 1), slice(n + 1, len(names))) for n in range(len(names) - 1)]
-    return Matched([(CANDIDATE, name) for name in names], matches)
-
-
-def match_across(candidates: Sequence[str], baselines: Sequence[str], baseline: str | None) -> Matched:
-    """Return the pairs of models of two tables."""
-    if baseline is not None:
-        models = [(BASELINE, baseline), *((CANDIDATE, name) for name in candidates)]
-        return Matched(models, [(slice(0, 1), slice(1, len(models)))])
+def match_names(candidates: Sequence[str], baselines: Sequence[str]) -> Matched:
+    """Return the pairs of models of one name in two tables."""
     both = [name for name in candidates if name in set(baselines)]
     unpaired = [(CANDIDATE, name) for name in candidates if name not in both]
     unpaired += [(BASELINE, name) for name in baselines if name not in both]

@@ -66,8 +66,7 @@ class Counting:
 
     def counts(self, population: Population) -> Iterator[tuple[int, SizeCounts]]:
         """Yield the counts of a bucket, by the number of the part to which they go."""
-        by_column = [self.of_column(population, column) for column in range(self.chosen.shape[2])]
-        whole = merged(by_column)
+        whole = merged([self.of_column(population, column) for column in range(self.chosen.shape[2])])
         part = self.part(whole)
         order = np.argsort(part, kind="stable")
         whole, ends = whole.take(order), np.cumsum(np.bincount(part, minlength=self.n_parts))
@@ -92,10 +91,9 @@ class Counting:
             for code in codes:
                 cell = code[rows]
                 is_chosen = self.chosen[:, pair, column][cell]
-                if is_chosen.any():
-                    place = (cell[is_chosen] * self.chosen.shape[1] + pair) * self.chosen.shape[2] + column
-                    up = is_up[is_chosen].astype(np.int64)
-                    counts.append(each_size_once(SizeCounts(place, size[is_chosen], up, 1 - up)))
+                place = (cell[is_chosen] * self.chosen.shape[1] + pair) * self.chosen.shape[2] + column
+                up = is_up[is_chosen].astype(np.int64)
+                counts.append(each_size_once(SizeCounts(place, size[is_chosen], up, 1 - up)))
         return merged(counts)
 
     def codes(self, population: Population) -> list[Ints]:
@@ -104,10 +102,8 @@ class Counting:
         codes = [np.full(len(population), place_of[EVERYBODY])]
         for name in population.question.segments:
             coded = population.texts(CANDIDATE, name).dictionary_encode()
-            known = np.array(
-                [place_of[name, value] for value in coded.dictionary.to_pylist()], dtype=np.int64
-            )
-            codes.append(known[numbers(coded.indices)])
+            known = [place_of[name, value] for value in coded.dictionary.to_pylist()]
+            codes.append(np.array(known, dtype=np.int64)[numbers(coded.indices)])
         return codes
 
     def slices(self, counts: SizeCounts) -> Ints:
@@ -144,8 +140,7 @@ def slices_for(n_users: int) -> int:
 
 def merged(parts: Sequence[SizeCounts]) -> SizeCounts:
     """Return counts one after the other."""
-    cells, sizes, greater, less = zip(NOTHING, *parts, strict=True)
-    return SizeCounts(*map(np.concatenate, (cells, sizes, greater, less)))
+    return SizeCounts(*map(np.concatenate, zip(NOTHING, *parts, strict=True)))
 
 
 def each_size_once(counts: SizeCounts) -> SizeCounts:
