@@ -1,6 +1,6 @@
 """Who is compared in a bucket: the users of all models side by side, in one order, and their segments."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NamedTuple
@@ -160,12 +160,17 @@ class Population:
         for left, right in zip(*self.question.ends, strict=True):
             yield everybody if self.present is None else self.present[left] & self.present[right]
 
-    def counts(self, texts: Mapping[str, pa.Array]) -> PairCounts:
-        """Count who is compared; ``texts`` are the candidate's values of all segments."""
+    @cached_property
+    def segments(self) -> dict[str, pa.Array]:
+        """The users' values of all segments, as the candidate has them."""
+        return {name: self.texts(CANDIDATE, name) for name in self.question.segments}
+
+    def counts(self) -> PairCounts:
+        """Count who is compared."""
         question, pairs = self.question, list(self.common())
         lefts, rights = question.ends
         is_moved = [
-            numbers(pc.not_equal(texts[name], self.texts(BASELINE, name))).astype(bool)
+            numbers(pc.not_equal(self.segments[name], self.texts(BASELINE, name))).astype(bool)
             for name in question.moved
         ]
         moved = [[np.count_nonzero(one & both) for both in pairs] for one in is_moved]

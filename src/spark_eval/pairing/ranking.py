@@ -10,7 +10,7 @@ import numpy as np
 
 from spark_eval.arrow.hashes import Booleans, changes, mixed, numbers
 from spark_eval.pairing.cells import EVERYBODY, SegmentValue
-from spark_eval.pairing.population import CANDIDATE, Population
+from spark_eval.pairing.population import Population
 from spark_eval.stats.differences import quanta
 from spark_eval.stats.exact import Floats, Ints
 from spark_eval.stats.ranked import RankSums
@@ -100,8 +100,8 @@ class Counting:
         """Return the cells of each user: that of everybody, then of each segment's value."""
         place_of = {cell: place for place, cell in enumerate(self.cells)}
         codes = [np.full(len(population), place_of[EVERYBODY])]
-        for name in population.question.segments:
-            coded = population.texts(CANDIDATE, name).dictionary_encode()
+        for name, texts in population.segments.items():
+            coded = texts.dictionary_encode()
             known = [place_of[name, value] for value in coded.dictionary.to_pylist()]
             codes.append(np.array(known, dtype=np.int64)[numbers(coded.indices)])
         return codes

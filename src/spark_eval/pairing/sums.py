@@ -11,7 +11,7 @@ import numpy as np
 from spark_eval.arrow.hashes import Booleans
 from spark_eval.pairing.cells import Crossings, PairTotals, cells_of, crossings_of
 from spark_eval.pairing.drawing import Amount, values_of
-from spark_eval.pairing.population import CANDIDATE, PairCounts, PairQuestion, Population
+from spark_eval.pairing.population import PairCounts, PairQuestion, Population
 from spark_eval.pairing.products import Products, pair_products
 from spark_eval.stats.differences import PairSums, RatioSums
 from spark_eval.stats.exact import POINT_BITS, ByPlace, Floats, Ints, add, exact_sums, two_product
@@ -120,9 +120,9 @@ def sum_bucket(population: Population) -> BucketTotals:
     """Sum the pairs of a bucket, in all cells."""
     question, n_columns = population.question, len(population.question.columns)
     n_pairs = len(question.ends[0])
-    texts = {name: population.texts(CANDIDATE, name) for name in question.segments}
-    grouped = crossings_of(texts, len(population))
-    single = crossings_of(texts, len(population), crossed=False) if question.by_fold else []
+    segments, n_users = population.segments, len(population)
+    grouped = crossings_of(segments, n_users)
+    single = crossings_of(segments, n_users, crossed=False) if question.by_fold else []
     totals, clusters = (PairTotals(list(cells_of(some)), n_pairs, n_columns) for some in (grouped, single))
     largest = np.zeros((n_pairs, n_columns))
     for columns in column_groups(population, max(one.n_crossings for one in [*grouped, *single])):
@@ -136,7 +136,7 @@ def sum_bucket(population: Population) -> BucketTotals:
             order, starts, ends = grouping.by_person(population.person, population.folds)
             products = pair_products(values[:, :, order], question.matches, ends, starts)
             put_products(clusters, products, grouping, columns)
-    used, counts = used_of(population, grouped), population.counts(texts)
+    used, counts = used_of(population, grouped), population.counts()
     return BucketTotals(totals, clusters, used, counts, largest, *sum_ratios(population, single or grouped))
 
 
