@@ -31,7 +31,7 @@ N_ROWS: Final = "n_rows"
 EPOCH_1900: Final = -2_208_988_800_000_000
 # A double holds every whole number up to this one, and not the next.
 LARGEST_EXACT: Final = 2**53
-# And tells all decimals of so many digits apart, wherever their point is.
+# A double tells any two decimals of up to so many digits apart, wherever their points are.
 EXACT_DIGITS: Final = 15
 # Ids of text that look like others: a control character, a blank at an end, an accent apart from its letter,
 # a letter that has another code in the form NFC. Java and RE2 take it alike.

@@ -18,7 +18,7 @@ from spark_eval.schema import Outcome, Reason
 
 # Pairs that an error names.
 MOST_PAIRS_NAMED: Final = 3
-# What can change any metric, and who is in its mean.
+# Conventions that can change any metric, or who is in its mean.
 OF_ALL: Final = (*POPULATION, "threshold", "ties", "truth_duplicates")
 
 

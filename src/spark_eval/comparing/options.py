@@ -31,9 +31,9 @@ class PairTest(Choice):
     BCA = "bca", "the same, corrected for bias and skewness"
 
 
-# What is defined for weighted means, which are no means of users' differences.
+# Tests and intervals that are defined for weighted means, which are no means of users' differences.
 OF_WEIGHTED_MEANS: Final = (PairTest.T, PairTest.BOOTSTRAP)
-# What takes a user's rows of several folds together.
+# Tests that take a user's rows of several folds together.
 OVER_FOLDS: Final = (PairTest.T, PairTest.RANDOMIZATION, PairTest.BOOTSTRAP, PairTest.BCA)
 
 

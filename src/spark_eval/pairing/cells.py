@@ -18,13 +18,13 @@ from spark_eval.stats.exact import POINT_BITS, ByPlace, Ints, limbs, number_of
 # A segment and its value.
 SegmentValue = tuple[str, str]
 EVERYBODY: Final = (ALL, ALL)
-# Segments are crossed as long as so many users fall to a crossing of their values.
+# Segments are crossed while each crossing of their values has so many users, on average.
 USERS_PER_CROSSING: Final = 256
 
 
 @dataclass(frozen=True)
 class Crossings:
-    """Crossings of some segments' values: the code (n,) of that of each user, below their number.
+    """Crossings of some segments' values; ``crossing`` (n,) is the number of that of each user.
 
     ``has_everybody`` says that its cells are everybody, too, not the segments' values alone.
     """
