@@ -12,7 +12,7 @@ from spark_eval.schema import VERSION
 
 if TYPE_CHECKING:
     from spark_eval.publishing.published import read_published
-    from spark_eval.runs.results import report
+    from spark_eval.runs.report import report
     from spark_eval.runtime.session import get_session
     from spark_eval.verbs.compare import Comparison, compare
     from spark_eval.verbs.evaluate import evaluate
@@ -45,7 +45,7 @@ _HOMES: Final = {
     "PredictionMetrics": "spark_eval.verbs.predictions",
     "evaluate_predictions": "spark_eval.verbs.predictions",
     "read_published": "spark_eval.publishing.published",
-    "report": "spark_eval.runs.results",
+    "report": "spark_eval.runs.report",
     "Split": "spark_eval.verbs.split",
     "split": "spark_eval.verbs.split",
 }

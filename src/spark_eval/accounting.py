@@ -7,10 +7,8 @@ from typing import Any, Final, NamedTuple, Self
 
 from spark_eval.conventions import Conventions, NoHits, NoRecommendations, NoTruth
 from spark_eval.errors import DataError, SparkEvalError
-from spark_eval.schema import FATAL, FOLDS, Fault, Outcome, Reason
+from spark_eval.schema import FATAL, FOLDS, Fault, Outcome, Reason, ddl_of
 
-# Column names with the types of the table ``accounting``.
-ACCOUNTING: Final = "source string, model string, outcome string, reason string, rows long, users long"
 RECOMMENDATIONS: Final = "recommendations"
 USERS: Final = "users"
 # What is counted of lists or users beside rows: each a count of such users.
@@ -43,6 +41,7 @@ class Entry(NamedTuple):
         return self.source if self.model is None else f"{self.source} of model {self.model!r}"
 
 
+ACCOUNTING: Final = ddl_of(Entry)
 # The outcome of rows, and its reason.
 EntryKey = tuple[Outcome, str | None]
 # Of what the largest is told, not the sum.

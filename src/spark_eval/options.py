@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar, get_type_hints
 
-from spark_eval.errors import nearest
+from spark_eval.errors import ConfigError, nearest
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Options = TypeVar("Options", bound=Mapping[str, Any])
@@ -38,6 +38,16 @@ def completed(options: type[Options], given: Options) -> Options:
             raise TypeError(f"unexpected keyword argument {name!r}; {nearest(name, known)}")
     whole: Options = known | given
     return whole
+
+
+def check_ranges(key: str, claims: Mapping[str, tuple[Any, bool, str]]) -> None:
+    """Raise ConfigError OUT_OF_RANGE for the first option whose value is not in its range.
+
+    ``claims`` are by the options' names under a key of the config: value, whether it is in range, the range.
+    """
+    for name, (given, holds, allowed) in claims.items():
+        if not holds:
+            raise ConfigError("OUT_OF_RANGE", f"{key}.{name} is {given}; allowed: {allowed}")
 
 
 def documented(options: type[Options]) -> Callable[[Function], Function]:

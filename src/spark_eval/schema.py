@@ -1,7 +1,7 @@
 """The words of the domain: column, table and subset names, each spelled in exactly one place."""
 
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final, get_args, get_type_hints
 
 USER: Final = "user"
 ITEM: Final = "item"
@@ -31,7 +31,7 @@ N_ROWS: Final = "n_rows"
 EPOCH_1900: Final = -2_208_988_800_000_000
 # A double holds every whole number up to this one, and not the next.
 LARGEST_EXACT: Final = 2**53
-# And tells all decimals of so many digits apart, wherever their point is.
+# A double tells any two decimals of up to so many digits apart, wherever their points are.
 EXACT_DIGITS: Final = 15
 # Ids of text that look like others: a control character, a blank at an end, an accent apart from its letter,
 # a letter that has another code in the form NFC. Java and RE2 take it alike.
@@ -99,6 +99,13 @@ class Table(StrEnum):
     FUNNEL = "funnel"
 
 
+def ddl_of(row: Any) -> str:
+    """Return the columns of a table in Spark's words, from the fields of its rows, a NamedTuple."""
+    kinds = {str: "string", float: "double", bool: "boolean", int: "long"}
+    hints = {name: (*get_args(hint), hint)[0] for name, hint in get_type_hints(row).items()}
+    return ", ".join(f"{name} {'int' if name == 'k' else kinds[kind]}" for name, kind in hints.items())
+
+
 class Outcome(StrEnum):
     """What became of an input row. ``in`` is the exact sum of all others."""
 
@@ -159,18 +166,6 @@ ROW_FAULTS: Final = (
     Fault.NULL_SCORE,
     Fault.SCORE_NOT_FINITE,
     Fault.DUPLICATE_RANK,
-)
-
-# What only a row of predictions can have.
-PREDICTION_FAULTS: Final = (
-    Fault.NULL_LABEL,
-    Fault.LABEL_NOT_FINITE,
-    Fault.UNKNOWN_CLASS,
-    Fault.NOT_A_PROBABILITY,
-    Fault.NO_DISTRIBUTION,
-    Fault.NULL_WEIGHT,
-    Fault.WEIGHT_OUT_OF_RANGE,
-    Fault.SCORE_NOT_EXACT,
 )
 
 # What to say of the faults that refuse a table.

@@ -13,6 +13,7 @@ from spark_eval.comparing import sentences as words
 from spark_eval.comparing.sentences import compared_lines, gated_lines, sentence, sentences, short
 from spark_eval.metrics import RANKING
 from spark_eval.runs.job import Run
+from spark_eval.runtime.local_files import LocalFiles
 from spark_eval.schema import Direction, Table
 
 PAIR: dict[str, Any] = {
@@ -136,7 +137,7 @@ def test_hostile_names_move_no_cursor_and_mark_nothing_up(
     places = {table: str(tmp_path / f"{table}.parquet") for table in tables}
     for table, rows in tables.items():
         pq.write_table(pa.Table.from_pylist(rows), places[table])
-    terminal.show_done("compare", Run("a", places, True, None))
+    terminal.show_done("compare", Run("a", places, True, LocalFiles("")))
     out = capsys.readouterr().out
     assert "\x1b" not in out
     assert out.count("[red]a") >= 3

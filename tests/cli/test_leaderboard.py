@@ -12,6 +12,7 @@ from spark_eval.comparing.leaderboard import Leaderboard
 from spark_eval.metrics import RANKING
 from spark_eval.metrics.options import DEFAULT_METRICS
 from spark_eval.runs.job import Run
+from spark_eval.runtime.local_files import LocalFiles
 from spark_eval.schema import Direction, Table
 from spark_eval.splits.folds import Holdout, KFold
 from spark_eval.splits.leave_out import LastFraction
@@ -131,7 +132,7 @@ def test_repeated_pairs_of_a_split_are_told_to_be_allowed(
     places = {table: str(tmp_path / f"{table}.parquet") for table in tables}
     for table, rows in tables.items():
         rows.to_parquet(places[table])
-    terminal.show_split(Run("a", places, True, None))
+    terminal.show_split(Run("a", places, True, LocalFiles("")))
     out = capsys.readouterr().out
     verdicts = [
         line.replace("│", " ").split()[-1] for line in out.splitlines() if "│" in line and "_" in line

@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
-import pyarrow.dataset as ds
 import pytest
 from tests.cli.conftest import LISTS, Desk
 
 import spark_eval
 from spark_eval.errors import ConfigError, DataError
+from spark_eval.publishing.published import dataset_at
 from spark_eval.reporting.spread import spread_of
-from spark_eval.runs.report import BY_MODEL, spread_in_spark
+from spark_eval.runs.report import spread_in_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -99,7 +99,7 @@ def rows_of(dataset: dict[str, Any]) -> dict[str, Any]:
 
 def test_spark_counts_users_as_the_files_are_counted(published: Desk, spark: "SparkSession") -> None:
     folder = str(published.out / "per_user" / "run_id=a")
-    counts, n_rows = spread_of(ds.dataset(folder, partitioning=BY_MODEL, format="parquet"))
+    counts, n_rows = spread_of(dataset_at(str(folder)))
     assert counts
     assert spread_in_spark(spark.read.parquet(folder)) == (counts, n_rows)
 

@@ -1,7 +1,6 @@
 """Made-up tables of users, and the same sums by rational arithmetic, user by user."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -9,7 +8,7 @@ import pyarrow as pa
 from tests.stats.samples import clusters_of_both
 
 from spark_eval.pairing.population import PairQuestion, Population
-from spark_eval.stats.differences import ClusterSums, PairSums
+from spark_eval.stats.differences import PairSums, RatioSums
 
 
 def table_of(users: pd.DataFrame) -> pa.Table:
@@ -31,8 +30,7 @@ def plain_sums(pairs: pd.DataFrame) -> PairSums:
     return PairSums(**{**vars(sums), **counts})
 
 
-def plain_clusters(pairs: pd.DataFrame) -> ClusterSums:
+def plain_clusters(pairs: pd.DataFrame) -> RatioSums:
     """Return the sums over users of the same rows."""
     known = pairs[np.isfinite(pairs["a"]) & np.isfinite(pairs["b"])]
-    whole = clusters_of_both(known["user"].tolist(), known["a"].tolist(), known["b"].tolist())
-    return replace(whole, rows=plain_sums(pairs))
+    return clusters_of_both(known["user"].tolist(), known["a"].tolist(), known["b"].tolist())

@@ -249,11 +249,11 @@ def test_a_value_that_a_run_lacks_lets_nothing_pass() -> None:
     means: dict[MeanCell, Summary] = {
         ("als", "catalog_coverage", 5, "all", "all"): Summary(0.5, None, None, None, 0)
     }
-    assert len(list(evidence_of_means([pair], means, means))) == 1
+    assert len(list(evidence_of_means(pair, means, means))) == 1
     nothing: dict[MeanCell, Summary] = {}
     for before, after, side in ((nothing, means, "baseline"), (means, nothing, "candidate")):
         with pytest.raises(ConfigError, match=rf"METRIC_NOT_MEASURED.*of the {side}"):
-            list(evidence_of_means([pair], before, after))
+            list(evidence_of_means(pair, before, after))
 
 
 def test_values_of_runs_are_not_compared_by_users() -> None:

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from spark_eval.comparing.accounted import check_digests
-from spark_eval.comparing.matching import check_conventions, match_metrics, match_models
+from spark_eval.comparing.matching import check_conventions, check_digests, match_metrics, match_models
 from spark_eval.comparing.options import make_compare_plan
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.metrics import metric_values

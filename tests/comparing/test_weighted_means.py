@@ -14,8 +14,7 @@ from spark_eval.errors import ConfigError
 from spark_eval.metrics.columns import value_of_column
 from spark_eval.metrics.means import MeanOfUsers, means_of_users
 from spark_eval.pairing.population import CANDIDATE, PairQuestion
-from spark_eval.pairing.ratios import ratio_sums
-from spark_eval.pairing.sums import sum_bucket
+from spark_eval.pairing.sums import ratio_sums, sum_bucket
 
 COLUMNS = ("auc_at_5", "fcp_at_5")
 WEIGHTED = (

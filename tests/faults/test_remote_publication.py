@@ -285,7 +285,7 @@ def test_the_content_of_files_elsewhere_is_known_by_their_names_sizes_and_times(
     path = f"{store.root}/lists"
 
     def content() -> list[tuple[Any, ...]]:
-        return fingerprint(Source(path=path), "", lambda: store.spark)
+        return fingerprint(Source(path=path), lambda: store.spark)
 
     assert content() == []
     store.spark.range(3, numPartitions=2).write.parquet(path)

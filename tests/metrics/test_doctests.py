@@ -5,6 +5,7 @@ from types import ModuleType
 
 import pytest
 
+from spark_eval.comparing import gates, options, sentences
 from spark_eval.metrics import (
     aliases,
     binary,
@@ -28,9 +29,9 @@ from spark_eval.metrics.beyond import (
     popularity,
 )
 from spark_eval.metrics.registry import RANKING
-from spark_eval.pointwise import POINTWISE, amounts, classes, distances, rows
+from spark_eval.pointwise import POINTWISE, classes, distances, rows, totals
+from spark_eval.splits import moments
 from spark_eval.stats import (
-    corrections,
     differences,
     draws,
     exact,
@@ -42,11 +43,9 @@ from spark_eval.stats import (
 
 MODULES = [
     aliases,
-    amounts,
     binary,
     classes,
     columns,
-    corrections,
     counts,
     differences,
     discounts,
@@ -57,19 +56,24 @@ MODULES = [
     draws,
     exact,
     exposure,
+    gates,
     graded,
     history,
     ideals,
     intents,
     intervals,
     lists,
+    moments,
+    options,
     pairwise,
     popularity,
     ranked,
     registry,
     resampling,
     rows,
+    sentences,
     significance,
+    totals,
     values,
 ]
 

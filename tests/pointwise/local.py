@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from spark_eval.pointwise.batches import Counted, Reading
+from spark_eval.pointwise.batches import Counted, Reading, in_buckets
 from spark_eval.pointwise.cuts import Extent, Sample, cuts_of, standings
 from spark_eval.pointwise.options import make_prediction_plan
 from spark_eval.pointwise.ordered import Ordered, Range, ScoreRun, measured_range
 from spark_eval.pointwise.tables import CURVES, PREDICTION_METRICS, THRESHOLDS, MeasuredPredictions
 from spark_eval.pointwise.task import PredictionPlan, Scores
 from spark_eval.pointwise.totals import Cell, Totals
-from spark_eval.pointwise.users import in_buckets
 from spark_eval.schema import ALL
 
 

@@ -53,10 +53,10 @@ def test_a_session_is_asked_for_only_where_a_walk_may_err(
     source = Source(path=place, options={**options})
     if is_asked:
         with pytest.raises(Asked):
-            fingerprint(source, "", no_session)
+            fingerprint(source, no_session)
     else:
         n_files = sum(file.is_file() and file.name[0] != "_" for file in (tmp_path / "log").rglob("*"))
-        assert len(fingerprint(source, "", no_session)) == (0 if path == "no such" else n_files)
+        assert len(fingerprint(source, no_session)) == (0 if path == "no such" else n_files)
 
 
 @pytest.mark.parametrize(
@@ -81,19 +81,19 @@ def test_a_path_is_taken_as_hadoop_takes_it(path: str, local: str | None) -> Non
 def test_files_that_come_or_go_before_they_are_read(spark: SparkSession, tmp_path: Path, change: str) -> None:
     files = [put(tmp_path / f"{number}.parquet", BASE) for number in range(3)]
     source = Source(path=str(tmp_path))
-    before = [state[0] for state in fingerprint(source, "", no_session)]
+    before = [state[0] for state in fingerprint(source, no_session)]
     if change == "came":
         put(tmp_path / "9.parquet", BASE)
     else:
         files[0].unlink()
     with pytest.raises(DataError, match=r"INPUT_CHANGED_DURING_RUN.*interactions: 1 files came or went"):
-        read_source(spark, source, "interactions", "", "UTC", before=before)
+        read_source(spark, source, "interactions", "UTC", before=before)
 
 
 def test_a_path_that_goes_up_is_the_folder_that_spark_lists(spark: SparkSession, tmp_path: Path) -> None:
     put(tmp_path / "log" / "0.parquet", BASE)
     (tmp_path / "beside").mkdir()
     source = Source(path=f"{tmp_path}/beside/../log")
-    before = [state[0] for state in fingerprint(source, "", no_session)]
+    before = [state[0] for state in fingerprint(source, no_session)]
     assert before == ["0.parquet"]
-    assert read_source(spark, source, "interactions", "", "UTC", before=before).count() == len(BASE)
+    assert read_source(spark, source, "interactions", "UTC", before=before).count() == len(BASE)

@@ -27,7 +27,7 @@ WHERE = [
 def read(spark: SparkSession, **source: Any) -> DataFrame:
     """A source of a config as ``split`` sees it."""
     given = Source(**{"columns": {"relevance": "stars"}, "timestamp_unit": "s", **source})
-    frame = read_source(spark, given, "interactions", "", "UTC")
+    frame = read_source(spark, given, "interactions", "UTC")
     return conform_interactions(frame, given.columns, given.timestamp_unit, "UTC")
 
 

@@ -14,7 +14,7 @@ from split_logs import day, leaks, log_at, outcomes, ranker_parts
 from spark_eval.accounting import ACCOUNTING
 from spark_eval.errors import ConfigError, SparkEvalError
 from spark_eval.schema import FAULT, SUBSET, TIMESTAMP, USER
-from spark_eval.splits.options import from_options
+from spark_eval.splits.methods import from_options
 from spark_eval.splits.rules import GlobalLocalRanker
 from spark_eval.verbs.split import Split, split
 

@@ -14,8 +14,8 @@ from split_logs import DAY, KNOWN_AND_COLD, LogRow, day, log_at, log_of, micros,
 
 from spark_eval.errors import DataError
 from spark_eval.schema import FAULT, TIMESTAMP
+from spark_eval.splits.methods import from_options
 from spark_eval.splits.moments import Boundary, DaysBack, Share
-from spark_eval.splits.options import from_options
 from spark_eval.splits.rules import GlobalLocalRanker
 from spark_eval.verbs import cuts
 from spark_eval.verbs.cuts import Stretch, Times, timeline, times_counted, times_of_rows

@@ -104,12 +104,12 @@ def local_files(frame: DataFrame) -> list[str]:
 
 def check_fingerprint(spark: SparkSession, source: Source, frame: DataFrame) -> None:
     """Every file that Spark reads is in the fingerprint, and no other; a change of any of them shows."""
-    before = fingerprint(source, "", lambda: spark)
+    before = fingerprint(source, lambda: spark)
     files = local_files(frame)
     assert len(before) == len(files), (before, files)
     for file in files:
         os.utime(file, (0, 0))
-    assert not set(before) & set(fingerprint(source, "", lambda: spark))
+    assert not set(before) & set(fingerprint(source, lambda: spark))
 
 
 def look(spark: SparkSession, folder: Folder, home: Path) -> None:
@@ -118,7 +118,7 @@ def look(spark: SparkSession, folder: Folder, home: Path) -> None:
     names = COLUMNS[folder.table]
 
     def read(way: str) -> Rows:
-        frame = read_source(spark, source, folder.table, "", "UTC")
+        frame = read_source(spark, source, folder.table, "UTC")
         rows = conformed(frame, source, folder.table)
         files = plain(frame, source, folder.table)
         assert files is not None or folder.name not in PLAIN
@@ -134,7 +134,7 @@ def look(spark: SparkSession, folder: Folder, home: Path) -> None:
         elif folder.rows is not None:
             assert found["spark"] == rows_of(folder.rows, names)
         if not isinstance(found["spark"], str):
-            check_fingerprint(spark, source, read_source(spark, source, folder.table, "", "UTC"))
+            check_fingerprint(spark, source, read_source(spark, source, folder.table, "UTC"))
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 
 from spark_eval.errors import ConfigError, DataError, SparkEvalError
 from spark_eval.splits.fold_rule import Policy
+from spark_eval.splits.methods import from_options
 from spark_eval.splits.moments import (
     MICROSECONDS_PER_DAY,
     Boundary,
@@ -16,7 +17,6 @@ from spark_eval.splits.moments import (
     Share,
     to_microseconds,
 )
-from spark_eval.splits.options import from_options
 from spark_eval.splits.rules import GlobalLocalRanker, Timeline
 
 BERLIN = ZoneInfo("Europe/Berlin")

@@ -6,11 +6,14 @@ from fractions import Fraction
 
 import numpy as np
 
-from spark_eval.stats.differences import ClusterSums, PairSums, quanta
+from spark_eval.stats.differences import PairSums, RatioSums, quanta
 from spark_eval.stats.exact import Floats
 from spark_eval.stats.ranked import RankSums
 
 Pair = tuple[Floats, Floats]
+
+ALTERNATIVES = ("two_sided", "greater", "less")
+ZERO_METHODS = ("pratt", "wilcox", "zsplit")
 
 
 def numbers(text: str) -> Floats:
@@ -55,29 +58,22 @@ def ranks_of(differences: Sequence[int]) -> RankSums:
     return RankSums.of(up, down)
 
 
-def clusters_of(users: Sequence[int], differences: Sequence[float]) -> ClusterSums:
+def clusters_of(users: Sequence[int], differences: Sequence[float]) -> RatioSums:
     """The sums over users whose baseline is 0 throughout."""
     return clusters_of_both(users, [0.0] * len(differences), differences)
 
 
 def clusters_of_both(
     users: Sequence[object], baseline: Sequence[float], candidate: Sequence[float]
-) -> ClusterSums:
+) -> RatioSums:
     """The sums over users, of the rows that each has."""
-    of_users: dict[object, list[tuple[Fraction, Fraction]]] = defaultdict(list)
+    of_users: dict[object, list[Fraction]] = defaultdict(lambda: [Fraction()] * 4)
     for user, a, b in zip(users, baseline, candidate, strict=True):
-        of_users[user].append((Fraction(a), Fraction(b)))
-    sums = [
-        (len(own), sum((a for a, _ in own), Fraction()), sum((b for _, b in own), Fraction()))
-        for own in of_users.values()
-    ]
-    return ClusterSums(
-        n=len(sums),
-        rows=PairSums.of(baseline, candidate),
-        row_squares=sum(n * n for n, _, _ in sums),
-        baseline=sum((n * a for n, a, _ in sums), Fraction()),
-        candidate=sum((n * b for n, _, b in sums), Fraction()),
-        baseline_squares=sum((a * a for _, a, _ in sums), Fraction()),
-        candidate_squares=sum((b * b for _, _, b in sums), Fraction()),
-        difference_squares=sum(((b - a) ** 2 for _, a, b in sums), Fraction()),
+        row = (Fraction(b), Fraction(1), Fraction(a), Fraction(1))
+        of_users[user] = [one + more for one, more in zip(of_users[user], row, strict=True)]
+    sums = list(of_users.values())
+    return RatioSums(
+        len(sums),
+        [sum((own[i] for own in sums), Fraction()) for i in range(4)],
+        [[sum((own[i] * own[j] for own in sums), Fraction()) for j in range(4)] for i in range(4)],
     )

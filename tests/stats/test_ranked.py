@@ -6,11 +6,10 @@ from random import Random
 import numpy as np
 import pytest
 from scipy import stats
-from tests.stats.samples import by_chance, ranks_of, whole_differences
+from tests.stats.samples import ALTERNATIVES, ZERO_METHODS, by_chance, ranks_of, whole_differences
 
 from spark_eval.stats.differences import UNTESTED
-from spark_eval.stats.ranked import MOST_EXACT, ZERO_METHODS, RankSums, wilcoxon
-from spark_eval.stats.significance import ALTERNATIVES
+from spark_eval.stats.ranked import MOST_EXACT, RankSums, wilcoxon
 
 CLOSE = 1e-9
 METHODS = pytest.mark.parametrize("zeros", ZERO_METHODS)

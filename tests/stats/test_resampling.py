@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 from scipy import stats
-from tests.stats.samples import by_chance, pair_sums
+from tests.stats.samples import ALTERNATIVES, by_chance, pair_sums
 
 from spark_eval.arrow.xxhash64 import id_hashes
 from spark_eval.stats.draws import POISSON_STEPS, USERS_AT_ONCE, Draw, drawn_sums, flips, poisson_weights
@@ -23,7 +23,7 @@ from spark_eval.stats.resampling import (
     scale_of,
     scaled,
 )
-from spark_eval.stats.significance import ALTERNATIVES, t_test
+from spark_eval.stats.significance import t_test
 
 DRAWS = pytest.mark.parametrize("draw", [poisson_weights, flips])
 MASK = 2**64 - 1

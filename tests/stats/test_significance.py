@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
-from tests.stats.samples import by_chance, clusters_of, clusters_of_both, filled, pair_sums
+from tests.stats.samples import ALTERNATIVES, by_chance, clusters_of, clusters_of_both, filled, pair_sums
 
 from spark_eval.stats.differences import (
     UNMEASURED,
@@ -20,7 +20,6 @@ from spark_eval.stats.differences import (
     unpaired,
 )
 from spark_eval.stats.significance import (
-    ALTERNATIVES,
     binomial_tail,
     bounds,
     effect_size,

@@ -8,7 +8,6 @@ import pytest
 from tests.stats.samples import S1, S2, Pair, clusters_of, pair_sums, ranks_of, whole_differences
 
 from spark_eval.arrow.xxhash64 import id_hashes
-from spark_eval.stats.corrections import adjusted
 from spark_eval.stats.differences import over_folds, unpaired
 from spark_eval.stats.draws import drawn_sums, outputs, poisson_weights
 from spark_eval.stats.ranked import wilcoxon
@@ -21,6 +20,7 @@ from spark_eval.stats.resampling import (
     scaled,
 )
 from spark_eval.stats.significance import (
+    adjusted,
     bounds,
     effect_size,
     minimal_detectable_effect,

@@ -1,6 +1,6 @@
 """The rows of recommendations and truth that cannot be used, by one rule for workers and quarantine."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
@@ -48,7 +48,7 @@ def judge_lists(rows: pa.Table) -> Judged:
         faults[Fault.RANK_BASE] = holds(pc.less(rows[RANK], 1))
     if SCORE in rows.column_names and pa.types.is_floating(rows.schema.field(SCORE).type):
         faults[Fault.SCORE_NOT_FINITE] = holds(pc.invert(pc.is_finite(rows[SCORE])))
-    return rows, first_fault(faults)
+    return rows, first_fault(list(faults.items()))
 
 
 def judge_truth(rows: pa.Table, conventions: Conventions) -> Judged:
@@ -80,17 +80,17 @@ def judge_truth(rows: pa.Table, conventions: Conventions) -> Judged:
         if conventions.threshold is not None:
             reason, is_relevant = Reason.BELOW_THRESHOLD, pc.greater_equal(relevance, conventions.threshold)
         faults[reason] = holds(pc.invert(is_relevant))
-    return judged, first_fault(faults)
+    return judged, first_fault(list(faults.items()))
 
 
-def first_fault(faults: Mapping[Fault | Reason, Booleans]) -> pa.Array | None:
+def first_fault(faults: Sequence[tuple[Fault | Reason, Booleans]]) -> pa.Array | None:
     """Return the first fault of each row, null where it has none; None where no row has any."""
-    if not any(rows.any() for rows in faults.values()):
+    if not any(rows.any() for _, rows in faults):
         return None
-    codes = np.full(len(next(iter(faults.values()))), -1, dtype=np.int32)
-    for code, rows in reversed(list(enumerate(faults.values()))):
+    codes = np.full(len(faults[0][1]), -1, dtype=np.int32)
+    for code, (_, rows) in reversed(list(enumerate(faults))):
         codes[rows] = code
-    names = pa.array([fault.value for fault in faults], pa.string())
+    names = pa.array([fault.value for fault, _ in faults], pa.string())
     return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), names)
 
 

@@ -117,7 +117,7 @@ def compare(**given: Any) -> None:
 @run_options
 def predictions(**given: Any) -> None:
     """Measure predictions against their labels; publish metrics, curves, thresholds and accounting."""
-    from spark_eval.runs.predictions import run_predictions
+    from spark_eval.runs.run import run_predictions
 
     make_run("predictions", run_predictions, **given)
 

@@ -20,7 +20,7 @@ from spark_eval.comparing.sentences import (
     compared_lines,
     gated_lines,
     sentences,
-    told,
+    shortened,
     where,
 )
 from spark_eval.config.sections import Config
@@ -144,7 +144,7 @@ def show_comparison(run: Run) -> None:
     if compared:
         lines = compared_lines(compared)
         grid(COMPARED, lines, f"comparisons of run {run.run_id}", of=Table.COMPARISONS)
-        for text in told(sentences(compared), MOST_SENTENCES):
+        for text in shortened(sentences(compared), MOST_SENTENCES):
             print(printable(text))
     if Table.GATES in run.tables:
         gates = run.rows(Table.GATES)

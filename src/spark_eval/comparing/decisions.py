@@ -12,10 +12,9 @@ from spark_eval.comparing.rows import GateRow
 from spark_eval.conventions.choice import Choice
 from spark_eval.errors import DataError, GateFailure
 from spark_eval.schema import ALL
-from spark_eval.stats.corrections import adjusted
 from spark_eval.stats.differences import DUST, ComparedSums, Estimate, signed_root, unpaired
 from spark_eval.stats.intervals import Summary, square_root
-from spark_eval.stats.significance import POWER, bounds, p_of_t
+from spark_eval.stats.significance import POWER, adjusted, bounds, p_of_t
 
 # So many gates that failed are named.
 MOST_NAMED: Final = 5

@@ -10,7 +10,7 @@ from spark_eval.conventions.choice import Choice
 from spark_eval.errors import ConfigError
 from spark_eval.metrics.means import MeanOfUsers, weighted_means
 from spark_eval.metrics.values import formed, has_cutoff, parse_k, parse_metric, published_name
-from spark_eval.options import Option, declared
+from spark_eval.options import Option, check_ranges, declared
 from spark_eval.presets import parse_choice
 from spark_eval.schema import ALL, Direction
 
@@ -144,26 +144,15 @@ def make_gate(key: str, given: Mapping[str, Any]) -> Gate:
             raise ConfigError("INVALID_GATE", f"{key} has no {name}; it has no default")
     chosen = allowed | options
     value = value_of(str(given["metric"]), chosen["k"], f"{key}.metric")
-    against = against_of(chosen["against"], f"{key}.against")
-    gate = Gate(
-        metric=value.name,
-        k=value.k,
-        value=value,
-        max_drop=given["max_drop"],
-        model=chosen["model"],
-        against_run=against.get("run"),
-        against_model=against.get("model"),
-        drop=parse_choice(Drop, chosen["drop"], f"{key}.drop"),
-        mode=parse_choice(Mode, chosen["mode"], f"{key}.mode"),
-        confidence=chosen["confidence"],
-        segment=chosen["segment"],
-        segment_value=chosen["segment_value"],
-        min_users=chosen["min_users"],
-        min_common=chosen["min_common"],
-        if_missing=parse_choice(IfMissing, chosen["if_missing"], f"{key}.if_missing"),
-        pairing=parse_choice(Pairing, chosen["pairing"], f"{key}.pairing"),
-        direction=direction_of(value, chosen["direction"], key),
-    )
+    against = chosen.pop("against")
+    for name in against:
+        if name not in BASELINE_KEYS:
+            raise ConfigError.unknown("UNKNOWN_CONFIG_KEY", "key", name, BASELINE_KEYS, f"{key}.against")
+    kinds = {"drop": Drop, "mode": Mode, "if_missing": IfMissing, "pairing": Pairing}
+    chosen |= {name: parse_choice(kind, chosen[name], f"{key}.{name}") for name, kind in kinds.items()}
+    chosen |= {"metric": value.name, "k": value.k, "direction": direction_of(value, chosen["direction"], key)}
+    chosen |= {"against_run": against.get("run"), "against_model": against.get("model")}
+    gate = Gate(value=value, max_drop=given["max_drop"], **chosen)
     check_gate(gate, key)
     return gate
 
@@ -175,14 +164,6 @@ def value_of(text: str, k: int | str | None, key: str) -> MeanOfUsers:
     [value] = parse_metric(text, [] if k is None else [parse_k(k)], key)
     name = published_name(text, key)
     return next((mean for mean in weighted_means([value]) if mean.name == name), value)
-
-
-def against_of(given: Mapping[str, str | None], key: str) -> Mapping[str, str | None]:
-    """Return run and model of a baseline; raise ConfigError UNKNOWN_CONFIG_KEY."""
-    for name in given:
-        if name not in BASELINE_KEYS:
-            raise ConfigError.unknown("UNKNOWN_CONFIG_KEY", "key", name, BASELINE_KEYS, key)
-    return given
 
 
 def direction_of(value: MeanOfUsers, given: str | None, key: str) -> Direction:
@@ -197,14 +178,12 @@ def direction_of(value: MeanOfUsers, given: str | None, key: str) -> Direction:
 def check_gate(gate: Gate, key: str) -> None:
     """Raise ConfigError OUT_OF_RANGE, NO_INTERVAL or SAME_MODEL for what no gate can be."""
     claims = {
-        "max_drop": (0 <= gate.max_drop < math.inf, "0 or more"),
-        "confidence": (0 < gate.confidence < 1, "a number between 0 and 1"),
-        "min_users": (gate.min_users >= 1, "1 or more"),
-        "min_common": (0 <= gate.min_common <= 1, "0 to 1"),
+        "max_drop": (gate.max_drop, 0 <= gate.max_drop < math.inf, "0 or more"),
+        "confidence": (gate.confidence, 0 < gate.confidence < 1, "a number between 0 and 1"),
+        "min_users": (gate.min_users, gate.min_users >= 1, "1 or more"),
+        "min_common": (gate.min_common, 0 <= gate.min_common <= 1, "0 to 1"),
     }
-    for name, (holds, allowed) in claims.items():
-        if not holds:
-            raise ConfigError("OUT_OF_RANGE", f"{key}.{name} is {getattr(gate, name)}; allowed: {allowed}")
+    check_ranges(key, claims)
     if not gate.value.metric.is_of_users and gate.mode is not Mode.OBSERVED:
         raise ConfigError("NO_INTERVAL", f"{key}: {gate.metric} is no mean over users; use mode: observed")
     check_models(gate)

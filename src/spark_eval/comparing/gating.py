@@ -1,6 +1,6 @@
 """Which models and cells a gate is about, and what it is decided by in each."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,7 +20,7 @@ UserCounts = tuple[int, int, int]
 # Whose published mean: a model, metric, k, segment and its value.
 MeanCell = tuple[str, str, int | None, str, str]
 NO_SUMS: Final = PairSums.of([], [])
-NO_MEAN: Final = Summary(None, None, None, None, 0)
+NO_MEAN: Final = Summary()
 
 
 @dataclass(frozen=True)
@@ -74,35 +74,32 @@ def missing_baseline(gate: Gate, against: str, baselines: Sequence[str] | None, 
 
 
 def evidence_of_users(
-    pairs: Iterable[GatedPair], sums: Mapping[PairCell, ComparedSums], common: Mapping[ModelPair, UserCounts]
+    pair: GatedPair, sums: Mapping[PairCell, ComparedSums], common: Mapping[ModelPair, UserCounts]
 ) -> Iterator[Evidence]:
-    """Yield what gates are decided by in each of their cells: the users whom both models have."""
-    for pair in pairs:
-        gate, of_baseline, of_candidate, of_both = pair.gate, *common[pair.names]
-        share = of_both / max(of_baseline + of_candidate - of_both, 1)
-        cell = (pair.names, str(gate.value), gate.segment)
-        for value in chosen_values(gate, [key[3] for key in sums if key[:3] == cell]):
-            of_cell = sums.get((*cell, value), NO_SUMS)
-            yield Evidence.of_users(gate, pair.model, value, of_cell, share)
+    """Yield what a gate is decided by in each of its cells: the users whom both models have."""
+    gate, of_baseline, of_candidate, of_both = pair.gate, *common[pair.names]
+    share = of_both / max(of_baseline + of_candidate - of_both, 1)
+    cell = (pair.names, str(gate.value), gate.segment)
+    for value in chosen_values(gate, [key[3] for key in sums if key[:3] == cell]):
+        yield Evidence.of_users(gate, pair.model, value, sums.get((*cell, value), NO_SUMS), share)
 
 
 def evidence_of_means(
-    pairs: Iterable[GatedPair], baseline: Mapping[MeanCell, Summary], candidate: Mapping[MeanCell, Summary]
+    pair: GatedPair, baseline: Mapping[MeanCell, Summary], candidate: Mapping[MeanCell, Summary]
 ) -> Iterator[Evidence]:
     """Yield the same of published means, each side's by model, metric and segment's value.
 
     Raises ConfigError METRIC_NOT_MEASURED for a value of a run that a side lacks.
     """
-    for pair in pairs:
-        gate, key = pair.gate, (pair.gate.metric, pair.gate.k, pair.gate.segment)
-        for value in chosen_values(gate, [cell[-1] for cell in candidate if cell[:4] == (pair.model, *key)]):
-            before = baseline.get((pair.against, *key, value), NO_MEAN)
-            after = candidate.get((pair.model, *key, value), NO_MEAN)
-            if not gate.value.metric.is_of_users and None in (before.value, after.value):
-                side = "baseline" if before.value is None else "candidate"
-                message = f"{gate}: metrics of the {side} have no value of it; evaluate it there"
-                raise ConfigError("METRIC_NOT_MEASURED", message)
-            yield Evidence.of_means(gate, pair.model, value, before, after)
+    gate, key = pair.gate, (pair.gate.metric, pair.gate.k, pair.gate.segment)
+    for value in chosen_values(gate, [cell[-1] for cell in candidate if cell[:4] == (pair.model, *key)]):
+        before = baseline.get((pair.against, *key, value), NO_MEAN)
+        after = candidate.get((pair.model, *key, value), NO_MEAN)
+        if not gate.value.metric.is_of_users and None in (before.value, after.value):
+            side = "baseline" if before.value is None else "candidate"
+            message = f"{gate}: metrics of the {side} have no value of it; evaluate it there"
+            raise ConfigError("METRIC_NOT_MEASURED", message)
+        yield Evidence.of_means(gate, pair.model, value, before, after)
 
 
 def chosen_values(gate: Gate, values: Sequence[str]) -> Sequence[str]:
@@ -128,6 +125,12 @@ def decide_gates(
             message = f"{gate} compares published means; `spark-eval compare` has them"
             raise ConfigError("INVALID_GATE", message)
     pairs = [pair for gate in gates for pair in gated_pairs(gate, candidates, baselines)]
-    there = [pair for pair in pairs if pair.is_there]
-    rows = [without_baseline(pair.gate, pair.model) for pair in pairs if not pair.is_there]
-    return [*decide_all(list(evidence_of_users(there, sums, common))), *rows]
+    return decide_pairs(pairs, lambda pair: evidence_of_users(pair, sums, common))
+
+
+def decide_pairs(
+    pairs: Sequence[GatedPair], evidence: Callable[[GatedPair], Iterable[Evidence]]
+) -> list[GateRow]:
+    """Return the rows of gates of pairs, by their evidence; those without a baseline come last."""
+    missing = [without_baseline(pair.gate, pair.model) for pair in pairs if not pair.is_there]
+    return [*decide_all([one for pair in pairs if pair.is_there for one in evidence(pair)]), *missing]

@@ -1,20 +1,24 @@
-"""Which models are compared with which, in which metrics, and whether both answer the same question."""
+"""Which models are compared with which, in which metrics; what is refused, and the accounting of users."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from spark_eval.comparing.gating import ModelPair
+from spark_eval.accounting import Entry
+from spark_eval.comparing.gating import ModelPair, UserCounts
 from spark_eval.comparing.options import COMPARE, OF_WEIGHTED_MEANS, OVER_FOLDS, ComparePlan
 from spark_eval.conventions import POPULATION
 from spark_eval.errors import ConfigError, DataError, nearest
 from spark_eval.metrics.means import MeanOfUsers, WeightedMean
 from spark_eval.metrics.values import formed, ranking_names
-from spark_eval.pairing.population import BASELINE, CANDIDATE
+from spark_eval.pairing.population import BASELINE, CANDIDATE, PairCounts
 from spark_eval.pairing.products import Match, models_of
 from spark_eval.presets import parse_stamp
+from spark_eval.schema import Outcome, Reason
 
-# What can change any metric, and who is in its mean.
+# Pairs that an error names.
+MOST_PAIRS_NAMED: Final = 3
+# Conventions that can change any metric, or who is in its mean.
 OF_ALL: Final = (*POPULATION, "threshold", "ties", "truth_duplicates")
 
 
@@ -66,13 +70,16 @@ def match_models(
         check_known("model", name, candidates, f"{COMPARE}.models")
     chosen = sorted(candidates if plan.models is None else plan.models)
     if baseline_model is not None:
-        check_known(
-            "model", baseline_model, candidates if baselines is None else baselines, f"{COMPARE}.baseline"
-        )
-    if baselines is None:
-        matched = match_within(chosen, baseline_model)
+        known, side = (candidates, CANDIDATE) if baselines is None else (baselines, BASELINE)
+        check_known("model", baseline_model, known, f"{COMPARE}.baseline")
+        first = (side, baseline_model)
+        models = [first, *(model for name in chosen if (model := (CANDIDATE, name)) != first)]
+        matched = Matched(models, [(slice(0, 1), slice(1, len(models)))])
+    elif baselines is None:
+        matches = [(slice(n, n + 1), slice(n + 1, len(chosen))) for n in range(len(chosen) - 1)]
+        matched = Matched([(CANDIDATE, name) for name in chosen], matches)
     else:
-        matched = match_across(chosen, sorted(baselines), baseline_model)
+        matched = match_names(chosen, sorted(baselines))
     n_pairs = len(matched.pairs)
     if not n_pairs:
         names = f"candidates: {', '.join(chosen)}"
@@ -81,9 +88,8 @@ def match_models(
         raise ConfigError("NOTHING_TO_COMPARE", message)
     if n_pairs > plan.max_pairs:
         message = f"{n_pairs:,} pairs of models, {COMPARE}.max_pairs is {plan.max_pairs:,}"
-        raise ConfigError(
-            "TOO_MANY_PAIRS", f"{message}; name a baseline or fewer models, or set max_pairs: {n_pairs}"
-        )
+        hint = f"name a baseline or fewer models, or set max_pairs: {n_pairs}"
+        raise ConfigError("TOO_MANY_PAIRS", f"{message}; {hint}")
     return matched
 
 
@@ -93,22 +99,8 @@ def check_known(kind: str, name: str, known: Sequence[str], where: str) -> None:
         raise ConfigError.unknown(f"UNKNOWN_{kind.upper()}", kind, name, known, where)
 
 
-def match_within(models: Sequence[str], baseline: str | None) -> Matched:
-    """Return the pairs of models of one table."""
-    if baseline is not None:
-        names = [baseline, *(name for name in models if name != baseline)]
-        matches = [(slice(0, 1), slice(1, len(names)))]
-    else:
-        names = list(models)
-        matches = [(slice(n, n + 1), slice(n + 1, len(names))) for n in range(len(names) - 1)]
-    return Matched([(CANDIDATE, name) for name in names], matches)
-
-
-def match_across(candidates: Sequence[str], baselines: Sequence[str], baseline: str | None) -> Matched:
-    """Return the pairs of models of two tables."""
-    if baseline is not None:
-        models = [(BASELINE, baseline), *((CANDIDATE, name) for name in candidates)]
-        return Matched(models, [(slice(0, 1), slice(1, len(models)))])
+def match_names(candidates: Sequence[str], baselines: Sequence[str]) -> Matched:
+    """Return the pairs of models of one name in two tables."""
     both = [name for name in candidates if name in set(baselines)]
     unpaired = [(CANDIDATE, name) for name in candidates if name not in both]
     unpaired += [(BASELINE, name) for name in baselines if name not in both]
@@ -193,3 +185,63 @@ def check_conventions(candidate: str, baseline: str, values: Sequence[MeanOfUser
     if differing:
         each = [f"{choices} (touches {', '.join(touched[:5])})" for choices, touched in differing.items()]
         raise DataError("CONVENTIONS_DIFFER", f"{'; '.join(each)}; evaluate both alike")
+
+
+def check_counts(pairs: Sequence[ModelPair], counts: PairCounts) -> None:
+    """Raise DataError NO_COMMON_USERS, or TRUTH_DIFFERS where sides count other relevant items of a user."""
+    if not counts.rows[:, 2].any():
+        of_baseline, of_candidate, _ = counts.people.max(axis=0).tolist()
+        message = f"{of_baseline} users of the baseline, {of_candidate} of the candidate, none of both"
+        raise DataError("NO_COMMON_USERS", f"{message}; are their ids written alike?")
+    others = counts.other_truth.tolist()
+    differing = [f"{n} common users of {in_words(pair)}" for pair, n in zip(pairs, others, strict=True) if n]
+    if differing:
+        message = f"{', '.join(differing[:MOST_PAIRS_NAMED])} have another number of relevant items"
+        raise DataError("TRUTH_DIFFERS", f"{message}; measure both against one truth")
+
+
+def check_digests(candidate: str | None, baseline: str | None) -> None:
+    """Raise DataError TRUTH_DIFFERS where both digests are known, and differ."""
+    if candidate is not None and baseline is not None and candidate != baseline:
+        message = f"truth_digest is {candidate} of the candidate, {baseline} of the baseline"
+        raise DataError("TRUTH_DIFFERS", f"{message}; measure both against one truth")
+
+
+def pair_entries(pairs: Sequence[ModelPair], counts: PairCounts, segments: Sequence[str]) -> Iterator[Entry]:
+    """Yield which rows of either side of each pair are compared, and who is in another segment there."""
+    rows, people, moved = counts.rows.tolist(), counts.people.tolist(), counts.moved.tolist()
+    for place, pair in enumerate(pairs):
+        name, used = in_words(pair), (rows[place][2], people[place][2])
+        for side, n_rows, n_people in zip((BASELINE, CANDIDATE), rows[place], people[place], strict=False):
+            yield Entry(side, name, Outcome.IN, None, n_rows, n_people)
+            yield Entry(side, name, Outcome.USED, None, *used)
+            if n_rows > used[0]:
+                left = (n_rows - used[0], n_people - used[1])
+                yield Entry(side, name, Outcome.DROPPED, Reason.ONLY_HERE, *left)
+        for segment, of_pairs in zip(segments, moved, strict=True):
+            if of_pairs[place]:
+                yield Entry(CANDIDATE, name, Outcome.MOVED, segment, 0, of_pairs[place])
+
+
+def model_entries(matched: Matched) -> Iterator[Entry]:
+    """Yield how many models of each side have a counterpart on the other."""
+    for side in (BASELINE, CANDIDATE):
+        n_used = sum(one == side for one, _ in matched.models)
+        n_unpaired = sum(one == side for one, _ in matched.unpaired)
+        if n_unpaired:
+            source = f"models of the {side}"
+            yield Entry(source, None, Outcome.IN, None, n_used + n_unpaired, None)
+            yield Entry(source, None, Outcome.USED, None, n_used, None)
+            yield Entry(source, None, Outcome.DROPPED, Reason.UNPAIRED, n_unpaired, None)
+
+
+def users_of(pairs: Sequence[ModelPair], counts: PairCounts) -> dict[ModelPair, UserCounts]:
+    """Return the users of each pair: those of the baseline, of the candidate, and of both."""
+    people = counts.people.tolist()
+    return {pair: (own[0], own[1], own[2]) for pair, own in zip(pairs, people, strict=True)}
+
+
+def in_words(pair: ModelPair) -> str:
+    """Return the names of a pair."""
+    baseline, candidate = pair
+    return f"{candidate} against {baseline}"

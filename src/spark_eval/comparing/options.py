@@ -11,7 +11,7 @@ from spark_eval.errors import ConfigError
 from spark_eval.metrics.aliases import several
 from spark_eval.metrics.options import check_draws
 from spark_eval.metrics.values import UNCUT, formed, has_cutoff, parse_k, published_name
-from spark_eval.options import Option, completed
+from spark_eval.options import Option, check_ranges, completed
 from spark_eval.presets import parse_choice
 from spark_eval.stats.resampling import DEFAULT_RESAMPLES
 
@@ -31,11 +31,9 @@ class PairTest(Choice):
     BCA = "bca", "the same, corrected for bias and skewness"
 
 
-# What is defined for weighted means, which are no means of users' differences.
+# Tests and intervals that are defined for weighted means, which are no means of users' differences.
 OF_WEIGHTED_MEANS: Final = (PairTest.T, PairTest.BOOTSTRAP)
-
-
-# What takes a user's rows of several folds together.
+# Tests that take a user's rows of several folds together.
 OVER_FOLDS: Final = (PairTest.T, PairTest.RANDOMIZATION, PairTest.BOOTSTRAP, PairTest.BCA)
 
 
@@ -137,33 +135,21 @@ def make_compare_plan(
     ``make_gates`` takes them.
 
     >>> plan = make_compare_plan(metrics="NDCG@10", tests=["t", "sign"])
-    >>> plan.metrics, plan.tests, plan.correction
+    >>> plan.metrics, plan.tests, str(plan.correction)
     (('ndcg@10',), ('t', 'sign'), 'holm')
     """
-    chosen = completed(CompareOptions, options)
-    names = {name: names_of(name, chosen[name]) for name in ("models", "metrics", "segments", "tests")}
-    for name in names["tests"] or ():
+    chosen: dict[str, Any] = {**completed(CompareOptions, options)}
+    chosen |= {name: names_of(name, chosen[name]) for name in ("models", "metrics", "segments", "tests")}
+    chosen |= {name: chosen[name] or () for name in ("segments", "tests")}
+    for name in chosen["tests"]:
         if name not in set(PairTest):
             raise ConfigError.unknown("UNKNOWN_TEST", "test", name, PairTest, f"{COMPARE}.tests")
-    check_ranges(chosen)
-    metrics = names["metrics"]
-    return ComparePlan(
-        models=names["models"],
-        metrics=None if metrics is None else tuple(dict.fromkeys(map(as_published, metrics))),
-        segments=names["segments"] or (),
-        tests=names["tests"] or (),
-        interval=parse_choice(Interval, chosen["interval"], f"{COMPARE}.interval"),
-        confidence=float(chosen["confidence"]),
-        correction=parse_choice(Correction, chosen["correction"], f"{COMPARE}.correction"),
-        alternative=parse_choice(Alternative, chosen["alternative"], f"{COMPARE}.alternative"),
-        zeros=parse_choice(Zeros, chosen["zeros"], f"{COMPARE}.zeros"),
-        equivalence=chosen["equivalence"],
-        resamples=chosen["resamples"],
-        seed=chosen["seed"],
-        test_train_ratio=chosen["test_train_ratio"],
-        max_pairs=chosen["max_pairs"],
-        gates=make_gates(gates),
-    )
+    check_numbers(chosen)
+    if chosen["metrics"] is not None:
+        chosen["metrics"] = tuple(dict.fromkeys(map(as_published, chosen["metrics"])))
+    kinds = {"interval": Interval, "correction": Correction, "alternative": Alternative, "zeros": Zeros}
+    chosen |= {name: parse_choice(kind, chosen[name], f"{COMPARE}.{name}") for name, kind in kinds.items()}
+    return ComparePlan(**chosen, gates=make_gates(gates))
 
 
 def names_of(name: str, given: Sequence[str] | None) -> tuple[str, ...] | None:
@@ -186,16 +172,15 @@ def as_published(text: str) -> str:
     return f"{name}@{UNCUT if k is None else k}"
 
 
-def check_ranges(chosen: Mapping[str, Any]) -> None:
+def check_numbers(chosen: Mapping[str, Any]) -> None:
     """Raise ConfigError OUT_OF_RANGE for a number that an option cannot have."""
-    delta, ratio = chosen["equivalence"], chosen["test_train_ratio"]
+    names = ("confidence", "equivalence", "test_train_ratio", "max_pairs")
+    confidence, delta, ratio, most = (chosen[name] for name in names)
     claims = {
-        "confidence": (0 < chosen["confidence"] < 1, "a number between 0 and 1"),
-        "equivalence": (delta is None or 0 < delta < math.inf, "a number above 0"),
-        "test_train_ratio": (ratio is None or 0 < ratio < math.inf, "a number above 0"),
-        "max_pairs": (chosen["max_pairs"] >= 1, "1 or more"),
+        "confidence": (confidence, 0 < confidence < 1, "a number between 0 and 1"),
+        "equivalence": (delta, delta is None or 0 < delta < math.inf, "a number above 0"),
+        "test_train_ratio": (ratio, ratio is None or 0 < ratio < math.inf, "a number above 0"),
+        "max_pairs": (most, most >= 1, "1 or more"),
     }
-    for name, (holds, allowed) in claims.items():
-        if not holds:
-            raise ConfigError("OUT_OF_RANGE", f"{COMPARE}.{name} is {chosen[name]}; allowed: {allowed}")
+    check_ranges(COMPARE, claims)
     check_draws(chosen["resamples"], chosen["seed"], COMPARE)

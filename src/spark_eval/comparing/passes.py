@@ -12,8 +12,7 @@ from spark_eval.comparing.results import ComparedCell
 from spark_eval.pairing.drawing import Amount, Drawing, DrawnSums, check_drawn
 from spark_eval.pairing.population import PairQuestion
 from spark_eval.pairing.ranking import Counting, Ranked, slices_for
-from spark_eval.pairing.ratios import N_AMOUNTS, pair_parts
-from spark_eval.pairing.sums import BucketTotals
+from spark_eval.pairing.sums import N_AMOUNTS, BucketTotals, pair_parts
 from spark_eval.stats.ranked import RankSums
 from spark_eval.stats.resampling import (
     MOST_FLIPPED,
@@ -57,18 +56,18 @@ class Needs:
         """Whether one more pass is needed."""
         return self.ranks or self.flips or self.replicates
 
-    def counting(self, found: BucketTotals, cells: Sequence[ComparedCell], n_parts: int) -> Counting | None:
+    def counting(self, summed: BucketTotals, cells: Sequence[ComparedCell], n_parts: int) -> Counting | None:
         """Return how differences are counted by their size, if a cell needs it."""
-        chosen = np.zeros(found.shape, dtype=bool)
+        chosen = np.zeros(summed.shape, dtype=bool)
         for cell in cells:
             chosen[cell.place] |= self.ranks or self.flips_all(cell)
         if not chosen.any():
             return None
         n_slices = slices_for(max(cell.sums.n for cell in cells))
-        return Counting(found.totals.cells, chosen, found.largest, n_slices, n_parts)
+        return Counting(summed.totals.cells, chosen, summed.largest, n_slices, n_parts)
 
     def drawing(
-        self, found: BucketTotals, cells: Sequence[ComparedCell], question: PairQuestion, plan: ComparePlan
+        self, summed: BucketTotals, cells: Sequence[ComparedCell], question: PairQuestion, plan: ComparePlan
     ) -> Drawing | None:
         """Return how differences are drawn, if a cell needs it; raise ConfigError TOO_MANY_REPLICATES."""
         needs_flips = self.flips and not all(map(self.flips_all, cells))
@@ -79,11 +78,11 @@ class Needs:
         drawn = [Amount.difference(*pair, column) for column, pair in product(question.columns, pairs)]
         parts = (pair_parts(*pair, *mean) for mean, pair in product(question.weighted, pairs))
         drawn += [part for of_pair in parts for part in of_pair]
-        check_drawn(len(found.totals.cells) * len(drawn), plan.resamples)
+        check_drawn(len(summed.totals.cells) * len(drawn), plan.resamples)
         return Drawing(
-            cells=found.totals.cells,
+            cells=summed.totals.cells,
             drawn=drawn,
-            largest=np.append(found.largest.T, found.largest_parts.swapaxes(0, 1)),
+            largest=np.append(summed.largest.T, summed.largest_parts.swapaxes(0, 1)),
             seed=plan.seed,
             replicates=plan.resamples if self.replicates else 0,
             flips=plan.resamples if needs_flips else 0,
@@ -93,45 +92,45 @@ class Needs:
     def completed(
         self,
         cell: ComparedCell,
-        found: BucketTotals,
+        summed: BucketTotals,
         ranked: Mapping[int, Ranked],
         drawn: DrawnSums | None,
         plan: ComparePlan,
     ) -> ComparedCell:
-        """Return a cell with what the further passes found."""
-        of_cell = ranked.get(int(np.ravel_multi_index(cell.place, found.shape)), NO_RANKS)
+        """Return a cell with what the further passes give."""
+        of_cell = ranked.get(int(np.ravel_multi_index(cell.place, summed.shape)), NO_RANKS)
         more = replace(cell, ranks=of_cell.ranks) if self.ranks else cell
         if self.flips_all(cell) and cell.sums.n:
             more = replace(more, flipped=exact_flip_p(of_cell.quanta or (), plan.alternative))
         elif self.flips and cell.sums.n and drawn is not None:
-            flipped = drawn.flipped[difference_of(cell, found)].tolist()
+            flipped = drawn.flipped[difference_of(cell, summed)].tolist()
             more = replace(more, flipped=drawn_flip_p(flipped, cell.n_differing, plan.alternative))
         if not self.replicates or drawn is None:
             return more
         if cell.mean is not None:
-            return replace(more, replicates=replicates_of_ratios(cell, cell.mean, found, drawn))
-        number, scale = difference_of(cell, found), scale_of(float(found.largest[cell.place[1:]]))
+            return replace(more, replicates=replicates_of_ratios(cell, cell.mean, summed, drawn))
+        number, scale = difference_of(cell, summed), scale_of(float(summed.largest[cell.place[1:]]))
         of_draws = Replicates.of(drawn.totals[number].tolist(), drawn.weights[number].tolist(), scale)
         acceleration = cell.sums.acceleration(drawn.cube(number, scale))
         return replace(more, replicates=of_draws, acceleration=acceleration)
 
 
-def difference_of(cell: ComparedCell, found: BucketTotals) -> int:
+def difference_of(cell: ComparedCell, summed: BucketTotals) -> int:
     """Return the place of a cell's differences among the sums that were drawn; see ``Needs.drawing``."""
     at, pair, column = cell.place
-    return at * (found.largest.size + found.largest_parts.size) + column * len(found.largest) + pair
+    return at * (summed.largest.size + summed.largest_parts.size) + column * len(summed.largest) + pair
 
 
 def replicates_of_ratios(
-    cell: ComparedCell, mean: int, found: BucketTotals, drawn: DrawnSums
+    cell: ComparedCell, mean: int, summed: BucketTotals, drawn: DrawnSums
 ) -> Replicates | None:
     """Return the differences of the weighted means of a pair."""
     at, pair, _ = cell.place
-    n_pairs = len(found.largest)
-    first = at * (found.largest.size + found.largest_parts.size) + found.largest.size
+    n_pairs = len(summed.largest)
+    first = at * (summed.largest.size + summed.largest_parts.size) + summed.largest.size
     first += (mean * n_pairs + pair) * N_AMOUNTS
     totals = drawn.totals[first : first + N_AMOUNTS].tolist()
-    scales = [scale_of(one) for one in found.largest_parts[pair, mean].tolist()]
+    scales = [scale_of(one) for one in summed.largest_parts[pair, mean].tolist()]
     candidate = quotients(totals[0], totals[1], scales[0] / scales[1])
     baseline = quotients(totals[2], totals[3], scales[2] / scales[3])
     return Replicates.known(less(candidate, baseline))

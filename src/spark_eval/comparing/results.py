@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby, product
 from statistics import mean
-from typing import Final
+from typing import Any, Final
 
 from spark_eval.comparing.gating import ModelPair, PairCell
 from spark_eval.comparing.options import COMPARE, ComparePlan, Interval, PairTest
@@ -15,10 +15,8 @@ from spark_eval.errors import ConfigError
 from spark_eval.metrics.means import MeanOfUsers, WeightedMean
 from spark_eval.pairing.cells import EVERYBODY, SegmentValue
 from spark_eval.pairing.population import PairQuestion
-from spark_eval.pairing.ratios import ratio_sums
-from spark_eval.pairing.sums import BucketTotals, cluster_sums, pair_sums
+from spark_eval.pairing.sums import BucketTotals, cluster_sums, pair_sums, ratio_sums
 from spark_eval.schema import ALL, FOLD, FOLDS, Direction
-from spark_eval.stats.corrections import adjusted
 from spark_eval.stats.differences import (
     UNTESTED,
     ComparedSums,
@@ -30,6 +28,7 @@ from spark_eval.stats.differences import (
 from spark_eval.stats.ranked import RankSums, wilcoxon
 from spark_eval.stats.resampling import Replicates, bca_interval, percentile_interval
 from spark_eval.stats.significance import (
+    adjusted,
     effect_size,
     minimal_detectable_effect,
     relative_change,
@@ -105,23 +104,18 @@ class ComparedCell:
                 return tost(self.estimate, plan.equivalence, plan.confidence)
         return UNTESTED
 
-    def rows(self, plan: ComparePlan, run: str | None, conventions: str) -> Iterator[ComparisonRow]:
+    def rows(self, plan: ComparePlan) -> Iterator[ComparisonRow]:
         """Yield a row for each test, not corrected yet."""
         tests = (*plan.tests, *([TOST] if plan.equivalence is not None else []))
         results = {test: self.tested(test, plan) for test in dict.fromkeys((*tests, plan.interval))}
-        untested = self.untested(plan, run, conventions)
+        untested = self.untested(plan)
         for test in tests:
             has_own = test in set(Interval) or test == TOST
             interval = results[test if has_own else plan.interval]
-            yield untested._replace(
-                test=str(test),
-                statistic=results[test].statistic,
-                p_value=results[test].p_value,
-                ci_low=interval.ci_low,
-                ci_high=interval.ci_high,
-            )
+            result = results[test]._replace(ci_low=interval.ci_low, ci_high=interval.ci_high)
+            yield untested._replace(test=str(test), **result._asdict())
 
-    def untested(self, plan: ComparePlan, run: str | None, conventions: str) -> ComparisonRow:
+    def untested(self, plan: ComparePlan) -> ComparisonRow:
         """Return what all rows share."""
         sums, estimate = self.sums, self.estimate
         relative, relative_error = relative_change(self.of_users)
@@ -141,14 +135,6 @@ class ComparedCell:
             candidate_value=after,
             difference=None if estimate.value is None else float(estimate.value),
             std_error=estimate.std_error,
-            ci_low=None,
-            ci_high=None,
-            test="",
-            statistic=None,
-            p_value=None,
-            p_adjusted=None,
-            family_size=0,
-            correction=str(plan.correction),
             wins=wins,
             ties=sums.n - wins - losses,
             losses=losses,
@@ -156,19 +142,17 @@ class ComparedCell:
             relative_std_error=relative_error,
             effect_size=None if isinstance(self.value, WeightedMean) else effect_size(sums),
             mde=minimal_detectable_effect(estimate, plan.confidence),
-            baseline_run=run,
-            conventions=conventions,
         )
 
 
 def cells_of_pairs(
-    found: BucketTotals,
+    summed: BucketTotals,
     pairs: Sequence[ModelPair],
     values: Sequence[MeanOfUsers],
     question: PairQuestion,
 ) -> dict[PairCell, ComparedCell]:
     """Return all cells of the pairs, by pair and metric; of each everybody first, then segments' values."""
-    parts = (found.totals, found.used, found.clusters, found.ratios)
+    parts = (summed.totals, summed.used, summed.clusters, summed.ratios)
     rows, used, clusters, ratios = ({cell: n for n, cell in enumerate(part.cells)} for part in parts)
     known = [cell for cell in rows if cell[0] in (ALL, *question.segments)]
     cells = {}
@@ -177,13 +161,13 @@ def cells_of_pairs(
         column = question.columns.index(value.column)
         place = (rows[cell], pair, column)
         of_users: ComparedSums
-        of_users, mean = (sums := pair_sums(found.totals, place)), None
+        of_users, mean = (sums := pair_sums(summed.totals, place)), None
         if isinstance(value, WeightedMean):
             mean = question.weighted.index((value.column, value.weight))
-            of_users = ratio_sums(found.ratios, (ratios[cell], pair, mean))
+            of_users = ratio_sums(summed.ratios, (ratios[cell], pair, mean))
         elif clusters:
-            of_users = cluster_sums(found.clusters, (clusters[cell], pair, column), sums)
-        n_common = found.used.count("n", (used[cell], pair, 0))
+            of_users = cluster_sums(summed.clusters, (clusters[cell], pair, column), sums)
+        n_common = summed.used.count("n", (used[cell], pair, 0))
         cells[models, str(value), *cell] = ComparedCell(
             models, value, *cell, sums, n_common, place, of_users, mean
         )
@@ -191,7 +175,7 @@ def cells_of_pairs(
 
 
 def cell_order(cell: SegmentValue) -> tuple[bool, str, int, str]:
-    """Return the key that sorts everybody before the values of segments, folds by number."""
+    """Return the order of cells: everybody, then the values of segments, folds by number."""
     segment, value = cell
     return (cell != EVERYBODY, segment, int(value) if segment == FOLD else 0, value)
 
@@ -205,21 +189,24 @@ def comparison_rows(
         of_value = list(own)
         for cell in of_value:
             if cell.segment != FOLD or FOLD in plan.segments:
-                rows += cell.rows(plan, run, conventions)
+                rows += cell.rows(plan)
         folds = [cell for cell in of_value if cell.segment == FOLD]
         if folds and PairTest.T in plan.tests:
-            rows.append(row_over_folds(folds, plan, run, conventions))
-    return corrected_rows(rows, plan.correction)
+            rows.append(row_over_folds(folds, plan))
+    shared: dict[str, Any] = {
+        "correction": str(plan.correction),
+        "baseline_run": run,
+        "conventions": conventions,
+    }
+    return [row._replace(**shared) for row in corrected_rows(rows, plan.correction)]
 
 
-def row_over_folds(
-    folds: Sequence[ComparedCell], plan: ComparePlan, run: str | None, conventions: str
-) -> ComparisonRow:
+def row_over_folds(folds: Sequence[ComparedCell], plan: ComparePlan) -> ComparisonRow:
     """Return the row of the mean over folds, each counting the same, by the test of Nadeau and Bengio.
 
     Raises ConfigError MISSING_RATIO where nobody knows how much the folds' trains overlap.
     """
-    row = folds[0].untested(plan, run, conventions)
+    row = folds[0].untested(plan)
     known = [cell for cell in folds if cell.estimate.value is not None]
     if plan.test_train_ratio is None and len(known) > 1:
         message = f"{COMPARE}.test_train_ratio, rows of test per row of train in a fold, is not known here"
@@ -238,27 +225,25 @@ def row_over_folds(
         candidate_value=mean(after for _, after in means) if means else None,
         difference=None if estimate.value is None else float(estimate.value),
         std_error=estimate.std_error,
-        ci_low=result.ci_low,
-        ci_high=result.ci_high,
-        statistic=result.statistic,
-        p_value=result.p_value,
         relative=None,
         relative_std_error=None,
         effect_size=None,
         mde=minimal_detectable_effect(estimate, plan.confidence),
+        **result._asdict(),
     )
 
 
 def corrected_rows(rows: Sequence[ComparisonRow], method: str) -> list[ComparisonRow]:
     """Return the rows with p-values corrected; the family are all of one test that have one."""
     sizes = Counter(row.test for row in rows if row.p_value is not None)
-    found = {}
+    corrected = {}
     for test in sizes:
         p_values = [row.p_value for row in rows if row.test == test]
-        found[test] = iter(adjusted(p_values, method))
+        corrected[test] = iter(adjusted(p_values, method))
     return [
         row._replace(
-            p_adjusted=next(found[row.test]) if row.test in found else None, family_size=sizes[row.test]
+            p_adjusted=next(corrected[row.test]) if row.test in corrected else None,
+            family_size=sizes[row.test],
         )
         for row in rows
     ]

@@ -2,26 +2,11 @@
 
 from typing import Final, NamedTuple
 
-# Column names with their types, in the order of the fields below.
-COMPARISONS: Final = (
-    "baseline string, candidate string, metric string, k int, segment string, segment_value string, "
-    "n_users long, n_undefined long, baseline_value double, candidate_value double, difference double, "
-    "std_error double, ci_low double, ci_high double, test string, statistic double, p_value double, "
-    "p_adjusted double, family_size long, correction string, wins long, ties long, losses long, "
-    "relative double, relative_std_error double, effect_size double, mde double, baseline_run string, "
-    "conventions string"
-)
-GATES: Final = (
-    "metric string, k int, model string, against_run string, against_model string, max_drop double, "
-    "drop string, mode string, confidence double, segment string, segment_value string, min_users long, "
-    "min_common double, pairing string, baseline_value double, candidate_value double, difference double, "
-    "bound_low double, bound_high double, n_users long, decision string, passed boolean, reason string, "
-    "p_worse double, p_adjusted double, users_needed long"
-)
+from spark_eval.schema import ddl_of
 
 
 class ComparisonRow(NamedTuple):
-    """A row of COMPARISONS: one test of one pair of models in one cell.
+    """A row of the table ``comparisons``: one test of one pair of models in one cell.
 
     A cell is a metric at k over the users of a segment's value. ``difference`` is candidate minus baseline;
     ``wins`` counts users for whom the candidate is better. ``baseline_run`` is None within one run.
@@ -33,33 +18,33 @@ class ComparisonRow(NamedTuple):
     k: int | None
     segment: str
     segment_value: str
-    n_users: int
-    n_undefined: int
-    baseline_value: float | None
-    candidate_value: float | None
-    difference: float | None
-    std_error: float | None
-    ci_low: float | None
-    ci_high: float | None
-    test: str
-    statistic: float | None
-    p_value: float | None
-    p_adjusted: float | None
-    family_size: int
-    correction: str
-    wins: int
-    ties: int
-    losses: int
-    relative: float | None
-    relative_std_error: float | None
-    effect_size: float | None
-    mde: float | None
-    baseline_run: str | None
-    conventions: str
+    n_users: int = 0
+    n_undefined: int = 0
+    baseline_value: float | None = None
+    candidate_value: float | None = None
+    difference: float | None = None
+    std_error: float | None = None
+    ci_low: float | None = None
+    ci_high: float | None = None
+    test: str = ""
+    statistic: float | None = None
+    p_value: float | None = None
+    p_adjusted: float | None = None
+    family_size: int = 0
+    correction: str = ""
+    wins: int = 0
+    ties: int = 0
+    losses: int = 0
+    relative: float | None = None
+    relative_std_error: float | None = None
+    effect_size: float | None = None
+    mde: float | None = None
+    baseline_run: str | None = None
+    conventions: str = ""
 
 
 class GateRow(NamedTuple):
-    """A row of GATES: one gate in one cell, what was found and what follows from it."""
+    """A row of the table ``gates``: one gate in one cell, what was found and what follows from it."""
 
     metric: str
     k: int | None
@@ -87,3 +72,7 @@ class GateRow(NamedTuple):
     p_worse: float | None
     p_adjusted: float | None
     users_needed: int | None
+
+
+COMPARISONS: Final = ddl_of(ComparisonRow)
+GATES: Final = ddl_of(GateRow)

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from spark_eval.comparing.marks import list_direction
+from spark_eval.comparing.leaderboard import list_direction
 from spark_eval.comparing.options import PairTest
 from spark_eval.metrics.values import UNCUT
 from spark_eval.schema import ALL, Direction
@@ -30,9 +30,8 @@ def compared_lines(rows: Iterable[Row]) -> TextLines:
         counts = "/".join(f"{row[name]:,}" for name in ("wins", "ties", "losses"))
         p = "-" if row["p_adjusted"] is None else f"{row['p_adjusted']:.3g}"
         difference = short(row["difference"], decimals)
-        lines.append(
-            [row["candidate"], baseline_of_row(row), where(row), row["test"], difference, interval, counts, p]
-        )
+        pair = [row["candidate"], in_run(row["baseline"], row["baseline_run"])]
+        lines.append([*pair, where(row), row["test"], difference, interval, counts, p])
     return lines
 
 
@@ -49,7 +48,7 @@ def gated_lines(rows: Iterable[Row]) -> TextLines:
     return lines
 
 
-def told(texts: Sequence[str], most: int) -> list[str]:
+def shortened(texts: Sequence[str], most: int) -> list[str]:
     """Return as many of these as a terminal shows, and how many more there are."""
     more = len(texts) - most
     return [*texts[:most], *([f"and {more:,} more in the table comparisons"] if more > 0 else [])]
@@ -72,7 +71,8 @@ def sentence(row: Row) -> str:
     >>> sentence(row | dict(difference=0.0214, ci_low=0.0153, ci_high=0.0275, p_adjusted=0.004))
     'als beats popular in ndcg@10 by .021 ± .006; 4 in 1,000 such differences would come by chance'
     """
-    candidate, baseline, metric = row["candidate"], baseline_of_row(row), where(row)
+    candidate, metric = row["candidate"], where(row)
+    baseline = in_run(row["baseline"], row["baseline_run"])
     difference, low, high, p = (row[name] for name in ("difference", "ci_low", "ci_high", "p_adjusted"))
     if difference is None:
         return f"{candidate} and {baseline} have no user in common with a value of {metric}"
@@ -81,7 +81,8 @@ def sentence(row: Row) -> str:
         chance = "; how surely, one user cannot tell" if low is None else ", for every user the same"
         return f"{candidate} differs from {baseline} in {metric} by {short(difference, decimals)}{chance}"
     spread = "" if low is None else f" ± {short((high - low) / 2, decimals)}"
-    chance = "" if p is None else f"; {in_thousand(p)} such differences would come by chance"
+    count = f"{n:,}" if (n := round(1000 * (p or 0))) else "fewer than 1"
+    chance = "" if p is None else f"; {count} in 1,000 such differences would come by chance"
     has_zero = low is not None and low <= 0 <= high
     if has_zero or (p is not None and p >= RARE):
         pair = f"{candidate} and {baseline} do not certainly differ in {metric}"
@@ -110,21 +111,10 @@ def verb_of(row: Row) -> str:
             return "beats" if is_higher == (direction is Direction.HIGHER) else "falls behind"
 
 
-def in_thousand(p: float) -> str:
-    """Return a chance as a count: ``4 in 1,000``."""
-    count = round(1000 * p)
-    return f"{count:,} in 1,000" if count else "fewer than 1 in 1,000"
-
-
 def where(row: Row) -> str:
     """Return metric, cutoff and segment: ``ndcg@10 (country DE)``."""
     of = "" if row["segment"] == ALL else f" ({row['segment']} {row['segment_value']})"
     return f"{row['metric']}@{UNCUT if row['k'] is None else row['k']}{of}"
-
-
-def baseline_of_row(row: Row) -> str:
-    """Return the baseline with its run."""
-    return in_run(row["baseline"], row["baseline_run"])
 
 
 def in_run(model: str, run: str | None) -> str:

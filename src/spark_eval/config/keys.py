@@ -2,13 +2,16 @@
 
 from collections.abc import Callable, Sequence
 from types import NoneType, UnionType
-from typing import Annotated, Any, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Final, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, create_model
 
+from spark_eval.errors import nearest
 from spark_eval.metrics.aliases import several
 from spark_eval.options import declared
 
+# What pydantic calls the fault of an unknown key.
+EXTRA_KEY: Final = "extra_forbidden"
 Item = TypeVar("Item")
 Keyed = TypeVar("Keyed", bound=BaseModel)
 # A list of the config, for which a single value may stand.
@@ -43,3 +46,18 @@ def in_yaml(kind: Any) -> Any:
         return kind
     list_of: Any = Several
     return list_of[items[0]] | None if NoneType in kinds else list_of[items[0]]
+
+
+def describe(whole: type[Section], place: tuple[int | str, ...], kind: str, message: str) -> str:
+    """Return one fault of a config in words."""
+    where = ".".join(map(str, place)) or "the config"
+    if kind != EXTRA_KEY:
+        return f"{where}: {message.removeprefix('Value error, ')}"
+    *path, key = place
+    section: Any = whole
+    for part in path:
+        if isinstance(part, str) and part in section.model_fields:
+            kind_of = section.model_fields[part].annotation
+            kinds = [inner for outer in (kind_of, *get_args(kind_of)) for inner in (outer, *get_args(outer))]
+            section = next((k for k in kinds if isinstance(k, type) and issubclass(k, Section)), section)
+    return f"unknown key {where!r}; {nearest(str(key), list(section.model_fields))}"

@@ -5,12 +5,13 @@ Config is untrusted data: no tags, no aliases, no repeated or unknown keys, no S
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
     ConfigDict,
     Field,
+    PrivateAttr,
     ValidationError,
     field_serializer,
     model_serializer,
@@ -19,7 +20,7 @@ from pydantic import (
 
 from spark_eval.config.comparing import CompareSection, GateSection
 from spark_eval.config.input_policy import TABLE, check_reading, check_secrets, place
-from spark_eval.config.keys import Section, Several, keyed
+from spark_eval.config.keys import EXTRA_KEY, Section, Several, describe, keyed
 from spark_eval.config.strict_yaml import MAX_CHARACTERS, load_yaml, overlay
 from spark_eval.engine.segments import check_segments
 from spark_eval.errors import ConfigError, nearest
@@ -34,8 +35,6 @@ from spark_eval.schema import SUBSETS
 from spark_eval.splits.fold_rule import FoldRule
 from spark_eval.splits.methods import GLOBAL_LOCAL_RANKER, known_method, rule_of
 
-# What pydantic calls the fault of an unknown key.
-EXTRA_KEY: Final = "extra_forbidden"
 Scalar = bool | int | float | str
 Place = Annotated[str, Field(min_length=1), AfterValidator(place)]
 
@@ -95,6 +94,7 @@ class Source(Section):
     subset: str | None = None
     fold: int | None = Field(default=None, ge=0)
     max_quarantined: float = Field(default=1.0, ge=0, le=1)
+    _is_of_run: bool = PrivateAttr(default=False)
 
     @model_validator(mode="after")
     def check_place(self) -> Self:
@@ -109,6 +109,24 @@ class Source(Section):
         if {"path", "paths"} & {name.lower() for name in self.options}:
             raise ValueError("options: the path stands beside the options, not among them")
         return self
+
+    @property
+    def is_of_run(self) -> bool:
+        """Whether it is a part of this run's own split."""
+        return self._is_of_run
+
+    @property
+    def place(self) -> str:
+        """Where its files are."""
+        return self.path or ""
+
+    def at(self, splits: str) -> Self:
+        """Return the source with its path: a subset alone is of this run's split, which is there."""
+        if self.path is not None or self.table is not None:
+            return self
+        placed = self.model_copy(update={"path": splits})
+        placed._is_of_run = True
+        return placed
 
 
 class Recommendations(Source):
@@ -269,25 +287,5 @@ def parse_config(tree: Any) -> Config:
     except ValidationError as error:
         faults = sorted(error.errors(include_url=False), key=lambda fault: fault["type"] != EXTRA_KEY)
         code = "UNKNOWN_CONFIG_KEY" if faults[0]["type"] == EXTRA_KEY else "INVALID_CONFIG"
-        messages = [describe(fault["loc"], fault["type"], fault["msg"]) for fault in faults]
+        messages = [describe(Config, fault["loc"], fault["type"], fault["msg"]) for fault in faults]
         raise ConfigError(code, "; ".join(dict.fromkeys(messages))) from None
-
-
-def describe(place: tuple[int | str, ...], kind: str, message: str) -> str:
-    """Return one fault of the config in words."""
-    where = ".".join(map(str, place)) or "the config"
-    if kind != EXTRA_KEY:
-        return f"{where}: {message.removeprefix('Value error, ')}"
-    *path, key = place
-    return f"unknown key {where!r}; {nearest(str(key), known_keys(path))}"
-
-
-def known_keys(path: Sequence[int | str]) -> list[str]:
-    """Return the keys that a section of the config may have."""
-    section: Any = Config
-    for part in path:
-        if isinstance(part, str) and part in section.model_fields:
-            kind = section.model_fields[part].annotation
-            kinds = [inner for outer in (kind, *get_args(kind)) for inner in (outer, *get_args(outer))]
-            section = next((k for k in kinds if isinstance(k, type) and issubclass(k, Section)), section)
-    return list(section.model_fields)

@@ -76,12 +76,12 @@ def batch_of(content: Content, parts: Sequence[tuple[int, pa.RecordBatch]]) -> p
     return pa.RecordBatch.from_arrays(columns, schema=MESSAGE)
 
 
-def gathered(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Put small tables together, as few as memory allows."""
+def gathered(tables: Iterable[pa.Table], most: int = ROWS_AT_ONCE) -> Iterator[pa.Table]:
+    """Put small tables together, until they have so many rows."""
     waiting: list[pa.Table] = []
     for table in tables:
         waiting.append(table)
-        if sum(table.num_rows for table in waiting) >= ROWS_AT_ONCE:
+        if sum(table.num_rows for table in waiting) >= most:
             yield pa.concat_tables(waiting).combine_chunks()
             waiting.clear()
     if waiting:

@@ -12,8 +12,8 @@ from spark_eval.errors import DataError
 from spark_eval.metrics import MetricValue
 from spark_eval.metrics.columns import weighted
 from spark_eval.schema import ALL, FOLD, FOLDS
+from spark_eval.stats.differences import RatioSums
 from spark_eval.stats.intervals import Summary, around, summarise
-from spark_eval.stats.ratios import RatioSums
 
 METRICS: Final = (
     "model string, metric string, k int, segment string, segment_value string, value double, "

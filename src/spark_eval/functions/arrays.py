@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from functools import partial
 from itertools import pairwise
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -38,12 +38,13 @@ def measured_values(plan: Plan, arrays: dict[str, pa.Array]) -> dict[str, Floats
     Raises DataError NOT_AN_ARRAY, ARRAYS_DIFFER, REPEATED_ITEM, RELEVANCE_TOO_LARGE, those of ids, numbers
     and of rows that refuse a table.
     """
-    arrays = {
-        name: column for name, column in arrays.items() if name in (RECOMMENDED, RELEVANT) or is_given(column)
-    }
+    # The literal NULL of SQL stands for numbers that are not given.
+    needed = (RECOMMENDED, RELEVANT)
+    arrays = {name: one for name, one in arrays.items() if name in needed or not pa.types.is_null(one.type)}
     for name, column in arrays.items():
-        if not is_array(column.type) and not pa.types.is_null(column.type):
-            raise DataError("NOT_AN_ARRAY", f"{name}: the column is {column.type}; give an array")
+        kind = column.type
+        if not (pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_null(kind)):
+            raise DataError("NOT_AN_ARRAY", f"{name}: the column is {kind}; give an array")
     lengths = {name: lengths_of(column) for name, column in arrays.items()}
     for name, other in ((RELEVANCE_ARRAY, RELEVANT), (SCORE_ARRAY, RECOMMENDED)):
         if name in arrays and (n_bad := np.count_nonzero(lengths[name] != lengths[other])):
@@ -72,10 +73,10 @@ def values_at_once(plan: Plan, arrays: dict[str, pa.Array]) -> dict[str, Floats]
     lists = usable(lists, judge_lists, RECOMMENDED)
     truth = usable(truth, partial(judge_truth, conventions=plan.conventions), RELEVANT)
     bucket = Bucket(question, {Content.LISTS: lists, Content.TRUTH: truth})
-    found = bucket.lists()
-    check_lists(found, plan)
-    chosen = found.population(plan.conventions)
-    taken = found.lists(chosen, bucket.truth.ideal(plan.truth_depth))
+    ranked = bucket.lists()
+    check_lists(ranked, plan)
+    chosen = ranked.population(plan.conventions)
+    taken = ranked.lists(chosen, bucket.truth.ideal(plan.truth_depth))
     rows = numbers(bucket.people.ids)[chosen]
     columns = {column: np.full(len(arrays[RECOMMENDED]), np.nan) for column in plan.columns}
     for value in plan.metrics:
@@ -128,8 +129,8 @@ def with_alike_ids(lists: pa.Table, truth: pa.Table) -> tuple[pa.Table, pa.Table
         message = f"items are {kinds[0]} in {RECOMMENDED} and {kinds[1]} in {RELEVANT}"
         raise DataError("ID_TYPE_MISMATCH", f"{message}; write all with one type")
     kind = kinds[0] if kinds else pa.int64()
-    cast = [table.set_column(1, ITEM, table[ITEM].cast(kind)) for table in (lists, truth)]
-    return cast[0], cast[1]
+    lists, truth = (table.set_column(1, ITEM, table[ITEM].cast(kind)) for table in (lists, truth))
+    return lists, truth
 
 
 def id_kind(name: str, kind: pa.DataType) -> pa.DataType | None:
@@ -193,16 +194,6 @@ def pieces(lengths: Ints) -> Iterator[tuple[int, int]]:
     yield from pairwise(starts)
 
 
-def is_array(kind: pa.DataType) -> bool:
-    """Return whether values of this type are lists."""
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
-
-
 def is_number(kind: pa.DataType) -> bool:
     """Return whether a type is of numbers."""
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
-
-
-def is_given(column: Any) -> bool:
-    """Return whether a column is more than the literal NULL of SQL."""
-    return not pa.types.is_null(column.type)

@@ -148,10 +148,10 @@ def applied(plan: Plan, arrays: Mapping[str, Any], name: str, kind: T.DataType) 
     names = list(given)
 
     def values(*columns: pa.Array) -> pa.Array:
-        found = measured_values(plan, dict(zip(names, columns, strict=True)))
-        arrays = [pa.array(values, from_pandas=True) for values in found.values()]
+        measured = measured_values(plan, dict(zip(names, columns, strict=True)))
+        arrays = [pa.array(values, from_pandas=True) for values in measured.values()]
         is_one = isinstance(kind, T.DoubleType)
-        return arrays[0] if is_one else pa.StructArray.from_arrays(arrays, names=list(found))
+        return arrays[0] if is_one else pa.StructArray.from_arrays(arrays, names=list(measured))
 
     column: Column = arrow_function(values, name, kind)(*given.values())
     return column.alias(name)

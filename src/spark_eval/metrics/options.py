@@ -15,7 +15,7 @@ from spark_eval.metrics.columns import summed
 from spark_eval.metrics.registry import Fact, Kind
 from spark_eval.metrics.stages import Stage, make_stages
 from spark_eval.metrics.values import METRICS_KEY, UNCUT, parse_k
-from spark_eval.options import Option, completed
+from spark_eval.options import Option, check_ranges, completed
 from spark_eval.presets import changed, parse_choice, parse_conventions, stamp
 from spark_eval.schema import FOLD
 from spark_eval.stats.resampling import DEFAULT_RESAMPLES, MOST_RESAMPLES
@@ -269,9 +269,7 @@ def check_draws(resamples: int, seed: int, key: str) -> None:
         "resamples": (resamples, 1 <= resamples <= MOST_RESAMPLES, f"1 to {MOST_RESAMPLES}"),
         "seed": (seed, -(2**63) <= seed < 2**63 - 1, "a whole number of 64 bits, but for the largest"),
     }
-    for name, (given, holds, allowed) in claims.items():
-        if not holds:
-            raise ConfigError("OUT_OF_RANGE", f"{key}.{name} is {given}; allowed: {allowed}")
+    check_ranges(key, claims)
 
 
 def filled_column(k: int | None) -> str:

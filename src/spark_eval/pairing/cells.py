@@ -1,7 +1,8 @@
-"""Cells of users: everybody, and the values of segments; users in the order of their cells."""
+"""Cells of users: everybody, and the values of segments; and whole numbers summed in them, which add."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cached_property
 from math import prod
 from typing import Any, Final
@@ -12,18 +13,18 @@ from numpy.typing import NDArray
 
 from spark_eval.arrow.hashes import Booleans, changes, numbers
 from spark_eval.schema import ALL
-from spark_eval.stats.exact import Ints
+from spark_eval.stats.exact import POINT_BITS, ByPlace, Ints, limbs, number_of
 
 # A segment and its value.
 SegmentValue = tuple[str, str]
 EVERYBODY: Final = (ALL, ALL)
-# Segments are crossed as long as so many users fall to a crossing of their values.
+# Segments are crossed while each crossing of their values has so many users, on average.
 USERS_PER_CROSSING: Final = 256
 
 
 @dataclass(frozen=True)
 class Crossings:
-    """Crossings of some segments' values: the code (n,) of that of each user, below their number.
+    """Crossings of some segments' values; ``crossing`` (n,) is the number of that of each user.
 
     ``has_everybody`` says that its cells are everybody, too, not the segments' values alone.
     """
@@ -85,7 +86,7 @@ def crossings_of(segments: Mapping[str, pa.Array], n: int, *, crossed: bool = Tr
 
     Where segments may be ``crossed``, they are few.
     """
-    found: list[Crossings] = []
+    grouped: list[Crossings] = []
     names: list[str] = []
     values: list[Sequence[str]] = []
     crossing = np.zeros(n, dtype=np.int64)
@@ -94,14 +95,73 @@ def crossings_of(segments: Mapping[str, pa.Array], n: int, *, crossed: bool = Tr
         known = coded.dictionary.to_pylist()
         n_crossings = prod(map(len, values)) * len(known)
         if not crossed or (names and n_crossings * USERS_PER_CROSSING > n):
-            found.append(Crossings(names, values, crossing, not found))
+            grouped.append(Crossings(names, values, crossing, not grouped))
             names, values, crossing = [], [], np.zeros(n, dtype=np.int64)
         names, values = [*names, name], [*values, known]
         crossing = crossing * len(known) + numbers(coded.indices).astype(np.int64)
-    return [*found, Crossings(names, values, crossing, not found)]
+    return [*grouped, Crossings(names, values, crossing, not grouped)]
 
 
 def cells_of(grouped: Sequence[Crossings]) -> Iterator[SegmentValue]:
     """Yield the cells of several crossings."""
     for grouping in grouped:
         yield from grouping.cells
+
+
+# What is summed, and which limb of it; counts have limb 0.
+SumKey = tuple[str, int]
+# Pairs and columns of which something is summed: all of the first with some of the others, or one of each.
+Where = tuple[slice | int, slice | int]
+
+
+@dataclass
+class PairTotals:
+    """Sums of c cells: arrays (c, pairs, columns) of integers, by what they sum; limbs of 0 have none."""
+
+    cells: list[SegmentValue]
+    n_pairs: int
+    n_columns: int
+    sums: dict[SumKey, Ints] = field(default_factory=dict)
+
+    def of(self, key: SumKey) -> Ints:
+        """Return the sums of one kind, for as many cells as there are."""
+        known = self.sums.get(key, np.zeros((0, self.n_pairs, self.n_columns), dtype=np.int64))
+        if len(known) < len(self.cells):
+            more = np.zeros((len(self.cells) - len(known), *known.shape[1:]), dtype=np.int64)
+            known = self.sums[key] = np.concatenate([known, more])
+        return known
+
+    def add(self, other: "PairTotals") -> None:
+        """Add the sums of other users; they may be in other cells."""
+        place_of = {cell: place for place, cell in enumerate(self.cells)}
+        places = [place_of.setdefault(cell, len(place_of)) for cell in other.cells]
+        self.cells = list(place_of)
+        for key in other.sums:
+            self.of(key)[places] += other.of(key)
+
+    def put_counts(self, name: str, grouping: Crossings, where: Where, counts: Ints) -> None:
+        """Add counts (crossings, ...) of some pairs and columns in the crossings of a grouping."""
+        self.of((name, 0))[self.cells_of(grouping), *where] += grouping.of_cells(counts)
+
+    def put_sums(self, name: str, grouping: Crossings, where: Where, sums: ByPlace) -> None:
+        """Add sums (crossings, ...) by place."""
+        of_cells = {place: grouping.of_cells(amounts) for place, amounts in sums.items()}
+        flat = {place: amounts.ravel() for place, amounts in of_cells.items()}
+        for limb, amounts in limbs(flat).items():
+            shape = next(iter(of_cells.values())).shape
+            self.of((name, limb))[self.cells_of(grouping), *where] += amounts.reshape(shape)
+
+    def cells_of(self, grouping: Crossings) -> slice:
+        """Return the places of a grouping's cells, which lie side by side."""
+        cells = grouping.cells
+        first = self.cells.index(cells[0]) if cells else 0
+        return slice(first, first + len(cells))
+
+    def number(self, name: str, place: tuple[int, int, int], bits: int = POINT_BITS) -> Fraction:
+        """Return one sum, of a cell, pair and column, as a number; those of squares have twice the bits."""
+        amounts = {limb: int(self.sums[kind, limb][place]) for kind, limb in self.sums if kind == name}
+        return number_of(amounts, bits)
+
+    def count(self, name: str, place: tuple[int, int, int]) -> int:
+        """Return one count, of a cell, pair and column."""
+        return int(self.sums[name, 0][place])

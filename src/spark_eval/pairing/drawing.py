@@ -13,7 +13,7 @@ from spark_eval.arrow.hashes import Booleans, Hashes
 from spark_eval.arrow.xxhash64 import id_hashes
 from spark_eval.errors import ConfigError
 from spark_eval.pairing.cells import Crossings, SegmentValue, crossings_of
-from spark_eval.pairing.population import CANDIDATE, Population
+from spark_eval.pairing.population import Population
 from spark_eval.stats.draws import drawn_sums, flips, poisson_weights
 from spark_eval.stats.exact import Floats, Ints
 from spark_eval.stats.resampling import SCALE_BITS, scale_of, scaled
@@ -101,8 +101,8 @@ def each_amount(
 def largest_of(drawn: Sequence[Amount], population: Population) -> Floats:
     """Return the largest size of each amount; shape (m,)."""
     parts = [drawn[first : first + DRAWN_AT_ONCE] for first in range(0, len(drawn), DRAWN_AT_ONCE)]
-    found = (amounts for part in parts for amounts, _ in each_amount(part, population, slice(None)))
-    return np.array([abs(amounts).max(initial=0.0) for amounts in found])
+    each = (amounts for part in parts for amounts, _ in each_amount(part, population, slice(None)))
+    return np.array([abs(amounts).max(initial=0.0) for amounts in each])
 
 
 @dataclass(frozen=True)
@@ -123,26 +123,23 @@ class Drawing:
 
     def sums(self, population: Population) -> DrawnSums:
         """Return the sums of a bucket, each (cells * m, ...)."""
-        question = population.question
-        texts = {name: population.texts(CANDIDATE, name) for name in question.segments}
         place_of = {cell: place for place, cell in enumerate(self.cells)}
-        found = self.zero()
-        grouped = crossings_of(texts, len(population))
+        total, grouped = self.zero(), crossings_of(population.segments, len(population))
         n_numbers = len(self.drawn) * max(self.replicates, self.flips)
         if max(grouping.n_crossings for grouping in grouped) * n_numbers > MOST_DRAWN:
-            grouped = crossings_of(texts, len(population), crossed=False)
+            grouped = crossings_of(population.segments, len(population), crossed=False)
         for grouping in grouped:
             places = [place_of[cell] for cell in grouping.cells]
-            for mine, amounts in zip(found, self.of_grouping(population, grouping), strict=True):
+            for mine, amounts in zip(total, self.of_grouping(population, grouping), strict=True):
                 by_cell = mine.reshape(len(self.cells), -1, mine.shape[1])
                 by_cell[places] += grouping.of_cells(amounts)
-        return found
+        return total
 
-    def zero(self) -> DrawnSums:
-        """Return the sums over nobody."""
-        n_cells = len(self.cells) * len(self.drawn)
+    def zero(self, *shape: int) -> DrawnSums:
+        """Return the sums over nobody: of all cells, or of another shape."""
+        shape = shape or (len(self.cells) * len(self.drawn),)
         widths = (1 + self.replicates, 1 + self.replicates, 1 + self.flips, 4)
-        return DrawnSums(*(np.zeros((n_cells, width), dtype=np.int64) for width in widths))
+        return DrawnSums(*(np.zeros((*shape, width), dtype=np.int64) for width in widths))
 
     def of_grouping(self, population: Population, grouping: Crossings) -> DrawnSums:
         """Return the sums of a grouping's crossings, each (crossings, m, ...)."""
@@ -150,8 +147,7 @@ class Drawing:
             id_hashes(population.ids, np.int64(self.seed + more))[grouping.order] if is_asked else NO_HASHES
             for more, is_asked in enumerate((self.replicates, self.flips))
         )
-        shape = (grouping.n_crossings, len(self.drawn))
-        found = DrawnSums(*(np.zeros((*shape, part.shape[1]), dtype=np.int64) for part in self.zero()))
+        sums = self.zero(grouping.n_crossings, len(self.drawn))
         for first in range(0, len(self.drawn), DRAWN_AT_ONCE):
             chosen = slice(first, min(first + DRAWN_AT_ONCE, len(self.drawn)))
             n_chosen = chosen.stop - first
@@ -160,14 +156,14 @@ class Drawing:
                 run = slice(start, end)
                 if self.replicates:
                     again = drawn_sums(poisson_weights, hashes[run], both[run], self.replicates).T
-                    found.totals[crossing, chosen] = again[:n_chosen]
-                    found.weights[crossing, chosen] = again[n_chosen:][mask]
+                    sums.totals[crossing, chosen] = again[:n_chosen]
+                    sums.weights[crossing, chosen] = again[n_chosen:][mask]
                 if self.flips:
                     signs = drawn_sums(flips, flipped[run], both[run, :n_chosen], self.flips)
-                    found.flipped[crossing, chosen] = signs.T
+                    sums.flipped[crossing, chosen] = signs.T
                 if self.has_cubes:
-                    found.cubes[crossing, chosen] = cubes_of(both[run, :n_chosen])
-        return found
+                    sums.cubes[crossing, chosen] = cubes_of(both[run, :n_chosen])
+        return sums
 
     def columns(self, population: Population, order: Ints, chosen: slice) -> tuple[Floats, Ints]:
         """Return columns (n, c + masks): scaled amounts of what is chosen, then where any are defined.
@@ -177,8 +173,8 @@ class Drawing:
         columns: list[Floats] = []
         masks: dict[bytes, tuple[int, Floats]] = {}
         mask = []
-        found = each_amount(self.drawn[chosen], population, order)
-        for (amounts, is_defined), largest in zip(found, self.largest[chosen].tolist(), strict=True):
+        each = each_amount(self.drawn[chosen], population, order)
+        for (amounts, is_defined), largest in zip(each, self.largest[chosen].tolist(), strict=True):
             columns.append(scaled(amounts, scale_of(largest)))
             own = masks.setdefault(is_defined.tobytes(), (len(masks), is_defined.astype(np.float64)))
             mask.append(own[0])

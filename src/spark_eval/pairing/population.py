@@ -1,6 +1,6 @@
 """Who is compared in a bucket: the users of all models side by side, in one order, and their segments."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NamedTuple
@@ -160,12 +160,17 @@ class Population:
         for left, right in zip(*self.question.ends, strict=True):
             yield everybody if self.present is None else self.present[left] & self.present[right]
 
-    def counts(self, texts: Mapping[str, pa.Array]) -> PairCounts:
-        """Count who is compared; ``texts`` are the candidate's values of all segments."""
+    @cached_property
+    def segments(self) -> dict[str, pa.Array]:
+        """The users' values of all segments, as the candidate has them."""
+        return {name: self.texts(CANDIDATE, name) for name in self.question.segments}
+
+    def counts(self) -> PairCounts:
+        """Count who is compared."""
         question, pairs = self.question, list(self.common())
         lefts, rights = question.ends
         is_moved = [
-            numbers(pc.not_equal(texts[name], self.texts(BASELINE, name))).astype(bool)
+            numbers(pc.not_equal(self.segments[name], self.texts(BASELINE, name))).astype(bool)
             for name in question.moved
         ]
         moved = [[np.count_nonzero(one & both) for both in pairs] for one in is_moved]
@@ -201,7 +206,7 @@ class Population:
         """Return the users' values of a segment on a side, from whichever of its models has them."""
         if segment == FOLD and self.folds is not None:
             return pa.array(self.folds).cast(pa.string())
-        found = pa.nulls(len(self), pa.string())
+        values = pa.nulls(len(self), pa.string())
         for place, (of_side, _) in enumerate(self.question.models):
             if of_side == side:
                 column = self.read(place, [segment])[segment].cast(pa.string()).combine_chunks()
@@ -209,10 +214,10 @@ class Population:
                 if rows is None:
                     return column.fill_null(MISSING)
                 mine = pa.array(rows, mask=rows < 0)
-                found = pc.coalesce(found, column.fill_null(MISSING).take(mine))
-                if not found.null_count:
+                values = pc.coalesce(values, column.fill_null(MISSING).take(mine))
+                if not values.null_count:
                     break
-        return found.fill_null(MISSING)
+        return values.fill_null(MISSING)
 
     def relevant(self, model: int) -> Ints:
         """Return how many relevant items each user has by the truth of a model, -1 where it lacks them."""

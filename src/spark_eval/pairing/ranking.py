@@ -10,7 +10,7 @@ import numpy as np
 
 from spark_eval.arrow.hashes import Booleans, changes, mixed, numbers
 from spark_eval.pairing.cells import EVERYBODY, SegmentValue
-from spark_eval.pairing.population import CANDIDATE, Population
+from spark_eval.pairing.population import Population
 from spark_eval.stats.differences import quanta
 from spark_eval.stats.exact import Floats, Ints
 from spark_eval.stats.ranked import RankSums
@@ -66,8 +66,7 @@ class Counting:
 
     def counts(self, population: Population) -> Iterator[tuple[int, SizeCounts]]:
         """Yield the counts of a bucket, by the number of the part to which they go."""
-        found = [self.of_column(population, column) for column in range(self.chosen.shape[2])]
-        whole = merged(found)
+        whole = merged([self.of_column(population, column) for column in range(self.chosen.shape[2])])
         part = self.part(whole)
         order = np.argsort(part, kind="stable")
         whole, ends = whole.take(order), np.cumsum(np.bincount(part, minlength=self.n_parts))
@@ -83,7 +82,7 @@ class Counting:
             return NOTHING
         values = population.values([question.columns[column]])[:, 0]
         codes = self.codes(population)
-        found = []
+        counts = []
         for pair in pairs.tolist():
             left, right = (ends[pair] for ends in question.ends)
             q = quanta(values[right] - values[left])
@@ -92,22 +91,19 @@ class Counting:
             for code in codes:
                 cell = code[rows]
                 is_chosen = self.chosen[:, pair, column][cell]
-                if is_chosen.any():
-                    place = (cell[is_chosen] * self.chosen.shape[1] + pair) * self.chosen.shape[2] + column
-                    up = is_up[is_chosen].astype(np.int64)
-                    found.append(each_size_once(SizeCounts(place, size[is_chosen], up, 1 - up)))
-        return merged(found)
+                place = (cell[is_chosen] * self.chosen.shape[1] + pair) * self.chosen.shape[2] + column
+                up = is_up[is_chosen].astype(np.int64)
+                counts.append(each_size_once(SizeCounts(place, size[is_chosen], up, 1 - up)))
+        return merged(counts)
 
     def codes(self, population: Population) -> list[Ints]:
         """Return the cells of each user: that of everybody, then of each segment's value."""
         place_of = {cell: place for place, cell in enumerate(self.cells)}
         codes = [np.full(len(population), place_of[EVERYBODY])]
-        for name in population.question.segments:
-            coded = population.texts(CANDIDATE, name).dictionary_encode()
-            known = np.array(
-                [place_of[name, value] for value in coded.dictionary.to_pylist()], dtype=np.int64
-            )
-            codes.append(known[numbers(coded.indices)])
+        for name, texts in population.segments.items():
+            coded = texts.dictionary_encode()
+            known = [place_of[name, value] for value in coded.dictionary.to_pylist()]
+            codes.append(np.array(known, dtype=np.int64)[numbers(coded.indices)])
         return codes
 
     def slices(self, counts: SizeCounts) -> Ints:
@@ -125,12 +121,12 @@ class Counting:
         whole = each_size_once(merged(parts))
         key = whole.cell * self.n_slices + self.slices(whole)
         starts = [*np.flatnonzero(changes(key)).tolist(), len(key)] if len(key) else []
-        found = {}
+        by_slice = {}
         for start, end in pairwise(starts):
             of_slice = whole.take(slice(start, end))
             place = divmod(int(key[start]), self.n_slices)
-            found[place] = Ranked(RankSums.of(of_slice.greater, of_slice.less), few_quanta(of_slice))
-        return found
+            by_slice[place] = Ranked(RankSums.of(of_slice.greater, of_slice.less), few_quanta(of_slice))
+        return by_slice
 
 
 NO_PLACES: Final[Ints] = np.empty(0, dtype=np.int64)
@@ -144,8 +140,7 @@ def slices_for(n_users: int) -> int:
 
 def merged(parts: Sequence[SizeCounts]) -> SizeCounts:
     """Return counts one after the other."""
-    cells, sizes, greater, less = zip(NOTHING, *parts, strict=True)
-    return SizeCounts(*map(np.concatenate, (cells, sizes, greater, less)))
+    return SizeCounts(*map(np.concatenate, zip(NOTHING, *parts, strict=True)))
 
 
 def each_size_once(counts: SizeCounts) -> SizeCounts:
@@ -168,7 +163,7 @@ def few_quanta(counts: SizeCounts) -> tuple[int, ...] | None:
 
 def in_slices(parts: Sequence[Mapping[tuple[int, int], Ranked]]) -> dict[int, Ranked]:
     """Return what is known of each cell, from its slices."""
-    found: dict[int, Ranked] = {}
+    whole: dict[int, Ranked] = {}
     for (cell, _), ranked in sorted((item for part in parts for item in part.items()), key=itemgetter(0)):
-        found[cell] = found[cell].below(ranked) if cell in found else ranked
-    return found
+        whole[cell] = whole[cell].below(ranked) if cell in whole else ranked
+    return whole

@@ -3,21 +3,25 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import combinations_with_replacement
 from typing import Final
 
 import numpy as np
 
-from spark_eval.pairing.cells import Crossings, cells_of, crossings_of
-from spark_eval.pairing.population import CANDIDATE, PairCounts, PairQuestion, Population
+from spark_eval.arrow.hashes import Booleans
+from spark_eval.pairing.cells import Crossings, PairTotals, cells_of, crossings_of
+from spark_eval.pairing.drawing import Amount, values_of
+from spark_eval.pairing.population import PairCounts, PairQuestion, Population
 from spark_eval.pairing.products import Products, pair_products
-from spark_eval.pairing.ratios import sum_ratios
-from spark_eval.pairing.totals import PairTotals
-from spark_eval.stats.differences import ClusterSums, PairSums
-from spark_eval.stats.exact import POINT_BITS, ByPlace, Floats, Ints, add
+from spark_eval.stats.differences import PairSums, RatioSums
+from spark_eval.stats.exact import POINT_BITS, ByPlace, Floats, Ints, add, exact_sums, two_product
 
 # So many values of a bucket lie in memory at once, and so many sums of products of digits.
 VALUES_AT_ONCE: Final = 1 << 22
 MOST_PRODUCTS: Final = 1 << 23
+# Weighted values and weights of the candidate, then of the baseline.
+N_AMOUNTS: Final = 4
+N_USERS: Final = "n"
 PAIR_COUNTS: Final = ("n", "n_people", "greater", "less")
 PAIR_TOTALS: Final = ("baseline", "candidate")
 PAIR_SQUARES: Final = ("baseline_squares", "candidate_squares", "difference_squares")
@@ -26,8 +30,10 @@ PAIR_SQUARES: Final = ("baseline_squares", "candidate_squares", "difference_squa
 def put_products(totals: PairTotals, products: Products, grouping: Crossings, columns: slice) -> None:
     """Add what is summed in the crossings of a grouping, of some columns."""
     where = (slice(None), columns)
-    for name, counts in pair_counts(products).items():
-        totals.put_counts(name, grouping, where, counts)
+    people = products.baseline[..., 0, 0]
+    counts = (products.cross[..., 0, 0], people, products.greater, products.less)
+    for name, amounts in zip(PAIR_COUNTS, counts, strict=True):
+        totals.put_counts(name, grouping, where, amounts)
     for name, sums in sums_by_place(products).items():
         totals.put_sums(name, grouping, where, sums)
 
@@ -38,10 +44,14 @@ def pair_sums(totals: PairTotals, place: tuple[int, int, int]) -> PairSums:
     return PairSums(n, greater, less, *numbers_of_pair(totals, place))
 
 
-def cluster_sums(totals: PairTotals, place: tuple[int, int, int], of_rows: PairSums) -> ClusterSums:
-    """Return the same as sums over users; these of rows are known, and here are sums of users."""
-    n, row_squares = (totals.count(name, place) for name in ("n_people", "n"))
-    return ClusterSums(n, of_rows, row_squares, *numbers_of_pair(totals, place))
+def cluster_sums(totals: PairTotals, place: tuple[int, int, int], of_rows: PairSums) -> RatioSums:
+    """Return the same over users: ratios of the sums of their rows by the numbers of these."""
+    n, row_squares = (Fraction(totals.count(name, place)) for name in ("n_people", "n"))
+    a, b, a_squares, b_squares, differences = numbers_of_pair(totals, place)
+    both, n_rows = (a_squares + b_squares - differences) / 2, Fraction(of_rows.n)
+    by_rows = [b, row_squares, a, row_squares]
+    products = [[b_squares, b, both, b], by_rows, [both, a, a_squares, a], by_rows]
+    return RatioSums(int(n), [of_rows.candidate, n_rows, of_rows.baseline, n_rows], products)
 
 
 def numbers_of_pair(totals: PairTotals, place: tuple[int, int, int]) -> list[Fraction]:
@@ -50,13 +60,6 @@ def numbers_of_pair(totals: PairTotals, place: tuple[int, int, int]) -> list[Fra
         *(totals.number(name, place) for name in PAIR_TOTALS),
         *(totals.number(name, place, 2 * POINT_BITS) for name in PAIR_SQUARES),
     ]
-
-
-def pair_counts(products: Products) -> dict[str, Ints]:
-    """Return counts of users of each pair; shape (crossings, pairs, columns)."""
-    people = products.baseline[..., 0, 0]
-    counts = (products.cross[..., 0, 0], people, products.greater, products.less)
-    return dict(zip(PAIR_COUNTS, counts, strict=True))
 
 
 def sums_by_place(products: Products) -> dict[str, ByPlace]:
@@ -117,9 +120,9 @@ def sum_bucket(population: Population) -> BucketTotals:
     """Sum the pairs of a bucket, in all cells."""
     question, n_columns = population.question, len(population.question.columns)
     n_pairs = len(question.ends[0])
-    texts = {name: population.texts(CANDIDATE, name) for name in question.segments}
-    grouped = crossings_of(texts, len(population))
-    single = crossings_of(texts, len(population), crossed=False) if question.by_fold else []
+    segments, n_users = population.segments, len(population)
+    grouped = crossings_of(segments, n_users)
+    single = crossings_of(segments, n_users, crossed=False) if question.by_fold else []
     totals, clusters = (PairTotals(list(cells_of(some)), n_pairs, n_columns) for some in (grouped, single))
     largest = np.zeros((n_pairs, n_columns))
     for columns in column_groups(population, max(one.n_crossings for one in [*grouped, *single])):
@@ -133,7 +136,7 @@ def sum_bucket(population: Population) -> BucketTotals:
             order, starts, ends = grouping.by_person(population.person, population.folds)
             products = pair_products(values[:, :, order], question.matches, ends, starts)
             put_products(clusters, products, grouping, columns)
-    used, counts = used_of(population, grouped), population.counts(texts)
+    used, counts = used_of(population, grouped), population.counts()
     return BucketTotals(totals, clusters, used, counts, largest, *sum_ratios(population, single or grouped))
 
 
@@ -165,3 +168,70 @@ def column_groups(population: Population, n_crossings: int) -> Iterator[slice]:
     size = max(1, min(VALUES_AT_ONCE // max(n_values, 1), MOST_PRODUCTS // n_products))
     for start in range(0, n_columns, size):
         yield slice(start, min(start + size, n_columns))
+
+
+def pair_parts(left: int, right: int, column: str, weight: str) -> tuple[Amount, ...]:
+    """Return the amounts of a pair of models, of users whom both have."""
+    return (*Amount.parts(right, column, weight, [left]), *Amount.parts(left, column, weight, [right]))
+
+
+def sum_ratios(population: Population, grouped: Sequence[Crossings]) -> tuple[PairTotals, Floats]:
+    """Return the sums of all pairs in each weighted mean, and the largest amounts (pairs, means, 4)."""
+    question = population.question
+    lefts, rights = question.ends
+    totals = PairTotals(list(cells_of(grouped)), len(lefts), len(question.weighted))
+    largest = np.zeros((len(lefts), len(question.weighted), N_AMOUNTS))
+    for mean, (column, weight) in enumerate(question.weighted):
+        values = values_of(population, (column, weight), slice(None))
+        for pair, (left, right) in enumerate(zip(lefts.tolist(), rights.tolist(), strict=True)):
+            parts = [one.amounts(values) for one in pair_parts(left, right, column, weight)]
+            amounts, is_defined = np.stack([own for own, _ in parts]), parts[0][1]
+            largest[pair, mean] = abs(amounts).max(axis=1, initial=0.0)
+            for grouping in grouped:
+                put_amounts(
+                    totals, (pair, mean), grouping, *of_people(population, grouping, amounts, is_defined)
+                )
+    return totals, largest
+
+
+def of_people(
+    population: Population, grouping: Crossings, amounts: Floats, is_defined: Booleans
+) -> tuple[Floats, Ints]:
+    """Return the amounts (4, m) of users who have any, over their folds, and the crossing of each."""
+    if population.folds is None:
+        return amounts[:, is_defined], grouping.crossing[is_defined]
+    order, starts, _ = grouping.by_person(population.person, population.folds)
+    is_there = np.add.reduceat(is_defined[order], starts, dtype=np.int64) > 0
+    together = np.add.reduceat(amounts[:, order], starts, axis=1)
+    return together[:, is_there], grouping.crossing[order[starts]][is_there]
+
+
+def put_amounts(
+    totals: PairTotals, place: tuple[int, int], grouping: Crossings, amounts: Floats, crossing: Ints
+) -> None:
+    """Add the sums of the users (m,) of each crossing, of a pair and a weighted mean."""
+    n_crossings = grouping.n_crossings
+    totals.put_counts(N_USERS, grouping, place, np.bincount(crossing, minlength=n_crossings))
+    for number, one in enumerate(amounts):
+        totals.put_sums(name_of(number), grouping, place, exact_sums(one, crossing, n_crossings))
+    for numbers in combinations_with_replacement(range(N_AMOUNTS), 2):
+        by_place: ByPlace = {}
+        for part in two_product(*amounts[list(numbers)]):
+            for at, sums in exact_sums(part, crossing, n_crossings).items():
+                add(by_place, at, sums)
+        totals.put_sums(name_of(*numbers), grouping, place, by_place)
+
+
+def ratio_sums(totals: PairTotals, place: tuple[int, int, int]) -> RatioSums:
+    """Return the sums of a cell, pair and weighted mean: the candidate's ratio, then the baseline's."""
+    amounts = range(N_AMOUNTS)
+    return RatioSums(
+        totals.count(N_USERS, place),
+        [totals.number(name_of(one), place) for one in amounts],
+        [[totals.number(name_of(*sorted((one, other))), place) for other in amounts] for one in amounts],
+    )
+
+
+def name_of(*amounts: int) -> str:
+    """Return the name of the sum of an amount, or of the products of two."""
+    return " * ".join(map(str, amounts))

@@ -9,17 +9,24 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_eval.arrow.hashes import Ids, numbers
+from spark_eval.arrow.hashes import Ids, bucket_of, changes, numbers
+from spark_eval.engine.messages import gathered
 from spark_eval.errors import DataError
-from spark_eval.pointwise.amounts import amounts_of, at_distinct
 from spark_eval.pointwise.cuts import Extent, Sample, standings
 from spark_eval.pointwise.ordered import Range, ScoreRun, measured_range
 from spark_eval.pointwise.rows import Rows, addends, fault_codes
 from spark_eval.pointwise.task import PredictionPlan
-from spark_eval.pointwise.totals import Grouping, Totals, segment_faults
-from spark_eval.pointwise.users import add_users
+from spark_eval.pointwise.totals import (
+    Addend,
+    Grouping,
+    Totals,
+    amounts_of,
+    at_distinct,
+    in_doubles,
+    segment_faults,
+)
 from spark_eval.schema import ALL, FAULT, MISSING, MODEL, SEGMENT_COLUMN, USER
-from spark_eval.stats.exact import Ints
+from spark_eval.stats.exact import Floats, Ints, two_product
 
 # So many rows are measured together.
 ROWS_TOGETHER: Final = 1 << 19
@@ -59,7 +66,8 @@ class Reading:
     def parts(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Part]:
         """Yield runs, and the valid rows where users are measured, of every few batches; the counts, last."""
         counted = Counted()
-        for table in together(batches):
+        tables = (pa.Table.from_batches([batch]) for batch in batches)
+        for table in gathered(tables, ROWS_TOGETHER):
             for part in self.measured(table, counted):
                 if isinstance(part, ScoreRun):
                     counted.samples.append(Sample.of(part))
@@ -107,7 +115,9 @@ class Reading:
         if self.model is not None and codes is None:
             counted.rows[self.model, None] += len(table)
             return
-        models = pa.repeat(self.model, len(table)) if self.model is not None else texts(table[MODEL])
+        models = (
+            pa.repeat(self.model, len(table)) if self.model is not None else table[MODEL].cast(pa.string())
+        )
         faults = pa.nulls(len(table), pa.string()) if codes is None else codes
         named = pa.table({MODEL: models, FAULT: faults})
         for row in named.group_by([MODEL, FAULT]).aggregate([([], "count_all")]).to_pylist():
@@ -128,28 +138,11 @@ class Reading:
         return by_segment
 
 
-def together(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Yield batches end to end, as many rows as are measured together."""
-    waiting: list[pa.RecordBatch] = []
-    for batch in batches:
-        waiting.append(batch)
-        if sum(one.num_rows for one in waiting) >= ROWS_TOGETHER:
-            yield pa.Table.from_batches(waiting)
-            waiting = []
-    if waiting:
-        yield pa.Table.from_batches(waiting)
-
-
-def texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column of text or whole numbers as text."""
-    return column.cast(pa.string())
-
-
 def with_coded_texts(table: pa.Table) -> pa.Table:
     """Return rows whose model and segments are text, each different one stored once."""
     for place, name in enumerate(table.column_names):
         if name == MODEL or name.startswith(SEGMENT_COLUMN.format("")):
-            values = texts(table[name]).fill_null(MISSING)
+            values = table[name].cast(pa.string()).fill_null(MISSING)
             table = table.set_column(place, name, pc.dictionary_encode(values))
     return table.combine_chunks()
 
@@ -188,3 +181,46 @@ def totals_of_rows(columns: Mapping[str, Sequence[Any]], plan: PredictionPlan) -
         standing = standings([Extent.of(whole)], plan.curve_points)[0]
         totals.add_all(whole.cell, measured_range(whole, standing, (), False).sums)
     return totals
+
+
+def in_buckets(rows: pa.Table, n_buckets: int) -> Iterator[tuple[int, pa.Table]]:
+    """Yield the rows of each bucket of users."""
+    buckets = bucket_of(Ids.of(rows[USER].combine_chunks()).hash, n_buckets)
+    for bucket in np.unique(buckets).tolist():
+        yield bucket, rows.take(pa.array(np.flatnonzero(buckets == bucket)))
+
+
+def add_users(
+    totals: Totals, grouping: Grouping, users: Ints, scores: Floats, labels: Floats, amounts: Ints
+) -> None:
+    """Add the users' AUC of every cell to its sums; rows (n,) with their amounts (n, limbs)."""
+    order = np.lexsort((scores, users, grouping.codes))
+    codes, users, scores = grouping.codes[order], users[order], scores[order]
+    of_label = amounts[order] * (labels[order] == np.array([[0], [1]]))[..., np.newaxis]
+    new_user = changes(users) | changes(codes)
+    firsts = np.flatnonzero(new_user | changes(scores))
+    negatives, positives = (np.add.reduceat(part, firsts, axis=0) for part in of_label)
+    starts = np.flatnonzero(new_user[firsts])
+    user = np.cumsum(new_user[firsts]) - 1
+    running = np.vstack([np.zeros_like(negatives[:1]), np.cumsum(negatives, axis=0)])
+    below = in_doubles(running[:-1] - running[:-1][starts][user])
+    pairs = in_doubles(positives) * (below + in_doubles(negatives) / 2)
+    n, p = (in_doubles(np.add.reduceat(part, starts, axis=0)) for part in (negatives, positives))
+    # In one order, whatever the others are: by score.
+    won = np.bincount(user, pairs, minlength=len(starts))
+    is_defined = (n > 0) & (p > 0)
+    auc = np.divide(won, n * p, out=np.zeros(len(n)), where=is_defined)
+    # What the rounding of a square takes away is added to the same sum, which is exact so.
+    squares, lost = two_product(auc, auc)
+    addends = [
+        Addend("users"),
+        Addend("users_defined", is_defined.astype(np.float64)),
+        Addend("users_auc", auc),
+        Addend("users_squares", squares),
+        Addend("users_squares", lost),
+        Addend("users_impressions", np.where(is_defined, n + p, 0.0)),
+        Addend("users_positives", np.where(is_defined, p, 0.0)),
+        Addend("users_auc_by_impressions", auc * (n + p)),
+        Addend("users_auc_by_positives", auc * p),
+    ]
+    totals.add([Grouping(codes[firsts][starts], grouping.cells)], addends)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Final
 
-from spark_eval.pointwise.registry import Matrix, Sums, Value, pointwise_metric, ratio, total
+from spark_eval.pointwise.registry import Matrix, Sums, Value, loss, pointwise_metric, ratio, total
 from spark_eval.pointwise.task import Auprc, Task
 from spark_eval.stats.intervals import Summary, summarise
 
@@ -17,7 +17,7 @@ BINARY: Final = (Task.BINARY,)
 BOTH: Final = (Task.BINARY, Task.MULTICLASS)
 
 
-@pointwise_metric("accuracy", formula="(TP + TN) / all; hits / all", tasks=BOTH, needs=["flags"])
+@pointwise_metric(formula="(TP + TN) / all; hits / all", tasks=BOTH, needs=["flags"])
 def accuracy(sums: Sums) -> Iterator[Value]:
     """Share of rows of which the class is predicted; near 1 where one class is rare, whatever the model.
 
@@ -35,12 +35,7 @@ def accuracy(sums: Sums) -> Iterator[Value]:
         yield Value(ratio(at.tp + at.tn, sums.weight), at.options)
 
 
-@pointwise_metric(
-    "mean_class_accuracy",
-    formula="mean of each class's own accuracy (its recall)",
-    tasks=BOTH,
-    needs=["flags"],
-)
+@pointwise_metric(formula="mean of each class's own accuracy (its recall)", tasks=BOTH, needs=["flags"])
 def mean_class_accuracy(sums: Sums) -> Iterator[Value]:
     """Mean of the recalls of the classes, so that a rare class counts as much as a frequent one.
 
@@ -66,7 +61,7 @@ def mean_of_shares(shares: Sequence[tuple[Fraction, Fraction]], options: Mapping
     return Value(value, options, len(shares) - len(defined))
 
 
-@pointwise_metric("precision", formula="TP / (TP + FP)", tasks=BOTH, needs=["flags"])
+@pointwise_metric(formula="TP / (TP + FP)", tasks=BOTH, needs=["flags"])
 def precision(sums: Sums) -> Iterator[Value]:
     """Share of what is flagged that is positive; undefined where nothing is flagged.
 
@@ -79,7 +74,7 @@ def precision(sums: Sums) -> Iterator[Value]:
         yield Value(ratio(at.tp, at.tp + at.fp), at.options)
 
 
-@pointwise_metric("recall", formula="TP / (TP + FN)", tasks=BOTH, needs=["flags"])
+@pointwise_metric(formula="TP / (TP + FN)", tasks=BOTH, needs=["flags"])
 def recall(sums: Sums) -> Iterator[Value]:
     """Share of the positives that is flagged; undefined without positives.
 
@@ -92,7 +87,7 @@ def recall(sums: Sums) -> Iterator[Value]:
         yield Value(ratio(at.tp, at.tp + at.fn), at.options)
 
 
-@pointwise_metric("f1", formula="2 TP / (2 TP + FP + FN)", tasks=BOTH, needs=["flags"])
+@pointwise_metric(formula="2 TP / (2 TP + FP + FN)", tasks=BOTH, needs=["flags"])
 def f1(sums: Sums) -> Iterator[Value]:
     """Harmonic mean of precision and recall; undefined where nothing is positive or flagged.
 
@@ -119,7 +114,6 @@ def one_against_others(sums: Sums) -> Iterator[Matrix]:
 
 
 @pointwise_metric(
-    "confusion",
     formula="weight of rows by class and predicted class",
     tasks=BOTH,
     needs=["flags", "confusion"],
@@ -150,14 +144,7 @@ def confusion(sums: Sums) -> Iterator[Value]:
             yield Value(float(weight), {**pair, **at.options})
 
 
-@pointwise_metric(
-    "log_loss",
-    formula="mean of -ln(probability of the label)",
-    tasks=BOTH,
-    needs=["loss"],
-    bounds=(0.0, None),
-    best=0.0,
-)
+@loss(formula="mean of -ln(probability of the label)", tasks=BOTH, needs=["loss"])
 def log_loss(sums: Sums) -> Iterator[Value]:
     """Mean of -ln of the probability that the label was given, clipped to [eps, 1 - eps].
 
@@ -173,12 +160,7 @@ def log_loss(sums: Sums) -> Iterator[Value]:
 
 
 @pointwise_metric(
-    "log_likelihood",
-    formula="mean of ln(probability of the label)",
-    tasks=BOTH,
-    needs=["loss"],
-    bounds=(None, 0.0),
-    best=0.0,
+    formula="mean of ln(probability of the label)", tasks=BOTH, needs=["loss"], bounds=(None, 0.0), best=0.0
 )
 def log_likelihood(sums: Sums) -> Iterator[Value]:
     """Average log-likelihood of the labels: the negative log loss.
@@ -193,7 +175,6 @@ def log_likelihood(sums: Sums) -> Iterator[Value]:
 
 
 @pointwise_metric(
-    "auc",
     formula="share of (positive, negative) pairs with the positive first, ties 1/2",
     tasks=BINARY,
     needs=["order"],
@@ -213,7 +194,6 @@ def auc(sums: Sums) -> Iterator[Value]:
 
 
 @pointwise_metric(
-    "auprc",
     formula="sum of (step in recall) * precision; trapezoids under preset spark",
     tasks=BINARY,
     needs=["order"],
@@ -234,7 +214,7 @@ def auprc(sums: Sums) -> Iterator[Value]:
     yield Value(ratio(sums.one(name), sums.of("labels")[1]))
 
 
-@pointwise_metric("gauc", formula="mean over users of their AUC", tasks=BINARY, needs=["users"])
+@pointwise_metric(formula="mean over users of their AUC", tasks=BINARY, needs=["users"])
 def gauc(sums: Sums) -> Iterator[Value]:
     """Mean of the AUC of each user's rows; users of one class are left out and counted as undefined.
 
@@ -251,12 +231,7 @@ def gauc(sums: Sums) -> Iterator[Value]:
     yield Value(mean.value, {}, n_users - n_defined, mean)
 
 
-@pointwise_metric(
-    "gauc_by_impressions",
-    formula="mean of the users' AUC, weighted by their rows",
-    tasks=BINARY,
-    needs=["users"],
-)
+@pointwise_metric(formula="mean of the users' AUC, weighted by their rows", tasks=BINARY, needs=["users"])
 def gauc_by_impressions(sums: Sums) -> Iterator[Value]:
     """The same mean, each user weighted by the weight of their rows.
 
@@ -272,10 +247,7 @@ def gauc_by_impressions(sums: Sums) -> Iterator[Value]:
 
 
 @pointwise_metric(
-    "gauc_by_positives",
-    formula="mean of the users' AUC, weighted by their positives",
-    tasks=BINARY,
-    needs=["users"],
+    formula="mean of the users' AUC, weighted by their positives", tasks=BINARY, needs=["users"]
 )
 def gauc_by_positives(sums: Sums) -> Iterator[Value]:
     """The same mean, each user weighted by the weight of their positives.
@@ -296,4 +268,4 @@ def weighted_mean(sums: Sums, weight: str) -> Value:
     n_undefined = int(sums.one("users") - sums.one("users_defined"))
     value = ratio(sums.one(f"users_auc_by_{weight}"), sums.one(f"users_{weight}"))
     n_users = int(sums.one("users_defined"))
-    return Value(value, {}, n_undefined, Summary(value, None, None, None, n_users))
+    return Value(value, {}, n_undefined, Summary(value, n=n_users))

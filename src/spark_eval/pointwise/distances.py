@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Final
 
-from spark_eval.pointwise.registry import Sums, Value, pointwise_metric, ratio, total
+from spark_eval.pointwise.registry import Sums, Value, loss, pointwise_metric, ratio, total
 from spark_eval.pointwise.task import Task
 
 REGRESSION: Final = (Task.REGRESSION,)
@@ -14,7 +14,6 @@ NUMBERS: Final = (Task.BINARY, Task.REGRESSION)
 
 
 @pointwise_metric(
-    "ece",
     formula="sum over bins of (weight of the bin / all) * |mean score - rate of positives|",
     tasks=(Task.BINARY,),
     needs=["bins"],
@@ -40,9 +39,7 @@ def ece(sums: Sums) -> Iterator[Value]:
         yield Value(ratio(total(gaps), sums.weight), options)
 
 
-@pointwise_metric(
-    "mae", formula="mean of |y - p|", tasks=NUMBERS, needs=["errors"], bounds=(0.0, None), best=0.0
-)
+@loss(formula="mean of |y - p|", tasks=NUMBERS, needs=["errors"])
 def mae(sums: Sums) -> Iterator[Value]:
     """Mean absolute error.
 
@@ -55,9 +52,7 @@ def mae(sums: Sums) -> Iterator[Value]:
         yield Value(ratio(sums.one(f"error{mark}"), sums.weight), options)
 
 
-@pointwise_metric(
-    "mse", formula="mean of (y - p)^2", tasks=NUMBERS, needs=["errors"], bounds=(0.0, None), best=0.0
-)
+@loss(formula="mean of (y - p)^2", tasks=NUMBERS, needs=["errors"])
 def mse(sums: Sums) -> Iterator[Value]:
     """Mean squared error, of probabilities the Brier score; a few rows far off may make most of it.
 
@@ -70,9 +65,7 @@ def mse(sums: Sums) -> Iterator[Value]:
         yield Value(ratio(sums.one(f"squares{mark}"), sums.weight), options)
 
 
-@pointwise_metric(
-    "rmse", formula="square root of MSE", tasks=NUMBERS, needs=["errors"], bounds=(0.0, None), best=0.0
-)
+@loss(formula="square root of MSE", tasks=NUMBERS, needs=["errors"])
 def rmse(sums: Sums) -> Iterator[Value]:
     """Root of the mean squared error, in the unit of the label.
 
@@ -85,14 +78,7 @@ def rmse(sums: Sums) -> Iterator[Value]:
         yield Value(None if one.value is None else math.sqrt(one.value), one.options)
 
 
-@pointwise_metric(
-    "mape",
-    formula="mean of |y - p| / |y| over rows with y != 0",
-    tasks=REGRESSION,
-    needs=["shares"],
-    bounds=(0.0, None),
-    best=0.0,
-)
+@loss(formula="mean of |y - p| / |y| over rows with y != 0", tasks=REGRESSION, needs=["shares"])
 def mape(sums: Sums) -> Iterator[Value]:
     """Mean absolute error as a share of the label, 0.1 for 10 %; labels 0 are left out and counted.
 
@@ -107,7 +93,6 @@ def mape(sums: Sums) -> Iterator[Value]:
 
 
 @pointwise_metric(
-    "r2",
     formula="1 - sum (y - p)^2 / sum (y - mean y)^2",
     tasks=REGRESSION,
     needs=["label_squares"],

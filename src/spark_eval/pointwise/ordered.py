@@ -13,9 +13,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from spark_eval.pointwise.amounts import at_distinct, in_doubles
 from spark_eval.pointwise.task import Goal, ThresholdRule
-from spark_eval.pointwise.totals import Cell
+from spark_eval.pointwise.totals import Cell, at_distinct, in_doubles
 from spark_eval.stats.exact import ByPlace, Floats, Ints, exact_sums
 
 ROC: Final = "roc"
@@ -153,8 +152,7 @@ def candidate(
         fitting = np.flatnonzero(tp + fp <= rule.limit)
         return chosen(scores, tp, fp, fitting[-1]) if len(fitting) else None
     if rule.goal is Goal.COST:
-        cost = rule.false_positive * fp + rule.false_negative * (positives - tp)
-        return chosen(scores, tp, fp, np.argmin(cost))
+        return chosen(scores, tp, fp, np.argmin(cost(rule, tp, fp, positives)))
     recall = tp / positives if positives else np.full(len(tp), -np.inf)
     fitting = np.flatnonzero((recall >= rule.limit) & (tp + fp > 0))
     if not len(fitting):
@@ -174,13 +172,15 @@ def best(rule: ThresholdRule, candidates: Sequence[Candidate], positives: float)
     if rule.goal is Goal.FLAGS:
         return min([nothing, *candidates], key=lambda one: one.threshold)
     if rule.goal is Goal.COST:
-        return min([nothing, *candidates], key=lambda one: (cost(rule, one, positives), -one.threshold))
+        return min(
+            [nothing, *candidates], key=lambda one: (cost(rule, one.tp, one.fp, positives), -one.threshold)
+        )
     return min(candidates, key=lambda one: (-one.tp / (one.tp + one.fp), one.threshold), default=None)
 
 
-def cost(rule: ThresholdRule, one: Candidate, positives: float) -> float:
-    """Return what the errors at a threshold cost."""
-    return rule.false_positive * one.fp + rule.false_negative * (positives - one.tp)
+def cost(rule: ThresholdRule, tp: Any, fp: Any, positives: float) -> Any:
+    """Return what the errors cost at one threshold, or at several."""
+    return rule.false_positive * fp + rule.false_negative * (positives - tp)
 
 
 def curves(

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import partial
 from typing import Any, Final
 
 from spark_eval.pointwise.task import CORRECTED, PredictionPlan, Scores, Task, text
@@ -85,8 +86,8 @@ class Sums:
 
     def one(self, name: str) -> Fraction:
         """Return the only sum of a name."""
-        [total] = self.sums[name]
-        return total
+        [only] = self.sums[name]
+        return only
 
     @property
     def n_rows(self) -> int:
@@ -96,9 +97,7 @@ class Sums:
     @property
     def weight(self) -> Fraction:
         """The weight of all rows."""
-        return (
-            self.one("weight") if self.plan.task is Task.REGRESSION else sum(self.of("labels"), Fraction(0))
-        )
+        return total(self.of("weight" if self.plan.task is Task.REGRESSION else "labels"))
 
     def variants(self) -> Iterator[tuple[str, dict[str, str]]]:
         """Yield what the names of sums end in, and the options that say so: as they come, and corrected."""
@@ -168,7 +167,6 @@ POINTWISE: Final[dict[str, PointwiseMetric]] = {}
 
 
 def pointwise_metric(
-    name: str,
     *,
     formula: str,
     tasks: Sequence[Task],
@@ -176,13 +174,18 @@ def pointwise_metric(
     bounds: tuple[float | None, float | None] = (0.0, 1.0),
     best: float | None = 1.0,
 ) -> Callable[[PointwiseKernel], PointwiseKernel]:
-    """Register a kernel: exact sums of a cell -> its values."""
+    """Register a kernel by its name: exact sums of a cell -> its values."""
 
     def register(kernel: PointwiseKernel) -> PointwiseKernel:
+        name = kernel.__name__
         POINTWISE[name] = PointwiseMetric(name, tasks, formula, needs, bounds, best, kernel)
         return kernel
 
     return register
+
+
+# A metric that is 0 for perfect predictions, and else more.
+loss: Final = partial(pointwise_metric, bounds=(0.0, None), best=0.0)
 
 
 def total(numbers: Iterable[Fraction]) -> Fraction:

@@ -4,9 +4,8 @@ Each value is rounded once, no sum is. Names of sums: ``rows`` counts rows; of p
 sampling they end in ``'``.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import Final
 
 import numpy as np
@@ -14,11 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_eval.arrow.hashes import Booleans, numbers
-from spark_eval.arrow.row_faults import beyond_doubles
+from spark_eval.arrow.row_faults import beyond_doubles, first_fault, holds, nulls
 from spark_eval.errors import DataError
-from spark_eval.pointwise.amounts import LARGEST_WEIGHT
 from spark_eval.pointwise.task import CORRECTED, Class, PredictionPlan, Scores, Task
-from spark_eval.pointwise.totals import Addend
+from spark_eval.pointwise.totals import LARGEST_WEIGHT, Addend
 from spark_eval.schema import FOLD, LABEL, MODEL, SCORE, SEGMENT_COLUMN, USER, WEIGHT, Fault
 from spark_eval.stats.exact import Floats, Ints, two_product
 
@@ -89,34 +87,29 @@ def class_places(column: pa.ChunkedArray, classes: Sequence[Class]) -> Floats:
 
 def fault_codes(table: pa.Table, rows: Rows, plan: PredictionPlan) -> pa.Array | None:
     """Return the code of each row's first fault, null where it can be used; None where all rows can."""
-    faults = [(fault, having) for fault, having in row_faults(table, rows, plan) if having.any()]
-    if not faults:
-        return None
-    codes = np.full(len(table), None, dtype=object)
-    for fault, having in reversed(faults):
-        codes[having] = fault.value
-    return pa.array(codes, pa.string())
+    codes = first_fault(list(row_faults(table, rows, plan)))
+    return None if codes is None else codes.cast(pa.string())
 
 
 def row_faults(table: pa.Table, rows: Rows, plan: PredictionPlan) -> Iterator[tuple[Fault, Booleans]]:
     """Yield every fault and which rows have it; of several faults of a row the first counts."""
     folds = [SEGMENT_COLUMN.format(place) for place, name in enumerate(plan.segments) if name == FOLD]
-    yield Fault.NULL_MODEL, any_null(table, [MODEL])
-    yield Fault.NULL_ID, any_null(table, [USER, *folds])
-    yield Fault.NULL_LABEL, any_null(table, [LABEL])
+    yield Fault.NULL_MODEL, nulls(table, MODEL)
+    yield Fault.NULL_ID, nulls(table, USER, *folds)
+    yield Fault.NULL_LABEL, nulls(table, LABEL)
     if plan.task is Task.REGRESSION:
         yield Fault.LABEL_NOT_FINITE, ~np.isfinite(rows.label)
     elif plan.scores is not Scores.CLASS:
         yield Fault.UNKNOWN_CLASS, np.isnan(rows.label)
     yield from score_faults(table, rows, plan)
     if rows.weight is not None:
-        yield Fault.NULL_WEIGHT, any_null(table, [WEIGHT])
+        yield Fault.NULL_WEIGHT, nulls(table, WEIGHT)
         yield Fault.WEIGHT_OUT_OF_RANGE, ~((rows.weight >= 0.0) & (rows.weight <= LARGEST_WEIGHT))
 
 
 def score_faults(table: pa.Table, rows: Rows, plan: PredictionPlan) -> Iterator[tuple[Fault, Booleans]]:
     """Yield the faults of scores; an array that is no distribution is that before anything else."""
-    is_null = any_null(table, [name for name in table.column_names if name.startswith(SCORE)])
+    is_null = nulls(table, *(name for name in table.column_names if name.startswith(SCORE)))
     if plan.scores is Scores.CLASS:
         yield Fault.NULL_SCORE, is_null
         yield Fault.UNKNOWN_CLASS, np.isnan(rows.label) | np.isnan(rows.score)
@@ -126,14 +119,14 @@ def score_faults(table: pa.Table, rows: Rows, plan: PredictionPlan) -> Iterator[
         with np.errstate(invalid="ignore"):  # of infinite ones with two signs
             is_off = ~is_null & ~(np.abs(sum(rows.scores) - 1) <= DISTRIBUTION_TOLERANCE)
     if SIZE in table.column_names:
-        is_other_size = pc.not_equal(table[SIZE], len(plan.classes)).fill_null(False)
-        yield Fault.NO_DISTRIBUTION, is_off | numbers(is_other_size)
+        yield Fault.NO_DISTRIBUTION, is_off | holds(pc.not_equal(table[SIZE], len(plan.classes)))
     yield Fault.NULL_SCORE, is_null
-    yield Fault.SCORE_NOT_FINITE, any_of(~np.isfinite(score) for score in rows.scores)
+    yield Fault.SCORE_NOT_FINITE, np.any([~np.isfinite(score) for score in rows.scores], axis=0)
     if plan.by_score or plan.by_user:
         yield Fault.SCORE_NOT_EXACT, is_inexact(table)
     if plan.scores is Scores.PROBABILITY:
-        yield Fault.NOT_A_PROBABILITY, any_of(~((score >= 0.0) & (score <= 1.0)) for score in rows.scores)
+        is_outside = [~((score >= 0.0) & (score <= 1.0)) for score in rows.scores]
+        yield Fault.NOT_A_PROBABILITY, np.any(is_outside, axis=0)
     yield Fault.NO_DISTRIBUTION, is_off
 
 
@@ -141,18 +134,7 @@ def is_inexact(table: pa.Table) -> Booleans:
     """Return which scores a double may round to what it rounds another one to."""
     inexact = table[INEXACT] if INEXACT in table.column_names else beyond_doubles(table[SCORE])
     is_none = isinstance(inexact, pa.Scalar)
-    return np.zeros(len(table), dtype=bool) if is_none else numbers(inexact.fill_null(False))
-
-
-def any_null(table: pa.Table, names: Sequence[str]) -> Booleans:
-    """Return which rows have a null in one of these columns, as far as the table has them."""
-    columns = [table[name] for name in names if name in table.column_names and table[name].null_count]
-    return any_of([np.zeros(len(table), dtype=bool), *(numbers(column.is_null()) for column in columns)])
-
-
-def any_of(conditions: Iterable[Booleans]) -> Booleans:
-    """Return where one of the conditions holds."""
-    return reduce(np.logical_or, conditions)
+    return np.zeros(len(table), dtype=bool) if is_none else holds(inexact)
 
 
 def addends(rows: Rows, plan: PredictionPlan) -> Iterator[Addend]:

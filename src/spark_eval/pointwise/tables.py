@@ -14,22 +14,15 @@ from spark_eval.pointwise.ordered import ROC, Candidate, Ordered, best, cost, gr
 from spark_eval.pointwise.registry import Sums, Value
 from spark_eval.pointwise.task import PredictionPlan, ThresholdRule
 from spark_eval.pointwise.totals import Cell, Totals
-from spark_eval.schema import ALL
+from spark_eval.schema import ALL, ddl_of
+from spark_eval.stats.intervals import Summary
 
 PREDICTION_METRICS: Final = f"{LIST_METRICS}, n_rows long"
-THRESHOLDS: Final = (
-    "model string, segment string, segment_value string, rule string, threshold double, precision double, "
-    "recall double, flags double, cost double, tp double, fp double, fn double, tn double, conventions string"
-)
-CURVES: Final = (
-    "model string, curve string, x double, y double, threshold double, weight double, error_bound double"
-)
 CALIBRATION: Final = "calibration"
-Numbers = tuple[float | None, float | None, float | None, float | None, int | None, int]
 
 
 class ThresholdRow(NamedTuple):
-    """A row of THRESHOLDS: what a rule chose in a cell, and what that gives; None where nothing will do."""
+    """A row of ``thresholds``: what a rule chose in a cell, and what it gives; None where nothing will do."""
 
     model: str | None
     segment: str
@@ -48,7 +41,7 @@ class ThresholdRow(NamedTuple):
 
 
 class CurveRow(NamedTuple):
-    """A row of CURVES: one point."""
+    """A row of ``curves``: one point."""
 
     model: str | None
     curve: str
@@ -57,6 +50,10 @@ class CurveRow(NamedTuple):
     threshold: float
     weight: float | None
     error_bound: float
+
+
+THRESHOLDS: Final = ddl_of(ThresholdRow)
+CURVES: Final = ddl_of(CurveRow)
 
 
 @dataclass(frozen=True)
@@ -91,12 +88,13 @@ class MeasuredPredictions:
     @cached_property
     def threshold_rows(self) -> list[ThresholdRow]:
         """The rows of THRESHOLDS: one per cell and rule."""
-        rows = []
-        for cell, sums in self.sums() if self.plan.rules else ():
-            for place, rule in enumerate(self.plan.rules):
-                candidates = [part.candidates[place] for part in self.ranges[cell]]
-                rows.append(threshold_row(cell, rule, [one for one in candidates if one is not None], sums))
-        return rows
+        return [
+            threshold_row(
+                cell, rule, [one for part in self.ranges[cell] if (one := part.candidates[place])], sums
+            )
+            for cell, sums in (self.sums() if self.plan.rules else ())
+            for place, rule in enumerate(self.plan.rules)
+        ]
 
     @cached_property
     def curve_rows(self) -> list[CurveRow]:
@@ -114,7 +112,7 @@ def metrics_by_model(rows: Iterable[Mapping[str, Any]]) -> tuple[list[str], list
     values = [row for row in rows if row["segment"] == ALL]
     models = list(dict.fromkeys(row["model"] for row in values))
     cells = {(row["metric"], row["model"]): row["value"] for row in values}
-    names = list(dict.fromkeys(row["metric"] for row in values))
+    names = dict.fromkeys(row["metric"] for row in values)
     lines = [[name, *(six_digits(cells.get((name, model))) for model in models)] for name in names]
     return ["metric", *models], lines
 
@@ -127,8 +125,7 @@ def six_digits(value: float | None) -> str:
 def metric_row(cell: Cell, name: str, value: Value, sums: Sums) -> MetricRow:
     """Return the row of one value of a cell."""
     model, segment, segment_value = cell
-    mean = value.summary
-    std_error, ci_low, ci_high = (mean.std_error, mean.ci_low, mean.ci_high) if mean else (None,) * 3
+    mean = value.summary or Summary()
     return MetricRow(
         model=model,
         metric=value.name(name),
@@ -136,10 +133,10 @@ def metric_row(cell: Cell, name: str, value: Value, sums: Sums) -> MetricRow:
         segment=segment,
         segment_value=segment_value,
         value=value.value,
-        std_error=std_error,
-        ci_low=ci_low,
-        ci_high=ci_high,
-        n_users=mean.n if mean else None,
+        std_error=mean.std_error,
+        ci_low=mean.ci_low,
+        ci_high=mean.ci_high,
+        n_users=mean.n if value.summary else None,
         n_undefined=value.n_undefined,
         conventions=sums.plan.stamp,
         n_rows=sums.n_rows,
@@ -147,11 +144,11 @@ def metric_row(cell: Cell, name: str, value: Value, sums: Sums) -> MetricRow:
 
 
 def threshold_row(
-    cell: Cell, rule: ThresholdRule, candidates: Sequence[Candidate], sums: Sums
+    cell: Cell, rule: ThresholdRule, candidates: Sequence[Candidate | None], sums: Sums
 ) -> ThresholdRow:
     """Return the row of the best threshold by a rule."""
     negatives, positives = map(float, sums.of("labels"))
-    chosen = best(rule, candidates, positives)
+    chosen = best(rule, [one for one in candidates if one is not None], positives)
     if chosen is None:
         return ThresholdRow(*cell, rule=str(rule), conventions=sums.plan.stamp)
     tp, fp = chosen.tp, chosen.fp
@@ -162,7 +159,7 @@ def threshold_row(
         precision=tp / (tp + fp) if tp + fp else None,
         recall=tp / positives if positives else None,
         flags=tp + fp,
-        cost=cost(rule, chosen, positives),
+        cost=cost(rule, tp, fp, positives),
         tp=tp,
         fp=fp,
         fn=positives - tp,

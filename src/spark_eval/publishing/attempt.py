@@ -18,10 +18,8 @@ from spark_eval.errors import ConfigError, EnvironmentFault, SparkEvalError
 from spark_eval.names import check_run_id
 from spark_eval.publishing.commits import (
     SHARED,
-    Publication,
     Record,
     Staging,
-    check_verbs,
     place_of,
     records_of,
     usual_place,
@@ -96,7 +94,7 @@ class Attempt:
                     self.store.carry_out(other)
                 except (OSError, EnvironmentFault):
                     # What hinders other work is no reason not to begin this; ``status`` goes on to show it.
-                    if other.is_of_same_work(self.staging):
+                    if other.work == self.staging.work:
                         raise
                     continue
                 self.store.files.remove(other.folder)
@@ -116,11 +114,15 @@ class Attempt:
             return True
         taken = [table for table in tables if is_there(self.goal(table))]
         if not is_same:
-            check_verbs(staging.run_id, staging.verb, tables, self.records)
+            for verb in self.records.keys() - {staging.verb}:
+                others = set(tables) & set(self.records[verb].job["tables"]) - set(SHARED)
+                if others:
+                    message = f"run {staging.run_id!r} has {', '.join(sorted(others))} of its verb {verb}"
+                    raise ConfigError("RUN_EXISTS", f"{message}; use another --run-id")
             if (job is not None or taken) and not replace:
                 what = "other content" if job is not None else f"unknown origin ({', '.join(taken)})"
-                message = f"{staging.verb} of run {staging.run_id!r} is there already, of {what}"
-                raise ConfigError("RUN_EXISTS", f"{message}; use --replace or another --run-id")
+                message = f"{staging.work} is there already, of {what}; use --replace or another --run-id"
+                raise ConfigError("RUN_EXISTS", message)
         if taken:
             self.store.check_swap(staging)
         return False
@@ -147,6 +149,7 @@ class Attempt:
         job = {**record, "tables": written, "published_at": datetime.now(UTC).isoformat(timespec="seconds")}
         number = self.record.number + 1 if self.record is not None else 1
         with held():
-            recorded = self.store.commit(self.staging, Publication(job, moves, number))
-            self.records[self.staging.verb] = Record(recorded, number)
+            self.records[self.staging.verb] = Record(
+                self.store.commit(self.staging, job, moves, number), number
+            )
             events.settle()

@@ -6,17 +6,18 @@ without locks each verb has numbered ones, ``_commits/<run>/<verb>.<n>.json``, o
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
-from spark_eval.errors import ConfigError
 from spark_eval.runtime.hadoop_files import HadoopFiles
 from spark_eval.runtime.local_files import LocalFiles
 from spark_eval.schema import Table
 
 # Tables that several verbs of one run add to: each verb publishes one file of its own.
 SHARED: Final = (Table.ACCOUNTING, Table.QUARANTINE)
+# Each table's place among what is staged, and where it is published.
+Moves = Sequence[tuple[str, str]]
 STAGING: Final = "_staging"
 ATTEMPT: Final = re.compile(r"(?P<run_id>.+)-(?P<verb>[a-z]+)-(?P<id>[0-9a-f]{32})")
 COMMITS: Final = "_commits"
@@ -49,18 +50,10 @@ class Staging:
         """The attempt's name."""
         return self.folder.rpartition("/")[2]
 
-    def is_of_same_work(self, other: "Staging") -> bool:
-        """Return whether both are attempts at the same verb of the same run."""
-        return (self.run_id, self.verb) == (other.run_id, other.verb)
-
-
-@dataclass(frozen=True)
-class Publication:
-    """What an attempt publishes: the job to record, each table's source and goal, the record's number."""
-
-    job: Mapping[str, Any]
-    moves: Sequence[tuple[str, str]]
-    number: int
+    @property
+    def work(self) -> str:
+        """What it is an attempt at, in words."""
+        return f"{self.verb} of run {self.run_id!r}"
 
 
 @dataclass(frozen=True)
@@ -109,13 +102,3 @@ def published(files: Files) -> Iterator[tuple[str, str, Record]]:
     for run_id in sorted({*names, *(name.removesuffix(".json") for name in names)}):
         for verb, record in sorted(records_of(files, run_id).items()):
             yield run_id, verb, record
-
-
-def check_verbs(run_id: str, verb: str, tables: Iterable[Table], records: Mapping[str, Record]) -> None:
-    """Raise ConfigError RUN_EXISTS where another verb of the run has published one of these tables."""
-    for other in records.keys() - {verb}:
-        taken = set(tables) & set(records[other].job["tables"]) - set(SHARED)
-        if taken:
-            names = ", ".join(sorted(taken))
-            message = f"run {run_id!r} has {names} of its verb {other}; use another --run-id"
-            raise ConfigError("RUN_EXISTS", message)

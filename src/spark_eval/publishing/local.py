@@ -14,7 +14,7 @@ from typing import Any, Final
 import pyarrow.parquet as pq
 
 from spark_eval.errors import BusyError, EnvironmentFault
-from spark_eval.publishing.commits import SHARED, STAGING, Publication, Staging, commit_path, usual_place
+from spark_eval.publishing.commits import SHARED, STAGING, Moves, Staging, commit_path, usual_place
 from spark_eval.publishing.verify import Expected
 from spark_eval.runtime.local_files import (
     LocalFiles,
@@ -61,12 +61,15 @@ class LocalStore:
         lock, latest = self.lock(staging), time.monotonic() + SECONDS_TO_WAIT
         while not lock.acquire():
             if time.monotonic() > latest:
-                what = f"{staging.verb} of run {staging.run_id!r}"
-                raise BusyError("RUN_BUSY", f"another attempt at {what} is at work; retry later")
+                message = f"another attempt at {staging.work} is at work; retry later"
+                raise BusyError("RUN_BUSY", message)
             time.sleep(SECONDS_TO_WAIT / 20)
         self.held.add(lock.path)
         try:
-            self.remove_locks()
+            for path in set(Path(self.home()).glob("*.lock")) - self.held:
+                left = Lock(path)  # by an attempt that died with nothing else left
+                left.acquire()
+                left.release()
             yield
         finally:
             if not is_there(Path(staging.folder, INTENT)):  # what was begun is carried out by the next start
@@ -77,14 +80,6 @@ class LocalStore:
                 Path(self.home()).rmdir()
                 if not had_root:
                     Path(self.files.root).rmdir()  # nothing was published
-
-    def remove_locks(self) -> None:
-        """Remove the locks of attempts that died with nothing else left."""
-        for path in Path(self.home()).glob("*.lock"):
-            if path not in self.held:
-                lock = Lock(path)
-                lock.acquire()
-                lock.release()
 
     def unfinished(self) -> list[Staging]:
         """Return the attempts that have not ended, or not well."""
@@ -133,12 +128,14 @@ class LocalStore:
         sync_below(Path(folder))
         return list(map(str, files)), sum(rows.values())
 
-    def commit(self, staging: Staging, publication: Publication) -> Mapping[str, Any]:
-        """Write the intent into the attempt's folder, and carry it out."""
+    def commit(
+        self, staging: Staging, job: Mapping[str, Any], _moves: Moves, _number: int
+    ) -> Mapping[str, Any]:
+        """Write the intent into the attempt's folder, and carry it out; return what is recorded."""
         folder = Path(staging.folder)
-        write_whole(folder / INTENT, json.dumps(publication.job, sort_keys=True), folder / f"_{INTENT}")
+        write_whole(folder / INTENT, json.dumps(job, sort_keys=True), folder / f"_{INTENT}")
         self.carry_out(staging)
-        return publication.job
+        return job
 
     def carry_out(self, staging: Staging) -> None:
         """Do what was intended; each step is whole, and nothing is done twice, however often it is begun."""
@@ -155,8 +152,13 @@ class LocalStore:
             before = commit["jobs"].get(staging.verb, {"tables": {}})
             for name in job["tables"]:
                 self.move(staging, Table(name))
+            # What the content before had, and this has not.
             for name in before["tables"].keys() - job["tables"].keys():
-                self.take_away(staging, Table(name))
+                goal = Path(usual_place(self.files.root, staging.run_id, staging.verb, name))
+                if goal.is_dir():
+                    goal.rename(folder / f"_old-{name}")
+                else:
+                    goal.unlink(missing_ok=True)
             commit["jobs"][staging.verb] = job
             make_folder(Path(path).parent)
             text = json.dumps(commit, indent=2, sort_keys=True) + "\n"
@@ -180,14 +182,6 @@ class LocalStore:
         elif not wrote(staging, goal):
             swap(staged, goal)
         sync(goal.parent)
-
-    def take_away(self, staging: Staging, table: Table) -> None:
-        """Take away a table that the content before had, and this has not."""
-        goal = Path(usual_place(self.files.root, staging.run_id, staging.verb, table))
-        if goal.is_dir():
-            goal.rename(Path(staging.folder, f"_old-{table}"))
-        else:
-            goal.unlink(missing_ok=True)
 
 
 def wrote(staging: Staging, folder: Path) -> bool:

@@ -1,10 +1,7 @@
 """Where tables are published: in a folder of this machine, or on a store that Spark reaches."""
 
-from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlparse
-
-from pyspark.sql import SparkSession
 
 from spark_eval.config.sections import Output
 from spark_eval.errors import ConfigError
@@ -12,12 +9,13 @@ from spark_eval.publishing.attempt import Store
 from spark_eval.publishing.commits import REPORT, STAGING, commit_path
 from spark_eval.publishing.local import LocalStore
 from spark_eval.publishing.remote import RENAMES_WHOLE, HadoopStore
+from spark_eval.runtime.any_session import OpenSession
 from spark_eval.runtime.hadoop_files import HadoopFiles
 from spark_eval.runtime.local_files import local_path, uri_of
 from spark_eval.schema import Table
 
 
-def store_of(output: Output, session: Callable[[], SparkSession]) -> Store:
+def store_of(output: Output, session: OpenSession) -> Store:
     """Return where everything is written to; a session is asked for where that is not on this machine.
 
     Raises ConfigError UNSUPPORTED_OUTPUT where tables would not appear in one step.

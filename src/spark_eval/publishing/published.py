@@ -2,8 +2,10 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import reduce
-from typing import Final
+from typing import Any, Final
 
+import pyarrow as pa
+import pyarrow.dataset as ds
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
@@ -52,13 +54,17 @@ def check_runs(
     faults = []
     for run_id in run_ids:
         if run_id not in tables:
-            known = nearest(run_id, tables) if tables else "none is"
-            message = f"no run {run_id!r} is published below {path!r}; {known}"
-            faults.append(DataError("UNKNOWN_RUN", message))
+            faults.append(unknown_run(run_id, tables, path))
         elif table not in tables[run_id]:
             has = ", ".join(sorted(tables[run_id]))
             faults.append(DataError("MISSING_TABLE", f"run {run_id!r} has no table {table!r}; it has {has}"))
     DataError.raise_all(faults)
+
+
+def unknown_run(run_id: str, known: Collection[str], path: str) -> DataError:
+    """Return the error of a run that is not among those that are published."""
+    hint = nearest(run_id, known) if known else "none is"
+    return DataError("UNKNOWN_RUN", f"no run {run_id!r} is published below {path!r}; {hint}")
 
 
 def published_tables(files: Files) -> dict[str, dict[str, list[str]]]:
@@ -71,6 +77,21 @@ def published_tables(files: Files) -> dict[str, dict[str, list[str]]]:
     return places
 
 
+def dataset_at(place: str) -> ds.Dataset:
+    """Return a table of this machine, its models as text."""
+    by_model = ds.partitioning(pa.schema([(MODEL, pa.string())]), flavor="hive")
+    return ds.dataset(place, partitioning=by_model, format="parquet")
+
+
+def rows_at(files: Files, place: str) -> list[dict[str, Any]]:
+    """Return the rows of a small table, its models as text."""
+    if isinstance(files, HadoopFiles):
+        frame = read_places(files.spark, [place]).drop(RUN_ID_COLUMN)
+        return [row.asDict() for row in frame.collect()]
+    rows: list[dict[str, Any]] = dataset_at(place).to_table().to_pylist()
+    return rows
+
+
 def base_of(place: str) -> str:
     """Return the folder in which each run has one of its own."""
     return place.partition(f"/{RUN_ID_COLUMN}=")[0]
@@ -81,12 +102,8 @@ def read_places(spark: SparkSession, places: Sequence[str]) -> DataFrame:
     names = [literal(place) for place in places]
     reader = spark.read.options(basePath=base_of(places[0]), mergeSchema=True)
     # Spark would take models named 1 and 01 for one number, unless it is given a schema.
-    schema = T.StructType(
-        [
-            T.StructField(
-                field.name, T.StringType() if field.name in (RUN_ID_COLUMN, MODEL) else field.dataType
-            )
-            for field in reader.parquet(*names).schema
-        ]
-    )
-    return reader.schema(schema).parquet(*names)
+    fields = [
+        T.StructField(one.name, T.StringType() if one.name in (RUN_ID_COLUMN, MODEL) else one.dataType)
+        for one in reader.parquet(*names).schema
+    ]
+    return reader.schema(T.StructType(fields)).parquet(*names)

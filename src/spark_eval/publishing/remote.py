@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 
 from spark_eval.errors import BusyError, EnvironmentFault
 from spark_eval.names import literal, quoted
-from spark_eval.publishing.commits import COMMITS, STAGING, Publication, Record, Staging, records_of
+from spark_eval.publishing.commits import COMMITS, STAGING, Moves, Record, Staging, records_of
 from spark_eval.publishing.verify import Expected, sum_of_keys
 from spark_eval.runtime.hadoop_files import HadoopFiles
 
@@ -122,36 +122,27 @@ class HadoopStore:
             expected.check_keys(int(keys or 0))
         return files, n_rows
 
-    def commit(self, staging: Staging, publication: Publication) -> Mapping[str, Any]:
-        """Give the record the next number; by renames, first as an intent, which is carried out."""
-        tables = publication.job["tables"].items()
-        places = [goal for _, goal in publication.moves]
-        job = {
-            **publication.job,
-            "run_id": staging.run_id,
-            "attempt": staging.name,
-            "tables": {
-                name: {**size, "path": place} for (name, size), place in zip(tables, places, strict=True)
-            },
-            "moves": [] if self.manifest else publication.moves,
-        }
+    def commit(
+        self, staging: Staging, job: Mapping[str, Any], moves: Moves, number: int
+    ) -> Mapping[str, Any]:
+        """Give the record its number; by renames, first as an intent, which is carried out."""
+        sizes = zip(job["tables"].items(), moves, strict=True)
+        tables = {name: {**size, "path": place} for (name, size), (_, place) in sizes}
+        of_attempt = {"run_id": staging.run_id, "attempt": staging.name, "tables": tables}
+        job = {**job, **of_attempt, "moves": [] if self.manifest else moves}
         text = json.dumps(job, indent=2, sort_keys=True) + "\n"
-        name = f"{staging.verb}.{publication.number}.json"
+        name = f"{staging.verb}.{number}.json"
         intent = f"{self.files.root}/{STAGING}/{staging.run_id}.{name}"
-        goal = self.record_path(staging.run_id, name) if self.manifest else intent
+        goal = f"{self.files.root}/{COMMITS}/{staging.run_id}/{name}" if self.manifest else intent
         self.begun.add(staging.name)
         if self.files.write_new(goal, text, f"{staging.folder}/_{name}") and not self.manifest:
             self.carry_out(replace(staging, intent=intent))
         record = self.record(staging)
         if record is None or record.job.get("attempt") != staging.name:
             self.begun.remove(staging.name)
-            what = f"{staging.verb} of run {staging.run_id!r}"
-            raise BusyError("RUN_BUSY", f"another attempt at {what} was faster; see what it published")
+            message = f"another attempt at {staging.work} was faster; see what it published"
+            raise BusyError("RUN_BUSY", message)
         return job
-
-    def record_path(self, run_id: str, name: str) -> str:
-        """Return where a numbered record is."""
-        return f"{self.files.root}/{COMMITS}/{run_id}/{name}"
 
     def carry_out(self, staging: Staging) -> None:
         """Do what was intended, unless another attempt has published; others may be doing the same."""
@@ -161,7 +152,7 @@ class HadoopStore:
             return
         job = json.loads(text)
         name = intent.rpartition("/")[2].removeprefix(f"{job['run_id']}.")
-        record = self.record_path(job["run_id"], name)
+        record = f"{self.files.root}/{COMMITS}/{job['run_id']}/{name}"
         if self.files.is_there(record):
             self.files.remove(intent)
             return

@@ -35,7 +35,8 @@ class Expected:
                             self.check_bounds(column, group.min, group.max)
                 if self.keys is not None:
                     for group in statistics_of(file.metadata, USER):
-                        check_nulls(group.null_count if group is not None and group.has_null_count else 0)
+                        if group is not None and group.has_null_count and group.null_count:
+                            raise staged_otherwise(f"{group.null_count} rows have no user; report it")
                     model = unquote(path.parent.name.removeprefix(f"{MODEL}="))
                     batches = file.iter_batches(BATCH_ROWS, columns=list(KEYS), use_threads=False)
                     keys += sum(key_sum(model, pa.Table.from_batches([batch])) for batch in batches)
@@ -46,20 +47,19 @@ class Expected:
         """Raise SparkEvalError STAGED_OTHERWISE where the values of a column go beyond their bounds."""
         least, most = self.least.get(column, 0), self.most[column]
         if low is not None and high is not None and not least <= low <= high <= most:
-            message = f"per_user: {column} goes from {low} to {high}, it must lie in {least} to {most}"
-            raise SparkEvalError("STAGED_OTHERWISE", f"{message}; report it")
+            message = f"{column} goes from {low} to {high}, it must lie in {least} to {most}; report it"
+            raise staged_otherwise(message)
 
     def check_keys(self, keys: int) -> None:
         """Raise SparkEvalError STAGED_OTHERWISE where the keys add up to something else."""
         if keys != self.keys:
-            message = "per_user: models and users in the files are not those that were measured; try again"
-            raise SparkEvalError("STAGED_OTHERWISE", message)
+            what = "models and users in the files are not those that were measured"
+            raise staged_otherwise(f"{what}; try again")
 
 
-def check_nulls(n_rows: int) -> None:
-    """Raise SparkEvalError STAGED_OTHERWISE where rows have no user."""
-    if n_rows:
-        raise SparkEvalError("STAGED_OTHERWISE", f"per_user: {n_rows} rows have no user; report it")
+def staged_otherwise(message: str) -> SparkEvalError:
+    """Return the error of a ``per_user`` that is not what was measured."""
+    return SparkEvalError("STAGED_OTHERWISE", f"per_user: {message}")
 
 
 def sum_of_keys() -> Column:

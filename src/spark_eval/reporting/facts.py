@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
-from spark_eval.comparing.marks import list_direction, marks_of
+from spark_eval.comparing.leaderboard import list_direction, marks_of
 from spark_eval.comparing.sentences import Row
 from spark_eval.metrics.registry import RANKING, Kind
 from spark_eval.metrics.values import UNCUT, formed

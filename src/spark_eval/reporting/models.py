@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from spark_eval.comparing.marks import BEST, CERTAIN, CLOSE, EXPLAINED
+from spark_eval.comparing.leaderboard import BEST, CERTAIN, CLOSE, EXPLAINED
 from spark_eval.comparing.sentences import in_run, sentences, short, where
 from spark_eval.metrics.registry import Kind
 from spark_eval.metrics.values import UNCUT, ranking_names

@@ -1,11 +1,7 @@
 """One run of the verb ``compare``: models of published runs compared, gates decided and published."""
 
-import hashlib
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-
-from pyspark.sql import SparkSession
 
 from spark_eval.comparing.decisions import failure_of
 from spark_eval.comparing.gates import Gate, IfMissing, check_models
@@ -18,17 +14,15 @@ from spark_eval.publishing.attempt import Store
 from spark_eval.publishing.commits import records_of
 from spark_eval.publishing.places import store_of
 from spark_eval.runs.gated import SideBySide
-from spark_eval.runs.job import SECTIONS, Job, Run
+from spark_eval.runs.job import Job, Run, digest_of, settings_of
 from spark_eval.runs.measured import EVALUATE, MeasuredRun, known_runs
-from spark_eval.runs.run import needed, write_entries, write_rows
+from spark_eval.runs.run import needed, stage_rows, write_entries
 from spark_eval.runtime import events
-from spark_eval.runtime.versions import code_version
+from spark_eval.runtime.any_session import OpenSession
 from spark_eval.schema import Table
 
 
-def run_compare(
-    session: Callable[[], SparkSession], config: Config, run_id: str | None, replace: bool
-) -> Run:
+def run_compare(session: OpenSession, config: Config, run_id: str | None, replace: bool) -> Run:
     """Compare the models of a published run, and publish ``comparisons``, ``gates`` and ``accounting``.
 
     Gates that fail are published like any; ``check_gates`` raises what they end the run with.
@@ -41,14 +35,10 @@ def run_compare(
         spark = session()
         events.stage("start", then="compare")
         runs = SideBySide.of(spark, job.store, list(asked.runs), asked.plan, asked.baseline)
-        compared, gate_rows = runs.rows, runs.gate_rows()
-        entries = runs.entries
+        compared, gate_rows, entries = runs.rows, runs.gate_rows(), runs.entries
         events.stage("compare", len(compared), then="publish")
-        written = {Table.COMPARISONS: len(compared)}
-        write_rows(spark, compared, COMPARISONS, attempt, Table.COMPARISONS)
-        if Table.GATES in tables:
-            write_rows(spark, gate_rows, GATES, attempt, Table.GATES)
-            written[Table.GATES] = len(gate_rows)
+        rows = {Table.COMPARISONS: (compared, COMPARISONS), Table.GATES: (gate_rows, GATES)}
+        written = stage_rows(spark, {table: rows[table] for table in rows if table in tables}, attempt)
         written |= write_entries(spark, entries, {}, attempt)
         asked.check_rest()
         return job.publish(attempt, written, entries, runs=asked.runs)
@@ -62,7 +52,7 @@ def check_gates(run: Run) -> None:
             raise failure
 
 
-def check_baselines(session: Callable[[], SparkSession], config: Config) -> list[str]:
+def check_baselines(session: OpenSession, config: Config) -> list[str]:
     """Check that the runs to compare with are published; return those that are.
 
     Raises DataError MISSING_BASELINE, unless gates let it pass, and what runs that are not whole raise.
@@ -98,7 +88,7 @@ class CompareRequest:
     runs: Mapping[str, str | None]
 
     @classmethod
-    def of(cls, config: Config, run_id: str | None, session: Callable[[], SparkSession]) -> "CompareRequest":
+    def of(cls, config: Config, run_id: str | None, session: OpenSession) -> "CompareRequest":
         """Return what is asked; without a run id, of the run that ``evaluate`` makes of the same config."""
         if run_id is None:
             needed(config.recommendations, "recommendations")
@@ -106,7 +96,9 @@ class CompareRequest:
         store = store_of(config.output, session)
         plan = config.compare.checked(config.gates)
         for gate in plan.gates:
-            check_baseline(gate)
+            if gate.against_run is None and gate.against_model is None:
+                hint = "give it against: {run, model}, or all gates compare.baseline"
+                raise ConfigError("INVALID_GATE", f"{gate} names no baseline; {hint}")
         gates = [replace(gate, against_run=other_run(gate.against_run, run_id)) for gate in plan.gates]
         for gate in gates:
             check_models(gate)
@@ -115,7 +107,9 @@ class CompareRequest:
             baseline = Baseline(run=other_run(baseline.run, run_id), model=baseline.model)
         others = {gate.against_run for gate in gates} | {baseline.run if baseline else None}
         runs = fingerprints_of(store, [run_id, *sorted(run for run in others if run is not None)])
-        job = job_of(config, run_id, store, runs)
+        settings = settings_of(COMPARE, config)
+        digest, timezone = digest_of(config=settings, runs=runs), config.split.rule().timezone
+        job = Job(COMPARE, run_id, digest, settings, {}, {}, store, "", timezone)
         return cls(job, replace(plan, gates=tuple(gates)), baseline, runs)
 
     @property
@@ -131,13 +125,6 @@ class CompareRequest:
         if changed:
             message = f"run {changed[0]!r} was published while it was compared; start again"
             raise DataError("INPUT_CHANGED_DURING_RUN", message)
-
-
-def check_baseline(gate: Gate) -> None:
-    """Raise ConfigError INVALID_GATE where nobody says what a gate compares with."""
-    if gate.against_run is None and gate.against_model is None:
-        message = f"{gate} names no baseline; give it against: {{run, model}}, or all gates compare.baseline"
-        raise ConfigError("INVALID_GATE", message)
 
 
 def other_run(run: str | None, run_id: str) -> str | None:
@@ -161,11 +148,3 @@ def fingerprints_of(store: Store, runs: Sequence[str]) -> dict[str, str | None]:
     """Return the fingerprint of what ``evaluate`` has published of each run, None where there is nothing."""
     records = {run: records_of(store.files, run).get(EVALUATE) for run in runs}
     return {run: None if one is None else one.job["fingerprint"] for run, one in records.items()}
-
-
-def job_of(config: Config, run_id: str, store: Store, runs: Mapping[str, str | None]) -> Job:
-    """Return the job; its fingerprint covers what is asked, what the runs published, and the code."""
-    settings = {name: config.model_dump(mode="json")[name] for name in SECTIONS[COMPARE]}
-    content = {"config": settings, "runs": runs, "code": code_version()}
-    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-    return Job(COMPARE, run_id, digest, settings, {}, [], store, "", config.split.rule().timezone)

@@ -7,11 +7,16 @@ from functools import cached_property
 from pyspark.sql import SparkSession
 
 from spark_eval.accounting import Entry
-from spark_eval.comparing.accounted import check_digests
-from spark_eval.comparing.decisions import Evidence, decide_all, without_baseline
+from spark_eval.comparing.decisions import Evidence
 from spark_eval.comparing.gates import Pairing
-from spark_eval.comparing.gating import GatedPair, evidence_of_means, evidence_of_users, gated_pairs
-from spark_eval.comparing.matching import check_conventions
+from spark_eval.comparing.gating import (
+    GatedPair,
+    decide_pairs,
+    evidence_of_means,
+    evidence_of_users,
+    gated_pairs,
+)
+from spark_eval.comparing.matching import check_conventions, check_digests
 from spark_eval.comparing.options import ComparePlan
 from spark_eval.comparing.rows import ComparisonRow, GateRow
 from spark_eval.config.comparing import Baseline
@@ -24,14 +29,14 @@ from spark_eval.verbs.sides import Side
 
 @dataclass
 class SideBySide:
-    """A candidate's run beside those that it is compared with; None stands for a run that is not there.
+    """A candidate's run beside those that it is compared with.
 
-    ``baseline`` is what models are compared with unless gates say otherwise, None: nothing.
+    ``runs`` are by their ids, the candidate's by None; a run that is not there is None. ``baseline`` is what
+    models are compared with unless gates say otherwise, None: nothing.
     """
 
     spark: SparkSession
-    candidate: MeasuredRun
-    others: Mapping[str, MeasuredRun | None]
+    runs: Mapping[str | None, MeasuredRun | None]
     plan: ComparePlan
     baseline: Baseline | None
 
@@ -49,15 +54,13 @@ class SideBySide:
         Raises DataError UNKNOWN_RUN for the candidate's; MISSING_BASELINE for another one, unless there are
         gates that decide what is to happen then.
         """
-        first, *others = runs
-        candidate = MeasuredRun.of(store, first)
-        if candidate is None:
-            raise DataError("UNKNOWN_RUN", f"no run {first!r} of evaluate; {known_runs(store, first)}")
-        found = {run: MeasuredRun.of(store, run) for run in others}
-        for run in others:
-            if found[run] is None and not any(gate.against_run == run for gate in plan.gates):
-                raise DataError("MISSING_BASELINE", f"no run {run!r} of evaluate; {known_runs(store, run)}")
-        return cls(spark, candidate, found, plan, baseline)
+        measured: dict[str | None, MeasuredRun | None] = {run: MeasuredRun.of(store, run) for run in runs}
+        awaited = {gate.against_run for gate in plan.gates}
+        for run in runs:
+            if measured[run] is None and (run == runs[0] or run not in awaited):
+                code = "UNKNOWN_RUN" if run == runs[0] else "MISSING_BASELINE"
+                raise DataError(code, f"no run {run!r} of evaluate; {known_runs(store, run)}")
+        return cls(spark, {**measured, None: measured[runs[0]]}, plan, baseline)
 
     def __post_init__(self) -> None:
         self.sides: dict[str | None, Side] = {}
@@ -66,19 +69,25 @@ class SideBySide:
             pair
             for gate in self.plan.gates
             for pair in gated_pairs(
-                gate, self.candidate.models, self.models(gate.against_run), self.hint(gate.against_run)
+                gate, self.run(None).models, self.models(gate.against_run), self.hint(gate.against_run)
             )
         ]
 
     def hint(self, run: str | None) -> str:
         """Return what to say of a run that is not there: which are."""
-        is_there = run is None or self.others[run] is not None
-        return "" if is_there else f"that run is not there; {known_runs(self.candidate.store, str(run))}"
+        is_there = self.runs[run] is not None
+        return "" if is_there else f"that run is not there; {known_runs(self.run(None).store, str(run))}"
 
     def models(self, run: str | None) -> Sequence[str] | None:
-        """Return the models of a run, None where it is not there; without a run, the candidate's."""
-        measured = self.candidate if run is None else self.others[run]
+        """Return the models of a run, None where it is not there."""
+        measured = self.runs[run]
         return None if measured is None else measured.models
+
+    def run(self, run: str | None) -> MeasuredRun:
+        """Return a run that is there."""
+        measured = self.runs[run]
+        assert measured is not None
+        return measured
 
     @cached_property
     def main(self) -> Comparison | None:
@@ -93,7 +102,7 @@ class SideBySide:
         if pairings == {Pairing.NONE}:
             return None
         known = self.models(run) or []
-        is_there = bool(set(known) & set(self.candidate.models)) if model is None else model in known
+        is_there = bool(set(known) & set(self.run(None).models)) if model is None else model in known
         if not is_there and any(not pair.is_there and pair.gate.against_run == run for pair in self.pairs):
             return None
         return self.compare(run, model, self.plan)
@@ -116,31 +125,26 @@ class SideBySide:
         return compare_sides(self.side(None), baseline, replace(plan, gates=gates), model)
 
     def side(self, run: str | None) -> Side:
-        """Return the users of a run; without a run, the candidate's."""
+        """Return the users of a run."""
         if run not in self.sides:
-            measured = self.candidate if run is None else self.others[run]
-            assert measured is not None
-            self.sides[run] = measured.side(self.spark)
+            self.sides[run] = self.run(run).side(self.spark)
         return self.sides[run]
 
     def gate_rows(self) -> list[GateRow]:
         """Return the rows of ``gates``, those without a baseline last."""
-        evidence = [one for pair in self.pairs if pair.is_there for one in self.evidence(pair)]
-        missing = [without_baseline(pair.gate, pair.model) for pair in self.pairs if not pair.is_there]
-        return [*decide_all(evidence), *missing]
+        return decide_pairs(self.pairs, self.evidence)
 
     def evidence(self, pair: GatedPair) -> Iterator[Evidence]:
         """Yield what a gate of a pair is decided by: the users of both models, or published means."""
         gate = pair.gate
         if gate.sees_users:
             comparison = self.comparison_for(pair)
-            return evidence_of_users([pair], comparison.sums, comparison.common)
-        baseline = self.candidate if gate.against_run is None else self.others[gate.against_run]
-        assert baseline is not None
-        check_conventions(self.candidate.conventions, baseline.conventions, [gate.value])
+            return evidence_of_users(pair, comparison.sums, comparison.common)
+        candidate, baseline = self.run(None), self.run(gate.against_run)
+        check_conventions(candidate.conventions, baseline.conventions, [gate.value])
         if gate.pairing is Pairing.USER:
-            check_digests(self.candidate.truth_digest, baseline.truth_digest)
-        return evidence_of_means([pair], baseline.means(self.spark), self.candidate.means(self.spark))
+            check_digests(candidate.truth_digest, baseline.truth_digest)
+        return evidence_of_means(pair, baseline.means(self.spark), candidate.means(self.spark))
 
     def comparison_for(self, pair: GatedPair) -> Comparison:
         """Return the comparison with the sums of a gate: the main one, or one for all gates of a run."""

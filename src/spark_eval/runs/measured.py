@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import mean
-from typing import Any, Final
+from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -124,7 +124,9 @@ class MeasuredRun:
     def means(self, spark: SparkSession) -> Mapping[MeanCell, Summary]:
         """Return the published means."""
         return {
-            (row.model, row.metric, row.k, row.segment, row.segment_value): summary_of(row)
+            (row.model, row.metric, row.k, row.segment, row.segment_value): Summary(
+                row.value, row.std_error, row.ci_low, row.ci_high, row.n_users or 0
+            )
             for row in self.read(spark, Table.METRICS).collect()
         }
 
@@ -133,11 +135,6 @@ def train_of(part: str) -> str | None:
     """Return the train part beside a fold's test part: ``fold 0 train`` for ``fold 0 test``."""
     fold, _, subset = part.rpartition(" ")
     return f"{fold} {Subset.TRAIN}" if subset == Subset.TEST else None
-
-
-def summary_of(row: Any) -> Summary:
-    """Return a row of the table ``metrics`` as a mean with its interval."""
-    return Summary(row.value, row.std_error, row.ci_low, row.ci_high, row.n_users or 0)
 
 
 def incomplete(run_id: str, what: str) -> DataError:

@@ -1,21 +1,21 @@
-"""The report of a published run: its tables read, one HTML file written beside them."""
+"""Reports: one HTML file on a published run, from its tables, or on what verbs gave in Python."""
 
 import uuid
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-import pyarrow as pa
-import pyarrow.dataset as ds
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from spark_eval.errors import ConfigError, DataError, nearest
+from spark_eval.errors import ConfigError, DataError
 from spark_eval.names import check_run_id, quoted
 from spark_eval.publishing.attempt import Store
 from spark_eval.publishing.commits import REPORT, place_of, published, records_of
 from spark_eval.publishing.local import LocalStore
 from spark_eval.publishing.places import check_places
-from spark_eval.publishing.published import RUN_ID_COLUMN, read_places
+from spark_eval.publishing.published import RUN_ID_COLUMN, dataset_at, read_places, rows_at, unknown_run
 from spark_eval.publishing.remote import HadoopStore
 from spark_eval.reporting.facts import SMALL, RunFacts
 from spark_eval.reporting.page import report_page
@@ -29,9 +29,16 @@ from spark_eval.reporting.spread import (
 )
 from spark_eval.runs.measured import incomplete
 from spark_eval.runtime.local_files import local_path, write_whole
+from spark_eval.runtime.versions import versions
 from spark_eval.schema import MODEL, Table
+from spark_eval.verbs.compare import Comparison
+from spark_eval.verbs.evaluation import Evaluation
+from spark_eval.verbs.predictions import PredictionMetrics
+from spark_eval.verbs.split import Split
 
-BY_MODEL: Final = ds.partitioning(pa.schema([(MODEL, pa.string())]), flavor="hive")
+Result = Evaluation | Comparison | PredictionMetrics | Split
+# What a report of results that are not published calls them.
+UNPUBLISHED: Final = "not published"
 BIN: Final = "bin"
 
 
@@ -93,34 +100,19 @@ def facts_of(store: Store, run_id: str, baseline: str | None = None) -> RunFacts
             raise incomplete(run_id, f"its table {table} is gone from {place!r}")
         n_rows = n_published = job["tables"][table]["rows"]
         if table in SMALL:
-            rows = small_rows(store, place)
+            rows = rows_at(store.files, place)
             n_rows = len(rows)
             tables.setdefault(table, []).extend(rows)
         elif table is Table.PER_USER:
-            users, n_rows = spread_at(store, place)
+            if isinstance(store, HadoopStore):
+                users, n_rows = spread_in_spark(read_places(store.files.spark, [place]))
+            else:
+                users, n_rows = spread_of(dataset_at(place))
         if n_rows != n_published:
             raise incomplete(run_id, f"its table {table} has {n_rows} rows, {n_published} were published")
     jobs = {verb: record.job for verb, record in records.items()}
     other = None if baseline is None else facts_of(store, baseline)
     return RunFacts(run_id, jobs, tables, users, other)
-
-
-def small_rows(store: Store, place: str) -> list[dict[str, Any]]:
-    """Return the rows of a small table, with its model as text."""
-    if isinstance(store, HadoopStore):
-        frame = read_places(store.files.spark, [place]).drop(RUN_ID_COLUMN)
-        return [row.asDict() for row in frame.collect()]
-    read: list[dict[str, Any]] = (
-        ds.dataset(place, partitioning=BY_MODEL, format="parquet").to_table().to_pylist()
-    )
-    return read
-
-
-def spread_at(store: Store, place: str) -> tuple[list[UserCount], int]:
-    """Return how the users of ``per_user`` spread, and the number of its rows."""
-    if isinstance(store, HadoopStore):
-        return spread_in_spark(read_places(store.files.spark, [place]))
-    return spread_of(ds.dataset(place, partitioning=BY_MODEL, format="parquet"))
 
 
 def spread_in_spark(per_user: DataFrame) -> tuple[list[UserCount], int]:
@@ -145,6 +137,73 @@ def missing_run(store: Store, run_id: str) -> DataError:
     for table in Table:
         if files.is_there(f"{files.root}/{table}/{RUN_ID_COLUMN}={run_id}"):
             return incomplete(run_id, f"its table {table} is there, and no commit record")
-    runs = {run for run, *_ in published(files)}
-    known = nearest(run_id, runs) if runs else "none is"
-    return DataError("UNKNOWN_RUN", f"no run {run_id!r} is published below {files.root!r}; {known}")
+    return unknown_run(run_id, {run for run, *_ in published(files)}, files.root)
+
+
+def report(
+    result: Result | list[Result] | str | Path,
+    path: str | Path,
+    *,
+    run_id: str | None = None,
+    baseline: str | None = None,
+) -> str:
+    """Write one HTML file on a result of ``evaluate``, ``compare``, ``evaluate_predictions`` or ``split``.
+
+    ``result`` may be several of them, of different verbs. Or it is the output path below which the run
+    ``run_id`` is published, to be shown beside the run ``baseline`` if that is given.
+
+    Returns where the file is. Raises ConfigError INVALID_REPORT for a path without a run id, a result with
+    one, or two results of one verb; DataError UNKNOWN_RUN and INCOMPLETE_RUN for runs.
+    """
+    if isinstance(result, str | Path):
+        if run_id is None:
+            raise ConfigError("INVALID_REPORT", "of an output path, say which run: run_id='...'")
+        return write_report(store_at(str(result)), run_id, baseline, str(path))
+    if run_id is not None or baseline is not None:
+        message = "run_id and baseline are of published runs; give the output path in the place of a result"
+        raise ConfigError("INVALID_REPORT", message)
+    results = result if isinstance(result, list) else [result]
+    return write_page(report_page(facts_of_results(results)), Path(path))
+
+
+def facts_of_results(results: Sequence[Result]) -> RunFacts:
+    """Return what a report is made of, as if the results had been published."""
+    records: dict[str, dict[str, Any]] = {}
+    tables: dict[Table, list[dict[str, Any]]] = {}
+    users: list[UserCount] = []
+    for one in results:
+        verb, facts, rows = tables_of_result(one)
+        if verb in records or any(table in tables for table in rows if table is not Table.ACCOUNTING):
+            raise ConfigError("INVALID_REPORT", f"two results have tables of {verb}; make a report of each")
+        records[verb] = {**facts, "versions": versions()}
+        for table, of_table in rows.items():
+            tables.setdefault(table, []).extend(row._asdict() for row in of_table)
+        if isinstance(one, Evaluation):
+            if one.folder is None:
+                users, _ = spread_in_spark(one.per_user)
+            else:
+                users, _ = spread_of(dataset_at(one.folder))
+    return RunFacts(UNPUBLISHED, records, tables, users)
+
+
+def tables_of_result(result: Result) -> tuple[str, dict[str, Any], dict[Table, Sequence[Any]]]:
+    """Return the verb of a result, what a commit record would say of it, and the rows of its tables."""
+    match result:
+        case Evaluation():
+            facts = {"conventions": result.plan.stamp, "truth_digest": result.truth_digest}
+            rows: dict[Table, Sequence[Any]] = {Table.METRICS: result.metric_rows}
+            rows |= {Table.STAGES: result.stage_rows, Table.FUNNEL: result.funnel_rows}
+            return "evaluate", facts, rows | {Table.ACCOUNTING: result.entries}
+        case Comparison():
+            rows = {Table.COMPARISONS: result.rows, Table.GATES: result.gate_rows}
+            return "compare", {}, rows | {Table.ACCOUNTING: result.entries}
+        case PredictionMetrics():
+            rows = {Table.METRICS: result.metric_rows, Table.CURVES: result.curve_rows}
+            rows |= {Table.THRESHOLDS: result.threshold_rows, Table.ACCOUNTING: result.entries}
+            return "predictions", {"conventions": result.plan.stamp}, rows
+        case Split():
+            facts_of_rows = result.facts()
+            leaks, of_folds = result.compared(facts_of_rows)
+            entries = [*facts_of_rows.accounting(), *of_folds]
+            timeline = result.timeline and asdict(result.timeline)
+            return "split", {"timeline": timeline}, {Table.LEAKAGE: leaks, Table.ACCOUNTING: entries}

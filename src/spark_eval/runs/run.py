@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from functools import reduce
@@ -13,33 +13,41 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_eval.accounting import ACCOUNTING, Entry
-from spark_eval.config.sections import Config, Source
+from spark_eval.config.sections import Config
 from spark_eval.engine.segments import user_columns
 from spark_eval.engine.summary import METRICS, SUMS
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.metrics.options import Plan
 from spark_eval.pipeline.rows import FUNNEL, STAGE_TABLE
+from spark_eval.pointwise.tables import CURVES, PREDICTION_METRICS, THRESHOLDS
 from spark_eval.publishing.attempt import Attempt
 from spark_eval.publishing.verify import Expected
-from spark_eval.runs.job import SECTIONS, Job, Run
+from spark_eval.runs.job import SECTIONS, Job, Run, sources_in
 from spark_eval.runtime import events
+from spark_eval.runtime.any_session import OpenSession
 from spark_eval.schema import MODEL, Outcome, Table
-from spark_eval.sources.conform import read_each
+from spark_eval.sources.read import read_each
 from spark_eval.transforms.conform import check_id_types
+from spark_eval.transforms.predictions import PREDICTIONS
 from spark_eval.verbs.checks import quarantined, share_faults
 from spark_eval.verbs.evaluate import measure_lists
-from spark_eval.verbs.evaluation import Evaluation, Tables
+from spark_eval.verbs.evaluation import Tables
 from spark_eval.verbs.leakage import LEAKAGE
+from spark_eval.verbs.predictions import measure_predictions, read_predictions
 from spark_eval.verbs.small import small_table, write_small
 from spark_eval.verbs.split import split
 
 # What each verb publishes at least.
 SPLIT_TABLES: Final = (Table.SPLITS, Table.LEAKAGE, Table.ACCOUNTING)
 EVALUATE_TABLES: Final = (Table.PER_USER, Table.METRICS, Table.SUMS, Table.ACCOUNTING)
-STAGE_TABLES: Final = (Table.STAGES, Table.FUNNEL)
+PREDICTION_TABLES: Final = (Table.METRICS, Table.ACCOUNTING)
+# Tables that lie in a folder for each model.
+OF_MODELS: Final = (Table.METRICS, Table.SUMS, Table.CURVES, Table.THRESHOLDS)
+# The rows of a table that the driver holds, and the columns that it publishes.
+SmallRows = tuple[Sequence[Sequence[Any]], str]
 
 
-def run_split(session: Callable[[], SparkSession], config: Config, run_id: str | None, replace: bool) -> Run:
+def run_split(session: OpenSession, config: Config, run_id: str | None, replace: bool) -> Run:
     """Label the log and publish ``splits``, ``leakage`` and ``accounting``: one write, counted on the way."""
     source = needed(config.interactions, "interactions")
     job = Job.of("split", config, run_id, session)
@@ -60,25 +68,20 @@ def run_split(session: Callable[[], SparkSession], config: Config, run_id: str |
         DataError.raise_all(shares)
         leaks, of_folds = parts.compared(facts, folder)
         entries += of_folds
-        write_rows(spark, leaks, LEAKAGE, attempt, Table.LEAKAGE)
+        tables = {Table.SPLITS: facts.n_written}
+        tables |= stage_rows(spark, {Table.LEAKAGE: (leaks, LEAKAGE)}, attempt)
         events.stage("leakage", then="publish")
-        tables = {
-            Table.SPLITS: facts.n_written,
-            Table.LEAKAGE: len(leaks),
-            **write_entries(spark, entries, {"interactions": parts.labelled}, attempt),
-        }
+        tables |= write_entries(spark, entries, {"interactions": parts.labelled}, attempt)
         job.check_rest(session)
         return job.publish(attempt, tables, entries, timeline=parts.timeline and asdict(parts.timeline))
 
 
-def run_evaluate(
-    session: Callable[[], SparkSession], config: Config, run_id: str | None, replace: bool
-) -> Run:
+def run_evaluate(session: OpenSession, config: Config, run_id: str | None, replace: bool) -> Run:
     """Measure the recommendations and publish ``per_user``, ``metrics``, ``sums`` and ``accounting``."""
     needed(config.recommendations, "recommendations")
     plan = config.plan
     job = Job.of("evaluate", config, run_id, session)
-    published = (*EVALUATE_TABLES, *(STAGE_TABLES if plan.stages else ()))
+    published = (*EVALUATE_TABLES, *((Table.STAGES, Table.FUNNEL) if plan.stages else ()))
     with job.attempt(session) as attempt:
         if attempt.is_published(job.fingerprint, published, replace):
             return job.already(attempt, published)
@@ -88,17 +91,15 @@ def run_evaluate(
         events.stage("read", then="measure")
         evaluation = measure_lists(tables, plan, attempt.staged(Table.PER_USER))
         with closing(evaluation.held):
-            write_rows(spark, evaluation.metric_rows, METRICS, attempt, Table.METRICS, MODEL)
-            write_rows(spark, evaluation.sum_rows, SUMS, attempt, Table.SUMS, MODEL)
+            rows: dict[Table, SmallRows] = {Table.METRICS: (evaluation.metric_rows, METRICS)}
+            rows[Table.SUMS] = (evaluation.sum_rows, SUMS)
+            if plan.stages:
+                rows[Table.STAGES] = (evaluation.stage_rows, STAGE_TABLE)
+                rows[Table.FUNNEL] = (evaluation.funnel_rows, FUNNEL)
+            written = {Table.PER_USER: evaluation.n_per_user, **stage_rows(spark, rows, attempt)}
             events.stage("metrics", len(evaluation.metric_rows), then="publish")
             entries = evaluation.entries
-            written = {
-                Table.PER_USER: evaluation.n_per_user,
-                Table.METRICS: len(evaluation.metric_rows),
-                Table.SUMS: len(evaluation.sum_rows),
-                **write_entries(spark, entries, tables.judged(entries, plan.conventions), attempt),
-                **(write_stages(spark, evaluation, attempt) if plan.stages else {}),
-            }
+            written |= write_entries(spark, entries, tables.judged(entries, plan.conventions), attempt)
             facts = {
                 "conventions": plan.stamp,
                 "models": list(evaluation.models),
@@ -111,11 +112,31 @@ def run_evaluate(
             return job.publish(attempt, written, entries, Expected(most, evaluation.keys, least), **facts)
 
 
-def write_stages(spark: SparkSession, evaluation: Evaluation, attempt: Attempt) -> dict[Table, int]:
-    """Stage what is known of the stages of a pipeline; return the number of rows of each table."""
-    write_rows(spark, evaluation.stage_rows, STAGE_TABLE, attempt, Table.STAGES)
-    write_rows(spark, evaluation.funnel_rows, FUNNEL, attempt, Table.FUNNEL)
-    return {Table.STAGES: len(evaluation.stage_rows), Table.FUNNEL: len(evaluation.funnel_rows)}
+def run_predictions(session: OpenSession, config: Config, run_id: str | None, replace: bool) -> Run:
+    """Measure the predictions and publish ``metrics``, ``accounting``, and what else is asked for."""
+    source = needed(config.predictions, PREDICTIONS)
+    plan = source.checked()
+    job = Job.of(PREDICTIONS, config, run_id, session)
+    asked = {Table.CURVES: plan.curves, Table.THRESHOLDS: bool(plan.rules)}
+    tables = (*PREDICTION_TABLES, *(table for table, is_asked in asked.items() if is_asked))
+    with job.attempt(session) as attempt:
+        if attempt.is_published(job.fingerprint, tables, replace):
+            return job.already(attempt, tables)
+        spark = session()
+        events.stage("start", then="metrics")
+        frame = job.read(spark, PREDICTIONS, plan.segments)
+        scored = read_predictions(frame, source.columns, source.model, plan)
+        measured = measure_predictions(scored, job.most_quarantined)
+        events.stage("metrics", len(measured.metric_rows), then="publish")
+        rows: dict[Table, SmallRows] = {
+            Table.METRICS: (measured.metric_rows, PREDICTION_METRICS),
+            Table.CURVES: (measured.curve_rows, CURVES),
+            Table.THRESHOLDS: (measured.threshold_rows, THRESHOLDS),
+        }
+        written = stage_rows(spark, {table: rows[table] for table in rows if table in tables}, attempt)
+        written |= write_entries(spark, measured.entries, {PREDICTIONS: scored.given}, attempt)
+        job.check_rest(session)
+        return job.publish(attempt, written, measured.entries, conventions=plan.stamp, models=measured.models)
 
 
 def read_tables(spark: SparkSession, job: Job, plan: Plan) -> Tables:
@@ -123,19 +144,18 @@ def read_tables(spark: SparkSession, job: Job, plan: Plan) -> Tables:
     unread = {"users"} - ({"users"} if user_columns(plan.segments) else set())
     unread |= set() if plan.needs_items else {"items"}
     sources: dict[str, Any] = {name: job.sources[name] for name in job.sources if name not in unread}
-    frames = read_each(spark, sources, job.splits, job.timezone, plan, job.before)
+    frames = read_each(spark, sources, job.timezone, plan, job.before)
     return Tables.of(frames, sources, plan, job.most_quarantined)
 
 
-def check_inputs(session: Callable[[], SparkSession], config: Config, verb: str | None = None) -> list[str]:
+def check_inputs(session: OpenSession, config: Config, verb: str | None = None) -> list[str]:
     """Check columns and types of what a verb reads, or of all sources in the config; return their names."""
     if verb is not None:
         needed(getattr(config, SECTIONS[verb][0]), SECTIONS[verb][0])
     plan, job = config.plan, Job.of(verb or "evaluate", config, None, session)
     names = SECTIONS[verb] if verb else chain.from_iterable(SECTIONS.values())
-    sources = {name: source for name in names if isinstance(source := getattr(config, name), Source)}
-    timed = config.split.rule().timed
-    frames = read_each(session(), sources, job.splits, job.timezone, plan, {}, timed)
+    sources, timed = sources_in(config, names, job.splits), config.split.rule().timed
+    frames = read_each(session(), sources, job.timezone, plan, {}, timed)
     alone = ("interactions", "predictions")
     check_id_types({name: conformed for name, (_, conformed) in frames.items() if name not in alone})
     return list(frames)
@@ -153,32 +173,28 @@ def stage_frame(frame: DataFrame, attempt: Attempt, table: Table, *partitions: s
     frame.write.mode("error").partitionBy(*partitions).parquet(attempt.staged(table))
 
 
-def write_rows(
-    spark: SparkSession,
-    rows: Sequence[Sequence[Any]],
-    schema: str,
-    attempt: Attempt,
-    table: Table,
-    *partitions: str,
-) -> None:
-    """Stage rows that the driver holds; through Spark only where the folder is not on this machine."""
-    if attempt.store.is_local:
-        write_small(rows, schema, Path(attempt.staged(table)), by_model=MODEL in partitions)
-    else:
-        stage_frame(small_table(spark, rows, schema).coalesce(1), attempt, table, *partitions)
+def stage_rows(spark: SparkSession, tables: Mapping[Table, SmallRows], attempt: Attempt) -> dict[Table, int]:
+    """Stage small tables, through Spark only where the store is elsewhere; return their numbers of rows."""
+    for table, (rows, schema) in tables.items():
+        if attempt.store.is_local:
+            write_small(rows, schema, Path(attempt.staged(table)), by_model=table in OF_MODELS)
+        else:
+            frame = small_table(spark, rows, schema).coalesce(1)
+            stage_frame(frame, attempt, table, *([MODEL] if table in OF_MODELS else []))
+    return {table: len(rows) for table, (rows, _) in tables.items()}
 
 
 def write_entries(
     spark: SparkSession, entries: Sequence[Entry], sources: Mapping[str, DataFrame], attempt: Attempt
 ) -> dict[Table, int]:
     """Stage the accounting, and the rows that it says are quarantined; return the number of rows of each."""
-    write_rows(spark, entries, ACCOUNTING, attempt, Table.ACCOUNTING)
+    sizes = stage_rows(spark, {Table.ACCOUNTING: (entries, ACCOUNTING)}, attempt)
     bad = Counter[str]()
     for entry in entries:
         if entry.outcome == Outcome.QUARANTINED:
             bad[entry.source] += entry.rows
-    if not bad:
-        return {Table.ACCOUNTING: len(entries)}
-    frames = [quarantined(source, sources[source]) for source in sorted(bad)]
-    stage_frame(reduce(DataFrame.unionAll, frames).coalesce(1), attempt, Table.QUARANTINE)
-    return {Table.ACCOUNTING: len(entries), Table.QUARANTINE: bad.total()}
+    if bad:
+        frames = [quarantined(source, sources[source]) for source in sorted(bad)]
+        stage_frame(reduce(DataFrame.unionAll, frames).coalesce(1), attempt, Table.QUARANTINE)
+        sizes[Table.QUARANTINE] = bad.total()
+    return sizes

@@ -1,6 +1,6 @@
 """A session, whoever started it: whether it is remote, how many tasks run at once, settings put back."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -8,6 +8,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_eval.errors import ConfigError
 
+# Opens the session when it is first asked for.
+OpenSession = Callable[[], SparkSession]
 # Of a remote session nobody can ask how many tasks run at once.
 TASKS_OF_REMOTE: Final = 8
 # Moments of the files that Spark writes: as the workers write them, where Spark's default is INT96.

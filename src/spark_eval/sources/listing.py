@@ -4,7 +4,7 @@ Before a session is started, a plain local folder is walked instead, where that 
 """
 
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from spark_eval.config.sections import Source
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.names import PATTERN, literal
+from spark_eval.runtime.any_session import OpenSession
 from spark_eval.runtime.hadoop_files import HadoopFiles, files_at
 from spark_eval.runtime.local_files import decoded, is_hidden, local_path, uri_of
 
@@ -30,21 +31,21 @@ TABLE_FORMATS: Final = {"_delta_log": "delta", ".hoodie": "hudi"}
 ICEBERG: Final = "iceberg"
 
 
-def files_of(source: Source, splits: str, session: Callable[[], SparkSession]) -> dict[str, str]:
+def files_of(source: Source, session: OpenSession) -> dict[str, str]:
     """Return the data files of a source: each by its name below the source's path, and where it is.
 
     ``session`` is asked for only where a walk could find other files than Spark does.
     """
-    walked = walk(source, splits)
-    return ask(session(), source, splits) if walked is None else walked
+    walked = walk(source)
+    return ask(session(), source) if walked is None else walked
 
 
-def walk(source: Source, splits: str) -> dict[str, str] | None:
+def walk(source: Source) -> dict[str, str] | None:
     """Return the files of a plain local path; None where only Spark can tell which it reads.
 
     Those are patterns, options that choose files, links, folders that are no partitions, other formats.
     """
-    path = source.path or splits
+    path = source.place
     local = None if source.table is not None else local_path(path)
     options = {name.lower() for name in source.options}
     if local is None or source.format not in FILE_FORMATS or options & LISTING_OPTIONS:
@@ -79,12 +80,12 @@ def walk_folder(folder: str) -> list[str] | None:
     return files
 
 
-def ask(spark: SparkSession, source: Source, splits: str) -> dict[str, str]:
+def ask(spark: SparkSession, source: Source) -> dict[str, str]:
     """Return the data files that Spark lists of a source."""
     if source.table is not None:
         places = spark.read.table(source.table).inputFiles()
         return {place: decoded(place) for place in sorted(places)}
-    path = source.path or splits
+    path = source.place
     reader = spark.read.format(source.format).options(**source.options)
     if source.format in FILE_FORMATS:
         reader = reader.schema("listed long")  # with a schema Spark opens no file
@@ -131,10 +132,10 @@ def name_below(place: str, top: str) -> str:
     return place.removeprefix(f"{top.rstrip('/')}/")
 
 
-def partitions_of(source: Source, path: str, places: Collection[str]) -> set[str]:
+def partitions_of(source: Source, places: Collection[str]) -> set[str]:
     """Return the columns that are names of folders, below the folders that a path or pattern names."""
-    local = local_path(path)
-    top = path.rstrip("/") if local is None else absolute(local)
+    local = local_path(source.place)
+    top = source.place.rstrip("/") if local is None else absolute(local)
     depth = 0 if "basepath" in map(str.lower, source.options) else len(top.split("/"))
     folders = {folder for place in places for folder in place.split("/")[depth:-1]}
     return {unquote(folder.partition("=")[0]) for folder in folders if "=" in folder}
@@ -150,9 +151,7 @@ def spark_path(path: str) -> str:
     return f"file:{local}" if local.is_absolute() else f"file:{literal(str(Path.cwd()))}/{local}"
 
 
-def states(
-    source: Source, splits: str, files: Mapping[str, str], session: Callable[[], SparkSession]
-) -> list[tuple[Any, ...]]:
+def states(source: Source, files: Mapping[str, str], session: OpenSession) -> list[tuple[Any, ...]]:
     """Return name, size and time of each file; of tables in other places the names alone.
 
     A file that is gone has no state.
@@ -163,11 +162,10 @@ def states(
     if source.table is not None:
         return known + [(name,) for name in others.values()]
     if others:
-        path = source.path or splits
-        store = HadoopFiles(session(), path)
+        store = HadoopFiles(session(), source.place)
         known += [
             (others[place], n_bytes, moment)
-            for top in store.matching(path)
+            for top in store.matching(source.place)
             for place, n_bytes, moment in sorted(store.files_below(top))
             if place in others
         ]
@@ -185,27 +183,27 @@ def state_of(name: str, place: Path) -> Iterator[tuple[Any, ...]]:
         yield name, status.st_size, status.st_mtime_ns
 
 
-def fingerprint(source: Source, splits: str, session: Callable[[], SparkSession]) -> list[tuple[Any, ...]]:
+def fingerprint(source: Source, session: OpenSession) -> list[tuple[Any, ...]]:
     """Return what tells one content of a source from another: its files' names, sizes and times.
 
     Nothing where the source cannot be listed: reading it says why.
     """
     table: list[tuple[Any, ...]] = [] if source.table is None else [(source.table,)]
     try:
-        return table + states(source, splits, files_of(source, splits, session), session)
+        return table + states(source, files_of(source, session), session)
     except (PySparkException, Py4JError):
         return table
 
 
 def check_listing(
-    spark: SparkSession, source: Source, name: str, splits: str, before: Collection[str] | None
+    spark: SparkSession, source: Source, name: str, before: Collection[str] | None
 ) -> dict[str, str]:
     """Return the files of a path that Spark is to read, which must be there and hold something.
 
     ``before`` are their names when the run began. Raises DataError MISSING_INPUT, EMPTY_INPUT, EMPTY_FILE or
     INPUT_CHANGED_DURING_RUN, and ConfigError TABLE_FORMAT.
     """
-    path = source.path or splits
+    path = source.place
     local = local_path(path)
     if local is not None and not local.exists() and not PATTERN.search(path):
         start = "" if Path(path).is_absolute() or ":" in path else " (relative to the working folder)"
@@ -214,7 +212,7 @@ def check_listing(
     if local is not None and (dead := dead_links(local)):
         message = f"{name}: {str(dead[0])!r} leads to no file; remove the link, or run what writes its goal"
         raise DataError("MISSING_INPUT", message)
-    files = files_of(source, splits, lambda: spark)
+    files = files_of(source, lambda: spark)
     if source.format in FILE_FORMATS:
         check_no_table(spark, path, files.values(), name)
         if not files:

@@ -1,6 +1,8 @@
 """Read the sources of a config as DataFrames: no other room knows paths and formats."""
 
-from collections.abc import Callable, Collection, Sequence
+import operator
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from py4j.protocol import Py4JError
@@ -9,7 +11,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_eval.config.sections import Source
-from spark_eval.errors import ConfigError, DataError, nearest
+from spark_eval.engine.segments import user_columns
+from spark_eval.errors import ConfigError, DataError, each, nearest
+from spark_eval.metrics.options import Plan
 from spark_eval.names import quoted
 from spark_eval.runtime.hadoop_files import files_at
 from spark_eval.runtime.spark_errors import renamed
@@ -17,19 +21,21 @@ from spark_eval.schema import FOLD, SUBSET, SUBSETS
 from spark_eval.sources.listing import FILE_FORMATS, check_listing, data_files, partitions_of
 from spark_eval.sources.schemas import FileSchemas, columns_of
 from spark_eval.sources.typed import in_microseconds, read_typed
+from spark_eval.transforms.conform import conform_interactions, conform_table
+from spark_eval.transforms.predictions import conform_predictions
 
 # Options of readers, and settings of the session, under which Spark loses files or rows without a word.
 LOSSY_OPTIONS: Final = {"ignorecorruptfiles": "true", "ignoremissingfiles": "true", "mode": "dropmalformed"}
 LOSSY_SETTINGS: Final = ("spark.sql.files.ignoreCorruptFiles", "spark.sql.files.ignoreMissingFiles")
 # Typed filters, which Spark can push into the scan.
 OPERATORS: Final[dict[str, Callable[[Column, Any], Column]]] = {
-    "==": lambda column, value: column == value,
-    "!=": lambda column, value: column != value,
-    "<": lambda column, value: column < value,
-    "<=": lambda column, value: column <= value,
-    ">": lambda column, value: column > value,
-    ">=": lambda column, value: column >= value,
-    "in": lambda column, values: column.isin(values),
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "in": Column.isin,
     "between": lambda column, bounds: column.between(*bounds),
     "is_null": lambda column, _: column.isNull(),
     "is_not_null": lambda column, _: column.isNotNull(),
@@ -40,23 +46,22 @@ def read_source(
     spark: SparkSession,
     source: Source,
     name: str,
-    splits: str,
     timezone: str,
     segments: Sequence[str] = (),
     before: Collection[str] | None = None,
 ) -> DataFrame:
     """Return the rows of a source: typed, filtered by ``where``, ``subset`` and ``fold``.
 
-    ``splits`` is where this run's split is, for sources that are a subset of it. ``segments`` are columns
-    that are text, as models are. ``before`` are the names of the source's files when the run began. Raises
-    ConfigError or DataError for what is wrong with the files and their schema, before a row is read.
+    ``segments`` are columns that are text, as models are. ``before`` are the names of the source's files when
+    the run began. Raises ConfigError or DataError for what is wrong with the files and their schema, before a
+    row is read.
     """
     check_lossless(spark, source, name)
     try:
         if source.table is not None:
             frame = spark.read.options(**source.options).table(source.table)
         else:
-            frame = read_path(spark, source, name, splits, timezone, segments, before)
+            frame = read_path(spark, source, name, timezone, segments, before)
     except (PySparkException, Py4JError) as error:
         raise renamed(error, name) from error
     if source.subset is not None:
@@ -74,35 +79,25 @@ def read_path(
     spark: SparkSession,
     source: Source,
     name: str,
-    splits: str,
     timezone: str,
     segments: Sequence[str],
     before: Collection[str] | None,
 ) -> DataFrame:
     """Return all rows of the files that Spark lists, or of this run's split; footers are checked first."""
-    if source.path is None:
-        check_split(spark, splits, name)
-    files = check_listing(spark, source, name, splits, before)
-    schemas = FileSchemas.of(
-        [place for place in files.values() if place.startswith("/")], source.format, name
-    )
+    if source.is_of_run and not (root := files_at(spark, source.place)).is_there(root.root):
+        raise DataError("MISSING_SPLIT", f"{name}: no split at {source.place}; run `spark-eval split` first")
+    files = check_listing(spark, source, name, before)
+    local = [place for place in files.values() if place.startswith("/")]
+    schemas = FileSchemas.of(local, source.format, name)
     wanted = columns_of(source, name, segments, schemas)
     options = {option.lower(): str(value).lower() for option, value in source.options.items()}
     schemas.check(wanted, options.get("mergeschema") == "true", name)
-    path = source.path or splits
-    partitions = partitions_of(source, path, files.values())
-    frame = read_typed(spark, source, path, timezone, segments, partitions, schemas.nanoseconds)
+    partitions = partitions_of(source, files.values())
+    frame = read_typed(spark, source, timezone, segments, partitions, schemas.nanoseconds)
     schemas.check_seen(wanted, frame.columns, name)
-    if source.format in FILE_FORMATS and data_files(frame.inputFiles(), path) != files:
+    if source.format in FILE_FORMATS and data_files(frame.inputFiles(), source.place) != files:
         raise DataError("INPUT_CHANGED_DURING_RUN", f"{name}: files came or went; start again once they rest")
     return in_microseconds(frame, schemas.nanoseconds, name)
-
-
-def check_split(spark: SparkSession, splits: str, name: str) -> None:
-    """Raise DataError MISSING_SPLIT where this run has no split."""
-    files = files_at(spark, splits)
-    if not files.is_there(files.root):
-        raise DataError("MISSING_SPLIT", f"{name}: no split at {splits}; run `spark-eval split` first")
 
 
 def check_lossless(spark: SparkSession, source: Source, name: str) -> None:
@@ -125,3 +120,37 @@ def column_named(frame: DataFrame, name: str, where: str) -> Column:
     if name not in frame.columns:
         raise DataError("MISSING_COLUMN", f"{where}: no column {name!r}; {nearest(name, frame.columns)}")
     return F.col(quoted(name))
+
+
+def read_each(
+    spark: SparkSession,
+    sources: Mapping[str, Any],
+    timezone: str,
+    plan: Plan,
+    before: Mapping[str, Collection[str]],
+    timed: bool = True,
+) -> dict[str, tuple[DataFrame, DataFrame]]:
+    """Return each source as it is, and conformed; one DataError tells what is wrong with any of them.
+
+    ``before``: the names of each source's files when the run began. ``timed``: whether rows of
+    ``interactions`` need a timestamp.
+    """
+    segments = {"users": user_columns(plan.segments)}
+    if "predictions" in sources:
+        segments["predictions"] = sources["predictions"].segments
+
+    def read(name: str) -> tuple[DataFrame, DataFrame]:
+        frame = read_source(spark, sources[name], name, timezone, segments.get(name, ()), before.get(name))
+        return frame, conform(frame, name, sources[name], timezone, plan, timed)
+
+    return each({name: partial(read, name) for name in sources})
+
+
+def conform(frame: DataFrame, name: str, source: Any, timezone: str, plan: Plan, timed: bool) -> DataFrame:
+    """Return a source with our columns, and a fault for each unusable row."""
+    match name:
+        case "interactions":
+            return conform_interactions(frame, source.columns, source.timestamp_unit, timezone, timed)
+        case "predictions":
+            return conform_predictions(frame, source.columns, source.model, source.checked()).given
+    return conform_table(frame, name, source, timezone, plan)

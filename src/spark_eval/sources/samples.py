@@ -60,7 +60,7 @@ def sample_of(path: str, name: str) -> TableSample:
         raise DataError("CORRUPT_FILE", f"{name}: cannot read {place!r}: {error}; write it again") from error
     if len({*rows.column_names}) < len(rows.column_names):
         raise DataError("AMBIGUOUS_COLUMN", f"{name}: {place!r} has a column twice; rename one")
-    for column in sorted(partitions_of(source, path, places) - {*rows.column_names}):
+    for column in sorted(partitions_of(source, places) - {*rows.column_names}):
         rows = rows.append_column(column, folder_values(column, places, len(rows)))
     return TableSample(path, kind, options, without_codes(rows))
 
@@ -81,7 +81,7 @@ def local_files_of(source: Source, name: str) -> list[str]:
         for marker, kind in TABLE_FORMATS.items():
             if (local / marker).exists():
                 raise needs_spark(name, path, f"it is a table of {kind.title()}")
-    walked = walk(source, "")
+    walked = walk(source)
     if walked is None:
         raise needs_spark(name, path, "only Spark can tell which files belong to it")
     if not walked and local is not None and not local.exists():

@@ -138,11 +138,6 @@ class FileSchemas:
                 message += "_common_metadata or _metadata beside it, or not in a schema of Spark's that its "
                 raise DataError("SCHEMA_DRIFT", f"{message}writer kept; remove that, or {HOW_TO_MEND}")
 
-    def all_columns(self) -> list[str]:
-        """Return the columns of all files."""
-        names = (column for columns in self.columns.values() for column in columns)
-        return list({name.lower(): name for name in names}.values())
-
 
 def columns_of(source: Source, name: str, segments: Collection[str], schemas: FileSchemas) -> list[str]:
     """Return the columns of a source that we read, by their own names."""
@@ -152,4 +147,7 @@ def columns_of(source: Source, name: str, segments: Collection[str], schemas: Fi
     theirs |= {SUBSET} if source.subset is not None else set()
     if isinstance(source, PredictionsSection):
         theirs.update(source.checked().probabilities)
-    return sorted(theirs.union(schemas.all_columns() if name == LOG else ()))
+    if name == LOG:
+        names = (column for columns in schemas.columns.values() for column in columns)
+        theirs.update({column.lower(): column for column in names}.values())
+    return sorted(theirs)

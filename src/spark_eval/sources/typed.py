@@ -28,13 +28,12 @@ REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 def read_typed(
     spark: SparkSession,
     source: Source,
-    path: str,
     timezone: str,
     segments: Sequence[str],
     partitions: Collection[str],
     nanoseconds: Collection[str] = (),
 ) -> DataFrame:
-    """Read a path with the types that Spark finds, models and segments as text, ids unchanged.
+    """Read a source with the types that Spark finds, models and segments as text, ids unchanged.
 
     Spark reads '007' as 7, in text and in names of folders (``partitions``). So ids of digits are read as
     text again and become integers only if every one is written canonically.
@@ -44,7 +43,7 @@ def read_typed(
     if is_text:
         options = {"inferSchema": True, "enforceSchema": False, "mode": "FAILFAST", "timeZone": timezone}
     reader = spark.read.format(source.format).options(**(options | source.options))
-    place = spark_path(path)
+    place = spark_path(source.place)
     with setting(spark, NANOS_AS_LONG, "true") if nanoseconds else nullcontext():
         frame = reader.load(place)
     schema = frame.schema

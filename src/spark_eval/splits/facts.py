@@ -77,30 +77,25 @@ class Facts:
         used: dict[str | None, int] = {None: self.n_used}
         if not self.rule.reports_folds:
             used = {subset.value: self.places[subset] for subset in self.rule.subsets}
-        entries = [Entry(INTERACTIONS, None, Outcome.IN, None, self.n_rows, None)]
-        entries += [
-            Entry(INTERACTIONS, None, Outcome.USED, reason, n_rows, None) for reason, n_rows in used.items()
-        ]
-        entries += [
-            Entry(INTERACTIONS, None, outcome, str(code), self.counts[code], None)
-            for code, outcome in UNUSED.items()
-        ]
-        rows = closed_rows(entries)
+        lines: list[tuple[str, str | None, int]] = [(Outcome.IN, None, self.n_rows)]
+        lines += [(Outcome.USED, reason, n_rows) for reason, n_rows in used.items()]
+        lines += [(outcome, str(code), self.counts[code]) for code, outcome in UNUSED.items()]
+        rows = closed_rows([Entry(INTERACTIONS, None, *line, None) for line in lines])
         if n_early := self.counts[Outcome.BEFORE_1900]:
             rows.append(Entry(INTERACTIONS, None, Outcome.BEFORE_1900, f"rows={n_early}", 0, None))
         return rows
 
-    def accounting_of_folds(self, found: FoldCounts) -> list[Entry]:
+    def accounting_of_folds(self, counts: FoldCounts) -> list[Entry]:
         """Return the lines of the folds: a row counts once for each fold in which it has a place.
 
-        Raises SparkEvalError LEDGER_OPEN unless the rows found in the folds are the rows that were written.
+        Raises SparkEvalError LEDGER_OPEN unless the folds have as many rows as were written.
         """
         dropped = {reason.value: self.places[reason] for reason in POLICIES}
         n_places = self.n_written + sum(dropped.values())
         entries = [Entry(FOLDS, None, Outcome.IN, None, n_places, None)]
-        for fold in range(len(found[Subset.TRAIN])):
+        for fold in range(len(counts[Subset.TRAIN])):
             for part in self.rule.subsets:
-                entries.append(Entry(FOLDS, None, Outcome.USED, f"fold {fold} {part}", *found[part][fold]))
+                entries.append(Entry(FOLDS, None, Outcome.USED, f"fold {fold} {part}", *counts[part][fold]))
         entries += [Entry(FOLDS, None, Outcome.DROPPED, reason, n, None) for reason, n in dropped.items()]
         return closed_rows(entries)
 

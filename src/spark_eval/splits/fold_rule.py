@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
+from spark_eval.errors import ConfigError
 from spark_eval.schema import ITEM, USER, Reason, Subset
 from spark_eval.splits.moments import Boundary, zone
 
@@ -159,3 +160,15 @@ class FoldRule(ABC):
     @abstractmethod
     def layout(self, found: Any) -> Layout:
         """Return where the rows of a log go; ``found`` is what the rule needs to know of the log."""
+
+
+def check_claims(*claims: tuple[bool, str]) -> None:
+    """Raise ConfigError INVALID_SPLIT for the first claim that does not hold, in its words."""
+    for holds, fault in claims:
+        if not holds:
+            raise ConfigError("INVALID_SPLIT", f"{fault}, in split")
+
+
+def seed_fits(seed: int) -> tuple[bool, str]:
+    """Return the claim that a seed fits 64 bits."""
+    return -(2**63) <= seed < 2**63, f"seed {seed} does not fit 64 bits"

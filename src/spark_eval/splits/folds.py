@@ -15,15 +15,16 @@ from spark_eval.splits.fold_rule import (
     FoldRule,
     Layout,
     Numbering,
+    check_claims,
+    seed_fits,
 )
-from spark_eval.splits.options import check_claims, seed_fits
 
 # More folds than this are a mistake, or more than a split should write.
 MOST_FOLDS: Final = 1_000
 
 
 class By(StrEnum):
-    """What is drawn: each row for itself, or a user with all his rows."""
+    """What is drawn: each row for itself, or a user with all of theirs."""
 
     ROW = "row"
     USER = "user"

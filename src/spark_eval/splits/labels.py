@@ -1,7 +1,8 @@
-"""Rows of an interaction log in batches: their places in the folds of a split, counted and written."""
+"""Rows of an interaction log in batches: their times are counted, their places in folds found and written."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Final, Literal
 
 import numpy as np
@@ -19,6 +20,10 @@ from spark_eval.splits.fold_rule import FoldRule, Layout
 from spark_eval.splits.moments import UNITS, Boundary
 from spark_eval.stats.exact import Ints
 
+SHORT_TIME: Final = "short_time"
+TIME_COUNTS: Final = pa.schema(
+    {SHORT_TIME: pa.int64(), "oldest": pa.int64(), "newest": pa.int64(), "n": pa.int64()}
+)
 # What a row lacks: these have the numbers after those of the layout.
 FAULTS: Final = (Fault.NULL_ID, Fault.NULL_TIMESTAMP)
 
@@ -116,3 +121,37 @@ def are_known(batch: pa.RecordBatch) -> Booleans:
     """Return where neither id is null; shape (n,)."""
     has_both: Booleans = numbers(pc.and_(batch[USER].is_valid(), batch[ITEM].is_valid()))
     return has_both
+
+
+def count_times(
+    batches: Iterable[pa.RecordBatch], spans: Sequence[tuple[int, int]], bits: int, unit: str | None
+) -> pa.Table:
+    """Count the times of valid rows within the spans (none: all), in microseconds, by times less ``bits``.
+
+    Batches without ids have none that is null; ``unit`` is that of integer timestamps. Return TIME_COUNTS: of
+    each bucket the oldest and the newest time, and the number of rows.
+    """
+    counted = TIME_COUNTS.empty_table()
+    for batch in batches:
+        times = moments(batch[TIMESTAMP], unit)
+        if {USER, ITEM} & set(batch.schema.names):
+            times = times.filter(pa.array(are_known(batch)))
+        times = times.drop_null()
+        if spans:
+            within = (
+                pc.and_(pc.greater_equal(times, low), pc.less_equal(times, high)) for low, high in spans
+            )
+            times = times.filter(reduce(pc.or_, within))
+        columns = (numbers(times) >> bits, times, times, np.ones(len(times), dtype=np.int64))
+        counted = merged_times([counted, pa.table(list(columns), schema=TIME_COUNTS)])
+    return counted
+
+
+def merged_times(parts: Sequence[pa.Table]) -> pa.Table:
+    """Return one table of TIME_COUNTS for several of them, or for rows of one time each."""
+    merged = (
+        pa.concat_tables(parts)
+        .group_by(SHORT_TIME)
+        .aggregate([("oldest", "min"), ("newest", "max"), ("n", "sum")])
+    )
+    return merged.select([SHORT_TIME, "oldest_min", "newest_max", "n_sum"]).rename_columns(TIME_COUNTS.names)

@@ -10,20 +10,27 @@ from typing import Any
 
 from spark_eval.errors import DataError
 from spark_eval.schema import USER, Subset
-from spark_eval.splits.fold_rule import TEST_EARLY, USERS_EARLY, Check, FoldRule, Layout
+from spark_eval.splits.fold_rule import (
+    TEST_EARLY,
+    USERS_EARLY,
+    Check,
+    FoldRule,
+    Layout,
+    check_claims,
+    seed_fits,
+)
 from spark_eval.splits.folds import MOST_FOLDS
-from spark_eval.splits.options import check_claims, seed_fits
 
 
 class Choose(StrEnum):
-    """Which rows of a user are held out: his last ones, or those of the lowest draws."""
+    """Which rows of a user are held out: the last ones, or those of the lowest draws."""
 
     LAST = "last"
     HASH = "hash"
 
 
 class TiesAtCut(StrEnum):
-    """What becomes of a user's rows at the moment of his first row of test."""
+    """What becomes of a user's rows at the moment of the first one of test."""
 
     BREAK = "break"
     TOGETHER = "together"
@@ -35,8 +42,8 @@ class LeaveOut(FoldRule):
 
     Where several rows share the moment of the cut, ``ties: break`` takes as many as are to be held out, by
     a seeded draw; train then holds rows of the very moment of a row of test. ``ties: together`` tests
-    all of them, so that train is before test for each user; his rows of test may then be more. A user of
-    whom no row would be left to learn from has all his rows in train.
+    all of them, so that train is before test for each user; the rows of test may then be more. A user of
+    whom no row would be left to learn from is in train with all rows.
     """
 
     choose: Choose = Choose.LAST
@@ -72,7 +79,7 @@ class LeavePOut(LeaveOut):
 
     ::
 
-        user 1   --o---o------o-----o---[o]     p = 1: his last row is test, the others are train
+        user 1   --o---o------o-----o---[o]     p = 1: the last row is test, the others are train
         user 2   ------o-[o]
         user 3   ---o                           p rows or fewer: all of them are train
 
@@ -92,13 +99,13 @@ class LeavePOut(LeaveOut):
         """Unless rows are drawn, or all choices of them taken."""
         return super().timed and not self.exhaustive
 
-    def layout(self, found: "Choices | None" = None) -> Layout:
+    def layout(self, choices: "Choices | None" = None) -> Layout:
         """Return the parts of each row of the log, if all choices are made: a row's number is its own."""
-        if found is None:
+        if choices is None:
             return super().layout()
-        chosen = list(combinations(range(found.n_rows), found.p))
+        chosen = list(combinations(range(choices.n_rows), choices.p))
         parts = (Subset.TRAIN, Subset.TEST)
-        return Layout([[parts[number in rows] for rows in chosen] for number in range(found.n_rows)])
+        return Layout([[parts[number in rows] for rows in chosen] for number in range(choices.n_rows)])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,16 +1,27 @@
-"""The methods of a split by name."""
+"""The methods of a split by name, and their options, checked by the types of a rule's fields."""
 
 from collections.abc import Mapping
-from typing import Final
+from dataclasses import fields
+from enum import StrEnum
+from typing import Any, Final, TypeVar, cast, get_type_hints
 
 from spark_eval.errors import ConfigError, nearest
 from spark_eval.splits.fold_rule import FoldRule
 from spark_eval.splits.folds import Holdout, KFold, StratifiedKFold
 from spark_eval.splits.leave_out import LastFraction, LeaveOneOut, LeavePOut
-from spark_eval.splits.options import from_options
+from spark_eval.splits.moments import Cut, parse_cut
 from spark_eval.splits.rules import GlobalLocalRanker
 from spark_eval.splits.windows import Expanding, Rolling
 
+AnyRule = TypeVar("AnyRule")
+AnyChoice = TypeVar("AnyChoice", bound=StrEnum)
+# What a value of these types may be, and what to say of any other.
+PLAIN: Final[Mapping[Any, tuple[Any, str]]] = {
+    float: (int | float, "not a number"),
+    float | None: (int | float, "not a number"),
+    int: (int, "not a whole number"),
+    bool: (bool, "neither true nor false"),
+}
 GLOBAL_LOCAL_RANKER: Final = "global_local_ranker"
 METHODS: Final[Mapping[str, type[FoldRule]]] = {
     GLOBAL_LOCAL_RANKER: GlobalLocalRanker,
@@ -40,3 +51,52 @@ def rule_of(method: str, options: Mapping[str, object]) -> FoldRule:
     if method not in METHODS:
         raise ConfigError.unknown("INVALID_SPLIT", "method", method, METHODS, "split")
     return from_options(METHODS[method], options)
+
+
+def from_options(rule: type[AnyRule], options: Mapping[str, object]) -> AnyRule:
+    """Return the rule, a dataclass, with these options and its own defaults for all others.
+
+    Raises ConfigError UNKNOWN_CONFIG_KEY, INVALID_CUT, INVALID_SPLIT or INVALID_TIMEZONE.
+    """
+    kinds, dataclass = get_type_hints(rule), cast(Any, rule)
+    given: dict[str, object] = {field.name: field.default for field in fields(dataclass) if field.init}
+    for name in options:
+        if name not in given:
+            raise ConfigError.unknown("UNKNOWN_CONFIG_KEY", "option", name, given, "split")
+    given |= options
+    timezone = str(given["timezone"])
+    return rule(**{name: parsed(kinds[name], name, value, timezone) for name, value in given.items()})
+
+
+def parsed(kind: Any, name: str, value: object, timezone: str) -> object:
+    """Return an option as the type of its field; raise ConfigError INVALID_CUT or INVALID_SPLIT."""
+    if value is None and kind in (float | None, Cut | None):
+        return None
+    if kind in (Cut, Cut | None):
+        return parse_cut(value, timezone)
+    if kind is str:
+        return str(value)
+    if kind == tuple[str, ...]:
+        return names(name, value)
+    if kind not in PLAIN:
+        return choice(kind, name, value)
+    types, fault = PLAIN[kind]
+    if isinstance(value, types) and (kind is bool) == isinstance(value, bool):
+        return value
+    raise ConfigError("INVALID_SPLIT", f"{name} {value!r} is {fault}, in split")
+
+
+def names(name: str, value: object) -> tuple[str, ...]:
+    """Return several names, or a single one."""
+    several = [value] if isinstance(value, str) else value
+    if isinstance(several, list | tuple) and all(isinstance(entry, str) for entry in several):
+        return tuple(several)
+    raise ConfigError("INVALID_SPLIT", f"{name} {value!r} is no list of names, in split")
+
+
+def choice(choices: type[AnyChoice], name: str, value: object) -> AnyChoice:
+    """Return one of the choices."""
+    if isinstance(value, str) and value in list(choices):
+        return choices(value)
+    known = [choice.value for choice in choices]
+    raise ConfigError.unknown("INVALID_SPLIT", name, str(value), known, "split")

@@ -18,6 +18,8 @@ from spark_eval.splits.fold_rule import (
     FoldRule,
     Layout,
     Numbering,
+    check_claims,
+    seed_fits,
 )
 from spark_eval.splits.moments import (
     MAX_DAYS,
@@ -31,7 +33,6 @@ from spark_eval.splits.moments import (
     refuse_span,
     zone,
 )
-from spark_eval.splits.options import check_claims, seed_fits
 
 LOCAL_CUT: Final[Cut] = Share(Fraction(8, 10))
 GLOBAL_CUT: Final[Cut] = Share(Fraction(9, 10))
@@ -55,7 +56,7 @@ class GlobalLocalRanker(FoldRule):
     With ``boundary: exclusive`` every part is [start, end), with ``inclusive_train`` (start, end].
     Rows in a gap (``gap_days`` before either cut) and rows after the end are dropped; without
     ``test_days`` there is no end. A user's rows of local_test are all ranker_test with probability
-    ``ranker_test_share``, by a hash of ``seed`` and his id, else all ranker_train.
+    ``ranker_test_share``, by a hash of ``seed`` and the user's id, else all ranker_train.
 
     It is one fold, in which local_train is train to the policies, and local_test comes before global_test.
     """
@@ -102,10 +103,11 @@ class GlobalLocalRanker(FoldRule):
             RETURNED_TO_GLOBAL_TEST: Check(tested, (USER, ITEM)),
         }
 
-    def layout(self, found: "Timeline") -> Layout:
+    def layout(self, timeline: "Timeline") -> Layout:
         """Return the parts of the stretches of time; draws divide local_test."""
-        end = [] if found.end is None else [found.end]
-        edges = [found.local_train_end, found.local_cut, found.local_test_end, found.global_cut, *end]
+        end = [] if timeline.end is None else [timeline.end]
+        local = (timeline.local_train_end, timeline.local_cut, timeline.local_test_end)
+        edges = [*local, timeline.global_cut, *end]
         late = [Reason.AFTER_END] if end else []
         outcomes = [Subset.LOCAL_TRAIN, Reason.GAP, "", Reason.GAP, Subset.GLOBAL_TEST, *late]
         step = math.ceil(self.ranker_test_share * HASH_STEPS)

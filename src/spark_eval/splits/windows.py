@@ -6,7 +6,7 @@ from fractions import Fraction
 from zoneinfo import ZoneInfo
 
 from spark_eval.schema import Reason, Subset
-from spark_eval.splits.fold_rule import NEVER, TEST_EARLY, Check, FoldRule, Layout, Numbering
+from spark_eval.splits.fold_rule import NEVER, TEST_EARLY, Check, FoldRule, Layout, Numbering, check_claims
 from spark_eval.splits.folds import MOST_FOLDS
 from spark_eval.splits.moments import (
     MAX_DAYS,
@@ -20,7 +20,6 @@ from spark_eval.splits.moments import (
     to_microseconds,
     zone,
 )
-from spark_eval.splits.options import check_claims
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,13 +67,13 @@ class Windows(FoldRule):
         """Return when train begins, in microseconds; None: with the log."""
         return None
 
-    def layout(self, found: "Backtest") -> Layout:
+    def layout(self, backtest: "Backtest") -> Layout:
         """Return the parts of each stretch of time between two edges of windows."""
-        edges = sorted({edge for window in found.windows for edge in window.edges})
+        edges = sorted({edge for window in backtest.windows for edge in window.edges})
         outcomes: list[list[str]] = []
         for start in (NEVER, *edges):
-            parts = [window.part(start) for window in found.windows]
-            outcomes.append(parts if any(parts) else [found.reason(start)] * len(parts))
+            parts = [window.part(start) for window in backtest.windows]
+            outcomes.append(parts if any(parts) else [backtest.reason(start)] * len(parts))
         return Layout(outcomes, Numbering(edges, self.boundary))
 
 

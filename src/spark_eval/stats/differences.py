@@ -25,13 +25,13 @@ DUST: Final = Fraction(1, 2**96)
 class TestResult(NamedTuple):
     """What a test says; each is None where it is undefined, never NaN."""
 
-    statistic: float | None
-    p_value: float | None
-    ci_low: float | None
-    ci_high: float | None
+    statistic: float | None = None
+    p_value: float | None = None
+    ci_low: float | None = None
+    ci_high: float | None = None
 
 
-UNTESTED: Final = TestResult(None, None, None, None)
+UNTESTED: Final = TestResult()
 
 
 @dataclass(frozen=True)
@@ -129,8 +129,10 @@ class PairSums(ComparedSums):
         if not self.n:
             return UNMEASURED
         mean = (candidate * self.candidate + baseline * self.baseline) / self.n
-        spread = squares_of(self, candidate, baseline) - self.n * mean**2
-        return estimate_of(mean + Fraction(amount), spread, self.n, sizes_of(self, candidate, baseline))
+        sizes = candidate**2 * self.candidate_squares + baseline**2 * self.baseline_squares
+        doubled = self.baseline_squares + self.candidate_squares - self.difference_squares
+        spread = sizes + candidate * baseline * doubled - self.n * mean**2
+        return estimate_of(mean + Fraction(amount), spread, self.n, sizes)
 
     def acceleration(self, cubes: Fraction) -> float:
         """Return sum((d - mean)^3) / (6 sum((d - mean)^2)^1.5), from the sum of d^3; without a spread 0.
@@ -143,58 +145,6 @@ class PairSums(ComparedSums):
         mean, spread = estimate.value, estimate.variance * self.n * (self.n - 1)
         skew = cubes - 3 * mean * self.difference_squares + 2 * self.n * mean**3
         return signed_root(skew, 36 * spread**3)
-
-
-@dataclass(frozen=True)
-class ClusterSums(ComparedSums):
-    """Exact sums over n users who have several rows each (folds), beside those of the ``rows``.
-
-    A user's n_u rows have the sums A_u and B_u. ``row_squares`` sums n_u^2, ``baseline`` A_u * n_u,
-    ``baseline_squares`` A_u^2, ``difference_squares`` (B_u - A_u)^2.
-    """
-
-    rows: PairSums
-    row_squares: int
-    baseline: Fraction
-    candidate: Fraction
-    baseline_squares: Fraction
-    candidate_squares: Fraction
-    difference_squares: Fraction
-
-    @property
-    def means(self) -> Means:
-        """The means over all rows."""
-        return self.rows.means
-
-    def combination(self, candidate: Fraction, baseline: Fraction, *, amount: float = 0) -> Estimate:
-        """Return the mean m over rows of candidate * B + baseline * A, and ``amount``; n - 1 degrees.
-
-        Its variance is n / (n - 1) * sum((S_u - n_u m)^2) / n_rows^2, S_u a user's sum.
-
-        Source: Cameron, Miller, A practitioner's guide to cluster-robust inference, 2015, section II.
-        """
-        n_rows = self.rows.n
-        if not n_rows:
-            return UNMEASURED
-        mean = (candidate * self.rows.candidate + baseline * self.rows.baseline) / n_rows
-        products = candidate * self.candidate + baseline * self.baseline
-        spread = squares_of(self, candidate, baseline) - 2 * mean * products + mean**2 * self.row_squares
-        sizes = sizes_of(self.rows, candidate, baseline)
-        of_users = estimate_of(mean + Fraction(amount), spread, self.n, sizes)
-        if of_users.variance is None:
-            return of_users
-        return replace(of_users, variance=of_users.variance * Fraction(self.n, n_rows) ** 2)
-
-
-def squares_of(sums: PairSums | ClusterSums, candidate: Fraction, baseline: Fraction) -> Fraction:
-    """Return the sum of the squares of candidate * B + baseline * A."""
-    doubled = sums.baseline_squares + sums.candidate_squares - sums.difference_squares
-    return sizes_of(sums, candidate, baseline) + candidate * baseline * doubled
-
-
-def sizes_of(sums: PairSums | ClusterSums, candidate: Fraction, baseline: Fraction) -> Fraction:
-    """Return the sum of the squares of candidate * B, and of baseline * A: of what is added or subtracted."""
-    return candidate**2 * sums.candidate_squares + baseline**2 * sums.baseline_squares
 
 
 def over_folds(differences: Sequence[float], test_train_ratio: float | None = None) -> Estimate:
@@ -263,6 +213,65 @@ def quanta(differences: Floats) -> Floats:
     return np.rint(differences * 2.0**QUANTUM_BITS)
 
 
+def p_value_of(greater: float, less: float, alternative: str) -> float:
+    """Return the p-value of an alternative, from the chances of being as far on either side."""
+    return {"greater": greater, "less": less, "two_sided": min(1.0, 2 * min(greater, less))}[alternative]
+
+
 def signed_root(value: Fraction, variance: Fraction) -> float:
     """Return value / sqrt(variance), rounded once."""
     return math.copysign(square_root(value**2 / variance), value)
+
+
+@dataclass(frozen=True)
+class RatioSums(ComparedSums):
+    """Exact sums over n users: of the 2 r amounts of r ratios, and of the products (2 r, 2 r) of any two.
+
+    Of a pair of models the first ratio is the candidate's, the second the baseline's.
+
+    >>> products = [[Fraction(5), Fraction(7)], [Fraction(7), Fraction(10)]]
+    >>> estimate = RatioSums(2, [Fraction(3), Fraction(4)], products).combination(Fraction(1))
+    >>> estimate.value, estimate.std_error
+    (Fraction(3, 4), 0.125)
+    """
+
+    totals: Sequence[Fraction]
+    products: Sequence[Sequence[Fraction]]
+
+    @property
+    def ratios(self) -> list[Fraction] | None:
+        """The weighted means; None where nothing weighs."""
+        weights = self.totals[1::2]
+        if not all(weights):
+            return None
+        return [total / weight for total, weight in zip(self.totals[::2], weights, strict=True)]
+
+    @property
+    def means(self) -> Means:
+        """The weighted means of a pair of models."""
+        ratios = self.ratios
+        return None if ratios is None else (ratios[0], ratios[1])
+
+    def combination(self, *factors: Fraction, amount: float = 0) -> Estimate:
+        """Return the sum of factor * ratio, and ``amount``, with n - 1 degrees of freedom.
+
+        A user adds e = sum of factor * (weighted value - ratio * weight) / total weight, and the variance is
+        n / (n - 1) * sum(e^2). What rounding alone can make is none.
+
+        Source: Deng, Knoblich, Lu, Applying the delta method in metric analytics, 2018, section 3; over rows
+        the same as Cameron, Miller, A practitioner's guide to cluster-robust inference, 2015, section II.
+        """
+        if self.ratios is None:
+            return UNMEASURED
+        gradient: list[Fraction] = []
+        value = Fraction(amount)
+        for factor, ratio, weight in zip(factors, self.ratios, self.totals[1::2], strict=True):
+            gradient += [factor / weight, -factor * ratio / weight]
+            value += factor * ratio
+        places = range(len(gradient))
+        spread = Fraction(
+            sum(gradient[i] * gradient[j] * self.products[i][j] for i in places for j in places)
+        )
+        sizes = Fraction(sum(gradient[i] ** 2 * self.products[i][i] for i in places))
+        # Each user's share, n times: their mean is the sum of ratios.
+        return estimate_of(value, spread * self.n**2, self.n, sizes * self.n**2)

@@ -1,4 +1,4 @@
-"""Draws that follow from a user's hash alone: how often he counts in a replicate, and with which sign.
+"""Draws that follow from a user's hash alone: how often they count in a replicate, and with which sign.
 
 The hash is ``xxhash64(seed, text(user))`` (``arrow.xxhash64.id_hashes``), the state of a SplitMix64 generator
 of the user's own. So users have the same draws in whatever order and parts they come.
@@ -15,9 +15,9 @@ from spark_eval.stats.exact import Floats, Ints
 # The numbers of splitmix64: Steele, Lea and Flood, OOPSLA 2014.
 GOLDEN: Final = 0x9E3779B97F4A7C15
 MIXERS: Final = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
-# Of 65,536 lanes so many are below: the distribution of Poisson(1), the last step at 8.
+# How many of 65,536 lanes lie below each step of the distribution of Poisson(1); the last step is 8.
 POISSON_STEPS: Final = (24109, 48218, 60273, 64291, 65296, 65497, 65530, 65535)
-# Draws of so many users lie in the cache.
+# So many users are drawn at once: their draws fit into the processor's cache.
 USERS_AT_ONCE: Final = 512
 
 # Draws (n, replicates), whole numbers from -8 to 8, from the hashes (n,) of users.

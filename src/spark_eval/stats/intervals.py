@@ -18,11 +18,11 @@ ROOT_BITS: Final = 64
 class Summary:
     """A mean over n users, its standard error and confidence interval; None where undefined."""
 
-    value: float | None
-    std_error: float | None
-    ci_low: float | None
-    ci_high: float | None
-    n: int
+    value: float | None = None
+    std_error: float | None = None
+    ci_low: float | None = None
+    ci_high: float | None = None
+    n: int = 0
 
 
 def summarise(total: Fraction, total_of_squares: Fraction, n: int, confidence: float = 0.95) -> Summary:
@@ -50,7 +50,7 @@ def around(mean: Fraction | None, std_error: float | None, n: int, confidence: f
     """Return a mean over n users with the interval value +- z * std_error, as far as they are known."""
     value = None if mean is None else float(mean)
     if value is None or std_error is None:
-        return Summary(value, None, None, None, n)
+        return Summary(value, n=n)
     margin = NormalDist().inv_cdf((1 + confidence) / 2) * std_error
     return Summary(value, std_error, value - margin, value + margin, n)
 

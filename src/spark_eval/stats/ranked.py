@@ -12,11 +12,9 @@ from typing import Final
 
 import numpy as np
 
-from spark_eval.stats.differences import UNTESTED, TestResult, signed_root
+from spark_eval.stats.differences import UNTESTED, TestResult, p_value_of, signed_root
 from spark_eval.stats.exact import Ints
 
-# What becomes of users without a difference: they have ranks, they are left out, their ranks are halved.
-ZERO_METHODS: Final = ("pratt", "wilcox", "zsplit")
 # All signs of the ranks of so many users are counted.
 MOST_EXACT: Final = 50
 
@@ -91,7 +89,7 @@ def wilcoxon(
     ties in the Wilcoxon signed rank procedures, 1959.
     """
     if not ranks.n:
-        return TestResult(None, 1.0, None, None) if zeros else UNTESTED
+        return TestResult(p_value=1.0) if zeros else UNTESTED
     n_below = 0 if zero_method == "wilcox" else zeros
     n_split = zeros if zero_method == "zsplit" else 0
     up = ranks.doubled + 2 * n_below * ranks.greater
@@ -105,8 +103,7 @@ def wilcoxon(
         variance = Fraction(of_ranks, 24) - Fraction(ranks.ties + n_split**3 - n_split, 48)
         z = signed_root(Fraction(up - down, 4), variance)
         tails = (normal_tail(z), normal_tail(-z))
-    p_values = {"greater": tails[0], "less": tails[1], "two_sided": min(1.0, 2 * min(tails))}
-    return TestResult(statistic, p_values[alternative], None, None)
+    return TestResult(statistic, p_value_of(*tails, alternative))
 
 
 def share_up_to(most: int, sizes: Sequence[int], n_below: int) -> float:

@@ -18,6 +18,8 @@ DEFAULT_RESAMPLES: Final = 1_000
 MOST_RESAMPLES: Final = 100_000
 # All signs of so many users are tried.
 MOST_FLIPPED: Final = 20
+# A lower and an upper end, as far as they are known.
+LowHigh = tuple[float | None, float | None]
 
 
 @dataclass(frozen=True)
@@ -77,9 +79,7 @@ def scaled(differences: Floats, scale: float) -> Floats:
     return np.rint(differences * (2.0**SCALE_BITS / scale))
 
 
-def percentile_interval(
-    replicates: Replicates | None, confidence: float
-) -> tuple[float | None, float | None]:
+def percentile_interval(replicates: Replicates | None, confidence: float) -> LowHigh:
     """Return the percentiles of the means that leave out as much on either side (linear between two).
 
     >>> percentile_interval(Replicates(2.0, np.arange(5.0)), 0.5)
@@ -91,9 +91,7 @@ def percentile_interval(
     return interval_at(replicates, outside, 1 - outside)
 
 
-def bca_interval(
-    replicates: Replicates | None, acceleration: float, confidence: float
-) -> tuple[float | None, float | None]:
+def bca_interval(replicates: Replicates | None, acceleration: float, confidence: float) -> LowHigh:
     """Return the percentiles that mend bias and skew; None where all means lie on one side of the value.
 
     Means that are equal to the value count one half. ``acceleration`` is ``PairSums.acceleration``.
@@ -118,7 +116,7 @@ def bca_interval(
     return interval_at(replicates, low, high)
 
 
-def interval_at(replicates: Replicates | None, low: float, high: float) -> tuple[float | None, float | None]:
+def interval_at(replicates: Replicates | None, low: float, high: float) -> LowHigh:
     """Return two quantiles of the means; None without any."""
     if replicates is None or not len(replicates.means):
         return None, None

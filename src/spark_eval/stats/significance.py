@@ -1,16 +1,27 @@
-"""How sure a difference is: t and sign tests, equivalence, sizes of effects. Runs on the driver alone.
+"""How sure a difference is: t and sign tests, equivalence, sizes of effects, corrections. For the driver.
 
 What a test cannot say is None: nobody was measured, or one user alone, or all users differ by one amount.
 SciPy's special functions are imported where they are needed: they are slow to load, and executors have none.
 """
 
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from statistics import NormalDist
 from typing import Final
 
-from spark_eval.stats.differences import UNTESTED, ComparedSums, Estimate, PairSums, TestResult, signed_root
+import numpy as np
 
-ALTERNATIVES: Final = ("two_sided", "greater", "less")
+from spark_eval.stats.differences import (
+    UNTESTED,
+    ComparedSums,
+    Estimate,
+    PairSums,
+    TestResult,
+    p_value_of,
+    signed_root,
+)
+from spark_eval.stats.exact import Floats
+
 # The chance to see an effect of the size that is asked for.
 POWER: Final = 0.8
 
@@ -44,7 +55,11 @@ def bounds(estimate: Estimate, confidence: float) -> tuple[float | None, float |
     """
     if estimate.value is None or estimate.std_error is None:
         return None, None
-    margin = t_quantile(confidence, estimate.freedom) * estimate.std_error if estimate.std_error else 0.0
+    margin = 0.0
+    if estimate.std_error:
+        from scipy.special import stdtrit
+
+        margin = float(stdtrit(estimate.freedom, confidence)) * estimate.std_error
     return float(estimate.value) - margin, float(estimate.value) + margin
 
 
@@ -63,7 +78,7 @@ def tost(estimate: Estimate, delta: float, confidence: float) -> TestResult:
         return UNTESTED
     low, high = bounds(estimate, confidence)
     if not estimate.variance:
-        return TestResult(None, None, low, high)
+        return TestResult(ci_low=low, ci_high=high)
     side, alternative = (1, "greater") if estimate.value < 0 else (-1, "less")
     statistic = signed_root(estimate.value + side * Fraction(delta), estimate.variance)
     return TestResult(statistic, p_of_t(statistic, estimate.freedom, alternative), low, high)
@@ -80,15 +95,11 @@ def sign_test(greater: int, less: int, alternative: str = "two_sided") -> TestRe
 
     Source: Conover, Practical nonparametric statistics, 1999, section 3.4.
     """
-    n, fewer = greater + less, min(greater, less)
+    n = greater + less
     if not n:
-        return TestResult(None, 1.0, None, None)
-    match alternative:
-        case "greater":
-            return TestResult(float(greater), binomial_tail(less, n), None, None)
-        case "less":
-            return TestResult(float(greater), binomial_tail(greater, n), None, None)
-    return TestResult(float(fewer), min(1.0, 2 * binomial_tail(fewer, n)), None, None)
+        return TestResult(p_value=1.0)
+    statistic = float(min(greater, less) if alternative == "two_sided" else greater)
+    return TestResult(statistic, p_value_of(binomial_tail(less, n), binomial_tail(greater, n), alternative))
 
 
 def effect_size(sums: PairSums) -> float | None:
@@ -138,19 +149,7 @@ def p_of_t(statistic: float, freedom: float, alternative: str) -> float:
     """Return the chance of a t at least as far to the side that the alternative names."""
     from scipy.special import stdtr
 
-    match alternative:
-        case "greater":
-            return float(stdtr(freedom, -statistic))
-        case "less":
-            return float(stdtr(freedom, statistic))
-    return min(1.0, 2 * float(stdtr(freedom, -abs(statistic))))
-
-
-def t_quantile(confidence: float, freedom: float) -> float:
-    """Return the t below which a share ``confidence`` lies."""
-    from scipy.special import stdtrit
-
-    return float(stdtrit(freedom, confidence))
+    return p_value_of(float(stdtr(freedom, -statistic)), float(stdtr(freedom, statistic)), alternative)
 
 
 def binomial_tail(most: int, n: int) -> float:
@@ -162,3 +161,51 @@ def binomial_tail(most: int, n: int) -> float:
     from scipy.special import betainc
 
     return float(betainc(n - most, most + 1, 0.5)) if most < n else 1.0
+
+
+def adjusted(p_values: Sequence[float | None], method: str) -> list[float | None]:
+    """Return the adjusted p-value of each test; the family are those that have one.
+
+    ``method`` is a name of CORRECTIONS. As ``statsmodels.stats.multitest.multipletests``.
+
+    >>> adjusted([0.01, None, 0.03, 0.5], "holm")
+    [0.03, None, 0.06, 0.5]
+    """
+    family = np.array([p for p in p_values if p is not None], dtype=np.float64)
+    order = np.argsort(family, kind="stable")
+    corrected = np.empty_like(family)
+    corrected[order] = np.minimum(CORRECTIONS[method](family[order]), 1.0)
+    values = iter(corrected.tolist())
+    return [None if p is None else next(values) for p in p_values]
+
+
+def holm(ascending: Floats) -> Floats:
+    """Return p times how many are no smaller, and no less than the one before.
+
+    Source: Holm, A simple sequentially rejective multiple test procedure, 1979.
+    """
+    products: Floats = np.maximum.accumulate(ascending * np.arange(len(ascending), 0, -1))
+    return products
+
+
+def bonferroni(ascending: Floats) -> Floats:
+    """Return p times the size of the family."""
+    return ascending * len(ascending)
+
+
+def bh(ascending: Floats) -> Floats:
+    """Return p times the size of the family by its rank, and no more than the next one: false discoveries.
+
+    Source: Benjamini, Hochberg, Controlling the false discovery rate, 1995.
+    """
+    shares = ascending * len(ascending) / np.arange(1, len(ascending) + 1)
+    lowest: Floats = np.minimum.accumulate(shares[::-1])[::-1]
+    return lowest
+
+
+CORRECTIONS: Final[Mapping[str, Callable[[Floats], Floats]]] = {
+    "holm": holm,
+    "bonferroni": bonferroni,
+    "bh": bh,
+    "none": lambda ascending: ascending,
+}

@@ -6,12 +6,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from spark_eval.arrow.files import Batches
-from spark_eval.pointwise.batches import Counted, Part, Reading
+from spark_eval.pointwise.batches import Counted, Part, Reading, in_buckets
 from spark_eval.pointwise.cuts import Extent, ScoreCut
 from spark_eval.pointwise.ordered import Range, ScoreRun, Standing, measured_range
 from spark_eval.pointwise.task import ThresholdRule
 from spark_eval.pointwise.totals import Cell
-from spark_eval.pointwise.users import in_buckets
 from spark_eval.schema import ALL
 from spark_eval.transforms.objects import NumberedObject, made, made_of_each, made_of_files, met_by_number
 from spark_eval.transforms.predictions import Predictions

@@ -9,10 +9,19 @@ from typing import Any, ClassVar, Final, Unpack
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_eval.accounting import ACCOUNTING, Entry, check_closed
-from spark_eval.comparing.accounted import check_counts, check_digests, model_entries, pair_entries, users_of
 from spark_eval.comparing.gates import Gate
 from spark_eval.comparing.gating import ModelPair, PairCell, UserCounts, decide_gates
-from spark_eval.comparing.matching import check_conventions, check_over_folds, match_metrics, match_models
+from spark_eval.comparing.matching import (
+    check_conventions,
+    check_counts,
+    check_digests,
+    check_over_folds,
+    match_metrics,
+    match_models,
+    model_entries,
+    pair_entries,
+    users_of,
+)
 from spark_eval.comparing.options import CompareOptions, ComparePlan, make_compare_plan
 from spark_eval.comparing.passes import Needs
 from spark_eval.comparing.results import ComparedCell, cells_of_pairs, comparison_rows
@@ -24,7 +33,7 @@ from spark_eval.comparing.sentences import (
     compared_lines,
     gated_lines,
     sentences,
-    told,
+    shortened,
 )
 from spark_eval.errors import DataError
 from spark_eval.options import documented
@@ -71,7 +80,7 @@ class Comparison(Writable):
         rows, gates = ([row._asdict() for row in of] for of in (self.rows, self.gate_rows))
         tables = []
         if rows:
-            notes = told(sentences(rows), MOST_SENTENCES)
+            notes = shortened(sentences(rows), MOST_SENTENCES)
             tables = [ShownTable("Comparison", COMPARED, compared_lines(rows), notes)]
         if gates:
             tables.append(ShownTable("Gates", GATED, gated_lines(gates)))

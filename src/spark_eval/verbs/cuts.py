@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from spark_eval.errors import DataError
 from spark_eval.schema import FAULT, ITEM, TIMESTAMP, USER
 from spark_eval.splits.fold_rule import FoldRule
+from spark_eval.splits.labels import SHORT_TIME, count_times, merged_times
 from spark_eval.splits.leave_out import Choices, LeavePOut
 from spark_eval.splits.moments import (
     Cut,
@@ -29,7 +30,6 @@ from spark_eval.splits.moments import (
     zone,
 )
 from spark_eval.splits.rules import GlobalLocalRanker, Timeline
-from spark_eval.splits.times import SHORT_TIME, count_times, merged_times
 from spark_eval.splits.windows import Backtest, Windows
 from spark_eval.transforms.objects import made_of_files
 from spark_eval.transforms.plain_files import PlainFiles
