@@ -41,6 +41,9 @@ USERS_PER_BUCKET: Final = 15_000
 TIED_SCORES: Final = 20  # how many different scores there are where scores tie
 LOG_BEGINS: Final = 1_672_531_200  # 2023-01-01
 LOG_SECONDS: Final = 2 * 365 * 86_400
+# Training interactions of a user, at most: none of them is in the list. Features of items, three of each.
+TRAINED: Final = 10
+FEATURES: Final = 20
 # How the rows of recommendations lie: list after list, all first ranks first, in no order, by item.
 TOGETHER: Final = "together"
 LAYOUTS: Final = (TOGETHER, "by_rank", "anywhere", "by_item")
@@ -56,7 +59,8 @@ class Dataset:
     ``folds`` a column fold in both tables, each user being in one. ``layout`` is one of LAYOUTS.
     Where it ``holds`` no lists, there is one table only: a log is ``interactions``, ``length`` rows a user in
     the mean, by time; ``predictions`` are as many labels, one in nine positive, with their probabilities;
-    ``users`` are tables of users as ``evaluate`` writes them, of two models.
+    ``users`` are tables of users as ``evaluate`` writes them, of two models. ``facts`` are lists and truth,
+    ``train`` and ``items`` with features.
     """
 
     users: int
@@ -108,6 +112,8 @@ def ensure(dataset: Dataset, folder: Path) -> Path:
         write_measured(dataset, users, staged)
     else:
         write_rows(dataset, users, n_files, staged)
+    if dataset.holds == "facts":
+        write_items(dataset, staged / "items")
     if dataset.layout != TOGETHER:
         scatter(dataset, staged / "recommendations")
     try:
@@ -119,7 +125,7 @@ def ensure(dataset: Dataset, folder: Path) -> Path:
 
 def write_rows(dataset: Dataset, users: Ints, n_files: int, staged: Path) -> None:
     """Lists and truth, a log, or predictions, in so many files each."""
-    made = {"lists": tables, "log": log, "predictions": predictions}[dataset.holds]
+    made = {"lists": tables, "facts": with_train, "log": log, "predictions": predictions}[dataset.holds]
     for number, part in enumerate(np.array_split(users, n_files)):
         for name, table in made(dataset, part, np.random.default_rng([dataset.seed, number])):
             (staged / name).mkdir(exist_ok=True)
@@ -150,6 +156,27 @@ def tables(dataset: Dataset, users: Ints, random: np.random.Generator) -> Iterat
     ]
     yield "recommendations", pa.concat_tables(models)
     yield "truth", truth(dataset, users, lists[0], random)
+
+
+def with_train(dataset: Dataset, users: Ints, random: np.random.Generator) -> Iterator[tuple[str, pa.Table]]:
+    """Recommendations and truth of some users, and what they had in training."""
+    step = dataset.items + 1
+    made = dict(tables(dataset, users, random))
+    listed = made["recommendations"]["user"].to_numpy() * step + made["recommendations"]["item"].to_numpy()
+    drawn = users[:, None] * step + zipf(dataset.items, (len(users), TRAINED), random)
+    user, item = np.divmod(np.setdiff1d(drawn, listed), step)
+    yield from {**made, "train": pa.table({"user": user, "item": item})}.items()
+
+
+def write_items(dataset: Dataset, folder: Path) -> None:
+    """The catalogue, with features of each item."""
+    folder.mkdir()
+    items = np.arange(1, dataset.items + 1)
+    words = np.random.default_rng(dataset.seed).permuted(
+        np.tile(np.arange(FEATURES), (len(items), 1)), axis=1
+    )
+    features = [[f"word {word}" for word in row] for row in words[:, :3].tolist()]
+    pq.write_table(pa.table({"item": items, "features": features}), folder / "part-0000.parquet")
 
 
 def log(dataset: Dataset, users: Ints, random: np.random.Generator) -> Iterator[tuple[str, pa.Table]]:

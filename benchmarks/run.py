@@ -164,6 +164,13 @@ def compare(entrants: Sequence[Entrant]) -> dict[str, float | None]:
         if ours_there in running:
             known = running[ours_there].means or {}
             return {name: of_means(entrant.means or {}, known) for name, entrant in running.items()}
+    of_ours = {name: entrant.contender.against for name, entrant in running.items()}
+    if any(of_ours.values()):
+        return {
+            name: of_means(entrant.means or {}, running[against].means or {})
+            for name, entrant in running.items()
+            if (against := of_ours[name]) in running
+        }
     if table.OURS not in running:
         return {}
     ours = running[table.OURS]
@@ -196,6 +203,9 @@ def describe(work: Workload) -> str:
     if dataset.holds == "users":
         columns = len(work.columns)
         return f"{dataset.users:,} users of two models x {columns} columns; t and sign; local[2]"
+    if dataset.holds == "facts":
+        ks = ", ".join(map(str, work.ks))
+        return f"{lists}, training and features; beyond accuracy, k = {ks}; local[2]"
     if dataset.holds == "predictions":
         return f"{dataset.users * dataset.length:,} rows of a label and a probability; 6 metrics; local[2]"
     place = f"{work.place}s{' with ties' if dataset.ties else ''}"

@@ -93,6 +93,7 @@ def figures(entrant: Entrant) -> dict[str, Any]:
     return {
         "contender": entrant.label,
         "does": entrant.contender.does,
+        "against": entrant.contender.against,
         "fault": entrant.fault,
         "start": entrant.start and vars(entrant.start),
         "cold": entrant.cold and vars(entrant.cold),
@@ -137,7 +138,7 @@ def comparison(
             f"{row['peak'] / MEBIBYTE:.0f}",
             f"{row['worker'] / MEBIBYTE:.0f}" if row["worker"] else "",
             number(ratio(row["cpu"], cpu.get(floor))),
-            number(ratio(cpu.get(ours), row["cpu"])),
+            number(ratio(cpu.get(row["against"] or ours), row["cpu"])),
             "" if aim is None else f"≤ {number(aim)}",
             equality(differences.get(name)),
         ]

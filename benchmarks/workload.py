@@ -122,6 +122,7 @@ KINDS: Final[Mapping[str, Mapping[str, Any]]] = {
     "split": {"holds": "log"},
     "predictions": {"holds": "predictions"},
     "compare": {"holds": "users"},
+    "beyond": {"holds": "facts"},
 }
 
 

@@ -23,7 +23,8 @@ class Contender:
 
     ``needs`` are the libraries that must be there beside spark-eval's own. ``kinds`` are the workloads it
     can do. ``ap`` is what its average precision divides by, ``population`` whose mean it gives: ``truth``
-    are all users with truth, ``both`` those who also have a list.
+    are all users with truth, ``both`` those who also have a list. Where we do the same work in several
+    ways, ``against`` names the contender of ours that it is compared with.
     """
 
     name: str
@@ -35,6 +36,7 @@ class Contender:
     per_user: bool = False
     ap: str = "min_relevant_k"
     population: str = "truth"
+    against: str = ""
 
     @property
     def missing(self) -> list[str]:
@@ -52,6 +54,7 @@ class Contender:
 SPLIT: Final = "split"
 PREDICTIONS: Final = "predictions"
 COMPARE: Final = "compare"
+BEYOND: Final = "beyond"
 CONTENDERS: Final = {
     contender.name: contender
     for contender in (
@@ -65,7 +68,9 @@ CONTENDERS: Final = {
             per_user=True,
         ),
         Contender("floor-scan", "i: scan both tables", "floors", "scan", kinds=LISTS),
-        Contender("floor-shuffle", "ii: scan, shuffle both by user", "floors", "shuffle", kinds=LISTS),
+        Contender(
+            "floor-shuffle", "ii: scan, shuffle both by user", "floors", "shuffle", kinds=(*LISTS, BEYOND)
+        ),
         Contender("hits-only", "iii: the least plan, without ledger or checks", "hits_only", per_user=True),
         Contender("ranking-evaluator", "Spark's RankingEvaluator, a call per number", "ranking_evaluator"),
         Contender(
@@ -112,6 +117,29 @@ CONTENDERS: Final = {
                 ("pair-in-pandas", "naive: a join, applyInPandas of the pair", "apply_in_pandas", ()),
                 ("scipy", "scipy on pandas, one node", "scipy_on_pandas", ()),
                 ("ranx-compare", "ranx's tests on one node, t alone", "ranx_compare", ("ranx",)),
+            )
+        ),
+        *(
+            Contender(name, does, "beyond", function, needs=needs, kinds=(BEYOND,), against=against)
+            for name, does, function, needs, against in (
+                ("as-rectools", "evaluate, preset rectools", "as_rectools", (), "as-rectools"),
+                ("rectools-beyond", "RecTools", "rectools", ("rectools",), "as-rectools"),
+                (
+                    "as-recommenders",
+                    "evaluate, preset recommenders",
+                    "as_recommenders",
+                    (),
+                    "as-recommenders",
+                ),
+                (
+                    "recommenders-beyond",
+                    "recommenders on Spark",
+                    "recommenders",
+                    ("recommenders",),
+                    "as-recommenders",
+                ),
+                ("as-replay", "evaluate, preset replay", "as_replay", (), "as-replay"),
+                ("replay-beyond", "RePlay on Spark", "replay", ("replay",), "as-replay"),
             )
         ),
     )

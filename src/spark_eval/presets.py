@@ -107,10 +107,12 @@ PRESETS: Final[dict[str, Preset]] = {
         "over the items of training.",
         "Its nDCG alone also counts users without recommendations, and its mean r-precision forgets users "
         "without hits; here all metrics have one population. Equal scores keep the order of rows "
-        "there. Its diversity by common training users is not reproduced: that by vectors is ild.",
+        "there. Repeated training rows count again in its serendipity. Not reproduced: diversity by common "
+        "training users (that by vectors is ild).",
         gain="binary",
         no_recommendations="drop",
         popularity="rows",
+        novelty_popularity="rows",
         novelty_unseen="zero",
         no_features="unlike",
         serendipity_variant="recommenders",
@@ -123,7 +125,8 @@ PRESETS: Final[dict[str, Preset]] = {
         "coverage sees items of training only.",
         "On pandas and Polars, RePlay counts repeated truth rows as relevant items of their own; on Spark it "
         "does not, and neither does this preset. Its MAP counts an item repeated in a list again. "
-        "Users with an empty list count with 0 in its Surprisal and Unexpectedness, and have no value here.",
+        "Users with an empty list count with 0 in its Surprisal and Unexpectedness, and have no value here. "
+        "Its Novelty and CategoricalDiversity are not reproduced.",
         gain="binary",
         one_class="extremes",
         auc_ties="as_ranked",
@@ -135,19 +138,20 @@ PRESETS: Final[dict[str, Preset]] = {
     "rectools": preset(
         "RecTools",
         "AP over all m relevant items; nDCG is binary and normalised by k hits, also where m < k. Popularity "
-        "counts rows; diversity is by features that differ, 0 for a list of one item; catalogue coverage "
-        "counts all recommended items.",
+        "counts rows, but novelty users; diversity is by features that differ, 0 for a list of one item; "
+        "catalogue coverage counts all recommended items; Intersection is 1 - unexpectedness.",
         "Repeated rows count as items of their own in RecTools. Its options: divide_by_k is "
         "ap_denominator: k, divide_by_achievable is ideal: truth, r_precision is recall_capped, "
-        "normalize of AvgRecPopularity is arp(scale=share); Intersection is 1 - "
-        "unexpectedness(denominator=length). Features with numbers in them, and pairs of an item without "
-        "features, which have no distance there, are not reproduced.",
+        "normalize of AvgRecPopularity is arp(scale=share); SufficientReco is user_coverage(places=all). "
+        "Serendipity is over users with a list: ask for no_recommendations: drop.",
         ap_denominator="relevant",
         gain="binary",
         ideal="positions",
         popularity="rows",
         ild_distance="hamming",
         ild_short="zero",
+        unexpectedness_denominator="length",
+        unexpectedness_no_base="one",
         catalog_coverage_variant="recommended",
     ),
     "lenskit": preset(
@@ -171,7 +175,7 @@ PRESETS: Final[dict[str, Preset]] = {
         "For lists shorter than k its MAP and MAR count the last item's relevance again at every empty "
         "place and can exceed 1; its F-beta is that of the mean precision and recall. Neither is reproduced. "
         "normalize_arp is arp(scale=max). Its popularity, novelty and diversity are "
-        "over all users with a list: ask for no_hits: zero with them.",
+        "over all users with a list: ask for no_hits: zero with them. UserBias is not reproduced.",
         precision_denominator="min_k_length",
         recall_denominator="retrieved",
         ap_denominator="retrieved",

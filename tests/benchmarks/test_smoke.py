@@ -6,6 +6,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pyarrow.parquet as pq
@@ -14,6 +15,7 @@ from benchmarks.check import difference
 from benchmarks.contenders import CONTENDERS
 from benchmarks.data import LAYOUTS, SIZES, Dataset, ensure
 from benchmarks.processes import usage
+from benchmarks.table import comparison
 from benchmarks.workload import Task, workload
 
 REPOSITORY = Path(__file__).parents[2]
@@ -82,6 +84,29 @@ def test_folds_of_both_tables(tmp_path: Path) -> None:
     assert set(recommendations["fold"]) == set(truth["fold"]) == {0, 1, 2}
     found = recommendations[["user", "fold"]].merge(truth[["user", "fold"]], on="user")
     assert (found["fold_x"] == found["fold_y"]).all()
+
+
+def test_training_holds_nothing_that_is_recommended(tmp_path: Path) -> None:
+    dataset = replace(TINY, holds="facts")
+    lists, _ = read(dataset, tmp_path)
+    place = ensure(dataset, tmp_path)
+    train, items = (pq.read_table(place / name).to_pandas() for name in ("train", "items"))
+    assert not train.duplicated().any()
+    assert len(train) > 2 * TINY.users
+    assert train.merge(lists, on=["user", "item"]).empty
+    assert items["item"].tolist() == list(range(1, dataset.items + 1))
+    assert {len(set(words)) for words in items["features"]} == {3}
+
+
+def test_each_library_is_held_against_ours_under_its_preset() -> None:
+    def row(name: str, cpu: float) -> dict[str, Any]:
+        sample = {"cpu": cpu, "wall": cpu}
+        shown = {"contender": name, "does": "", "against": CONTENDERS[name].against, "fault": None}
+        return {**shown, "start": sample, "cold": sample, "warm": [sample], "peak": 0, "worker": 0, **sample}
+
+    rows = [row("as-replay", 1), row("replay-beyond", 4), row("as-rectools", 2), row("rectools-beyond", 4)]
+    lines = comparison(rows, {}, "S", "beyond").splitlines()[2:]
+    assert [line.split(" | ")[8] for line in lines] == ["1.00", "0.250", "1.00", "0.500"]
 
 
 def test_a_task_survives_the_way_to_its_process() -> None:

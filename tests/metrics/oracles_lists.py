@@ -21,7 +21,6 @@ from spark_eval.conventions.beyond import (
     CoveredPlaces,
     Distance,
     DistanceAverage,
-    NoBase,
     NoFeatures,
     NoveltyDenominator,
     NoveltyScale,
@@ -40,16 +39,18 @@ def items(user: User, k: Cutoff) -> list[int]:
     return [item for item in user.recommended[:k] if item >= 0]
 
 
-def popularity(user: User, conventions: Conventions) -> Counter[int]:
+def popularity(user: User, conventions: Conventions, of: str = "popularity") -> Counter[int]:
     rows = TRAINING[user.fold]
-    if conventions.popularity is Popularity.USERS:
+    if getattr(conventions, of) is Popularity.USERS:
         return Counter(item for row in rows for item in set(row))
     return Counter(item for row in rows for item in row)
 
 
-def all_of(user: User, conventions: Conventions) -> int:
-    is_users = conventions.popularity is Popularity.USERS
-    return len(TRAINING[user.fold]) if is_users else popularity(user, conventions).total()
+def known(user: User, conventions: Conventions) -> tuple[Counter[int], int]:
+    """What novelty counts of each item, and of all."""
+    counts = popularity(user, conventions, "novelty_popularity")
+    is_users = conventions.novelty_popularity is Popularity.USERS
+    return counts, len(TRAINING[user.fold]) if is_users else counts.total()
 
 
 def disc(rank: int) -> float:
@@ -74,7 +75,7 @@ def arp(user: User, k: Cutoff, conventions: Conventions) -> float:
 
 
 def novelty_items(user: User, k: Cutoff, conventions: Conventions) -> float:
-    counts = popularity(user, conventions)
+    counts, _ = known(user, conventions)
     drops = conventions.novelty_unseen is NoveltyUnseen.DROP
     counted = [item for item in items(user, k) if counts[item] or not drops]
     if not counted:
@@ -83,7 +84,7 @@ def novelty_items(user: User, k: Cutoff, conventions: Conventions) -> float:
 
 
 def novelty(user: User, k: Cutoff, conventions: Conventions) -> float:
-    counts, n_all = popularity(user, conventions), all_of(user, conventions)
+    counts, n_all = known(user, conventions)
     if conventions.novelty_unseen is NoveltyUnseen.ONE:
         counts.update(item for item in items(user, k) if not counts[item])
     values = [-math.log2(counts[item] / n_all) for item in items(user, k) if counts[item]]
@@ -153,7 +154,7 @@ def ild(user: User, k: Cutoff, conventions: Conventions) -> float:
     compared = [item for item in listed if is_unlike or is_known(item, distance)]
     distances = [apart(one, other, distance) for one, other in combinations(compared, 2)]
     if not distances:
-        return 0.0 if listed and conventions.ild_short is ShortList.ZERO else NAN
+        return 0.0 if len(listed) == 1 and conventions.ild_short is ShortList.ZERO else NAN
     by_pairs = conventions.ild_average is DistanceAverage.PAIRS
     return math.fsum(distances) / (len(distances) if by_pairs else len(compared))
 
@@ -163,7 +164,7 @@ def unexpectedness(user: User, k: Cutoff, conventions: Conventions) -> float:
     if not listed:
         return NAN
     if user.base is None:
-        return 0.0 if conventions.unexpectedness_no_base is NoBase.ZERO else NAN
+        return {"undefined": NAN, "zero": 0.0, "one": 1.0}[conventions.unexpectedness_no_base]
     shared = len(set(listed) & set(user.base[:k]))
     is_k = conventions.unexpectedness_denominator is UnexpectednessDenominator.K
     return 1 - shared / (k if is_k and k is not None else len(listed))
@@ -173,8 +174,8 @@ def place_among(x: float) -> float:
     return max((len(LISTED) + 1 - x) / len(LISTED), 0.0)
 
 
-def above_popularity(user: User, rank: int, item: int) -> float:
-    counts = popularity(user, Conventions())
+def above_popularity(user: User, rank: int, item: int, conventions: Conventions) -> float:
+    counts = popularity(user, conventions)
     falling = sorted(set(counts.values()), reverse=True)
     popular = place_among(falling.index(counts[item]) + 1) if counts[item] else 0.0
     return max(place_among(rank) - popular, 0.0)
@@ -192,7 +193,7 @@ def serendipity(user: User, k: Cutoff, conventions: Conventions) -> float:
         (rank, item) for rank, item in enumerate(user.recommended[:k], 1) if item in user.truth and item >= 0
     ]
     if variant is SerendipityVariant.RECTOOLS:
-        total = math.fsum(above_popularity(user, rank, item) for rank, item in ranked)
+        total = math.fsum(above_popularity(user, rank, item, conventions) for rank, item in ranked)
         return total / len(listed) if listed else 0.0
     is_cosine = variant is not SerendipityVariant.RECOMMENDERS
     if is_cosine and conventions.no_features is NoFeatures.DROP:

@@ -33,6 +33,7 @@ CHANGES: dict[str, dict[str, Any]] = {
         "gain": "binary",
         "no_recommendations": "drop",
         "popularity": "rows",
+        "novelty_popularity": "rows",
         "novelty_unseen": "zero",
         "no_features": "unlike",
         "serendipity_variant": "recommenders",
@@ -54,6 +55,8 @@ CHANGES: dict[str, dict[str, Any]] = {
         "popularity": "rows",
         "ild_distance": "hamming",
         "ild_short": "zero",
+        "unexpectedness_denominator": "length",
+        "unexpectedness_no_base": "one",
         "catalog_coverage_variant": "recommended",
     },
     "lenskit": {

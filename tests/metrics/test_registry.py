@@ -66,7 +66,7 @@ TABLE = {
     ),
     "novelty": POPULAR._replace(
         run_name="novelty",
-        conventions="popularity novelty_unseen novelty_scale novelty_denominator",
+        conventions="novelty_popularity novelty_unseen novelty_scale novelty_denominator",
         has_bound=False,
         weights="novelty_micro",
     ),
@@ -94,7 +94,7 @@ TABLE = {
     ),
     "serendipity": OF_LISTS._replace(
         run_name="serendipity",
-        conventions="serendipity_variant no_features",
+        conventions="serendipity_variant popularity no_features",
         kind="pairs",
         has_bound=False,
         lower=None,

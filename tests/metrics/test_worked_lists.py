@@ -7,7 +7,11 @@ import pytest
 from textbook_lists import EVERYBODY
 from users import batch
 
+from spark_eval.conventions import Conventions
 from spark_eval.metrics import metric_values
+from spark_eval.metrics.beyond.catalog import Catalog
+from spark_eval.metrics.beyond.discovery import surprise
+from spark_eval.metrics.beyond.known import lists_of
 from spark_eval.metrics.distances import cosine, euclid
 from spark_eval.metrics.values import published_name
 from spark_eval.presets import conventions_of
@@ -82,6 +86,17 @@ def test_means(row: Row) -> None:
 )
 def test_values_of_users(metric: str, by_user: list[float]) -> None:
     assert values(metric, "default", 4)[0] == pytest.approx(by_user, abs=5e-7)
+
+
+def test_the_rarest_item_is_that_of_the_fold() -> None:
+    """The last place is that of items that training never saw."""
+    bits = surprise(Catalog(2, n_takers=np.array([[4, 2, 0], [1, 3, 0]])))
+    assert bits == pytest.approx(-np.log2([[4 / 6, 2 / 6, 2 / 6], [1 / 4, 3 / 4, 1 / 4]]))
+
+
+def test_what_the_only_user_had_is_no_share_of_anything() -> None:
+    [value] = metric_values(["novelty(scale=share)"], [1], Conventions())
+    assert value.measure(lists_of([[0], [1]], train=[[0]]), Conventions())[value.column].tolist() == [0, 0]
 
 
 def test_distances_of_seed_003() -> None:

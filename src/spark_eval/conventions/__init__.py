@@ -240,6 +240,7 @@ class Conventions:
     popularity: Popularity = Popularity.USERS
     arp_scale: ArpScale = ArpScale.COUNT
     arp_unseen: ArpUnseen = ArpUnseen.ZERO
+    novelty_popularity: Popularity = Popularity.USERS
     novelty_unseen: NoveltyUnseen = NoveltyUnseen.ONE
     novelty_scale: NoveltyScale = NoveltyScale.BITS
     novelty_denominator: NoveltyDenominator = NoveltyDenominator.LENGTH

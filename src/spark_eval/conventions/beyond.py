@@ -71,7 +71,7 @@ class DistanceAverage(Choice):
 
 
 class ShortList(Choice):
-    """The distance within a list of fewer than two items that can be compared; empty lists have none."""
+    """The distance within a list of one item; without two items that can be compared others have none."""
 
     UNDEFINED = "undefined", "no value; the user counts in n_undefined"
     ZERO = "zero", "0"
@@ -96,6 +96,7 @@ class NoBase(Choice):
 
     UNDEFINED = "undefined", "no value; the user counts in n_undefined"
     ZERO = "zero", "0"
+    ONE = "one", "1: nothing is shared"
 
 
 class SerendipityVariant(Choice):

@@ -1,4 +1,4 @@
-"""What the scripts beside this one share: users come as JSON on stdin, numbers go as JSON to stdout.
+"""What the scripts beside this one share: users, or a log, come as JSON on stdin, numbers go to stdout.
 
 Each script runs in the environment of its library, imports nothing of spark-eval, and says what the
 library computes under our names: ``ndcg(gain=binary)@10`` as a metric, ``all`` where nothing is cut.
@@ -8,7 +8,7 @@ import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
-from typing import TypedDict
+from typing import Any, TypedDict
 
 
 class User(TypedDict):
@@ -21,8 +21,22 @@ class User(TypedDict):
     truth: list[tuple[str, int]]
 
 
+class Log(TypedDict):
+    """A log as ``beyond_cases`` describes it, with the items of the catalogue and the cutoffs."""
+
+    lists: dict[str, list[str]]
+    base: dict[str, list[str]]
+    truth: dict[str, list[str]]
+    train: list[tuple[str, str]]
+    vectors: dict[str, list[float]]
+    words: dict[str, list[str]]
+    letter: dict[str, str]
+    catalog: list[str]
+    ks: list[int]
+
+
 class Numbers(TypedDict, total=False):
-    """What a library computes: by metric and user, and the library's own means over the run, by metric."""
+    """What a library computes: by metric and user, and of the run: its own means, and values of a run."""
 
     per_user: dict[str, dict[str, float]]
     means: dict[str, float]
@@ -30,11 +44,25 @@ class Numbers(TypedDict, total=False):
 
 def answer(distribution: str, measure: Callable[[Sequence[User], Sequence[int]], Numbers]) -> None:
     """Read users and cutoffs, measure them, write the numbers with the library's version."""
+    respond(distribution, lambda question: measure(question["users"], question["ks"]))
+
+
+def respond(distribution: str, measure: Callable[[Any], Numbers]) -> None:
+    """Read a question, such as a Log, measure it, write the numbers with the library's version."""
     # Whatever else a library prints is no answer.
     stdout, sys.stdout = sys.stdout, sys.stderr
-    question = json.load(sys.stdin)
-    numbers = measure(question["users"], question["ks"])
+    numbers = measure(json.load(sys.stdin))
     json.dump({"library": distribution, "version": version(distribution), **numbers}, stdout)
+
+
+def rows_of(lists: Mapping[str, Sequence[str]]) -> list[tuple[str, str, int]]:
+    """User, item and rank of each item of each list."""
+    return [(user, item, rank) for user, items in lists.items() for rank, item in enumerate(items, 1)]
+
+
+def pairs_of(lists: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
+    """User and item of each item of each list."""
+    return [(user, item) for user, item, _ in rows_of(lists)]
 
 
 def doubles(values: Mapping[str, float]) -> dict[str, float]:

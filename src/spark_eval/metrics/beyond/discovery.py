@@ -6,9 +6,9 @@ A metric of relevant items alone scores an empty list 0; the others do not.
 import numpy as np
 
 from spark_eval.conventions import Conventions, Discount
-from spark_eval.conventions.beyond import NoBase, SerendipityVariant, UnexpectednessDenominator
+from spark_eval.conventions.beyond import NoBase, Popularity, SerendipityVariant, UnexpectednessDenominator
 from spark_eval.metrics.beyond.catalog import About, Catalog, filled_in, once
-from spark_eval.metrics.beyond.popularity import self_information
+from spark_eval.metrics.beyond.popularity import popularity_counts, self_information
 from spark_eval.metrics.beyond.similarity import comparable_counts, mean_similarities
 from spark_eval.metrics.discounts import discount_sums, discounts
 from spark_eval.metrics.lists import Lists, divide
@@ -112,7 +112,7 @@ def unexpectedness(lists: Lists, k: int | None, conventions: Conventions) -> Flo
     length [0.5 nan nan]
 
     Source: Ge, Delgado-Battenfeld, Jannach, Beyond accuracy, RecSys 2010; RePlay (``no_base=zero``).
-    RecTools' Intersection is 1 - that of ``denominator=length``.
+    RecTools' Intersection is 1 - that of ``denominator=length, no_base=one``.
     """
     about = filled_in(lists.about)
     listed = filled_in(about.listed)
@@ -123,9 +123,10 @@ def unexpectedness(lists: Lists, k: int | None, conventions: Conventions) -> Flo
     is_over_k = conventions.unexpectedness_denominator is UnexpectednessDenominator.K
     over = filled if k is None or not is_over_k else np.full(len(filled), k)
     value = 1 - shared / np.where(filled > 0, over, np.nan)
-    is_zero = conventions.unexpectedness_no_base is NoBase.ZERO
-    without = np.where(filled > 0, 0.0, np.nan) if is_zero else np.nan
-    return np.where(filled_in(about.has_base), value, without)
+    without = {NoBase.UNDEFINED: np.nan, NoBase.ZERO: 0.0, NoBase.ONE: 1.0}[
+        conventions.unexpectedness_no_base
+    ]
+    return np.where(filled_in(about.has_base) | (filled == 0), value, without)
 
 
 @once
@@ -143,7 +144,7 @@ def base_ranks(about: About) -> Ints:
 @ranking_metric(
     "serendipity",
     formula="mean over the list of max(g(rank) - g(rank by popularity), 0) for hits; g(x) = (C + 1 - x) / C",
-    conventions=("serendipity_variant", "no_features"),
+    conventions=("serendipity_variant", "popularity", "no_features"),
     lower=None,
     upper=None,
     perfect=False,
@@ -173,7 +174,8 @@ def serendipity(lists: Lists, k: int | None, conventions: Conventions) -> Floats
     """
     variant, no_features = conventions.serendipity_variant, conventions.no_features
     if variant is SerendipityVariant.RECTOOLS:
-        return divide(lists.hits.total(above_popularity(lists), k), lists.n_held(k))
+        above = above_popularity(lists, conventions.popularity)
+        return divide(lists.hits.total(above, k), lists.n_held(k))
     similarity = mean_similarities(lists, variant, no_features)
     is_compared = ~np.isnan(similarity)
     n_compared = lists.hits.total(is_compared.astype(np.float64), k)
@@ -187,21 +189,24 @@ def serendipity(lists: Lists, k: int | None, conventions: Conventions) -> Floats
 
 
 @once
-def above_popularity(lists: Lists) -> Floats:
+def above_popularity(lists: Lists, popularity: Popularity) -> Floats:
     """Return how much higher each hit was ranked than its popularity would have it; (hits,)."""
     about = filled_in(lists.about)
     n_items = filled_in(about.catalog.is_listed).sum(axis=1)[about.fold][lists.hits.row]
-    by_popularity = about.of_places(ranks_by_popularity(about.catalog), lists.hits.row, about.hits)
+    by_popularity = about.of_places(
+        ranks_by_popularity(about.catalog, popularity), lists.hits.row, about.hits
+    )
     own = divide(np.maximum(n_items + 1.0 - lists.hits.rank, 0.0), n_items)
     popular = divide(np.maximum(n_items + 1.0 - by_popularity, 0.0), n_items)
     return np.maximum(own - popular, 0.0)
 
 
 @once
-def ranks_by_popularity(catalog: Catalog) -> Floats:
+def ranks_by_popularity(catalog: Catalog, popularity: Popularity) -> Floats:
     """Return the dense rank of items by falling popularity, infinity without training; (f, n + 1)."""
-    ranks = np.full(filled_in(catalog.n_takers).shape, np.inf)
-    for fold, counts in enumerate(filled_in(catalog.n_takers)):
+    of_folds = popularity_counts(catalog, popularity)
+    ranks = np.full(of_folds.shape, np.inf)
+    for fold, counts in enumerate(of_folds):
         numbers, which = np.unique(counts, return_inverse=True)
         ranks[fold] = np.where(counts > 0, len(numbers) - which, np.inf)
     return ranks

@@ -60,7 +60,7 @@ def intra_list_distance(lists: Lists, k: int | None, conventions: Conventions) -
         case DistanceAverage.LENGTH:
             average = mean_or_nan(total, np.where(n_compared > 1, n_compared, 0))
     if conventions.ild_short is ShortList.ZERO:
-        return np.where((n_compared < 2) & (listed.count(k) > 0), 0.0, average)
+        return np.where(listed.count(k) == 1, 0.0, average)
     return average
 
 

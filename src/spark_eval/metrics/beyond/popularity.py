@@ -101,7 +101,7 @@ def count_of_novelty(lists: Lists, k: int | None, conventions: Conventions) -> F
     listed = filled_in(about.listed)
     n_counted = listed.count(k).astype(np.float64)
     if conventions.novelty_unseen is NoveltyUnseen.DROP:
-        n_counted = listed.total(seen(about, conventions.popularity), k)
+        n_counted = listed.total(seen(about, conventions.novelty_popularity), k)
     n_divided = n_counted
     if conventions.novelty_denominator is NoveltyDenominator.K and k is not None:
         n_divided = np.full(len(n_counted), float(k))
@@ -111,7 +111,7 @@ def count_of_novelty(lists: Lists, k: int | None, conventions: Conventions) -> F
 @ranking_metric(
     "novelty",
     formula="mean over the list of -log2(an item's training users / all)",
-    conventions=("popularity", "novelty_unseen", "novelty_scale", "novelty_denominator"),
+    conventions=("novelty_popularity", "novelty_unseen", "novelty_scale", "novelty_denominator"),
     upper=None,
     perfect=False,
     kind=Kind.ITEMS,
@@ -137,7 +137,7 @@ def novelty(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """
     about = filled_in(lists.about)
     bits = bits_of_listed(
-        about, conventions.popularity, conventions.novelty_unseen, conventions.novelty_scale
+        about, conventions.novelty_popularity, conventions.novelty_unseen, conventions.novelty_scale
     )
     return filled_in(about.listed).total(bits, k) / count_of_novelty(lists, k, conventions)
 
