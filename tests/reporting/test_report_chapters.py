@@ -13,8 +13,8 @@ from spark_eval.reporting import beyond, funnel, page
 from spark_eval.reporting.facts import RunFacts
 from spark_eval.reporting.people import segments
 from spark_eval.runs.report import facts_of
-from spark_eval.runs.results import UNPUBLISHED
 from spark_eval.schema import Table
+from spark_eval.verbs.results.shown import UNPUBLISHED
 
 
 @pytest.fixture(scope="module")

@@ -2,15 +2,12 @@
 
 import uuid
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-import pyarrow as pa
 import pyarrow.dataset as ds
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 from spark_eval.errors import ConfigError, DataError, nearest
-from spark_eval.names import check_run_id, quoted
+from spark_eval.names import check_run_id
 from spark_eval.publishing.attempt import Store
 from spark_eval.publishing.commits import REPORT, place_of, published, records_of
 from spark_eval.publishing.local import LocalStore
@@ -19,20 +16,11 @@ from spark_eval.publishing.published import RUN_ID_COLUMN, read_places
 from spark_eval.publishing.remote import HadoopStore
 from spark_eval.reporting.facts import SMALL, RunFacts
 from spark_eval.reporting.page import report_page
-from spark_eval.reporting.spread import (
-    N_BINS,
-    UserCount,
-    spread_of,
-    spread_values,
-    upper_bound,
-    user_counts,
-)
+from spark_eval.reporting.spread import UserCount
 from spark_eval.runs.measured import incomplete
 from spark_eval.runtime.local_files import local_path, write_whole
-from spark_eval.schema import MODEL, Table
-
-BY_MODEL: Final = ds.partitioning(pa.schema([(MODEL, pa.string())]), flavor="hive")
-BIN: Final = "bin"
+from spark_eval.schema import Table
+from spark_eval.verbs.results.spread import BY_MODEL, spread_in_folder, spread_in_spark
 
 
 def write_report(store: Store, run_id: str, baseline: str | None = None, file: str | None = None) -> str:
@@ -102,7 +90,7 @@ def facts_of(store: Store, run_id: str, baseline: str | None = None) -> RunFacts
             raise incomplete(run_id, f"its table {table} has {n_rows} rows, {n_published} were published")
     jobs = {verb: record.job for verb, record in records.items()}
     other = None if baseline is None else facts_of(store, baseline)
-    return RunFacts(run_id, jobs, tables, users, other)
+    return RunFacts(run_id, jobs, tables, lambda _: users, other)
 
 
 def small_rows(store: Store, place: str) -> list[dict[str, Any]]:
@@ -119,24 +107,9 @@ def small_rows(store: Store, place: str) -> list[dict[str, Any]]:
 def spread_at(store: Store, place: str) -> tuple[list[UserCount], int]:
     """Return how the users of ``per_user`` spread, and the number of its rows."""
     if isinstance(store, HadoopStore):
-        return spread_in_spark(read_places(store.files.spark, [place]))
-    return spread_of(ds.dataset(place, partitioning=BY_MODEL, format="parquet"))
-
-
-def spread_in_spark(per_user: DataFrame) -> tuple[list[UserCount], int]:
-    """Return the same as ``spread_of``, counted by Spark."""
-    found: list[UserCount] = []
-    for value in spread_values(per_user.columns):
-        upper, column = upper_bound(value), F.col(quoted(value.column))
-        place = F.least(F.floor(column * N_BINS / upper), F.lit(N_BINS - 1)) + 1
-        binned = F.when(column == 0, 0).otherwise(place).alias(BIN)
-        is_defined = column.isNotNull() & ~F.isnan(column)
-        counts: dict[str, list[int]] = {}
-        for row in per_user.where(is_defined).groupBy(MODEL, binned).count().collect():
-            counts.setdefault(row[MODEL], [0] * (N_BINS + 1))[row[BIN]] = row["count"]
-        for model in sorted(counts):
-            found += user_counts(model, value, counts[model])
-    return found, per_user.count()
+        per_user = read_places(store.files.spark, [place])
+        return spread_in_spark(per_user), per_user.count()
+    return spread_in_folder(place)
 
 
 def missing_run(store: Store, run_id: str) -> DataError:

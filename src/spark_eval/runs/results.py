@@ -1,27 +1,22 @@
 """A report of what verbs gave in Python, published or not."""
 
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-import pyarrow.dataset as ds
-
+from spark_eval.comparing.sentences import Row
 from spark_eval.errors import ConfigError
 from spark_eval.reporting.facts import RunFacts
 from spark_eval.reporting.page import report_page
-from spark_eval.reporting.spread import UserCount, spread_of
-from spark_eval.runs.report import BY_MODEL, spread_in_spark, store_at, write_page, write_report
-from spark_eval.runtime.versions import versions
+from spark_eval.runs.report import store_at, write_page, write_report
 from spark_eval.schema import Table
 from spark_eval.verbs.compare import Comparison
 from spark_eval.verbs.evaluation import Evaluation
 from spark_eval.verbs.predictions import PredictionMetrics
+from spark_eval.verbs.results.shown import UNPUBLISHED
 from spark_eval.verbs.split import Split
 
 Result = Evaluation | Comparison | PredictionMetrics | Split
-# What a report of results that are not published calls them.
-UNPUBLISHED: Final = "not published"
 
 
 def report(
@@ -51,47 +46,16 @@ def report(
 
 
 def facts_of_results(results: Sequence[Result]) -> RunFacts:
-    """Return what a report is made of, as if the results had been published."""
-    records: dict[str, dict[str, Any]] = {}
-    tables: dict[Table, list[dict[str, Any]]] = {}
-    users: list[UserCount] = []
-    for one in results:
-        verb, facts, rows = tables_of_result(one)
-        if verb in records or any(table in tables for table in rows if table is not Table.ACCOUNTING):
+    """Return what a report of several results is made of, as if they had been published in one run."""
+    records: dict[str, Mapping[str, Any]] = {}
+    tables: dict[Table, list[Row]] = {}
+    count_users = None
+    for facts in (one.facts_of_run() for one in results):
+        [verb] = facts.records
+        if verb in records or any(table in tables for table in facts.tables if table is not Table.ACCOUNTING):
             raise ConfigError("INVALID_REPORT", f"two results have tables of {verb}; make a report of each")
-        records[verb] = {**facts, "versions": versions()}
-        for table, of_table in rows.items():
-            tables.setdefault(table, []).extend(row._asdict() for row in of_table)
-        if isinstance(one, Evaluation):
-            users = users_of_evaluation(one)
-    return RunFacts(UNPUBLISHED, records, tables, users)
-
-
-def tables_of_result(result: Result) -> tuple[str, dict[str, Any], dict[Table, Sequence[Any]]]:
-    """Return the verb of a result, what a commit record would say of it, and the rows of its tables."""
-    match result:
-        case Evaluation():
-            facts = {"conventions": result.plan.stamp, "truth_digest": result.truth_digest}
-            rows: dict[Table, Sequence[Any]] = {Table.METRICS: result.metric_rows}
-            rows |= {Table.STAGES: result.stage_rows, Table.FUNNEL: result.funnel_rows}
-            return "evaluate", facts, rows | {Table.ACCOUNTING: result.entries}
-        case Comparison():
-            rows = {Table.COMPARISONS: result.rows, Table.GATES: result.gate_rows}
-            return "compare", {}, rows | {Table.ACCOUNTING: result.entries}
-        case PredictionMetrics():
-            rows = {Table.METRICS: result.metric_rows, Table.CURVES: result.curve_rows}
-            rows |= {Table.THRESHOLDS: result.threshold_rows, Table.ACCOUNTING: result.entries}
-            return "predictions", {"conventions": result.plan.stamp}, rows
-        case Split():
-            facts_of_rows = result.facts()
-            leaks, of_folds = result.compared(facts_of_rows)
-            entries = [*facts_of_rows.accounting(), *of_folds]
-            timeline = result.timeline and asdict(result.timeline)
-            return "split", {"timeline": timeline}, {Table.LEAKAGE: leaks, Table.ACCOUNTING: entries}
-
-
-def users_of_evaluation(result: Evaluation) -> list[UserCount]:
-    """Return how the users of an evaluation spread: from its files, or counted by Spark."""
-    if result.folder is None:
-        return spread_in_spark(result.per_user)[0]
-    return spread_of(ds.dataset(result.folder, partitioning=BY_MODEL, format="parquet"))[0]
+        records |= facts.records
+        for table, rows in facts.tables.items():
+            tables.setdefault(table, []).extend(rows)
+        count_users = count_users or facts.count_users
+    return RunFacts(UNPUBLISHED, records, tables, count_users)
