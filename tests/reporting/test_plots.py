@@ -10,6 +10,7 @@ import pytest
 from spark_eval.errors import ConfigError
 from spark_eval.publishing.local import LocalStore
 from spark_eval.reporting.facts import RunFacts
+from spark_eval.reporting.page import CHAPTERS
 from spark_eval.reporting.plots import Plot, plot_of
 from spark_eval.runs.report import facts_of
 
@@ -42,12 +43,14 @@ def test_metrics_are_chosen_by_name_and_cutoff(lists: RunFacts) -> None:
     assert [view["title"] for view in data_of(plot_of(lists, "cutoffs"))["chapters"]["cutoffs"]["views"]] == [
         *("ndcg", "recall")
     ]
-    chosen = data_of(plot_of(lists.of_metrics(["ndcg"], "plot"), "cutoffs"))
+    chosen = data_of(plot_of(lists, "cutoffs", ["ndcg"]))
     assert [view["title"] for view in chosen["chapters"]["cutoffs"]["views"]] == ["ndcg"]
     assert chosen["datasets"]["metrics"]["columns"]["metric"]["names"] == ["ndcg"]
-    of_one = data_of(plot_of(lists.of_metrics(["ndcg@5", "mrr@all"], "plot"), "models"))
+    of_one = data_of(plot_of(lists, "models", ["ndcg@5", "mrr@all"]))
     assert of_one["datasets"]["metrics"]["columns"]["measure"]["names"] == ["ndcg@5", "mrr@all"]
     assert of_one["first"] == "ndcg@5"
+    # The reader has no choice of a metric that would tell which it is.
+    assert plot_of(lists, "segments", ["ndcg@5"]).title == "Segments: ndcg@5"
 
 
 def test_a_chart_that_is_not_there_is_refused_with_those_that_are(output: Path, lists: RunFacts) -> None:
@@ -60,14 +63,19 @@ def test_a_chart_that_is_not_there_is_refused_with_those_that_are(output: Path, 
     assert {"gates", "provenance", "curves", "stages"} & set(known) == set()
     assert all(plot_of(lists, name).chart == name for name in known)
     with pytest.raises(ConfigError, match="UNKNOWN_CHART"):
-        plot_of(lists.of_metrics(["mrr@all"], "plot"), "cutoffs")
+        plot_of(lists, "cutoffs", ["mrr@all"])
     clicks = facts_of(LocalStore(output), "clicks")
     assert plot_of(clicks, "curves").title == "Curves of predictions"
     with pytest.raises(ConfigError, match=r"METRIC_NOT_MEASURED.*in plot; did you mean 'auc'"):
-        clicks.of_metrics(["auk"], "plot")
+        plot_of(clicks, "curves", ["auk"])
     assert {row["metric"] for row in clicks.of_metrics(["auc"], "plot").measured} == {"auc"}
     with pytest.raises(ConfigError, match=r"METRIC_NOT_MEASURED.*leave the metric out"):
-        RunFacts("none", {}, {}).of_metrics(["ndcg"], "plot")
+        plot_of(RunFacts("none", {}, {}), "split", ["ndcg"])
+
+
+def test_the_names_of_chapters_stand_in_the_documentation() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "report.md").read_text(encoding="utf-8")
+    assert re.findall(r"^\| [^|]+ \| `(\w+)` \| ", text, re.MULTILINE) == list(CHAPTERS)
 
 
 def test_users_are_counted_only_where_their_spread_is_drawn(lists: RunFacts) -> None:
@@ -81,7 +89,7 @@ def test_users_are_counted_only_where_their_spread_is_drawn(lists: RunFacts) -> 
     plot_of(facts, "models")
     plot_of(facts, "cutoffs")
     assert asked == []
-    plot_of(facts.of_metrics(["ndcg@10"], "plot"), "spread")
+    plot_of(facts, "spread", ["ndcg@10"])
     assert asked == [{"ndcg@10"}]
 
 

@@ -143,7 +143,7 @@ def test_a_plot_is_drawn_in_a_notebook_as_high_as_it_is(
 ) -> None:
     """A page with plots as a notebook shows them: frames within it, whose scripts run, and ask nobody."""
     lists = facts_of(LocalStore(output), "lists")
-    plots = [plot_of(lists.of_metrics(["ndcg"], "plot"), "cutoffs"), plot_of(lists, "differences")]
+    plots = [plot_of(lists, "cutoffs", ["ndcg"]), plot_of(lists, "differences")]
     notebook = tmp_path / "notebook.html"
     cells = "".join(f"<div>{plot._repr_html_()}</div>" for plot in plots)
     notebook.write_text(f"<!DOCTYPE html><meta charset='utf-8'><body>{cells}</body>")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pandas as pd
 import polars as pl
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from spark_eval import Evaluation, compare, evaluate, evaluate_predictions, split
@@ -144,6 +145,19 @@ def test_a_path_that_is_not_there_is_named(spark: SparkSession, tmp_path: Path) 
     assert "recommendations" in str(error.value)
     with pytest.raises(ConfigError, match="NOT_A_FRAME"):
         evaluate([1, 2], TRUTH, model="m")  # type: ignore[arg-type]
+
+
+def test_what_spark_raises_in_a_verb_is_one_named_line_with_its_error_behind(spark: SparkSession) -> None:
+    lists = spark.createDataFrame(LISTS).selectExpr("model", "user", "cast(model as int) item", "rank")
+    with pytest.raises(DataError) as raised:
+        evaluate(lists, TRUTH, metrics="mrr", k=1)
+    assert raised.value.code == "TYPE_MISMATCH"
+    assert isinstance(raised.value.__cause__, PySparkException)
+    line = str(raised.value)
+    assert "cannot be cast to" in line
+    assert len(line) < 500
+    assert not {"--debug", "SQLSTATE", "JVM"} & set(re.findall(r"[\w-]+", line))
+    assert "SQLSTATE" in raised.value.trace
 
 
 SHELL = """

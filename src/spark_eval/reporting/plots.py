@@ -1,5 +1,6 @@
 """Charts of a report one chapter at a time, in a frame of a notebook or in a file of their own."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from pathlib import Path
@@ -39,14 +40,17 @@ class Plot:
         Path(path).write_text(self.page, encoding="utf-8")
 
 
-def plot_of(facts: RunFacts, chart: str | None = None) -> Plot:
-    """Return the charts of a chapter, by default of the first that has any.
+def plot_of(facts: RunFacts, chart: str | None = None, metrics: Sequence[str] = ()) -> Plot:
+    """Return the charts of a chapter, by default of the first that has any; of ``metrics`` alone, if given.
 
-    Raises ConfigError UNKNOWN_CHART, which lists the chapters that have charts of these facts.
+    Raises ConfigError UNKNOWN_CHART, which lists the chapters that have charts of these facts, and
+    METRIC_NOT_MEASURED.
     """
+    facts = facts.of_metrics(metrics, "plot") if metrics else facts
     for name in CHAPTERS if chart is None else [chart]:
         if (chapter := charts_of(facts, name)) is not None:
-            return Plot(name, chapter.title, page_of(facts, {name: chapter}, chapter.title))
+            title = ": ".join([chapter.title, *([", ".join(metrics)] if metrics else [])])
+            return Plot(name, title, page_of(facts, {name: replace(chapter, title=title)}, title))
     known = ", ".join(name for name in CHAPTERS if charts_of(facts, name) is not None)
     raise ConfigError("UNKNOWN_CHART", f"no chart {chart or ''!r} of this; there are: {known or 'none'}")
 

@@ -83,8 +83,7 @@ class Shown(ABC):
         # Pages need Jinja2, which only the driver has.
         from spark_eval.reporting.plots import plot_of
 
-        facts = self.facts_of_run()
-        return plot_of(facts if metric is None else facts.of_metrics(several(metric), "plot"), chart)
+        return plot_of(self.facts_of_run(), chart, [] if metric is None else several(metric))
 
     def _repr_html_(self) -> str:
         return "".join(table._repr_html_() for table in self.shown())
