@@ -17,7 +17,7 @@ HOME: Final = os.environ.get("SPARK_EVAL_HOME", str(Path(__file__).resolve().par
 CONFIG: Final = os.environ.get("SPARK_EVAL_CONFIG", f"{HOME}/conf/example.yaml")
 RECOMMENDATIONS: Final = os.environ.get("SPARK_EVAL_RECOMMENDATIONS", f"{HOME}/recs")
 # Where reports are served, with {run_id} in it; without it links lead to files.
-REPORT_URL: Final = os.environ.get("SPARK_EVAL_REPORT_URL")
+REPORT_URL: Final = os.environ.get("SPARK_EVAL_REPORT_URL", "")
 # Holds the day whose model serves; whatever serves reads it.
 CURRENT: Final = Path(os.environ.get("SPARK_EVAL_CURRENT", f"{HOME}/current"))
 

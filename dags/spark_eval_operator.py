@@ -54,7 +54,7 @@ class SparkEvalOperator(SparkSubmitOperator):
         config: str,
         run_id: str,
         settings: Mapping[str, str] | None = None,
-        report_url: str | None = None,
+        report_url: str = "",
         **kwargs: Any,
     ) -> None:
         self.run_id = run_id
@@ -91,7 +91,7 @@ class SparkEvalOperator(SparkSubmitOperator):
 
     def report_link(self) -> str:
         """Return the address of the run's report; nothing where a file of this machine is not there."""
-        if self.report_url is not None:
+        if self.report_url:
             return self.report_url.replace("{run_id}", self.run_id)
         arguments = self.application_args
         config = Path(arguments[arguments.index("--config") + 1])
