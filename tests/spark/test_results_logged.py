@@ -58,7 +58,7 @@ def test_an_evaluation_becomes_a_run(measured: Evaluation, mlflow: Any) -> None:
     assert run.data.params["evaluate.relevance"] == ">0"
     assert run.data.tags["spark_eval.run_id"] == "2024-03-01"
     assert run.data.tags["spark_eval.truth_digest"] == measured.truth_digest
-    assert run.info.status == "FINISHED"
+    assert (run.info.status, run.info.run_name) == ("FINISHED", "2024-03-01")
     report = mlflow.artifacts.load_text(f"{run.info.artifact_uri}/spark_eval/evaluate.html")
     assert "<h1>Run 2024-03-01</h1>" in report
     assert "How users spread" in report
@@ -88,6 +88,7 @@ def test_all_results_go_to_the_run_that_is_active(measured: Evaluation, mlflow: 
             for row in predictions.metric_rows
         },
     }
+    assert "spark_eval.run_id" not in run.data.tags
     assert run.data.params["compare.correction"] == t.correction
     assert run.data.params["predictions.task"] == "binary"
     client = mlflow.MlflowClient()

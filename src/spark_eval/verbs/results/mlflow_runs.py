@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 from importlib import import_module
 from typing import Any, Final
 
@@ -20,7 +21,7 @@ NO_WORD: Final = re.compile(r"[^\w.\-]+")
 CHOICE: Final = re.compile(r"(\w+)(=|>=?)(.+)")
 
 
-def log_run(facts: RunFacts) -> str:
+def log_run(facts: RunFacts, run_id: str | None = None) -> str:
     """Log all that is measured to the active run of MLflow, else to a new one; return its id at MLflow.
 
     Raises EnvironmentFault NO_MLFLOW, and ConfigError MLFLOW_NAME; MLflow's own errors stay as they are.
@@ -33,10 +34,11 @@ def log_run(facts: RunFacts) -> str:
     # Pages need Jinja2, which only the driver has.
     from spark_eval.reporting.page import report_page
 
-    metrics, page = logged_metrics(facts), report_page(facts)
+    metrics = logged_metrics(facts)
+    page = report_page(facts if run_id is None else replace(facts, run_id=run_id))
     active = mlflow.active_run()
-    with mlflow.start_run() if active is None else nullcontext(active) as run:
-        mlflow.set_tags(logged_tags(facts))
+    with mlflow.start_run(run_name=run_id) if active is None else nullcontext(active) as run:
+        mlflow.set_tags(logged_tags(facts, run_id))
         mlflow.log_params(logged_params(facts))
         mlflow.log_metrics(metrics)
         mlflow.log_text(page, f"{PREFIX}/{'-'.join(facts.records)}.html")
@@ -111,9 +113,9 @@ def logged_params(facts: RunFacts) -> dict[str, str]:
     return params
 
 
-def logged_tags(facts: RunFacts) -> dict[str, str]:
+def logged_tags(facts: RunFacts, run_id: str | None) -> dict[str, str]:
     """Return run id, version, and what tells whether the truth of two runs is the same."""
-    tags = {"run_id": facts.run_id, "version": VERSION}
+    tags = {"version": VERSION, **({} if run_id is None else {"run_id": run_id})}
     for record in facts.records.values():
         tags |= {"truth_digest": record["truth_digest"]} if record.get("truth_digest") else {}
     return {f"{PREFIX}.{name}": text for name, text in tags.items()}

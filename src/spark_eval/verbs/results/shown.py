@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -18,6 +18,7 @@ from spark_eval.reporting.facts import RunFacts
 from spark_eval.reporting.spread import UserCount
 from spark_eval.runtime.versions import versions
 from spark_eval.schema import MODEL, Table
+from spark_eval.verbs.results.mlflow_runs import log_run
 
 if TYPE_CHECKING:
     from spark_eval.reporting.plots import Plot
@@ -114,14 +115,11 @@ class Writable(Shown):
 
         Metrics are called ``ndcg_at_10``, before it the model where there are several, and the segment:
         ``als/country.DE/ndcg_at_10``. Conventions are parameters, the report is an artifact. ``run_id`` is
-        how you call the run: it becomes a tag, and the report's title.
+        how you call the run: it becomes a tag, the report's title, and the name of a new run.
 
         Raises EnvironmentFault NO_MLFLOW where MLflow is not installed, and ConfigError MLFLOW_NAME.
         """
-        from spark_eval.verbs.results.mlflow_runs import log_run
-
-        facts = self.facts_of_run()
-        return log_run(facts if run_id is None else replace(facts, run_id=run_id))
+        return log_run(self.facts_of_run(), run_id)
 
     def write(self, path: str | Path) -> None:
         """Write every table as Parquet below a folder, each into a new one: ``<path>/metrics``.
