@@ -90,7 +90,7 @@ lock: .venv/.python
 	@$(lock_with) $(ARGS) requirements/build.in -o requirements/build.txt
 	@$(lock_with) $(ARGS) pyproject.toml -o requirements/run.txt
 	@$(lock_with) $(ARGS) requirements/executors.in -c requirements/run.txt -o requirements/executors.txt
-	@$(lock_with) $(ARGS) pyproject.toml --extra dev -c requirements/run.txt -o requirements/dev.txt
+	@$(lock_with) $(ARGS) pyproject.toml --extra dev --extra mlflow -c requirements/run.txt -o requirements/dev.txt
 	@$(lock_with) $(ARGS) requirements/parity.in --overrides requirements/parity-overrides.in \
 		--excludes requirements/parity-unused.in -o requirements/parity.txt
 	@$(lock_with) $(ARGS) requirements/airflow.in --excludes requirements/airflow-unused.in -o requirements/airflow.txt

@@ -17,6 +17,8 @@ HOME: Final = os.environ.get("SPARK_EVAL_HOME", str(Path(__file__).resolve().par
 CONFIG: Final = os.environ.get("SPARK_EVAL_CONFIG", f"{HOME}/conf/example.yaml")
 # Where whatever recommends leaves one folder per run id.
 RECOMMENDATIONS: Final = os.environ.get("SPARK_EVAL_RECOMMENDATIONS", f"{HOME}/recs")
+# Where reports are served, with {run_id} in it; without it links lead to files.
+REPORT_URL: Final = os.environ.get("SPARK_EVAL_REPORT_URL", "")
 
 # Runs started by hand or by an asset may have no logical date; theirs is the day that they may run after.
 DATE: Final = "(dag_run.logical_date or dag_run.run_after) | ds"
@@ -39,7 +41,7 @@ with DAG(
     },
     tags=["spark-eval"],
 ):
-    common = {"home": HOME, "config": CONFIG, "run_id": DAY}
+    common = {"home": HOME, "config": CONFIG, "run_id": DAY, "report_url": REPORT_URL}
     split = SparkEvalOperator(
         task_id="split",
         verb="split",

@@ -16,6 +16,8 @@ from spark_eval_operator import SparkEvalOperator
 HOME: Final = os.environ.get("SPARK_EVAL_HOME", str(Path(__file__).resolve().parents[1]))
 CONFIG: Final = os.environ.get("SPARK_EVAL_CONFIG", f"{HOME}/conf/example.yaml")
 RECOMMENDATIONS: Final = os.environ.get("SPARK_EVAL_RECOMMENDATIONS", f"{HOME}/recs")
+# Where reports are served, with {run_id} in it; without it links lead to files.
+REPORT_URL: Final = os.environ.get("SPARK_EVAL_REPORT_URL", "")
 # Holds the day whose model serves; whatever serves reads it.
 CURRENT: Final = Path(os.environ.get("SPARK_EVAL_CURRENT", f"{HOME}/current"))
 
@@ -46,7 +48,7 @@ with DAG(
     params={"replace": Param(False, type="boolean", description="replace runs that have other content")},
     tags=["spark-eval"],
 ):
-    common = {"home": HOME, "config": CONFIG, "run_id": DAY}
+    common = {"home": HOME, "config": CONFIG, "run_id": DAY, "report_url": REPORT_URL}
     split = SparkEvalOperator(
         task_id="split",
         verb="split",

@@ -61,6 +61,7 @@ class Desk:
             "recommendations": {"path": "each day has its own"},
             "evaluate": {"k": [5], "metrics": ["map", "ndcg", "recall"]},
             "gates": [GATE],
+            "report": True,
         }
         path = self.home / "config.yaml"
         path.write_text(yaml.safe_dump(tree))

@@ -50,6 +50,35 @@ for last; do case "$last" in evaluate.k=*) exit "${last#*=}"; esac; done
 """
 
 
+# Where the button Report of tasks leads.
+LINKS = """
+import json, sys
+from pathlib import Path
+from spark_eval_operator import SparkEvalOperator
+
+home = Path(sys.argv[1])
+config = home / "config.yaml"
+config.write_text(f"output: {{path: {home}/out}}")
+(home / "my out" / "report").mkdir(parents=True)
+(home / "my out" / "report" / "ID.html").write_text("the report")
+cases = {
+    "served": {"report_url": "https://evals.example.com/{run_id}.html"},
+    "missing": {},
+    "file": {"settings": {"output.path": f"{home}/my out"}},
+    "uri": {"settings": {"output.path": f"file://{home}/my out"}},
+    "store": {"settings": {"output.path": "s3a://bucket/out"}},
+}
+found = {}
+for name, options in cases.items():
+    task = SparkEvalOperator(
+        task_id=name, verb="evaluate", home=str(home), config=str(config), run_id="ID", **options
+    )
+    [link] = task.operator_extra_links
+    found[name] = [link.name, link.get_link(task, ti_key=None)]
+print(json.dumps(found))
+"""
+
+
 def python(airflow: "Airflow", *arguments: str) -> "subprocess.CompletedProcess[str]":
     """Airflow's Python beside the DAGs, to which every warning is an error."""
     return subprocess.run(
@@ -91,6 +120,20 @@ def test_what_becomes_of_every_exit_code(airflow: "Airflow", tmp_path: Path) -> 
         *("--config", "CONFIG", "--run-id", "ID"),
         *("--set", "evaluate.k=5"),
     ]
+
+
+def test_the_link_to_the_report(airflow: "Airflow", tmp_path: Path) -> None:
+    done = python(airflow, "-c", LINKS, str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    links = json.loads(done.stdout.splitlines()[-1])
+    assert {name for name, _ in links.values()} == {"Report"}
+    assert {case: link for case, (_, link) in links.items()} == {
+        "served": "https://evals.example.com/ID.html",
+        "missing": "",
+        "file": (tmp_path / "my out" / "report" / "ID.html").as_uri(),
+        "uri": (tmp_path / "my out" / "report" / "ID.html").as_uri(),
+        "store": "s3a://bucket/out/report/ID.html",
+    }
 
 
 def test_one_run_without_a_scheduler(airflow: "Airflow", desk: "Desk") -> None:
@@ -152,6 +195,10 @@ def test_the_scheduler_runs_it(scheduled: "Airflow", desk: "Desk") -> None:
     assert scheduled.ended(run) == "success"
     assert scheduled.tasks(run) == {"split": ("success", 1), "evaluate": ("success", 1)}
     assert all(desk.values(DAYS[1]).values())
+    report = desk.out / "report" / f"{DAYS[1]}.html"
+    for task in ("split", "evaluate"):
+        links = f"/api/v2/dags/{DAG}/dagRuns/{run}/taskInstances/{task}/links"
+        assert scheduled.ask(links)["extra_links"] == {"Report": report.as_uri()}
     events = scheduled.ask("/api/v2/assets/events")["asset_events"]
     assert {(event["name"], event["extra"]["run_id"]) for event in events} >= {
         ("spark_eval_splits", DAYS[1]),

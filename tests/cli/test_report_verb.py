@@ -10,10 +10,10 @@ import pytest
 from tests.cli.conftest import LISTS, Desk
 
 import spark_eval
+from spark_eval.arrow.user_files import dataset_at
 from spark_eval.errors import ConfigError, DataError
-from spark_eval.publishing.published import dataset_at
 from spark_eval.reporting.spread import spread_of
-from spark_eval.runs.report import spread_in_spark
+from spark_eval.verbs.results.spread import spread_in_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -99,9 +99,9 @@ def rows_of(dataset: dict[str, Any]) -> dict[str, Any]:
 
 def test_spark_counts_users_as_the_files_are_counted(published: Desk, spark: "SparkSession") -> None:
     folder = str(published.out / "per_user" / "run_id=a")
-    counts, n_rows = spread_of(dataset_at(str(folder)))
+    counts, _ = spread_of(dataset_at(folder))
     assert counts
-    assert spread_in_spark(spark.read.parquet(folder)) == (counts, n_rows)
+    assert spread_in_spark(spark.read.parquet(folder)) == counts
 
 
 def test_python_makes_pages_of_results_and_of_runs(published: Desk, tmp_path: Path) -> None:

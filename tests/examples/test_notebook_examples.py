@@ -17,11 +17,13 @@ SECONDS = re.compile(r"^\[ *[\d.]+ s\].*\n?|^ +\S.* \.\.\.\n?", re.MULTILINE)
 
 
 def shown(notebook: Any) -> Iterator[str]:
-    """What the cells show, as text, without lines of progress."""
+    """What the cells show, as text, without lines of progress; of plots, which hold scripts, the name."""
     for cell in notebook.cells:
         for output in cell.get("outputs", []):
-            text = output.get("text") or output.get("data", {}).get("text/html", "")
-            text = text or output.get("data", {}).get("text/plain", "")
+            data = output.get("data", {})
+            html = data.get("text/html", "")
+            is_plot = html.startswith("<iframe")
+            text = output.get("text") or (not is_plot and html) or data.get("text/plain", "")
             if output.get("name") != "stderr" and (left := SECONDS.sub("", text).strip()):
                 yield left
 

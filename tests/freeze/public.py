@@ -28,12 +28,12 @@ SECTION = "section"
 RESULTS = {
     "Evaluation": (
         *("per_user", "metrics", "accounting", "stages", "funnel", "models", "unpersist"),
-        *("leaderboard", "to_pandas", "write"),
+        *("leaderboard", "plot", "to_pandas", "write", "log_mlflow"),
     ),
-    "Split": ("rows", "subset", "accounting", "leakage", "to_pandas"),
+    "Split": ("rows", "subset", "accounting", "leakage", "plot", "to_pandas"),
     "PredictionMetrics": (
         *("metrics", "thresholds", "curves", "accounting", "models"),
-        *("to_pandas", "write"),
+        *("plot", "to_pandas", "write", "log_mlflow"),
     ),
 }
 

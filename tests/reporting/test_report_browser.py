@@ -18,6 +18,10 @@ from selenium.webdriver.support.select import Select
 from selenium.webdriver.support.ui import WebDriverWait
 from tests.reporting import made_runs
 
+from spark_eval.publishing.local import LocalStore
+from spark_eval.reporting.plots import plot_of
+from spark_eval.runs.report import facts_of
+
 BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome")
 FLAGS: Final = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
@@ -132,6 +136,43 @@ def test_every_chart_is_drawn_and_has_words_and_a_table(opened: Open, run: str, 
     # Tables are made when they are opened, which the browser tells a moment later.
     filled = (By.CSS_SELECTOR, ".chart + details[open] tbody tr:first-child")
     WebDriverWait(chrome, 10).until(lambda driver: len(driver.find_elements(*filled)) == n_charts)
+
+
+def test_a_plot_is_drawn_in_a_notebook_as_high_as_it_is(
+    chrome: webdriver.Chrome, output: Path, tmp_path: Path
+) -> None:
+    """A page with plots as a notebook shows them: frames within it, whose scripts run, and ask nobody."""
+    lists = facts_of(LocalStore(output), "lists")
+    plots = [plot_of(lists, "cutoffs", ["ndcg"]), plot_of(lists, "differences")]
+    notebook = tmp_path / "notebook.html"
+    cells = "".join(f"<div>{plot._repr_html_()}</div>" for plot in plots)
+    notebook.write_text(f"<!DOCTYPE html><meta charset='utf-8'><body>{cells}</body>")
+    for kind in ("browser", "performance"):
+        log_of(chrome, kind)
+    chrome.get(notebook.as_uri())
+    heights = []
+    for frame, n_charts in zip(chrome.find_elements(By.TAG_NAME, "iframe"), (1, 2), strict=True):
+        chrome.switch_to.frame(frame)
+        WebDriverWait(chrome, 10).until(
+            lambda driver: driver.execute_script("return document.documentElement.dataset.drawn")
+        )
+        found = marks(chrome)
+        assert len(found) == n_charts
+        assert min(found.values()) >= 3
+        high = chrome.execute_script("return document.body.getBoundingClientRect().height")
+        WebDriverWait(chrome, 10).until(
+            lambda driver: driver.execute_script(
+                "return document.documentElement.scrollHeight <= innerHeight"
+            )
+        )
+        chrome.switch_to.default_content()
+        heights.append((frame.size["height"], high))
+    assert all(0 <= shown - high <= 1 for shown, high in heights)
+    assert heights[0] < heights[1]
+    assert log_of(chrome, "browser") == []
+    assert {url for url in requests_of(chrome) if not url.startswith(("data:", "about:"))} == {
+        notebook.as_uri()
+    }
 
 
 def test_hostile_names_are_text(opened: Open) -> None:

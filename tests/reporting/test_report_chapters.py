@@ -12,8 +12,9 @@ from spark_eval.publishing.local import LocalStore
 from spark_eval.reporting import beyond, funnel, page
 from spark_eval.reporting.facts import RunFacts
 from spark_eval.reporting.people import segments
-from spark_eval.runs.report import UNPUBLISHED, facts_of
+from spark_eval.runs.report import facts_of
 from spark_eval.schema import Table
+from spark_eval.verbs.results.shown import UNPUBLISHED
 
 
 @pytest.fixture(scope="module")

@@ -15,9 +15,9 @@ import pytest
 from tests.reporting import made_runs
 from tests.reporting.conftest import MODELS
 
+from spark_eval.arrow.user_files import dataset_at
 from spark_eval.cli.commands import main
 from spark_eval.publishing.local import LocalStore
-from spark_eval.publishing.published import dataset_at
 from spark_eval.reporting import chapters, origins, page, spread
 from spark_eval.reporting.facts import RunFacts
 from spark_eval.runs.report import facts_of, write_report
@@ -147,9 +147,9 @@ def test_leaks_rows_and_another_run_are_told(pages: dict[str, Path]) -> None:
 
 def test_chapters_are_there_only_where_there_is_data(output: Path) -> None:
     facts = facts_of(LocalStore(output), "before")
-    found = [made.name for make in page.CHAPTERS if (made := make(facts)) is not None]
+    found = [name for name, make in page.CHAPTERS.items() if make(facts) is not None]
     assert found == ["models", "cutoffs", "segments", "spread", "folds", "accounting", "provenance"]
-    assert [make(RunFacts("none", {}, {})) for make in page.CHAPTERS] == [None] * len(page.CHAPTERS)
+    assert [make(RunFacts("none", {}, {})) for make in page.CHAPTERS.values()] == [None] * len(page.CHAPTERS)
     assert "Run none" in page.report_page(RunFacts("none", {}, {}))
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pandas as pd
 import polars as pl
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from spark_eval import Evaluation, compare, evaluate, evaluate_predictions, split
@@ -96,6 +97,33 @@ def test_predictions_and_a_split_show_themselves(spark: SparkSession) -> None:
     assert spark is parts.places.sparkSession
 
 
+def test_results_draw_charts_of_their_report(measured: Evaluation, tmp_path: Path) -> None:
+    jobs = measured.spark.sparkContext.statusTracker().getJobIdsForGroup()
+    assert [measured.plot().chart, measured.plot("cutoffs", metric="ndcg(gain=exp2)").chart] == [
+        *("models", "cutoffs")
+    ]
+    assert measured.spark.sparkContext.statusTracker().getJobIdsForGroup() == jobs
+    with pytest.raises(ConfigError, match=r"UNKNOWN_CHART.*'folds'.*models, cutoffs, spread, accounting"):
+        measured.plot("folds")
+    with pytest.raises(ConfigError, match=r"METRIC_NOT_MEASURED.*did you mean 'mrr@4'"):
+        measured.plot(metric="mrr@5")
+    of_one = measured.plot("spread", metric="mrr@1").page
+    assert '"names":["mrr@1"]' in of_one
+    assert "mrr@4" not in of_one
+    done = compare(measured, baseline_model="pop")
+    assert done.plot().title == "Differences from the baseline"
+    assert "mrr" not in done.plot(metric=["ndcg(gain=exp2)@4"]).page.partition("page-data")[2][:2000]
+    scored = pd.DataFrame({"label": [0, 1, 1], "score": [0.2, 0.9, 0.1]})
+    predictions = evaluate_predictions(scored, "binary", model="m", metrics=["auc"], curves=True)
+    assert "ROC" in predictions.plot("curves").page
+    log = pd.DataFrame({"user": range(10), "item": range(10), "timestamp": range(10)})
+    parts = split(log, local_cut=0.6, global_cut=0.8, timestamp_unit="s")
+    parts.plot("split").write(tmp_path / "split.html")
+    assert "Parts in time" in (tmp_path / "split.html").read_text()
+    with pytest.raises(ConfigError, match="METRIC_NOT_MEASURED"):
+        parts.plot(metric="ndcg")
+
+
 def test_paths_and_frames_of_polars_are_taken(spark: SparkSession, tmp_path: Path) -> None:
     with_model = LISTS.replace({"<b>als</b>": "1"})
     spark.createDataFrame(with_model).write.partitionBy("model").parquet(str(tmp_path / "lists"))
@@ -117,6 +145,19 @@ def test_a_path_that_is_not_there_is_named(spark: SparkSession, tmp_path: Path) 
     assert "recommendations" in str(error.value)
     with pytest.raises(ConfigError, match="NOT_A_FRAME"):
         evaluate([1, 2], TRUTH, model="m")  # type: ignore[arg-type]
+
+
+def test_what_spark_raises_in_a_verb_is_one_named_line_with_its_error_behind(spark: SparkSession) -> None:
+    lists = spark.createDataFrame(LISTS).selectExpr("model", "user", "cast(model as int) item", "rank")
+    with pytest.raises(DataError) as raised:
+        evaluate(lists, TRUTH, metrics="mrr", k=1)
+    assert raised.value.code == "TYPE_MISMATCH"
+    assert isinstance(raised.value.__cause__, PySparkException)
+    line = str(raised.value)
+    assert "cannot be cast to" in line
+    assert len(line) < 500
+    assert not {"--debug", "SQLSTATE", "JVM"} & set(re.findall(r"[\w-]+", line))
+    assert "SQLSTATE" in raised.value.trace
 
 
 SHELL = """

@@ -1,5 +1,6 @@
 """Stages end to end on tiny frames: the worked example, equal bits, models that are not there."""
 
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -61,7 +62,7 @@ def test_the_worked_example_has_equal_bits_however_it_lies(spark: SparkSession) 
 
 
 @pytest.mark.usefixtures("spark")
-def test_one_model_at_two_depths_and_no_stages() -> None:
+def test_one_model_at_two_depths_and_no_stages(tmp_path: Path) -> None:
     mine = lists("rank").query("model == 'cg'").drop(columns="model")
     stages = [{"name": "deep", "model": "cg", "k": 6}, {"name": "shown", "model": "cg", "k": 1}]
     found = evaluate(mine, truth(), model="cg", metrics="recall", k=1, stages=stages)
@@ -69,6 +70,11 @@ def test_one_model_at_two_depths_and_no_stages() -> None:
     rows = {(row.stage, row.metric): row.value for row in found.stage_rows}
     assert rows["deep", "recall"] == rows["shown", "recall"] == rows["shown", "stage_recall"]
     assert rows["shown", "stage_recall"] == pytest.approx((1 / 2 + 1 / 2) / 5)
+    found.write(tmp_path)
+    for name in ("stages", "funnel"):
+        assert len(found.to_pandas(name)) == getattr(found, name).count() > 0
+        assert found.spark.read.parquet(str(tmp_path / name)).count() == len(found.to_pandas(name))
+    assert found.plot("stages").title == "Where the pipeline loses"
     found.unpersist()
     plain = evaluate(mine, truth(), model="cg", metrics="recall", k=1)
     assert (plain.stages.count(), plain.funnel.count()) == (0, 0)

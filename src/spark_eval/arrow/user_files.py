@@ -10,12 +10,19 @@ from typing import Final
 from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from spark_eval.arrow.files import named_faults
 from spark_eval.schema import MODEL
 
 FILE_FORM: Final = re.compile(r"part-(?P<bucket>\d+)-of-(?P<of>\d+)-[0-9a-f]{32}\.parquet")
+
+
+def dataset_at(place: str) -> ds.Dataset:
+    """Return a table of this machine, its models as text."""
+    by_model = ds.partitioning(pa.schema([(MODEL, pa.string())]), flavor="hive")
+    return ds.dataset(place, partitioning=by_model, format="parquet")
 
 
 @dataclass(frozen=True)

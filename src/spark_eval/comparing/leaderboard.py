@@ -122,16 +122,18 @@ class Leaderboard:
         return [EXPLAINED] * self.is_marked + [of_segments] * bool(self.segments)
 
 
-def rows_of_metric(rows: Sequence[Mapping[str, Any]], metric: str) -> list[Mapping[str, Any]]:
-    """Return the rows of a metric, and of its cutoff if it names one."""
-    form, name = formed(metric, WHERE), published_name(metric, WHERE)
+def rows_of_metric(
+    rows: Sequence[Mapping[str, Any]], metric: str, where: str = WHERE
+) -> list[Mapping[str, Any]]:
+    """Return the rows of a metric, and of its cutoff if it names one; errors say ``where`` it was named."""
+    form, name = formed(metric, where), published_name(metric, where)
     chosen = [row for row in rows if row["metric"] == name]
     if has_cutoff(form):
-        [value] = parse_metric(metric, key=WHERE)
+        [value] = parse_metric(metric, key=where)
         chosen = [row for row in chosen if row["k"] == value.k]
     if not chosen:
         known = {f"{row['metric']}@{UNCUT if row['k'] is None else row['k']}" for row in rows}
-        raise ConfigError.unknown("METRIC_NOT_MEASURED", "metric", metric, known, WHERE)
+        raise ConfigError.unknown("METRIC_NOT_MEASURED", "metric", metric, known, where)
     return chosen
 
 

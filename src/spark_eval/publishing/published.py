@@ -4,18 +4,17 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import reduce
 from typing import Any, Final
 
-import pyarrow as pa
-import pyarrow.dataset as ds
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 
+from spark_eval.arrow.user_files import dataset_at
 from spark_eval.errors import ConfigError, DataError, nearest
 from spark_eval.metrics.aliases import several
 from spark_eval.names import literal
 from spark_eval.publishing.commits import Files, place_of, published
 from spark_eval.runtime.hadoop_files import HadoopFiles
 from spark_eval.runtime.local_files import uri_of
-from spark_eval.schema import MODEL, Table
+from spark_eval.schema import Table
 
 RUN_ID_COLUMN: Final = "run_id"
 
@@ -75,12 +74,6 @@ def published_tables(files: Files) -> dict[str, dict[str, list[str]]]:
             place = place_of(files.root, run_id, verb, table, record)
             places.setdefault(run_id, {}).setdefault(table, []).append(place)
     return places
-
-
-def dataset_at(place: str) -> ds.Dataset:
-    """Return a table of this machine, its models as text."""
-    by_model = ds.partitioning(pa.schema([(MODEL, pa.string())]), flavor="hive")
-    return ds.dataset(place, partitioning=by_model, format="parquet")
 
 
 def rows_at(files: Files, place: str) -> list[dict[str, Any]]:

@@ -45,9 +45,7 @@ def trade_offs(facts: RunFacts) -> Chapter | None:
     )
     dataset = Dataset.of("trade_offs", rows, shown)
     sentences = [Statement(text) for text in front_sentences(rows)]
-    return Chapter(
-        "trade_offs", "Accuracy and beyond", [*sentences, said], [view], [dataset], ["beyond accuracy"]
-    )
+    return Chapter("Accuracy and beyond", [*sentences, said], [view], [dataset], ["beyond accuracy"])
 
 
 def trade_off_rows(facts: RunFacts) -> Iterator[dict[str, Any]]:
@@ -166,7 +164,7 @@ def exposure_of_groups(facts: RunFacts) -> Chapter | None:
     )
     if len(groups) > MOST_GROUPS:
         text += f" Shown are the {MOST_GROUPS} largest of {len(groups):,} groups; the table metrics has all."
-    return Chapter("exposure", "Exposure of groups", [Statement(text)], [view], [dataset], ["measure"])
+    return Chapter("Exposure of groups", [Statement(text)], [view], [dataset], ["measure"])
 
 
 def exposure_rows(facts: RunFacts) -> Iterator[dict[str, Any]]:

@@ -101,7 +101,6 @@ class Chapter:
     ``texts`` are titles with text that is shown as it is.
     """
 
-    name: str
     title: str
     statements: Sequence[Statement] = ()
     views: Sequence[View] = ()

@@ -1,12 +1,13 @@
 """What is known of a run: its commit records, its small tables, and how users spread over values."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
-from spark_eval.comparing.leaderboard import list_direction, marks_of
+from spark_eval.comparing.leaderboard import list_direction, marks_of, rows_of_metric
 from spark_eval.comparing.sentences import Row
+from spark_eval.errors import ConfigError
 from spark_eval.metrics.registry import RANKING, Kind
 from spark_eval.metrics.values import UNCUT, formed
 from spark_eval.pointwise import POINTWISE
@@ -29,18 +30,48 @@ class RunFacts:
     """What a report is made of.
 
     ``records`` are what the commit record says of each verb. ``tables`` hold the rows of those of SMALL that
-    are published, ``users`` how many users of each model have which value.
+    are published. ``count_users`` returns how many users of each model have which value of these metrics
+    (``ndcg@10``); it is called where that is drawn.
     """
 
     run_id: str
     records: Mapping[str, Mapping[str, Any]]
     tables: Mapping[Table, Sequence[Row]]
-    users: Sequence[UserCount] = ()
-    baseline: "RunFacts | None" = field(default=None)
+    count_users: Callable[[Collection[str]], Sequence[UserCount]] | None = None
+    baseline: "RunFacts | None" = None
 
     def rows(self, table: Table) -> Sequence[Row]:
         """Return the rows of a table; none where it is not published."""
         return self.tables.get(table, ())
+
+    @cached_property
+    def users(self) -> Sequence[UserCount]:
+        """How many users of each model have which value of the metrics that were measured."""
+        if self.count_users is None:
+            return ()
+        return self.count_users({measure_of(row) for row in self.rows(Table.METRICS)})
+
+    def of_metrics(self, metrics: Sequence[str], where: str) -> "RunFacts":
+        """Return the facts on these metrics alone; raise ConfigError METRIC_NOT_MEASURED."""
+        kept = {
+            table: [row for metric in metrics for row in self.rows_of(table, metric, where)]
+            for table in (Table.METRICS, Table.COMPARISONS)
+            if self.rows(table)
+        }
+        if not kept:
+            raise ConfigError(
+                "METRIC_NOT_MEASURED", f"{where}: nothing is measured here; leave the metric out"
+            )
+        return replace(self, tables={**self.tables, **kept})
+
+    def rows_of(self, table: Table, metric: str, where: str) -> Sequence[Row]:
+        """Return the rows of a table on a metric; those of predictions go by their names as they stand."""
+        if not self.is_scored:
+            return rows_of_metric(self.rows(table), metric, where)
+        if found := [row for row in self.rows(table) if row["metric"] == metric]:
+            return found
+        known = {str(row["metric"]) for row in self.rows(table)}
+        raise ConfigError.unknown("METRIC_NOT_MEASURED", "metric", metric, known, where)
 
     @property
     def is_scored(self) -> bool:

@@ -36,7 +36,7 @@ def pipeline(facts: RunFacts) -> Chapter | None:
     views = [view for of_kind, _ in found for view in of_kind]
     datasets = [dataset for _, of_kind in found for dataset in of_kind]
     said = [*lost_items(funnel), *reached_sentences(list(reached_rows(stages)))]
-    return Chapter("stages", "Where the pipeline loses", said, views, datasets, ["part", "measure"])
+    return Chapter("Where the pipeline loses", said, views, datasets, ["part", "measure"])
 
 
 def funnel_charts(funnel: Sequence[Row]) -> tuple[list[View], list[Dataset]]:

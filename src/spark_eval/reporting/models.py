@@ -48,7 +48,7 @@ def gates(facts: RunFacts) -> Chapter | None:
     )
     dataset = Dataset.of("gates", lines, shown)
     table = View(Form.TABLE, "All gates", "gates", shown)
-    return Chapter("gates", "Gates", [verdict, *statements], [table], [dataset])
+    return Chapter("Gates", [verdict, *statements], [table], [dataset])
 
 
 def gate_sentence(row: Mapping[str, Any]) -> str:
@@ -93,7 +93,7 @@ def leaderboard(facts: RunFacts) -> Chapter | None:
         said.append(Statement(f"{EXPLAINED}. The dots of both are full."))
     if of_run := without_interval(everybody):
         said.append(Statement(f"One number for the whole run, so without an interval: {', '.join(of_run)}."))
-    return Chapter("models", "Which model is best", said, views, [facts.metrics], picks=["measure"])
+    return Chapter("Which model is best", said, views, [facts.metrics], picks=["measure"])
 
 
 def without_interval(everybody: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -153,7 +153,7 @@ def cutoffs(facts: RunFacts) -> Chapter | None:
     ]
     if not views:
         return None
-    return Chapter("cutoffs", "Metrics by cutoff", (), views, [facts.metrics])
+    return Chapter("Metrics by cutoff", (), views, [facts.metrics])
 
 
 def as_number(cutoff: str) -> float:
@@ -211,7 +211,7 @@ def differences(facts: RunFacts) -> Chapter | None:
         more = f"{len(rows) - MOST_COMPARISONS:,} more rows, of segments, stand in the table comparisons."
         said.append(Statement(more, Tone.WARNING, "Not all is shown"))
     picks = ["measure", "against", "part", "test"]
-    return Chapter("differences", "Differences from the baseline", said, views, [dataset], picks)
+    return Chapter("Differences from the baseline", said, views, [dataset], picks)
 
 
 def beside_other_run(facts: RunFacts) -> Chapter | None:
@@ -232,7 +232,7 @@ def beside_other_run(facts: RunFacts) -> Chapter | None:
     notes = [said, *warnings_of(facts, other)]
     if not rows:
         none = Statement("No model and metric is in both runs.", Tone.WARNING, "Nothing to compare")
-        return Chapter("other_run", f"Beside run {other.run_id}", [*notes, none])
+        return Chapter(f"Beside run {other.run_id}", [*notes, none])
     shown = (MODEL, "measure", "before", "value", "difference", "ci_low", "ci_high", "better", "n")
     dataset = Dataset.of("other_run", rows, shown)
     view = View(
@@ -243,7 +243,7 @@ def beside_other_run(facts: RunFacts) -> Chapter | None:
         "Difference of each model from the other run with its interval; a line at 0",
         drawn={"label": MODEL, "value": "difference", "low": "ci_low", "high": "ci_high", "zero": True},
     )
-    return Chapter("other_run", f"Beside run {other.run_id}", notes, [view], [dataset], ["measure"])
+    return Chapter(f"Beside run {other.run_id}", notes, [view], [dataset], ["measure"])
 
 
 def change(row: Mapping[str, Any], was: Mapping[str, Any]) -> dict[str, float | None]:

@@ -44,7 +44,7 @@ def split_in_time(facts: RunFacts) -> Chapter | None:
         columns = ("fold", "check", "rows", "users", "verdict")
         datasets.append(Dataset.of("leakage", lines, columns, {"verdict": "leaked"}))
         views.append(View(Form.TABLE, "Leakage checks", "leakage", columns))
-    return Chapter("split", "The split", said, views, datasets)
+    return Chapter("The split", said, views, datasets)
 
 
 def spans_of(found: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -115,7 +115,7 @@ def accounting(facts: RunFacts) -> Chapter | None:
     if quarantined:
         text = f"{quarantined:,} rows are quarantined; the table quarantine holds them."
         said.append(Statement(text, Tone.WARNING, "Unusable"))
-    return Chapter("accounting", "What became of every row", said, views, datasets)
+    return Chapter("What became of every row", said, views, datasets)
 
 
 def provenance(facts: RunFacts) -> Chapter | None:
@@ -130,7 +130,7 @@ def provenance(facts: RunFacts) -> Chapter | None:
     columns = ("verb", "what", "is")
     table = View(Form.TABLE, "Conventions, versions, fingerprint", "provenance", columns)
     dataset = Dataset.of("provenance", rows, columns)
-    return Chapter("provenance", "Where it comes from", (), [table], [dataset], texts=texts)
+    return Chapter("Where it comes from", (), [table], [dataset], texts=texts)
 
 
 def record_lines(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -22,24 +22,24 @@ from spark_eval.reporting.scored import prediction_curves, thresholds
 from spark_eval.schema import VERSION
 
 # From top to bottom. A chapter is there where its function finds data for it.
-CHAPTERS: Final[Sequence[Callable[[RunFacts], Chapter | None]]] = (
-    gates,
-    leaderboard,
-    differences,
-    beside_other_run,
-    pipeline,
-    cutoffs,
-    trade_offs,
-    exposure_of_groups,
-    segments,
-    spread,
-    prediction_curves,
-    thresholds,
-    folds,
-    split_in_time,
-    accounting,
-    provenance,
-)
+CHAPTERS: Final[Mapping[str, Callable[[RunFacts], Chapter | None]]] = {
+    "gates": gates,
+    "models": leaderboard,
+    "differences": differences,
+    "other_run": beside_other_run,
+    "stages": pipeline,
+    "cutoffs": cutoffs,
+    "trade_offs": trade_offs,
+    "exposure": exposure_of_groups,
+    "segments": segments,
+    "spread": spread,
+    "curves": prediction_curves,
+    "thresholds": thresholds,
+    "folds": folds,
+    "split": split_in_time,
+    "accounting": accounting,
+    "provenance": provenance,
+}
 # The models that charts show until the reader chooses others: as many as there are colours.
 FIRST_SHOWN: Final = 7
 # What JSON leaves as it is, and HTML or JavaScript would not.
@@ -48,15 +48,22 @@ SPELT_OUT: Final = {ord(letter): f"\\u{ord(letter):04x}" for letter in "<>&\u202
 
 def report_page(facts: RunFacts) -> str:
     """Return the report of a run as HTML; the same run gives the same bytes."""
-    chapters = [chapter for make in CHAPTERS if (chapter := make(facts)) is not None]
+    return page_of(facts, {name: made for name, make in CHAPTERS.items() if (made := make(facts))})
+
+
+def page_of(facts: RunFacts, chapters: Mapping[str, Chapter], plot: str | None = None) -> str:
+    """Return chapters as HTML: a report, or a single one under the title ``plot``."""
     library, script, style = (asset(name) for name in ("echarts.min.js", "page.js", "page.css"))
     page = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     return page.from_string(asset("page.html.j2")).render(
+        title=plot or f"{facts.run_id}, spark-eval report",
+        is_report=plot is None,
         run_id=facts.run_id,
         verbs=", ".join(facts.records),
         summary=headings_of(facts),
         chapters=chapters,
         models=facts.models,
+        n_shown=FIRST_SHOWN,
         # Each text is a file of this package, and its hash is what the policy allows.
         library=Markup(library),
         script=Markup(script),
@@ -81,14 +88,14 @@ def hash_of(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-def embedded(facts: RunFacts, chapters: Sequence[Chapter]) -> str:
+def embedded(facts: RunFacts, chapters: Mapping[str, Chapter]) -> str:
     """Return all datasets, each once, and what is drawn of them, as JSON that ends no script."""
-    datasets = {one.name: one for chapter in chapters for one in chapter.datasets}
+    datasets = {one.name: one for chapter in chapters.values() for one in chapter.datasets}
     tree = {
         "datasets": {name: one.embedded() for name, one in datasets.items()},
         "chapters": {
-            chapter.name: {"picks": chapter.picks, "views": [view.embedded() for view in chapter.views]}
-            for chapter in chapters
+            name: {"picks": chapter.picks, "views": [view.embedded() for view in chapter.views]}
+            for name, chapter in chapters.items()
         },
         "models": facts.models,
         "shown": FIRST_SHOWN,

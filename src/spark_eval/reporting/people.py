@@ -45,7 +45,7 @@ def segments(facts: RunFacts) -> Chapter | None:
         )
         for name in names
     ]
-    return Chapter("segments", "Segments", said, views, [facts.metrics], ["measure"])
+    return Chapter("Segments", said, views, [facts.metrics], ["measure"])
 
 
 def folds(facts: RunFacts) -> Chapter | None:
@@ -79,7 +79,7 @@ def folds(facts: RunFacts) -> Chapter | None:
         ),
     ]
     said = [Statement(f"{len(places)} folds; fold 0 is the oldest where folds are windows of time.")]
-    return Chapter("folds", "Folds and windows", said, views, [facts.metrics], ["measure"])
+    return Chapter("Folds and windows", said, views, [facts.metrics], ["measure"])
 
 
 def spread(facts: RunFacts) -> Chapter | None:
@@ -131,7 +131,7 @@ def spread(facts: RunFacts) -> Chapter | None:
             "without a value are left out."
         )
     ]
-    return Chapter("spread", "How users spread", said, views, datasets, ["measure"])
+    return Chapter("How users spread", said, views, datasets, ["measure"])
 
 
 def with_shares(facts: RunFacts) -> Iterator[dict[str, Any]]:

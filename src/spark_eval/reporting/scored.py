@@ -38,7 +38,7 @@ def prediction_curves(facts: RunFacts) -> Chapter | None:
     if bound := max(row["error_bound"] or 0.0 for row in rows):
         text = f"curves of many scores are published with a reduced number of points, within {bound:.2g}."
         said.append(Statement(text, Tone.WARNING, "Reduced"))
-    return Chapter("curves", "Curves of predictions", said, views, [dataset])
+    return Chapter("Curves of predictions", said, views, [dataset])
 
 
 def curve_view(name: str, shown: Sequence[str]) -> View:
@@ -122,4 +122,4 @@ def thresholds(facts: RunFacts) -> Chapter | None:
         if missing
         else []
     )
-    return Chapter("thresholds", "Thresholds", said, views, [dataset], ["part"])
+    return Chapter("Thresholds", said, views, [dataset], ["part"])

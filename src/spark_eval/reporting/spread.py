@@ -1,7 +1,7 @@
 """How users spread over the values of a metric: counts in bins of equal width, read batch by batch."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -30,12 +30,17 @@ class UserCount(NamedTuple):
     users: int
 
 
-def spread_values(columns: Sequence[str]) -> list[MetricValue]:
-    """Return the metrics with an upper bound among the columns of ``per_user``, at their largest cutoff."""
+def spread_values(columns: Sequence[str], measures: Collection[str] | None = None) -> list[MetricValue]:
+    """Return the metrics with an upper bound among the columns of ``per_user``, at their largest cutoff.
+
+    Of ``measures`` (``ndcg@10``) alone, if they are given.
+    """
     largest: dict[str, MetricValue] = {}
     for column in columns:
         value = value_of_column(column)
         if value is None or not value.metric.upper or math.isinf(value.metric.upper):
+            continue
+        if measures is not None and str(value) not in measures:
             continue
         known = largest.setdefault(value.name, value)
         if known.k is None or (value.k is not None and value.k > known.k):
@@ -43,12 +48,12 @@ def spread_values(columns: Sequence[str]) -> list[MetricValue]:
     return list(largest.values())[:MOST_SPREAD]
 
 
-def spread_of(dataset: ds.Dataset) -> tuple[list[UserCount], int]:
+def spread_of(dataset: ds.Dataset, measures: Collection[str] | None = None) -> tuple[list[UserCount], int]:
     """Return the counts of files of ``per_user``, and the number of their rows.
 
     ``dataset`` is partitioned by model. No more than a batch of some columns is in memory at once.
     """
-    values = spread_values(dataset.schema.names)
+    values = spread_values(dataset.schema.names, measures)
     counts: dict[str, dict[str, Any]] = {value.column: {} for value in values}
     n_rows = 0
     for fragment in dataset.get_fragments():

@@ -1,45 +1,33 @@
 """Reports: one HTML file on a published run, from its tables, or on what verbs gave in Python."""
 
 import uuid
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-
+from spark_eval.comparing.sentences import Row
 from spark_eval.errors import ConfigError, DataError
-from spark_eval.names import check_run_id, quoted
+from spark_eval.names import check_run_id
 from spark_eval.publishing.attempt import Store
 from spark_eval.publishing.commits import REPORT, place_of, published, records_of
 from spark_eval.publishing.local import LocalStore
 from spark_eval.publishing.places import check_places
-from spark_eval.publishing.published import RUN_ID_COLUMN, dataset_at, read_places, rows_at, unknown_run
+from spark_eval.publishing.published import RUN_ID_COLUMN, read_places, rows_at, unknown_run
 from spark_eval.publishing.remote import HadoopStore
 from spark_eval.reporting.facts import SMALL, RunFacts
 from spark_eval.reporting.page import report_page
-from spark_eval.reporting.spread import (
-    N_BINS,
-    UserCount,
-    spread_of,
-    spread_values,
-    upper_bound,
-    user_counts,
-)
+from spark_eval.reporting.spread import UserCount
 from spark_eval.runs.measured import incomplete
 from spark_eval.runtime.local_files import local_path, write_whole
-from spark_eval.runtime.versions import versions
-from spark_eval.schema import MODEL, Table
+from spark_eval.schema import Table
 from spark_eval.verbs.compare import Comparison
 from spark_eval.verbs.evaluation import Evaluation
 from spark_eval.verbs.predictions import PredictionMetrics
+from spark_eval.verbs.results.shown import UNPUBLISHED
+from spark_eval.verbs.results.spread import spread_in_folder, spread_in_spark
 from spark_eval.verbs.split import Split
 
 Result = Evaluation | Comparison | PredictionMetrics | Split
-# What a report of results that are not published calls them.
-UNPUBLISHED: Final = "not published"
-BIN: Final = "bin"
 
 
 def write_report(store: Store, run_id: str, baseline: str | None = None, file: str | None = None) -> str:
@@ -105,30 +93,15 @@ def facts_of(store: Store, run_id: str, baseline: str | None = None) -> RunFacts
             tables.setdefault(table, []).extend(rows)
         elif table is Table.PER_USER:
             if isinstance(store, HadoopStore):
-                users, n_rows = spread_in_spark(read_places(store.files.spark, [place]))
+                per_user = read_places(store.files.spark, [place])
+                users, n_rows = spread_in_spark(per_user), per_user.count()
             else:
-                users, n_rows = spread_of(dataset_at(place))
+                users, n_rows = spread_in_folder(place)
         if n_rows != n_published:
             raise incomplete(run_id, f"its table {table} has {n_rows} rows, {n_published} were published")
     jobs = {verb: record.job for verb, record in records.items()}
     other = None if baseline is None else facts_of(store, baseline)
-    return RunFacts(run_id, jobs, tables, users, other)
-
-
-def spread_in_spark(per_user: DataFrame) -> tuple[list[UserCount], int]:
-    """Return the same as ``spread_of``, counted by Spark."""
-    found: list[UserCount] = []
-    for value in spread_values(per_user.columns):
-        upper, column = upper_bound(value), F.col(quoted(value.column))
-        place = F.least(F.floor(column * N_BINS / upper), F.lit(N_BINS - 1)) + 1
-        binned = F.when(column == 0, 0).otherwise(place).alias(BIN)
-        is_defined = column.isNotNull() & ~F.isnan(column)
-        counts: dict[str, list[int]] = {}
-        for row in per_user.where(is_defined).groupBy(MODEL, binned).count().collect():
-            counts.setdefault(row[MODEL], [0] * (N_BINS + 1))[row[BIN]] = row["count"]
-        for model in sorted(counts):
-            found += user_counts(model, value, counts[model])
-    return found, per_user.count()
+    return RunFacts(run_id, jobs, tables, lambda _: users, other)
 
 
 def missing_run(store: Store, run_id: str) -> DataError:
@@ -167,43 +140,16 @@ def report(
 
 
 def facts_of_results(results: Sequence[Result]) -> RunFacts:
-    """Return what a report is made of, as if the results had been published."""
-    records: dict[str, dict[str, Any]] = {}
-    tables: dict[Table, list[dict[str, Any]]] = {}
-    users: list[UserCount] = []
-    for one in results:
-        verb, facts, rows = tables_of_result(one)
-        if verb in records or any(table in tables for table in rows if table is not Table.ACCOUNTING):
+    """Return what a report of several results is made of, as if they had been published in one run."""
+    records: dict[str, Mapping[str, Any]] = {}
+    tables: dict[Table, list[Row]] = {}
+    count_users = None
+    for facts in (one.facts_of_run() for one in results):
+        [verb] = facts.records
+        if verb in records or any(table in tables for table in facts.tables if table is not Table.ACCOUNTING):
             raise ConfigError("INVALID_REPORT", f"two results have tables of {verb}; make a report of each")
-        records[verb] = {**facts, "versions": versions()}
-        for table, of_table in rows.items():
-            tables.setdefault(table, []).extend(row._asdict() for row in of_table)
-        if isinstance(one, Evaluation):
-            if one.folder is None:
-                users, _ = spread_in_spark(one.per_user)
-            else:
-                users, _ = spread_of(dataset_at(one.folder))
-    return RunFacts(UNPUBLISHED, records, tables, users)
-
-
-def tables_of_result(result: Result) -> tuple[str, dict[str, Any], dict[Table, Sequence[Any]]]:
-    """Return the verb of a result, what a commit record would say of it, and the rows of its tables."""
-    match result:
-        case Evaluation():
-            facts = {"conventions": result.plan.stamp, "truth_digest": result.truth_digest}
-            rows: dict[Table, Sequence[Any]] = {Table.METRICS: result.metric_rows}
-            rows |= {Table.STAGES: result.stage_rows, Table.FUNNEL: result.funnel_rows}
-            return "evaluate", facts, rows | {Table.ACCOUNTING: result.entries}
-        case Comparison():
-            rows = {Table.COMPARISONS: result.rows, Table.GATES: result.gate_rows}
-            return "compare", {}, rows | {Table.ACCOUNTING: result.entries}
-        case PredictionMetrics():
-            rows = {Table.METRICS: result.metric_rows, Table.CURVES: result.curve_rows}
-            rows |= {Table.THRESHOLDS: result.threshold_rows, Table.ACCOUNTING: result.entries}
-            return "predictions", {"conventions": result.plan.stamp}, rows
-        case Split():
-            facts_of_rows = result.facts()
-            leaks, of_folds = result.compared(facts_of_rows)
-            entries = [*facts_of_rows.accounting(), *of_folds]
-            timeline = result.timeline and asdict(result.timeline)
-            return "split", {"timeline": timeline}, {Table.LEAKAGE: leaks, Table.ACCOUNTING: entries}
+        records |= facts.records
+        for table, rows in facts.tables.items():
+            tables.setdefault(table, []).extend(rows)
+        count_users = count_users or facts.count_users
+    return RunFacts(UNPUBLISHED, records, tables, count_users)

@@ -145,14 +145,25 @@ def listen_if_somebody_types() -> None:
 
 @contextmanager
 def telling(what: str) -> Iterator[None]:
-    """Say that a call from Python begins, and how long it took; a run has stages of its own."""
+    """Say that a call from Python begins, and how long it took; a run has stages of its own.
+
+    What Spark raises in it gets a name and one line, with Spark's own error as its cause.
+    """
     if clock.get() is not None:
         yield
         return
     listen_if_somebody_types()
     start = time.monotonic()
     say("call_started", f"{what} ...")
-    yield
+    try:
+        yield
+    except Exception as error:
+        # Loads PySpark, which the call has loaded anyway.
+        from spark_eval.runtime.spark_errors import is_of_spark, renamed
+
+        if is_of_spark(error):
+            raise renamed(error, more="") from error
+        raise
     say("call_ended", what, seconds=round(time.monotonic() - start, 3))
 
 

@@ -31,6 +31,7 @@ ADVICE: Final = re.compile(
     r"To (tolerate|process|bypass|avoid|ignore|allow|work|convert|use))\b"
 )
 LONGEST_CAUSE: Final = 500
+DEBUG: Final = " (--debug shows all)"
 SECONDS_TO_END: Final = 2.0
 # Spark's conditions, by their beginnings, and ours. The first of these counts: what wraps others is last.
 KNOWN: Final[dict[str, tuple[type[SparkEvalError], str]]] = {
@@ -109,20 +110,28 @@ VAGUE: Final = ("FILE_SYSTEM", "SPARK_FAILED", "UNEXPECTED")
 LAST_OF_WORKER: Final = re.compile(r"Error from python worker:.*?(\S[^\n]*)\s+PYTHONPATH was:", re.DOTALL)
 
 
-def renamed(error: Exception, where: str = "") -> SparkEvalError:
-    """Return the named error for anything that was raised, at ``where`` if that is known."""
+def is_of_spark(error: Exception) -> bool:
+    """Return whether Spark raised it, in its own words or by the end of its JVM."""
+    return isinstance(error, PySparkException | Py4JError)
+
+
+def renamed(error: Exception, where: str = "", more: str = DEBUG) -> SparkEvalError:
+    """Return the named error for anything that was raised, at ``where`` if that is known.
+
+    ``more`` says where the whole of what Spark said can be seen.
+    """
     if isinstance(error, SparkEvalError):
         return error
     if (how := end_of_jvm(error)) is not None:
-        return EnvironmentFault("JVM_DIED", f"{how}; {MENDS['JVM_DIED']} (--debug shows all)")
+        return EnvironmentFault("JVM_DIED", f"{how}; {MENDS['JVM_DIED']}{more}")
     text = str(error)
     ours = OURS.search(text)
     if ours:
         return DataError(ours[1], ours[2])
-    if isinstance(error, PySparkException | Py4JError):
+    if is_of_spark(error):
         kind, code, sentence = known(text)
         what = ": ".join(part for part in (where, *FILE.findall(text)[:1], sentence) if part)
-        return kind(code, f"{what}; {MENDS[code]} (--debug shows all)")
+        return kind(code, f"{what}; {MENDS[code]}{more}")
     if isinstance(error, OSError):
         code = REFUSALS.get(error.errno or 0, "FILE_SYSTEM")
         return EnvironmentFault(code, text)

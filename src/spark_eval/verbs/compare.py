@@ -41,14 +41,15 @@ from spark_eval.pairing.drawing import DrawnSums
 from spark_eval.pairing.population import BASELINE, CANDIDATE, PairQuestion
 from spark_eval.pairing.ranking import Ranked, in_slices
 from spark_eval.pairing.sums import BucketTotals
+from spark_eval.reporting.facts import RunFacts
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import tasks_at_once
-from spark_eval.runtime.notebooks import ShownTable, Writable
-from spark_eval.schema import ALL, FOLD
+from spark_eval.schema import ALL, FOLD, Table
 from spark_eval.stats.differences import ComparedSums
 from spark_eval.transforms.pairs import Buckets, drawn_pairs, ranked_pairs, summed_pairs
 from spark_eval.verbs.evaluation import Evaluation
 from spark_eval.verbs.frames import Frame
+from spark_eval.verbs.results.shown import ShownTable, Writable, unpublished
 from spark_eval.verbs.sides import Side, asked_of, buckets_of_sides, question_of_pairs, side_of
 from spark_eval.verbs.small import collected_or_raised, small_table
 
@@ -90,6 +91,15 @@ class Comparison(Writable):
         tests = ", ".join(dict.fromkeys(row.test for row in self.rows))
         tables = "comparisons, gates, accounting are DataFrames"
         return f"Comparison of {len(self.pairs)} pairs: {len(self.rows)} rows of {tests}; {tables}"
+
+    def facts_of_run(self) -> RunFacts:
+        """Return what a report is made of."""
+        tables: dict[Table, Sequence[Any]] = {
+            Table.COMPARISONS: self.rows,
+            Table.GATES: self.gate_rows,
+            Table.ACCOUNTING: self.entries,
+        }
+        return unpublished("compare", {}, tables)
 
     @cached_property
     def comparisons(self) -> DataFrame:

@@ -1,6 +1,6 @@
 """What goes into an evaluation and what comes out of it, whatever plan lies between."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -26,10 +26,13 @@ from spark_eval.engine.summary import (
 from spark_eval.metrics.options import Plan
 from spark_eval.names import literal, models_shown
 from spark_eval.pipeline.rows import FUNNEL, STAGE_TABLE, FunnelRow, StageRow, StageSums
-from spark_eval.runtime.notebooks import ShownTable, Writable
-from spark_eval.schema import MODEL, Outcome
+from spark_eval.reporting.facts import RunFacts
+from spark_eval.reporting.spread import UserCount
+from spark_eval.schema import MODEL, Outcome, Table
 from spark_eval.transforms.conform import unusable_rows
 from spark_eval.transforms.plain_files import PlainFiles, plain_recommendations, plain_truth
+from spark_eval.verbs.results.shown import ShownTable, Writable, unpublished
+from spark_eval.verbs.results.spread import spread_in_folder, spread_in_spark
 from spark_eval.verbs.small import small_table
 
 
@@ -114,7 +117,7 @@ class Evaluation(Writable):
     folder: str | None = None
     stage_sums: StageSums | None = None
     intervals: Mapping[MeanKey, Ends] | None = None
-    tables: ClassVar[tuple[str, ...]] = ("metrics", "per_user", "sums", "accounting")
+    tables: ClassVar[tuple[str, ...]] = ("metrics", "per_user", "stages", "funnel", "sums", "accounting")
 
     def __repr__(self) -> str:
         names = ", ".join(dict.fromkeys(value.name for value in self.plan.asked))
@@ -139,6 +142,23 @@ class Evaluation(Writable):
         n_bad = sum(entry.rows for entry in self.entries if entry.outcome == Outcome.QUARANTINED)
         bad = [f"{n_bad:,} rows could not be used; the table accounting tells why"] if n_bad else []
         return [replace(board, notes=[*board.notes, *bad])]
+
+    def facts_of_run(self) -> RunFacts:
+        """Return what a report is made of; users are counted where their spread is drawn."""
+        tables: dict[Table, Sequence[Any]] = {
+            Table.METRICS: self.metric_rows,
+            Table.STAGES: self.stage_rows,
+            Table.FUNNEL: self.funnel_rows,
+            Table.ACCOUNTING: self.entries,
+        }
+        record = {"conventions": self.plan.stamp, "truth_digest": self.truth_digest}
+        return unpublished("evaluate", record, tables, self.count_users)
+
+    def count_users(self, measures: Collection[str]) -> Sequence[UserCount]:
+        """Return how users spread over values of metrics (``ndcg@10``): from files, or by jobs of Spark."""
+        if self.folder is None:
+            return spread_in_spark(self.per_user, measures)
+        return spread_in_folder(self.folder, measures)[0]
 
     @cached_property
     def metric_rows(self) -> list[MetricRow]:

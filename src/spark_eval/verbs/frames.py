@@ -83,7 +83,7 @@ def frame_of_path(spark: SparkSession, name: str, path: str) -> DataFrame:
             # A remote frame is resolved again whenever it is used.
             return spark.read.schema(frame.schema).parquet(literal(path)) if is_remote(spark) else frame
     except PySparkException as error:
-        raise renamed(error, name) from error
+        raise renamed(error, name, more="") from error
 
 
 def as_arrow(name: str, frame: Any) -> pa.Table:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial, reduce
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -27,8 +27,17 @@ LEAKAGE: Final = "fold int, check string, rows long, users long, leaked boolean"
 PART_ROWS_PER_BUCKET: Final = 500_000
 # Empty parts that an error names.
 MOST_PARTS_NAMED: Final = 5
-LeakageRow = tuple[int, str, int, int, bool]
 PartSender = Callable[[Batches], Iterator[tuple[int, Any]]]
+
+
+class LeakageRow(NamedTuple):
+    """A row of LEAKAGE: a check of a fold."""
+
+    fold: int
+    check: str
+    rows: int
+    users: int
+    leaked: bool
 
 
 def compare_times(rows: DataFrame, facts: Facts, n_folds: int, folder: str | None = None) -> FoldCounts:
@@ -110,9 +119,9 @@ def sent_of_part(
 
 
 def leakage_rows(found: FoldCounts, rule: FoldRule) -> list[LeakageRow]:
-    """Return the leakage report: per fold and check of the rule fold, check, rows, users, leaked."""
+    """Return the leakage report: a row per fold and check of the rule."""
     return [
-        (fold, name, n_rows, n_users, check.is_leak and n_rows > 0)
+        LeakageRow(fold, name, n_rows, n_users, check.is_leak and n_rows > 0)
         for fold in range(len(found[rule.subsets[0]]))
         for name, check in rule.checks.items()
         for n_rows, n_users in [found[name][fold]]

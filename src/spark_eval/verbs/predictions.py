@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
-from typing import ClassVar, Final, Unpack
+from typing import Any, ClassVar, Final, Unpack
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
@@ -29,9 +29,9 @@ from spark_eval.pointwise.tables import (
 )
 from spark_eval.pointwise.task import PredictionPlan
 from spark_eval.pointwise.totals import Cell, segment_faults
+from spark_eval.reporting.facts import RunFacts
 from spark_eval.runtime import events
-from spark_eval.runtime.notebooks import ShownTable, Writable
-from spark_eval.schema import MODEL, Outcome
+from spark_eval.schema import MODEL, Outcome, Table
 from spark_eval.transforms.plain_files import plain_predictions
 from spark_eval.transforms.predictions import PREDICTIONS, Predictions, conform_predictions
 from spark_eval.transforms.scored import (
@@ -44,6 +44,7 @@ from spark_eval.transforms.scored import (
 )
 from spark_eval.verbs.checks import share_faults
 from spark_eval.verbs.frames import Frame, in_spark
+from spark_eval.verbs.results.shown import ShownTable, Writable, unpublished
 from spark_eval.verbs.small import collected, small_table
 
 # What a task sorts together, about: distinct scores of both labels, rows of users.
@@ -184,6 +185,16 @@ class PredictionMetrics(MeasuredPredictions, Writable):
         names = ", ".join(self.plan.metrics)
         tables = "metrics, thresholds, curves, accounting are DataFrames"
         return f"PredictionMetrics of {models_shown(self.models)}: {names}; {tables}"
+
+    def facts_of_run(self) -> RunFacts:
+        """Return what a report is made of."""
+        tables: dict[Table, Sequence[Any]] = {
+            Table.METRICS: self.metric_rows,
+            Table.CURVES: self.curve_rows,
+            Table.THRESHOLDS: self.threshold_rows,
+            Table.ACCOUNTING: self.entries,
+        }
+        return unpublished("predictions", {"conventions": self.plan.stamp}, tables)
 
     @cached_property
     def metrics(self) -> DataFrame:

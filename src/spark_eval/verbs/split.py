@@ -1,8 +1,8 @@
 """``split``: label every interaction with the part it is held out for, and account for the others."""
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -13,10 +13,10 @@ from spark_eval.accounting import ACCOUNTING, Entry
 from spark_eval.arrow.files import keep_files
 from spark_eval.errors import ConfigError, DataError, nearest
 from spark_eval.names import quoted
+from spark_eval.reporting.facts import RunFacts
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import MICROSECONDS, TIMESTAMP_TYPE, setting
-from spark_eval.runtime.notebooks import Shown, ShownTable
-from spark_eval.schema import FAULT, FOLD, ITEM, RELEVANCE, SUBSET, SUBSETS, TIMESTAMP, USER
+from spark_eval.schema import FAULT, FOLD, ITEM, RELEVANCE, SUBSET, SUBSETS, TIMESTAMP, USER, Table
 from spark_eval.splits.facts import Facts
 from spark_eval.splits.fold_rule import FoldRule, Layout
 from spark_eval.splits.folds import StratifiedKFold
@@ -32,6 +32,7 @@ from spark_eval.transforms.plain_files import PlainFiles, plain_log, takes_files
 from spark_eval.verbs.cuts import Times, resolve
 from spark_eval.verbs.frames import Frame, in_spark
 from spark_eval.verbs.leakage import LEAKAGE, LeakageRow, check_parts, compare_times, leakage_rows
+from spark_eval.verbs.results.shown import Shown, ShownTable, unpublished
 from spark_eval.verbs.small import collected, small_table
 
 # The leakage report, and the accounting of the folds.
@@ -71,6 +72,16 @@ class Split(Shown):
     def __repr__(self) -> str:
         parts = ", ".join(subset.value for subset in self.rule.subsets)
         return f"Split by {self.method}: subset(NAME) of {parts}; rows, accounting, leakage are DataFrames"
+
+    def facts_of_run(self) -> RunFacts:
+        """Return what a report is made of; rows are counted for it."""
+        facts = self.facts()
+        leaks, of_folds = self.compared(facts)
+        tables: dict[Table, Sequence[Any]] = {
+            Table.LEAKAGE: leaks,
+            Table.ACCOUNTING: [*facts.accounting(), *of_folds],
+        }
+        return unpublished("split", {"timeline": self.timeline and asdict(self.timeline)}, tables)
 
     @property
     def labelled(self) -> DataFrame:

@@ -621,5 +621,10 @@
     clearTimeout(timer);
     timer = setTimeout(() => { if (innerWidth !== width && !isPrinted) { width = innerWidth; putAll(); } }, 150);
   });
+  // A plot in a notebook: its frame becomes as high as it is, where the notebook lets it reach that.
+  if (document.body.classList.contains("plot") && window.frameElement) {
+    const fit = () => { window.frameElement.style.height = `${Math.ceil(document.body.getBoundingClientRect().height)}px`; };
+    new ResizeObserver(fit).observe(document.body);
+  }
   document.documentElement.dataset.drawn = "yes";
 })();

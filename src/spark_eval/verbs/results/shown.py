@@ -1,11 +1,11 @@
-"""What results show of themselves in a notebook, give to pandas, and write below a folder."""
+"""What results show and draw of themselves in a notebook, give to pandas, write and log."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import pandas as pd
 import pyarrow as pa
@@ -13,8 +13,18 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
 from spark_eval.errors import ConfigError, printable
+from spark_eval.metrics.aliases import several
+from spark_eval.reporting.facts import RunFacts
+from spark_eval.reporting.spread import UserCount
+from spark_eval.runtime.versions import versions
 from spark_eval.schema import MODEL, Table
+from spark_eval.verbs.results.mlflow_runs import log_run
 
+if TYPE_CHECKING:
+    from spark_eval.reporting.plots import Plot
+
+# What a report of results that are not published calls them.
+UNPUBLISHED: Final = "not published"
 # Whole numbers stay whole beside missing ones.
 WHOLE_NUMBERS = {pa.int32(): pd.Int32Dtype(), pa.int64(): pd.Int64Dtype()}
 # Of a long table so many lines are shown.
@@ -61,6 +71,21 @@ class Shown(ABC):
     def shown(self) -> list[ShownTable]:
         """Return what a notebook shows."""
 
+    @abstractmethod
+    def facts_of_run(self) -> RunFacts:
+        """Return what a report is made of, as if this had been published."""
+
+    def plot(self, chart: str | None = None, *, metric: str | Sequence[str] | None = None) -> "Plot":
+        """Return charts of the report: a chapter by its name, by default the first that has charts.
+
+        Of ``metric`` alone, one or several, if it is given: ``ndcg``, ``ndcg@10``. Raises ConfigError
+        UNKNOWN_CHART, with the names of those that there are, and METRIC_NOT_MEASURED.
+        """
+        # Pages need Jinja2, which only the driver has.
+        from spark_eval.reporting.plots import plot_of
+
+        return plot_of(self.facts_of_run(), chart, [] if metric is None else several(metric))
+
     def _repr_html_(self) -> str:
         return "".join(table._repr_html_() for table in self.shown())
 
@@ -83,7 +108,18 @@ class Shown(ABC):
 
 
 class Writable(Shown):
-    """A result that writes its tables."""
+    """A result that writes its tables, and logs its numbers to MLflow."""
+
+    def log_mlflow(self, run_id: str | None = None) -> str:
+        """Log to the active run of MLflow, else to a new one; return its id at MLflow.
+
+        Metrics are called ``ndcg_at_10``, before it the model where there are several, and the segment:
+        ``als/country.DE/ndcg_at_10``. Conventions are parameters, the report is an artifact. ``run_id`` is
+        how you call the run: it becomes a tag, the report's title, and the name of a new run.
+
+        Raises EnvironmentFault NO_MLFLOW where MLflow is not installed, and ConfigError MLFLOW_NAME.
+        """
+        return log_run(self.facts_of_run(), run_id)
 
     def write(self, path: str | Path) -> None:
         """Write every table as Parquet below a folder, each into a new one: ``<path>/metrics``.
@@ -100,3 +136,14 @@ class Writable(Shown):
                     raise
                 message = f"{str(path)!r} has a folder {name} already; give another path, or remove it"
                 raise ConfigError("FOLDER_EXISTS", message) from error
+
+
+def unpublished(
+    verb: str,
+    record: Mapping[str, Any],
+    tables: Mapping[Table, Sequence[Any]],
+    count_users: Callable[[Collection[str]], Sequence[UserCount]] | None = None,
+) -> RunFacts:
+    """Return what a verb's record and tables of named tuples say, as if they had been published."""
+    rows = {table: [row._asdict() for row in of_table] for table, of_table in tables.items()}
+    return RunFacts(UNPUBLISHED, {verb: {**record, "versions": versions()}}, rows, count_users)
