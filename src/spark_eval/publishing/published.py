@@ -14,7 +14,7 @@ from spark_eval.names import literal
 from spark_eval.publishing.commits import Files, place_of, published
 from spark_eval.runtime.hadoop_files import HadoopFiles
 from spark_eval.runtime.local_files import uri_of
-from spark_eval.schema import Table
+from spark_eval.schema import MODEL, Table
 
 RUN_ID_COLUMN: Final = "run_id"
 
