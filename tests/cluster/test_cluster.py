@@ -156,7 +156,7 @@ def test_the_history_server_reads_a_run_back(submitted: Submitted, tmp_path: Pat
         for verb in ("split", "evaluate")
     }
     assert set().union(*described.values()) == {job["description"] for job in jobs}
-    stages = ("read", "measure", "metrics", "publish")
+    stages = ("start", "read", "measure", "metrics", "publish")
     assert described["evaluate"] <= {f"evaluate: {stage}" for stage in stages}
     assert "evaluate: measure" in described["evaluate"]
     assert described["split"]
