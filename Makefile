@@ -11,13 +11,14 @@
 #   make test-versions  part of the tests under each Spark, Python and library of requirements/versions.txt
 #   make benchmarks  us and our peers side by side; ARGS="--size M"
 #   make check   style, types, import rules
+#   make environments  what test-parity and test-airflow run in, which make it themselves if need be
 #   make package dist/spark_eval.zip, for spark-submit --py-files
 #   make archive dist/environment.tar.gz, the executors' Python, for spark-submit --archives
 #   make lock    write requirements/*.txt anew; ARGS=--upgrade takes newer releases
 # PYTHON=/path/to/python3 chooses the interpreter, dist=/a/folder where package and archive go.
 
 .DELETE_ON_ERROR:
-.PHONY: setup demo test test-slow test-exhaustive test-pages test-parity test-browser test-airflow test-versions benchmarks check package archive lock clean
+.PHONY: setup demo test test-slow test-exhaustive test-pages test-parity test-browser test-airflow test-versions benchmarks check environments package archive lock clean
 unexport PYTHONPATH PYTHONHOME SPARK_HOME
 
 dist := dist
@@ -32,10 +33,10 @@ demo: .venv/.run
 	@.venv/bin/spark-eval demo
 
 test: .venv/.dev
-	@$(in_venv) pytest -n 2 --dist loadfile -m "not slow and not cluster and not setup and not parity and not airflow and not browser and not exhaustive" $(ARGS)
+	@$(in_venv) pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow and not cluster and not setup and not parity and not airflow and not browser and not exhaustive" $(ARGS)
 
 test-slow: .venv/.dev
-	@$(in_venv) pytest -n 2 --dist loadfile -m "(slow or cluster or setup) and not exhaustive and not airflow and not browser" $(ARGS)
+	@$(in_venv) pytest -n 2 --dist loadfile --no-loadscope-reorder -m "(slow or cluster or setup) and not exhaustive and not airflow and not browser" $(ARGS)
 
 test-exhaustive: .venv/.dev
 	@$(in_venv) pytest -m exhaustive $(ARGS)
@@ -67,6 +68,8 @@ check: .venv/.dev
 	@$(in_venv) ruff format --check .
 	@$(in_venv) mypy
 	@.venv/bin/lint-imports
+
+environments: .venv-parity/.installed .venv-airflow/.installed
 
 package: .venv/.python
 	@mkdir -p $(dist)

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -15,6 +16,19 @@ if TYPE_CHECKING:
 # No example fails for being slow, and fewer than the usual number run.
 settings.register_profile("shared", deadline=None, max_examples=40)
 settings.load_profile("shared")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with long files, or one process ends with one of them while the other has none left.
+
+    Long are files of tests with a time-out of their own, and then those with Spark.
+    """
+    turns: dict[Path, int] = {}
+    for item in items:
+        has_spark = "spark" in getattr(item, "fixturenames", ())
+        turn = 0 if item.get_closest_marker("timeout") else 1 if has_spark else 2
+        turns[item.path] = min(turn, turns.get(item.path, turn))
+    items.sort(key=lambda item: turns[item.path])
 
 
 @pytest.fixture(scope="session", autouse=True)

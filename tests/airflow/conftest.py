@@ -9,6 +9,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from spark_eval.runtime.session import LAUNCHER_HOME, find_java
 REPOSITORY = Path(__file__).parents[2]
 AIRFLOW = REPOSITORY / ".venv-airflow" / "bin"
 DAG = "spark_eval_daily"
-DAYS = [f"2024-05-{day:02}" for day in range(10, 20)]
+DAYS = [f"2024-05-{day:02}" for day in range(10, 17)]
 LIST_LENGTH = 20
 GATE = {
     "metric": "ndcg",
@@ -157,6 +158,11 @@ class Airflow:
                         os.kill(int(folder.name), signal.SIGKILL)
                         is_clear = False
 
+    @cached_property
+    def token(self) -> str:
+        """What the server lets us in for; it holds for a day."""
+        return str(self.ask("/auth/token")["access_token"])
+
     def ask(self, path: str, body: dict[str, Any] | None = None, method: str | None = None) -> Any:
         """The answer of the server's interface."""
         request = urllib.request.Request(
@@ -166,7 +172,7 @@ class Airflow:
             method=method,
         )
         if path.startswith("/api/v2/"):
-            request.add_header("Authorization", f"Bearer {self.ask('/auth/token')['access_token']}")
+            request.add_header("Authorization", f"Bearer {self.token}")
         with urllib.request.urlopen(request, timeout=120) as answer:
             return json.load(answer)
 
@@ -192,7 +198,7 @@ class Airflow:
             found = str(self.ask(f"/api/v2/dags/{DAG}/dagRuns/{run}")["state"])
             return found if found in ("success", "failed") else None
 
-        return until(state, seconds, f"end of {run}")
+        return until(state, seconds, f"end of {run}", pause=1)
 
     def tasks(self, run: str) -> dict[str, tuple[str, int]]:
         """State and number of tries of a run's tasks."""
@@ -221,7 +227,7 @@ class Airflow:
             return {run["state"] for run in runs}
 
         with self.scheduler():
-            return until(states, 1500, "end of the backfill")
+            return until(states, 1500, "end of the backfill", pause=1)
 
 
 @pytest.fixture(scope="session")
@@ -255,7 +261,7 @@ def airflow(desk: Desk, tmp_path_factory: pytest.TempPathFactory) -> Airflow:
         "AIRFLOW__CORE__PARALLELISM": "2",
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
         "AIRFLOW__SCHEDULER__SCHEDULER_HEARTBEAT_SEC": "1",
-        "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.2",
+        "AIRFLOW__SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.5",
         # On a busy machine the server takes longer than five seconds for its first answer to a task.
         "AIRFLOW__WORKERS__EXECUTION_API_TIMEOUT": "60",
         "SPARK_EVAL_HOME": str(desk.home),
@@ -280,10 +286,3 @@ def served(airflow: Airflow) -> Iterator[Airflow]:
         until(airflow.knows_the_dag, 300, f"server; its log is in {airflow.home}")
         airflow.ask(f"/api/v2/dags/{DAG}", {"is_paused": False}, "PATCH")
         yield airflow
-
-
-@pytest.fixture
-def scheduled(served: Airflow) -> Iterator[Airflow]:
-    """The same with its scheduler at work."""
-    with served.scheduler():
-        yield served

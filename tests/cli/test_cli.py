@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 import pytest
@@ -17,6 +17,7 @@ from spark_eval.conventions import CONVENTIONS
 from spark_eval.metrics import RANKING
 from spark_eval.publishing.attempt import Attempt
 from spark_eval.publishing.local import LocalStore
+from spark_eval.runtime import session
 from spark_eval.schema import Table
 from spark_eval.sources.read import read_source
 
@@ -35,6 +36,18 @@ def test_truth_is_the_split_of_the_same_run_id(desk: "Desk") -> None:
     assert last[0] == ["run", "2024-03-01", "published"]
     assert [line[0] for line in last[1:]] == ["per_user", "metrics", "sums", "accounting"]
     assert all(Path(line[1]).exists() for line in last[1:])
+
+
+def test_the_application_is_named_after_the_verb(desk: "Desk", monkeypatch: pytest.MonkeyPatch) -> None:
+    names, get_session = [], session.get_session
+
+    def noted(name: str, *given: Any) -> SparkSession:
+        names.append(name)
+        return get_session(name, *given)
+
+    monkeypatch.setattr(session, "get_session", noted)
+    desk.done("split", "--run-id", "a")
+    assert names == ["spark-eval split"]
 
 
 def test_without_a_run_id_the_split_of_the_same_config_is_found(desk: "Desk") -> None:
@@ -278,9 +291,6 @@ def test_a_process_of_its_own_is_quiet(desk: "Desk") -> None:
     split = spark_eval_process("split", "--config", desk.config(), *local)
     assert (split.returncode, split.stderr) == (0, "")
     assert split.stdout.splitlines()[-4] == "run a published"
-    again = spark_eval_process("split", "--config", desk.config(), *local)
-    assert (again.returncode, again.stderr) == (0, "")
-    assert "run a already published, nothing to do" in again.stdout
     (desk.home / "lists" / "0.parquet").write_bytes(b"PAR1 and then nothing")
     broken = spark_eval_process("evaluate", "--config", desk.config(), *local)
     assert broken.returncode == 3

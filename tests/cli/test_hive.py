@@ -1,4 +1,4 @@
-"""Tables of a Hive metastore, embedded in Derby: by the command line, and by spark-submit."""
+"""Tables of a Hive metastore, embedded in Derby: split by spark-submit, evaluated by the command line."""
 
 import json
 import os
@@ -61,17 +61,15 @@ def test_tables_of_a_metastore(desk: "Desk") -> None:
     # Every user's first day is left out, by the partitions' names.
     desk.change("interactions", where=[{"column": "day", "op": "!=", "value": "1"}])
     desk.change("recommendations", path=None, table="spark_catalog.shop.lists")
-    desk.change("spark", master="local[2]", conf=conf)
-    program = Path(sys.executable).parent / "spark-eval"
-    for verb in ("split", "evaluate"):
-        run(program, verb, "--config", desk.config(), "--run-id", "local", home=home)
     # spark-submit's session is used as it is: the config's conf does not count.
-    desk.change("spark", conf={})
     spark_home = Path(pyspark.__file__).parent
     submit = [str(spark_home / "bin" / "spark-submit"), "--master", "local[2]"]
     submit += [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
-    job = [str(REPOSITORY / "jobs" / "split.py"), "--config", desk.config(), "--run-id", "submitted"]
+    job = [str(REPOSITORY / "jobs" / "split.py"), "--config", desk.config(), "--run-id", "a"]
     java = {"JAVA_HOME": str(LAUNCHER_HOME), "SPARK_EVAL_JAVA": str(find_java().home / "bin" / "java")}
     run(*submit, *job, home=home, PYSPARK_PYTHON=sys.executable, SPARK_LOCAL_IP="127.0.0.1", **java)
-    assert desk.table("splits")["run_id"].value_counts().to_dict() == {"local": 36, "submitted": 36}
+    assert len(desk.table("splits")) == 36
+    desk.change("spark", master="local[2]", conf=conf)
+    program = Path(sys.executable).parent / "spark-eval"
+    run(program, "evaluate", "--config", desk.config(), "--run-id", "a", home=home)
     assert desk.metric() == {"best": 1.0, "half": 0.5, "late": 0.5}

@@ -84,11 +84,12 @@ def test_an_example_shows_every_option(method: str) -> None:
     assert set(section.model_extra or {}) == {field.name for field in fields(METHODS[method]) if field.init}
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("method", SHOWN)
 def test_an_example_runs_on_the_log_of_the_demo(
     method: str, program: Callable[..., "Answer"], tmp_path: Path
 ) -> None:
+    """In CI tests/freeze runs each example, on a log of its own."""
     simulate(0.2).to_parquet(tmp_path / "log.parquet", index=False)
     tree = yaml.safe_load((CONF / f"split_{method}.yaml").read_text(encoding="utf-8"))
     tree["output"]["path"] = str(tmp_path / "out")

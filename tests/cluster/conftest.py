@@ -25,6 +25,9 @@ from spark_eval.runtime.session import LAUNCHER_HOME, find_java
 Found = TypeVar("Found")
 REPOSITORY = Path(__file__).parents[2]
 SECONDS_TO_START = 120
+# Small tables: optimising their machine code costs more than it gives.
+JIT = "-XX:TieredStopAtLevel=1"
+QUICK = {"spark.driver.extraJavaOptions": JIT, "spark.executor.extraJavaOptions": JIT}
 # All that executors may import besides Spark's own zips: three libraries, and what these need.
 ON_EXECUTORS = ("numpy", "pandas", "pyarrow", "pytz", "dateutil", "six", "tzdata")
 
@@ -47,6 +50,7 @@ def environment(**more: str) -> dict[str, str]:
         "SPARK_HOME": str(spark_home()),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "SPARK_DAEMON_JAVA_OPTS": JIT,
         **more,
     }
 
@@ -90,14 +94,14 @@ def asked(web_port: int, path: str) -> Any:
     return None
 
 
-def until(find: Callable[[], Found | None], seconds: float, what: str) -> Found:
-    """What is found at last; the test fails if that takes too long."""
+def until(find: Callable[[], Found | None], seconds: float, what: str, pause: float = 0.2) -> Found:
+    """What is found at last, asked for after each pause; the test fails if that takes too long."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         found = find()
         if found:
             return found
-        time.sleep(0.2)
+        time.sleep(pause)
     pytest.fail(f"after {seconds} seconds no {what}")
 
 
@@ -116,16 +120,16 @@ class Cluster:
     executor_python: Path | str
 
     def submit(
-        self, master: str, verb: str, *arguments: str, cwd: Path, conf: dict[str, str] | None = None
+        self, master: str, job: str, *arguments: str, cwd: Path, conf: dict[str, str] | None = None
     ) -> "subprocess.CompletedProcess[str]":
-        """A job of ours through spark-submit."""
-        settings = {"spark.ui.enabled": "false", **(conf or {})}
+        """A job through spark-submit: one of ours by its name, or another by its path, both without .py."""
+        settings = {**QUICK, "spark.ui.enabled": "false", **(conf or {})}
         given = [word for name, value in settings.items() for word in ("--conf", f"{name}={value}")]
         memory = ["--executor-memory", "512m", "--driver-memory", "1g"]
-        job = [str(REPOSITORY / "jobs" / f"{verb}.py"), *arguments]
+        application = [str(REPOSITORY / "jobs" / f"{job}.py"), *arguments]
         program = str(spark_home() / "bin" / "spark-submit")
         return subprocess.run(
-            [program, "--master", master, *memory, *given, "--py-files", str(self.package), *job],
+            [program, "--master", master, *memory, *given, "--py-files", str(self.package), *application],
             env=environment(PYSPARK_PYTHON=str(self.executor_python)),
             cwd=cwd,
             capture_output=True,

@@ -2,8 +2,7 @@
 
 import hashlib
 import json
-import subprocess
-import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,10 @@ import pytest
 import yaml
 from tests.cluster.conftest import SECONDS_TO_START, asked, daemon, free_port, until
 
+from spark_eval.cli.commands import main
+
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
     from tests.cluster.conftest import Cluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
@@ -73,31 +75,43 @@ def digests(home: Path) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def local_run(inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The command line's split and evaluation, on two threads of one process."""
-    home = tmp_path_factory.mktemp("local")
-    events = home / "events"
-    events.mkdir()
-    log = {"spark.eventLog.enabled": True, "spark.eventLog.dir": events.as_uri()}
-    spark = {"master": "local[2]", "conf": {"spark.driver.memory": "1g", **log}}
-    config = write_config(inputs, home, spark=spark)
+def in_process(inputs: Path, tmp_path_factory: pytest.TempPathFactory, spark: "SparkSession") -> Path:
+    """The split and evaluation of the program in this process, by the session of the tests."""
+    assert spark.getActiveSession() is not None
+    home = tmp_path_factory.mktemp("in_process")
     for verb in ("split", "evaluate"):
-        program = Path(sys.executable).parent / "spark-eval"
-        subprocess.run([program, verb, "--config", config, "--run-id", "a"], check=True, capture_output=True)
+        with pytest.raises(SystemExit, match="0"):
+            main([verb, "--config", write_config(inputs, home), "--run-id", "a"])
     return home
 
 
-def submit_both(
-    cluster: "Cluster", master: str, inputs: Path, home: Path, conf: dict[str, str]
-) -> dict[str, Any]:
-    """Split and evaluation through spark-submit from a folder of its own; the commit record."""
+@dataclass(frozen=True)
+class Submitted:
+    """What the same by spark-submit on a cluster left: published tables, and events of two applications."""
+
+    home: Path
+    events: Path
+
+
+@pytest.fixture(scope="module")
+def submitted(cluster: "Cluster", inputs: Path, tmp_path_factory: pytest.TempPathFactory) -> Submitted:
+    home = tmp_path_factory.mktemp("submitted")
+    found = Submitted(home, home / "events")
+    found.events.mkdir()
+    conf = {
+        "spark.app.name": "theirs",
+        "spark.sql.shuffle.partitions": "5",
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": found.events.as_uri(),
+        "spark.eventLog.compress": "false",
+        "spark.eventLog.rolling.enabled": "false",
+    }
     config = write_config(inputs, home)
     for verb in ("split", "evaluate"):
-        done = cluster.submit(master, verb, "--config", config, "--run-id", "a", cwd=home, conf=conf)
+        done = cluster.submit(cluster.master, verb, "--config", config, "--run-id", "a", cwd=home, conf=conf)
         assert done.returncode == 0, done.stderr
         assert "run a published" in done.stdout
-    record: dict[str, Any] = json.loads((home / "out" / "_commits" / "a.json").read_text())
-    return record
+    return found
 
 
 def logged(folder: Path, event: str) -> list[dict[str, Any]]:
@@ -106,71 +120,53 @@ def logged(folder: Path, event: str) -> list[dict[str, Any]]:
     return [found for line in lines if (found := json.loads(line))["Event"].endswith(event)]
 
 
-def test_a_cluster_gives_the_same_bits_and_keeps_its_settings(
-    cluster: "Cluster", inputs: Path, local_run: Path, tmp_path: Path
-) -> None:
-    events = tmp_path / "events"
-    events.mkdir()
-    conf = {
-        "spark.app.name": "theirs",
-        "spark.sql.shuffle.partitions": "5",
-        "spark.eventLog.enabled": "true",
-        "spark.eventLog.dir": events.as_uri(),
-        "spark.eventLog.compress": "false",
-        "spark.eventLog.rolling.enabled": "false",
-    }
-    record = submit_both(cluster, cluster.master, inputs, tmp_path, conf)
-    assert digests(tmp_path) == digests(local_run)
-    local_record = json.loads((local_run / "out" / "_commits" / "a.json").read_text())
-    assert record["jobs"]["split"]["fingerprint"] == local_record["jobs"]["split"]["fingerprint"]
+def fingerprint(home: Path) -> str:
+    """The fingerprint of a split, as its commit record has it."""
+    record = json.loads((home / "out" / "_commits" / "a.json").read_text())
+    return str(record["jobs"]["split"]["fingerprint"])
 
-    started = [event["Spark Properties"] for event in logged(events, "EnvironmentUpdate")]
+
+def test_a_cluster_gives_the_same_bits_and_keeps_its_settings(
+    cluster: "Cluster", submitted: Submitted, in_process: Path
+) -> None:
+    assert digests(submitted.home) == digests(in_process)
+    assert fingerprint(submitted.home) == fingerprint(in_process)
+
+    started = [event["Spark Properties"] for event in logged(submitted.events, "EnvironmentUpdate")]
     assert {properties["spark.app.name"] for properties in started} == {"theirs"}
     assert {properties["spark.master"] for properties in started} == {cluster.master}
-    queries = logged(events, "SparkListenerSQLExecutionStart")
+    queries = logged(submitted.events, "SparkListenerSQLExecutionStart")
     assert queries
     assert all("spark.sql.ansi.enabled" not in query["modifiedConfigs"] for query in queries)
-    hosts = {event["Executor ID"] for event in logged(events, "SparkListenerExecutorAdded")}
+    hosts = {event["Executor ID"] for event in logged(submitted.events, "SparkListenerExecutorAdded")}
     assert hosts == {"0", "1"}
 
 
-def test_the_history_server_reads_a_run_back(local_run: Path, tmp_path: Path) -> None:
+def test_the_history_server_reads_a_run_back(submitted: Submitted, tmp_path: Path) -> None:
     port, settings = free_port(), tmp_path / "history.conf"
-    folder = (local_run / "events").as_uri()
+    folder = submitted.events.as_uri()
     settings.write_text(f"spark.history.fs.logDirectory {folder}\nspark.history.ui.port {port}\n")
     server = "org.apache.spark.deploy.history.HistoryServer"
     with daemon(tmp_path / "history.log", server, "--properties-file", str(settings)):
         known = until(lambda: asked(port, "/api/v1/applications"), SECONDS_TO_START, "runs")
-        applications = {found["name"]: found["id"] for found in known}
-        assert applications.keys() == {"spark-eval split", "spark-eval evaluate"}
-        jobs = asked(port, f"/api/v1/applications/{applications['spark-eval evaluate']}/jobs")
-    assert {(job["status"], job["jobGroup"]) for job in jobs} == {("SUCCEEDED", "evaluate of run a")}
-    stages = ("read", "measure", "metrics", "publish")
-    assert {job["description"] for job in jobs} <= {f"evaluate: {stage}" for stage in stages}
-    assert {job["description"] for job in jobs} >= {"evaluate: measure"}
+        jobs = [job for found in known for job in asked(port, f"/api/v1/applications/{found['id']}/jobs")]
+    assert {job["status"] for job in jobs} == {"SUCCEEDED"}
+    described = {
+        verb: {job["description"] for job in jobs if job["jobGroup"] == f"{verb} of run a"}
+        for verb in ("split", "evaluate")
+    }
+    assert set().union(*described.values()) == {job["description"] for job in jobs}
+    stages = ("start", "read", "measure", "metrics", "publish")
+    assert described["evaluate"] <= {f"evaluate: {stage}" for stage in stages}
+    assert "evaluate: measure" in described["evaluate"]
+    assert described["split"]
 
 
-def test_spark_submit_on_one_machine(
-    cluster: "Cluster", inputs: Path, local_run: Path, tmp_path: Path
-) -> None:
-    submit_both(cluster, "local[2]", inputs, tmp_path, {})
-    assert digests(tmp_path) == digests(local_run)
-
-
-@pytest.mark.parametrize(
-    ("sections", "code", "name"),
-    [
-        ({"evaluate": {"metrics": ["mapp"]}}, 2, "UNKNOWN_METRIC"),
-        ({"truth": {"path": "no/such/truth"}}, 3, "MISSING_INPUT"),
-    ],
-)
-def test_exit_codes_pass_through(
-    cluster: "Cluster", inputs: Path, tmp_path: Path, sections: dict[str, Any], code: int, name: str
-) -> None:
-    config = write_config(inputs, tmp_path, **sections)
+def test_exit_codes_pass_through(cluster: "Cluster", inputs: Path, tmp_path: Path) -> None:
+    config = write_config(inputs, tmp_path, evaluate={"metrics": ["mapp"]})
     failed = cluster.submit("local[1]", "evaluate", "--config", config, cwd=tmp_path)
-    assert failed.returncode == code
+    assert failed.returncode == 2
     # spark-submit puts both streams of a Python job on its stdout, and its own log on stderr.
-    assert failed.stdout.splitlines()[-1].startswith(f"error[{name}] ")
+    assert failed.stdout.splitlines()[-1].startswith("error[UNKNOWN_METRIC] ")
     assert "Traceback" not in failed.stdout + failed.stderr
     assert not (tmp_path / "out").exists()

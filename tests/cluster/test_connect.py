@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 from tests.cluster.conftest import (
+    QUICK,
     REPOSITORY,
     SECONDS_TO_START,
     bare_python,
@@ -42,6 +43,7 @@ def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]
         "spark.pyspark.python": str(bare_python(home)),
         "spark.sql.shuffle.partitions": "2",
         "spark.ui.enabled": "false",
+        **QUICK,
     }
     settings = [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
     server = ("--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "spark-internal")

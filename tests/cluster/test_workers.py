@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -18,17 +17,34 @@ import pytest
 import yaml
 from tests.cluster.conftest import REPOSITORY
 
+from spark_eval.cli.commands import main
+
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
     from tests.cluster.conftest import Cluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
-MakeCluster = Callable[[str, str], "Cluster"]
 NEWER_PYTHON = """
 import pyspark.worker, runpy, sys
 sys.version_info = (3, 99, 0, "final", 0)
 del sys.argv[:2]
 runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
+"""
+# Evaluations of one session, each with workers of another Python.
+EVALUATIONS = """
+import sys
+from pyspark.sql import SparkSession
+from spark_eval.cli.commands import main
+
+context = SparkSession.builder.getOrCreate().sparkContext
+config, *programs = sys.argv[1:]
+for program in programs:
+    context.pythonExec = program
+    try:
+        main(["evaluate", "--config", config, "--run-id", "a"])
+    except SystemExit as left:
+        print("left", left.code, flush=True)
 """
 
 
@@ -66,21 +82,20 @@ def config(tmp_path: Path) -> str:
     return str(path)
 
 
-@pytest.fixture
-def cluster_with(cluster: "Cluster", tmp_path: Path) -> MakeCluster:
-    """Makes clusters of which the executors find a module of another content first."""
+def python_with(cluster: "Cluster", folder: Path, name: str, content: str) -> str:
+    """The executors' Python, to which a module of another content comes first."""
+    module = folder / name / "first" / name / "__init__.py"
+    module.parent.mkdir(parents=True)
+    module.write_text(content)
+    path = f'PYTHONPATH="{module.parents[1]}:$PYTHONPATH"'
+    return program(folder / name / "python", f'{path} exec "{cluster.executor_python}" "$@"')
 
-    def make(name: str, content: str) -> "Cluster":
-        module = tmp_path / "first" / name / "__init__.py"
-        module.parent.mkdir(parents=True)
-        module.write_text(content)
-        program = tmp_path / "python"
-        path = f'PYTHONPATH="{tmp_path / "first"}:$PYTHONPATH"'
-        program.write_text(f'#!/bin/sh\n{path} exec "{cluster.executor_python}" "$@"\n')
-        program.chmod(0o755)
-        return replace(cluster, executor_python=program)
 
-    return make
+def program(path: Path, command: str) -> str:
+    """A command as a program."""
+    path.write_text(f"#!/bin/sh\n{command}\n")
+    path.chmod(0o755)
+    return str(path)
 
 
 def test_executors_live_in_the_archive(
@@ -97,60 +112,40 @@ def test_executors_live_in_the_archive(
     assert "run a published" in done.stdout
 
 
-def refusal(cluster: "Cluster", config: str, home: Path) -> tuple[int, str]:
-    """Exit code and last line of an evaluation, before which nothing may be published."""
-    failed = cluster.submit(cluster.master, "evaluate", "--config", config, "--run-id", "a", cwd=home)
-    assert "Traceback" not in failed.stdout
-    assert not (home / "out" / "metrics").exists()
-    return failed.returncode, failed.stdout.splitlines()[-1]
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "says"),
-    [
-        ("pandas", "__version__ = '2.0.9'", " has pandas 2.0.9 for "),
-        (
-            "pyarrow",
-            "raise ImportError('libarrow is not here')",
-            " has pyarrow none (libarrow is not here) for ",
-        ),
-    ],
-)
-def test_libraries_that_differ_are_refused_before_data_is_read(
-    cluster_with: MakeCluster, config: str, tmp_path: Path, name: str, content: str, says: str
+def test_workers_that_differ_are_refused_before_data_is_read(
+    cluster: "Cluster", config: str, tmp_path: Path
 ) -> None:
     for file in (tmp_path / "truth").iterdir():
         file.write_bytes(b"not Parquet")
-    code, line = refusal(cluster_with(name, content), config, tmp_path)
-    assert code == 1
-    assert line.startswith("error[WORKER_ENV_MISMATCH] workers differ from the driver: ")
-    assert says in line
-
-
-def test_workers_without_the_package_are_told_of(cluster: "Cluster", config: str, tmp_path: Path) -> None:
-    with ZipFile(tmp_path / "empty.zip", "w") as archive:
-        archive.writestr("nothing.txt", "")
-    code, line = refusal(replace(cluster, package=tmp_path / "empty.zip"), config, tmp_path)
-    assert code == 1
-    assert "error[WORKER_ENV_MISMATCH]" in line
-    assert "has spark_eval none (No module named 'spark_eval')" in line
-
-
-def test_another_python_is_refused(cluster: "Cluster", config: str, tmp_path: Path) -> None:
-    program = tmp_path / "python"
-    program.write_text(f'#!/bin/sh\nexec "{cluster.executor_python}" -c \'{NEWER_PYTHON}\' "$@"\n')
-    program.chmod(0o755)
-    code, line = refusal(replace(cluster, executor_python=program), config, tmp_path)
-    assert code == 1
-    assert line.startswith("error[WORKER_ENV_MISMATCH] ")
-    assert "3.99" in line
-
-
-def test_workers_that_always_die_have_a_name(cluster_with: MakeCluster, config: str, tmp_path: Path) -> None:
+    newer = f'exec "{cluster.executor_python}" -c \'{NEWER_PYTHON}\' "$@"'
     dies = "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)\n"
-    code, line = refusal(cluster_with("numpy", dies), config, tmp_path)
-    assert code == 1
-    assert line.startswith("error[WORKER_CRASHED] ")
+    differs = "error[WORKER_ENV_MISMATCH] workers differ from the driver: "
+    says = {
+        python_with(cluster, tmp_path, "pandas", "__version__ = '2.0.9'"): (
+            differs,
+            " has pandas 2.0.9 for ",
+        ),
+        python_with(cluster, tmp_path, "pyarrow", "raise ImportError('libarrow is not here')"): (
+            differs,
+            " has pyarrow none (libarrow is not here) for ",
+        ),
+        str(cluster.executor_python): (differs, " has spark_eval none (No module named 'spark_eval')"),
+        program(tmp_path / "python", newer): ("error[WORKER_ENV_MISMATCH] ", "3.99"),
+        python_with(cluster, tmp_path, "numpy", dies): ("error[WORKER_CRASHED] ", ""),
+    }
+    job = tmp_path / "evaluations"
+    job.with_suffix(".py").write_text(EVALUATIONS)
+    with ZipFile(tmp_path / "empty.zip", "w") as package:
+        package.writestr("nothing.txt", "")
+    without = replace(cluster, package=tmp_path / "empty.zip")
+    done = without.submit(cluster.master, str(job), config, *says, cwd=tmp_path)
+    lines = [line for line in done.stdout.splitlines() if line.startswith(("error[", "left "))]
+    assert lines[1::2] == ["left 1"] * len(says), done.stdout
+    for line, (start, part) in zip(lines[::2], says.values(), strict=True):
+        assert line.startswith(start)
+        assert part in line
+    assert "Traceback" not in done.stdout
+    assert not (tmp_path / "out" / "metrics").exists()
 
 
 def executors(home: Path) -> list[int]:
@@ -164,18 +159,21 @@ def executors(home: Path) -> list[int]:
     return sorted(found)
 
 
-def test_a_killed_executor_changes_nothing(cluster: "Cluster", config: str, tmp_path: Path) -> None:
+def test_a_killed_executor_changes_nothing(
+    cluster: "Cluster", config: str, tmp_path: Path, spark: "SparkSession"
+) -> None:
+    assert spark.getActiveSession() is not None
+    with pytest.raises(SystemExit, match="0"):
+        main(["evaluate", "--config", config, "--run-id", "whole"])
+    arguments = ("--config", config, "--run-id", "killed")
     with ThreadPoolExecutor(max_workers=1) as pool:
-        for run_id in ("whole", "killed"):
-            arguments = ("--config", config, "--run-id", run_id)
-            job = pool.submit(cluster.submit, cluster.master, "evaluate", *arguments, cwd=tmp_path)
-            while run_id == "killed" and not list(tmp_path.glob("out/_staging/killed-evaluate-*/per_user")):
-                assert not job.done(), job.result().stdout
-                time.sleep(0.01)
-            if run_id == "killed":
-                os.kill(executors(cluster.home)[0], signal.SIGKILL)
-            done = job.result()
-            assert done.returncode == 0, done.stdout
+        job = pool.submit(cluster.submit, cluster.master, "evaluate", *arguments, cwd=tmp_path)
+        while not list(tmp_path.glob("out/_staging/killed-evaluate-*/per_user")):
+            assert not job.done(), job.result().stdout
+            time.sleep(0.01)
+        os.kill(executors(cluster.home)[0], signal.SIGKILL)
+        done = job.result()
+    assert done.returncode == 0, done.stdout
     assert "Lost executor" in done.stderr
     for table in ("per_user", "metrics", "accounting"):
         whole, killed = (

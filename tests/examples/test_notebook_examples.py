@@ -29,6 +29,7 @@ def shown(notebook: Any) -> Iterator[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_a_notebook_gives_the_outputs_that_it_shows(name: str, tmp_path: Path) -> None:
     notebook: Any = nbformat.reads((EXAMPLES / name).read_text(encoding="utf-8"), as_version=4)  # type: ignore[no-untyped-call]

@@ -82,10 +82,10 @@ KINDS = [(False, INSTANT), (True, pa.timestamp("ms", "Europe/Berlin")), (False, 
 
 
 def by_kind() -> Iterator[Any]:
-    """Each rule by one kind of log, and so each kind; the other pairs are slow."""
+    """Each rule by one kind of log, and so each kind; the other pairs repeat them."""
     for place, options in enumerate(RULES):
         for number, (text, when) in enumerate(KINDS):
-            marks = [] if number == place % len(KINDS) else [pytest.mark.slow]
+            marks = [] if number == place % len(KINDS) else [pytest.mark.exhaustive]
             yield pytest.param(options, text, when, id=f"rule {place}, kind {number}", marks=marks)
 
 

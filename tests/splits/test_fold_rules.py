@@ -76,6 +76,13 @@ def test_a_wrong_option_of_folds_is_named(
     assert message in refused.value.message
 
 
+@pytest.mark.parametrize("rule", [Holdout, KFold])
+@pytest.mark.parametrize("by", By)
+def test_rows_or_users_are_drawn_by_the_seed(rule: type[Holdout | KFold], by: By) -> None:
+    numbering = rule(by=by, seed=7).layout().numbering
+    assert (numbering.by_row, numbering.seed) == (by is By.ROW, 7)
+
+
 def test_every_rule_has_its_picture_and_its_parts() -> None:
     for kind in METHODS.values():
         assert "::" in str(kind.__doc__) or issubclass(kind, LeaveOneOut)
