@@ -13,7 +13,8 @@ import pyarrow.dataset as ds
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_eval.accounting import Entry, totals
-from spark_eval.config.sections import Config, Source
+from spark_eval.config.inputs import Source
+from spark_eval.config.sections import Config
 from spark_eval.errors import DataError, without_secrets
 from spark_eval.publishing.attempt import Attempt, Store
 from spark_eval.publishing.commits import place_of, records_of

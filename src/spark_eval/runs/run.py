@@ -13,7 +13,8 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_eval.accounting import ACCOUNTING, Entry
-from spark_eval.config.sections import Config, Source
+from spark_eval.config.inputs import Source
+from spark_eval.config.sections import Config
 from spark_eval.engine.segments import user_columns
 from spark_eval.engine.summary import METRICS, SUMS
 from spark_eval.errors import ConfigError, DataError

@@ -8,7 +8,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_eval.config.sections import Source
+from spark_eval.config.inputs import Source
 from spark_eval.errors import ConfigError, DataError, nearest
 from spark_eval.names import quoted
 from spark_eval.runtime.hadoop_files import files_at
