@@ -6,7 +6,7 @@
 #   make test-slow the tests that take longer, in two processes: a cluster, the set-up, kills, README
 #   make test-exhaustive  many repetitions of what the others show once: before a release, after a rebuilding
 #   make test-parity  the numbers of nine libraries against those of our presets
-#   make test-browser reports in a Chromium of this machine, which apt-get installs where it may
+#   make test-browser reports and the site in a Chromium of this machine, which apt-get installs where it may
 #   make test-airflow the DAG of dags/ in a real Airflow
 #   make docs    the site of the pages in site/, whole from a disk; a broken link or an undocumented name fails
 #   make test-versions  part of the tests under each Spark, Python and library of requirements/versions.txt
@@ -47,12 +47,12 @@ test-pages: .venv/.dev .venv-airflow/.installed
 test-parity: .venv/.dev .venv-parity/.installed
 	@$(in_venv) pytest -m parity tests/parity $(ARGS)
 
-test-browser: .venv/.dev
+test-browser: .venv/.dev docs
 	@command -v chromedriver >/dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null || \
 		{ apt-get update -qq && apt-get install -qq -y chromium chromium-driver >/dev/null; } || true
 	@command -v chromedriver >/dev/null || \
 		echo "No chromedriver here: skipped; as root, 'apt-get install chromium chromium-driver'" >&2
-	@$(in_venv) pytest -m browser tests/reporting $(ARGS)
+	@$(in_venv) pytest -m browser tests/reporting tests/pages/test_site_browser.py $(ARGS)
 
 test-airflow: .venv/.dev .venv-airflow/.installed
 	@$(in_venv) pytest -m airflow tests/airflow $(ARGS)
@@ -71,7 +71,7 @@ check: .venv/.dev
 
 docs: .venv/.run .venv-docs/.installed
 	@NO_MKDOCS_2_WARNING=1 PYTHONPATH="$$($(in_venv) sysconfig | sed -n 's/^\tpurelib = "\(.*\)"/\1/p'):src" \
-		.venv-docs/bin/python -m mkdocs build --quiet --strict $(ARGS)
+		.venv-docs/bin/python -m mkdocs build --strict $(ARGS)
 	@echo site/index.html
 
 package: .venv/.python

@@ -1,7 +1,6 @@
 """What `make docs` asks of MkDocs: pages where the tree has them, a nav of patterns, names."""
 
 import inspect
-from fnmatch import fnmatch
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -13,16 +12,8 @@ from mkdocs.structure.files import File, Files
 REPOSITORY = Path(__file__).parents[2]
 # Whatever pages link to is on the site, at the same path, so that a link is right in both places.
 PUBLISHED = (
-    *(
-        "README.md",
-        "CONTRIBUTING.md",
-        "CHANGELOG.md",
-        "LICENSE",
-        "docs/**/*.md",
-        "docs/**/*.png",
-        "docs/site/*.js",
-    ),
-    *("examples/*", "benchmarks/README.md", "conf/*.yaml", "dags/*.py"),
+    *("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "docs/**/*.md", "docs/**/*.png"),
+    *("docs/site/*.js", "examples/*", "benchmarks/README.md", "conf/*.yaml", "dags/*.py"),
 )
 PUBLIC_MODULES = ("spark_eval", "spark_eval.functions")
 API_PAGE = "docs/api.md"
@@ -41,17 +32,17 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def chosen(nav: list[dict[str, list[str]]], pages: list[str]) -> list[dict[str, list[str]]]:
-    """Return the groups with pages for patterns; a pattern takes what no entry names, the first that fits."""
-    left = set(pages) - {entry for group in nav for entries in group.values() for entry in entries}
+    """Return the groups with pages for patterns; a page is where it is named, else where one fits."""
+    named = {entry for group in nav for entries in group.values() for entry in entries}
+    left = [page for page in pages if page not in named]
     groups = []
-    for group in nav:
-        for title, entries in group.items():
-            found = []
-            for entry in entries:
-                matched = sorted(page for page in left if fnmatch(page, entry)) if "*" in entry else [entry]
-                left -= set(matched)
-                found += matched
-            groups.append({title: found})
+    for title, entries in (item for group in nav for item in group.items()):
+        found = []
+        for entry in entries:
+            fitting = [page for page in left if Path(page).match(entry)] if "*" in entry else [entry]
+            left = [page for page in left if page not in fitting]
+            found += fitting
+        groups.append({title: found})
     return groups
 
 
