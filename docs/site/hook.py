@@ -13,7 +13,7 @@ REPOSITORY = Path(__file__).parents[2]
 # Whatever pages link to is on the site, at the same path, so that a link is right in both places.
 PUBLISHED = (
     *("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "docs/**/*.md", "docs/**/*.png"),
-    *("docs/site/*.js", "examples/*", "benchmarks/README.md", "conf/*.yaml", "dags/*.py"),
+    *("docs/site/*.js", "docs/site/*.css", "examples/*", "benchmarks/README.md", "conf/*.yaml", "dags/*.py"),
 )
 PUBLIC_MODULES = ("spark_eval", "spark_eval.functions")
 API_PAGE = "docs/api.md"
