@@ -6,8 +6,9 @@
 #   make test-slow the tests that take longer, in two processes: a cluster, the set-up, kills, README
 #   make test-exhaustive  many repetitions of what the others show once: before a release, after a rebuilding
 #   make test-parity  the numbers of nine libraries against those of our presets
-#   make test-browser reports in a Chromium of this machine, which apt-get installs where it may
+#   make test-browser reports and the site in a Chromium of this machine, which apt-get installs where it may
 #   make test-airflow the DAG of dags/ in a real Airflow
+#   make docs    the site of the pages in site/, whole from a disk; a broken link or an undocumented name fails
 #   make test-versions  part of the tests under each Spark, Python and library of requirements/versions.txt
 #   make benchmarks  us and our peers side by side; ARGS="--size M"
 #   make check   style, types, import rules
@@ -18,7 +19,7 @@
 # PYTHON=/path/to/python3 chooses the interpreter, dist=/a/folder where package and archive go.
 
 .DELETE_ON_ERROR:
-.PHONY: setup demo test test-slow test-exhaustive test-pages test-parity test-browser test-airflow test-versions benchmarks check environments package archive lock clean
+.PHONY: setup demo test test-slow test-exhaustive test-pages test-parity test-browser test-airflow test-versions benchmarks check docs environments package archive lock clean
 unexport PYTHONPATH PYTHONHOME SPARK_HOME
 
 dist := dist
@@ -47,12 +48,12 @@ test-pages: .venv/.dev .venv-airflow/.installed
 test-parity: .venv/.dev .venv-parity/.installed
 	@$(in_venv) pytest -m parity tests/parity $(ARGS)
 
-test-browser: .venv/.dev
+test-browser: .venv/.dev docs
 	@command -v chromedriver >/dev/null || [ "$$(id -u)" != 0 ] || ! command -v apt-get >/dev/null || \
 		{ apt-get update -qq && apt-get install -qq -y chromium chromium-driver >/dev/null; } || true
 	@command -v chromedriver >/dev/null || \
 		echo "No chromedriver here: skipped; as root, 'apt-get install chromium chromium-driver'" >&2
-	@$(in_venv) pytest -m browser tests/reporting $(ARGS)
+	@$(in_venv) pytest -m browser tests/reporting tests/pages/test_site_browser.py $(ARGS)
 
 test-airflow: .venv/.dev .venv-airflow/.installed
 	@$(in_venv) pytest -m airflow tests/airflow $(ARGS)
@@ -70,6 +71,11 @@ check: .venv/.dev
 	@.venv/bin/lint-imports
 
 environments: .venv-parity/.installed .venv-airflow/.installed
+
+docs: .venv/.run .venv-docs/.installed
+	@NO_MKDOCS_2_WARNING=1 PYTHONPATH="$$($(in_venv) sysconfig | sed -n 's/^\tpurelib = "\(.*\)"/\1/p'):src" \
+		.venv-docs/bin/python -m mkdocs build --strict $(ARGS)
+	@echo site/index.html
 
 package: .venv/.python
 	@mkdir -p $(dist)
@@ -97,12 +103,13 @@ lock: .venv/.python
 	@$(lock_with) $(ARGS) requirements/parity.in --overrides requirements/parity-overrides.in \
 		--excludes requirements/parity-unused.in -o requirements/parity.txt
 	@$(lock_with) $(ARGS) requirements/airflow.in --excludes requirements/airflow-unused.in -o requirements/airflow.txt
+	@$(lock_with) $(ARGS) requirements/docs.in -c requirements/run.txt -o requirements/docs.txt
 	@$(lock_with) $(ARGS) pyproject.toml requirements/bench.in -c requirements/run.txt \
 		--overrides requirements/bench-overrides.in --excludes requirements/bench-unused.in -o requirements/bench.txt
 
 clean:
-	@rm -rf .venv .venv-lock .venv-parity .venv-airflow .venv-bench .venv-versions .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
-	@rm -rf artifacts build dist derby.log metastore_db spark-warehouse
+	@rm -rf .venv .venv-lock .venv-parity .venv-docs .venv-airflow .venv-bench .venv-versions .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf artifacts build dist site derby.log metastore_db spark-warehouse
 	@find src jobs dags tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/.run: .venv/.python requirements/build.txt requirements/run.txt pyproject.toml
@@ -124,6 +131,13 @@ clean:
 	@.venv/bin/python -m venv --clear .venv-parity
 	@.venv-parity/bin/python -m pip install -qq --no-input --no-compile --no-deps --only-binary :all: \
 		--require-hashes -r requirements/parity.txt
+	@touch $@
+
+.venv-docs/.installed: .venv/.python requirements/docs.txt
+	@echo "Installing the tools that requirements/docs.txt pins."
+	@.venv/bin/python -m venv --clear .venv-docs
+	@.venv-docs/bin/python -m pip install -qq --no-input --no-compile --only-binary :all: \
+		--require-hashes -r requirements/docs.txt
 	@touch $@
 
 # Without dependencies: the lock leaves out what the provider asks for and does not import.

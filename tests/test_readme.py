@@ -10,12 +10,14 @@ import pytest
 
 from spark_eval.cli import metric_tables
 from spark_eval.cli.commands import program
+from spark_eval.cli.reference import key_tables, option_table
 from spark_eval.comparing.decisions import Decision
 from spark_eval.comparing.gates import Drop, GateOptions, Mode
 from spark_eval.comparing.options import CompareOptions, Correction, PairTest, Zeros
 from spark_eval.comparing.rows import COMPARISONS, GATES
 from spark_eval.config.sections import Config, read_config
 from spark_eval.conventions.choice import Choice
+from spark_eval.errors import SparkEvalError
 from spark_eval.metrics.stages import StageOptions
 from spark_eval.options import declared
 from spark_eval.pipeline.quantities import Fate
@@ -25,7 +27,10 @@ from spark_eval.schema import Fault, Table
 
 REPOSITORY = Path(__file__).parents[1]
 README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
-OPERATIONS = (REPOSITORY / "docs" / "operations.md").read_text(encoding="utf-8")
+ERRORS = (REPOSITORY / "docs" / "errors.md").read_text(encoding="utf-8")
+TABLES = (REPOSITORY / "docs" / "tables.md").read_text(encoding="utf-8")
+COMMANDS = (REPOSITORY / "docs" / "commands.md").read_text(encoding="utf-8")
+CONFIG = (REPOSITORY / "docs" / "config.md").read_text(encoding="utf-8")
 STAGES_PAGE = (REPOSITORY / "docs" / "stages.md").read_text(encoding="utf-8")
 COMPARISON = (REPOSITORY / "docs" / "comparison.md").read_text(encoding="utf-8")
 CODE = re.compile(r"[A-Z]+(_[A-Z]+)*")
@@ -40,6 +45,8 @@ RAISING = {
     "cls",
 }
 NOTING = {"unknown", "fault", "typed", "number"}
+# Verbs that make a run, with the same options.
+OF_RUNS = ("split", "evaluate", "predictions", "compare")
 
 
 def test_it_begins_with_the_two_commands() -> None:
@@ -48,18 +55,19 @@ def test_it_begins_with_the_two_commands() -> None:
     assert first[1] == "\nmake demo\nmake test\n"
 
 
-@pytest.mark.parametrize(
-    ("header", "rows"),
-    [
-        (metric_tables.METRIC_HEADER, metric_tables.ranking_rows()),
-        (metric_tables.POINTWISE_METRICS, metric_tables.pointwise_rows()),
-        (metric_tables.CONVENTION_TABLE, metric_tables.convention_rows()),
-        (metric_tables.PRESET_TABLE, metric_tables.short_preset_rows()),
-    ],
-    ids=["metrics", "predictions", "conventions", "presets"],
-)
-def test_its_tables_of_numbers_are_the_code(header: Sequence[str], rows: metric_tables.TextRows) -> None:
-    assert metric_tables.markdown(header, rows) in README
+def test_it_is_read_in_a_minute_and_names_nothing_outside_the_project() -> None:
+    assert len(README.splitlines()) <= 140
+    assert "../" not in README
+    assert not re.search(r"(?<![\w.<>…-])/(?:home|root|tmp|work|mnt|Users)\b", README)
+
+
+def test_its_pictures_are_small_and_have_words() -> None:
+    pictures = re.findall(r"!\[([^\]]*)\]\((\S+)\)", README)
+    assert pictures
+    for words, path in pictures:
+        assert len(words) > 20
+        assert (REPOSITORY / path).read_bytes().startswith(b"\x89PNG")
+        assert (REPOSITORY / path).stat().st_size < 200_000
 
 
 def test_the_document_of_conventions_is_the_code() -> None:
@@ -140,9 +148,24 @@ def test_the_errors_of_comparisons_are_raised() -> None:
     assert named - raised == set()
 
 
-def test_its_tables_name_every_verb_and_table() -> None:
-    for name in (*program.commands, *Table):
-        assert re.search(rf"^\| `{name}`", README, re.MULTILINE), name
+def test_pages_name_every_verb_and_table() -> None:
+    for page, names in ((COMMANDS, program.commands), (TABLES, Table)):
+        for name in names:
+            assert re.search(rf"^\| `{name}`", page, re.MULTILINE), name
+
+
+def test_the_keys_of_the_config_are_the_code() -> None:
+    assert [table for table in key_tables() if table not in CONFIG] == []
+
+
+@pytest.mark.parametrize("verb", [name for name in program.commands if name not in OF_RUNS])
+def test_the_options_of_commands_are_the_code(verb: str) -> None:
+    assert option_table(program.commands[verb], f"option of `{verb}`") in COMMANDS
+
+
+def test_verbs_of_runs_have_the_same_options_as_the_code() -> None:
+    title = f"option of {', '.join(f'`{verb}`' for verb in OF_RUNS[:-1])} and `{OF_RUNS[-1]}`"
+    assert {option_table(program.commands[verb], title) in COMMANDS for verb in OF_RUNS} == {True}
 
 
 def test_the_example_config_is_valid_and_shows_every_section() -> None:
@@ -172,13 +195,13 @@ def codes_in(tree: ast.AST) -> Iterator[str]:
                 yield str(constant.value)
 
 
-def test_every_named_error_is_in_the_tables_of_operations() -> None:
+def test_every_named_error_is_in_the_tables_of_errors() -> None:
     raised = set(MENDS) | set(REFUSALS.values()) | set(Fault)
     for file in (REPOSITORY / "src" / "spark_eval").rglob("*.py"):
         raised |= set(codes_in(ast.parse(file.read_text(encoding="utf-8"))))
     raised -= {"NAMED_CODE"}
     assert len(raised) > 60
-    named = set(re.findall(r"`([A-Z]+(?:_[A-Z]+)*)`", OPERATIONS)) - {
+    named = set(re.findall(r"`([A-Z]+(?:_[A-Z]+)*)`", ERRORS)) - {
         "PATH",
         "PYSPARK_PYTHON",
         "PYSPARK_DRIVER_PYTHON",
@@ -186,9 +209,7 @@ def test_every_named_error_is_in_the_tables_of_operations() -> None:
     assert named - {"SPARK_HOME"} == raised
 
 
-def test_operations_repeats_the_exit_codes_of_readme() -> None:
-    table = re.compile(r"^\| (?:exit )?code \|.*?\n\n", re.MULTILINE | re.DOTALL)
-    ours, theirs = (table.search(text) for text in (README, OPERATIONS))
-    assert ours is not None
-    assert theirs is not None
-    assert ours[0].splitlines()[1:] == theirs[0].splitlines()[1:]
+def test_the_exit_codes_are_the_code() -> None:
+    told = {int(code) for code in re.findall(r"^\| (\d) \|", ERRORS, re.MULTILINE)}
+    known: set[type[SparkEvalError]] = {SparkEvalError, *SparkEvalError.__subclasses__()}
+    assert told == {0} | {error.exit_code for error in known}

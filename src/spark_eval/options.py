@@ -14,6 +14,7 @@ from spark_eval.errors import ConfigError, nearest
 Function = TypeVar("Function", bound=Callable[..., Any])
 Options = TypeVar("Options", bound=Mapping[str, Any])
 WIDTH: Final = 106
+INDENT: Final = " " * 4
 
 
 @dataclass(frozen=True)
@@ -61,8 +62,11 @@ def documented(options: type[Options]) -> Callable[[Function], Function]:
             for name, (kind, option) in declared(options).items()
         ]
         lines = [f"{name}: {option.meaning}" for name, (_, option) in declared(options).items()]
-        wrapped = [textwrap.fill(line, WIDTH, subsequent_indent="    ") for line in lines]
-        text = [inspect.getdoc(function) or "", "Options:", *wrapped]
+        wrapped = [
+            textwrap.fill(line, WIDTH, initial_indent=INDENT, subsequent_indent=INDENT * 2) for line in lines
+        ]
+        # The heading and the indents by which tools know a list of arguments.
+        text = [inspect.getdoc(function) or "", "Keyword args:", *wrapped]
         function.__doc__ = f"{text[0]}\n\n" + "\n".join(text[1:])
         vars(function)["__signature__"] = signature.replace(parameters=[*own, *shown])
         return function

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 import spark_eval
 from spark_eval.cli.commands import main
-from spark_eval.config.sections import Source
+from spark_eval.config.inputs import Source
 from spark_eval.conventions import CONVENTIONS
 from spark_eval.metrics import RANKING
 from spark_eval.publishing.attempt import Attempt

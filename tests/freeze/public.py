@@ -19,9 +19,9 @@ from spark_eval.config.sections import Config, parse_config
 from spark_eval.errors import ConfigError, SparkEvalError
 
 REPOSITORY = Path(__file__).parents[2]
-OPERATIONS = REPOSITORY / "docs" / "operations.md"
+ERRORS = REPOSITORY / "docs" / "errors.md"
 CODE = re.compile(r"[A-Z]+(?:_[A-Z0-9]+)*")
-# Parts of the page on operations, and how the errors named there end the program.
+# Parts of the page on errors, and how the errors named there end the program.
 ENDS = {"| quarantined as": "a row", **{f"Exit {code}": f"exit {code}" for code in (1, 2, 3, 4, 5)}}
 SECTION = "section"
 # What results are asked for; their other attributes are parts of the package.
@@ -42,7 +42,7 @@ def named_errors() -> dict[str, Any]:
     """Return the exit code of each class of errors, and how each code ends the program.
 
     Codes are those that a class is called with in the source, or that stand beside it in a tuple, and those
-    of the page on operations; another test holds the page and the source equal.
+    of the page on errors; another test holds the page and the source equal.
     """
     classes = {
         name: f"exit {kind.exit_code}"
@@ -61,9 +61,9 @@ def named_errors() -> dict[str, Any]:
 
 
 def documented() -> Iterator[tuple[str, str]]:
-    """Yield each code of the page on operations, and how it ends the program."""
+    """Yield each code of the page on errors, and how it ends the program."""
     end = ""
-    for line in OPERATIONS.read_text(encoding="utf-8").splitlines():
+    for line in ERRORS.read_text(encoding="utf-8").splitlines():
         if line.startswith("#"):
             end = ""
         end = next((how for start, how in ENDS.items() if line.startswith(start)), end)

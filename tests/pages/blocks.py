@@ -10,10 +10,11 @@ from pathlib import Path
 REPOSITORY = Path(__file__).parents[2]
 # Printed by the program; tests compare them, and run their examples.
 GENERATED = ("docs/conventions.md",)
+# The pages of the site, but for what is history: CHANGELOG.md and docs/decisions.
 PAGES = [
-    "README.md",
+    *("README.md", "CONTRIBUTING.md"),
     *sorted(str(page.relative_to(REPOSITORY)) for page in (REPOSITORY / "docs").glob("*.md")),
-    "benchmarks/README.md",
+    *("benchmarks/README.md", "examples/README.md"),
 ]
 WALKED = [page for page in PAGES if page not in GENERATED]
 CONFIGS = sorted(str(file.relative_to(REPOSITORY)) for file in (REPOSITORY / "conf").glob("*.yaml"))

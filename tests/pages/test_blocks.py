@@ -184,6 +184,12 @@ def test_every_block_is_what_its_language_says(page: str) -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def test_what_is_history_has_no_blocks() -> None:
+    decisions = [str(page.relative_to(REPOSITORY)) for page in (REPOSITORY / "docs" / "decisions").glob("*")]
+    assert len(decisions) > 20
+    assert [block.place for page in ("CHANGELOG.md", *decisions) for block in blocks(page)] == []
+
+
 @pytest.mark.parametrize("page", [*PAGES, *CONFIGS])
 def test_every_command_is_one(page: str) -> None:
     scripts = [(block.place, block.text) for block in blocks(page) if block.language == SHELL]

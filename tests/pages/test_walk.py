@@ -21,6 +21,8 @@ PAGES_WITH = {
     ]
     for language in (SHELL, PYTHON)
 }
+# Walked by `make test-slow` too; the others only by `make test-pages`.
+IN_CI = ("README.md", "docs/demo.md")
 IN_A_CLONE = [page for page in PAGES_WITH[SHELL] if page != "docs/airflow.md"]
 # A minute of Spark, where README takes seconds.
 IN_PROCESS = [
@@ -73,13 +75,13 @@ def walk(tmp_path: Path) -> Iterator[Walk]:
 @pytest.mark.timeout(3600)
 @pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize(
-    "page", [pytest.param(p, marks=[] if p == "README.md" else [pytest.mark.exhaustive]) for p in IN_A_CLONE]
+    "page", [pytest.param(p, marks=[] if p in IN_CI else [pytest.mark.exhaustive]) for p in IN_A_CLONE]
 )
 def test_a_page_does_what_it_says(walk: Walk, page: str, request: pytest.FixtureRequest) -> None:
     if any(block.language == PYTHON and "get_session" in block.text for block in blocks(page)):
         request.getfixturevalue("spark")
     print(*take_all(walk, page), sep="\n")
-    if page == "README.md" and (walk.folder / "movielens").exists():
+    if page == "docs/demo.md" and (walk.folder / "movielens").exists():
         assert leaderboard(walk.folder / "movielens") in read(page)
     if page == "docs/operations.md":
         told = ledger_of_the_page()
@@ -92,6 +94,8 @@ def test_a_page_does_what_it_says(walk: Walk, page: str, request: pytest.Fixture
 def test_the_python_of_a_page_prints_what_it_says(page: str, tmp_path: Path) -> None:
     walk = Walk(tmp_path)
     print(*take_all(walk, page), sep="\n")
+    if page == "README.md":
+        assert side_by_side(walk.names["recommendations"], walk.names["truth"]) in read(page)
 
 
 @has_tools
@@ -157,8 +161,16 @@ def test_stages_of_movielens_lose_what_the_page_says(tmp_path: Path) -> None:
         assert told[step] == (len({user for user, _ in pairs}), len(pairs))
 
 
+def side_by_side(recommendations: pd.DataFrame, truth: pd.DataFrame) -> str:
+    """Both tables as rows of one in README."""
+    rows = zip(recommendations.itertuples(index=False), truth.itertuples(index=False), strict=True)
+    return "\n".join(
+        f"| {' | '.join(map(str, one))} |   | {' | '.join(map(str, other))} |" for one, other in rows
+    )
+
+
 def leaderboard(output: Path) -> str:
-    """The published numbers as a table of README."""
+    """The published numbers as a table of the page on the demo."""
     rows = pd.read_parquet(output / "metrics")
     rows = rows[(rows["segment"] == "all") & rows["metric"].isin(MOVIELENS)]
     values = rows.pivot(index=["k", "model"], columns="metric", values="value").reset_index()

@@ -1,41 +1,25 @@
 """Reports in a real browser: drawn, quiet, alone, and usable by keyboard, by screen readers and on paper."""
 
 import base64
-import json
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 from selenium import webdriver
-from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.select import Select
 from selenium.webdriver.support.ui import WebDriverWait
+from tests.browsers import MARKS, browsing, log_of, requests_of
 from tests.reporting import made_runs
 
 from spark_eval.publishing.local import LocalStore
 from spark_eval.reporting.plots import plot_of
 from spark_eval.runs.report import facts_of
 
-BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome")
-FLAGS: Final = (
-    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
-    *("--disable-background-networking", "--disable-component-update", "--window-size=1280,900"),
-)
-BROWSER: Final = next((found for name in BROWSERS if (found := shutil.which(name))), None)
-DRIVER: Final = shutil.which("chromedriver")
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(
-        BROWSER is None or DRIVER is None,
-        reason="no chromium and chromedriver on PATH: apt-get install chromium chromium-driver",
-    ),
-]
+pytestmark = MARKS
 Open = Callable[..., webdriver.Chrome]
 # Colours that are models' alone.
 PALETTE: Final = frozenset({"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"})
@@ -43,17 +27,8 @@ PALETTE: Final = frozenset({"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00
 
 @pytest.fixture(scope="module")
 def chrome() -> Iterator[webdriver.Chrome]:
-    """A browser with a profile of its own, which notes what it logs and requests."""
-    profile = tempfile.mkdtemp()
-    options = webdriver.ChromeOptions()
-    options.binary_location = str(BROWSER)
-    for flag in (*FLAGS, f"--user-data-dir={profile}"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(str(DRIVER)))
-    yield driver
-    driver.quit()
-    shutil.rmtree(profile, ignore_errors=True)
+    with browsing() as driver:
+        yield driver
 
 
 @pytest.fixture
@@ -73,21 +48,6 @@ def opened(chrome: webdriver.Chrome, pages: dict[str, Path]) -> Iterator[Open]:
     asked = {url for url in requests_of(chrome) if not url.startswith("data:")}
     assert asked <= {path.as_uri() for path in pages.values()}
     assert asked
-
-
-def log_of(chrome: Any, kind: str) -> list[dict[str, Any]]:
-    """What the browser noted since it was last asked; selenium has no types for it."""
-    entries: list[dict[str, Any]] = chrome.get_log(kind)
-    return entries
-
-
-def requests_of(chrome: webdriver.Chrome) -> Iterator[str]:
-    """What pages of files asked for; the browser's own first page is none."""
-    for entry in log_of(chrome, "performance"):
-        message = json.loads(entry["message"])["message"]
-        is_request = message["method"] == "Network.requestWillBeSent"
-        if is_request and message["params"]["documentURL"].startswith("file:"):
-            yield message["params"]["request"]["url"]
 
 
 def texts(chrome: webdriver.Chrome, selector: str) -> list[str]:

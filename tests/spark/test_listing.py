@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 from zoo import BASE, put
 
-from spark_eval.config.sections import Source
+from spark_eval.config.inputs import Source
 from spark_eval.errors import DataError
 from spark_eval.runtime.local_files import local_path
 from spark_eval.sources.listing import fingerprint

@@ -9,7 +9,7 @@ import pytest
 from frames import explained
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_eval.config.sections import Source
+from spark_eval.config.inputs import Source
 from spark_eval.errors import DataError
 from spark_eval.sources.read import read_source
 from spark_eval.transforms.conform import conform_interactions

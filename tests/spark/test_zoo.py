@@ -16,7 +16,8 @@ from pyspark.sql import functions as F
 from zoo import LISTS, LOG, PLAIN, PREDICTIONS, ZOO, Folder, under
 
 from spark_eval.arrow.files import read_parts
-from spark_eval.config.sections import PredictionsSection, Recommendations, Source
+from spark_eval.config.inputs import Recommendations, Source
+from spark_eval.config.sections import PredictionsSection
 from spark_eval.errors import SparkEvalError
 from spark_eval.runtime.spark_errors import renamed
 from spark_eval.sources.listing import fingerprint

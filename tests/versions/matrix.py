@@ -1,7 +1,7 @@
 """``make test-versions``: a part of the tests, in an environment of its own for each line of versions.txt.
 
-Prints the table of what was seen, which README and docs/versions.md quote; ``--write`` writes it there. Words
-choose lines: ``ARGS="spark4.0 --write"``.
+Prints the table of what was seen, which docs/versions.md quotes; ``--write`` writes it there. Words choose
+lines:  lines: ``ARGS="spark4.0 --write"``.
 """
 
 import argparse
@@ -10,7 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +19,7 @@ from xml.etree import ElementTree
 REPOSITORY = Path(__file__).parents[2]
 LINES = REPOSITORY / "requirements" / "versions.txt"
 ENVIRONMENTS = REPOSITORY / ".venv-versions"
-TEXTS = (REPOSITORY / "README.md", REPOSITORY / "docs" / "versions.md")
+PAGE = REPOSITORY / "docs" / "versions.md"
 PINS = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;]+)", re.MULTILINE)
 TABLE = re.compile(r"^\| Spark \| Python \|.*\n(?:\|.*\n)+", re.MULTILINE)
 HEADER = ("Spark", "Python", "pandas", "pyarrow", "numpy", "tests", "values", "seen")
@@ -148,17 +148,17 @@ def table() -> str:
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
-def quoted_tables() -> Iterator[str]:
-    """The table as it stands in each text."""
-    for text in TEXTS:
-        yield from TABLE.findall(text.read_text(encoding="utf-8"))
+def quoted_table() -> str:
+    """The table as it stands on the page."""
+    [found] = TABLE.findall(PAGE.read_text(encoding="utf-8"))
+    return str(found)
 
 
 def main(arguments: Sequence[str]) -> int:
     """Try the chosen lines; 1 if any failed or if their values differ."""
     parser = argparse.ArgumentParser(prog="make test-versions", description=__doc__)
     parser.add_argument("words", nargs="*", help="parts of names, such as spark4.0 or py3.13; all without")
-    parser.add_argument("--write", action="store_true", help="write the table into README and docs")
+    parser.add_argument("--write", action="store_true", help="write the table into docs/versions.md")
     given = parser.parse_args(arguments)
     chosen = [line for line in lines() if all(word in line.name for word in given.words)]
     is_well = bool(chosen)
@@ -172,8 +172,8 @@ def main(arguments: Sequence[str]) -> int:
     if len(set(re.findall(r"`(\w+)`", found))) > 1:
         print("The values differ between environments.")
         is_well = False
-    for text in TEXTS if given.write else ():
-        text.write_text(TABLE.sub(lambda _: found, text.read_text(encoding="utf-8")), encoding="utf-8")
+    if given.write:
+        PAGE.write_text(TABLE.sub(lambda _: found, PAGE.read_text(encoding="utf-8")), encoding="utf-8")
     return 0 if is_well else 1
 
 

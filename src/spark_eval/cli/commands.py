@@ -150,7 +150,13 @@ def report(path: str | None, file: Path | None, run_id: str, baseline: str | Non
     "--ratings", type=click.Path(path_type=Path), help="A MovieLens-style CSV instead of a made-up log."
 )
 @click.option("--scale", type=click.FloatRange(0.1, 1000), default=1.0, help="Size of the made-up log.")
-@click.option("--output", type=click.Path(path_type=Path), default=Path("spark-eval-demo"), show_default=True)
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    default=Path("spark-eval-demo"),
+    show_default=True,
+    help="Folder of all that it makes.",
+)
 @click.option("--replace", is_flag=True, help="Replace the demo of another log in the output folder.")
 def demo(ratings: Path | None, scale: float, output: Path, replace: bool) -> None:
     """Everything end to end: make a log, split it, train three models, evaluate them."""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, field_serializer
+from pydantic import AfterValidator, Field, field_serializer
 
 from spark_eval.comparing.gates import Gate, GateOptions, check_models
 from spark_eval.comparing.options import CompareOptions, ComparePlan, as_published, make_compare_plan
@@ -18,24 +18,24 @@ RunId = Annotated[str, AfterValidator(check_run_id)]
 class Baseline(Section):
     """What is compared with: a run, by default the candidate's own; a model, by default of the same name."""
 
-    run: RunId | None = None
-    model: str | None = None
+    run: RunId | None = Field(default=None, description="a published run; null: the candidate's own")
+    model: str | None = Field(default=None, description="one of its models; null: that of the same name")
 
 
 @keyed(GateOptions)
 class GateSection(Section):
     """A model may not fall behind its baseline in a metric by more than ``max_drop``."""
 
-    metric: str
-    max_drop: float
-    against: Baseline = Baseline()
+    metric: str = Field(description="a metric that both runs have")
+    max_drop: float = Field(description="how far the model may fall behind")
+    against: Baseline = Field(default=Baseline(), description="run and model; null: the baseline of compare")
 
 
 @keyed(CompareOptions)
 class CompareSection(Section):
     """The baseline, and what is compared with it, and how."""
 
-    baseline: Baseline = Baseline()
+    baseline: Baseline = Field(default=Baseline(), description="what models are compared with: run and model")
 
     def checked(self, gates: Sequence[GateSection] = ()) -> ComparePlan:
         """Return the checked plan; raise ConfigError with the nearest allowed choice.

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, create_model
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
 from spark_eval.errors import nearest
 from spark_eval.metrics.aliases import several
@@ -29,13 +29,18 @@ def keyed(options: Any, but: Sequence[str] = ()) -> Callable[[type[Keyed]], type
 
     def decorate(section: type[Keyed]) -> type[Keyed]:
         keys: Any = {
-            name: (in_yaml(kind), list(option.default) if type(option.default) is tuple else option.default)
+            name: (in_yaml(kind), Field(default=in_lists(option.default), description=option.meaning))
             for name, (kind, option) in declared(options).items()
             if name not in section.model_fields and name not in but
         }
         return create_model(section.__name__, __base__=section, __doc__=section.__doc__, **keys)
 
     return decorate
+
+
+def in_lists(default: Any) -> Any:
+    """Return a default as YAML holds it."""
+    return list(default) if type(default) is tuple else default
 
 
 def in_yaml(kind: Any) -> Any:

@@ -5,13 +5,12 @@ Config is untrusted data: no tags, no aliases, no repeated or unknown keys, no S
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
 from pydantic import (
     AfterValidator,
     ConfigDict,
     Field,
-    PrivateAttr,
     ValidationError,
     field_serializer,
     model_serializer,
@@ -19,11 +18,12 @@ from pydantic import (
 )
 
 from spark_eval.config.comparing import CompareSection, GateSection
-from spark_eval.config.input_policy import TABLE, check_reading, check_secrets, place
+from spark_eval.config.input_policy import check_secrets
+from spark_eval.config.inputs import Place, Recommendations, Scalar, Source
 from spark_eval.config.keys import EXTRA_KEY, Section, Several, describe, keyed
 from spark_eval.config.strict_yaml import MAX_CHARACTERS, load_yaml, overlay
 from spark_eval.engine.segments import check_segments
-from spark_eval.errors import ConfigError, nearest
+from spark_eval.errors import ConfigError
 from spark_eval.metrics.options import EvaluateOptions, Plan, make_plan
 from spark_eval.metrics.stages import StageOptions, check_stage_models
 from spark_eval.metrics.values import canonical
@@ -31,115 +31,30 @@ from spark_eval.options import declared
 from spark_eval.pointwise.options import PredictionOptions, canonical_names
 from spark_eval.pointwise.options import make_prediction_plan as make_prediction_plan
 from spark_eval.pointwise.task import PredictionPlan
-from spark_eval.schema import SUBSETS
 from spark_eval.splits.fold_rule import FoldRule
 from spark_eval.splits.methods import GLOBAL_LOCAL_RANKER, known_method, rule_of
-
-Scalar = bool | int | float | str
-Place = Annotated[str, Field(min_length=1), AfterValidator(place)]
 
 
 class Output(Section):
     """Where everything is written; by ``manifest``, tables are published without a rename."""
 
-    path: Place
-    manifest: bool = False
+    path: Place = Field(description="a folder, local, mounted or a URI")
+    manifest: bool = Field(
+        default=False, description="for object stores: no renames; read with spark_eval.read_published"
+    )
 
 
 class SparkSection(Section):
     """The session in local mode; under spark-submit the submitted session is used as it is."""
 
-    master: str = "local[*]"
-    conf: dict[str, Scalar] = {}
-
-
-class Filter(Section):
-    """One typed condition on a column of a source."""
-
-    column: str
-    op: Literal["==", "!=", "<", "<=", ">", ">=", "in", "between", "is_null", "is_not_null"]
-    value: Scalar | list[Scalar] | None = None
-
-    @model_validator(mode="after")
-    def check_value(self) -> Self:
-        """Refuse what does not fit: ``in`` and ``between`` take lists, null tests nothing, others a value."""
-        values = self.value if isinstance(self.value, list) else None
-        match self.op:
-            case "in":
-                fits = values is not None
-            case "between":
-                fits = values is not None and len(values) == 2
-            case "is_null" | "is_not_null":
-                fits = self.value is None
-            case _:
-                fits = values is None and self.value is not None
-        if not fits:
-            raise ValueError(f"value {self.value!r} does not fit op {self.op!r}")
-        return self
-
-
-class Source(Section):
-    """One input table: a path or a catalog table, its columns (ours: theirs), filters and subset.
-
-    With ``subset`` alone it is that part of this run's own split; with ``fold`` of this fold only.
-    """
-
-    path: Place | None = None
-    table: str | None = None
-    format: str = "parquet"
-    options: dict[str, Scalar] = {}
-    columns: dict[str, str] = {}
-    timestamp_unit: Literal["s", "ms", "us"] | None = None
-    where: list[Filter] = []
-    subset: str | None = None
-    fold: int | None = Field(default=None, ge=0)
-    max_quarantined: float = Field(default=1.0, ge=0, le=1)
-    _is_of_run: bool = PrivateAttr(default=False)
-
-    @model_validator(mode="after")
-    def check_place(self) -> Self:
-        """Refuse what is not one path, or one table, or a known subset of this run's split."""
-        if (self.path is None) == (self.table is None) and (self.path or self.subset is None):
-            raise ValueError("give either a path or a table, or else a subset of this run's split")
-        if self.subset is not None and self.subset not in SUBSETS:
-            raise ValueError(f"unknown subset {self.subset!r}; {nearest(self.subset, SUBSETS)}")
-        if self.table is not None and not TABLE.fullmatch(self.table):
-            raise ValueError(f"table {self.table!r} is no name, such as table, db.table or catalog.db.table")
-        check_reading(self.path, self.format, self.options)
-        if {"path", "paths"} & {name.lower() for name in self.options}:
-            raise ValueError("options: the path stands beside the options, not among them")
-        return self
-
-    @property
-    def is_of_run(self) -> bool:
-        """Whether it is a part of this run's own split."""
-        return self._is_of_run
-
-    @property
-    def place(self) -> str:
-        """Where its files are."""
-        return self.path or ""
-
-    def at(self, splits: str) -> Self:
-        """Return the source with its path: a subset alone is of this run's split, which is there."""
-        if self.path is not None or self.table is not None:
-            return self
-        placed = self.model_copy(update={"path": splits})
-        placed._is_of_run = True
-        return placed
-
-
-class Recommendations(Source):
-    """A row per user and item, or a row per user with an array; the model's name by column or here."""
-
-    model: str | None = None
-    layout: Literal["long", "array"] = "long"
+    master: str = Field(default="local[*]", description="of the session in local mode")
+    conf: dict[str, Scalar] = Field(default={}, description="settings of the session")
 
 
 class Relevance(Section):
     """Items of the truth at or above the threshold are relevant; without one, those above 0."""
 
-    threshold: float | None = None
+    threshold: float | None = Field(default=None, description="null: above 0")
 
 
 class SplitSection(Section):
@@ -147,7 +62,9 @@ class SplitSection(Section):
 
     model_config = ConfigDict(extra="allow")
 
-    method: Annotated[str, AfterValidator(known_method)] = GLOBAL_LOCAL_RANKER
+    method: Annotated[str, AfterValidator(known_method)] = Field(
+        default=GLOBAL_LOCAL_RANKER, description="the rule, whose options are the other keys"
+    )
 
     def rule(self) -> FoldRule:
         """Return the checked rule; raise ConfigError with the nearest allowed option."""
@@ -167,8 +84,12 @@ class SplitSection(Section):
 class EvaluateSection(Section):
     """Metrics, cutoffs, conventions and population rules."""
 
-    conventions: str | dict[str, str | float | None] = "default"
-    relevance: Relevance = Relevance()
+    conventions: str | dict[str, str | float | None] = Field(
+        default="default", description="a preset, or a mapping of single choices: {preset: spark, gain: exp2}"
+    )
+    relevance: Relevance = Field(
+        default=Relevance(), description="threshold: relevance at or above it is relevant; null: above 0"
+    )
 
     def checked(self, stages: "Sequence[StageSection]" = ()) -> Plan:
         """Return the checked plan; raise ConfigError with the nearest allowed choice."""
@@ -190,25 +111,27 @@ class StageSection(Section):
 class Costs(Section):
     """What one error of each kind costs."""
 
-    false_positive: float = 1.0
-    false_negative: float = 1.0
+    false_positive: float = Field(default=1.0, description="of a flag that is wrong")
+    false_negative: float = Field(default=1.0, description="of a positive that is not flagged")
 
 
 class ThresholdRules(Section):
     """What thresholds are chosen for."""
 
-    flags: Several[float] = []
-    recall: Several[float] = []
-    cost: Several[Costs] = []
+    flags: Several[float] = Field(default=[], description="budgets: shares of rows that may be flagged")
+    recall: Several[float] = Field(default=[], description="recalls that must be reached")
+    cost: Several[Costs] = Field(default=[], description="costs of errors: false_positive, false_negative")
 
 
 @keyed(PredictionOptions)
 class PredictionsSection(Source):
     """Rows of a label and a score, and what to measure of them."""
 
-    model: str | None = None
-    task: str
-    choose: ThresholdRules = ThresholdRules()
+    model: str | None = Field(default=None, description="names the one model where no column does")
+    task: str = Field(description="binary, multiclass or regression")
+    choose: ThresholdRules = Field(
+        default=ThresholdRules(), description="thresholds to choose: by flags, recall or cost"
+    )
 
     def checked(self) -> PredictionPlan:
         """Return the checked plan; raise ConfigError with the nearest allowed choice."""
@@ -224,21 +147,29 @@ class PredictionsSection(Source):
 class Config(Section):
     """The whole file. Each verb asks for the sections it needs."""
 
-    output: Output
-    spark: SparkSection = SparkSection()
-    interactions: Source | None = None
-    split: SplitSection = SplitSection()
-    recommendations: Recommendations | None = None
-    truth: Source | None = None
-    train: Source | None = None
-    items: Source | None = None
-    users: Source | None = None
-    evaluate: EvaluateSection = EvaluateSection()
-    stages: list[StageSection] = []
-    predictions: PredictionsSection | None = None
-    compare: CompareSection = CompareSection()
-    gates: list[GateSection] = []
-    report: bool = False
+    output: Output = Field(description="where everything is written")
+    spark: SparkSection = Field(default=SparkSection(), description="the session, in local mode alone")
+    interactions: Source | None = Field(default=None, description="the log that split reads")
+    split: SplitSection = Field(default=SplitSection(), description="how the log is held out")
+    recommendations: Recommendations | None = Field(default=None, description="the lists of evaluate")
+    truth: Source | None = Field(
+        default=None, description="what is relevant to whom; by default the test part of this run's split"
+    )
+    train: Source | None = Field(default=None, description="training interactions, for segments and metrics")
+    items: Source | None = Field(default=None, description="the catalogue, and what is known of items")
+    users: Source | None = Field(default=None, description="a row per user, for segments")
+    evaluate: EvaluateSection = Field(
+        default=EvaluateSection(), description="what is measured, and by which rules"
+    )
+    stages: list[StageSection] = Field(default=[], description="stages of a pipeline, candidates first")
+    predictions: PredictionsSection | None = Field(
+        default=None, description="rows of a label and a score, and what is measured of them"
+    )
+    compare: CompareSection = Field(
+        default=CompareSection(), description="models of published runs, user by user"
+    )
+    gates: list[GateSection] = Field(default=[], description="how far models may fall behind a baseline")
+    report: bool = Field(default=False, description="each verb also writes report/RUN_ID.html")
 
     @model_validator(mode="after")
     def check_choices(self) -> Self:

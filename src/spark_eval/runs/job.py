@@ -11,7 +11,8 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_eval.accounting import Entry, totals
-from spark_eval.config.sections import Config, Source
+from spark_eval.config.inputs import Source
+from spark_eval.config.sections import Config
 from spark_eval.errors import DataError, without_secrets
 from spark_eval.publishing.attempt import Attempt, Store
 from spark_eval.publishing.commits import Files, place_of, records_of

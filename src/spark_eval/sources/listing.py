@@ -13,7 +13,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
 
-from spark_eval.config.sections import Source
+from spark_eval.config.inputs import Source
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.names import PATTERN, literal
 from spark_eval.runtime.any_session import OpenSession

@@ -10,7 +10,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_eval.config.sections import Source
+from spark_eval.config.inputs import Source
 from spark_eval.engine.segments import user_columns
 from spark_eval.errors import ConfigError, DataError, each, nearest
 from spark_eval.metrics.options import Plan

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from pydantic import ValidationError
 
 from spark_eval.arrow.footers import ENCRYPTED, EncryptedFile, read_footer
-from spark_eval.config.sections import Scalar, Source
+from spark_eval.config.inputs import Scalar, Source
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.names import INTEGER
 from spark_eval.runtime.local_files import local_path

@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from spark_eval.arrow.files import is_consistent
 from spark_eval.arrow.footers import EncryptedFile, moments_of, read_footer
-from spark_eval.config.sections import PredictionsSection, Source
+from spark_eval.config.inputs import Source
+from spark_eval.config.sections import PredictionsSection
 from spark_eval.errors import DataError
 from spark_eval.schema import (
     FEATURES,

@@ -1,0 +1,109 @@
+"""Options of the commands and keys of the config as tables, for the documents; tests compare them."""
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, Final
+
+import click
+
+from spark_eval.cli.metric_tables import TextRows, markdown
+from spark_eval.config.comparing import Baseline, CompareSection, GateSection
+from spark_eval.config.inputs import Filter, Recommendations, Source
+from spark_eval.config.keys import Section
+from spark_eval.config.sections import (
+    Config,
+    EvaluateSection,
+    Output,
+    PredictionsSection,
+    SparkSection,
+    SplitSection,
+    StageSection,
+    ThresholdRules,
+)
+
+KEY_HEADER: Final = ("type", "default", "meaning")
+# Whatever YAML has that is no list and no mapping.
+SCALAR: Final = "boolean or integer or number or string"
+# Kinds of sections by where they stand; one that extends another has rows for its own keys alone.
+SHOWN_SECTIONS: Final[Mapping[str, type[Section]]] = {
+    "the config": Config,
+    "output": Output,
+    "spark": SparkSection,
+    "a table": Source,
+    "a condition of where": Filter,
+    "recommendations": Recommendations,
+    "split": SplitSection,
+    "evaluate": EvaluateSection,
+    "stages": StageSection,
+    "predictions": PredictionsSection,
+    "predictions.choose": ThresholdRules,
+    "compare": CompareSection,
+    "compare.baseline, gates.against": Baseline,
+    "gates": GateSection,
+}
+
+
+def option_table(command: click.Command, title: str) -> str:
+    """Return the options of a command, with what its help says of them."""
+    options = [one for one in command.params if isinstance(one, click.Option)]
+    rows = [[option_in_words(one), " ".join(filter(None, [one.help, choices_of(one)]))] for one in options]
+    return markdown((title, "does"), rows)
+
+
+def option_in_words(option: click.Option) -> str:
+    """Return an option with a word for its value."""
+    value = [] if option.is_flag else [option.metavar or str(option.name).upper()]
+    return " ".join([*option.opts, *value])
+
+
+def choices_of(option: click.Option) -> str:
+    """Return what may be chosen, if it is a choice."""
+    return f"One of {', '.join(option.type.choices)}." if isinstance(option.type, click.Choice) else ""
+
+
+def key_tables() -> Iterator[str]:
+    """Yield the table of each kind of section."""
+    for place, section in SHOWN_SECTIONS.items():
+        is_more = issubclass(section, Source) and section is not Source
+        own = set(section.model_fields) - (set(Source.model_fields) if is_more else set())
+        yield markdown((f"key of {place}", *KEY_HEADER), key_rows(section, own))
+
+
+def key_rows(section: type[Section], own: Collection[str]) -> TextRows:
+    """Return a row for each of some keys of a section: type, default, meaning."""
+    schema = section.model_json_schema()
+    needed = schema.get("required", ())
+    return [
+        [key, type_in_words(node), default_in_words(node, key in needed), meaning_of(node)]
+        for key, node in schema["properties"].items()
+        if key in own
+    ]
+
+
+def meaning_of(node: Mapping[str, Any]) -> str:
+    """Return what a key is for, in the words of YAML."""
+    meaning: str = node["description"]
+    return meaning.removesuffix(".").replace("None:", "null:")
+
+
+def type_in_words(node: Mapping[str, Any]) -> str:
+    """Return the type of a key: what may stand in YAML beside null."""
+    parts = [part for part in node.get("anyOf", [node]) if part.get("type") != "null"]
+    return " or ".join(dict.fromkeys(map(one_type, parts))).replace(SCALAR, "scalar")
+
+
+def one_type(node: Mapping[str, Any]) -> str:
+    """Return a type in words; sections are mappings."""
+    if "enum" in node:
+        return ", ".join(f"`{choice}`" for choice in node["enum"])
+    kind = {"array": "list", "object": "mapping"}.get(node.get("type", "object"), str(node.get("type")))
+    inner = node.get("items")
+    return f"{kind} of {type_in_words(inner)}" if isinstance(inner, dict) and inner else kind
+
+
+def default_in_words(node: Mapping[str, Any], is_needed: bool) -> str:
+    """Return the default as YAML may have it; of sections, whose keys have their own, nothing."""
+    default = node.get("default")
+    if is_needed:
+        return "none: it must be given"
+    return "" if isinstance(default, dict) and default else f"`{json.dumps(default)}`"

@@ -1,0 +1,108 @@
+"""Sections of the config that name input tables."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, Field, PrivateAttr, model_validator
+
+from spark_eval.config.input_policy import TABLE, check_reading, place
+from spark_eval.config.keys import Section
+from spark_eval.errors import nearest
+from spark_eval.schema import SUBSETS
+
+Scalar = bool | int | float | str
+Place = Annotated[str, Field(min_length=1), AfterValidator(place)]
+
+
+class Filter(Section):
+    """One typed condition on a column of a source."""
+
+    column: str = Field(description="a column of the source, by its own name")
+    op: Literal["==", "!=", "<", "<=", ">", ">=", "in", "between", "is_null", "is_not_null"] = Field(
+        description="the condition"
+    )
+    value: Scalar | list[Scalar] | None = Field(
+        default=None, description="what is compared with: a list for in and between, nothing for null tests"
+    )
+
+    @model_validator(mode="after")
+    def check_value(self) -> Self:
+        """Refuse what does not fit: ``in`` and ``between`` take lists, null tests nothing, others a value."""
+        values = self.value if isinstance(self.value, list) else None
+        match self.op:
+            case "in":
+                fits = values is not None
+            case "between":
+                fits = values is not None and len(values) == 2
+            case "is_null" | "is_not_null":
+                fits = self.value is None
+            case _:
+                fits = values is None and self.value is not None
+        if not fits:
+            raise ValueError(f"value {self.value!r} does not fit op {self.op!r}")
+        return self
+
+
+class Source(Section):
+    """One input table: a path or a catalog table, its columns (ours: theirs), filters and subset.
+
+    With ``subset`` alone it is that part of this run's own split; with ``fold`` of this fold only.
+    """
+
+    path: Place | None = Field(default=None, description="a file, a folder or a pattern, local or a URI")
+    table: str | None = Field(default=None, description="or a table of the catalog: db.table")
+    format: str = Field(default="parquet", description="of a path: csv, json, orc, or any source of Spark's")
+    options: dict[str, Scalar] = Field(default={}, description="of Spark's reader, such as {header: true}")
+    columns: dict[str, str] = Field(default={}, description="names of columns, ours: theirs")
+    timestamp_unit: Literal["s", "ms", "us"] | None = Field(
+        default=None, description="of timestamps that are integers"
+    )
+    where: list[Filter] = Field(default=[], description="conditions that rows must meet, all of them")
+    subset: str | None = Field(
+        default=None, description="a part of a split; without path and table, of this run's split"
+    )
+    fold: int | None = Field(default=None, ge=0, description="of a split in folds: this one alone")
+    max_quarantined: float = Field(
+        default=1.0, ge=0, le=1, description="a larger share of rows that cannot be used is a failure"
+    )
+    _is_of_run: bool = PrivateAttr(default=False)
+
+    @model_validator(mode="after")
+    def check_place(self) -> Self:
+        """Refuse what is not one path, or one table, or a known subset of this run's split."""
+        if (self.path is None) == (self.table is None) and (self.path or self.subset is None):
+            raise ValueError("give either a path or a table, or else a subset of this run's split")
+        if self.subset is not None and self.subset not in SUBSETS:
+            raise ValueError(f"unknown subset {self.subset!r}; {nearest(self.subset, SUBSETS)}")
+        if self.table is not None and not TABLE.fullmatch(self.table):
+            raise ValueError(f"table {self.table!r} is no name, such as table, db.table or catalog.db.table")
+        check_reading(self.path, self.format, self.options)
+        if {"path", "paths"} & {name.lower() for name in self.options}:
+            raise ValueError("options: the path stands beside the options, not among them")
+        return self
+
+    @property
+    def is_of_run(self) -> bool:
+        """Whether it is a part of this run's own split."""
+        return self._is_of_run
+
+    @property
+    def place(self) -> str:
+        """Where its files are."""
+        return self.path or ""
+
+    def at(self, splits: str) -> Self:
+        """Return the source with its path: a subset alone is of this run's split, which is there."""
+        if self.path is not None or self.table is not None:
+            return self
+        placed = self.model_copy(update={"path": splits})
+        placed._is_of_run = True
+        return placed
+
+
+class Recommendations(Source):
+    """A row per user and item, or a row per user with an array; the model's name by column or here."""
+
+    model: str | None = Field(default=None, description="names the one model where no column does")
+    layout: Literal["long", "array"] = Field(
+        default="long", description="a row per user and item, or a row per user with an array"
+    )
