@@ -91,16 +91,22 @@ def test_orders_are_those_of_python_whether_the_keys_fit_one_number_or_not() -> 
     assert falling(scores).argsort(kind="stable").tolist() == [4, 2, 0, 1, 3]
 
 
+@pytest.mark.parametrize("is_wide", [False, True], ids=["ids of a narrow range", "of all 64 bits"])
 @pytest.mark.parametrize("collide", [False, True], ids=["", "all hashes are equal"])
-def test_hits_are_those_of_a_dictionary(monkeypatch: pytest.MonkeyPatch, collide: bool) -> None:
+def test_hits_are_those_of_a_dictionary(
+    monkeypatch: pytest.MonkeyPatch, collide: bool, is_wide: bool
+) -> None:
     if collide:
         monkeypatch.setattr(truth_module, "pair_hashes", lambda user, _: np.zeros(len(user), np.uint64))
     random = np.random.default_rng(5)
     pairs = {(int(user), int(item)): 1.0 for user, item in random.integers(0, [40, 60], (500, 2))}
-    far = {user: [-(2**63), 2**63 - 1, 0, 7][user % 4] + (-1) ** (user % 2) * user for user in range(90)}
-    user, item = (np.array(one) for one in zip(*sorted((u, far[i]) for u, i in pairs), strict=True))
+    ids = {n: (n + 15) % 90 for n in range(90)}  # some that are asked for lie before all others, some behind
+    if is_wide:
+        ids = {n: [-(2**63), 2**63 - 1, 0, 7][n % 4] + (-1) ** (n % 2) * n for n in range(90)}
+    user, item = (np.array(one) for one in zip(*sorted((u, ids[i]) for u, i in pairs), strict=True))
     truth = Truth(50, user, item, None)
-    asked = [(int(u), far[int(i)]) for u, i in random.integers(0, [50, 90], (3000, 2))]
+    assert isinstance(truth.items, range) is not is_wide
+    asked = [(int(u), ids[int(i)]) for u, i in random.integers(0, [50, 90], (3000, 2))]
     rows, found = truth.find(*(np.array(one) for one in zip(*asked, strict=True)))
     known = set(zip(user.tolist(), item.tolist(), strict=True))
     assert rows.tolist() == [row for row, pair in enumerate(asked) if pair in known]

@@ -76,13 +76,16 @@ CODED_TEXT: Final = pa.dictionary(pa.int32(), pa.string())
 
 def distinct_of(values: Ints) -> tuple[Ints, Ints]:
     """Return the distinct values as they come first, and the place of each row's own among them."""
-    coded = pa.array(values).dictionary_encode()
-    return numbers(coded.dictionary), numbers(coded.indices).astype(np.int64)
+    starts = np.flatnonzero(changes(values))  # lists mostly lie together: of each run one value is looked up
+    coded = pa.array(values[starts]).dictionary_encode()
+    place = numbers(coded.indices).astype(np.int64)
+    return numbers(coded.dictionary), np.repeat(place, np.diff(np.append(starts, len(values))))
 
 
 def n_distinct(values: Ints) -> int:
     """Count distinct values."""
-    return len(np.unique(values))
+    n: int = pc.count_distinct(pa.array(values)).as_py()
+    return n
 
 
 def counted(places: Ints, n: int) -> Ints:
@@ -95,18 +98,21 @@ def ordered(*keys: Ints | Hashes) -> Ints:
 
     Rows that are equal in all keys come in no particular order.
     """
-    if not len(keys[0]):
-        return np.empty(0, dtype=np.int64)
-    packed = np.zeros(len(keys[0]), dtype=np.uint64)
-    n_bits = 0
-    for key in reversed(keys):
+    packed = in_one(*keys)
+    return np.lexsort(keys[::-1]) if packed is None else np.argsort(packed)
+
+
+def in_one(*keys: Ints | Hashes) -> Hashes | None:
+    """Return numbers that are in the order of the first key, then of the next; None: 64 bits hold none."""
+    packed, n_bits = np.zeros(len(keys[0]), dtype=np.uint64), 0
+    for key in reversed(keys if len(keys[0]) else ()):
         least = int(key.min())
         bits = (int(key.max()) - least).bit_length()
         if n_bits + bits > 64:
-            return np.lexsort(keys[::-1])
+            return None
         packed |= (key - least).astype(np.uint64) << np.uint64(min(n_bits, 63))
         n_bits += bits
-    return np.argsort(packed)
+    return packed
 
 
 def grouped(places: Ints, n_places: int) -> Ints:

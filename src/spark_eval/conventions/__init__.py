@@ -270,7 +270,7 @@ class Conventions:
 
     def changed(self, choices: Mapping[str, Any]) -> "Conventions":
         """Return the same with single conventions chosen otherwise."""
-        return replace(self, **choices)
+        return replace(self, **choices) if choices else self
 
     @property
     def judges_rows(self) -> bool:

@@ -19,6 +19,8 @@ from spark_eval.stats.exact import Ints
 # So many rows are divided among the buckets at once: more make larger messages, and take more memory.
 ROWS_AT_ONCE: Final = 1 << 20
 MESSAGE: Final = pa.schema({"bucket": pa.int32(), "content": pa.string(), "rows": pa.binary()})
+# Spark copies, hashes and compresses each byte that it shuffles, which costs more than to compress it here.
+COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 NARROW: Final = (np.int8, np.int16, np.int32)
 
 
@@ -130,14 +132,14 @@ def one_chunk(column: pa.ChunkedArray) -> pa.Array:
 def packed(batch: pa.RecordBatch) -> pa.Buffer:
     """Return a batch as bytes."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as stream:
+    with pa.ipc.new_stream(sink, batch.schema, options=COMPRESSED) as stream:
         stream.write_batch(batch)
     return sink.getvalue()
 
 
 def unpacked(data: pa.Buffer) -> pa.Table:
     """Return the rows again."""
-    return pa.ipc.open_stream(data).read_all()
+    return pa.ipc.open_stream(data, options=pa.ipc.IpcReadOptions(use_threads=False)).read_all()
 
 
 def by_bucket(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, dict[Content, pa.Table]]]:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from spark_eval.arrow.codes import Codes, SortKey, distinct_of, grouped, ordered, sort_runs
+from spark_eval.arrow.codes import Codes, SortKey, distinct_of, grouped, in_one, ordered, sort_runs
 from spark_eval.arrow.hashes import Booleans, Hashes, changes, numbers
 from spark_eval.arrow.xxhash64 import id_hashes
 from spark_eval.conventions import Ties
@@ -135,6 +135,9 @@ def repeats(of_list: Ints, n_lists: int, item: Ints, before: Ints | Hashes) -> I
 
     Of rows that are equal in all three, one is kept.
     """
+    pairs = in_one(of_list, item)
+    if pairs is not None and changes(np.sort(pairs)).all():
+        return np.empty(0, dtype=np.int64)  # as a rule: the rows themselves are not sorted
     rows = grouped(of_list, n_lists)
     sort_runs(rows, changes(of_list[rows]), [lambda some: item[some], lambda some: before[some]])
     again: Ints = rows[~(changes(of_list[rows]) | changes(item[rows]))]

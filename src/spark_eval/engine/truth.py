@@ -51,16 +51,27 @@ class Truth:
         return float(self.relevance.max(initial=0.0))
 
     @cached_property
-    def items(self) -> Ints:
-        """The distinct items, ascending."""
+    def items(self) -> Ints | range:
+        """The distinct items, ascending; all from the least to the last where 64 bits number their pairs."""
+        least, last = int(self.item.min()), int(self.item.max())
+        if self.n_users * (last - least + 1) < 1 << 63:
+            return range(least, last + 1)
         in_order = np.sort(self.item)
         distinct: Ints = in_order[changes(in_order)]
         return distinct
 
+    def places(self, item: Ints) -> tuple[Ints, Booleans]:
+        """Return the place of each of these in ``items``, and which are there at all."""
+        items = self.items
+        if isinstance(items, range):
+            return item - items[0], (items[0] <= item) & (item <= items[-1])
+        place = np.minimum(np.searchsorted(items, item), len(items) - 1)
+        return place, items[place] == item
+
     @cached_property
     def keys(self) -> Ints:
         """A number for each pair, ascending: no two are equal."""
-        return self.user * len(self.items) + np.searchsorted(self.items, self.item)
+        return self.user * len(self.items) + self.places(self.item)[0]
 
     @cached_property
     def filter(self) -> Booleans:
@@ -80,8 +91,7 @@ class Truth:
         hashes = pair_hashes(user, item)
         rows = np.flatnonzero(self.filter[hashes >> np.uint64(65 - len(self.filter).bit_length())])
         rows = rows[self.filter[hashes[rows] & np.uint64(len(self.filter) - 1)]]
-        place = np.searchsorted(self.items, item[rows])
-        is_known = self.items[np.minimum(place, len(self.items) - 1)] == item[rows]
+        place, is_known = self.places(item[rows])
         rows, place = rows[is_known], place[is_known]
         wanted = user[rows] * len(self.items) + place
         pair = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
