@@ -84,7 +84,7 @@ class MetricValue:
 
     def conventions(self, run: Conventions) -> Conventions:
         """Return those of the run with this value's own choices."""
-        return run.changed(dict(self.options))
+        return run.changed(dict(self.options)) if self.options else run
 
     def sees(self, run: Conventions) -> set[str]:
         """Return what its choices make it see beside the hits up to k."""
