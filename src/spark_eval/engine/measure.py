@@ -16,7 +16,8 @@ from spark_eval.engine.lists import AllLists
 from spark_eval.engine.means import sums
 from spark_eval.engine.messages import Content
 from spark_eval.engine.people import segments_of
-from spark_eval.metrics.beyond.catalog import GroupWeights, filled_in
+from spark_eval.metrics.beyond.catalog import filled_in
+from spark_eval.metrics.beyond.group_weights import GroupWeights
 from spark_eval.metrics.lists import Lists
 from spark_eval.metrics.options import filled_column
 from spark_eval.schema import FOLD, N_RECOMMENDED, N_RELEVANT, USER

@@ -24,7 +24,7 @@ from spark_eval.engine.measure import Measuring
 from spark_eval.engine.messages import MESSAGE, Content, by_bucket, divided_further, packed, unpacked
 from spark_eval.engine.people import models_in
 from spark_eval.engine.question import Question
-from spark_eval.metrics.beyond.catalog import GroupWeights
+from spark_eval.metrics.beyond.group_weights import GroupWeights
 from spark_eval.names import folder_name, model_faults
 from spark_eval.pipeline.measure import stage_sums
 from spark_eval.pipeline.quantities import summed_columns

@@ -1,4 +1,4 @@
-"""How often items are recommended: what workers counted (``tally``) added by item, then as values of a run."""
+"""How often items are recommended: what workers counted (``tally``), added by item, and values of a run."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -16,10 +16,10 @@ from spark_eval.engine.items.tally import CELL, COUNTED, IS_LISTED, IS_TRAINED, 
 from spark_eval.engine.means import NOBODY, ColumnSums, SegmentCell
 from spark_eval.engine.messages import united
 from spark_eval.engine.summary import MetricRow, everybody_first
-from spark_eval.metrics.beyond.catalog import GroupWeights, ItemCounts
+from spark_eval.metrics.beyond.catalog import ItemCounts
+from spark_eval.metrics.beyond.group_weights import GroupWeights
 from spark_eval.metrics.options import Plan, filled_column
 from spark_eval.schema import ALL, FOLD, GROUP, ITEM
-from spark_eval.stats.exact import Ints
 
 N_ITEMS: Final = "n_items"
 CUT: Final = "cut"
@@ -40,14 +40,13 @@ def histogram(merged: Sequence[pa.Table]) -> pa.Table:
     """Return how many items have each number of lists, by cell, cutoff, and what is known of the items."""
     [counts] = merged
     n_cuts = sum(name.startswith(COUNTED[0]) for name in counts.column_names)
+    slots = [name for name in COUNTED[1:] if f"{name}_0" in counts.column_names]
     parts = []
     for cut in range(n_cuts):
-        n_lists, high, low = (f"{name}_{cut}" for name in COUNTED)
+        n_lists, sums = f"{COUNTED[0]}_{cut}", [(f"{name}_{cut}", "sum") for name in slots]
         held = counts.filter(pc.greater(counts[n_lists], 0))
-        of_cut = held.group_by([*CELL, KNOWN_BITS, n_lists]).aggregate(
-            [(ITEM, "count"), (high, "sum"), (low, "sum")]
-        )
-        of_cut = of_cut.rename_columns([*CELL, KNOWN_BITS, COUNTED[0], N_ITEMS, *COUNTED[1:]])
+        of_cut = held.group_by([*CELL, KNOWN_BITS, n_lists]).aggregate([(ITEM, "count"), *sums])
+        of_cut = of_cut.rename_columns([*CELL, KNOWN_BITS, COUNTED[0], N_ITEMS, *slots])
         parts.append(of_cut.append_column(CUT, pa.repeat(pa.scalar(cut, pa.int32()), len(of_cut))))
     return pa.concat_tables(parts)
 
@@ -78,15 +77,16 @@ def run_rows(
 
 
 def counts_by_cell(histograms: Sequence[pa.Table]) -> dict[tuple[Any, ...], list[tuple[int, ...]]]:
-    """Return n_lists, known, n_items and the two parts of slots, ascending, by cell and cutoff."""
+    """Return n_lists, known, n_items and the parts of slots, if any, ascending, by cell and cutoff."""
     found: dict[tuple[Any, ...], list[tuple[int, ...]]] = {}
     if not histograms:
         return found
     together = united(histograms).unify_dictionaries().combine_chunks()
-    keys, sums = [*CELL, CUT, COUNTED[0], KNOWN_BITS], [N_ITEMS, *COUNTED[1:]]
+    keys = [*CELL, CUT, COUNTED[0], KNOWN_BITS]
+    sums = [name for name in (N_ITEMS, *COUNTED[1:]) if name in together.column_names]
     added = together.group_by(keys).aggregate([(name, "sum") for name in sums]).rename_columns([*keys, *sums])
-    for *cell, n_lists, known, n_items, high, low in zip(*added.to_pydict().values(), strict=True):
-        found.setdefault(tuple(cell), []).append((n_lists, known, n_items, high, low))
+    for model, segment, value, cut, *counts in zip(*added.to_pydict().values(), strict=True):
+        found.setdefault((model, segment, value, cut), []).append(tuple(counts))
     return {cell: sorted(rows) for cell, rows in found.items()}
 
 
@@ -94,9 +94,11 @@ def item_counts(
     rows: Sequence[tuple[int, ...]], facts: ItemFacts, cell: SegmentCell, users: ColumnSums
 ) -> ItemCounts:
     """Return the counts of a cell as kernels take them."""
-    n_lists, known, n_items, high, low = np.array(rows, dtype=np.int64).reshape(-1, 5).T
-    parts = zip(high.tolist(), low.tolist(), strict=True)
-    slots = [math.ldexp((one << SLOT_BITS) + other, -2 * SLOT_BITS) for one, other in parts]
+    width = len(rows[0]) if rows else 3
+    n_lists, known, n_items, *parts = np.array(rows, dtype=np.int64).reshape(-1, width).T
+    high, low = (part.tolist() for part in parts or [np.zeros_like(n_lists)] * 2)
+    both = zip(high, low, strict=True)
+    slots = [math.ldexp((one << SLOT_BITS) + other, -2 * SLOT_BITS) for one, other in both]
     return ItemCounts(
         n_lists=n_lists,
         n_items=n_items,

@@ -1,7 +1,8 @@
 """How many lists hold each item, counted by a worker over all buckets of its task.
 
 Every item has counts of lists in each cell: a model, everybody or a value of a segment. At each cutoff there
-are three: the lists that hold it, and in two whole numbers the sum of 1 / length of these, rounded to 2^-52.
+is one, the lists that hold it. Where a chosen metric asks for slots, there are two more: in two whole numbers
+the sum of 1 / length of these lists, rounded to 2^-52.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -48,13 +49,12 @@ class ItemTally:
         self.cuts = sorted(self.order, key=lambda k: (k is None, k))
         self.unknown = pa.array([], question.item)
         self.cells: dict[SegmentCell, int] = {}
-        # Cell and item, of shape (rows,), and amounts (rows, 3 * cuts): first lists, then both parts of slots.
+        self.names = COUNTED if question.plan.sees_slots else COUNTED[:1]
+        # Cell and item, of shape (rows,), and amounts (rows, names * cuts).
         self.parts: list[tuple[Ints, Ints, Ints]] = []
         self.n_added = 0
 
-    def add(
-        self, bucket: Bucket, about: About | None, models: Group, segments: Mapping[str, Group]
-    ) -> None:
+    def add(self, bucket: Bucket, about: About | None, models: Group, segments: Mapping[str, Group]) -> None:
         """Count the lists of a bucket for everybody and for each segment.
 
         A group has the code of each list's model or segment, and their names.
@@ -66,15 +66,23 @@ class ItemTally:
         n_numbers, row = self.n_numbers, listed.row
         if (is_beyond := cut == len(self.cuts)).any():
             number, cut, row = number[~is_beyond], cut[~is_beyond], row[~is_beyond]
-        lengths = np.stack([listed.count(k) for k in self.cuts], axis=1)
+        lengths = [listed.count(k) for k in self.cuts] if len(self.names) > 1 else []
         everybody = np.zeros(listed.n_rows, dtype=np.int64), [ALL]
         for segment, (code, values) in ({ALL: everybody} | dict(segments)).items():
             names = [(model, segment, value) for model in models[1] for value in values]
             cells = np.array([self.cells.setdefault(name, len(self.cells)) for name in names], dtype=np.int64)
             of_list = models[0] * len(values) + code
             group = number if len(cells) == 1 else of_list[row] * n_numbers + number
-            kept, amounts = amounts_of(group, len(cells) * n_numbers, row, cut, lengths)
-            cell, item = np.divmod(kept, n_numbers)
+            n_groups, kept = len(cells) * n_numbers, None
+            if n_groups > SPARSEST_TABLE * len(group):
+                kept, group = distinct_of(group)
+                n_groups = len(kept)
+            places = counted(group * len(self.cuts) + cut, n_groups * len(self.cuts))
+            n_lists = np.cumsum(places.reshape(-1, len(self.cuts)), axis=1)
+            slots = slots_of(group, n_lists, row, cut, lengths)
+            held = np.flatnonzero(n_lists[:, -1])
+            amounts = np.concatenate([part[held] for part in (n_lists, *slots)], axis=1)
+            cell, item = np.divmod(held if kept is None else kept[held], max(n_numbers, 1))
             self.parts.append((cells[cell], item, amounts))
         if sum(amounts.size for *_, amounts in self.parts) > max(MOST_HELD, 2 * self.n_added):
             self.add_up()
@@ -99,13 +107,14 @@ class ItemTally:
 
     def add_up(self) -> None:
         """Add the amounts of the same items in the same cells."""
-        cell, item, amounts = (np.concatenate(columns) for columns in zip(*self.parts, strict=True))
-        key = cell * self.n_numbers + item
-        order = np.argsort(key, kind="stable")
-        starts = np.flatnonzero(changes(key[order]))
-        first = order[starts]
-        self.parts = [(cell[first], item[first], np.add.reduceat(amounts[order], starts, axis=0))]
-        self.n_added = self.parts[0][2].size
+        keys = [cell * self.n_numbers + item for cell, item, _ in self.parts]
+        distinct = np.sort(np.concatenate(keys))
+        distinct = distinct[changes(distinct)]
+        total = np.zeros((len(distinct), self.parts[0][2].shape[1]), dtype=np.int64)
+        for key, (*_, amounts) in zip(keys, self.parts, strict=True):
+            total[np.searchsorted(distinct, key)] += amounts  # a part has each key once
+        self.parts = [(*np.divmod(distinct, max(self.n_numbers, 1)), total)]
+        self.n_added = total.size
 
     def table(self) -> pa.Table | None:
         """Return a row per cell and item: their names, what is known of the item, counts by cutoff."""
@@ -119,7 +128,7 @@ class ItemTally:
         }
         columns[ITEM] = pa.concat_arrays([self.facts.ids, self.unknown]).take(pa.array(item))
         columns[KNOWN_BITS] = pa.array(self.known_bits(cell, item))
-        names = [f"{name}_{self.order.index(k)}" for name in COUNTED for k in self.cuts]
+        names = [f"{name}_{self.order.index(k)}" for name in self.names for k in self.cuts]
         return pa.table(columns | dict(zip(names, amounts.T.copy(), strict=True)))
 
     def known_bits(self, cell: Ints, item: Ints) -> NDArray[np.int8]:
@@ -156,32 +165,22 @@ def first_cuts(rank: Ints, cuts: Sequence[int | None]) -> Ints:
     return place[np.minimum(rank, deepest + 1)]
 
 
-def amounts_of(group: Ints, n_groups: int, row: Ints, cut: Ints, lengths: Ints) -> tuple[Ints, Ints]:
-    """Return the groups (rows,) of which lists hold an item, and their amounts; see ``ItemTally.parts``.
+def slots_of(group: Ints, n_lists: Ints, row: Ints, cut: Ints, lengths: Sequence[Ints]) -> list[Ints]:
+    """Return both parts of the slots of each group at each cutoff, each of the shape of ``n_lists``.
 
-    ``group``, ``row`` and ``cut`` are each entry's group, list and first cutoff; ``lengths`` (lists, cuts)
-    count the items of the lists.
+    ``group``, ``row`` and ``cut`` are each entry's group, list and first cutoff; ``lengths`` count by cutoff
+    the items of the lists. Nothing without lengths.
     """
-    kept, n_cuts = np.arange(n_groups), lengths.shape[1]
-    if n_groups > SPARSEST_TABLE * len(group):
-        kept, group = distinct_of(group)
-    places = counted(group * n_cuts + cut, len(kept) * n_cuts)
-    n_lists = np.cumsum(places.reshape(-1, n_cuts), axis=1)
-    slots: list[list[Ints]] = [[], []]
-    for place in range(n_cuts):
-        length, is_in = lengths[:, place], cut <= place
+    slots = [np.zeros_like(n_lists) for _ in COUNTED[1:] if len(lengths)]
+    for place, length in enumerate(lengths):
+        parts = slot_parts(int(length.max(initial=0)))
         # Most lists are as long as the longest one: only what others have more is added one by one.
-        longest = int(length.max(initial=0))
-        shorter = np.flatnonzero(is_in & (length < longest)[row]) if (length < longest).any() else []
-        for part, of_length in enumerate(slot_parts(longest)):
-            sums = n_lists[:, place] * int(of_length[longest])
-            if len(shorter):
-                more = (of_length[length] - of_length[longest])[row[shorter]]
-                sums = sums + np.bincount(group[shorter], more, minlength=len(kept)).astype(np.int64)
-            slots[part].append(sums)
-    amounts = np.concatenate([n_lists, *(np.stack(part, axis=1) for part in slots)], axis=1)
-    is_held = n_lists[:, -1] > 0
-    return kept[is_held], amounts[is_held]
+        shorter = np.flatnonzero((cut <= place) & (length < length.max(initial=0))[row])
+        for sums, of_length in zip(slots, parts, strict=True):
+            more = (of_length[length] - of_length[-1])[row[shorter]]
+            added = np.bincount(group[shorter], more, minlength=len(n_lists))
+            sums[:, place] = n_lists[:, place] * int(of_length[-1]) + added.astype(np.int64)
+    return slots
 
 
 def slot_parts(longest: int) -> tuple[Floats, Floats]:
