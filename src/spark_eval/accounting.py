@@ -30,6 +30,8 @@ BESIDE: Final = (
     Outcome.WITHOUT_FEATURES,
     Outcome.WITHOUT_VECTORS,
 )
+# Counts of which the largest is told, not the sum.
+LARGEST: Final = (Outcome.LARGEST, "max_relevance")
 
 
 class Entry(NamedTuple):
@@ -46,6 +48,20 @@ class Entry(NamedTuple):
     def table(self) -> str:
         """The table that it is of, and the model if it is one model's."""
         return self.source if self.model is None else f"{self.source} of model {self.model!r}"
+
+
+def added_counts(parts: Iterable[Mapping[str, Any]], keys: Sequence[str]) -> list[dict[str, Any]]:
+    """Add counts that agree in ``keys``; of what is a largest number, keep the largest."""
+    totals: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for part in parts:
+        total = totals.setdefault(tuple(part[key] for key in keys), {})
+        for name, number in part.items():
+            known = total.get(name)
+            if known is None or name in keys:
+                total[name] = number
+            elif number is not None:
+                total[name] = max(known, number) if name in LARGEST else known + number
+    return list(totals.values())
 
 
 def table_entries(source: str, counts: Iterable[Mapping[str, Any]]) -> list[Entry]:

@@ -1,16 +1,16 @@
 """Ranking evaluation: recommendations and truth in, metrics and the accounting of every row out."""
 
 import pickle
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial, reduce
-from typing import Any, Final, Unpack
+from typing import Any, Unpack
 
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from spark_eval.accounting import Entry, list_entries, rows_in, table_entries
+from spark_eval.accounting import Entry, added_counts, list_entries, rows_in, table_entries
 from spark_eval.arrow.files import keep_files
 from spark_eval.engine.items.counts import group_rows, run_rows
 from spark_eval.engine.items.facts import ItemFacts
@@ -40,9 +40,6 @@ from spark_eval.verbs.segments import Training, facts_of_items, read_about
 from spark_eval.verbs.sides import buckets_of_sides, side_of
 from spark_eval.verbs.small import collected, collected_or_raised
 from spark_eval.verbs.workers import buckets_for, messages_of, per_user_schema, question_of
-
-# Counts of which the largest is told, not the sum.
-LARGEST: Final = (Outcome.LARGEST, "max_relevance")
 
 
 @events.telling("evaluate")
@@ -131,9 +128,9 @@ def measure_lists(tables: Tables, plan: Plan, folder: str | None = None) -> Eval
     with ExitStack() as held:
         training = read_about(tables, plan, held)
         facts, tables = facts_of_items(tables, training, plan)
-        question = question_of(tables, plan, training, facts)
+        question = question_of(tables, plan, training.bounds, facts)
         n_buckets, n_tasks = buckets_for(tables)
-        messages = exchanged(messages_of(tables, training, plan, n_buckets, n_tasks), n_tasks)
+        messages = exchanged(messages_of(tables, plan, n_buckets, n_tasks), n_tasks)
         schema = per_user_schema(tables, plan)
         # The folders of a remote session are those of its server.
         in_place = folder if folder and takes_files(folder) and not is_remote(messages) else None
@@ -225,17 +222,3 @@ def counts_of_models(summaries: Sequence[BucketSummary]) -> list[dict[str, Any]]
     """Return the counts of each model that any row names, over all buckets."""
     parts = ({MODEL: one.model, **one.counts} for summary in summaries for one in summary.models)
     return [count for count in added_counts(parts, (MODEL,)) if count[f"{Outcome.IN}..rows"]]
-
-
-def added_counts(parts: Iterable[Mapping[str, Any]], keys: Sequence[str]) -> list[dict[str, Any]]:
-    """Add counts that agree in ``keys``; of what is a largest number, keep the largest."""
-    totals: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for part in parts:
-        total = totals.setdefault(tuple(part[key] for key in keys), {})
-        for name, number in part.items():
-            known = total.get(name)
-            if known is None or name in keys:
-                total[name] = number
-            elif number is not None:
-                total[name] = max(known, number) if name in LARGEST else known + number
-    return list(totals.values())
