@@ -39,7 +39,7 @@ def found(layout: Layout) -> Any:
     return drive(make_plan(metrics=METRICS, k=[2, 4, "all"]), tables, layout).metrics
 
 
-@pytest.mark.parametrize(("name", "value"), [("MOST_HELD", 0), ("SPARSEST_TABLE", 0)])
+@pytest.mark.parametrize(("name", "value"), [("MOST_HELD", 0), ("SPARSEST_COUNTS", 0)])
 def test_counts_are_the_same_however_they_are_held(name: str, value: int) -> None:
     expected = found(Layout(n_buckets=1, n_tasks=1))
     assert len(expected) == len(METRICS) * 3 * 2
@@ -61,7 +61,7 @@ def test_totals_have_the_bits_of_sums_in_rank_order(is_full: bool) -> None:
     assert entries.is_full is is_full
     totals = entries.totals(weight)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(catalog, "SPARSEST_TABLE", 0)
+        patch.setattr(catalog, "SPARSEST_LISTS", 0)
         sparse = Entries(50, row, rank, rank, rank).totals(weight)
         for k in (None, 1, 3, 7, 20):
             assert (totals(k) == entries.total(weight, k)).all()

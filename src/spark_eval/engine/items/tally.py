@@ -32,7 +32,7 @@ IS_TRAINED: Final = 2
 COUNTED: Final = ("n_lists", "slots_high", "slots_low")
 SLOT_BITS: Final = 26
 # Groups are counted in a table unless it has more than so many places for each entry.
-SPARSEST_TABLE: Final = 4
+SPARSEST_COUNTS: Final = 4
 # So many counts are held before those of the same items and cells are added, or twice what that left.
 MOST_HELD: Final = 4_000_000
 
@@ -74,7 +74,7 @@ class ItemTally:
             of_list = models[0] * len(values) + code
             group = number if len(cells) == 1 else of_list[row] * n_numbers + number
             n_groups, kept = len(cells) * n_numbers, None
-            if n_groups > SPARSEST_TABLE * len(group):
+            if n_groups > SPARSEST_COUNTS * len(group):
                 kept, group = distinct_of(group)
                 n_groups = len(kept)
             places = counted(group * len(self.cuts) + cut, n_groups * len(self.cuts))
@@ -135,7 +135,7 @@ class ItemTally:
         """Return which items are in the catalogue, which in training: of the fold of a cell, else of any."""
         facts, bits = self.facts, np.zeros(len(item), dtype=np.int8)
         place = np.minimum(item, facts.catalog.n_items)
-        fold = np.array([fold_of(facts, name) for name in self.cells])[cell]
+        fold = np.array([fold_of_cell(facts, name) for name in self.cells])[cell]
         for bit, table in ((IS_LISTED, facts.catalog.is_listed), (IS_TRAINED, facts.is_trained)):
             if table is not None:
                 is_known = np.concatenate([table, table.any(axis=0, keepdims=True)])[fold, place]
@@ -143,7 +143,7 @@ class ItemTally:
         return bits
 
 
-def fold_of(facts: ItemFacts, cell: SegmentCell) -> int:
+def fold_of_cell(facts: ItemFacts, cell: SegmentCell) -> int:
     """Return the row of the catalogue's tables of a cell that is a fold, -1 of all others."""
     _, segment, value = cell
     if segment != FOLD or facts.folds is None:

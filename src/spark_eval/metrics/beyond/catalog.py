@@ -20,7 +20,7 @@ from spark_eval.stats.exact import Floats, Ints
 # The place of an item of which nothing is known.
 UNKNOWN: Final = -1
 # Lists are laid out as a table by rank unless it has more than so many places for each item.
-SPARSEST_TABLE: Final = 4
+SPARSEST_LISTS: Final = 4
 
 Bearer = TypeVar("Bearer")
 Arguments = ParamSpec("Arguments")
@@ -162,7 +162,7 @@ class Entries:
     @property
     def is_dense(self) -> bool:
         """Whether a table of lists by rank is not much larger than the entries."""
-        return self.n_rows * self.width <= SPARSEST_TABLE * len(self.row)
+        return self.n_rows * self.width <= SPARSEST_LISTS * len(self.row)
 
     @once
     def count(self, k: int | None) -> Ints:
