@@ -6,6 +6,7 @@ import pytest
 
 from spark_eval.accounting import (
     ACCOUNTING,
+    Counts,
     Entry,
     EntryKey,
     ListCounts,
@@ -18,7 +19,6 @@ from spark_eval.conventions import Conventions
 from spark_eval.errors import DataError, SparkEvalError
 from spark_eval.presets import parse_conventions
 from spark_eval.schema import FATAL, Fault, Outcome, Reason
-from spark_eval.verbs.segments import counts_of_train
 
 DEFAULT = Conventions()
 
@@ -124,11 +124,9 @@ def test_cold_items_of_the_truth_are_a_part_of_what_is_used() -> None:
 
 
 def test_entries_of_the_training_interactions_add_up() -> None:
-    faults = [("NULL_ID", False, 3, 1, 2, None), (None, False, 6, 2, 4, 5), (None, True, 9, 2, 5, 5)]
-    names = ("fault", "everything", "rows", "users", "items", "largest")
-    counts, n_items = counts_of_train([dict(zip(names, values, strict=True)) for values in faults])
-    assert n_items == 4
-    entries = table_entries("train", counts)
+    bad: EntryKey = (Outcome.QUARANTINED, "NULL_ID")
+    rows, users = {bad: 3, (IN, None): 9, (USED, None): 6}, {bad: 1, (IN, None): 2, (USED, None): 2}
+    entries = table_entries("train", Counts(Counter(rows), Counter(users), largest=5))
     assert entries == [
         ("train", None, "in", None, 9, 2),
         ("train", None, "used", None, 6, 2),

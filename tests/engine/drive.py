@@ -13,6 +13,7 @@ from spark_eval.arrow.hashes import bucket_of, hashes_of
 from spark_eval.arrow.row_faults import fault_rules
 from spark_eval.engine.items.counts import histogram, merged_counts
 from spark_eval.engine.items.facts import ItemFacts, item_facts
+from spark_eval.engine.items.tally import ItemTally
 from spark_eval.engine.means import merged_sums
 from spark_eval.engine.measure import Measuring
 from spark_eval.engine.messages import Content
@@ -82,12 +83,12 @@ def drive(plan: Plan, tables: Tables, layout: Layout = LAYOUT) -> Found:
     random.Random(7).shuffle(messages)
     per_user: dict[tuple[Any, ...], dict[str, Any]] = {}
     summaries: list[BucketSummary] = []
-    counts: list[pa.Table] = []
+    tally = ItemTally(question)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(exchange, "MOST_ROWS", layout.most_rows)
         for number, n_numbers, bucket in buckets(messages, question, layout.n_buckets):
             assert (bucket_of(hashes_of(bucket.people.ids), n_numbers) == number).all()
-            measuring, models = Measuring(bucket), []
+            measuring, models = Measuring(bucket, tally), []
             for one in measuring.measured():
                 models.append(ModelSummary(one.model, one.counts, one.folds, None, 0))
                 for row in one.per_user.to_pylist():
@@ -99,8 +100,8 @@ def drive(plan: Plan, tables: Tables, layout: Layout = LAYOUT) -> Found:
             of_truth = (bucket.truth_counts(), bucket.truth_digest, bucket.truth_folds)
             stages = stage_sums(measuring) if plan.stages else None
             summaries.append(BucketSummary(*of_truth, models, sums, stages))
-            counts += measuring.item_counts
-    return found_of(plan, per_user, summaries, counts, question.known_items)
+    counts = tally.table()
+    return found_of(plan, per_user, summaries, [] if counts is None else [counts], question.known_items)
 
 
 def found_of(

@@ -133,7 +133,14 @@ def registered() -> Iterator[None]:
     """Register the metrics; afterwards they are gone."""
     for name, (kernel, kind, facts) in METRICS.items():
         ranking_metric(
-            name, formula="", direction=Direction.NONE, upper=None, perfect=False, kind=kind, facts=facts
+            name,
+            formula="",
+            conventions=("entropy_weights",) if kind is Kind.CATALOG else (),
+            direction=Direction.NONE,
+            upper=None,
+            perfect=False,
+            kind=kind,
+            facts=facts,
         )(kernel)
     try:
         yield

@@ -148,7 +148,13 @@ def test_what_workers_see_is_what_is_there(
 ) -> None:
     case, by_fold = Case(seed, folds, is_text), len(folds) > 1
     segments = ("fold",) if by_fold else ()
-    plan = make_plan(metrics=[*PER_USER, *PER_RUN], k=[2, 4], base="a", segments=segments)
+    plan = make_plan(
+        metrics=[*PER_USER, *PER_RUN],
+        k=[2, 4],
+        base="a",
+        segments=segments,
+        conventions={"entropy_weights": "slots"},
+    )
     found = drive(plan, case.tables(), Layout(n_buckets=n_buckets, n_tasks=1 + seed % 2, most_rows=20))
     assert len(found.per_user) == 2 * len(folds) * N_USERS
     for (model, *fold, user), row in found.per_user.items():

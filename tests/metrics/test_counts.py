@@ -20,7 +20,8 @@ from users import about_of, grouped_lists
 from spark_eval.conventions import Conventions, ExposureWeights
 from spark_eval.errors import ConfigError
 from spark_eval.metrics import RANKING, Lists, MetricValue, parse_metric
-from spark_eval.metrics.beyond.catalog import GroupWeights, ItemCounts
+from spark_eval.metrics.beyond.catalog import ItemCounts
+from spark_eval.metrics.beyond.group_weights import GroupWeights
 from spark_eval.metrics.beyond.known import sets_of_words
 from spark_eval.metrics.columns import summed, value_of_column
 from spark_eval.metrics.options import make_plan

@@ -20,7 +20,7 @@ from spark_eval.conventions import (
     RecallDenominator,
     TieOrder,
 )
-from spark_eval.conventions.choice import HISTORY, LENGTH, WHOLE_LIST, Choice
+from spark_eval.conventions.choice import HISTORY, LENGTH, SLOTS, WHOLE_LIST, Choice
 from spark_eval.metrics import RANKING, MetricValue, metric_values, parse_metric
 from spark_eval.metrics.aliases import metric_named
 from spark_eval.metrics.registry import Fact, Kind
@@ -235,5 +235,5 @@ def test_what_it_needs_to_know_of_items(text: str, facts: str, sees_items: bool,
 
 def test_what_choices_see_are_words_that_something_reads() -> None:
     words = {word for choices in CONVENTIONS.values() for choice in choices for word in choice.sees}
-    assert words - {LENGTH, WHOLE_LIST, HISTORY} <= set(Fact)
+    assert words - {LENGTH, WHOLE_LIST, HISTORY, SLOTS} <= set(Fact)
     assert Kind(HISTORY) is Kind.PROFILE

@@ -79,6 +79,7 @@ def test_data_b_of_frames(spark: SparkSession) -> None:
         metrics=[*names, "t_filled"],
         k=[2, 3],
         base="n",
+        conventions={"entropy_weights": "slots"},
     )
     rows = found.metrics.where("model = 'm'").collect()
     values = values_of(rows)

@@ -14,21 +14,19 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from spark_eval.accounting import Counts
 from spark_eval.engine import segments
 from spark_eval.engine.segments import activity_bounds, check_segments
 from spark_eval.errors import ConfigError, DataError
+from spark_eval.metrics.options import make_plan
+from spark_eval.schema import Fault, Outcome
 from spark_eval.transforms.conform import conform_train
-from spark_eval.transforms.segments import (
-    activity_histogram,
-    count_by_id,
-    count_train,
-    count_users,
-    trained_items,
-    trained_users,
-)
+from spark_eval.transforms.plain_files import plain_train
+from spark_eval.transforms.segments import count_users
 from spark_eval.verbs.checks import check_train, check_users
 from spark_eval.verbs.evaluate import evaluate
-from spark_eval.verbs.segments import counts_of_train
+from spark_eval.verbs.evaluation import Tables
+from spark_eval.verbs.segments import read_train
 
 Rows = Sequence[tuple[Any, ...]]
 
@@ -105,24 +103,33 @@ def train_of(spark: SparkSession, rows: Rows = TRAIN, user: str = "int") -> Data
     return spark.createDataFrame(rows, f"user {user}, item string")
 
 
-def test_one_pass_counts_users_items_and_rows_that_are_neither(spark: SparkSession) -> None:
-    by_id = count_by_id(conform_train(train_of(spark).repartition(3), None)).cache()
-    assert_rows(trained_users(by_id), "user int, n_interactions long", [(1, 3), (2, 1)])
-    assert_rows(trained_items(by_id), "item string, n_rows long", [("a", 2), ("b", 2)])
-    assert_rows(
-        activity_histogram(trained_users(by_id)), "n_interactions long, n_users long", [(3, 1), (1, 1)]
-    )
-    assert_rows(
-        count_train(by_id),
-        "fault string, everything boolean, rows long, users long, items long, largest long",
-        [(None, False, 4, 2, 2, 3), ("NULL_ID", False, 4, 1, 1, 2), (None, True, 8, 3, 3, 3)],
-    )
-    by_id.unpersist()
+@pytest.mark.parametrize("is_plain", [True, False])
+def test_one_pass_counts_users_items_and_rows_that_are_neither(
+    spark: SparkSession, tmp_path: Path, is_plain: bool
+) -> None:
+    frame = train_of(spark).repartition(3)
+    if is_plain:
+        frame.write.parquet(str(tmp_path / "train"))
+        frame = spark.read.parquet(str(tmp_path / "train"))
+    truth = spark.createDataFrame([(1, "a")], "user int, item string")
+    tables = Tables(truth, truth, conform_train(frame, None), train_files=plain_train(frame, {}))
+    assert (tables.train_files is not None) is is_plain
+    found = read_train(tables, make_plan(metrics=["novelty"], segments=["activity"]))
+    assert found.items is not None
+    rows = sorted((row["item"], row["n_rows"], row["n_takers"]) for row in found.items.to_pylist())
+    assert rows == [("a", 2, 1), ("b", 2, 2)]
+    assert (found.n_items, found.n_users) == (2, {None: 2})
+    assert found.bounds == {5: 1, 10: 3}
+    assert [entry[2:] for entry in found.entries] == [
+        ("in", None, 8, 3),
+        ("used", None, 4, 2),
+        ("largest", "rows=3", 0, 1),
+        ("quarantined", "NULL_ID", 4, 1),
+    ]
 
 
 def test_a_train_table_without_a_sound_row_is_refused() -> None:
-    everything = {"fault": None, "everything": True, "rows": None, "users": 0, "items": 0, "largest": None}
-    counts, _ = counts_of_train([everything])
+    counts = Counts(Counter({(Outcome.IN, None): 3, (Outcome.QUARANTINED, Fault.NULL_ID): 3}))
     with pytest.raises(DataError) as raised:
         check_train(counts)
     assert raised.value.code == "EMPTY_TRAIN"
@@ -243,6 +250,6 @@ def test_users_and_train_are_read_once_and_freed(
         *((name, value, 1) for name, value in (("known", "known"), ("known", "no_train"))),
         *((name, value, 1) for name, value in (("activity", "10"), ("activity", "no_train"))),
     }
-    assert [rows.is_cached for rows in persisted] == [True] * 3
+    assert [rows.is_cached for rows in persisted] == [True] * 2
     evaluation.unpersist()
     assert not any(rows.is_cached for rows in persisted)

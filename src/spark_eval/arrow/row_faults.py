@@ -17,6 +17,7 @@ from spark_eval.schema import (
     ITEM,
     LARGEST_EXACT,
     MODEL,
+    N_INTERACTIONS,
     RANK,
     RELEVANCE,
     SCORE,
@@ -81,6 +82,24 @@ def judge_truth(rows: pa.Table, conventions: Conventions) -> Judged:
             reason, is_relevant = Reason.BELOW_THRESHOLD, pc.greater_equal(relevance, conventions.threshold)
         faults[reason] = holds(pc.invert(is_relevant))
     return judged, first_fault(list(faults.items()))
+
+
+def judge_train(rows: pa.Table) -> Judged:
+    """Judge training interactions."""
+    return rows, first_fault([(Fault.NULL_ID, nulls(rows, USER, ITEM, FOLD))])
+
+
+def valid_train(rows: pa.Table) -> Judged:
+    """Return the training interactions without a fault."""
+    _, faults = judge_train(rows)
+    return rows if faults is None else rows.filter(faults.is_null()), None
+
+
+def interactions_of_users(rows: pa.Table) -> Judged:
+    """Return the users of training interactions without a fault, each with how many these are."""
+    valid, _ = valid_train(rows)
+    keys = [name for name in (USER, FOLD) if name in rows.column_names]
+    return valid.group_by(keys).aggregate([([], "count_all")]).rename_columns([*keys, N_INTERACTIONS]), None
 
 
 def first_fault(faults: Sequence[tuple[Fault | Reason, Booleans]]) -> pa.Array | None:

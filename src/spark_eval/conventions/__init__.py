@@ -24,7 +24,7 @@ from spark_eval.conventions.beyond import (
     ShortList,
     UnexpectednessDenominator,
 )
-from spark_eval.conventions.choice import LENGTH, WHOLE_LIST, Choice
+from spark_eval.conventions.choice import LENGTH, SLOTS, WHOLE_LIST, Choice
 
 
 class PrecisionDenominator(Choice):
@@ -138,7 +138,7 @@ class EntropyWeights(Choice):
     """How often the information of an item counts in the entropy of a run."""
 
     LISTS = "lists", "once for each list that holds it"
-    SLOTS = "slots", "1 / length for each list that holds it, so that all lists count the same"
+    SLOTS = "slots", "1 / length for each list that holds it, so that all lists count the same", SLOTS
 
 
 class PersonalizationVariant(Choice):

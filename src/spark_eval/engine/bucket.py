@@ -22,6 +22,7 @@ from spark_eval.engine.people import is_named, model_codes, models_in, numbered
 from spark_eval.engine.question import Question
 from spark_eval.engine.ranks import (
     Places,
+    are_regular,
     by_list,
     comparable,
     falling,
@@ -33,26 +34,32 @@ from spark_eval.engine.ranks import (
     tie_keys,
 )
 from spark_eval.engine.truth import Truth, combined
-from spark_eval.metrics.beyond.catalog import Entries
+from spark_eval.metrics.beyond.catalog import UNKNOWN, Entries
 from spark_eval.schema import FAULT, IN_TRAIN, ITEM, MODEL, RANK, SCORE, USER, Fault, Outcome, Reason
 from spark_eval.stats.exact import Ints
 
 
 @dataclass(frozen=True)
 class ListRows:
-    """n valid rows of lists: numbers of user, item and list; the score or rank; whether the item is cold."""
+    """n valid rows of lists: numbers of user, item and list; the score or rank; what is known of the item.
+
+    ``place`` is that in the catalogue, ``is_cold`` whether it has no training interactions; None where nobody
+    asks.
+    """
 
     user: Ints
     item: Ints
     of_list: Ints
     order: NDArray[Any]
+    place: Ints | None
     is_cold: Booleans | None
 
     def take(self, chosen: Booleans) -> "ListRows":
         """Return some of them."""
+        place = None if self.place is None else self.place[chosen]
         is_cold = None if self.is_cold is None else self.is_cold[chosen]
         user, item, of_list = (values[chosen] for values in (self.user, self.item, self.of_list))
-        return ListRows(user, item, of_list, self.order[chosen], is_cold)
+        return ListRows(user, item, of_list, self.order[chosen], place, is_cold)
 
 
 class Bucket:
@@ -88,7 +95,7 @@ class Bucket:
     def pairs(self) -> tuple[Ints, Ints, NDArray[np.float64], Ints, Booleans | None]:
         """Each pair of the truth once: user, item, relevance, rows that name it, whether its item is cold."""
         user, item = self.user[Content.TRUTH], self.items.columns[0]
-        is_cold = self.is_cold(Content.TRUTH, user, item)
+        is_cold = self.is_cold(Content.TRUTH, user, self.placed(item))
         first, relevance, size = combined(
             user, item, self.rows[Content.TRUTH], self.question.plan.conventions.truth_duplicates
         )
@@ -163,18 +170,24 @@ class Bucket:
             max_relevance=truth.largest_relevance,
         )
 
-    def is_cold(self, kind: Content, user: Ints, item: Ints) -> Booleans | None:
+    def is_cold(self, kind: Content, user: Ints, place: Ints | None) -> Booleans | None:
         """Return which rows name an item without training interactions (in the fold of the user).
 
-        None where nothing is known of these.
+        ``place`` is that of each row's item. None where nothing is known of these.
         """
         if IN_TRAIN in self.rows[kind].column_names:
             return ~numbers(self.rows[kind][IN_TRAIN]).astype(bool)
         facts = self.question.facts
-        if facts is None or facts.catalog.n_rows is None:
+        if facts is None or facts.catalog.n_rows is None or place is None:
             return None
+        if facts.folds is None or self.people.folds is None:
+            return np.asarray(~facts.is_trained[0][place])
         fold = facts.tables_of(self.people.folds, len(self.people))[user]
-        return ~facts.is_trained[fold, self.place_of(item)] & (fold >= 0)
+        return ~facts.is_trained[fold, place] & (fold >= 0)
+
+    def placed(self, item: Ints) -> Ints | None:
+        """Return the places of numbered items in the catalogue; None where nothing is known of any."""
+        return None if self.question.facts is None else self.place_of(item)
 
     @cached_property
     def place_of(self) -> PlaceFinder:
@@ -186,8 +199,9 @@ class Bucket:
         """The valid rows of recommendations."""
         rows, user, item = self.rows[Content.LISTS], self.user[Content.LISTS], self.items.columns[1]
         order = comparable(rows[SCORE]) if self.question.has_scores else numbers(rows[RANK]).astype(np.int64)
-        is_cold = self.is_cold(Content.LISTS, user, item)
-        return ListRows(user, item, self.list_of(Content.LISTS), order, is_cold)
+        place = self.placed(item)
+        is_cold = self.is_cold(Content.LISTS, user, place)
+        return ListRows(user, item, self.list_of(Content.LISTS), order, place, is_cold)
 
     def list_of(self, kind: Content) -> Ints:
         """Return the list of each row that has a user: they are numbered by model, then by user."""
@@ -201,7 +215,7 @@ class Bucket:
         bad, rows = self.bad_lists(n_lists), self.list_rows
         n_valid = counted(rows.of_list, n_lists)
         n_repeated = np.zeros(n_lists, dtype=np.int64)
-        if question.checks_all:
+        if question.checks_all and not self.is_regular(rows):
             is_again, shares = self.repeated(rows)
             bad[Fault.DUPLICATE_RANK] = counted(rows.of_list[shares], n_lists)
             n_valid = n_valid - bad[Fault.DUPLICATE_RANK]
@@ -237,9 +251,14 @@ class Bucket:
     def listed(self, rows: ListRows, places: Places, n_lists: int) -> Entries:
         """Return the items of all lists, as far as a metric sees them."""
         row = by_list(rows.of_list, n_lists, places.rank, self.question.plan.listed_depth)
-        item = rows.item[row]
-        numbered_items = self.items.in_order(item), self.place_of(item)
-        return Entries(n_lists, rows.of_list[row], places.rank[row], *numbered_items)
+        place = np.full(len(row), UNKNOWN) if rows.place is None else rows.place[row]
+        item = self.items.in_order(rows.item[row])
+        return Entries(n_lists, rows.of_list[row], places.rank[row], item, place)
+
+    def is_regular(self, rows: ListRows) -> bool:
+        """Return whether ranks are given, and no rank or item comes twice in any list; False: perhaps."""
+        n_lists = len(self.people) * len(self.models)
+        return not self.question.has_scores and are_regular(rows.of_list, n_lists, rows.item, rows.order)
 
     def repeated(self, rows: ListRows) -> tuple[Booleans, Booleans]:
         """Return which rows repeat an item of their list, and which name one that shares its rank."""

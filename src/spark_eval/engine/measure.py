@@ -13,12 +13,13 @@ from spark_eval.accounting import EntryKey, ListCounts
 from spark_eval.arrow.codes import counted
 from spark_eval.engine.bucket import Bucket
 from spark_eval.engine.items.about import Surroundings, lists_with
-from spark_eval.engine.items.counts import count_items
-from spark_eval.engine.lists import AllLists, entries_within
+from spark_eval.engine.items.tally import ItemTally
+from spark_eval.engine.lists import AllLists
 from spark_eval.engine.means import sums
 from spark_eval.engine.messages import Content
 from spark_eval.engine.people import segments_of
-from spark_eval.metrics.beyond.catalog import GroupWeights, filled_in
+from spark_eval.metrics.beyond.catalog import filled_in
+from spark_eval.metrics.beyond.group_weights import GroupWeights
 from spark_eval.metrics.lists import Lists
 from spark_eval.metrics.options import filled_column
 from spark_eval.schema import FOLD, N_RECOMMENDED, N_RELEVANT, USER
@@ -45,18 +46,17 @@ class Measured:
 class Measuring:
     """Measures a bucket.
 
-    Once all models are measured, ``sums`` are those of the columns of ``per_user``, ``item_counts`` how often
-    items were recommended, and ``groups`` the weights of their groups by the place of the metric and model.
+    Once all models are measured, ``sums`` are those of the columns of ``per_user``, and ``groups`` the
+    weights of groups of items by the place of the metric and model; ``tally`` counts the items of the lists.
     """
 
-    def __init__(self, bucket: Bucket) -> None:
-        self.bucket, self.question = bucket, bucket.question
+    def __init__(self, bucket: Bucket, tally: ItemTally) -> None:
+        self.bucket, self.question, self.tally = bucket, bucket.question, tally
         self.surroundings: Surroundings | None = None
         self.ideal = bucket.truth.ideal(self.question.plan.truth_depth)
         about = bucket.rows[Content.SEGMENTS], bucket.rows[Content.TRAINED]
         self.segments = segments_of(self.question.plan.segments, bucket.people, *about, self.question.bounds)
         self.sums: list[pa.Table] = []
-        self.item_counts: list[pa.Table] = []
         self.groups: dict[tuple[int, str], GroupWeights] = {}
 
     @cached_property
@@ -92,7 +92,7 @@ class Measuring:
         filled = self.filled(taken)
         self.sums.append(sums(columns | filled, question.plan.summed, (model, names), segments))
         if question.plan.of_run:
-            self.item_counts += count_items(bucket, taken.about, (model, names), segments)
+            self.tally.add(bucket, taken.about, (model, names), segments)
         self.groups |= self.weighed_groups(taken, model, names)
         rows, ends = self.per_user(users, taken, columns), np.searchsorted(model, np.arange(len(models) + 1))
         is_list = lists.by_model(lists.n_recommended > 0)
@@ -142,6 +142,5 @@ class Measuring:
         columns: dict[str, Floats] = {}
         if lists.about is not None and lists.about.listed is not None:
             for k in self.question.plan.run_cuts:
-                columns[filled_column(k)] = column = np.full(len(lists.n_relevant), np.nan)
-                column[entries_within(lists.about.listed, k).row] = 1.0
+                columns[filled_column(k)] = np.where(lists.about.listed.count(k) > 0, 1.0, np.nan)
         return columns

@@ -33,7 +33,9 @@ class Content(StrEnum):
     TRUTH = "truth"  # valid rows of the truth
     BAD_TRUTH = "bad_truth"  # other rows of the truth: user and fault
     SEGMENTS = "segments"  # users with a column per segment
-    TRAINED = "trained"  # users with their number of training interactions
+    TRAIN = "train"  # valid training interactions, to be counted
+    BAD_TRAIN = "bad_train"  # other training interactions: user and fault
+    TRAINED = "trained"  # users with numbers of training interactions
     PROFILE = "profile"  # training interactions: users with their items
     BASELINES = "baselines"  # users measured, of models that others are compared with
     CANDIDATES = "candidates"  # users measured, of models that are compared

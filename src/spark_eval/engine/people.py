@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_eval.arrow.codes import Codes, distinct_of
-from spark_eval.arrow.hashes import numbers
+from spark_eval.arrow.hashes import in_one_piece, numbers
 from spark_eval.engine.messages import Content
 from spark_eval.schema import FOLD, MISSING, MODEL, N_INTERACTIONS, NO_TRAIN, USER, BuiltIn
 from spark_eval.stats.exact import Ints
@@ -67,11 +67,14 @@ def segments_of(
 ) -> dict[str, Segment]:
     """Return the segments of these names, of all people.
 
-    ``users`` have a column for each that is not built in; ``trained`` have numbers of training interactions.
+    ``users`` have a column for each that is not built in; ``trained`` have numbers of training interactions,
+    which add up.
     ``bounds`` are the most interactions of each activity decile.
     """
     segments: dict[str, Segment] = {}
     row = row_of(people, users)
+    if not set(BuiltIn).isdisjoint(names):
+        trained = added_interactions(trained)
     for name in names:
         if name == FOLD and people.folds is not None:
             folds, code = np.unique(people.folds, return_inverse=True)
@@ -89,6 +92,13 @@ def segments_of(
             code = np.append(numbers(coded.indices.fill_null(len(values) - 1)), len(values) - 1)
             segments[name] = Segment(code[row].astype(np.int64), values)
     return segments
+
+
+def added_interactions(trained: pa.Table) -> pa.Table:
+    """Return a row per user, in each fold if there are folds: what several tasks have counted, added up."""
+    keys = [name for name in (USER, FOLD) if name in trained.column_names]
+    added = in_one_piece([trained]).group_by(keys).aggregate([(N_INTERACTIONS, "sum")])
+    return added.rename_columns([*keys, N_INTERACTIONS])
 
 
 def row_of(people: People, table: pa.Table) -> Ints:

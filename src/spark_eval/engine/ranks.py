@@ -130,6 +130,26 @@ def falling(scores: NDArray[Any]) -> Hashes:
     return ~(ascending.view(np.uint64) ^ SIGN)
 
 
+def are_regular(of_list: Ints, n_lists: int, item: Ints, rank: Ints) -> bool:
+    """Return whether no two rows of a list share a rank or an item, where that is quick to tell; else False.
+
+    Lists of one item at every rank are the rule: they are sorted as the rows of one array, not row by row.
+    """
+    width, filler = int(rank.max(initial=0)), np.iinfo(np.int64).min
+    if n_lists * width > SPARSEST_GRID * len(rank) or item.min(initial=0) == filler:
+        return False
+    cell = of_list * width + (rank - 1)
+    is_taken = np.zeros(n_lists * width, dtype=bool)
+    is_taken[cell] = True
+    if np.count_nonzero(is_taken) < len(rank):
+        return False
+    grid = np.full(n_lists * width, filler)
+    grid[cell] = item
+    by_item = grid.reshape(n_lists, width)
+    by_item.sort(axis=1)
+    return not ((by_item[:, 1:] == by_item[:, :-1]) & (by_item[:, 1:] > filler)).any()
+
+
 def repeats(of_list: Ints, n_lists: int, item: Ints, before: Ints | Hashes) -> Ints:
     """Return the rows that are not the first of their list and item, by ``before``.
 

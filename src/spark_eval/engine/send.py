@@ -11,7 +11,11 @@ from spark_eval.engine.messages import Content, batch_of, coded_once, gathered, 
 from spark_eval.schema import FAULT, FOLD, MODEL, USER
 
 # Where the rows go that a rule finds a fault in.
-BAD = {Content.LISTS: Content.BAD_LISTS, Content.TRUTH: Content.BAD_TRUTH}
+BAD = {
+    Content.LISTS: Content.BAD_LISTS,
+    Content.TRUTH: Content.BAD_TRUTH,
+    Content.TRAIN: Content.BAD_TRAIN,
+}
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Annotated, Any, Final, TypedDict, Unpack
 
 from spark_eval.conventions import Checks, Conventions, Gain
-from spark_eval.conventions.choice import Choice
+from spark_eval.conventions.choice import SLOTS, Choice
 from spark_eval.errors import ConfigError
 from spark_eval.metrics import MetricValue, metric_values
 from spark_eval.metrics.aliases import several
@@ -105,6 +105,11 @@ class Plan:
     def of_run(self) -> list[MetricValue]:
         """The metrics of a whole run, which see how often each item was recommended."""
         return [value for value in self.asked if value.metric.kind is Kind.CATALOG]
+
+    @cached_property
+    def sees_slots(self) -> bool:
+        """Whether any of these weighs an item in each list by 1 / length of the list."""
+        return any(SLOTS in value.sees(self.conventions) for value in self.of_run)
 
     @cached_property
     def of_groups(self) -> list[MetricValue]:

@@ -9,7 +9,8 @@ from spark_eval.conventions import CONVENTIONS, AverageVariant, Conventions, Tie
 from spark_eval.conventions.choice import HISTORY, LENGTH, WHOLE_LIST, Choice
 from spark_eval.errors import ConfigError
 from spark_eval.metrics.aliases import find, metric_named
-from spark_eval.metrics.beyond.catalog import GroupWeights, ItemCounts
+from spark_eval.metrics.beyond.catalog import ItemCounts
+from spark_eval.metrics.beyond.group_weights import GroupWeights
 from spark_eval.metrics.lists import Lists
 from spark_eval.metrics.registry import ALL_ITEMS, RANKING, Fact, Kind, RankingMetric, Weight
 from spark_eval.presets import parse_choice
@@ -84,7 +85,7 @@ class MetricValue:
 
     def conventions(self, run: Conventions) -> Conventions:
         """Return those of the run with this value's own choices."""
-        return run.changed(dict(self.options))
+        return run.changed(dict(self.options)) if self.options else run
 
     def sees(self, run: Conventions) -> set[str]:
         """Return what its choices make it see beside the hits up to k."""

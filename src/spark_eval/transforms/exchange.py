@@ -16,7 +16,8 @@ from spark_eval.arrow.checksums import key_sum
 from spark_eval.arrow.files import Batches, FilePart, read_parts
 from spark_eval.arrow.user_files import file_name
 from spark_eval.engine.bucket import Bucket
-from spark_eval.engine.items.counts import divided_by_item, histogram, merged_counts
+from spark_eval.engine.items.counts import histogram, merged_counts
+from spark_eval.engine.items.tally import ItemTally, divided_by_item
 from spark_eval.engine.means import merged_sums
 from spark_eval.engine.measure import Measuring
 from spark_eval.engine.messages import MESSAGE, Content, by_bucket, divided_further, packed, unpacked
@@ -73,10 +74,10 @@ def measure(
     columns = to_arrow_schema(whole)
 
     def measured(batches: Batches) -> Iterator[pa.RecordBatch]:
-        counts: list[pa.Table] = []
+        tally = ItemTally(question)
         for number, n_numbers, bucket in buckets(batches, question, n_buckets):
             is_written = not model_faults([name for name in bucket.models if name is not None])
-            measuring, models = Measuring(bucket), []
+            measuring, models = Measuring(bucket, tally), []
             for one in measuring.measured():
                 rows = one.per_user.add_column(0, MODEL, pa.repeat(one.model, len(one.per_user)))
                 rows, file = rows.select(rows_schema.names).cast(rows_schema), None
@@ -91,10 +92,10 @@ def measure(
             stages = stage_sums(measuring) if question.plan.stages else None
             sums = merged_sums(measuring.sums)
             summary = BucketSummary(*of_truth, models, sums, stages, measuring.groups)
-            counts = merged_counts([*counts, *measuring.item_counts])
             del measuring  # its lists, before the next bucket comes
             yield from filled_up({SUMMARY: [pickle.dumps(summary)]}, columns).to_batches()
-        for part, rows in divided_by_item(counts, n_buckets):
+        counts = tally.table()
+        for part, rows in divided_by_item(counts, n_buckets) if counts is not None else ():
             of_items = {NUMBER: [part], OBJECT: [pickle.dumps(packed(rows).to_pybytes())]}
             yield from filled_up(of_items, columns).to_batches()
 

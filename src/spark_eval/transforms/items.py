@@ -14,8 +14,6 @@ from spark_eval.schema import (
     FOLD,
     GROUPS,
     ITEM,
-    N_ROWS,
-    N_TAKERS,
     USER,
     VECTOR,
     Fault,
@@ -105,12 +103,10 @@ def width_of(kind: T.DataType) -> int:
     return 8
 
 
-def item_popularity(train: DataFrame) -> DataFrame:
-    """Return item, fold if any, n_rows, n_takers of the valid training interactions of each item."""
+def trained_items(train: DataFrame) -> DataFrame:
+    """Return item, fold if any, of the valid training interactions, each once."""
     fold = [FOLD] if FOLD in train.columns else []
-    valid = train.where(F.col(FAULT).isNull())
-    pairs = valid.groupBy(ITEM, *fold, USER).agg(F.count("*").alias(N_ROWS))
-    return pairs.groupBy(ITEM, *fold).agg(F.sum(N_ROWS).alias(N_ROWS), F.count("*").alias(N_TAKERS))
+    return train.where(F.col(FAULT).isNull()).select(ITEM, *fold).distinct()
 
 
 def taken_items(train: DataFrame) -> DataFrame:

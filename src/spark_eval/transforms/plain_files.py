@@ -128,6 +128,11 @@ def plain_truth(frame: DataFrame, names: Mapping[str, str], conventions: Convent
     return plain_files(frame, mapped(frame, names, [USER, ITEM], [RELEVANCE, FOLD]))
 
 
+def plain_train(frame: DataFrame, names: Mapping[str, str]) -> PlainFiles | None:
+    """Return the files of training interactions, if they are plain."""
+    return plain_files(frame, mapped(frame, names, [USER, ITEM], [FOLD]))
+
+
 def plain_predictions(
     frame: DataFrame, names: Mapping[str, str], model: str | None, plan: PredictionPlan
 ) -> PlainFiles | None:

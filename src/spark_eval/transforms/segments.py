@@ -1,70 +1,52 @@
-"""Which segments a user is in, and which items nobody has met in training."""
+"""Who users are: their segments, and what their training interactions tell of them and of the items."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from spark_eval.arrow.files import Batches
+from spark_eval.engine.items.tally import divided_by_item
+from spark_eval.engine.items.training import TrainSummary, added_items, count_train
+from spark_eval.engine.messages import by_bucket, packed, unpacked
 from spark_eval.names import quoted
-from spark_eval.schema import FAULT, FOLD, ITEM, N_INTERACTIONS, N_ROWS, USER, Outcome
-
-# Whether a row of ``count_by_id`` counts a user's rows, not an item's.
-OF_USER = "of_user"
+from spark_eval.schema import USER
+from spark_eval.transforms.objects import NumberedObject, made, met_by_number
 
 
-def count_by_id(train: DataFrame) -> DataFrame:
-    """Return user, item, fold if any, of_user, fault, n_rows: a row per user and per item, and fault.
+@dataclass(frozen=True)
+class CountedTrain:
+    """Summaries of buckets, and a part of the items with their counts; ``items`` are None if too many."""
 
-    One scan and one shuffle give both.
+    summaries: Sequence[TrainSummary]
+    n_items: int
+    items: pa.Table | None
+
+
+def counted_train(messages: DataFrame, n_buckets: int, most_items: int, *, sees_takers: bool) -> DataFrame:
+    """Return objects CountedTrain of the messages of training interactions, by bucket: two small shuffles.
+
+    Users meet in their bucket, items by their hash. Parts with about twice their share of ``most_items`` are
+    left out, so that the driver never gets more than it can hold.
     """
-    fold = [FOLD] if FOLD in train.columns else []
-    one = F.struct(USER, F.lit(None).alias(ITEM), *fold, F.lit(True).alias(OF_USER))
-    other = F.struct(F.lit(None).alias(USER), ITEM, *fold, F.lit(False).alias(OF_USER))
-    ids = train.select(FAULT, F.inline(F.array(one, other)))
-    return ids.groupBy(USER, ITEM, *fold, OF_USER, FAULT).agg(F.count("*").alias(N_ROWS))
 
+    def count(batches: Batches) -> Iterator[NumberedObject]:
+        for _, rows in by_bucket(batches):
+            summary, items = count_train(rows, sees_takers=sees_takers)
+            yield 0, summary
+            for part, counts in divided_by_item(items, n_buckets) if items is not None else ():
+                yield part, packed(counts).to_pybytes()
 
-def trained_users(by_id: DataFrame) -> DataFrame:
-    """Return user, fold if any, n_interactions of every user with valid training interactions."""
-    valid = by_id.where(F.col(OF_USER) & F.col(FAULT).isNull())
-    return valid.select(USER, *folds_of(by_id), F.col(N_ROWS).alias(N_INTERACTIONS))
+    def meet(_: int, parts: list[TrainSummary | bytes]) -> CountedTrain:
+        summaries = [one for one in parts if isinstance(one, TrainSummary)]
+        tables = [unpacked(pa.py_buffer(one)) for one in parts if isinstance(one, bytes)]
+        items = added_items(tables) if tables else None
+        n_items = 0 if items is None else len(items)
+        return CountedTrain(summaries, n_items, items if n_items <= 2 * most_items // n_buckets + 1 else None)
 
-
-def trained_items(by_id: DataFrame) -> DataFrame:
-    """Return item, fold if any, n_rows of every item with valid training interactions."""
-    valid = by_id.where(~F.col(OF_USER) & F.col(FAULT).isNull())
-    return valid.select(ITEM, *folds_of(by_id), N_ROWS)
-
-
-def count_trained_users(by_id: DataFrame) -> DataFrame:
-    """Return fold if any, n_users: the users with valid training interactions."""
-    valid = by_id.where(F.col(OF_USER) & F.col(FAULT).isNull())
-    return valid.groupBy(*folds_of(by_id)).agg(F.count("*").alias("n_users"))
-
-
-def folds_of(by_id: DataFrame) -> list[str]:
-    """Return the column ``fold``, where there is one."""
-    return [FOLD] if FOLD in by_id.columns else []
-
-
-def count_train(by_id: DataFrame) -> DataFrame:
-    """Return one row per reason (null: used), and one for everything: rows, users, items, a user's most rows.
-
-    Over folds, users and items count once in each.
-    """
-    of_user = [USER, *folds_of(by_id)]
-    return by_id.rollup(FAULT).agg(
-        (F.grouping(FAULT) == 1).alias("everything"),
-        F.sum(F.when(F.col(OF_USER), F.col(N_ROWS))).alias("rows"),
-        F.count_distinct(*of_user).alias("users"),
-        F.count_distinct(ITEM, *folds_of(by_id)).alias("items"),
-        F.max(F.when(F.col(USER).isNotNull(), F.col(N_ROWS))).alias(Outcome.LARGEST),
-    )
-
-
-def activity_histogram(users: DataFrame) -> DataFrame:
-    """Return n_interactions, n_users: how many users have so many interactions."""
-    return users.groupBy(N_INTERACTIONS).agg(F.count("*").alias("n_users"))
+    return met_by_number(made(messages, count), n_buckets, meet)
 
 
 def count_users(users: DataFrame, segments: Sequence[str]) -> DataFrame:

@@ -12,7 +12,7 @@ from spark_eval.engine.items.counts import group_rows, run_rows
 from spark_eval.engine.items.facts import ItemFacts
 from spark_eval.engine.means import ColumnSums, SegmentCell, added
 from spark_eval.engine.summary import MetricRow, SumRow, population, sum_rows
-from spark_eval.metrics.beyond.catalog import GroupWeights
+from spark_eval.metrics.beyond.group_weights import GroupWeights
 from spark_eval.metrics.options import Plan
 from spark_eval.pipeline.rows import StageSums
 from spark_eval.schema import Outcome

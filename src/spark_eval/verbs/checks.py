@@ -195,8 +195,8 @@ def check_folds(tables: Tables, plan: Plan) -> tuple[Tables, Plan]:
     if has_folds:
         return tables, replace(plan, segments=(FOLD, *plan.segments))
     truth, train = tables.truth.drop(FOLD), tables.train and tables.train.drop(FOLD)
-    files = tables.truth_files and tables.truth_files.without(FOLD)
-    return replace(tables, truth=truth, train=train, truth_files=files), plan
+    files, train_files = (one and one.without(FOLD) for one in (tables.truth_files, tables.train_files))
+    return replace(tables, truth=truth, train=train, truth_files=files, train_files=train_files), plan
 
 
 def fold_faults(summaries: Summaries) -> list[DataError]:

@@ -126,9 +126,9 @@ def measure_lists(tables: Tables, plan: Plan, folder: str | None = None) -> Eval
     with ExitStack() as held:
         training = read_about(tables, plan, held)
         facts, tables = facts_of_items(tables, training, plan)
-        question = question_of(tables, plan, training, facts)
+        question = question_of(tables, plan, training.bounds, facts)
         n_buckets, n_tasks = buckets_for(tables)
-        messages = exchanged(messages_of(tables, training, plan, n_buckets, n_tasks), n_tasks)
+        messages = exchanged(messages_of(tables, plan, n_buckets, n_tasks), n_tasks)
         schema = per_user_schema(tables, plan)
         # The folders of a remote session are those of its server.
         in_place = folder if folder and takes_files(folder) and not is_remote(messages) else None

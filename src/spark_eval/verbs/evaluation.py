@@ -30,7 +30,7 @@ from spark_eval.reporting.facts import RunFacts
 from spark_eval.reporting.spread import UserCount
 from spark_eval.schema import MODEL, Outcome, Table
 from spark_eval.transforms.conform import unusable_rows
-from spark_eval.transforms.plain_files import PlainFiles, plain_recommendations, plain_truth
+from spark_eval.transforms.plain_files import PlainFiles, plain_recommendations, plain_train, plain_truth
 from spark_eval.verbs.results.shown import ShownTable, Writable, unpublished
 from spark_eval.verbs.results.spread import spread_in_folder, spread_in_spark
 from spark_eval.verbs.small import small_table
@@ -40,9 +40,9 @@ from spark_eval.verbs.small import small_table
 class Tables:
     """The conformed tables.
 
-    ``model`` is the name of the only model, if no column holds names; ``files`` are the recommendations and
-    ``truth_files`` the truth, where these are plain Parquet. ``most_quarantined`` is the share of each table
-    that may be quarantined, by default any.
+    ``model`` is the name of the only model, if no column holds names. ``files`` are the recommendations,
+    ``truth_files`` the truth, ``train_files`` the training interactions, where these are plain Parquet.
+    ``most_quarantined`` is the share of each table that may be quarantined, by default any.
     """
 
     recommendations: DataFrame
@@ -53,6 +53,7 @@ class Tables:
     model: str | None = None
     files: PlainFiles | None = None
     truth_files: PlainFiles | None = None
+    train_files: PlainFiles | None = None
     most_quarantined: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
@@ -72,6 +73,9 @@ class Tables:
                 frames["recommendations"][0], lists.columns or {}, lists.model, lists.layout
             ),
             truth_files=plain_truth(frames["truth"][0], truth.columns or {}, plan.conventions),
+            train_files=plain_train(frames["train"][0], described["train"].columns or {})
+            if "train" in frames
+            else None,
             most_quarantined=most_quarantined,
         )
 

@@ -1,34 +1,31 @@
 """What is known of users and items beside lists and truth: read once, counted, checked."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Any, Final
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from spark_eval.accounting import Counts, Entry, EntryKey, key_of, table_entries
+from spark_eval.accounting import Counts, Entry, EntryKey, table_entries
 from spark_eval.engine.items.facts import ItemFacts, item_facts
+from spark_eval.engine.messages import united
 from spark_eval.engine.segments import activity_bounds, user_columns
 from spark_eval.errors import DataError, each
 from spark_eval.metrics.options import Plan
 from spark_eval.metrics.registry import Fact
-from spark_eval.schema import FAULT, FOLD, IN_TRAIN, ITEM, N_INTERACTIONS, N_ROWS, BuiltIn, Fault, Outcome
+from spark_eval.schema import FAULT, IN_TRAIN, ITEM, BuiltIn, Fault, Outcome
 from spark_eval.transforms.inputs import id_type
-from spark_eval.transforms.items import N_BYTES, counts_of_items, item_popularity, taken_items
-from spark_eval.transforms.segments import (
-    activity_histogram,
-    count_by_id,
-    count_train,
-    count_trained_users,
-    count_users,
-    trained_items,
-    trained_users,
-)
+from spark_eval.transforms.items import N_BYTES, counts_of_items, taken_items, trained_items
+from spark_eval.transforms.segments import count_users, counted_train
 from spark_eval.verbs.checks import check_train, check_users
 from spark_eval.verbs.evaluation import Tables
+from spark_eval.verbs.small import collected
+from spark_eval.verbs.workers import train_messages
 
 # Items with training interactions, of which every worker has the list, at some 25 bytes, beside ids of text.
 MOST_ITEMS: Final = 2_000_000
@@ -42,16 +39,15 @@ BYTES_PER_TAKER: Final = 8
 class Training:
     """What the training interactions tell.
 
-    ``items`` (item) are the ``n_items`` that have interactions; ``users`` (user, n_interactions) are None
-    unless a segment follows from them; ``bounds`` are the largest numbers of interactions of the deciles, if
-    asked for.
+    ``items`` have a row for each of the ``n_items`` items with interactions, in each fold (see
+    ``engine.items.training``); None where the driver could not hold them. ``n_users`` are the users by fold;
+    ``bounds`` the largest numbers of interactions of the deciles, if asked for.
     """
 
-    items: DataFrame | None = None
+    items: pa.Table | None = None
     n_items: int = 0
-    users: DataFrame | None = None
+    n_users: Mapping[int | None, int] = field(default_factory=dict)
     bounds: Mapping[int, int] | None = None
-    by_id: DataFrame | None = None
     entries: Sequence[Entry] = ()
 
 
@@ -62,7 +58,7 @@ def read_about(tables: Tables, plan: Plan, held: ExitStack) -> Training:
     """
     readers: dict[str, Callable[[], Any]] = {
         "users": lambda: check_about(tables.users, plan.segments, held),
-        "train": lambda: read_train(tables.train, plan.segments, held),
+        "train": lambda: read_train(tables, plan),
         "items": lambda: check_items(tables.items),
     }
     read = each(readers)
@@ -70,40 +66,27 @@ def read_about(tables: Tables, plan: Plan, held: ExitStack) -> Training:
     return replace(training, entries=[*training.entries, *read["items"]])
 
 
-def read_train(train: DataFrame | None, segments: Sequence[str], held: ExitStack) -> Training:
+def read_train(tables: Tables, plan: Plan) -> Training:
     """Count the training interactions; nothing is known without any. Raises DataError EMPTY_TRAIN."""
-    if train is None:
+    if tables.train is None:
         return Training()
-    by_id = count_by_id(train).persist()
-    held.callback(by_id.unpersist)
-    counts, n_items = counts_of_train([row.asDict() for row in count_train(by_id).collect()])
+    messages, n_buckets = train_messages(tables)
+    most_items = MOST_BYTES // BYTES_PER_ITEM if plan.needs_items else MOST_ITEMS
+    sees_takers = Fact.POPULARITY in plan.facts
+    parts = collected(counted_train(messages, n_buckets, most_items, sees_takers=sees_takers))
+    summaries = [summary for part in parts for summary in part.summaries]
+    counts = reduce(Counts.plus, (one.counts for one in summaries), Counts())
     check_train(counts)
-    users = trained_users(by_id)
-    bounds = None
-    if BuiltIn.ACTIVITY in segments:
-        histogram = activity_histogram(users).collect()
-        bounds = activity_bounds({row[N_INTERACTIONS]: row["n_users"] for row in histogram})
+    activity = sum((one.activity for one in summaries), Counter[int]())
+    items = [part.items for part in parts if part.n_items]
+    is_whole = all(part is not None for part in items)
     return Training(
-        trained_items(by_id),
-        n_items,
-        None if set(BuiltIn).isdisjoint(segments) else users,
-        bounds,
-        by_id,
+        united(items).unify_dictionaries() if is_whole else None,
+        sum(part.n_items for part in parts),
+        sum((one.n_users for one in summaries), Counter[int | None]()),
+        activity_bounds(activity) if BuiltIn.ACTIVITY in plan.segments else None,
         table_entries("train", counts),
     )
-
-
-def counts_of_train(by_fault: Iterable[Mapping[str, Any]]) -> tuple[Counts, int]:
-    """Return the counts of the training interactions, and how many items have any; see ``count_train``."""
-    counts, n_items = Counts(), 0
-    for one in by_fault:
-        key = (Outcome.IN, None) if one["everything"] else key_of(one[FAULT])
-        is_used = key[0] == Outcome.USED
-        n_items = one["items"] if is_used else n_items
-        largest = one[Outcome.LARGEST] or 0 if is_used else 0
-        of_line = Counts(Counter({key: one["rows"] or 0}), Counter({key: one["users"]}), largest)
-        counts = counts.plus(of_line)
-    return counts, n_items
 
 
 def check_about(users: DataFrame | None, segments: Sequence[str], held: ExitStack) -> None:
@@ -148,26 +131,23 @@ def facts_of_items(tables: Tables, training: Training, plan: Plan) -> tuple[Item
     Where all that is asked is which ones have training interactions, and they are too many, Spark tells it of
     every row.
     """
-    if training.items is None and tables.items is None:
+    if tables.train is None and tables.items is None:
         return None, tables
-    if training.items is not None and training.n_items > MOST_ITEMS and not plan.needs_items:
-        seen = training.items.drop(N_ROWS)
+    is_left_out = tables.train is not None and training.items is None
+    if tables.train is not None and (is_left_out or training.n_items > MOST_ITEMS) and not plan.needs_items:
+        seen = trained_items(tables.train)
         recommendations, truth = (mark(rows, seen) for rows in (tables.recommendations, tables.truth))
         marked = replace(tables, recommendations=recommendations, truth=truth, files=None, truth_files=None)
         return None, marked
-    check_bytes(training.n_items * BYTES_PER_ITEM, "train")
+    check_bytes(max(training.n_items * BYTES_PER_ITEM, is_left_out * (MOST_BYTES + 1)), "train")
     items = tables.items and tables.items.where(F.col(FAULT).isNull()).drop(FAULT)
-    trained, taken, n_users = training.items, None, {}
-    if tables.train is not None and training.by_id is not None:
-        if Fact.POPULARITY in plan.facts:
-            trained = item_popularity(tables.train)
-            users = count_trained_users(training.by_id).collect()
-            n_users = {row.asDict().get(FOLD): row["n_users"] for row in users}
-        if Fact.TAKERS in plan.facts:
-            taken = taken_items(tables.train)
-            check_bytes(taken.count() * BYTES_PER_TAKER, "train")
-    of_items, of_trained, of_taken = (frame and frame.toArrow() for frame in (items, trained, taken))
-    facts = item_facts(id_type(tables.truth, ITEM), of_items, of_trained, n_users, of_taken)
+    taken, n_users = None, training.n_users if Fact.POPULARITY in plan.facts else {}
+    if tables.train is not None and Fact.TAKERS in plan.facts:
+        taken = taken_items(tables.train)
+        check_bytes(taken.count() * BYTES_PER_TAKER, "train")
+    of_items, of_taken = (frame and frame.toArrow() for frame in (items, taken))
+    kind = id_type(tables.truth, ITEM)
+    facts = item_facts(kind, of_items, training.items, n_users, of_taken)
     return (facts.with_text_order if Fact.TEXT_ORDER in plan.facts else facts), tables
 
 

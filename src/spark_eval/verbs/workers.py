@@ -1,23 +1,34 @@
 """What the workers of an evaluation are asked, what is sent to them, and in how many buckets."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from spark_eval.arrow.row_faults import fault_rules
+from spark_eval.arrow.row_faults import fault_rules, interactions_of_users, judge_train, valid_train
 from spark_eval.engine.items.facts import ItemFacts
 from spark_eval.engine.messages import Content
 from spark_eval.engine.question import Question
 from spark_eval.engine.send import Sender
 from spark_eval.metrics.options import Plan
 from spark_eval.runtime.any_session import tasks_at_once
-from spark_eval.schema import FAULT, FOLD, IN_TRAIN, ITEM, MODEL, N_RECOMMENDED, N_RELEVANT, RANK, SCORE, USER
-from spark_eval.transforms.exchange import send
+from spark_eval.schema import (
+    FAULT,
+    FOLD,
+    IN_TRAIN,
+    ITEM,
+    MODEL,
+    N_RECOMMENDED,
+    N_RELEVANT,
+    RANK,
+    SCORE,
+    USER,
+    BuiltIn,
+)
+from spark_eval.transforms.exchange import exchanged, send
 from spark_eval.transforms.inputs import id_type
 from spark_eval.verbs.evaluation import Tables
-from spark_eval.verbs.segments import Training
 
 # A bucket has about so many rows of lists and of the truth. Many small ones keep the workers' memory low.
 ROWS_PER_BUCKET: Final = 500_000
@@ -29,7 +40,9 @@ MOST_BUCKETS: Final = 10_000
 LEAST_ROWS: Final = 50_000
 
 
-def question_of(tables: Tables, plan: Plan, training: Training, facts: ItemFacts | None) -> Question:
+def question_of(
+    tables: Tables, plan: Plan, bounds: Mapping[int, int] | None, facts: ItemFacts | None
+) -> Question:
     """Return what the workers are asked."""
     return Question(
         plan=plan,
@@ -38,14 +51,12 @@ def question_of(tables: Tables, plan: Plan, training: Training, facts: ItemFacts
         model=tables.model,
         has_scores=RANK not in tables.recommendations.columns,
         most_relevance=plan.most_relevance,
-        bounds=training.bounds,
+        bounds=bounds,
         facts=facts,
     )
 
 
-def messages_of(
-    tables: Tables, training: Training, plan: Plan, n_buckets: int, n_tasks: int
-) -> list[DataFrame]:
+def messages_of(tables: Tables, plan: Plan, n_buckets: int, n_tasks: int) -> list[DataFrame]:
     """Return the messages of all tables."""
     names = [USER, ITEM, RANK, SCORE, FOLD, IN_TRAIN, *([MODEL] if tables.model is None else [])]
     lists = tables.recommendations.select(*(name for name in names if name in tables.recommendations.columns))
@@ -54,14 +65,35 @@ def messages_of(
         send(tables.truth, tables.truth_files, Sender(n_buckets, Content.TRUTH, rules["truth"]), n_tasks),
         send(lists, tables.files, Sender(n_buckets, Content.LISTS, rules["recommendations"]), n_tasks),
     ]
-    about = {Content.SEGMENTS: tables.users, Content.TRAINED: training.users}
-    if plan.sees_profiles and tables.train is not None:
-        about[Content.PROFILE] = tables.train.where(F.col(FAULT).isNull()).drop(FAULT)
-    return messages + [
-        send(frame, None, Sender(n_buckets, content), n_tasks)
-        for content, frame in about.items()
-        if frame is not None
-    ]
+    if tables.users is not None:
+        messages.append(send(tables.users, None, Sender(n_buckets, Content.SEGMENTS), n_tasks))
+    if not set(BuiltIn).isdisjoint(plan.segments):
+        messages.append(
+            send_train(tables, Sender(n_buckets, Content.TRAINED, interactions_of_users), n_tasks)
+        )
+    if plan.sees_profiles:
+        messages.append(send_train(tables, Sender(n_buckets, Content.PROFILE, valid_train), n_tasks))
+    return messages
+
+
+def send_train(tables: Tables, sender: Sender, n_tasks: int) -> DataFrame:
+    """Return the messages of the training interactions."""
+    assert tables.train is not None
+    return send(tables.train.drop(FAULT), tables.train_files, sender, n_tasks)
+
+
+def train_messages(tables: Tables) -> tuple[DataFrame, int]:
+    """Return the messages of training interactions that are counted, those of one bucket in one task.
+
+    Return the number of buckets as well.
+    """
+    cores, files = tasks_at_once(tables.truth.sparkSession), tables.train_files
+    n_buckets = BUCKETS_PER_TASK * cores
+    if files is not None:
+        n_buckets = min(1 + files.n_rows // ROWS_PER_BUCKET, MOST_BUCKETS)
+    n_tasks = min(n_buckets, max(cores, n_buckets // BUCKETS_PER_TASK))
+    sender = Sender(n_buckets, Content.TRAIN, judge_train)
+    return exchanged([send_train(tables, sender, n_tasks)], n_tasks), n_buckets
 
 
 def buckets_for(tables: Tables) -> tuple[int, int]:

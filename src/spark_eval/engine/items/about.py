@@ -92,22 +92,21 @@ def lists_with(about: About | None) -> dict[Outcome, Booleans]:
     if about is None or about.listed is None:
         return {}
     listed, catalog = about.listed, about.catalog
-    fold, place = about.fold[listed.row], listed.place
     lacking: dict[Outcome, Booleans] = {}
     if catalog.is_listed is not None:
-        lacking[Outcome.OUTSIDE_CATALOG] = ~catalog.is_listed[fold, place]
+        lacking[Outcome.OUTSIDE_CATALOG] = about.of_entries(~catalog.is_listed, listed)
     if catalog.n_rows is not None:
-        lacking[Outcome.UNSEEN_ITEMS] = catalog.n_rows[fold, place] == 0
+        lacking[Outcome.UNSEEN_ITEMS] = about.of_entries(catalog.n_rows == 0, listed)
     for outcome, facts in (
         (Outcome.WITHOUT_GROUPS, catalog.groups),
         (Outcome.WITHOUT_FEATURES, catalog.features),
         (Outcome.WITHOUT_VECTORS, catalog.vectors),
     ):
         if facts is not None:
-            lacking[outcome] = is_unknown(facts)[place]
+            lacking[outcome] = is_unknown(facts)[listed.place]
     n = listed.n_rows
     counts = {outcome: counted(listed.row[entries], n) > 0 for outcome, entries in lacking.items()}
-    return {Outcome.EMPTY_LISTS: counted(listed.row, n) == 0, **counts}
+    return {Outcome.EMPTY_LISTS: listed.count(None) == 0, **counts}
 
 
 def is_unknown(facts: Floats | Sets) -> Booleans:

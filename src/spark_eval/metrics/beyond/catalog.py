@@ -8,19 +8,19 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import wraps
+from functools import cached_property, partial, wraps
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spark_eval.arrow.hashes import Booleans
-from spark_eval.conventions import Conventions, Discount, ExposureWeights
-from spark_eval.metrics.discounts import discounts
-from spark_eval.schema import MISSING
-from spark_eval.stats.exact import ByPlace, Floats, Ints, add, exact_sums
+from spark_eval.stats.exact import Floats, Ints
 
 # The place of an item of which nothing is known.
 UNKNOWN: Final = -1
+# Lists are laid out as a table by rank unless it has more than so many places for each item.
+SPARSEST_LISTS: Final = 4
 
 Bearer = TypeVar("Bearer")
 Arguments = ParamSpec("Arguments")
@@ -129,15 +129,52 @@ class Entries:
         totals = np.bincount(self.row[top], weights=weight[top], minlength=self.n_rows)
         return np.asarray(totals, dtype=np.float64)
 
+    def totals(self, weight: Floats) -> Callable[[int | None], Floats]:
+        """Return what ``total`` returns of these weights, by k: added once for all cutoffs."""
+        if not self.is_dense:
+            return partial(self.total, weight)
+        # Sums run in rank order from 0, as those of ``total``: they have the same bits.
+        table = np.zeros((self.n_rows, self.width + 1))
+        if self.is_full:
+            table[:, 1:] = weight.reshape(self.n_rows, self.width)
+        else:
+            table[self.row, self.rank] = weight
+        np.cumsum(table, axis=1, out=table)
+        return lambda k: table[:, self.width if k is None else min(k, self.width)]
+
+    @cached_property
+    def width(self) -> int:
+        """The largest rank."""
+        return int(self.rank.max(initial=0))
+
+    @cached_property
+    def has_no_gaps(self) -> bool:
+        """Whether every list holds an item at each rank up to its own largest."""
+        size = self.count(None)
+        last = np.cumsum(size)[size > 0] - 1
+        return np.array_equal(self.rank[last], size[size > 0])
+
+    @property
+    def is_full(self) -> bool:
+        """Whether all lists hold an item at every rank up to the largest."""
+        return len(self.row) == self.n_rows * self.width
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether a table of lists by rank is not much larger than the entries."""
+        return self.n_rows * self.width <= SPARSEST_LISTS * len(self.row)
+
     @once
     def count(self, k: int | None) -> Ints:
         """Return how many items each list holds at ranks <= k; shape (n_rows,)."""
+        if k is not None and self.has_no_gaps:
+            return np.asarray(np.minimum(self.count(None), k))
         return np.bincount(self.row[self.top(k)], minlength=self.n_rows)
 
     @once
     def top(self, k: int | None) -> "Ints | slice":
         """Return what selects the entries at ranks <= k."""
-        if k is None or self.rank.max(initial=0) <= k:
+        if k is None or self.width <= k:
             return slice(None)
         return np.flatnonzero(self.rank <= k)
 
@@ -164,13 +201,13 @@ class About:
     base: Entries | None = None
     has_base: Booleans | None = None
 
-    def of_entries(self, table: Floats, entries: Entries) -> Floats:
+    def of_entries(self, table: NDArray[Any], entries: Entries) -> NDArray[Any]:
         """Return what a table by fold and item (f, n + 1) has for entries of these lists; (entries,)."""
         return self.of_places(table, entries.row, entries.place)
 
-    def of_places(self, table: Floats, row: Ints, place: Ints) -> Floats:
+    def of_places(self, table: NDArray[Any], row: Ints, place: Ints) -> NDArray[Any]:
         """Return what a table by fold and item (f, n + 1) has for places of lists; shape of ``place``."""
-        values: Floats = table[0][place] if len(table) == 1 else table[self.fold[row], place]
+        values: NDArray[Any] = table[0][place] if len(table) == 1 else table[self.fold[row], place]
         return values
 
 
@@ -180,7 +217,8 @@ class ItemCounts:
 
     Of every number c of lists and every kind of item one entry: ``n_items`` items are each in ``n_lists``
     lists. ``is_listed`` tells whether they are in the catalogue, ``is_trained`` whether they have training
-    interactions; ``slots`` sums 1 / length of the list over these lists and items; all of shape (entries,).
+    interactions; ``slots`` sums 1 / length of the list over these lists and items, 0 where no chosen metric
+    asks; all of shape (entries,).
     The catalogue has ``n_catalog`` items, training ``n_trained``. ``n_population`` users are in the
     population, ``n_filled`` of them have a list that is not empty.
     """
@@ -218,66 +256,3 @@ class ItemCounts:
             n_population=len(lists),
             n_filled=sum(len(items) > 0 for items in lists),
         )
-
-
-@dataclass(frozen=True)
-class GroupWeights:
-    """What recommended places weigh by the group of their items: exact sums, which add in any order.
-
-    An item of s groups gives 1/s of the weight to each. ``names`` are the n groups, MISSING among them, to
-    which items without a group give theirs; ``sums`` are arrays (n,) by place (``stats.exact``).
-    """
-
-    names: Sequence[str]
-    sums: ByPlace
-
-    def __add__(self, other: "GroupWeights") -> "GroupWeights":
-        """Return the weights of both, which have the same groups."""
-        sums = dict(self.sums)
-        for place, amounts in other.sums.items():
-            add(sums, place, amounts)
-        return GroupWeights(self.names, sums)
-
-    @classmethod
-    def of_lists(
-        cls, about: About, k: int | None, conventions: Conventions, part: Ints, n_parts: int
-    ) -> list["GroupWeights"]:
-        """Weigh ``about.listed`` up to rank k, for each part, such as a model; lists belong to parts (n,).
-
-        All parts there are have weights, also those without lists.
-        """
-        listed, groups = filled_in(about.listed), filled_in(about.catalog.groups)
-        is_seen = np.full(len(listed.row), True) if k is None else listed.rank <= k
-        is_equal = conventions.exposure_weights is ExposureWeights.EQUAL
-        weights = np.ones(len(listed.rank)) if is_equal else discounts(listed.rank, Discount.LOG2)
-        return cls.of_items(
-            groups, listed.place[is_seen], weights[is_seen], part[listed.row[is_seen]], n_parts
-        )
-
-    @classmethod
-    def of_catalog(cls, catalog: Catalog) -> "GroupWeights":
-        """Weigh the items of the catalogue, each the same; those of all folds together."""
-        _, items = np.nonzero(filled_in(catalog.is_listed))
-        [weights] = cls.of_items(
-            filled_in(catalog.groups), items, np.ones(len(items)), np.zeros_like(items), 1
-        )
-        return weights
-
-    @classmethod
-    def of_items(
-        cls, groups: Sets, places: Ints, weights: Floats, part: Ints, n_parts: int
-    ) -> list["GroupWeights"]:
-        """Divide the weights of items at these places among their groups; all are of shape (entries,)."""
-        names = (*groups.names, *({MISSING} - set(groups.names)))
-        sizes = groups.sizes[places]
-        which, of_item = groups.places_of_members(places)
-        group = groups.members[of_item]
-        which = np.concatenate([which, np.flatnonzero(sizes == 0)])
-        missing = np.full(len(which) - len(group), names.index(MISSING))
-        cells = part[which] * len(names) + np.concatenate([group, missing])
-        values = weights[which] / np.maximum(sizes, 1)[which]
-        sums = exact_sums(values, cells, n_parts * len(names))
-        return [
-            cls(names, {place: amounts.reshape(n_parts, -1)[number] for place, amounts in sums.items()})
-            for number in range(n_parts)
-        ]

@@ -9,7 +9,7 @@ from spark_eval.conventions import Conventions
 from spark_eval.conventions.beyond import Distance, DistanceAverage, NoFeatures, ShortList
 from spark_eval.metrics.beyond.catalog import About, Catalog, Entries, Sets, filled_in, once
 from spark_eval.metrics.beyond.popularity import mean_or_nan
-from spark_eval.metrics.beyond.spread import spread_of_sets, spread_of_vectors
+from spark_eval.metrics.beyond.spread import spread_of_sets, spread_of_sparse, spread_of_vectors
 from spark_eval.metrics.distances import lengths
 from spark_eval.metrics.lists import Lists
 from spark_eval.metrics.registry import Kind, ranking_metric
@@ -132,9 +132,10 @@ def distances_to_earlier(about: About, distance: Distance, no_features: NoFeatur
     regular = np.flatnonzero(is_regular if k is None else is_regular & (listed.rank <= k))
     facts = compared_by(catalog, distance)
     row, place = listed.row[regular], listed.place[regular]
-    if isinstance(facts, Sets):
-        length = vector_lengths(catalog) if facts.values is not None else None
-        distances[regular] += spread_of_sets(row, place, facts, distance, length)
+    if isinstance(facts, Sets) and facts.values is None:
+        distances[regular] += spread_of_sets(row, place, facts, distance)
+    elif isinstance(facts, Sets):
+        distances[regular] += spread_of_sparse(row, place, facts, distance, vector_lengths(catalog))
     else:
         distances[regular] += spread_of_vectors(row, place, facts, distance, vector_lengths(catalog))
     return distances

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from spark_eval.conventions import Conventions
-from spark_eval.metrics.beyond.catalog import GroupWeights
+from spark_eval.metrics.beyond.group_weights import GroupWeights
 from spark_eval.metrics.registry import Fact, Kind, ranking_metric
 from spark_eval.schema import Direction
 from spark_eval.stats.exact import Floats, numbers_of

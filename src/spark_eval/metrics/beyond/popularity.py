@@ -5,6 +5,7 @@ otherwise. An item without training interactions is unseen: its popularity is 0.
 """
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -27,6 +28,8 @@ from spark_eval.stats.exact import Floats, Ints
 
 # The most popular items that have this share, 4 / 5, of all users and items are the head.
 HEAD_SHARE = (4, 5)
+# Values of lists (n,) by k, None for whole lists.
+ByCut = Callable[[int | None], Floats]
 
 
 @ranking_metric(
@@ -87,12 +90,12 @@ def average_popularity(lists: Lists, k: int | None, conventions: Conventions) ->
     """
     about = filled_in(lists.about)
     listed = filled_in(about.listed)
-    total = listed.total(popularity_of(about, conventions.popularity, conventions.arp_scale), k)
+    total = popularity_so_far(about, conventions.popularity, conventions.arp_scale)(k)
     match conventions.arp_unseen:
         case ArpUnseen.ZERO:
             return mean_or_nan(total, listed.count(k))
         case ArpUnseen.DROP:
-            return mean_or_nan(total, listed.total(seen(about, conventions.popularity), k))
+            return mean_or_nan(total, seen_so_far(about, conventions.popularity)(k))
 
 
 def count_of_novelty(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
@@ -101,7 +104,7 @@ def count_of_novelty(lists: Lists, k: int | None, conventions: Conventions) -> F
     listed = filled_in(about.listed)
     n_counted = listed.count(k).astype(np.float64)
     if conventions.novelty_unseen is NoveltyUnseen.DROP:
-        n_counted = listed.total(seen(about, conventions.novelty_popularity), k)
+        n_counted = seen_so_far(about, conventions.novelty_popularity)(k)
     n_divided = n_counted
     if conventions.novelty_denominator is NoveltyDenominator.K and k is not None:
         n_divided = np.full(len(n_counted), float(k))
@@ -136,10 +139,10 @@ def novelty(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     RePlay's Surprisal, novelty of Microsoft recommenders (``novelty_micro``).
     """
     about = filled_in(lists.about)
-    bits = bits_of_listed(
+    bits = bits_so_far(
         about, conventions.novelty_popularity, conventions.novelty_unseen, conventions.novelty_scale
     )
-    return filled_in(about.listed).total(bits, k) / count_of_novelty(lists, k, conventions)
+    return bits(k) / count_of_novelty(lists, k, conventions)
 
 
 @ranking_metric(
@@ -164,8 +167,7 @@ def long_tail(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     Source: Abdollahpouri et al., Managing popularity bias, FLAIRS 2019; APLT in Elliot.
     """
     about = filled_in(lists.about)
-    listed = filled_in(about.listed)
-    return mean_or_nan(listed.total(in_tail(about), k), listed.count(k))
+    return mean_or_nan(tail_so_far(about)(k), filled_in(about.listed).count(k))
 
 
 def mean_or_nan(total: Floats, count: Floats | Ints) -> Floats:
@@ -184,17 +186,22 @@ def popularity_counts(catalog: Catalog, popularity: Popularity) -> Ints:
             return filled_in(catalog.n_rows)
 
 
-@once
-def seen(about: About, popularity: Popularity) -> Floats:
-    """Return 1 for listed items with training interactions, else 0; (entries,)."""
-    table = (popularity_counts(about.catalog, popularity) > 0).astype(np.float64)
-    return about.of_entries(table, filled_in(about.listed))
+def so_far(about: About, table: Floats) -> ByCut:
+    """Return by k the sum over the top k of what a table by fold and item (f, n + 1) has; shape (n,)."""
+    listed = filled_in(about.listed)
+    return listed.totals(about.of_entries(table, listed))
 
 
 @once
-def popularity_of(about: About, popularity: Popularity, scale: ArpScale) -> Floats:
-    """Return the popularity of listed items in a unit; (entries,)."""
-    return about.of_entries(in_unit(about.catalog, popularity, scale), filled_in(about.listed))
+def seen_so_far(about: About, popularity: Popularity) -> ByCut:
+    """Count by k the items of the top k that have training interactions."""
+    return so_far(about, (popularity_counts(about.catalog, popularity) > 0).astype(np.float64))
+
+
+@once
+def popularity_so_far(about: About, popularity: Popularity, scale: ArpScale) -> ByCut:
+    """Return by k the sum of the popularity of the top k in a unit."""
+    return so_far(about, in_unit(about.catalog, popularity, scale))
 
 
 @once
@@ -215,11 +222,9 @@ def in_unit(catalog: Catalog, popularity: Popularity, scale: ArpScale) -> Floats
 
 
 @once
-def bits_of_listed(
-    about: About, popularity: Popularity, unseen: NoveltyUnseen, scale: NoveltyScale
-) -> Floats:
-    """Return the novelty of listed items, 0 for those that do not count; (entries,)."""
-    return about.of_entries(bits_of_items(about.catalog, popularity, unseen, scale), filled_in(about.listed))
+def bits_so_far(about: About, popularity: Popularity, unseen: NoveltyUnseen, scale: NoveltyScale) -> ByCut:
+    """Return by k the sum of the novelty of the top k, of 0 for items that do not count."""
+    return so_far(about, bits_of_items(about.catalog, popularity, unseen, scale))
 
 
 @once
@@ -252,9 +257,9 @@ def self_information(counts: Ints, of_all: Ints) -> Floats:
 
 
 @once
-def in_tail(about: About) -> Floats:
-    """Return 1 for listed items outside the head, else 0; (entries,)."""
-    return about.of_entries((~head(about.catalog)).astype(np.float64), filled_in(about.listed))
+def tail_so_far(about: About) -> ByCut:
+    """Count by k the items of the top k that are outside the head."""
+    return so_far(about, (~head(about.catalog)).astype(np.float64))
 
 
 @once

@@ -12,7 +12,7 @@ import numpy as np
 
 from spark_eval.arrow.hashes import Booleans
 from spark_eval.conventions.beyond import Distance
-from spark_eval.metrics.beyond.catalog import Sets
+from spark_eval.metrics.beyond.catalog import Sets, filled_in
 from spark_eval.metrics.distances import euclid, squares
 from spark_eval.stats.exact import Floats, Ints
 
@@ -73,27 +73,81 @@ def euclid_sums(number: Ints, vectors: Floats) -> Floats:
     return sums
 
 
-def spread_of_sets(row: Ints, place: Ints, sets: Sets, distance: Distance, length: Floats | None) -> Floats:
-    """Return the sum of the distances of each set to the earlier ones of its list; (entries,).
+def spread_of_sets(row: Ints, place: Ints, sets: Sets, distance: Distance) -> Floats:
+    """Return the sum of the distances (Jaccard or Hamming) of each set to the earlier ones of its list."""
+    sums = np.zeros(len(row))
+    longest = np.bincount(row).max(initial=0)
+    for part in list_parts(row, sets.sizes[place] + longest):
+        sums[part] = sums_by_position(positions_in_lists(row[part]), place[part], sets, distance)
+    return sums
 
-    ``length`` (items,) are those of sparse vectors, None of sets.
+
+def sums_by_position(number: Ints, place: Ints, sets: Sets, distance: Distance) -> Floats:
+    """Return the sums of lists as tables: all items at one position are compared with the later ones at once.
+
+    ``number`` and ``place`` (entries,) are the position and place of each item.
+    """
+    of_list, width = np.cumsum(number == 0) - 1, int(number.max(initial=0)) + 1
+    size = np.zeros((int(of_list.max(initial=-1)) + 1, width), dtype=np.int64)
+    size[of_list, number] = sets.sizes[place]
+    shared, sums = shared_members(of_list, number, place, sets, size.shape), np.zeros(size.shape)
+    for position in range(width - 1):
+        both, common = size[:, position, None] + size[:, position + 1 :], shared[:, position, position + 1 :]
+        if distance is Distance.JACCARD:
+            # Behind the end of a list nothing is there; nobody asks for it.
+            apart = 1 - common / np.maximum(both - common, 1)
+        else:
+            apart = both - 2.0 * common
+        sums[:, position + 1 :] += apart
+    return np.asarray(sums[of_list, number])
+
+
+def shared_members(of_list: Ints, number: Ints, place: Ints, sets: Sets, shape: tuple[int, ...]) -> Ints:
+    """Count the members that two items of a list share, by list, earlier and later position.
+
+    Members are sorted by list, then by member, then by position: items that share one are neighbours.
+    """
+    owner, where = sets.places_of_members(place)
+    member, (n_lists, width) = sets.members[where], shape
+    bits = (width - 1).bit_length(), int(member.max(initial=0)).bit_length(), n_lists.bit_length()
+    if sum(bits) > 63:
+        member = np.unique(member, return_inverse=True)[1]
+        bits = bits[0], len(member).bit_length(), bits[2]
+    key = ((of_list[owner] << bits[1] | member) << bits[0]) | number[owner]
+    key.sort()
+    position, of_member = key & ((1 << bits[0]) - 1), key >> bits[0]
+    item = (of_member >> bits[1]) * width + position
+    shared = np.zeros(n_lists * width * width, dtype=np.int64)
+    first, back = np.flatnonzero(of_member[1:] == of_member[:-1]), 1
+    while len(first):
+        np.add.at(shared, item[first] * width + position[first + back], 1)
+        back += 1
+        first = first[: np.searchsorted(first, len(key) - back)]
+        first = first[of_member[first + back] == of_member[first]]
+    return shared.reshape(n_lists, width, width)
+
+
+def spread_of_sparse(row: Ints, place: Ints, vectors: Sets, distance: Distance, length: Floats) -> Floats:
+    """Return the sum of the distances of each sparse vector to the earlier ones of its list; (entries,).
+
+    ``length`` (items,) are those of the vectors.
     """
     sums = np.zeros(len(row))
     longest = np.bincount(row).max(initial=0)
     scale = length if distance is Distance.COSINE else None
-    for part in list_parts(row, (sets.sizes[place] + 1) * longest):
+    for part in list_parts(row, (vectors.sizes[place] + 1) * longest):
         number = positions_in_lists(row[part])
-        sums[part] = set_sums(number, Crossing.of(number, place[part], sets, scale), distance)
+        sums[part] = sparse_sums(number, Crossing.of(number, place[part], vectors, scale), distance)
     return sums
 
 
 @dataclass(frozen=True)
 class Crossing:
-    """Members of the sets of some lists, sorted by list, then by member, then by position in the list.
+    """Members of the sparse vectors of some lists, sorted by list, then by member, then by position.
 
-    ``entry`` (members,) is the item that a member belongs to, ``value`` its component of a sparse vector, 1
-    of a set. ``among`` (members,) numbers the different members of the lists: ``values`` (numbers, positions)
-    are the components of the item at each position of the list, 0 where ``has`` is False.
+    ``entry`` (members,) is the item that a member belongs to, ``value`` its component. ``among`` (members,)
+    numbers the different members of the lists: ``values`` (numbers, positions) are the components of the item
+    at each position of the list, 0 where ``has`` is False.
     """
 
     entry: Ints
@@ -106,7 +160,7 @@ class Crossing:
     def of(cls, number: Ints, place: Ints, sets: Sets, scale: Floats | None) -> "Crossing":
         """Return the members of items at these positions of lists; values divided by a scale (items,)."""
         owner, where = sets.places_of_members(place)
-        value = np.ones(len(where)) if sets.values is None else sets.values[where]
+        value = filled_in(sets.values)[where]
         if scale is not None:
             value = value / scale[place[owner]]
         start = np.arange(len(number)) - number
@@ -138,29 +192,23 @@ class Crossing:
         return squared.astype(np.float64, copy=False)
 
 
-def set_sums(number: Ints, crossing: Crossing, distance: Distance) -> Floats:
+def sparse_sums(number: Ints, crossing: Crossing, distance: Distance) -> Floats:
     """Return sums of distances to earlier items, one pass for each position of lists.
 
     Products of equal vectors are summed in one order, so equal ones are at cosine 1, exactly.
     """
     n_entries = len(number)
-    sums, size = np.zeros(n_entries), np.bincount(crossing.entry, minlength=n_entries)
-    square = crossing.summed(crossing.value**2, n_entries)
+    sums, square = np.zeros(n_entries), crossing.summed(crossing.value**2, n_entries)
     for position in range(crossing.values.shape[1]):
         later = np.flatnonzero(number > position)
         other = later - number[later] + position
         there = crossing.values[crossing.among, position]
-        shared = crossing.summed(crossing.value * there, n_entries)[later]
-        match distance:
-            case Distance.JACCARD:
-                apart = 1 - shared / (size[later] + size[other] - shared)
-            case Distance.HAMMING:
-                apart = size[later] + size[other] - 2 * shared
-            case Distance.COSINE:
-                apart = np.maximum(1 - shared / np.sqrt(square[later] * square[other]), 0.0)
-            case Distance.EUCLID:
-                differing = crossing.summed((crossing.value - there) ** 2, n_entries)
-                apart = np.sqrt(differing + crossing.lacked(number, position))[later]
+        if distance is Distance.COSINE:
+            shared = crossing.summed(crossing.value * there, n_entries)[later]
+            apart = np.maximum(1 - shared / np.sqrt(square[later] * square[other]), 0.0)
+        else:
+            differing = crossing.summed((crossing.value - there) ** 2, n_entries)
+            apart = np.sqrt(differing + crossing.lacked(number, position))[later]
         sums[later] += apart
     return sums
 

@@ -1,0 +1,196 @@
+"""How many lists hold each item, counted by a worker over all buckets of its task.
+
+Every item has counts of lists in each cell: a model, everybody or a value of a segment. At each cutoff there
+is one, the lists that hold it. Where a chosen metric asks for slots, there are two more: in two whole numbers
+the sum of 1 / length of these lists, rounded to 2^-52.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from spark_eval.arrow.codes import counted, distinct_of
+from spark_eval.arrow.hashes import changes
+from spark_eval.engine.bucket import Bucket
+from spark_eval.engine.items.facts import ItemFacts
+from spark_eval.engine.means import Group, SegmentCell
+from spark_eval.engine.messages import buckets_of, divided, one_chunk
+from spark_eval.engine.people import place_in
+from spark_eval.engine.question import Question
+from spark_eval.metrics.beyond.catalog import About, Entries
+from spark_eval.schema import ALL, FOLD, ITEM, MODEL, SEGMENT, SEGMENT_VALUE
+from spark_eval.stats.exact import Floats, Ints
+
+CELL: Final = (MODEL, SEGMENT, SEGMENT_VALUE)
+# Whether an item is in the catalogue, and whether it has training interactions, in two bits.
+KNOWN_BITS: Final = "known"
+IS_LISTED: Final = 1
+IS_TRAINED: Final = 2
+COUNTED: Final = ("n_lists", "slots_high", "slots_low")
+SLOT_BITS: Final = 26
+# Groups are counted in a table unless it has more than so many places for each entry.
+SPARSEST_COUNTS: Final = 4
+# So many counts are held before those of the same items and cells are added, or twice what that left.
+MOST_HELD: Final = 4_000_000
+
+
+class ItemTally:
+    """Counts of lists by item and cell.
+
+    Items are numbered: those of the catalogue by their place, all others (``unknown``) as they come.
+    """
+
+    def __init__(self, question: Question) -> None:
+        self.facts = question.known_items
+        self.order = question.plan.run_cuts
+        self.cuts = sorted(self.order, key=lambda k: (k is None, k))
+        self.unknown = pa.array([], question.item)
+        self.cells: dict[SegmentCell, int] = {}
+        self.names = COUNTED if question.plan.sees_slots else COUNTED[:1]
+        # Cell and item, of shape (rows,), and amounts (rows, names * cuts).
+        self.parts: list[tuple[Ints, Ints, Ints]] = []
+        self.n_added = 0
+
+    def add(self, bucket: Bucket, about: About | None, models: Group, segments: Mapping[str, Group]) -> None:
+        """Count the lists of a bucket for everybody and for each segment.
+
+        A group has the code of each list's model or segment, and their names.
+        """
+        if about is None or about.listed is None:
+            return
+        listed = about.listed
+        number, cut = self.numbers(bucket, listed), first_cuts(listed.rank, self.cuts)
+        n_numbers, row = self.n_numbers, listed.row
+        if (is_beyond := cut == len(self.cuts)).any():
+            number, cut, row = number[~is_beyond], cut[~is_beyond], row[~is_beyond]
+        lengths = [listed.count(k) for k in self.cuts] if len(self.names) > 1 else []
+        everybody = np.zeros(listed.n_rows, dtype=np.int64), [ALL]
+        for segment, (code, values) in ({ALL: everybody} | dict(segments)).items():
+            names = [(model, segment, value) for model in models[1] for value in values]
+            cells = np.array([self.cells.setdefault(name, len(self.cells)) for name in names], dtype=np.int64)
+            of_list = models[0] * len(values) + code
+            group = number if len(cells) == 1 else of_list[row] * n_numbers + number
+            n_groups, kept = len(cells) * n_numbers, None
+            if n_groups > SPARSEST_COUNTS * len(group):
+                kept, group = distinct_of(group)
+                n_groups = len(kept)
+            places = counted(group * len(self.cuts) + cut, n_groups * len(self.cuts))
+            n_lists = np.cumsum(places.reshape(-1, len(self.cuts)), axis=1)
+            slots = slots_of(group, n_lists, row, cut, lengths)
+            held = np.flatnonzero(n_lists[:, -1])
+            amounts = np.concatenate([part[held] for part in (n_lists, *slots)], axis=1)
+            cell, item = np.divmod(held if kept is None else kept[held], max(n_numbers, 1))
+            self.parts.append((cells[cell], item, amounts))
+        if sum(amounts.size for *_, amounts in self.parts) > max(MOST_HELD, 2 * self.n_added):
+            self.add_up()
+
+    @property
+    def n_numbers(self) -> int:
+        """How many items have numbers."""
+        return self.facts.catalog.n_items + len(self.unknown)
+
+    def numbers(self, bucket: Bucket, listed: Entries) -> Ints:
+        """Return the numbers of listed items; (entries,)."""
+        unknown = np.flatnonzero(listed.place < 0)
+        if not len(unknown):
+            return listed.place
+        distinct, which = distinct_of(listed.item[unknown])
+        ids = bucket.items.ids_in_order(distinct).cast(self.unknown.type)
+        is_new = place_in(ids, self.unknown) < 0
+        self.unknown = pa.concat_arrays([self.unknown, ids.filter(pa.array(is_new))])
+        number = listed.place.copy()
+        number[unknown] = self.facts.catalog.n_items + place_in(ids, self.unknown)[which]
+        return number
+
+    def add_up(self) -> None:
+        """Add the amounts of the same items in the same cells."""
+        keys = [cell * self.n_numbers + item for cell, item, _ in self.parts]
+        distinct = np.sort(np.concatenate(keys))
+        distinct = distinct[changes(distinct)]
+        total = np.zeros((len(distinct), self.parts[0][2].shape[1]), dtype=np.int64)
+        for key, (*_, amounts) in zip(keys, self.parts, strict=True):
+            total[np.searchsorted(distinct, key)] += amounts  # a part has each key once
+        self.parts = [(*np.divmod(distinct, max(self.n_numbers, 1)), total)]
+        self.n_added = total.size
+
+    def table(self) -> pa.Table | None:
+        """Return a row per cell and item: their names, what is known of the item, counts by cutoff."""
+        if not self.parts:
+            return None
+        self.add_up()
+        [(cell, item, amounts)] = self.parts
+        columns = {
+            name: pa.array(names, pa.string()).dictionary_encode().take(pa.array(cell))
+            for name, names in zip(CELL, zip(*self.cells, strict=True), strict=True)
+        }
+        columns[ITEM] = pa.concat_arrays([self.facts.ids, self.unknown]).take(pa.array(item))
+        columns[KNOWN_BITS] = pa.array(self.known_bits(cell, item))
+        names = [f"{name}_{self.order.index(k)}" for name in self.names for k in self.cuts]
+        return pa.table(columns | dict(zip(names, amounts.T.copy(), strict=True)))
+
+    def known_bits(self, cell: Ints, item: Ints) -> NDArray[np.int8]:
+        """Return which items are in the catalogue, which in training: of the fold of a cell, else of any."""
+        facts, bits = self.facts, np.zeros(len(item), dtype=np.int8)
+        place = np.minimum(item, facts.catalog.n_items)
+        fold = np.array([fold_of_cell(facts, name) for name in self.cells])[cell]
+        for bit, table in ((IS_LISTED, facts.catalog.is_listed), (IS_TRAINED, facts.is_trained)):
+            if table is not None:
+                is_known = np.concatenate([table, table.any(axis=0, keepdims=True)])[fold, place]
+                bits[is_known] |= bit
+        return bits
+
+
+def fold_of_cell(facts: ItemFacts, cell: SegmentCell) -> int:
+    """Return the row of the catalogue's tables of a cell that is a fold, -1 of all others."""
+    _, segment, value = cell
+    if segment != FOLD or facts.folds is None:
+        return -1
+    # A fold that training lacks is refused once all is measured.
+    return max(int(facts.tables_of(np.array([int(value)]), 1)[0]), 0)
+
+
+def first_cuts(rank: Ints, cuts: Sequence[int | None]) -> Ints:
+    """Return the place of the first cutoff that holds each rank, that behind the last one if none does.
+
+    Cutoffs ascend, None (any rank) is the last.
+    """
+    ranked = [k for k in cuts if k is not None]
+    deepest = min(max(ranked, default=0), int(rank.max(initial=0)))
+    if deepest > len(rank):
+        return np.searchsorted(ranked, rank)
+    place = np.searchsorted(ranked, np.arange(deepest + 2))
+    return place[np.minimum(rank, deepest + 1)]
+
+
+def slots_of(group: Ints, n_lists: Ints, row: Ints, cut: Ints, lengths: Sequence[Ints]) -> list[Ints]:
+    """Return both parts of the slots of each group at each cutoff, each of the shape of ``n_lists``.
+
+    ``group``, ``row`` and ``cut`` are each entry's group, list and first cutoff; ``lengths`` count by cutoff
+    the items of the lists. Nothing without lengths.
+    """
+    slots = [np.zeros_like(n_lists) for _ in COUNTED[1:] if len(lengths)]
+    for place, length in enumerate(lengths):
+        parts = slot_parts(int(length.max(initial=0)))
+        # Most lists are as long as the longest one: only what others have more is added one by one.
+        shorter = np.flatnonzero((cut <= place) & (length < length.max(initial=0))[row])
+        for sums, of_length in zip(slots, parts, strict=True):
+            more = (of_length[length] - of_length[-1])[row[shorter]]
+            added = np.bincount(group[shorter], more, minlength=len(n_lists))
+            sums[:, place] = n_lists[:, place] * int(of_length[-1]) + added.astype(np.int64)
+    return slots
+
+
+def slot_parts(longest: int) -> tuple[Floats, Floats]:
+    """Return 1 / length in two whole numbers below 2^27, by length up to the longest; of 0 as of 1."""
+    share = 2.0**SLOT_BITS / np.maximum(np.arange(longest + 1), 1)
+    high = np.floor(share)
+    return high, np.rint((share - high) * 2.0**SLOT_BITS)
+
+
+def divided_by_item(table: pa.Table, n_parts: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Divide counts by item: yield the number and the rows of each part that has any."""
+    parts = divided(table, buckets_of(one_chunk(table[ITEM]), n_parts), n_parts)
+    yield from ((number, part) for number, part in enumerate(parts) if part.num_rows)

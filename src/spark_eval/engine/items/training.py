@@ -1,0 +1,90 @@
+"""Training interactions counted by bucket of users: rows and users, and how popular each item is."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from spark_eval.accounting import Counts, EntryKey
+from spark_eval.arrow.codes import Codes, counted, distinct_of, n_distinct
+from spark_eval.arrow.hashes import changes, in_one_piece
+from spark_eval.engine.messages import Content, united
+from spark_eval.engine.people import People, is_named, numbered
+from spark_eval.schema import FOLD, ITEM, N_ROWS, N_TAKERS, USER, Fault, Outcome
+from spark_eval.stats.exact import Ints
+
+
+@dataclass(frozen=True)
+class TrainSummary:
+    """What a bucket tells of training interactions beside its items.
+
+    ``n_users`` counts the users with valid rows by fold, ``activity`` those with so many valid rows.
+    """
+
+    counts: Counts
+    n_users: Counter[int | None]
+    activity: Counter[int]
+
+
+def count_train(
+    rows: Mapping[Content, pa.Table], *, sees_takers: bool
+) -> tuple[TrainSummary, pa.Table | None]:
+    """Count the training interactions of a bucket: all of its users, in each fold if there are folds.
+
+    Return its summary, and by item, and fold if there are folds, ``n_rows`` and, if anybody sees these, the
+    distinct users ``n_takers``; None without a valid row.
+    """
+    valid, bad = rows.get(Content.TRAIN), rows.get(Content.BAD_TRAIN)
+    named = [None if table is None else table.filter(is_named(table)) for table in (valid, bad)]
+    people, numbers = numbered([table.select(keys_of(table)) for table in named if table is not None])
+    user, bad_user = (numbers.pop(0) if table is not None else np.empty(0, np.int64) for table in named)
+    n_rows = counted(user, len(people))
+    folds: list[int | None] = [None] * len(people) if people.folds is None else people.folds.tolist()
+    n_bad = 0 if bad is None else len(bad)
+    of_keys: dict[EntryKey, tuple[int, int]] = {
+        (Outcome.IN, None): (len(user) + n_bad, len(people)),
+        (Outcome.USED, None): (len(user), int(np.count_nonzero(n_rows))),
+        (Outcome.QUARANTINED, Fault.NULL_ID): (n_bad, n_distinct(bad_user)),
+    }
+    counts = Counts(
+        Counter({key: rows for key, (rows, _) in of_keys.items()}),
+        Counter({key: users for key, (_, users) in of_keys.items()}),
+        int(n_rows.max(initial=0)),
+    )
+    n_users = Counter(fold for fold, n in zip(folds, n_rows.tolist(), strict=True) if n)
+    summary = TrainSummary(counts, n_users, Counter(n_rows[n_rows > 0].tolist()))
+    return summary, None if valid is None else counts_by_item(valid, people, user, sees_takers=sees_takers)
+
+
+def keys_of(rows: pa.Table) -> list[str]:
+    """Return the columns that name a user, with the fold if there are folds."""
+    return [name for name in (USER, FOLD) if name in rows.column_names]
+
+
+def counts_by_item(rows: pa.Table, people: People, user: Ints, *, sees_takers: bool) -> pa.Table:
+    """Return the rows and users of each item, in each fold; ``user`` (rows,) are numbers of people."""
+    codes = Codes.of([rows[ITEM]])
+    item, group = distinct_of(codes.columns[0])
+    columns: dict[str, pa.Array] = {ITEM: codes.ids(item)}
+    if people.folds is not None:
+        folds, fold = np.unique(people.folds, return_inverse=True)
+        groups, group = distinct_of(fold[user] * len(item) + group)
+        of_group, of_item = np.divmod(groups, len(item))
+        columns = {ITEM: codes.ids(item[of_item]), FOLD: pa.array(folds[of_group])}
+    n_groups = len(columns[ITEM])
+    columns[N_ROWS] = pa.array(counted(group, n_groups))
+    if sees_takers:
+        pairs = np.sort(user * n_groups + group)
+        columns[N_TAKERS] = pa.array(counted(pairs[changes(pairs)] % n_groups, n_groups))
+    return pa.table(columns)
+
+
+def added_items(tables: Sequence[pa.Table]) -> pa.Table:
+    """Add the counts of the same items."""
+    together = in_one_piece([united(tables)])
+    keys = [name for name in (ITEM, FOLD) if name in together.column_names]
+    amounts = [name for name in together.column_names if name not in keys]
+    added = together.group_by(keys).aggregate([(name, "sum") for name in amounts])
+    return added.rename_columns([*keys, *amounts])

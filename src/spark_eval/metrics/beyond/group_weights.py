@@ -1,0 +1,75 @@
+"""What the recommended places of each group of items weigh: exact sums, which add in any order."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from spark_eval.conventions import Conventions, Discount, ExposureWeights
+from spark_eval.metrics.beyond.catalog import About, Catalog, Sets, filled_in
+from spark_eval.metrics.discounts import discounts
+from spark_eval.schema import MISSING
+from spark_eval.stats.exact import ByPlace, Floats, Ints, add, exact_sums
+
+
+@dataclass(frozen=True)
+class GroupWeights:
+    """What recommended places weigh by the group of their items: exact sums, which add in any order.
+
+    An item of s groups gives 1/s of the weight to each. ``names`` are the n groups, MISSING among them, to
+    which items without a group give theirs; ``sums`` are arrays (n,) by place (``stats.exact``).
+    """
+
+    names: Sequence[str]
+    sums: ByPlace
+
+    def __add__(self, other: "GroupWeights") -> "GroupWeights":
+        """Return the weights of both, which have the same groups."""
+        sums = dict(self.sums)
+        for place, amounts in other.sums.items():
+            add(sums, place, amounts)
+        return GroupWeights(self.names, sums)
+
+    @classmethod
+    def of_lists(
+        cls, about: About, k: int | None, conventions: Conventions, part: Ints, n_parts: int
+    ) -> list["GroupWeights"]:
+        """Weigh ``about.listed`` up to rank k, for each part, such as a model; lists belong to parts (n,).
+
+        All parts there are have weights, also those without lists.
+        """
+        listed, groups = filled_in(about.listed), filled_in(about.catalog.groups)
+        is_seen = np.full(len(listed.row), True) if k is None else listed.rank <= k
+        is_equal = conventions.exposure_weights is ExposureWeights.EQUAL
+        weights = np.ones(len(listed.rank)) if is_equal else discounts(listed.rank, Discount.LOG2)
+        return cls.of_items(
+            groups, listed.place[is_seen], weights[is_seen], part[listed.row[is_seen]], n_parts
+        )
+
+    @classmethod
+    def of_catalog(cls, catalog: Catalog) -> "GroupWeights":
+        """Weigh the items of the catalogue, each the same; those of all folds together."""
+        _, items = np.nonzero(filled_in(catalog.is_listed))
+        [weights] = cls.of_items(
+            filled_in(catalog.groups), items, np.ones(len(items)), np.zeros_like(items), 1
+        )
+        return weights
+
+    @classmethod
+    def of_items(
+        cls, groups: Sets, places: Ints, weights: Floats, part: Ints, n_parts: int
+    ) -> list["GroupWeights"]:
+        """Divide the weights of items at these places among their groups; all are of shape (entries,)."""
+        names = (*groups.names, *({MISSING} - set(groups.names)))
+        sizes = groups.sizes[places]
+        which, of_item = groups.places_of_members(places)
+        group = groups.members[of_item]
+        which = np.concatenate([which, np.flatnonzero(sizes == 0)])
+        missing = np.full(len(which) - len(group), names.index(MISSING))
+        cells = part[which] * len(names) + np.concatenate([group, missing])
+        values = weights[which] / np.maximum(sizes, 1)[which]
+        sums = exact_sums(values, cells, n_parts * len(names))
+        return [
+            cls(names, {place: amounts.reshape(n_parts, -1)[number] for place, amounts in sums.items()})
+            for number in range(n_parts)
+        ]
