@@ -48,10 +48,8 @@ EntryKey = tuple[Outcome, str | None]
 LARGEST: Final = ("largest", "max_relevance")
 
 
-def key_of(fault: str | None) -> EntryKey:
-    """Return what becomes of rows with this fault, or this reason of a filter; None: they are used."""
-    if fault is None:
-        return Outcome.USED, None
+def key_of(fault: str) -> EntryKey:
+    """Return what becomes of rows with this fault, or this reason of a filter."""
     return (Outcome.QUARANTINED if fault in set(Fault) else Outcome.FILTERED), fault
 
 
@@ -67,6 +65,11 @@ class Counts:
     rows: Counter[EntryKey] = field(default_factory=Counter)
     users: Counter[EntryKey] = field(default_factory=Counter)
     largest: int = 0
+
+    def note(self, key: EntryKey, rows: int, users: int) -> None:
+        """Count these rows and users as well."""
+        self.rows[key] += rows
+        self.users[key] += users
 
     def plus(self, other: Self) -> Self:
         """Return the counts of both."""

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from spark_eval.accounting import EntryKey, ListCounts, TruthCounts, key_of
+from spark_eval.accounting import ListCounts, TruthCounts, key_of
 from spark_eval.arrow.checksums import truth_digest
 from spark_eval.arrow.codes import Codes, counted, n_distinct
 from spark_eval.arrow.hashes import Booleans, is_odd, numbers
@@ -102,18 +102,18 @@ class Bucket:
         return user[first], item[first], relevance, size, None if is_cold is None else is_cold[first]
 
     @cached_property
-    def why_not(self) -> dict[Reason, Booleans]:
-        """Which pairs are not relevant, by the reason."""
+    def irrelevant(self) -> tuple[Reason, Booleans]:
+        """Which pairs are not relevant, after the reason."""
         relevance, least = self.pairs[2], self.question.plan.conventions.threshold
         if least is None:
-            return {Reason.NOT_RELEVANT: relevance <= 0}
-        return {Reason.BELOW_THRESHOLD: relevance < least}
+            return Reason.NOT_RELEVANT, relevance <= 0
+        return Reason.BELOW_THRESHOLD, relevance < least
 
     @cached_property
     def truth(self) -> Truth:
         """The relevant pairs."""
         user, item, relevance, _, is_cold = self.pairs
-        is_relevant = ~np.logical_or.reduce(list(self.why_not.values()))
+        is_relevant = ~self.irrelevant[1]
         # Where all are, nothing is copied: a single user may have millions.
         chosen = slice(None) if is_relevant.all() else is_relevant
         relevance = relevance[chosen]
@@ -140,35 +140,27 @@ class Bucket:
 
     def truth_counts(self) -> TruthCounts:
         """Count what became of the rows of the truth, and the users that they name."""
-        user, _, _, size, _ = self.pairs
+        user, size = self.pairs[0], self.pairs[3]
         truth, bad, bad_users = self.truth, self.rows[Content.BAD_TRUTH], self.user[Content.BAD_TRUTH]
-        n_rows, is_cold = len(self.rows[Content.TRUTH]), truth.is_cold
+        largest, n_users = int(truth.n_relevant.max(initial=0)), n_distinct(truth.user)
+        counts = TruthCounts(largest=largest, n_users=n_users, max_relevance=truth.largest_relevance)
+        n_rows = len(self.rows[Content.TRUTH]) + len(bad)
+        counts.note((Outcome.IN, None), n_rows, n_distinct(np.append(self.user[Content.TRUTH], bad_users)))
         used: dict[str | None, Ints] = {None: truth.user}
-        if is_cold is not None:
-            used = {None: truth.user[~is_cold], Reason.COLD_ITEM: truth.user[is_cold]}
-        everybody = np.concatenate([self.user[Content.TRUTH], bad_users])
-        of_keys: list[tuple[EntryKey, int, Ints]] = [((Outcome.IN, None), n_rows + len(bad), everybody)]
-        of_keys += (((Outcome.USED, reason), len(of_users), of_users) for reason, of_users in used.items())
-        for reason, chosen in self.why_not.items():
-            of_keys.append((key_of(reason), int(size[chosen].sum()), user[chosen]))
+        if truth.is_cold is not None:
+            used = {None: truth.user[~truth.is_cold], Reason.COLD_ITEM: truth.user[truth.is_cold]}
+        for reason, users in used.items():
+            counts.note((Outcome.USED, reason), len(users), n_distinct(users))
+        why, left_out = self.irrelevant
+        counts.note(key_of(why), int(size[left_out].sum()), n_distinct(user[left_out]))
+        n_repeats = int(size[~left_out].sum()) - len(truth.user)
+        counts.rows[Outcome.DEDUPLICATED, Reason.REPEATED_ITEM] = n_repeats
         for fault in pc.unique(bad[FAULT]).to_pylist():
-            named = numbers(pc.equal(self.named[Content.BAD_TRUTH][FAULT], fault))
-            of_keys.append((key_of(fault), pc.sum(pc.equal(bad[FAULT], fault)).as_py(), bad_users[named]))
-        rows, users = Counter[EntryKey](), Counter[EntryKey]()
-        for key, n, of_users in of_keys:
-            rows[key] += n
-            users[key] += n_distinct(of_users)
-        n_relevant = sum(int(size[~chosen].sum()) for chosen in self.why_not.values())
-        rows[Outcome.DEDUPLICATED, Reason.REPEATED_ITEM] = n_relevant - len(truth.user)
-        users[Outcome.ODD_IDS, USER] = int(np.count_nonzero(self.is_odd_user & (truth.n_relevant > 0)))
-        users[Outcome.ODD_IDS, ITEM] = n_distinct(truth.user[is_odd(self.items.ids(truth.item))])
-        return TruthCounts(
-            rows=rows,
-            users=users,
-            largest=int(truth.n_relevant.max(initial=0)),
-            n_users=n_distinct(truth.user),
-            max_relevance=truth.largest_relevance,
-        )
+            named = bad_users[numbers(pc.equal(self.named[Content.BAD_TRUTH][FAULT], fault))]
+            counts.note(key_of(fault), pc.sum(pc.equal(bad[FAULT], fault)).as_py(), n_distinct(named))
+        counts.users[Outcome.ODD_IDS, USER] = int((self.is_odd_user & (truth.n_relevant > 0)).sum())
+        counts.users[Outcome.ODD_IDS, ITEM] = n_distinct(truth.user[is_odd(self.items.ids(truth.item))])
+        return counts
 
     def is_cold(self, kind: Content, user: Ints, place: Ints | None) -> Booleans | None:
         """Return which rows name an item without training interactions (in the fold of the user).
@@ -302,5 +294,5 @@ class Bucket:
         if self.question.model is None:
             names = rows[MODEL].cast(pa.string())
             rows = rows.filter(pc.is_null(names) if model is None else pc.equal(names, model))
-        of_faults = Counter[EntryKey]((Outcome.QUARANTINED, fault) for fault in rows[FAULT].to_pylist())
+        of_faults = Counter(key_of(fault) for fault in rows[FAULT].to_pylist())
         return ListCounts(Counter({(Outcome.IN, None): len(rows)}) + of_faults)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from spark_eval.accounting import Counts, EntryKey
+from spark_eval.accounting import Counts
 from spark_eval.arrow.codes import Codes, counted, distinct_of, n_distinct
 from spark_eval.arrow.hashes import changes, in_one_piece
 from spark_eval.engine.messages import Content, united
@@ -43,16 +43,10 @@ def count_train(
     n_rows = counted(user, len(people))
     folds: list[int | None] = [None] * len(people) if people.folds is None else people.folds.tolist()
     n_bad = 0 if bad is None else len(bad)
-    of_keys: dict[EntryKey, tuple[int, int]] = {
-        (Outcome.IN, None): (len(user) + n_bad, len(people)),
-        (Outcome.USED, None): (len(user), int(np.count_nonzero(n_rows))),
-        (Outcome.QUARANTINED, Fault.NULL_ID): (n_bad, n_distinct(bad_user)),
-    }
-    counts = Counts(
-        Counter({key: rows for key, (rows, _) in of_keys.items()}),
-        Counter({key: users for key, (_, users) in of_keys.items()}),
-        int(n_rows.max(initial=0)),
-    )
+    counts = Counts(largest=int(n_rows.max(initial=0)))
+    counts.note((Outcome.IN, None), len(user) + n_bad, len(people))
+    counts.note((Outcome.USED, None), len(user), int(np.count_nonzero(n_rows)))
+    counts.note((Outcome.QUARANTINED, Fault.NULL_ID), n_bad, n_distinct(bad_user))
     n_users = Counter(fold for fold, n in zip(folds, n_rows.tolist(), strict=True) if n)
     summary = TrainSummary(counts, n_users, Counter(n_rows[n_rows > 0].tolist()))
     return summary, None if valid is None else counts_by_item(valid, people, user, sees_takers=sees_takers)
