@@ -1,7 +1,8 @@
 """Single users and many models that outgrow a bucket: ``python -m benchmarks.heavy FOLDER``; see README.md.
 
 Each case is measured twice in one session with 1 GB of heap, from files that hold the same rows in another
-order and in another number of parts; both must give the same bits. Linux only.
+order and in another number of parts; both must give the same bits. ``python -m benchmarks.heavy FOLDER
+vectors`` does so with 2 GB and a table of a million items, each a vector of 64 floats. Linux only.
 """
 
 import os
@@ -22,7 +23,9 @@ from spark_eval import evaluate, get_session
 
 MEBIBYTE: Final = 1024**2
 GIANT: Final = 3_000_000
-Tables = tuple[pa.Table, pa.Table]
+Tables = tuple[pa.Table, ...]
+N_VECTORS: Final = 1_000_000
+DIMENSIONS: Final = 64
 
 
 def crowd(random: np.random.Generator, n_models: int, n_users: int, length: int) -> Tables:
@@ -67,11 +70,28 @@ def with_giant_list(random: np.random.Generator) -> Tables:
     return pa.concat_tables([lists, giant]), pa.concat_tables([truth, own])
 
 
-CASES: Final[Mapping[str, Callable[[np.random.Generator], Tables]]] = {
+def with_vectors(random: np.random.Generator) -> Tables:
+    """Lists of 50 of a million items for 20,000 users, their truth, and a vector of each item."""
+    user = np.repeat(np.arange(20_000), 50)
+    item = random.integers(0, N_VECTORS, len(user))
+    lists = pa.table({"model": np.full(len(user), "m"), "user": user, "item": item})
+    lists = lists.group_by(["model", "user", "item"]).aggregate([])
+    lists = lists.append_column("score", pa.array(random.random(len(lists))))
+    truth = pa.table({"user": user[::10], "item": item[::10]}).group_by(["user", "item"]).aggregate([])
+    values = random.standard_normal((N_VECTORS, DIMENSIONS), dtype=np.float32)
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), DIMENSIONS)
+    items = pa.table({"item": np.arange(N_VECTORS), "vector": vectors.cast(pa.list_(pa.float32()))})
+    return lists, truth, items
+
+
+KINDS: Final = ("lists", "truth", "items")
+Cases = Mapping[str, Callable[[np.random.Generator], Tables]]
+CASES: Final[Cases] = {
     "a user with 3 million relevant items": with_giant_truth,
     "a list of 3 million items": with_giant_list,
     "300 models of 5,000 users, lists of 10": lambda random: crowd(random, 300, 5_000, 10),
 }
+OF_VECTORS: Final[Cases] = {"diversity by a million vectors of 64": with_vectors}
 
 
 def written(table: pa.Table, folder: Path, n_files: int, random: np.random.Generator) -> str:
@@ -101,9 +121,15 @@ def watched() -> Iterator[list[int]]:
         watcher.join()
 
 
-def measured(spark: SparkSession, lists: str, truth: str) -> list[tuple[object, ...]]:
+def measured(
+    spark: SparkSession, lists: str, truth: str, items: str | None = None
+) -> list[tuple[object, ...]]:
     """The means, and the number of rows of ``per_user`` with the sum of their hashes."""
-    result = evaluate(spark.read.parquet(lists), spark.read.parquet(truth))
+    frames = (spark.read.parquet(lists), spark.read.parquet(truth))
+    if items is None:
+        result = evaluate(*frames)
+    else:
+        result = evaluate(*frames, items=spark.read.parquet(items), metrics=["ndcg", "ild"], k=[10, 50])
     names = ", ".join(f"`{name}`" for name in result.per_user.columns)
     digest = result.per_user.selectExpr(f"cast(xxhash64({names}) as decimal(20, 0)) as hash")
     rows = [tuple(row) for row in result.metrics.orderBy("model", "metric", "k").collect()]
@@ -112,19 +138,19 @@ def measured(spark: SparkSession, lists: str, truth: str) -> list[tuple[object, 
     return rows
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, cases: Cases, memory: str) -> None:
     """Print a line per case; AssertionError where bits differ."""
-    spark = get_session("heavy", "local[2]", {"spark.driver.memory": "1g"})
+    spark = get_session("heavy", "local[2]", {"spark.driver.memory": memory})
     print("| case | CPU s | largest worker MiB | same bits |\n|---|---|---|---|")
-    for place, (name, make) in enumerate(CASES.items()):
+    for place, (name, make) in enumerate(cases.items()):
         random = np.random.default_rng(place)
-        lists, truth = make(random)
+        tables = make(random)
         found, spent, peak = [], [], 0
         for n_files in (1, 7):
             home = folder / f"{place}-{n_files}"
             paths = [
                 written(table, home / kind, n_files, random)
-                for kind, table in (("lists", lists), ("truth", truth))
+                for kind, table in zip(KINDS, tables, strict=False)
             ]
             before = usage(os.getpid()).cpu
             with watched() as peaks:
@@ -137,4 +163,7 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    if sys.argv[2:] == ["vectors"]:
+        main(Path(sys.argv[1]), OF_VECTORS, "2g")
+    else:
+        main(Path(sys.argv[1]), CASES, "1g")

@@ -61,6 +61,7 @@ def answers(spark: SparkSession) -> dict[str, Any]:
         found |= {f"{table} by {name}": values(frame) for table, frame in tables.items()}
         result.unpersist()
     found |= of_folder(ranked, test) | of_predictions(lists) | of_functions(ranked, test)
+    found |= of_items(ranked, test, train)
     return found | {"refused": refused(spark)}
 
 
@@ -82,6 +83,19 @@ def of_functions(ranked: DataFrame, truth: DataFrame) -> dict[str, Any]:
         "functions": values(measured.select("user", "m.*", "ndcg_at_5")),
         "functions of SQL": values(by_sql),
     }
+
+
+def of_items(ranked: DataFrame, truth: DataFrame, train: DataFrame) -> dict[str, Any]:
+    """Metrics of a table of 40,000 items, whose vectors every worker gets: 10 MB of them."""
+    vector = F.transform(
+        F.sequence(F.lit(1), F.lit(64)), lambda place: (F.col("id") * place % 97).cast("float")
+    )
+    items = ranked.sparkSession.range(40_000).select(F.col("id").alias("item"), vector.alias("vector"))
+    asked = ["ild", "novelty", "catalog_coverage", "gini_catalog"]
+    result = evaluate(ranked, truth, model="popular", train=train, items=items, metrics=asked, k=5)
+    found = {"metrics of items": values(result.metrics), "diversity": values(result.per_user)}
+    result.unpersist()
+    return found
 
 
 def of_folder(lists: DataFrame, truth: DataFrame) -> dict[str, Any]:
