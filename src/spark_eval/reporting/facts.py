@@ -15,7 +15,6 @@ from spark_eval.reporting.chapters import Dataset
 from spark_eval.reporting.spread import UserCount
 from spark_eval.schema import ALL, MODEL, SEGMENT, SEGMENT_VALUE, Direction, Table
 
-METRICS_DATA: Final = "metrics"
 # Tables that are small, whatever was measured.
 SMALL: Final = (
     *(Table.METRICS, Table.COMPARISONS, Table.GATES, Table.CURVES, Table.THRESHOLDS),
@@ -118,7 +117,7 @@ class RunFacts:
         )
         counted = "rows" if self.is_scored else "users"
         headings = {"n": counted, "n_undefined": "users without a value", "ci_low": "from", "ci_high": "to"}
-        return Dataset.of(METRICS_DATA, self.measured, columns, headings)
+        return Dataset.of(Table.METRICS, self.measured, columns, headings)
 
     @cached_property
     def headline(self) -> Row | None:
