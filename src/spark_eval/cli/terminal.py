@@ -27,7 +27,7 @@ from spark_eval.config.sections import Config
 from spark_eval.errors import printable
 from spark_eval.pointwise.tables import metrics_by_model, six_digits
 from spark_eval.presets import PRESETS, conventions_of
-from spark_eval.publishing.commits import published
+from spark_eval.publishing.commits import Record, published
 from spark_eval.publishing.places import store_of
 from spark_eval.publishing.remote import MOST_HOURS
 from spark_eval.runs.job import Run
@@ -195,7 +195,7 @@ def show_status(config: Config, session: Callable[[], SparkSession], as_json: bo
     """Print published runs, and attempts without an end."""
     store = store_of(config.output, session)
     root = store.files.root
-    runs = [summary(run_id, verb, record.job) for run_id, verb, record in published(store.files)]
+    runs = [summary(record) for record in published(store.files)]
     attempts = [store.about(attempt) for attempt in store.unfinished()]
     if as_json:
         print(json.dumps({"root": root, "runs": runs, "attempts": attempts}, indent=2))
@@ -210,11 +210,11 @@ def show_status(config: Config, session: Callable[[], SparkSession], as_json: bo
         print(f"  {attempt['attempt']} {state(attempt)}")
 
 
-def summary(run_id: str, verb: str, job: Mapping[str, Any]) -> dict[str, Any]:
+def summary(record: Record) -> dict[str, Any]:
     """Return what a commit record says of a verb of a run."""
-    rows = {table: size["rows"] for table, size in job["tables"].items()}
-    known = {"run_id": run_id, "verb": verb, "published_at": job["published_at"], "rows": rows}
-    return {"seconds": None, **job.get("summary", {}), **known}
+    rows = {table: size["rows"] for table, size in record.job["tables"].items()}
+    known = {"run_id": record.run_id, "verb": record.verb, "published_at": record.job["published_at"]}
+    return {"seconds": None, **record.job.get("summary", {}), **known, "rows": rows}
 
 
 def state(attempt: Mapping[str, Any]) -> str:
