@@ -173,15 +173,15 @@ def show_metrics(name: str | None, preset: str | None, markdown: bool) -> None:
         print(metric_tables.metric_text(name, preset))
     elif preset is not None:
         conventions_of(preset)
-        grid(metric_tables.PRESET_CHOICES, metric_tables.preset_choice_rows(preset), f"preset {preset}")
+        grid(*metric_tables.preset_choice_table(preset), f"preset {preset}")
         about = PRESETS[preset]
         print(f"numbers of: {about.source}\nwhy they differ: {about.differs}")
         print(f"not reproduced: {about.leaves_out or 'nothing is left out'}")
     else:
-        grid(metric_tables.METRIC_HEADER, metric_tables.ranking_rows())
-        grid(metric_tables.POINTWISE_METRICS, metric_tables.pointwise_rows())
-        grid(metric_tables.CHOICES, metric_tables.choice_rows())
-        grid(metric_tables.PRESET_TABLE, metric_tables.short_preset_rows())
+        grid(*metric_tables.ranking_table())
+        grid(*metric_tables.pointwise_table())
+        grid(*metric_tables.choice_table())
+        grid(*metric_tables.preset_table(3))
         print("a variant: map(denominator=relevant)@5, options in brackets, after @ its own k or all")
         print("more: spark-eval metrics NAME (with examples), spark-eval metrics --preset NAME")
 
