@@ -30,6 +30,7 @@ from spark_eval.presets import PRESETS, conventions_of
 from spark_eval.publishing.commits import Record, published
 from spark_eval.publishing.places import store_of
 from spark_eval.publishing.remote import MOST_HOURS
+from spark_eval.reporting.origins import leak_verdict
 from spark_eval.runs.job import Run
 from spark_eval.schema import ALL, FOLDS, Outcome, Table
 from spark_eval.splits.fold_rule import (
@@ -102,7 +103,7 @@ def show_split(run: Run) -> None:
             f"fold {row['fold']} {row['check']}" if in_folds else row["check"],
             f"{row['rows']:,}",
             f"{row['users']:,}",
-            "LEAK" if row["leaked"] else "allowed" if row["rows"] else "no",
+            leak_verdict(row),
         )
         for row in leaks
     ]

@@ -1,8 +1,10 @@
 """Checks that the written ``per_user`` is what was measured: its keys, and the bounds of the metrics."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -13,6 +15,7 @@ from pyspark.sql import functions as F
 from spark_eval.arrow.checksums import KEYS, key_sum
 from spark_eval.arrow.files import BATCH_ROWS, statistics_of
 from spark_eval.errors import SparkEvalError
+from spark_eval.metrics.values import MetricValue
 from spark_eval.schema import MODEL, N_RECOMMENDED, N_RELEVANT, USER
 
 
@@ -23,6 +26,13 @@ class Expected:
     most: Mapping[str, float] = field(default_factory=dict)
     keys: int | None = None
     least: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, metrics: Iterable[MetricValue], keys: int) -> Self:
+        """Return what these metrics allow, whatever was measured."""
+        bounds = {value.column: (value.metric.lower, value.metric.upper) for value in metrics}
+        least = {column: -math.inf if lower is None else lower for column, (lower, _) in bounds.items()}
+        return cls({column: upper or math.inf for column, (_, upper) in bounds.items()}, keys, least)
 
     def check_files(self, folder: Path) -> None:
         """Raise SparkEvalError STAGED_OTHERWISE unless the bounds in footers and the keys are as expected."""

@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from spark_eval.metrics.registry import RANKING, Kind, RankingMetric
-from spark_eval.metrics.values import ranking_names
+from spark_eval.comparing.leaderboard import cutoff_text, measure_of
+from spark_eval.metrics.registry import RANKING, Kind
 from spark_eval.reporting.chapters import Chapter, Dataset, Form, Statement, chart
-from spark_eval.reporting.facts import RunFacts, cutoff_of, measure_of
-from spark_eval.reporting.models import MOST_SENTENCES_SHOWN, as_number
-from spark_eval.schema import ALL, MODEL, SEGMENT, SEGMENT_VALUE, Direction
+from spark_eval.reporting.facts import RunFacts, as_number, metric_of
+from spark_eval.reporting.models import MOST_SENTENCES_SHOWN
+from spark_eval.schema import MODEL, SEGMENT_VALUE, Direction
 
 # The accuracy that others are set against: the first of these that was measured, else the first at all.
 PREFERRED: Final = ("ndcg", "map")
@@ -43,7 +43,7 @@ def trade_offs(facts: RunFacts) -> Chapter | None:
 
 def trade_off_rows(facts: RunFacts) -> Iterator[dict[str, Any]]:
     """Yield a row for each metric beyond accuracy and model; none where fewer than two models have both."""
-    everybody = [row for row in facts.measured if row[SEGMENT] == ALL and row["value"] is not None]
+    everybody = [row for row in facts.everybody if row["value"] is not None]
     accuracies: dict[str, dict[str, dict[str, Any]]] = {}
     for row in everybody:
         if row["metric"] == accuracy_of(everybody):
@@ -94,11 +94,6 @@ def is_beyond(row: Mapping[str, Any]) -> bool:
     """Return whether a metric sees more than hits: items, histories or the catalogue."""
     metric = metric_of(row)
     return metric is not None and metric.knows_items
-
-
-def metric_of(row: Mapping[str, Any]) -> RankingMetric | None:
-    """Return the metric of lists whose mean or value a row is; None of predictions."""
-    return ranking_names().get(str(row["metric"]).partition("(")[0])
 
 
 def pareto(points: Sequence[tuple[float, float]], better: str) -> list[bool]:
@@ -166,7 +161,7 @@ def exposure_rows(facts: RunFacts) -> Iterator[dict[str, Any]]:
     of_catalog = {one.catalog_name: one.run_name for one in RANKING.values() if one.catalog_name}
     seen = set()
     # The largest cutoff comes first, as the reader's first choice.
-    for row in sorted(facts.of_groups, key=lambda row: -as_number(cutoff_of(row))):
+    for row in sorted(facts.of_groups, key=lambda row: -as_number(cutoff_text(row["k"]))):
         name, bracket, options = str(row["metric"]).partition("(")
         is_catalog = name in of_catalog
         line = {

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from spark_eval.comparing.leaderboard import measure_of
 from spark_eval.comparing.sentences import Row, short
 from spark_eval.pipeline.quantities import (
     ADDED_RECALL,
@@ -14,7 +15,7 @@ from spark_eval.pipeline.quantities import (
     Fate,
 )
 from spark_eval.reporting.chapters import Chapter, Dataset, Form, Statement, View, chart, warning
-from spark_eval.reporting.facts import RunFacts, measure_of, part_of
+from spark_eval.reporting.facts import RunFacts, part_of
 from spark_eval.reporting.models import MOST_SENTENCES_SHOWN
 from spark_eval.schema import ALL, FOLDS, MODEL, SEGMENT, Table
 

@@ -1,15 +1,13 @@
 """Chapters on models of lists and of predictions: gates, who is best, cutoffs, differences, another run."""
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from spark_eval.comparing.leaderboard import BEST, CERTAIN, CLOSE, EXPLAINED
-from spark_eval.comparing.sentences import in_run, sentences, short, where
+from spark_eval.comparing.leaderboard import BEST, CERTAIN, CLOSE, EXPLAINED, measure_of
+from spark_eval.comparing.sentences import in_run, interval_text, sentences, short, where
 from spark_eval.metrics.registry import Kind
-from spark_eval.metrics.values import UNCUT, ranking_names
 from spark_eval.reporting.chapters import Chapter, Dataset, Form, Statement, Tone, View, chart, warning
-from spark_eval.reporting.facts import RunFacts, measure_of, part_of
+from spark_eval.reporting.facts import RunFacts, as_number, metric_of, part_of
 from spark_eval.schema import ALL, MODEL, SEGMENT, Table
 from spark_eval.stats.differences import unpaired
 from spark_eval.stats.significance import t_test
@@ -56,7 +54,7 @@ def gate_sentence(row: Mapping[str, Any]) -> str:
 
 def leaderboard(facts: RunFacts) -> Chapter | None:
     """Return which model is best, and whether that is certain."""
-    everybody = [row for row in facts.measured if row[SEGMENT] == ALL]
+    everybody = facts.everybody
     if not everybody:
         return None
     views = [
@@ -89,29 +87,24 @@ def leaderboard(facts: RunFacts) -> Chapter | None:
 
 def without_interval(everybody: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the metrics that belong to no user: their values are those of a run."""
-    of_lists = ranking_names()
-    names = {str(row["metric"]): str(row["metric"]).partition("(")[0] for row in everybody}
-    return [
-        metric for metric, name in names.items() if name in of_lists and of_lists[name].kind is Kind.CATALOG
-    ]
+    metrics = {str(row["metric"]): metric_of(row) for row in everybody}
+    return [name for name, metric in metrics.items() if metric is not None and metric.kind is Kind.CATALOG]
 
 
 def best_sentences(everybody: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Yield who is best in each metric, at its largest cutoff, and who may be as good."""
-    largest: dict[str, str] = {}
-    for row in everybody:
-        known = largest.setdefault(row["metric"], row["k"])
-        if known != UNCUT and (row["k"] == UNCUT or int(row["k"]) > int(known)):
-            largest[row["metric"]] = row["k"]
-    for metric, k in list(largest.items())[:MOST_SENTENCES_SHOWN]:
-        rows = [row for row in everybody if (row["metric"], row["k"]) == (metric, k)]
+    metrics = list(dict.fromkeys(row["metric"] for row in everybody))
+    for metric in metrics[:MOST_SENTENCES_SHOWN]:
+        of_metric = [row for row in everybody if row["metric"] == metric]
+        k = max((row["k"] for row in of_metric), key=as_number)
+        rows = [row for row in of_metric if row["k"] == k]
         best = [row for row in rows if row["mark"] == BEST]
         close = [row[MODEL] for row in rows if row["mark"] == CLOSE]
         if not best:
             continue
         one = best[0]
-        low, high = one["ci_low"], one["ci_high"]
-        interval = "" if low is None else f" ({short(low)} to {short(high)})"
+        low = one["ci_low"]
+        interval = "" if low is None else f" ({interval_text(low, one['ci_high'])})"
         names = " and ".join(row[MODEL] for row in best) + (" are" if len(best) > 1 else " is")
         if low is None:
             certainty = "; it has no interval, so nobody can say how certain that is"
@@ -125,9 +118,8 @@ def best_sentences(everybody: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 def cutoffs(facts: RunFacts) -> Chapter | None:
     """Return a curve over the cutoffs for each metric that was measured at several."""
     ks: dict[str, dict[str, None]] = {}
-    for row in facts.measured:
-        if row[SEGMENT] == ALL:
-            ks.setdefault(row["metric"], {})[row["k"]] = None
+    for row in facts.everybody:
+        ks.setdefault(row["metric"], {})[row["k"]] = None
     views = [
         chart(
             Form.LINES,
@@ -144,11 +136,6 @@ def cutoffs(facts: RunFacts) -> Chapter | None:
         if len(of_metric) > 1
     ]
     return Chapter("Metrics by cutoff", (), views) if views else None
-
-
-def as_number(cutoff: str) -> float:
-    """Return the place of a cutoff; none comes last."""
-    return math.inf if cutoff == UNCUT else float(cutoff)
 
 
 def differences(facts: RunFacts) -> Chapter | None:
@@ -205,12 +192,12 @@ def beside_other_run(facts: RunFacts) -> Chapter | None:
     other = facts.baseline
     if other is None:
         return None
-    before = {(row[MODEL], row["measure"], row["part"]): row for row in other.measured}
-    rows = []
-    for row in facts.measured:
-        was = before.get((row[MODEL], row["measure"], row["part"]))
-        if was is not None and row[SEGMENT] == ALL:
-            rows.append({**row, "before": was["value"], **change(row, was)})
+    before = {(row[MODEL], row["measure"]): row for row in other.everybody}
+    rows = [
+        {**row, "before": was["value"], **change(row, was)}
+        for row in facts.everybody
+        if (was := before.get((row[MODEL], row["measure"]))) is not None
+    ]
     said = Statement(
         f"Means of this run beside those of run {other.run_id}, for models of equal names. Intervals of "
         f"{100 * (1 - CERTAIN):g} % are as if both had users of their own; spark-eval compare pairs users."

@@ -8,6 +8,7 @@ from typing import Any, Final
 import numpy as np
 
 from spark_eval.accounting import Entry
+from spark_eval.comparing.sentences import Row
 from spark_eval.errors import without_secrets
 from spark_eval.reporting.chapters import Chapter, Dataset, Form, Statement, Tone, View, chart, warning
 from spark_eval.reporting.facts import RunFacts
@@ -39,12 +40,16 @@ def split_in_time(facts: RunFacts) -> Chapter | None:
     if checks:
         tone = (Tone.BAD, "LEAK") if leaked else (Tone.GOOD, "No leak")
         said.append(Statement(f"{leaked:,} leaked rows in {len(checks)} checks.", *tone))
-        verdict = {True: "LEAK", False: "allowed"}
-        lines = [{**row, "verdict": verdict[row["leaked"]] if row["rows"] else "no"} for row in checks]
+        lines = [{**row, "verdict": leak_verdict(row)} for row in checks]
         columns = ("fold", "check", "rows", "users", "verdict")
         dataset = Dataset.of("leakage", lines, columns, {"verdict": "leaked"})
         views.append(View(Form.TABLE, "Leakage checks", dataset))
     return Chapter("The split", said, views)
+
+
+def leak_verdict(check: Row) -> str:
+    """Return whether a check of the leakage report found rows, and may find any."""
+    return "LEAK" if check["leaked"] else "allowed" if check["rows"] else "no"
 
 
 def spans_of(found: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
