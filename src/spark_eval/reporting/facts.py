@@ -16,7 +16,7 @@ from spark_eval.comparing.leaderboard import (
 )
 from spark_eval.comparing.sentences import Row
 from spark_eval.errors import ConfigError
-from spark_eval.metrics.registry import Kind, RankingMetric
+from spark_eval.metrics.registry import RANKING, Kind, RankingMetric
 from spark_eval.metrics.values import UNCUT, formed, ranking_names
 from spark_eval.pointwise import POINTWISE
 from spark_eval.reporting.chapters import Dataset
@@ -30,6 +30,8 @@ SMALL: Final = (
     *(Table.METRICS, Table.COMPARISONS, Table.GATES, Table.CURVES, Table.THRESHOLDS),
     *(Table.ACCOUNTING, Table.LEAKAGE, Table.STAGES, Table.FUNNEL),
 )
+# Names of metrics that have a value for each group of items; their segment is no part of the users.
+OF_GROUPS: Final = {name for one in RANKING.values() if one.kind is Kind.GROUPS for name in one.names}
 
 
 @dataclass(frozen=True)
@@ -133,7 +135,7 @@ class RunFacts:
 
     @cached_property
     def everybody(self) -> list[dict[str, Any]]:
-        """Those of all users, or of all rows of predictions."""
+        """What is measured of all users, or of all rows of predictions."""
         return [row for row in self.measured if row[SEGMENT] == ALL]
 
     @cached_property
@@ -167,8 +169,7 @@ def metric_of(row: Row) -> RankingMetric | None:
 
 def is_of_group(row: Row) -> bool:
     """Return whether a row is of a group of items, not of users."""
-    metric = metric_of(row)
-    return metric is not None and metric.kind is Kind.GROUPS
+    return str(row["metric"]).partition("(")[0] in OF_GROUPS
 
 
 def as_number(cutoff: str) -> float:
