@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from spark_eval.arrow.bloom import BloomFilter, slice_bits_for, slice_of
 from spark_eval.arrow.files import Batches
 from spark_eval.errors import DataError
-from spark_eval.names import literal
+from spark_eval.names import first_few, literal
 from spark_eval.schema import FOLD, SUBSET, TIMESTAMP, Subset
 from spark_eval.splits.facts import Facts, FoldCounts
 from spark_eval.splits.fold_rule import NEVER, FoldRule
@@ -25,8 +25,6 @@ from spark_eval.verbs.small import collected
 
 LEAKAGE: Final = "fold int, check string, rows long, users long, leaked boolean"
 PART_ROWS_PER_BUCKET: Final = 500_000
-# Empty parts that an error names.
-MOST_PARTS_NAMED: Final = 5
 PartSender = Callable[[Batches], Iterator[tuple[int, Any]]]
 
 
@@ -133,7 +131,6 @@ def check_parts(found: FoldCounts, rule: FoldRule) -> None:
     folds = range(len(found[rule.subsets[0]]))
     empty = [f"{part} of fold {fold}" for fold in folds for part in rule.subsets if not found[part][fold][0]]
     if empty:
-        more = f" and {len(empty) - MOST_PARTS_NAMED} more" if len(empty) > MOST_PARTS_NAMED else ""
-        message = f"no row is left for {', '.join(empty[:MOST_PARTS_NAMED])}{more}"
+        message = f"no row is left for {first_few(empty)}"
         hint = "take fewer folds, larger parts, exact, or a longer log"
         raise DataError("SPLIT_OUT_OF_RANGE", f"{message}; {hint}")
