@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from zoneinfo import ZoneInfo
 
 from spark_eval.schema import Reason, Subset
 from spark_eval.splits.fold_rule import NEVER, Check, FoldRule, Layout, Leak, Numbering
@@ -56,8 +55,9 @@ class Windows(FoldRule):
         early = Check({Subset.TEST: (Subset.TRAIN,)}, early=True, is_leak=True)
         return {Leak.TEST_EARLY: early, **super().checks}
 
-    def train_start(self, _train_end: int, _clock: ZoneInfo) -> int | None:
-        """Return when train begins, in microseconds; None: with the log."""
+    @property
+    def train_days(self) -> float | None:
+        """How many days train has; None: it begins with the log."""
         return None
 
     def layout(self, backtest: "Backtest") -> Layout:
@@ -97,10 +97,6 @@ class Rolling(Windows):
     """
 
     train_days: float = 28
-
-    def train_start(self, train_end: int, clock: ZoneInfo) -> int | None:
-        """Return the moment train_days before its end."""
-        return plus_days(train_end, -self.train_days, clock)
 
 
 @dataclass(frozen=True)
@@ -148,8 +144,8 @@ class Backtest:
                 for days in (before * exact(rule.step), before * exact(rule.step) + exact(rule.test_days))
             )
             train_end = plus_days(start, -rule.gap_days, clock)
-            window = Window(rule.train_start(train_end, clock), train_end, start, end if before else last)
-            windows.append(window)
+            train_start = None if rule.train_days is None else plus_days(train_end, -rule.train_days, clock)
+            windows.append(Window(train_start, train_end, start, end if before else last))
         backtest = cls(tuple(windows))
         backtest.check(rule, oldest, newest)
         return backtest

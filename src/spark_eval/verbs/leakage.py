@@ -77,14 +77,11 @@ def ends_of(rows: DataFrame, facts: Facts, n_folds: int) -> dict[str, list[int]]
     whole = [check for check in facts.rule.checks.values() if check.early and not check.keys]
     others = {other.value for check in whole for several in check.others.values() for other in several}
     found = facts.ends
-    if others and found is None:
+    if others and not found:
         parts = rows.where(F.col(SUBSET).isin(sorted(others))).groupBy(SUBSET, FOLD)
         ends = parts.agg(F.unix_micros(F.max(TIMESTAMP)).alias("end")).collect()
         found = {(part[SUBSET], part[FOLD]): part["end"] for part in ends}
-    return {
-        other: [(found or {}).get((other, fold), NEVER) for fold in range(n_folds)]
-        for other in sorted(others)
-    }
+    return {other: [found.get((other, fold), NEVER) for fold in range(n_folds)] for other in sorted(others)}
 
 
 def slice_for(slice_bits: int, bucket: int, hashes: Sequence[Ints]) -> tuple[int, bytes]:
