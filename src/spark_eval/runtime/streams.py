@@ -131,12 +131,12 @@ def apart(*, is_shown: bool) -> Iterator[None]:
     if not is_shown:
         root.addHandler(silent)  # Py4J's traces go to stderr where the root has no handler
         logging.captureWarnings(True)
-    token = current.set(Aside(is_shown=is_shown))
+    aside = Aside(is_shown=is_shown)
+    token = current.set(aside)
     try:
         yield
     finally:
-        if (aside := current.get()) is not None:
-            aside.close()
+        aside.close()
         current.reset(token)
         if not is_shown:
             logging.captureWarnings(False)
