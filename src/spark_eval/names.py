@@ -22,7 +22,7 @@ TAKEN_FOR_A_VALUE: Final = re.compile(
 INTEGER: Final = re.compile(r"0|-?[1-9][0-9]{0,17}")
 # What Spark takes for a pattern in a path that it reads.
 PATTERN: Final = re.compile(r"[*?\[\]{}\\]")
-# Models that are named where all of them would be too long to read.
+# So many are named where all of them would be too long to read.
 MOST_SHOWN: Final = 5
 # What Spark calls the folder of null and of the empty name.
 NO_NAME: Final = "__HIVE_DEFAULT_PARTITION__"
@@ -69,10 +69,15 @@ def folder_name(model: str) -> str:
     return WRITTEN_AS_THREE.sub(lambda match: f"%{ord(match[0]):02X}", model)
 
 
+def first_few(texts: Sequence[str], joint: str = ", ") -> str:
+    """Return the first of several texts, and how many more there are."""
+    more = f" and {len(texts) - MOST_SHOWN} more" if texts[MOST_SHOWN:] else ""
+    return f"{joint.join(texts[:MOST_SHOWN])}{more}"
+
+
 def models_shown(models: Sequence[str]) -> str:
     """Return how many models there are, and the names of the first ones."""
-    more = f" and {len(models) - MOST_SHOWN} more" if models[MOST_SHOWN:] else ""
-    return f"{len(models)} model{'' if len(models) == 1 else 's'} ({', '.join(models[:MOST_SHOWN])}{more})"
+    return f"{len(models)} model{'' if len(models) == 1 else 's'} ({first_few(models)})"
 
 
 def quoted(name: str) -> str:

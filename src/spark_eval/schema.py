@@ -50,6 +50,18 @@ FEATURES: Final = "features"
 VECTOR: Final = "vector"
 N_TAKERS: Final = "n_takers"
 
+# Our columns of each input; ``columns`` says what they are called there. Segments of users are theirs.
+EVENT_COLUMNS: Final = (USER, ITEM, TIMESTAMP, RELEVANCE)
+INPUT_COLUMNS: Final[dict[str, tuple[str, ...]]] = {
+    "interactions": EVENT_COLUMNS,
+    "train": (*EVENT_COLUMNS, FOLD),
+    "truth": (*EVENT_COLUMNS, FOLD),
+    "recommendations": (USER, ITEM, SCORE, RANK, MODEL, FOLD),
+    "predictions": (LABEL, SCORE, USER, ITEM, MODEL, WEIGHT, FOLD),
+    "users": (USER,),
+    "items": (ITEM, GROUPS, FEATURES, VECTOR),
+}
+
 
 class Direction(StrEnum):
     """Which of two values of a metric is the better one; ``none`` where no number is better than another."""

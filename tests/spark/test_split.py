@@ -14,7 +14,7 @@ from split_logs import day, leaks, log_at, outcomes, ranker_parts
 from spark_eval.accounting import ACCOUNTING
 from spark_eval.errors import ConfigError, SparkEvalError
 from spark_eval.schema import FAULT, SUBSET, TIMESTAMP, USER
-from spark_eval.splits.methods import from_options
+from spark_eval.splits.methods import GLOBAL_LOCAL_RANKER, rule_of
 from spark_eval.splits.rules import GlobalLocalRanker
 from spark_eval.verbs.split import Split, split
 
@@ -148,7 +148,7 @@ def test_a_rule_and_its_options_are_not_mixed(spark: SparkSession) -> None:
 
 def test_a_rule_given_whole_is_the_same_as_its_options(spark: SparkSession) -> None:
     whole = split(
-        raw_log(spark), from_options(GlobalLocalRanker, RAW_OPTIONS), columns=COLUMNS, timestamp_unit="s"
+        raw_log(spark), rule_of(GLOBAL_LOCAL_RANKER, RAW_OPTIONS), columns=COLUMNS, timestamp_unit="s"
     )
     assert_df_equality(whole.labelled, raw_split(spark).labelled, ignore_row_order=True)
 

@@ -14,7 +14,7 @@ from split_logs import DAY, KNOWN_AND_COLD, LogRow, day, log_at, log_of, micros,
 
 from spark_eval.errors import DataError
 from spark_eval.schema import FAULT, TIMESTAMP
-from spark_eval.splits.methods import from_options
+from spark_eval.splits.methods import GLOBAL_LOCAL_RANKER, rule_of
 from spark_eval.splits.moments import Boundary, DaysBack, Share
 from spark_eval.splits.rules import GlobalLocalRanker
 from spark_eval.verbs import cuts
@@ -36,10 +36,11 @@ def test_days_back_count_from_the_newest_event(spark: SparkSession) -> None:
 
 def test_instants_are_local_to_the_timezone_unless_they_name_an_offset(spark: SparkSession) -> None:
     log = log_at(spark, "2023-01-01 00:00:00", "2023-12-31 00:00:00")
-    rule = from_options(
-        GlobalLocalRanker,
+    rule = rule_of(
+        GLOBAL_LOCAL_RANKER,
         {"local_cut": "2023-07-01", "global_cut": "2023-08-01T00:00:00-05:00", "timezone": "Europe/Berlin"},
     )
+    assert isinstance(rule, GlobalLocalRanker)
     found = timeline(Times(log), rule)
     assert found.local_cut == micros("2023-06-30 22:00:00")
     assert found.global_cut == micros("2023-08-01 05:00:00")

@@ -8,7 +8,7 @@ import pytest
 
 from spark_eval.errors import ConfigError, DataError, SparkEvalError
 from spark_eval.splits.fold_rule import Policy
-from spark_eval.splits.methods import from_options
+from spark_eval.splits.methods import GLOBAL_LOCAL_RANKER, rule_of
 from spark_eval.splits.moments import (
     MICROSECONDS_PER_DAY,
     Boundary,
@@ -31,18 +31,18 @@ def micros(text: str, clock: ZoneInfo = BERLIN) -> int:
 @pytest.mark.parametrize("name", ["Mars/Olympus", "", "../UTC", "America", "CET+1", 3])
 def test_an_unknown_timezone_is_refused(name: object) -> None:
     with pytest.raises(ConfigError, match="INVALID_TIMEZONE"):
-        from_options(GlobalLocalRanker, {"timezone": name})
+        rule_of(GLOBAL_LOCAL_RANKER, {"timezone": name})
 
 
 def test_the_defaults_need_no_options() -> None:
-    assert from_options(GlobalLocalRanker, {}) == GlobalLocalRanker()
+    assert rule_of(GLOBAL_LOCAL_RANKER, {}) == GlobalLocalRanker()
     assert GlobalLocalRanker().local_cut == Share(Fraction(4, 5))
     assert GlobalLocalRanker().global_cut == Share(Fraction(9, 10))
 
 
 def test_a_rule_is_read_from_plain_values() -> None:
-    rule = from_options(
-        GlobalLocalRanker,
+    rule = rule_of(
+        GLOBAL_LOCAL_RANKER,
         {
             "local_cut": "28d",
             "global_cut": "2023-02-14",
@@ -99,7 +99,7 @@ def test_a_rule_is_read_from_plain_values() -> None:
 )
 def test_a_wrong_option_is_named(options: dict[str, object], code: str, message: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        from_options(GlobalLocalRanker, options)
+        rule_of(GLOBAL_LOCAL_RANKER, options)
     assert refused.value.code == code
     assert message in refused.value.message
     assert refused.value.exit_code == 2

@@ -4,8 +4,6 @@ A hash finds candidates fast; whoever finds by hash compares the ids themselves 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -23,36 +21,6 @@ Booleans = NDArray[np.bool_]
 
 # Of all hashes: tasks must agree on them.
 HASH_SEED: Final = 20231
-
-
-@dataclass(frozen=True)
-class Ids:
-    """A column of n ids without nulls.
-
-    ``values`` are int64 numbers or dictionary-coded text; ``key`` (n,) is equal where ids of this very
-    column are.
-    """
-
-    values: pa.Array
-    key: Ints
-
-    @classmethod
-    def of(cls, column: pa.Array) -> "Ids":
-        """Return the ids of an Arrow column of integers or text."""
-        column = plain(column)
-        if pa.types.is_integer(column.type):
-            return cls(column, column.to_numpy())
-        coded = column.dictionary_encode()
-        return cls(coded, coded.indices.to_numpy().astype(np.int64))
-
-    @cached_property
-    def hash(self) -> Hashes:
-        """64 bits of each id; shape (n,)."""
-        return hashes_of(self.values)
-
-    def take(self, places: Ints) -> "Ids":
-        """Return the ids at these places."""
-        return Ids(self.values.take(pa.array(places)), self.key[places])
 
 
 def hashes_of(column: pa.Array) -> Hashes:

@@ -33,25 +33,20 @@ from spark_eval.publishing.remote import MOST_HOURS
 from spark_eval.reporting.origins import leak_verdict
 from spark_eval.runs.job import Run
 from spark_eval.schema import ALL, FOLDS, Outcome, Table
-from spark_eval.splits.fold_rule import (
-    PAIRS_IN_BOTH,
-    RETURNED_TO_GLOBAL_TEST,
-    RETURNED_TO_LOCAL_TEST,
-    TEST_EARLY,
-    USERS_EARLY,
-    USERS_IN_BOTH,
-)
+from spark_eval.splits.fold_rule import Leak
 
 # Of several classes there are many more numbers than a terminal shows.
 MOST_LINES = 50
 # Of rows that a check of the leakage report finds where nothing promises that there are none.
-ALLOWED = {
-    RETURNED_TO_LOCAL_TEST: "rows of local_test repeat a train pair; allowed here, `seen: drop` removes them",
-    RETURNED_TO_GLOBAL_TEST: "test rows repeat a train pair; allowed here, `seen: drop` removes them",
-    PAIRS_IN_BOTH: "test rows repeat a train pair; allowed here, `seen: drop` removes them",
-    USERS_IN_BOTH: "test rows have a user with train rows; allowed here, `by: user` keeps users apart",
-    USERS_EARLY: "test rows are not after their user's train; allowed here, `ties: together` rules it out",
-    TEST_EARLY: "test rows are not after the last train row; allowed here, windows of time rule it out",
+REPEATED = "repeat a train pair; allowed here, `seen: drop` removes them"
+ALLOWED: dict[str, str] = {
+    Leak.RETURNED_TO_LOCAL_TEST: f"rows of local_test {REPEATED}",
+    Leak.RETURNED_TO_GLOBAL_TEST: f"test rows {REPEATED}",
+    Leak.PAIRS_IN_BOTH: f"test rows {REPEATED}",
+    Leak.USERS_IN_BOTH: "test rows have a user with train rows; allowed here, `by: user` keeps users apart",
+    Leak.USERS_EARLY: "test rows are not after their user's train; allowed here, "
+    "`ties: together` rules it out",
+    Leak.TEST_EARLY: "test rows are not after the last train row; allowed here, windows of time rule it out",
 }
 
 

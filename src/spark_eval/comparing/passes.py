@@ -24,6 +24,8 @@ from spark_eval.stats.resampling import (
     scale_of,
 )
 
+# Tests whose users are drawn again.
+RESAMPLED: Final = (PairTest.BOOTSTRAP, PairTest.BCA)
 NO_RANKS: Final = Ranked(RankSums(0, 0, 0, 0, ()), ())
 
 
@@ -31,47 +33,40 @@ NO_RANKS: Final = Ranked(RankSums(0, 0, 0, 0, ()), ())
 class Needs:
     """Which passes the tests of a plan need, beside the sums of pairs."""
 
-    ranks: bool
-    flips: bool
-    replicates: bool
+    plan: ComparePlan
     by_fold: bool
 
-    @classmethod
-    def of(cls, plan: ComparePlan, *, by_fold: bool) -> "Needs":
-        """Return the needs of a plan."""
-        asked = {*plan.tests, plan.interval}
-        return cls(
-            PairTest.WILCOXON in asked,
-            PairTest.RANDOMIZATION in asked,
-            not asked.isdisjoint({PairTest.BOOTSTRAP, PairTest.BCA}),
-            by_fold,
-        )
+    def has(self, *tests: PairTest) -> bool:
+        """Return whether the plan has one of these tests, or shows the interval of one."""
+        return not {*self.plan.tests, self.plan.interval}.isdisjoint(tests)
 
     def flips_all(self, cell: ComparedCell) -> bool:
         """Return whether all signs are tried; over folds a user's rows share theirs, which is drawn."""
-        return self.flips and not self.by_fold and cell.n_differing <= MOST_FLIPPED
+        is_few = cell.n_differing <= MOST_FLIPPED
+        return is_few and not self.by_fold and self.has(PairTest.RANDOMIZATION)
 
     @property
     def any(self) -> bool:
         """Whether one more pass is needed."""
-        return self.ranks or self.flips or self.replicates
+        return self.has(PairTest.WILCOXON, PairTest.RANDOMIZATION, *RESAMPLED)
 
     def counting(self, summed: BucketTotals, cells: Sequence[ComparedCell], n_parts: int) -> Counting | None:
         """Return how differences are counted by their size, if a cell needs it."""
         chosen = np.zeros(summed.shape, dtype=bool)
         for cell in cells:
-            chosen[cell.place] |= self.ranks or self.flips_all(cell)
+            chosen[cell.place] |= self.has(PairTest.WILCOXON) or self.flips_all(cell)
         if not chosen.any():
             return None
         n_slices = slices_for(max(cell.sums.n for cell in cells))
         return Counting(summed.totals.cells, chosen, summed.largest, n_slices, n_parts)
 
     def drawing(
-        self, summed: BucketTotals, cells: Sequence[ComparedCell], question: PairQuestion, plan: ComparePlan
+        self, summed: BucketTotals, cells: Sequence[ComparedCell], question: PairQuestion
     ) -> Drawing | None:
         """Return how differences are drawn, if a cell needs it; raise ConfigError TOO_MANY_REPLICATES."""
-        needs_flips = self.flips and not all(map(self.flips_all, cells))
-        if not (needs_flips or self.replicates):
+        plan, has_replicates = self.plan, self.has(*RESAMPLED)
+        has_flips = self.has(PairTest.RANDOMIZATION) and not all(map(self.flips_all, cells))
+        if not (has_flips or has_replicates):
             return None
         # Column by column, all pairs of each: so few columns are read at once.
         pairs = [(int(left), int(right)) for left, right in zip(*question.ends, strict=True)]
@@ -84,9 +79,9 @@ class Needs:
             drawn=drawn,
             largest=np.append(summed.largest.T, summed.largest_parts.swapaxes(0, 1)),
             seed=plan.seed,
-            replicates=plan.resamples if self.replicates else 0,
-            flips=plan.resamples if needs_flips else 0,
-            has_cubes=PairTest.BCA in {*plan.tests, plan.interval},
+            replicates=plan.resamples if has_replicates else 0,
+            flips=plan.resamples if has_flips else 0,
+            has_cubes=self.has(PairTest.BCA),
         )
 
     def completed(
@@ -95,17 +90,17 @@ class Needs:
         summed: BucketTotals,
         ranked: Mapping[int, Ranked],
         drawn: DrawnSums | None,
-        plan: ComparePlan,
     ) -> ComparedCell:
         """Return a cell with what the further passes give."""
         of_cell = ranked.get(int(np.ravel_multi_index(cell.place, summed.shape)), NO_RANKS)
-        more = replace(cell, ranks=of_cell.ranks) if self.ranks else cell
+        more = replace(cell, ranks=of_cell.ranks) if self.has(PairTest.WILCOXON) else cell
+        side = self.plan.alternative
         if self.flips_all(cell) and cell.sums.n:
-            more = replace(more, flipped=exact_flip_p(of_cell.quanta or (), plan.alternative))
-        elif self.flips and cell.sums.n and drawn is not None:
+            more = replace(more, flipped=exact_flip_p(of_cell.quanta or (), side))
+        elif self.has(PairTest.RANDOMIZATION) and cell.sums.n and drawn is not None:
             flipped = drawn.flipped[difference_of(cell, summed)].tolist()
-            more = replace(more, flipped=drawn_flip_p(flipped, cell.n_differing, plan.alternative))
-        if not self.replicates or drawn is None:
+            more = replace(more, flipped=drawn_flip_p(flipped, cell.n_differing, side))
+        if drawn is None or not self.has(*RESAMPLED):
             return more
         if cell.mean is not None:
             return replace(more, replicates=replicates_of_ratios(cell, cell.mean, summed, drawn))

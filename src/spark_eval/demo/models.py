@@ -11,10 +11,9 @@ from typing import Final
 from pyspark.ml.recommendation import ALS
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.window import Window
 
 from spark_eval.errors import DataError
-from spark_eval.schema import ITEM, MODEL, RANK, RELEVANCE, SCORE, TIMESTAMP, USER
+from spark_eval.schema import ITEM, MODEL, RELEVANCE, SCORE, TIMESTAMP, USER
 
 POPULARITY: Final = "popularity"
 RECENT_POPULARITY: Final = "recent_popularity"
@@ -128,8 +127,8 @@ def _popular_lists(train: DataFrame, users: DataFrame, scores: DataFrame, n: int
 def _with_seen(users: DataFrame, train: DataFrame) -> DataFrame:
     """Return one row per user of ``users``, with all their items in ``train``: (user, seen)."""
     seen = train.groupBy(USER).agg(F.collect_set(ITEM).alias(SEEN))
-    nothing = F.array().cast(seen.schema[SEEN].dataType)
-    return users.select(USER).distinct().join(seen, USER, "left").withColumn(SEEN, F.coalesce(SEEN, nothing))
+    known = users.select(USER).distinct().join(seen, USER, "left")
+    return known.withColumn(SEEN, F.coalesce(SEEN, F.array()))
 
 
 def _lists(users: DataFrame, ranked: Column, n: int, model: str) -> DataFrame:
@@ -140,14 +139,9 @@ def _lists(users: DataFrame, ranked: Column, n: int, model: str) -> DataFrame:
     rows grow with those of train, not with users x items.
     """
     near = F.slice(ranked, F.lit(1), F.size(SEEN) + n)
-    best_first = Window.partitionBy(USER).orderBy(F.desc(SCORE), F.desc(ITEM))
-    return (
-        users.select(USER, SEEN, F.inline(near))
-        .where(~F.array_contains(SEEN, F.col(ITEM)))
-        .select(USER, ITEM, SCORE, F.lit(model).alias(MODEL), F.row_number().over(best_first).alias(RANK))
-        .where(F.col(RANK) <= n)
-        .drop(RANK)
-    )
+    unseen = F.filter(near, lambda pair: ~F.array_contains(SEEN, pair[ITEM]))
+    best = users.select(USER, F.inline(F.slice(unseen, 1, n)))
+    return best.select(USER, ITEM, SCORE, F.lit(model).alias(MODEL))
 
 
 def _check_ids(train: DataFrame) -> tuple[int, int]:

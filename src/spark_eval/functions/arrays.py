@@ -91,12 +91,7 @@ def rows_of_lists(arrays: dict[str, pa.Array]) -> pa.Table:
     if SCORE_ARRAY not in arrays:
         starts = np.searchsorted(row, row)
         return pa.table({USER: row, ITEM: items, RANK: np.arange(1, len(row) + 1) - starts})
-    _, scores = flattened(arrays[SCORE_ARRAY])
-    if pa.types.is_boolean(scores.type) or pa.types.is_null(scores.type):
-        scores = scores.cast(pa.float64())
-    if not is_number(scores.type):
-        raise DataError("SCORE_NOT_NUMERIC", f"{SCORE_ARRAY}: an array of {scores.type}; numbers are needed")
-    return pa.table({USER: row, ITEM: items, SCORE: scores})
+    return pa.table({USER: row, ITEM: items, SCORE: numeric(arrays, SCORE_ARRAY, "SCORE_NOT_NUMERIC")})
 
 
 def truth_of(arrays: dict[str, pa.Array]) -> pa.Table:
@@ -104,17 +99,12 @@ def truth_of(arrays: dict[str, pa.Array]) -> pa.Table:
     row, items = flattened(arrays[RELEVANT])
     if RELEVANCE_ARRAY not in arrays:
         return pa.table({USER: row, ITEM: items})
-    _, relevance = flattened(arrays[RELEVANCE_ARRAY])
-    kind = relevance.type
-    if pa.types.is_decimal(kind):
-        if kind.precision > EXACT_DIGITS:
-            message = f"{RELEVANCE_ARRAY}: a double may not hold a {kind}; cast it to double"
+    relevance = numeric(arrays, RELEVANCE_ARRAY, "RELEVANCE_NOT_NUMERIC")
+    if pa.types.is_decimal(relevance.type):
+        if relevance.type.precision > EXACT_DIGITS:
+            message = f"{RELEVANCE_ARRAY}: a double may not hold a {relevance.type}; cast it to double"
             raise DataError("RELEVANCE_NOT_EXACT", message)
         relevance = relevance.cast(pa.string()).cast(pa.float64())
-    elif pa.types.is_boolean(kind) or pa.types.is_null(kind):
-        relevance = relevance.cast(pa.float64())
-    elif not is_number(kind):
-        raise DataError("RELEVANCE_NOT_NUMERIC", f"{RELEVANCE_ARRAY}: an array of {kind}; numbers are needed")
     return pa.table({USER: row, ITEM: items, RELEVANCE: relevance})
 
 
@@ -194,6 +184,12 @@ def pieces(lengths: Ints) -> Iterator[tuple[int, int]]:
     yield from pairwise(starts)
 
 
-def is_number(kind: pa.DataType) -> bool:
-    """Return whether a type is of numbers."""
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+def numeric(arrays: dict[str, pa.Array], name: str, code: str) -> pa.Array:
+    """Return the numbers of all lists end to end, booleans and nulls as doubles; others are DataErrors."""
+    _, values = flattened(arrays[name])
+    kind, of = values.type, pa.types
+    if of.is_boolean(kind) or of.is_null(kind):
+        return values.cast(pa.float64())
+    if of.is_integer(kind) or of.is_floating(kind) or of.is_decimal(kind):
+        return values
+    raise DataError(code, f"{name}: an array of {kind}; numbers are needed")

@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_eval.arrow.hashes import Ids, bucket_of, changes, numbers
+from spark_eval.arrow.codes import Codes
+from spark_eval.arrow.hashes import bucket_of, changes, hashes_of, numbers, plain
 from spark_eval.engine.messages import gathered
 from spark_eval.errors import DataError
 from spark_eval.pointwise.cuts import Extent, Sample, standings
@@ -102,7 +103,7 @@ class Reading:
     def totals_of_users(self, parts: Sequence[pa.Table]) -> Totals:
         """Return the sums over the users of a bucket, of whom all rows are here."""
         totals, table = Totals(), pa.concat_tables(parts)
-        users = Ids.of(table[USER].combine_chunks()).key
+        [users] = Codes.of([table[USER]]).columns
         rows = Rows.of(table, self.plan)
         ones = np.ones((len(table), 1), dtype=np.int64)
         amounts = ones if rows.weight is None else amounts_of(rows.weight)
@@ -185,7 +186,7 @@ def totals_of_rows(columns: Mapping[str, Sequence[Any]], plan: PredictionPlan) -
 
 def in_buckets(rows: pa.Table, n_buckets: int) -> Iterator[tuple[int, pa.Table]]:
     """Yield the rows of each bucket of users."""
-    buckets = bucket_of(Ids.of(rows[USER].combine_chunks()).hash, n_buckets)
+    buckets = bucket_of(hashes_of(plain(rows[USER].combine_chunks())), n_buckets)
     for bucket in np.unique(buckets).tolist():
         yield bucket, rows.take(pa.array(np.flatnonzero(buckets == bucket)))
 

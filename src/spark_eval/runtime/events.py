@@ -94,32 +94,26 @@ def say(event: str, message: str, level: int = logging.INFO, **facts: Any) -> No
     log.log(level, "%s", message, extra={"facts": {"event": event, **facts}})
 
 
-class JsonLines(logging.Formatter):
-    """One JSON object a line."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Write time, level, event and run, then the facts, then the message; secrets are blacked out."""
-        run = clock.get()
-        fields = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
-            "level": record.levelname.lower(),
-            "event": "log",
-            "run_id": run and run.run_id,
-            "verb": run and run.verb,
-            **getattr(record, "facts", {}),
-            "message": record.getMessage(),
-        }
-        return json.dumps({key: redacted(v) if isinstance(v, str) else v for key, v in fields.items()})
+def as_object(record: logging.LogRecord) -> str:
+    """Return an event as JSON: time, level, event and run, the facts, the message, without secrets."""
+    run = clock.get()
+    fields = {
+        "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+        "level": record.levelname.lower(),
+        "event": "log",
+        "run_id": run and run.run_id,
+        "verb": run and run.verb,
+        **getattr(record, "facts", {}),
+        "message": record.getMessage(),
+    }
+    return json.dumps({key: redacted(v) if isinstance(v, str) else v for key, v in fields.items()})
 
 
-class Lines(logging.Formatter):
-    """Text for people."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Write the seconds of a stage, if it is one, and the message."""
-        took = getattr(record, "facts", {}).get("seconds")
-        mark = " " * 10 if took is None else f"[{took:6.1f} s]"
-        return f"{mark} {redacted(record.getMessage())}"
+def as_text(record: logging.LogRecord) -> str:
+    """Return an event for people: the seconds of a stage, if it is one, and the message."""
+    took = getattr(record, "facts", {}).get("seconds")
+    mark = " " * 10 if took is None else f"[{took:6.1f} s]"
+    return f"{mark} {redacted(record.getMessage())}"
 
 
 class ToPrint(logging.Handler):
@@ -128,12 +122,12 @@ class ToPrint(logging.Handler):
     def __init__(self, as_json: bool) -> None:
         super().__init__()
         self.as_json = as_json
-        self.setFormatter(JsonLines() if as_json else Lines())
 
     def emit(self, record: logging.LogRecord) -> None:
         """Print JSON on stderr, apart from the tables, and text on stdout, above them."""
+        line, stream = (as_object(record), sys.stderr) if self.as_json else (as_text(record), sys.stdout)
         with suppress(OSError):  # nobody listens any more: no reason to stop
-            print(self.format(record), file=sys.stderr if self.as_json else sys.stdout, flush=True)
+            print(line, file=stream, flush=True)
 
 
 def listen_if_somebody_types() -> None:

@@ -5,6 +5,7 @@ is there already. On HDFS each is one step; on an object store that of a folder 
 """
 
 from collections.abc import Callable, Collection, Iterator
+from contextlib import closing
 from typing import Any, Final
 
 from py4j.protocol import Py4JJavaError
@@ -73,20 +74,15 @@ class HadoopFiles:
         stream = unless((GONE,), lambda: self.context.open(self.fs.Path(path)))
         if stream is None:
             return None
-        try:
+        with closing(stream):
             return bytes(stream.readAllBytes()).decode()
-        finally:
-            stream.close()
 
     def write_new(self, path: str, text: str, draft: str) -> bool:
         """Write a file whole, drafted under another name; return False where the name is taken."""
         self.make_folder_of(draft)
-        stream = self.context.create(self.fs.Path(draft), self.new_only, self.no_options)
-        try:
+        with closing(self.context.create(self.fs.Path(draft), self.new_only, self.no_options)) as stream:
             stream.write(bytearray(text.encode()))
             stream.hsync()
-        finally:
-            stream.close()
         return self.rename(draft, path)
 
     def rename(self, source: str, goal: str) -> bool:

@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Sequence
 from threading import Event, Thread
-from types import TracebackType
 from typing import Any, Final, Self
 
 from pyspark import SparkStageInfo, StatusTracker
@@ -42,9 +41,7 @@ class Display:
         self.line.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.ended.set()
         if self.watcher is not None:
             self.watcher.join(DRAWING_ENDS_WITHIN)

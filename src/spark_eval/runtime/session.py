@@ -113,9 +113,7 @@ def get_session(
         f"{log4j} {JIT} {given.get('spark.driver.extraJavaOptions', '')}".strip()
     )
     settings |= {"spark.app.name": app_name, "spark.master": master}
-    builder = SparkSession.builder
-    for name, value in settings.items():
-        builder = builder.config(name, value)
+    builder = SparkSession.builder.config(map={**settings})
     with events.telling(f"start of Spark {pyspark.__version__} with {java}"):
         launch(settings)
         return stoppable(builder.getOrCreate(), is_ours=True)

@@ -10,7 +10,7 @@ import os
 import select
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, TextIO, cast
@@ -34,28 +34,27 @@ class Stream:
 
     def write(self, text: str) -> int:
         """Write the text, if that still works."""
-        if self.error is None:
-            try:
-                self.stream.write(text)
-            except OSError as error:
-                self.give_up(error)
+        self.attempt(lambda: self.stream.write(text))
         return len(text)
 
     def flush(self) -> None:
         """Flush the stream, if that still works."""
+        self.attempt(self.stream.flush)
+
+    def attempt(self, act: Callable[[], object]) -> None:
+        """Do this unless something failed before; then keep the error, and send the buffer to nowhere.
+
+        What is left in the buffer would fail when Python ends.
+        """
         if self.error is None:
             try:
-                self.stream.flush()
+                act()
             except OSError as error:
-                self.give_up(error)
-
-    def give_up(self, error: OSError) -> None:
-        """Keep the error, and send to nowhere what is left in the buffer: it would fail when Python ends."""
-        self.error = error
-        if self.stream in (sys.__stdout__, sys.__stderr__):
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, self.stream.fileno())
-            os.close(nowhere)
+                self.error = error
+                if self.stream in (sys.__stdout__, sys.__stderr__):
+                    nowhere = os.open(os.devnull, os.O_WRONLY)
+                    os.dup2(nowhere, self.stream.fileno())
+                    os.close(nowhere)
 
 
 class Aside:
@@ -132,12 +131,12 @@ def apart(*, is_shown: bool) -> Iterator[None]:
     if not is_shown:
         root.addHandler(silent)  # Py4J's traces go to stderr where the root has no handler
         logging.captureWarnings(True)
-    token = current.set(Aside(is_shown=is_shown))
+    aside = Aside(is_shown=is_shown)
+    token = current.set(aside)
     try:
         yield
     finally:
-        if (aside := current.get()) is not None:
-            aside.close()
+        aside.close()
         current.reset(token)
         if not is_shown:
             logging.captureWarnings(False)

@@ -16,6 +16,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from spark_eval.errors import EnvironmentFault
+from spark_eval.names import first_few
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import refuse_remote
 from spark_eval.schema import VERSION
@@ -24,8 +25,6 @@ LIBRARIES: Final = ("pyspark", "pandas", "pyarrow", "numpy")
 CODE: Final = "spark_eval"
 # local, local[2], and not local-cluster[2,1,1024].
 LOCAL: Final = re.compile(r"local(\[|$)")
-# A message names no more than this: workers mostly differ in the same way.
-MOST_HOSTS: Final = 5
 
 
 def versions() -> dict[str, str]:
@@ -70,15 +69,14 @@ def check_workers(spark: SparkSession) -> None:
         if release(version) != release(ours[name])
     )
     if faults:
-        more = f" and {len(faults) - MOST_HOSTS} more" if len(faults) > MOST_HOSTS else ""
         raise EnvironmentFault(
             "WORKER_ENV_MISMATCH",
-            f"workers differ from the driver: {'; '.join(faults[:MOST_HOSTS])}{more}; give them the driver's "
+            f"workers differ from the driver: {first_few(faults, '; ')}; give them the driver's "
             "environment (PYSPARK_PYTHON, --archives) and the same --py-files dist/spark_eval.zip",
         )
     hosts = sorted({host for host, *_ in reports})
     theirs = sorted({f"{name} {version}" for _, name, version in reports if name != CODE})
-    events.say("workers", f"workers on {', '.join(hosts[:MOST_HOSTS])}: {', '.join(theirs)}", hosts=hosts)
+    events.say("workers", f"workers on {first_few(hosts)}: {', '.join(theirs)}", hosts=hosts)
 
 
 def reporter() -> Callable[[Iterable[int]], Iterator[tuple[str, str, str]]]:

@@ -113,9 +113,15 @@ def first_rows(place: str, name: str) -> tuple[str, dict[str, Scalar], pa.Table]
     lines = first_lines(place)
     if not lines:
         raise DataError("EMPTY_INPUT", f"{name}: no whole line at the start of {place!r}; write it again")
-    if lines[0].lstrip()[:1] == b"{":
-        return "json", {}, read_objects(lines, place, name)
-    return "csv", *read_separated(lines, place, name)
+    is_json = lines[0].lstrip()[:1] == b"{"
+    try:
+        if is_json:
+            block = pyarrow.json.ReadOptions(block_size=BLOCK_BYTES)
+            return "json", {}, pyarrow.json.read_json(pa.BufferReader(b"".join(lines)), block)
+        return "csv", *read_separated(lines, place, name)
+    except ValueError as error:
+        kind = "JSON of an object per line" if is_json else "CSV"
+        raise DataError("MALFORMED_RECORD", f"{name}: {place!r} is no {kind}: {error}") from error
 
 
 def first_lines(place: str) -> list[bytes]:
@@ -125,16 +131,6 @@ def first_lines(place: str) -> list[bytes]:
     lines: list[bytes] = text.splitlines(keepends=True)
     is_cut = len(text) == SAMPLE_BYTES
     return (lines[:-1] if is_cut else lines)[:SAMPLE_ROWS]
-
-
-def read_objects(lines: list[bytes], place: str, name: str) -> pa.Table:
-    """Return rows of JSON, an object per line."""
-    block = pyarrow.json.ReadOptions(block_size=BLOCK_BYTES)
-    try:
-        return pyarrow.json.read_json(pa.BufferReader(b"".join(lines)), block)
-    except pa.ArrowInvalid as error:
-        message = f"{name}: {place!r} is no JSON of an object per line: {error}"
-        raise DataError("MALFORMED_RECORD", message) from error
 
 
 def read_separated(lines: list[bytes], place: str, name: str) -> tuple[dict[str, Scalar], pa.Table]:
@@ -147,15 +143,12 @@ def read_separated(lines: list[bytes], place: str, name: str) -> tuple[dict[str,
     if separator not in first and "::" in first:
         raise needs_spark(name, place, "its columns are divided by '::'")
     parse = pyarrow.csv.ParseOptions(delimiter=separator, invalid_row_handler=lambda _: "skip")
-    try:
-        bare = pyarrow.csv.ReadOptions(autogenerate_column_names=True)
-        [fields] = pyarrow.csv.read_csv(pa.BufferReader(lines[0]), bare, parse).to_pylist()
-        has_names = all(field is None or isinstance(field, str) for field in fields.values())
-        names = spark_names([field or "" for field in fields.values()] if has_names else [""] * len(fields))
-        read = pyarrow.csv.ReadOptions(column_names=names, skip_rows=int(has_names), block_size=BLOCK_BYTES)
-        rows = pyarrow.csv.read_csv(pa.BufferReader(b"".join(lines)), read, parse)
-    except (ValueError, pa.ArrowInvalid) as error:
-        raise DataError("MALFORMED_RECORD", f"{name}: {place!r} is no CSV: {error}") from error
+    bare = pyarrow.csv.ReadOptions(autogenerate_column_names=True)
+    [fields] = pyarrow.csv.read_csv(pa.BufferReader(lines[0]), bare, parse).to_pylist()
+    has_names = all(field is None or isinstance(field, str) for field in fields.values())
+    names = spark_names([field or "" for field in fields.values()] if has_names else [""] * len(fields))
+    read = pyarrow.csv.ReadOptions(column_names=names, skip_rows=int(has_names), block_size=BLOCK_BYTES)
+    rows = pyarrow.csv.read_csv(pa.BufferReader(b"".join(lines)), read, parse)
     options: dict[str, Scalar] = {"header": has_names}
     return options if separator == "," else options | {"sep": separator}, rows
 

@@ -12,34 +12,11 @@ from spark_eval.arrow.footers import EncryptedFile, moments_of, read_footer
 from spark_eval.config.inputs import Source
 from spark_eval.config.sections import PredictionsSection
 from spark_eval.errors import DataError
-from spark_eval.schema import (
-    FEATURES,
-    FOLD,
-    GROUPS,
-    ITEM,
-    LABEL,
-    MODEL,
-    RANK,
-    RELEVANCE,
-    SCORE,
-    SUBSET,
-    TIMESTAMP,
-    USER,
-    VECTOR,
-    WEIGHT,
-)
+from spark_eval.schema import INPUT_COLUMNS, SUBSET
 
 PARQUET: Final = "parquet"
 ORC: Final = "orc"
 LOG: Final = "interactions"
-# Our columns of each table; those of a log are published, all of them.
-READ_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
-    "recommendations": (USER, ITEM, MODEL, RANK, SCORE, FOLD),
-    "predictions": (LABEL, SCORE, USER, ITEM, MODEL, WEIGHT, FOLD),
-    "users": (USER,),
-    "items": (ITEM, GROUPS, FEATURES, VECTOR),
-}
-LOG_COLUMNS: Final = (USER, ITEM, TIMESTAMP, RELEVANCE, FOLD)
 HOW_TO_MEND: Final = "write all with one schema"
 
 
@@ -141,8 +118,8 @@ class FileSchemas:
 
 
 def columns_of(source: Source, name: str, segments: Collection[str], schemas: FileSchemas) -> list[str]:
-    """Return the columns of a source that we read, by their own names."""
-    ours = {*READ_COLUMNS.get(name, LOG_COLUMNS), *source.columns, *segments}
+    """Return the columns of a source that we read, by their own names; of a log all are published."""
+    ours = {*INPUT_COLUMNS[name], *source.columns, *segments}
     theirs = {source.columns.get(column, column) for column in ours}
     theirs |= {condition.column for condition in source.where}
     theirs |= {SUBSET} if source.subset is not None else set()

@@ -14,7 +14,6 @@ from spark_eval.runtime.any_session import NANOS_AS_LONG, setting
 from spark_eval.schema import ITEM, MODEL, NO_TEXT, USER
 from spark_eval.sources.listing import spark_path
 from spark_eval.sources.schemas import PARQUET
-from spark_eval.splits.moments import MICROSECONDS_PER_DAY
 from spark_eval.transforms.plain_files import CHECKSUMS
 
 TEXT_FORMATS: Final = ("csv", "json", "xml")
@@ -88,11 +87,8 @@ def moment(name: str, has_zone: bool, source: str) -> Column:
     if has_zone:
         return F.timestamp_micros(micros)
     # In no zone: a cast would take that of the session.
-    of_day = F.pmod(micros, F.lit(MICROSECONDS_PER_DAY))
-    days = F.call_function("div", micros - of_day, F.lit(MICROSECONDS_PER_DAY)).cast("int")
-    seconds = (of_day.cast("decimal(18,0)") / 1_000_000).cast("decimal(18,6)")
-    epoch = F.lit("1970-01-01").cast("timestamp_ntz")
-    return epoch + F.make_dt_interval(days, F.lit(0), F.lit(0), seconds)
+    seconds = (micros.cast("decimal(18,0)") / 1_000_000).cast("decimal(18,6)")
+    return F.lit("1970-01-01").cast("timestamp_ntz") + F.make_dt_interval(secs=seconds)
 
 
 def exact_long(name: str) -> Column:

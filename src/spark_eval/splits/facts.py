@@ -25,8 +25,8 @@ class Facts:
     """How many rows a log has, how many of them any fold uses, and ``counts`` of all others by code.
 
     ``counts`` has rows before 1900, too. ``places`` of rows in single folds are counted by subset, or by the
-    policy that dropped them. ``ends`` are the last moments of each subset in each fold, in microseconds, None
-    where nobody has looked.
+    policy that dropped them. ``ends`` are the last moments of each subset in each fold, in microseconds;
+    none where nobody has looked.
     """
 
     rule: FoldRule
@@ -34,7 +34,7 @@ class Facts:
     n_used: int = 0
     counts: Counter[str] = field(default_factory=Counter)
     places: Counter[str] = field(default_factory=Counter)
-    ends: dict[tuple[str, int], int] | None = field(default=None, compare=False)
+    ends: dict[tuple[str, int], int] = field(default_factory=dict, compare=False)
 
     def add(self, other: "Facts") -> None:
         """Add what a task has counted."""
@@ -42,12 +42,11 @@ class Facts:
         self.n_used += other.n_used
         self.counts.update(other.counts)
         self.places.update(other.places)
-        for (subset, fold), end in (other.ends or {}).items():
+        for (subset, fold), end in other.ends.items():
             self.reach(subset, fold, end)
 
     def reach(self, subset: str, fold: int, end: int) -> None:
         """Note that a subset has a row of this moment."""
-        self.ends = self.ends or {}
         self.ends[subset, fold] = max(end, self.ends.get((subset, fold), end))
 
     def add_rows(self, outcomes: Sequence[str], n_rows: int) -> None:

@@ -1,14 +1,14 @@
 """What all rules of a split have in common: parts in folds, policies, checks, numbers of rows."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any, Final
 
 from spark_eval.errors import ConfigError
 from spark_eval.schema import ITEM, USER, Reason, Subset
-from spark_eval.splits.moments import Boundary, zone
+from spark_eval.splits.moments import MAX_DAYS, Boundary, zone
 
 # Draws of users fall into this many steps, each a whole number below any share of them.
 HASH_STEPS: Final = 2**31
@@ -20,16 +20,36 @@ POLICIES: Final[Mapping[Reason, tuple[str, ...]]] = {
     Reason.COLD_ITEM: (ITEM,),
     Reason.SEEN: (USER, ITEM),
 }
-# What the leakage report counts: in each fold, and of the parts of ``global_local_ranker``.
-TEST_EARLY: Final = "test_at_or_before_train"
-USERS_EARLY: Final = "test_at_or_before_users_train"
-USERS_IN_BOTH: Final = "users_in_train_and_test"
-PAIRS_IN_BOTH: Final = "pairs_in_train_and_test"
-RANKER_EARLY: Final = "ranker_at_or_before_local_train"
-GLOBAL_TEST_EARLY: Final = "global_test_at_or_before_global_train"
-BOTH_RANKER_PARTS: Final = "users_in_both_ranker_parts"
-RETURNED_TO_LOCAL_TEST: Final = "pairs_in_train_and_local_test"
-RETURNED_TO_GLOBAL_TEST: Final = "pairs_in_train_and_global_test"
+# More folds than this are a mistake, or more than a split should write.
+MOST_FOLDS: Final = 1_000
+# What an option may be, by its name in any rule, and what is said of any other value.
+OptionRange = tuple[Callable[[Any], bool], str]
+ABOVE_ZERO: Final[OptionRange] = (lambda days: 0 < days <= MAX_DAYS, "is not above 0")
+INNER_SHARE: Final[OptionRange] = (lambda share: 0 < share < 1, "is not in (0, 1)")
+RANGES: Final[Mapping[str, OptionRange]] = {
+    "seed": (lambda seed: -(2**63) <= seed < 2**63, "does not fit 64 bits"),
+    "k": (lambda k: 2 <= k <= MOST_FOLDS, f"is not from 2 to {MOST_FOLDS}"),
+    "n_folds": (lambda n: 1 <= n <= MOST_FOLDS, f"is not from 1 to {MOST_FOLDS}"),
+    "p": (lambda p: p >= 1, "is below 1"),
+    **dict.fromkeys(("test_days", "step_days", "train_days"), ABOVE_ZERO),
+    "gap_days": (lambda days: 0 <= days <= MAX_DAYS, "is below 0 or too large"),
+    **dict.fromkeys(("test_share", "ranker_test_share"), INNER_SHARE),
+    "validation_share": (lambda share: 0 <= share < 1, "is not in [0, 1)"),
+}
+
+
+class Leak(StrEnum):
+    """What the leakage report counts: in each fold, and of the parts of ``global_local_ranker``."""
+
+    TEST_EARLY = "test_at_or_before_train"
+    USERS_EARLY = "test_at_or_before_users_train"
+    USERS_IN_BOTH = "users_in_train_and_test"
+    PAIRS_IN_BOTH = "pairs_in_train_and_test"
+    RANKER_EARLY = "ranker_at_or_before_local_train"
+    GLOBAL_TEST_EARLY = "global_test_at_or_before_global_train"
+    BOTH_RANKER_PARTS = "users_in_both_ranker_parts"
+    RETURNED_TO_LOCAL_TEST = "pairs_in_train_and_local_test"
+    RETURNED_TO_GLOBAL_TEST = "pairs_in_train_and_global_test"
 
 
 class Policy(StrEnum):
@@ -128,6 +148,17 @@ class FoldRule(ABC):
 
     def __post_init__(self) -> None:
         zone(self.timezone)
+        options = {field.name: getattr(self, field.name) for field in fields(self)}
+        for name, (holds, fault) in RANGES.items():
+            if options.get(name) is not None and not holds(options[name]):
+                raise ConfigError("INVALID_SPLIT", f"{name} {options[name]} {fault}, in split")
+        for claim, fault in self.claims():
+            if not claim:
+                raise ConfigError("INVALID_SPLIT", f"{fault}, in split")
+
+    def claims(self) -> Iterable[tuple[bool, str]]:
+        """Return what must hold beside the range of each option, and what to say where it does not."""
+        return ()
 
     @property
     def subsets(self) -> tuple[Subset, ...]:
@@ -155,20 +186,8 @@ class FoldRule(ABC):
     @property
     def checks(self) -> Mapping[str, Check]:
         """What the leakage report counts."""
-        return {PAIRS_IN_BOTH: Check(LATER_PARTS, (USER, ITEM))}
+        return {Leak.PAIRS_IN_BOTH: Check(LATER_PARTS, (USER, ITEM))}
 
     @abstractmethod
     def layout(self, found: Any) -> Layout:
         """Return where the rows of a log go; ``found`` is what the rule needs to know of the log."""
-
-
-def check_claims(*claims: tuple[bool, str]) -> None:
-    """Raise ConfigError INVALID_SPLIT for the first claim that does not hold, in its words."""
-    for holds, fault in claims:
-        if not holds:
-            raise ConfigError("INVALID_SPLIT", f"{fault}, in split")
-
-
-def seed_fits(seed: int) -> tuple[bool, str]:
-    """Return the claim that a seed fits 64 bits."""
-    return -(2**63) <= seed < 2**63, f"seed {seed} does not fit 64 bits"

@@ -1,26 +1,13 @@
 """Rules by a seeded draw: of rows, or of users with all their rows."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any
 
 from spark_eval.schema import USER, Subset
-from spark_eval.splits.fold_rule import (
-    HASH_STEPS,
-    LATER_PARTS,
-    USERS_IN_BOTH,
-    Check,
-    FoldRule,
-    Layout,
-    Numbering,
-    check_claims,
-    seed_fits,
-)
-
-# More folds than this are a mistake, or more than a split should write.
-MOST_FOLDS: Final = 1_000
+from spark_eval.splits.fold_rule import HASH_STEPS, LATER_PARTS, Check, FoldRule, Layout, Leak, Numbering
 
 
 class By(StrEnum):
@@ -37,14 +24,11 @@ class Drawn(FoldRule):
     by: By = By.ROW
     seed: int = 0
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_claims(seed_fits(self.seed))
-
     @property
     def checks(self) -> Mapping[str, Check]:
         """No user is in two parts of a fold where users are drawn."""
-        return {**super().checks, USERS_IN_BOTH: Check(LATER_PARTS, (USER,), is_leak=self.by is By.USER)}
+        users = Check(LATER_PARTS, (USER,), is_leak=self.by is By.USER)
+        return {**super().checks, Leak.USERS_IN_BOTH: users}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,13 +48,9 @@ class Holdout(Drawn):
     test_share: float = 0.2
     validation_share: float = 0
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_claims(
-            (0 < self.test_share < 1, f"test_share {self.test_share} is not in (0, 1)"),
-            (0 <= self.validation_share < 1, f"validation_share {self.validation_share} is not in [0, 1)"),
-            (self.test_share + self.validation_share < 1, "test_share and validation_share leave no train"),
-        )
+    def claims(self) -> Iterable[tuple[bool, str]]:
+        """Require that some rows are train."""
+        yield self.test_share + self.validation_share < 1, "test_share and validation_share leave no train"
 
     @property
     def subsets(self) -> tuple[Subset, ...]:
@@ -105,10 +85,6 @@ class KFold(Drawn):
     k: int = 5
     exact: bool = False
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_claims(k_fits(self.k))
-
     def layout(self, _found: Any = None) -> Layout:
         """Return the test of the fold that a row draws, or is dealt to."""
         if self.exact:
@@ -136,23 +112,14 @@ class StratifiedKFold(FoldRule):
     exact: bool = True
     seed: int = 0
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_claims(
-            (bool(self.by), "by names no column to stratify by"),
-            (len(set(self.by)) == len(self.by), f"by names a column twice: {', '.join(self.by)}"),
-            k_fits(self.k),
-            seed_fits(self.seed),
-        )
+    def claims(self) -> Iterable[tuple[bool, str]]:
+        """Require columns, each of them once."""
+        yield bool(self.by), "by names no column to stratify by"
+        yield len(set(self.by)) == len(self.by), f"by names a column twice: {', '.join(self.by)}"
 
     def layout(self, _found: Any = None) -> Layout:
         """Return the layout of KFold."""
         return KFold(k=self.k, exact=self.exact, seed=self.seed).layout()
-
-
-def k_fits(k: int) -> tuple[bool, str]:
-    """Return the claim that so many folds may be."""
-    return 2 <= k <= MOST_FOLDS, f"k {k} is not from 2 to {MOST_FOLDS}"
 
 
 def tested_once(k: int) -> list[list[str]]:

@@ -10,16 +10,7 @@ from typing import Any
 
 from spark_eval.errors import DataError
 from spark_eval.schema import USER, Subset
-from spark_eval.splits.fold_rule import (
-    TEST_EARLY,
-    USERS_EARLY,
-    Check,
-    FoldRule,
-    Layout,
-    check_claims,
-    seed_fits,
-)
-from spark_eval.splits.folds import MOST_FOLDS
+from spark_eval.splits.fold_rule import MOST_FOLDS, Check, FoldRule, Layout, Leak
 
 
 class Choose(StrEnum):
@@ -50,10 +41,6 @@ class LeaveOut(FoldRule):
     ties: TiesAtCut = TiesAtCut.BREAK
     seed: int = 0
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_claims(seed_fits(self.seed))
-
     @property
     def timed(self) -> bool:
         """Unless rows are drawn."""
@@ -66,7 +53,7 @@ class LeaveOut(FoldRule):
             return super().checks
         train = {Subset.TEST: (Subset.TRAIN,)}
         own = Check(train, (USER,), early=True, is_leak=self.ties is TiesAtCut.TOGETHER)
-        return {USERS_EARLY: own, TEST_EARLY: Check(train, early=True), **super().checks}
+        return {Leak.USERS_EARLY: own, Leak.TEST_EARLY: Check(train, early=True), **super().checks}
 
     def layout(self, _found: Any = None) -> Layout:
         """Return train for rows of number 0, and test for those held out, of number 1."""
@@ -89,10 +76,6 @@ class LeavePOut(LeaveOut):
 
     p: int = 1
     exhaustive: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_claims((self.p >= 1, f"p {self.p} is below 1"))
 
     @property
     def timed(self) -> bool:
@@ -129,10 +112,6 @@ class LastFraction(LeaveOut):
     """
 
     test_share: float = 0.2
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_claims((0 < self.test_share < 1, f"test_share {self.test_share} is not in (0, 1)"))
 
     @property
     def share(self) -> Fraction:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import fields
 from enum import StrEnum
-from typing import Any, Final, TypeVar, cast, get_type_hints
+from typing import Any, Final, TypeVar, get_type_hints
 
 from spark_eval.errors import ConfigError, nearest
 from spark_eval.splits.fold_rule import FoldRule
@@ -13,7 +13,6 @@ from spark_eval.splits.moments import Cut, parse_cut
 from spark_eval.splits.rules import GlobalLocalRanker
 from spark_eval.splits.windows import Expanding, Rolling
 
-AnyRule = TypeVar("AnyRule")
 AnyChoice = TypeVar("AnyChoice", bound=StrEnum)
 # What a value of these types may be, and what to say of any other.
 PLAIN: Final[Mapping[Any, tuple[Any, str]]] = {
@@ -44,28 +43,23 @@ def known_method(method: str) -> str:
 
 
 def rule_of(method: str, options: Mapping[str, object]) -> FoldRule:
-    """Return the rule of a method with these options.
+    """Return the rule of a method with these options, and its own defaults for all others.
 
     Raises ConfigError UNKNOWN_CONFIG_KEY, INVALID_CUT, INVALID_SPLIT or INVALID_TIMEZONE.
     """
     if method not in METHODS:
         raise ConfigError.unknown("INVALID_SPLIT", "method", method, METHODS, "split")
-    return from_options(METHODS[method], options)
-
-
-def from_options(rule: type[AnyRule], options: Mapping[str, object]) -> AnyRule:
-    """Return the rule, a dataclass, with these options and its own defaults for all others.
-
-    Raises ConfigError UNKNOWN_CONFIG_KEY, INVALID_CUT, INVALID_SPLIT or INVALID_TIMEZONE.
-    """
-    kinds, dataclass = get_type_hints(rule), cast(Any, rule)
-    given: dict[str, object] = {field.name: field.default for field in fields(dataclass) if field.init}
+    rule = METHODS[method]
+    kinds, given = get_type_hints(rule), {field.name: field.default for field in fields(rule) if field.init}
     for name in options:
         if name not in given:
             raise ConfigError.unknown("UNKNOWN_CONFIG_KEY", "option", name, given, "split")
     given |= options
     timezone = str(given["timezone"])
-    return rule(**{name: parsed(kinds[name], name, value, timezone) for name, value in given.items()})
+    chosen: dict[str, Any] = {
+        name: parsed(kinds[name], name, value, timezone) for name, value in given.items()
+    }
+    return rule(**chosen)
 
 
 def parsed(kind: Any, name: str, value: object, timezone: str) -> object:

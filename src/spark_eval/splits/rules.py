@@ -1,28 +1,14 @@
 """The rule by time and users: two cuts, whose instants are found in the log."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
 from spark_eval.schema import ITEM, USER, Reason, Subset
-from spark_eval.splits.fold_rule import (
-    BOTH_RANKER_PARTS,
-    GLOBAL_TEST_EARLY,
-    HASH_STEPS,
-    RANKER_EARLY,
-    RETURNED_TO_GLOBAL_TEST,
-    RETURNED_TO_LOCAL_TEST,
-    Check,
-    FoldRule,
-    Layout,
-    Numbering,
-    check_claims,
-    seed_fits,
-)
+from spark_eval.splits.fold_rule import HASH_STEPS, Check, FoldRule, Layout, Leak, Numbering
 from spark_eval.splits.moments import (
-    MAX_DAYS,
     Boundary,
     Cut,
     DaysBack,
@@ -73,21 +59,10 @@ class GlobalLocalRanker(FoldRule):
     ranker_test_share: float = 0.5
     seed: int = 0
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_claims(
-            (
-                self.test_days is None or 0 < self.test_days <= MAX_DAYS,
-                f"test_days {self.test_days} is not above 0",
-            ),
-            (0 <= self.gap_days <= MAX_DAYS, f"gap_days {self.gap_days} is below 0 or too large"),
-            (0 < self.ranker_test_share < 1, f"ranker_test_share {self.ranker_test_share} is not in (0, 1)"),
-            seed_fits(self.seed),
-            (
-                are_in_order(self.local_cut, self.global_cut),
-                f"{self.local_cut} is not before {self.global_cut}",
-            ),
-        )
+    def claims(self) -> Iterable[tuple[bool, str]]:
+        """Require that the local cut comes first."""
+        is_first = are_in_order(self.local_cut, self.global_cut)
+        yield is_first, f"{self.local_cut} is not before {self.global_cut}"
 
     @property
     def checks(self) -> Mapping[str, Check]:
@@ -96,11 +71,11 @@ class GlobalLocalRanker(FoldRule):
         tested = {Subset.GLOBAL_TEST: (Subset.LOCAL_TRAIN, *LOCAL_TEST)}
         both = {Subset.RANKER_TRAIN: (Subset.RANKER_TEST,), Subset.RANKER_TEST: (Subset.RANKER_TRAIN,)}
         return {
-            RANKER_EARLY: Check(learnt, early=True, is_leak=True),
-            GLOBAL_TEST_EARLY: Check(tested, early=True, is_leak=True),
-            BOTH_RANKER_PARTS: Check(both, (USER,), is_leak=True),
-            RETURNED_TO_LOCAL_TEST: Check(learnt, (USER, ITEM)),
-            RETURNED_TO_GLOBAL_TEST: Check(tested, (USER, ITEM)),
+            Leak.RANKER_EARLY: Check(learnt, early=True, is_leak=True),
+            Leak.GLOBAL_TEST_EARLY: Check(tested, early=True, is_leak=True),
+            Leak.BOTH_RANKER_PARTS: Check(both, (USER,), is_leak=True),
+            Leak.RETURNED_TO_LOCAL_TEST: Check(learnt, (USER, ITEM)),
+            Leak.RETURNED_TO_GLOBAL_TEST: Check(tested, (USER, ITEM)),
         }
 
     def layout(self, timeline: "Timeline") -> Layout:

@@ -1,15 +1,12 @@
 """Back-tests: windows of time that end one after the other, each predicted from what lies before it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from zoneinfo import ZoneInfo
 
 from spark_eval.schema import Reason, Subset
-from spark_eval.splits.fold_rule import NEVER, TEST_EARLY, Check, FoldRule, Layout, Numbering, check_claims
-from spark_eval.splits.folds import MOST_FOLDS
+from spark_eval.splits.fold_rule import NEVER, Check, FoldRule, Layout, Leak, Numbering
 from spark_eval.splits.moments import (
-    MAX_DAYS,
     MICROSECONDS_PER_DAY,
     Boundary,
     Cut,
@@ -42,16 +39,10 @@ class Windows(FoldRule):
     end: Cut | None = None
     boundary: Boundary = Boundary.EXCLUSIVE
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_claims(
-            (1 <= self.n_folds <= MOST_FOLDS, f"n_folds {self.n_folds} is not from 1 to {MOST_FOLDS}"),
-            (0 < self.test_days <= MAX_DAYS, f"test_days {self.test_days} is not above 0"),
-            (0 < self.step <= MAX_DAYS, f"step_days {self.step} is not above 0"),
-            (self.test_days <= self.step, f"step_days {self.step} below test_days: test windows overlap"),
-            (0 <= self.gap_days <= MAX_DAYS, f"gap_days {self.gap_days} is below 0 or too large"),
-            (self.end is None or isinstance(self.end, Instant), f"end {self.end} is no instant"),
-        )
+    def claims(self) -> Iterable[tuple[bool, str]]:
+        """Require that test windows do not overlap, and end at a moment that is known."""
+        yield self.test_days <= self.step, f"step_days {self.step} below test_days: test windows overlap"
+        yield self.end is None or isinstance(self.end, Instant), f"end {self.end} is no instant"
 
     @property
     def step(self) -> float:
@@ -61,10 +52,12 @@ class Windows(FoldRule):
     @property
     def checks(self) -> Mapping[str, Check]:
         """Test comes after train."""
-        return {TEST_EARLY: Check({Subset.TEST: (Subset.TRAIN,)}, early=True, is_leak=True), **super().checks}
+        early = Check({Subset.TEST: (Subset.TRAIN,)}, early=True, is_leak=True)
+        return {Leak.TEST_EARLY: early, **super().checks}
 
-    def train_start(self, _train_end: int, _clock: ZoneInfo) -> int | None:
-        """Return when train begins, in microseconds; None: with the log."""
+    @property
+    def train_days(self) -> float | None:
+        """How many days train has; None: it begins with the log."""
         return None
 
     def layout(self, backtest: "Backtest") -> Layout:
@@ -104,14 +97,6 @@ class Rolling(Windows):
     """
 
     train_days: float = 28
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_claims((0 < self.train_days <= MAX_DAYS, f"train_days {self.train_days} is not above 0"))
-
-    def train_start(self, train_end: int, clock: ZoneInfo) -> int | None:
-        """Return the moment train_days before its end."""
-        return plus_days(train_end, -self.train_days, clock)
 
 
 @dataclass(frozen=True)
@@ -159,8 +144,8 @@ class Backtest:
                 for days in (before * exact(rule.step), before * exact(rule.step) + exact(rule.test_days))
             )
             train_end = plus_days(start, -rule.gap_days, clock)
-            window = Window(rule.train_start(train_end, clock), train_end, start, end if before else last)
-            windows.append(window)
+            train_start = None if rule.train_days is None else plus_days(train_end, -rule.train_days, clock)
+            windows.append(Window(train_start, train_end, start, end if before else last))
         backtest = cls(tuple(windows))
         backtest.check(rule, oldest, newest)
         return backtest

@@ -88,7 +88,7 @@ def conform_interactions(
 
     Unless it is ``timed``, rows need no timestamp, and the log no such column.
     """
-    table = open_input(frame, "interactions", names, (USER, ITEM, TIMESTAMP, RELEVANCE))
+    table = open_input(frame, "interactions", names)
     user, item = table.id(USER), table.id(ITEM)
     has_time = timed or table.has(TIMESTAMP)
     when = instant(table, timestamp_unit, timezone) if has_time else F.lit(None).cast("timestamp")
@@ -129,7 +129,7 @@ def conform_truth(
 
     ``fault`` marks relevances that a double cannot hold; workers find all other faults of rows.
     """
-    table = open_input(frame, "truth", names, (USER, ITEM, TIMESTAMP, RELEVANCE, FOLD))
+    table = open_input(frame, "truth", names)
     user, item = table.id(USER), table.id(ITEM)
     relevance = table.number(RELEVANCE, "RELEVANCE_NOT_NUMERIC") if table.has(RELEVANCE) else F.lit(1.0)
     ordered = conventions.truth_duplicates is TruthDuplicates.LAST
@@ -154,7 +154,7 @@ def conform_recommendations(
     ``layout="array"`` takes one row per user with an array of items, or of structs of an item and its
     score as ``ALS.recommendForAllUsers`` gives; where no score is mapped, the position is the rank.
     """
-    table = open_input(frame, "recommendations", names, (USER, ITEM, SCORE, RANK, MODEL, FOLD))
+    table = open_input(frame, "recommendations", names)
     has_name = model is None and table.has(MODEL)
     if model is None and not has_name:
         table.fault("MISSING_MODEL", NO_MODEL)
@@ -214,7 +214,7 @@ def unfold(table: Input) -> Input:
 
 def conform_train(frame: DataFrame, names: Mapping[str, str] | None) -> DataFrame:
     """Return training interactions: user, item, fold if any, fault."""
-    table = open_input(frame, "train", names, (USER, ITEM, TIMESTAMP, RELEVANCE, FOLD))
+    table = open_input(frame, "train", names)
     keys = {USER: table.id(USER), ITEM: table.id(ITEM)} | fold_of(table)
     table.check()
     fault = first_fault_column({Fault.NULL_ID: is_any_null(*keys.values())})

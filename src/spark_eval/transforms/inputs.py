@@ -11,7 +11,7 @@ from pyspark.sql import types as T
 
 from spark_eval.errors import ConfigError, DataError, nearest
 from spark_eval.names import quoted
-from spark_eval.schema import EXACT_DIGITS, FOLD, LARGEST_EXACT, NO_TEXT
+from spark_eval.schema import EXACT_DIGITS, FOLD, INPUT_COLUMNS, LARGEST_EXACT, NO_TEXT
 
 # The collation of plain strings.
 BYTE_BY_BYTE: Final = "UTF8_BINARY"
@@ -133,10 +133,9 @@ def has_path(kind: T.DataType, fields: Sequence[str]) -> bool:
     return True
 
 
-def open_input(
-    frame: DataFrame, source: str, names: Mapping[str, str] | None, known: tuple[str, ...]
-) -> Input:
+def open_input(frame: DataFrame, source: str, names: Mapping[str, str] | None) -> Input:
     """Return the table with its column mapping (ours: theirs); ConfigError for a name that is not ours."""
+    known = INPUT_COLUMNS[source]
     for name in names or {}:
         if name not in known:
             raise ConfigError.unknown("UNKNOWN_CONFIG_KEY", "column", name, known, f"{source}.columns")

@@ -34,7 +34,7 @@ def conform_items(
     A vector is an array of floats or doubles, or a map of int to double. Where the table has no features,
     its groups are those.
     """
-    table = open_input(frame, "items", names, (ITEM, GROUPS, FEATURES, VECTOR))
+    table = open_input(frame, "items", names)
     item = table.id(ITEM)
     columns: dict[str, Column] = {}
     if Fact.GROUPS in facts:

@@ -15,12 +15,11 @@ from spark_eval.arrow.files import Batches
 from spark_eval.pointwise.batches import Reading
 from spark_eval.pointwise.rows import INEXACT, SCORE_COLUMN, SIZE
 from spark_eval.pointwise.task import Class, PredictionPlan, Scores, Task
-from spark_eval.schema import FAULT, FOLD, ITEM, LABEL, MODEL, SCORE, SEGMENT_COLUMN, USER, WEIGHT
+from spark_eval.schema import FAULT, INPUT_COLUMNS, LABEL, MODEL, SCORE, SEGMENT_COLUMN, USER, WEIGHT
 from spark_eval.transforms.inputs import NO_MODEL, Input, fold_of, open_input
 from spark_eval.transforms.plain_files import PlainFiles
 
 PREDICTIONS: Final = "predictions"
-PREDICTION_COLUMNS: Final = (LABEL, SCORE, USER, ITEM, MODEL, WEIGHT, FOLD)
 GIVEN: Final = "given"
 
 
@@ -62,7 +61,7 @@ def conform_predictions(
     frame: DataFrame, names: Mapping[str, str] | None, model: str | None, plan: PredictionPlan
 ) -> Predictions:
     """Return the predictions; raise DataError with all that is wrong with the table's columns."""
-    table = open_input(frame, PREDICTIONS, names, PREDICTION_COLUMNS)
+    table = open_input(frame, PREDICTIONS, names)
     fold = fold_of(table)
     plan = replace(plan, segments=(*plan.segments, *fold))
     columns: dict[str, Column] = {}
@@ -79,7 +78,7 @@ def conform_predictions(
     for place, segment in enumerate(plan.segments):
         columns[SEGMENT_COLUMN.format(place)] = table.text(segment)
     table.check()
-    shown = [name for name in PREDICTION_COLUMNS if table.has(name)] + list(plan.probabilities)
+    shown = [name for name in INPUT_COLUMNS[PREDICTIONS] if table.has(name)] + list(plan.probabilities)
     given = [given_column(table, name).alias(name) for name in shown]
     rows = [column.alias(name) for name, column in columns.items()]
     with_given = frame.select(F.struct(*given).alias(GIVEN), *rows)

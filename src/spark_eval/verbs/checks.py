@@ -15,7 +15,7 @@ from spark_eval.errors import DataError
 from spark_eval.metrics.options import LARGEST_DOUBLE, Plan
 from spark_eval.names import model_faults
 from spark_eval.schema import FATAL, FAULT, FOLD, MODEL, USER, Fault, Outcome, Reason
-from spark_eval.splits.folds import MOST_FOLDS
+from spark_eval.splits.fold_rule import MOST_FOLDS
 from spark_eval.transforms.summaries import Summaries
 from spark_eval.verbs.evaluation import Tables
 

@@ -180,7 +180,7 @@ def compare_sides(
     by_fold = FOLD in candidate.per_user.columns
     if by_fold:
         check_over_folds(plan)
-    needs = Needs.of(plan, by_fold=by_fold)
+    needs = Needs(plan, by_fold)
     question = question_of_pairs(candidate, baseline, asked, needs_largest=needs.any)
     with ExitStack() as held:
         buckets = buckets_of_sides(candidate, baseline, question)
@@ -195,7 +195,7 @@ def compare_sides(
             for cell in cells.values()
             if cell.models in chosen and cell.segment in segments and str(cell.value) in names
         ]
-        shown = with_passes(shown, question, buckets, found, plan)
+        shown = with_passes(shown, question, buckets, found, needs)
     entries = [*model_entries(matched), *pair_entries(asked.matched.pairs, found.counts, question.moved)]
     check_closed(entries)
     return Comparison(
@@ -214,16 +214,16 @@ def with_passes(
     question: PairQuestion,
     buckets: Buckets,
     found: BucketTotals,
-    plan: ComparePlan,
+    needs: Needs,
 ) -> list[ComparedCell]:
     """Return cells with what their tests need beside sums: at most one more pass for ranks, one for draws."""
-    needs, at_once = Needs.of(plan, by_fold=question.by_fold), tasks_at_once(buckets.frame.sparkSession)
+    at_once = tasks_at_once(buckets.frame.sparkSession)
     ranked, drawn = dict[int, Ranked](), None
     if (counting := needs.counting(found, cells, PARTS_PER_TASK * at_once)) is not None:
         ranked = in_slices(collected_or_raised(ranked_pairs(buckets, counting)))
-    if (drawing := needs.drawing(found, cells, question, plan)) is not None:
+    if (drawing := needs.drawing(found, cells, question)) is not None:
         drawn = reduce(DrawnSums.plus, collected_or_raised(drawn_pairs(buckets, drawing)))
-    return [needs.completed(cell, found, ranked, drawn, plan) for cell in cells]
+    return [needs.completed(cell, found, ranked, drawn) for cell in cells]
 
 
 def sums_of_pairs(buckets: Buckets) -> BucketTotals:

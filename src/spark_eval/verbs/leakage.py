@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from spark_eval.arrow.bloom import BloomFilter, slice_bits_for, slice_of
 from spark_eval.arrow.files import Batches
 from spark_eval.errors import DataError
-from spark_eval.names import literal
+from spark_eval.names import first_few, literal
 from spark_eval.schema import FOLD, SUBSET, TIMESTAMP, Subset, ddl_of
 from spark_eval.splits.facts import Facts, FoldCounts
 from spark_eval.splits.fold_rule import NEVER, FoldRule
@@ -24,8 +24,6 @@ from spark_eval.transforms.plain_files import PlainFiles, takes_files
 from spark_eval.verbs.small import collected
 
 PART_ROWS_PER_BUCKET: Final = 500_000
-# Empty parts that an error names.
-MOST_PARTS_NAMED: Final = 5
 PartSender = Callable[[Batches], Iterator[tuple[int, Any]]]
 
 
@@ -81,14 +79,11 @@ def ends_of(rows: DataFrame, facts: Facts, n_folds: int) -> dict[str, list[int]]
     whole = [check for check in facts.rule.checks.values() if check.early and not check.keys]
     others = {other.value for check in whole for several in check.others.values() for other in several}
     found = facts.ends
-    if others and found is None:
+    if others and not found:
         parts = rows.where(F.col(SUBSET).isin(sorted(others))).groupBy(SUBSET, FOLD)
         ends = parts.agg(F.unix_micros(F.max(TIMESTAMP)).alias("end")).collect()
         found = {(part[SUBSET], part[FOLD]): part["end"] for part in ends}
-    return {
-        other: [(found or {}).get((other, fold), NEVER) for fold in range(n_folds)]
-        for other in sorted(others)
-    }
+    return {other: [found.get((other, fold), NEVER) for fold in range(n_folds)] for other in sorted(others)}
 
 
 def slice_for(slice_bits: int, bucket: int, hashes: Sequence[Ints]) -> tuple[int, bytes]:
@@ -135,7 +130,6 @@ def check_parts(found: FoldCounts, rule: FoldRule) -> None:
     folds = range(len(found[rule.subsets[0]]))
     empty = [f"{part} of fold {fold}" for fold in folds for part in rule.subsets if not found[part][fold][0]]
     if empty:
-        more = f" and {len(empty) - MOST_PARTS_NAMED} more" if len(empty) > MOST_PARTS_NAMED else ""
-        message = f"no row is left for {', '.join(empty[:MOST_PARTS_NAMED])}{more}"
+        message = f"no row is left for {first_few(empty)}"
         hint = "take fewer folds, larger parts, exact, or a longer log"
         raise DataError("SPLIT_OUT_OF_RANGE", f"{message}; {hint}")
