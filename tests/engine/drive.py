@@ -14,7 +14,6 @@ from spark_eval.arrow.row_faults import fault_rules
 from spark_eval.engine.items.counts import histogram, merged_counts
 from spark_eval.engine.items.facts import ItemFacts, item_facts
 from spark_eval.engine.items.tally import ItemTally
-from spark_eval.engine.means import merged_sums
 from spark_eval.engine.measure import Measuring
 from spark_eval.engine.messages import Content
 from spark_eval.engine.question import Question
@@ -96,10 +95,9 @@ def drive(plan: Plan, tables: Tables, layout: Layout = LAYOUT) -> Found:
                     key = (one.model, *fold, row["user"])
                     assert key not in per_user
                     per_user[key] = row
-            sums = merged_sums(measuring.sums)
             of_truth = (bucket.truth_counts(), bucket.truth_digest, bucket.truth_folds)
             stages = stage_sums(measuring) if plan.stages else None
-            summaries.append(BucketSummary(*of_truth, models, sums, stages))
+            summaries.append(BucketSummary(*of_truth, models, measuring.sums, stages))
     counts = tally.table()
     return found_of(plan, per_user, summaries, [] if counts is None else [counts], question.known_items)
 

@@ -15,7 +15,7 @@ from spark_eval.engine.bucket import Bucket
 from spark_eval.engine.items.about import Surroundings, lists_with
 from spark_eval.engine.items.tally import ItemTally
 from spark_eval.engine.lists import AllLists
-from spark_eval.engine.means import sums
+from spark_eval.engine.means import SegmentTotals, sums
 from spark_eval.engine.messages import Content
 from spark_eval.engine.people import segments_of
 from spark_eval.metrics.beyond.catalog import filled_in
@@ -56,7 +56,7 @@ class Measuring:
         self.ideal = bucket.truth.ideal(self.question.plan.truth_depth)
         about = bucket.rows[Content.SEGMENTS], bucket.rows[Content.TRAINED]
         self.segments = segments_of(self.question.plan.segments, bucket.people, *about, self.question.bounds)
-        self.sums: list[pa.Table] = []
+        self.sums = SegmentTotals([], (len(self.question.plan.summed),))
         self.groups: dict[tuple[int, str], GroupWeights] = {}
 
     @cached_property
@@ -90,7 +90,7 @@ class Measuring:
         segments = {name: (segment.code[users], segment.names) for name, segment in self.segments.items()}
         names = [name or "" for name in models]
         filled = self.filled(taken)
-        self.sums.append(sums(columns | filled, question.plan.summed, (model, names), segments))
+        self.sums.add(sums(columns | filled, question.plan.summed, (model, names), segments))
         if question.plan.of_run:
             self.tally.add(bucket, taken.about, (model, names), segments)
         self.groups |= self.weighed_groups(taken, model, names)

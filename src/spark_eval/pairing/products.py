@@ -4,7 +4,7 @@ Values are cut into digits as in ``stats.exact``. Rows of digits, and one that s
 are multiplied as matrices: all their products are whole numbers, and no sum of them rounds.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -42,6 +42,11 @@ class Products:
     cross: Ints
     greater: Ints
     less: Ints
+
+    def of_cells(self, add_up: Callable[[Ints], Ints]) -> "Products":
+        """Return the sums of other cells, which ``add_up`` makes of those of these (c, ...)."""
+        by_cell = (self.baseline, self.candidate, self.cross, self.greater, self.less)
+        return Products(self.first, *map(add_up, by_cell))
 
     def replace(self, pair: int, columns: Booleans, other: "Products") -> None:
         """Put the only pair of others in the place of some columns of a pair."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import combinations_with_replacement
+from itertools import combinations_with_replacement, product
 from typing import Final
 
 import numpy as np
@@ -21,21 +21,21 @@ VALUES_AT_ONCE: Final = 1 << 22
 MOST_PRODUCTS: Final = 1 << 23
 # Weighted values and weights of the candidate, then of the baseline.
 N_AMOUNTS: Final = 4
-N_USERS: Final = "n"
+# Rows that both have a value for, users who have any; rows that both have.
 PAIR_COUNTS: Final = ("n", "n_people", "greater", "less")
+N_COMMON: Final = "n_common"
 PAIR_TOTALS: Final = ("baseline", "candidate")
 PAIR_SQUARES: Final = ("baseline_squares", "candidate_squares", "difference_squares")
 
 
 def put_products(totals: PairTotals, products: Products, grouping: Crossings, columns: slice) -> None:
     """Add what is summed in the crossings of a grouping, of some columns."""
-    where = (slice(None), columns)
-    people = products.baseline[..., 0, 0]
-    counts = (products.cross[..., 0, 0], people, products.greater, products.less)
+    where, own = (grouping.place, slice(None), columns), products.of_cells(grouping.of_cells)
+    counts = (own.cross[..., 0, 0], own.baseline[..., 0, 0], own.greater, own.less)
     for name, amounts in zip(PAIR_COUNTS, counts, strict=True):
-        totals.put_counts(name, grouping, where, amounts)
-    for name, sums in sums_by_place(products).items():
-        totals.put_sums(name, grouping, where, sums)
+        totals.put_count(name, where, amounts)
+    for name, sums in sums_by_place(own).items():
+        totals.put_sums(name, where, sums)
 
 
 def pair_sums(totals: PairTotals, place: tuple[int, int, int]) -> PairSums:
@@ -89,14 +89,13 @@ def sums_by_place(products: Products) -> dict[str, ByPlace]:
 class BucketTotals:
     """What is summed of some buckets.
 
-    ``clusters`` are sums over users who have rows in several folds. ``used`` are common rows, counts of the
-    kind n and of no column. ``largest`` (pairs, columns) are the largest sizes of differences. ``ratios`` are
-    sums for weighted means, ``largest_parts`` (pairs, means, 4) the largest amounts of these.
+    ``clusters`` are sums over users who have rows in several folds. ``largest`` (pairs, columns) are the
+    largest sizes of differences. ``ratios`` are sums for weighted means, ``largest_parts`` (pairs, means, 4)
+    the largest amounts of these.
     """
 
     totals: PairTotals
     clusters: PairTotals
-    used: PairTotals
     counts: PairCounts
     largest: Floats
     ratios: PairTotals
@@ -105,11 +104,11 @@ class BucketTotals:
     @property
     def shape(self) -> tuple[int, int, int]:
         """The numbers of cells, pairs and columns."""
-        return len(self.totals.cells), self.totals.n_pairs, self.totals.n_columns
+        return len(self.totals.cells), *self.largest.shape
 
     def add(self, other: "BucketTotals") -> None:
         """Add what is summed of other buckets."""
-        for name in ("totals", "clusters", "used", "ratios"):
+        for name in ("totals", "clusters", "ratios"):
             getattr(self, name).add(getattr(other, name))
         self.counts = self.counts + other.counts
         for name in ("largest", "largest_parts"):
@@ -123,7 +122,7 @@ def sum_bucket(population: Population) -> BucketTotals:
     segments, n_users = population.segments, len(population)
     grouped = crossings_of(segments, n_users)
     single = crossings_of(segments, n_users, crossed=False) if question.by_fold else []
-    totals, clusters = (PairTotals(list(cells_of(some)), n_pairs, n_columns) for some in (grouped, single))
+    totals, clusters = (PairTotals(list(cells_of(some)), (n_pairs, n_columns)) for some in (grouped, single))
     largest = np.zeros((n_pairs, n_columns))
     for columns in column_groups(population, max(one.n_crossings for one in [*grouped, *single])):
         values = population.values(question.columns[columns])
@@ -136,8 +135,11 @@ def sum_bucket(population: Population) -> BucketTotals:
             order, starts, ends = grouping.by_person(population.person, population.folds)
             products = pair_products(values[:, :, order], question.matches, ends, starts)
             put_products(clusters, products, grouping, columns)
-    used, counts = used_of(population, grouped), population.counts()
-    return BucketTotals(totals, clusters, used, counts, largest, *sum_ratios(population, single or grouped))
+    for (pair, both), grouping in product(enumerate(population.common()), grouped):
+        n_common = grouping.of_cells(grouping.counted(both))
+        totals.put_count(N_COMMON, (grouping.place, pair), n_common[:, np.newaxis])
+    ratios = sum_ratios(population, single or grouped)
+    return BucketTotals(totals, clusters, population.counts(), largest, *ratios)
 
 
 def largest_differences(values: Floats, question: PairQuestion) -> Floats:
@@ -148,16 +150,6 @@ def largest_differences(values: Floats, question: PairQuestion) -> Floats:
             for left, right in zip(*question.ends, strict=True)
         ]
     )
-
-
-def used_of(population: Population, grouped: Sequence[Crossings]) -> PairTotals:
-    """Count the common rows of each pair in all cells."""
-    pairs = list(population.common())
-    used = PairTotals(list(cells_of(grouped)), len(pairs), 1)
-    for pair, both in enumerate(pairs):
-        counts = np.concatenate([one.of_cells(one.counted(both)) for one in grouped])
-        used.of(("n", 0))[:, pair, 0] = counts
-    return used
 
 
 def column_groups(population: Population, n_crossings: int) -> Iterator[slice]:
@@ -179,7 +171,7 @@ def sum_ratios(population: Population, grouped: Sequence[Crossings]) -> tuple[Pa
     """Return the sums of all pairs in each weighted mean, and the largest amounts (pairs, means, 4)."""
     question = population.question
     lefts, rights = question.ends
-    totals = PairTotals(list(cells_of(grouped)), len(lefts), len(question.weighted))
+    totals = PairTotals(list(cells_of(grouped)), (len(lefts), len(question.weighted)))
     largest = np.zeros((len(lefts), len(question.weighted), N_AMOUNTS))
     for mean, (column, weight) in enumerate(question.weighted):
         values = values_of(population, (column, weight), slice(None))
@@ -210,23 +202,24 @@ def put_amounts(
     totals: PairTotals, place: tuple[int, int], grouping: Crossings, amounts: Floats, crossing: Ints
 ) -> None:
     """Add the sums of the users (m,) of each crossing, of a pair and a weighted mean."""
-    n_crossings = grouping.n_crossings
-    totals.put_counts(N_USERS, grouping, place, np.bincount(crossing, minlength=n_crossings))
-    for number, one in enumerate(amounts):
-        totals.put_sums(name_of(number), grouping, place, exact_sums(one, crossing, n_crossings))
-    for numbers in combinations_with_replacement(range(N_AMOUNTS), 2):
-        by_place: ByPlace = {}
-        for part in two_product(*amounts[list(numbers)]):
+    where, n_crossings = (grouping.place, *place), grouping.n_crossings
+    n_users = np.bincount(crossing, minlength=n_crossings)
+    totals.put_count(PAIR_COUNTS[0], where, grouping.of_cells(n_users))
+    numbers: list[tuple[int, ...]] = [(one,) for one in range(N_AMOUNTS)]
+    numbers += combinations_with_replacement(range(N_AMOUNTS), 2)
+    for own in numbers:
+        by_place = ByPlace()
+        for part in two_product(*amounts[list(own)]) if own[1:] else amounts[list(own)]:
             for at, sums in exact_sums(part, crossing, n_crossings).items():
-                add(by_place, at, sums)
-        totals.put_sums(name_of(*numbers), grouping, place, by_place)
+                add(by_place, at, grouping.of_cells(sums))
+        totals.put_sums(name_of(*own), where, by_place)
 
 
 def ratio_sums(totals: PairTotals, place: tuple[int, int, int]) -> RatioSums:
     """Return the sums of a cell, pair and weighted mean: the candidate's ratio, then the baseline's."""
     amounts = range(N_AMOUNTS)
     return RatioSums(
-        totals.count(N_USERS, place),
+        totals.count(PAIR_COUNTS[0], place),
         [totals.number(name_of(one), place) for one in amounts],
         [[totals.number(name_of(*sorted((one, other))), place) for other in amounts] for one in amounts],
     )

@@ -18,7 +18,6 @@ from spark_eval.arrow.user_files import file_name
 from spark_eval.engine.bucket import Bucket
 from spark_eval.engine.items.counts import histogram, merged_counts
 from spark_eval.engine.items.tally import ItemTally, divided_by_item
-from spark_eval.engine.means import merged_sums
 from spark_eval.engine.measure import Measuring
 from spark_eval.engine.messages import MESSAGE, Content, by_bucket, divided_further, packed, unpacked
 from spark_eval.engine.people import models_in
@@ -90,8 +89,7 @@ def measure(
                 models.append(ModelSummary(one.model, one.counts, one.folds, file, keys))
             of_truth = (bucket.truth_counts(), bucket.truth_digest, bucket.truth_folds)
             stages = stage_sums(measuring) if question.plan.stages else None
-            sums = merged_sums(measuring.sums)
-            summary = BucketSummary(*of_truth, models, sums, stages, measuring.groups)
+            summary = BucketSummary(*of_truth, models, measuring.sums, stages, measuring.groups)
             del measuring  # its lists, before the next bucket comes
             yield from filled_up({SUMMARY: [pickle.dumps(summary)]}, columns).to_batches()
         counts = tally.table()

@@ -10,7 +10,7 @@ import pyarrow as pa
 from spark_eval.accounting import ListCounts, TruthCounts
 from spark_eval.engine.items.counts import group_rows, run_rows
 from spark_eval.engine.items.facts import ItemFacts
-from spark_eval.engine.means import ColumnSums, SegmentCell, added
+from spark_eval.engine.means import ColumnSums, SegmentCell, SegmentTotals, added
 from spark_eval.engine.summary import MetricRow, SumRow, population, sum_rows
 from spark_eval.metrics.beyond.group_weights import GroupWeights
 from spark_eval.metrics.options import Plan
@@ -46,8 +46,8 @@ class BucketSummary:
     truth_digest: int
     folds: frozenset[int]
     models: Sequence[ModelSummary]
-    sums: pa.Table
-    stages: pa.Table | None = None
+    sums: SegmentTotals
+    stages: SegmentTotals | None = None
     groups: Mapping[tuple[int, str], GroupWeights] = field(default_factory=dict)
 
 
