@@ -101,5 +101,5 @@ def test_sums_of_buckets_add() -> None:
     ]
     whole, *others = parts
     for part in others:
-        whole.add(part)
+        whole += part
     check(whole, models, question)

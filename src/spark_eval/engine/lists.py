@@ -199,15 +199,6 @@ def entries_between(entries: Entries, first: int, last: int) -> Entries:
     return Entries(last - first, entries.row[part] - first, *values)
 
 
-def entries_within(entries: Entries, k: int | None) -> Entries:
-    """Return the entries at ranks up to k; None: all."""
-    if k is None:
-        return entries
-    near = entries.rank <= k
-    values = (entries.row[near], entries.rank[near], entries.item[near], entries.place[near])
-    return Entries(entries.n_rows, *values)
-
-
 def entries_of_rows(entries: Entries, rows: Ints) -> Entries:
     """Return the entries of these rows, in this order; a row may come several times."""
     if np.array_equal(rows, np.arange(entries.n_rows)):

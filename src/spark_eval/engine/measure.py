@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_eval.accounting import EntryKey, ListCounts
+from spark_eval.arrow.checksums import key_sum
 from spark_eval.arrow.codes import counted
 from spark_eval.engine.bucket import Bucket
 from spark_eval.engine.items.about import Surroundings, lists_with
@@ -30,17 +31,22 @@ MOST_AT_ONCE: Final = 1_000_000
 
 
 @dataclass(frozen=True)
-class Measured:
-    """One model's lists in a bucket.
+class ModelSummary:
+    """What is left of one model's lists in a bucket beside their rows of ``per_user``.
 
-    ``counts`` are for the accounting, ``folds`` those in which it has a list; ``per_user`` has a row per user
-    of the population.
+    ``counts`` are for the accounting, ``folds`` those in which it has a list. ``keys`` is the sum of the keys
+    of its rows, which are written to ``file``, if any.
     """
 
     model: str | None
     counts: ListCounts
     folds: frozenset[int]
-    per_user: pa.Table
+    keys: int
+    file: str | None = None
+
+
+# A model's summary, and its rows of ``per_user``: one per user of the population.
+Measured = tuple[ModelSummary, pa.Table]
 
 
 class Measuring:
@@ -106,7 +112,7 @@ class Measuring:
             of_rows = counts[place].plus(bucket.nameless(name)).plus(ListCounts(users=beside))
             folds = () if bucket.people.folds is None else bucket.people.folds[is_list[place]].tolist()
             part = rows.slice(ends[place], ends[place + 1] - ends[place])
-            yield Measured(name, of_rows, frozenset(folds), part)
+            yield ModelSummary(name, of_rows, frozenset(folds), key_sum(name or "", part)), part
 
     def per_user(self, users: Ints, lists: Lists, columns: Mapping[str, Floats]) -> pa.Table:
         """Return the rows of these users."""

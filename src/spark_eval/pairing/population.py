@@ -1,6 +1,6 @@
 """Who is compared in a bucket: the users of all models side by side, in one order, and their segments."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NamedTuple
@@ -66,6 +66,12 @@ class PairQuestion:
         }
         kinds |= dict.fromkeys(self.segments, pa.string()) | dict.fromkeys(self.values, pa.float64())
         return pa.schema({name: kinds[name] for name in columns})
+
+    def rows(self, tables: Iterable[pa.Table], columns: Sequence[str]) -> pa.Table:
+        """Return these columns of some tables as one, in the types in which they are compared."""
+        schema = self.schema(columns)
+        typed = [table.cast(schema) for table in tables]
+        return pa.concat_tables(typed) if typed else schema.empty_table()
 
     def side(self, side: str) -> list[int]:
         """Return the places of the models of a side."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations_with_replacement, product
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 
@@ -106,13 +106,14 @@ class BucketTotals:
         """The numbers of cells, pairs and columns."""
         return len(self.totals.cells), *self.largest.shape
 
-    def add(self, other: "BucketTotals") -> None:
+    def __iadd__(self, other: Self) -> Self:
         """Add what is summed of other buckets."""
         for name in ("totals", "clusters", "ratios"):
             getattr(self, name).add(getattr(other, name))
         self.counts = self.counts + other.counts
         for name in ("largest", "largest_parts"):
             setattr(self, name, np.maximum(getattr(self, name), getattr(other, name)))
+        return self
 
 
 def sum_bucket(population: Population) -> BucketTotals:

@@ -243,11 +243,6 @@ def conform_users(frame: DataFrame, names: Mapping[str, str] | None, segments: S
     return frame.select(user.alias(USER), *columns)
 
 
-def is_finite(number: Column) -> Column:
-    """Return whether a number is neither NaN nor infinite; null for null."""
-    return ~F.isnan(number) & (F.abs(number) != float("inf"))
-
-
 def unusable_rows(rows: DataFrame, rule: FaultRule) -> DataFrame:
     """Return the conformed rows in which the rule finds a fault, with its code in ``fault``."""
     names = [name for name in rows.columns if name != FAULT]

@@ -9,10 +9,10 @@ from pyspark.sql import functions as F
 
 from spark_eval.arrow.files import Batches
 from spark_eval.engine.items.tally import divided_by_item
-from spark_eval.engine.items.training import TrainSummary, added_items, count_train
-from spark_eval.engine.messages import by_bucket, packed, unpacked
+from spark_eval.engine.items.training import TrainSummary, count_train
+from spark_eval.engine.messages import added_up, by_bucket, packed, unpacked
 from spark_eval.names import quoted
-from spark_eval.schema import USER
+from spark_eval.schema import FOLD, ITEM, USER
 from spark_eval.transforms.objects import NumberedObject, made, met_by_number
 
 
@@ -42,7 +42,7 @@ def counted_train(messages: DataFrame, n_buckets: int, most_items: int, *, sees_
     def meet(_: int, parts: list[TrainSummary | bytes]) -> CountedTrain:
         summaries = [one for one in parts if isinstance(one, TrainSummary)]
         tables = [unpacked(pa.py_buffer(one)) for one in parts if isinstance(one, bytes)]
-        items = added_items(tables) if tables else None
+        items = added_up(tables, (ITEM, FOLD)) if tables else None
         n_items = 0 if items is None else len(items)
         return CountedTrain(summaries, n_items, items if n_items <= 2 * most_items // n_buckets + 1 else None)
 

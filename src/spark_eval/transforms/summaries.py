@@ -11,6 +11,7 @@ from spark_eval.accounting import ListCounts, TruthCounts
 from spark_eval.engine.items.counts import group_rows, run_rows
 from spark_eval.engine.items.facts import ItemFacts
 from spark_eval.engine.means import ColumnSums, SegmentCell, SegmentTotals, added
+from spark_eval.engine.measure import ModelSummary
 from spark_eval.engine.summary import MetricRow, SumRow, population, sum_rows
 from spark_eval.metrics.beyond.group_weights import GroupWeights
 from spark_eval.metrics.options import Plan
@@ -18,20 +19,6 @@ from spark_eval.pipeline.rows import StageSums
 from spark_eval.schema import Outcome
 
 SUMMARY: Final = "summary"
-
-
-@dataclass(frozen=True)
-class ModelSummary:
-    """What is left of one model's lists in a bucket once their rows are written: to ``file``, if any.
-
-    ``keys`` is the sum of the keys of these rows.
-    """
-
-    model: str | None
-    counts: ListCounts
-    folds: frozenset[int]
-    file: str | None
-    keys: int
 
 
 @dataclass(frozen=True)

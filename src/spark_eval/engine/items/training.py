@@ -1,7 +1,7 @@
 """Training interactions counted by bucket of users: rows and users, and how popular each item is."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from spark_eval.accounting import Counts
 from spark_eval.arrow.codes import Codes, counted, distinct_of, n_distinct
-from spark_eval.arrow.hashes import changes, in_one_piece
-from spark_eval.engine.messages import Content, united
+from spark_eval.arrow.hashes import changes
+from spark_eval.engine.messages import Content
 from spark_eval.engine.people import People, is_named, numbered
 from spark_eval.schema import FOLD, ITEM, N_ROWS, N_TAKERS, USER, Fault, Outcome
 from spark_eval.stats.exact import Ints
@@ -73,12 +73,3 @@ def counts_by_item(rows: pa.Table, people: People, user: Ints, *, sees_takers: b
         pairs = np.sort(user * n_groups + group)
         columns[N_TAKERS] = pa.array(counted(pairs[changes(pairs)] % n_groups, n_groups))
     return pa.table(columns)
-
-
-def added_items(tables: Sequence[pa.Table]) -> pa.Table:
-    """Add the counts of the same items."""
-    together = in_one_piece([united(tables)])
-    keys = [name for name in (ITEM, FOLD) if name in together.column_names]
-    amounts = [name for name in together.column_names if name not in keys]
-    added = together.group_by(keys).aggregate([(name, "sum") for name in amounts])
-    return added.rename_columns([*keys, *amounts])
