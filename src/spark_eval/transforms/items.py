@@ -14,7 +14,6 @@ from spark_eval.schema import (
     FOLD,
     GROUPS,
     ITEM,
-    USER,
     VECTOR,
     Fault,
 )
@@ -103,13 +102,7 @@ def width_of(kind: T.DataType) -> int:
     return 8
 
 
-def trained_items(train: DataFrame) -> DataFrame:
-    """Return item, fold if any, of the valid training interactions, each once."""
+def trained_items(train: DataFrame, *more: str) -> DataFrame:
+    """Return item, fold if any, and more columns of the valid training interactions, each row once."""
     fold = [FOLD] if FOLD in train.columns else []
-    return train.where(F.col(FAULT).isNull()).select(ITEM, *fold).distinct()
-
-
-def taken_items(train: DataFrame) -> DataFrame:
-    """Return item, fold if any, user of the valid training interactions, each once."""
-    fold = [FOLD] if FOLD in train.columns else []
-    return train.where(F.col(FAULT).isNull()).select(ITEM, *fold, USER).distinct()
+    return train.where(F.col(FAULT).isNull()).select(ITEM, *fold, *more).distinct()

@@ -15,7 +15,7 @@ from spark_eval.engine.items.facts import ItemFacts
 from spark_eval.engine.items.tally import CELL, COUNTED, IS_LISTED, IS_TRAINED, KNOWN_BITS, SLOT_BITS
 from spark_eval.engine.means import NOBODY, ColumnSums, SegmentCell
 from spark_eval.engine.messages import added_up
-from spark_eval.engine.summary import MetricRow, everybody_first
+from spark_eval.engine.summary import MetricRow, cells_of_models
 from spark_eval.metrics.beyond.catalog import ItemCounts
 from spark_eval.metrics.beyond.group_weights import GroupWeights
 from spark_eval.metrics.options import Plan, filled_column
@@ -55,16 +55,13 @@ def run_rows(
     ``totals`` are the sums that ``means.added`` returns: they tell who is there.
     """
     found = counts_by_cell(histograms)
-    cells = {cell for cell in totals if cell[0] in models} | {(model, ALL, ALL) for model in models}
     rows = []
-    for cell in sorted(cells, key=everybody_first):
+    for cell in cells_of_models(totals, models):
         for value in plan.of_run:
             users = totals.get(cell, {}).get(filled_column(value.k), NOBODY)
             counts = item_counts(found.get((*cell, plan.run_cuts.index(value.k)), []), facts, cell, users)
-            number = value.of_run(counts, plan.conventions)
-            known = None if math.isnan(number) else number
-            of_cell = (cell[0], value.name, value.k, *cell[1:])
-            rows.append(MetricRow(*of_cell, known, None, None, None, users.n_users, 0, plan.stamp))
+            key = (cell[0], value.name, value.k, *cell[1:], plan.stamp)
+            rows.append(MetricRow.of_run(key, value.of_run(counts, plan.conventions), users.n_users))
     return rows
 
 
@@ -134,7 +131,6 @@ def group_rows(
             both = {value.name: reduce(add, weights), value.catalog_name: of_catalog}
             for name, one in both.items():
                 for group, share in value.of_groups(one, plan.conventions).items():
-                    known = None if math.isnan(share) else share
-                    cell = (model, name, value.k, GROUP, group)
-                    rows.append(MetricRow(*cell, known, None, None, None, users.n_users, 0, plan.stamp))
+                    key = (model, name, value.k, GROUP, group, plan.stamp)
+                    rows.append(MetricRow.of_run(key, share, users.n_users))
     return rows
