@@ -35,16 +35,14 @@ def conform_items(
     """
     table = open_input(frame, "items", names, (ITEM, GROUPS, FEATURES, VECTOR))
     item = table.id(ITEM)
-    columns: dict[str, Column] = {}
+    columns = {ITEM: item}
     if Fact.GROUPS in facts:
         columns[GROUPS] = set_of(table, GROUPS)
     if Fact.FEATURES in facts:
         columns[FEATURES] = set_of(table, FEATURES if table.has(FEATURES) else GROUPS)
     if Fact.VECTORS in facts:
         columns[VECTOR] = vector_of(table)
-    table.check()
-    fault = F.when(item.isNull(), Fault.NULL_ID.value).alias(FAULT)
-    return frame.select(item.alias(ITEM), *(column.alias(name) for name, column in columns.items()), fault)
+    return table.conformed(columns | {FAULT: F.when(item.isNull(), Fault.NULL_ID.value)})
 
 
 def set_of(table: Input, name: str) -> Column:
