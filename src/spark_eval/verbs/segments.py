@@ -20,8 +20,7 @@ from spark_eval.metrics.options import Plan
 from spark_eval.metrics.registry import Fact
 from spark_eval.schema import FAULT, IN_TRAIN, ITEM, USER, BuiltIn, Fault, Outcome
 from spark_eval.transforms.inputs import id_type
-from spark_eval.transforms.items import N_BYTES, counts_of_items, trained_items
-from spark_eval.transforms.segments import count_users, counted_train
+from spark_eval.transforms.items import N_BYTES, count_users, counted_train, counts_of_items, trained_items
 from spark_eval.verbs.checks import check_train, check_users
 from spark_eval.verbs.evaluation import Tables
 from spark_eval.verbs.small import collected
