@@ -82,6 +82,15 @@ def distinct_of(values: Ints) -> tuple[Ints, Ints]:
     return numbers(coded.dictionary), np.repeat(place, np.diff(np.append(starts, len(values))))
 
 
+def distinct_in_order(values: Ints) -> tuple[Ints, Ints]:
+    """Return the distinct values, ascending, and the place of each row's own among them."""
+    distinct, place = distinct_of(values)
+    order = np.argsort(distinct)
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    return distinct[order], rank[place]
+
+
 def n_distinct(values: Ints) -> int:
     """Count distinct values."""
     n: int = pc.count_distinct(pa.array(values)).as_py()

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_eval.arrow.codes import Codes, distinct_of
+from spark_eval.arrow.codes import Codes, distinct_in_order
 from spark_eval.arrow.hashes import numbers
 from spark_eval.engine.messages import Content, added_up
 from spark_eval.schema import FOLD, MISSING, MODEL, N_INTERACTIONS, NO_TRAIN, USER, BuiltIn
@@ -38,16 +38,12 @@ class People:
 def numbered(tables: Sequence[pa.Table]) -> tuple[People, list[Ints]]:
     """Return all users that the tables name, by fold and id, and the number of each row's, by table."""
     codes = Codes.of([table[USER] for table in tables])
-    distinct, place = distinct_of(np.concatenate(codes.columns))
-    by_id = np.argsort(codes.in_order(distinct), kind="stable")
-    number = np.empty(len(distinct), dtype=np.int64)
-    number[by_id] = np.arange(len(distinct))
-    number = number[place]
-    ids, folds = codes.ids(distinct[by_id]), None
+    users, number = distinct_in_order(codes.in_order(np.concatenate(codes.columns)))
+    ids, folds = codes.ids_in_order(users), None
     if all(FOLD in table.column_names for table in tables):
         of_row = np.concatenate([numbers(table[FOLD]) for table in tables]).astype(np.int64)
-        known, fold = np.unique(of_row, return_inverse=True)
-        pairs, number = np.unique(fold * len(ids) + number, return_inverse=True)
+        known, fold = distinct_in_order(of_row)
+        pairs, number = distinct_in_order(fold * len(ids) + number)
         folds, ids = known[pairs // max(len(ids), 1)], ids.take(pa.array(pairs % max(len(ids), 1)))
     return People(ids, folds), np.split(number, np.cumsum([len(table) for table in tables])[:-1])
 
