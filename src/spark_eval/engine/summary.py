@@ -1,7 +1,7 @@
 """From exact sums to the rows of the tables ``sums`` and ``metrics``."""
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from itertools import product
 from statistics import mean, stdev
@@ -229,14 +229,6 @@ def in_asked_order(rows: Iterable[MetricRow], asked: Sequence[MetricValue]) -> l
         return (*everybody_first(cell), place[row.metric, row.k])
 
     return sorted(rows, key=key)
-
-
-def population(totals: Mapping[SegmentCell, Mapping[str, ColumnSums]], models: Collection[str]) -> int:
-    """Return the number of users of all models, each user once per model."""
-    everybody = [
-        of_cell for (model, segment, _), of_cell in totals.items() if segment == ALL and model in models
-    ]
-    return sum(next(iter(of_cell.values())).n_users for of_cell in everybody)
 
 
 def cells_of_models(cells: Iterable[SegmentCell], models: Sequence[str]) -> list[SegmentCell]:

@@ -96,10 +96,11 @@ class Multiplying:
             for cell, start, end in runs:
                 part = stacked[..., start:end]
                 # Not as many columns as rows: numpy takes longer for a matrix with itself.
-                own[cell, :, :, 1:rows, :rows] += whole(part[:, :, 1:] @ part.swapaxes(-1, -2))
+                own[cell, :, :, 1:rows, :rows] += (part[:, :, 1:] @ part.swapaxes(-1, -2)).astype(np.int64)
                 own[cell, :, :, 0, 0] += np.count_nonzero(part[:, :, 0], axis=-1)
                 for pairs, (left, right) in self.places():
-                    cross[cell, pairs, :, :rows, :rows] += whole(part[left] @ part[right].swapaxes(-1, -2))
+                    both = part[left] @ part[right].swapaxes(-1, -2)
+                    cross[cell, pairs, :, :rows, :rows] += both.astype(np.int64)
             if self.starts is None:
                 self.count_signs(users, runs, signs)
         first = self.first if self.starts is None else self.first + 1
@@ -215,11 +216,6 @@ def widened(products: Ints, rows: int) -> Ints:
     """Return products with so many rows and columns of digits, if they have fewer."""
     more = max(0, rows - products.shape[-1])
     return np.pad(products, [(0, 0)] * 3 + [(0, more)] * 2) if more else products
-
-
-def whole(sums: Floats) -> Ints:
-    """Return sums that are whole numbers as such."""
-    return sums.astype(np.int64)
 
 
 def first_places(values: Floats) -> Ints:
