@@ -16,7 +16,7 @@ from spark_eval.arrow.checksums import truth_digest
 from spark_eval.arrow.codes import Codes, counted, n_distinct
 from spark_eval.arrow.hashes import Booleans, is_odd, numbers
 from spark_eval.engine.items.facts import PlaceFinder
-from spark_eval.engine.lists import AllLists, Hits, distinct_hits
+from spark_eval.engine.lists import AllLists, Hits, RowArrays, distinct_hits
 from spark_eval.engine.messages import Content
 from spark_eval.engine.people import is_named, model_codes, models_in, numbered
 from spark_eval.engine.question import Question
@@ -40,7 +40,7 @@ from spark_eval.stats.exact import Ints
 
 
 @dataclass(frozen=True)
-class ListRows:
+class ListRows(RowArrays):
     """n valid rows of lists: numbers of user, item and list; the score or rank; what is known of the item.
 
     ``place`` is that in the catalogue, ``is_cold`` whether it has no training interactions; None where nobody
@@ -53,13 +53,6 @@ class ListRows:
     order: NDArray[Any]
     place: Ints | None
     is_cold: Booleans | None
-
-    def take(self, chosen: Booleans) -> "ListRows":
-        """Return some of them."""
-        place = None if self.place is None else self.place[chosen]
-        is_cold = None if self.is_cold is None else self.is_cold[chosen]
-        user, item, of_list = (values[chosen] for values in (self.user, self.item, self.of_list))
-        return ListRows(user, item, of_list, self.order[chosen], place, is_cold)
 
 
 class Bucket:
