@@ -1,6 +1,6 @@
-"""What the start costs: `spark-eval evaluate` of ten rows of CSV against the barest program of its session.
+"""What the start costs: `spark-eval evaluate` of ten rows, of Parquet or CSV, against the barest program.
 
-``python -m benchmarks.start [REPETITIONS]``: both are whole processes, and they take turns. The bare one
+``python -m benchmarks.start [REPETITIONS]``: all are whole processes, and they take turns. The bare one
 starts the session of the command line and runs one job with one Python worker. CPU time is that of the
 process with everything it started, the JVM and the workers that outlive it included. Linux only.
 """
@@ -12,10 +12,15 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import csv
 
 PR_SET_CHILD_SUBREAPER: Final = 36
 BARE: Final = """
@@ -29,9 +34,11 @@ spark.stop()
 CONFIG: Final = """
 output: {path: out}
 spark: {master: "local[2]"}
-recommendations: {path: lists.csv, format: csv, options: {header: true}, model: ten}
-truth: {path: truth.csv, format: csv, options: {header: true}}
+recommendations: {path: lists.FORMAT, format: FORMAT, options: OPTIONS, model: ten}
+truth: {path: truth.FORMAT, format: FORMAT, options: OPTIONS}
 """
+# Formats, and the options with which Spark reads them.
+OPTIONS: Final = {"parquet": "{}", "csv": "{header: true}"}
 
 
 @dataclass(frozen=True)
@@ -43,12 +50,13 @@ class Cost:
 
 
 def write_tables(folder: Path) -> None:
-    """Ten rows of recommendations, the truth that they hit, and the config."""
-    (folder / "lists.csv").write_text(
-        "user,item,rank\n" + "".join(f"{n // 5},{n},{n % 5 + 1}\n" for n in range(10))
-    )
-    (folder / "truth.csv").write_text("user,item\n0,0\n1,7\n")
-    (folder / "config.yaml").write_text(CONFIG)
+    """Ten rows of recommendations, the truth that they hit, and a config, in each format."""
+    lists = pa.table({"user": [n // 5 for n in range(10)], "item": range(10), "rank": [1, 2, 3, 4, 5] * 2})
+    for name, table in {"lists": lists, "truth": pa.table({"user": [0, 1], "item": [0, 7]})}.items():
+        pq.write_table(table, folder / f"{name}.parquet")
+        csv.write_csv(table, folder / f"{name}.csv")
+    for kind, options in OPTIONS.items():
+        (folder / f"{kind}.yaml").write_text(CONFIG.replace("FORMAT", kind).replace("OPTIONS", options))
 
 
 def cost_of(command: list[str], folder: Path) -> Cost:
@@ -78,22 +86,29 @@ def adopt_orphans() -> None:
 
 
 def main(repetitions: int) -> None:
-    """Print a line per program: medians, and the range of CPU seconds."""
+    """Print a line per program: medians, the range of CPU seconds, and ratios to the bare one."""
     adopt_orphans()
     program = str(Path(sys.executable).parent / "spark-eval")
-    costs: dict[str, list[Cost]] = {"bare": [], "evaluate": []}
+    costs: dict[str, list[Cost]] = {"bare": [], **{kind: [] for kind in OPTIONS}}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_tables(folder)
         for number in range(repetitions):
-            evaluate = [program, "evaluate", "--config", "config.yaml", "--run-id", str(number)]
             costs["bare"].append(cost_of([sys.executable, "-c", BARE], folder))
-            costs["evaluate"].append(cost_of(evaluate, folder))
-    print("| program | CPU s | least | most | wall s |\n|---|---|---|---|---|")
+            for kind in OPTIONS:
+                options = ["--config", f"{kind}.yaml", "--run-id", f"{kind}-{number}"]
+                costs[kind].append(cost_of([program, "evaluate", *options], folder))
+    print("| program | CPU s | least | most | wall s | CPU / bare | wall / bare |\n|" + "---|" * 7)
+    bare = median_of(costs["bare"])
     for name, found in costs.items():
-        cpu = sorted(cost.cpu for cost in found)
-        wall = statistics.median(cost.wall for cost in found)
-        print(f"| {name} | {statistics.median(cpu):.1f} | {cpu[0]:.1f} | {cpu[-1]:.1f} | {wall:.1f} |")
+        cpu, middle = sorted(cost.cpu for cost in found), median_of(found)
+        ratios = f"{middle.cpu / bare.cpu:.2f} | {middle.wall / bare.wall:.2f}"
+        print(f"| {name} | {middle.cpu:.1f} | {cpu[0]:.1f} | {cpu[-1]:.1f} | {middle.wall:.1f} | {ratios} |")
+
+
+def median_of(costs: Sequence[Cost]) -> Cost:
+    """The medians of CPU and wall seconds."""
+    return Cost(*(statistics.median(getattr(cost, name) for cost in costs) for name in ("cpu", "wall")))
 
 
 if __name__ == "__main__":

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from tests.reference import beyond_table, key_tables, option_table
 
 from spark_eval.cli import metric_tables
 from spark_eval.cli.commands import program
-from spark_eval.cli.reference import key_tables, option_table
 from spark_eval.comparing.decisions import Decision
 from spark_eval.comparing.gates import Drop, GateOptions, Mode
 from spark_eval.comparing.options import CompareOptions, Correction, PairTest, Zeros
@@ -75,12 +75,11 @@ def test_the_document_of_conventions_is_the_code() -> None:
 
 
 def test_the_metrics_beyond_accuracy_are_the_code() -> None:
-    table = metric_tables.markdown(metric_tables.BEYOND_TABLE, metric_tables.beyond_rows())
-    assert table in (REPOSITORY / "docs" / "beyond_accuracy.md").read_text(encoding="utf-8")
+    assert beyond_table() in (REPOSITORY / "docs" / "beyond_accuracy.md").read_text(encoding="utf-8")
 
 
 def test_the_metrics_of_predictions_are_the_code() -> None:
-    table = metric_tables.markdown(metric_tables.POINTWISE_METRICS, metric_tables.pointwise_rows())
+    table = metric_tables.markdown(*metric_tables.pointwise_table())
     assert table in (REPOSITORY / "docs" / "predictions.md").read_text(encoding="utf-8")
 
 

@@ -1,5 +1,6 @@
 """The words of the domain: column, table and subset names, each spelled in exactly one place."""
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any, Final, get_args, get_type_hints
 
@@ -99,11 +100,20 @@ class Table(StrEnum):
     FUNNEL = "funnel"
 
 
-def ddl_of(row: Any) -> str:
-    """Return the columns of a table in Spark's words, from the fields of its rows, a NamedTuple."""
+# Columns of whole numbers of 32 bits; all others have 64.
+SHORT_COLUMNS: Final = ("k", FOLD, "unit")
+
+
+def ddl_of(row: Any, first: Sequence[str] = (), without: Sequence[str] = ()) -> str:
+    """Return the columns of a table in Spark's words, from the fields of its rows, a NamedTuple.
+
+    Fields that come ``first`` in the table may come later in the row; those ``without`` which the table is
+    are of other tables.
+    """
     kinds = {str: "string", float: "double", bool: "boolean", int: "long"}
     hints = {name: (*get_args(hint), hint)[0] for name, hint in get_type_hints(row).items()}
-    return ", ".join(f"{name} {'int' if name == 'k' else kinds[kind]}" for name, kind in hints.items())
+    names = [name for name in dict.fromkeys((*first, *hints)) if name not in without]
+    return ", ".join(f"{name} {'int' if name in SHORT_COLUMNS else kinds[hints[name]]}" for name in names)
 
 
 class Outcome(StrEnum):

@@ -204,7 +204,8 @@ def test_the_start_is_measured(tmp_path: Path) -> None:
     header, _, *rows = [
         [cell.strip() for cell in line.strip("|").split("|")] for line in run.stdout.splitlines()
     ]
-    assert header == ["program", "CPU s", "least", "most", "wall s"]
-    assert [row[0] for row in rows] == ["bare", "evaluate"]
-    assert all(float(cell) > 1 for row in rows for cell in row[1:])
+    assert header == ["program", "CPU s", "least", "most", "wall s", "CPU / bare", "wall / bare"]
+    assert [row[0] for row in rows] == ["bare", "parquet", "csv"]
+    assert all(float(cell) > 1 for row in rows for cell in row[1:5])
+    assert rows[0][5:] == ["1.00", "1.00"]
     assert not list(tmp_path.iterdir())

@@ -123,10 +123,9 @@ def test_values_out_of_bounds_are_not_published(tmp_path: Path, row: float) -> N
     with staged(tmp_path, {Table.PER_USER: 1}) as attempt:
         values = pa.table({"ap_at_1": [0.0, row, None], "undefined": [None, None, None]})
         pq.write_table(values, Path(attempt.staged(Table.PER_USER)) / "part-0.parquet")
+        expected = Expected({"ap_at_1": (0, 1.0), "undefined": (0, 1.0)})
         with pytest.raises(SparkEvalError, match=r"STAGED_OTHERWISE.*ap_at_1 goes from .*0 to 1.0"):
-            attempt.publish(
-                {Table.PER_USER: 3}, {"fingerprint": "f"}, Expected({"ap_at_1": 1.0, "undefined": 1.0})
-            )
+            attempt.publish({Table.PER_USER: 3}, {"fingerprint": "f"}, expected)
 
 
 def test_a_shared_table_is_one_file(tmp_path: Path) -> None:

@@ -48,9 +48,9 @@ class Answer:
         return {row["metric"]: row["value"] for row in self.metrics if row["segment"] == ALL}
 
 
-def named(schema: str, rows: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
+def named(schema: str, rows: Sequence[Any]) -> list[dict[str, Any]]:
     names = [column.split()[0] for column in schema.split(", ")]
-    return [dict(zip(names, row, strict=True)) for row in rows]
+    return [{name: getattr(row, name) for name in names} for row in rows]
 
 
 def measure(

@@ -9,16 +9,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from spark_eval.accounting import ACCOUNTING
-from spark_eval.comparing.rows import COMPARISONS, GATES
+from spark_eval.accounting import ACCOUNTING, Entry
+from spark_eval.comparing.rows import COMPARISONS, GATES, ComparisonRow, GateRow
 from spark_eval.engine.summary import METRICS, MetricRow, fold_rows
 from spark_eval.names import folder_name
 from spark_eval.pipeline.rows import FUNNEL, STAGE_TABLE
-from spark_eval.pointwise.tables import CURVES, PREDICTION_METRICS, THRESHOLDS
+from spark_eval.pointwise.tables import CURVES, PREDICTION_METRICS, THRESHOLDS, CurveRow, ThresholdRow
 from spark_eval.publishing.attempt import Attempt
 from spark_eval.publishing.local import LocalStore
 from spark_eval.schema import Table
-from spark_eval.verbs.leakage import LEAKAGE
+from spark_eval.verbs.leakage import LEAKAGE, LeakageRow
 
 TYPES = {
     "string": pa.string(),
@@ -51,9 +51,8 @@ BY_MODEL = (Table.METRICS, Table.CURVES, Table.THRESHOLDS)
 def write(rows: Sequence[Any], ddl: str, folder: Path, *, by_model: bool) -> None:
     """Write rows as ``write_small`` does, which asks a JVM for the types."""
     fields = [tuple(field.split()) for field in ddl.split(", ")]
-    columns = zip(*(row[: len(fields)] for row in rows), strict=True) if rows else ([] for _ in fields)
     table = pa.table(
-        {name: pa.array(one, TYPES[kind]) for (name, kind), one in zip(fields, columns, strict=True)}
+        {name: pa.array([getattr(row, name) for row in rows], TYPES[kind]) for name, kind in fields}
     )
     parts = {folder: table}
     if by_model:
@@ -138,7 +137,7 @@ def lists(
         for place, model in enumerate(models)
     ]
     ends = [
-        ("recommendations", model, outcome, reason, n, None)
+        Entry("recommendations", model, outcome, reason, n, None)
         for model in models
         for outcome, reason, n in (
             ("in", None, 10 * n_users),
@@ -165,8 +164,11 @@ def windows(root: Path, run_id: str) -> None:
         {"train_start": None, "train_end": n * DAY, "test_start": n * DAY, "test_end": (n + 7) * DAY}
         for n in (19_700, 19_707, 19_714)
     ]
-    leaks = [(n, "test_at_or_before_train", 3 if n == 2 else 0, 1 if n == 2 else 0, n == 2) for n in range(3)]
-    ends = [("interactions", None, "in", None, 900, None), ("interactions", None, "used", None, 900, None)]
+    leaks = [
+        LeakageRow(n, "test_at_or_before_train", 3 if n == 2 else 0, 1 if n == 2 else 0, n == 2)
+        for n in range(3)
+    ]
+    ends = [Entry("interactions", None, outcome, None, 900, None) for outcome in ("in", "used")]
     tables: dict[Table, Sequence[Any]] = {Table.LEAKAGE: leaks, Table.ACCOUNTING: ends}
     publish(root, run_id, "split", tables, timeline={"windows": found})
 
@@ -175,40 +177,32 @@ def compared(root: Path, run_id: str, models: Sequence[str], *, passes: bool) ->
     """Publish what ``compare`` does: all models against the first, and a gate each."""
     baseline, *others = models
     rows = [
-        (
-            *(
-                baseline,
-                model,
-                metric,
-                k,
-                segment,
-                value,
-                400,
-                0,
-                0.5,
-                0.5 + at,
-                at,
-                0.01,
-                at - 0.02,
-                at + 0.02,
-            ),
-            *(
-                "t",
-                at / 0.01,
-                0.01,
-                0.02,
-                9,
-                "holm",
-                200 + place,
-                50,
-                150,
-                None,
-                None,
-                0.1,
-                0.03,
-                None,
-                STAMP,
-            ),
+        ComparisonRow(
+            baseline,
+            model,
+            metric,
+            k,
+            segment,
+            value,
+            n_users=400,
+            baseline_value=0.5,
+            candidate_value=0.5 + at,
+            difference=at,
+            std_error=0.01,
+            ci_low=at - 0.02,
+            ci_high=at + 0.02,
+            test="t",
+            statistic=at / 0.01,
+            p_value=0.01,
+            p_adjusted=0.02,
+            family_size=9,
+            correction="holm",
+            wins=200 + place,
+            ties=50,
+            losses=150,
+            effect_size=0.1,
+            mde=0.03,
+            conventions=STAMP,
         )
         for place, model in enumerate(others)
         for metric, k in MEASURES
@@ -216,7 +210,7 @@ def compared(root: Path, run_id: str, models: Sequence[str], *, passes: bool) ->
         for at in (0.03 - 0.02 * place,)
     ]
     gates = [
-        (
+        GateRow(
             *(
                 "ndcg",
                 10,
@@ -251,15 +245,21 @@ def predictions(root: Path, run_id: str, models: Sequence[str]) -> None:
         for metric, at in (("auc", 0.8), ("log_loss", 0.4), ("confusion(label=0,predicted=1)", 30.0))
     ]
     steps = np.linspace(0, 1, 1001)
-    curves: list[tuple[Any, ...]] = []
-    thresholds: list[tuple[Any, ...]] = []
+    curves: list[CurveRow] = []
+    thresholds: list[ThresholdRow] = []
     for place, model in enumerate(models):
         power = 0.2 + 0.2 * place
-        curves += [(model, "roc", float(x), float(x**power), float(1 - x), None, 0.0) for x in steps]
-        curves += [(model, "pr", float(x), float(1 - x**2 * power), float(1 - x), None, 0.0) for x in steps]
-        curves += [(model, "calibration", n / 10 + 0.05, n / 11, n / 10, 500.0, 0.0) for n in range(10)]
+        curves += [CurveRow(model, "roc", float(x), float(x**power), float(1 - x), None, 0.0) for x in steps]
+        curves += [
+            CurveRow(model, "pr", float(x), float(1 - x**2 * power), float(1 - x), None, 0.0) for x in steps
+        ]
+        curves += [
+            CurveRow(model, "calibration", n / 10 + 0.05, n / 11, n / 10, 500.0, 0.0) for n in range(10)
+        ]
         thresholds += [
-            (model, "all", "all", rule, at, 0.4, 0.7, 300.0, cost, 120.0, 180.0, 50.0, 4650.0, STAMP)
+            ThresholdRow(
+                model, "all", "all", rule, at, 0.4, 0.7, 300.0, cost, 120.0, 180.0, 50.0, 4650.0, STAMP
+            )
             for rule, at, cost in (("flags<=300", 0.5, 230.0), ("recall>=0.95", None, None))
         ]
     tables: dict[Table, Sequence[Any]] = {

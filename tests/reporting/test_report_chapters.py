@@ -95,7 +95,7 @@ def test_candidates_of_one_model_stand_with_their_oracle_and_folds_with_no_devia
     tables = {**facts.tables, Table.STAGES: [*stages, added]}
     chapter = funnel.pipeline(RunFacts("r", {}, tables))
     assert chapter is not None
-    parts = {part for one in chapter.datasets for part in one.columns["part"]}
+    parts = {part for view in chapter.views for part in view.dataset.columns["part"]}
     assert parts == {"all", "country: DE"}
 
 

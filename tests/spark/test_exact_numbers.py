@@ -172,4 +172,4 @@ def test_predictions_that_nobody_orders_are_rounded(spark: SparkSession, tmp_pat
     columns = {"label": pa.array([1.0, 2.0]), "score": pa.array([LARGEST + 1, 2])}
     frame = stored(spark, tmp_path / "rows", columns)
     found = evaluate_predictions(frame, "regression", model="m", metrics=["mae"])
-    assert [row[-1] for row in found.metric_rows] == [2]
+    assert [row.n_rows for row in found.metric_rows] == [2]

@@ -1,25 +1,16 @@
 """Stages of a pipeline on a terminal: users at each step, what became of relevant items, efficiencies."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from rich.bar import Bar
 from rich.console import Console
-from rich.table import Table as Grid
 
 from spark_eval.cli.leaderboard import drawn
 from spark_eval.comparing.leaderboard import four_digits
 from spark_eval.comparing.sentences import Row, TextLines
-from spark_eval.metrics.values import UNCUT
-from spark_eval.pipeline.quantities import (
-    ADDED_RECALL,
-    CONDITIONAL,
-    EFFICIENCY,
-    ORACLE,
-    STAGE_RECALL,
-    STEP_TRUTH,
-    Fate,
-)
+from spark_eval.pipeline.quantities import ADDED_RECALL, STAGE_RECALL
+from spark_eval.reporting.funnel import reached_rows, said_of, with_share
 from spark_eval.schema import ALL, Table
 
 MOST_METRICS: Final = 20
@@ -34,35 +25,23 @@ def show_funnel(stages: Iterable[Row], funnel: Iterable[Row], screen: Console) -
     """Print what the tables ``stages`` and ``funnel`` say of all users."""
     stages = [row for row in stages if row["segment"] == ALL]
     funnel = [row for row in funnel if row["segment"] == ALL]
-    fates = [row for row in funnel if row["step"] in set(Fate)]
-    for what, column, rows in (
-        ("users", "n_users", [row for row in funnel if row not in fates]),
-        ("relevant items", "n_pairs", fates),
-    ):
-        screen.print(barred(what, {row["step"]: row[column] for row in rows}, screen.options.ascii_only))
+    for what, column in (("users", "n_users"), ("relevant items", "n_pairs")):
+        lines = [
+            (said_of(row["step"]), f"{row[column]:,}", f"{share or 0:.1%}", bar(share or 0, screen))
+            for row, share in with_share(funnel, column, is_of_fates=column == "n_pairs")
+        ]
+        screen.print(drawn((what, "number", "share", ""), lines))
     screen.print(drawn(("stage", "model", "k", "recall", "only here"), recall_lines(stages)))
-    header, lines = metric_lines(stages)
-    screen.print(drawn(header, lines[:MOST_METRICS]))
-    if len(lines) > MOST_METRICS:
-        print(f"and {len(lines) - MOST_METRICS} more in the table {Table.STAGES}")
+    header, lines_of_metrics = metric_lines(stages)
+    screen.print(drawn(header, lines_of_metrics[:MOST_METRICS]))
+    if len(lines_of_metrics) > MOST_METRICS:
+        print(f"and {len(lines_of_metrics) - MOST_METRICS} more in the table {Table.STAGES}")
     print(EXPLAINED_STAGES)
 
 
-def barred(what: str, numbers: Mapping[str, int], is_ascii: bool) -> Grid:
-    """Return numbers by the step of the funnel, shares of the whole, and these as bars.
-
-    The whole is those with truth, or where these are not among the steps the sum of all.
-    """
-    whole = max(numbers.get(STEP_TRUTH, sum(numbers.values())), 1)
-    lines = [
-        (step.replace("_", " "), f"{number:,}", f"{number / whole:.1%}", bar(number / whole, is_ascii))
-        for step, number in numbers.items()
-    ]
-    return drawn((what, "number", "share", ""), lines)
-
-
-def bar(share: float, is_ascii: bool) -> Bar | str:
+def bar(share: float, screen: Console) -> Bar | str:
     """Return a bar of which this share is full, of such letters as the screen has."""
+    is_ascii = screen.options.ascii_only
     return "#" * round(share * BAR_WIDTH) if is_ascii else Bar(1.0, 0.0, share, width=BAR_WIDTH)
 
 
@@ -81,17 +60,11 @@ def recall_lines(stages: Iterable[Row]) -> TextLines:
 
 def metric_lines(stages: Sequence[Row]) -> tuple[list[str], TextLines]:
     """Return a line per metric and cutoff, under a header: the oracle, then what each later stage reaches."""
-    cells = {(row["stage"], row["metric"], row["k"]): four_digits(row["value"]) for row in stages}
-    first, *later = dict.fromkeys(row["stage"] for row in stages)
-    best = [(metric, k) for stage, metric, k in cells if stage == first and metric.startswith(ORACLE)]
-    header = ["metric", "oracle"]
-    for stage in later:
-        header += [stage, "efficiency", "conditional"]
-    lines = []
-    for oracle, k in best:
-        metric = oracle.removeprefix(ORACLE)
-        line = [f"{metric}@{UNCUT if k is None else k}", cells[first, oracle, k]]
-        for stage in later:
-            line += [cells[stage, before + metric, k] for before in ("", EFFICIENCY, CONDITIONAL)]
-        lines.append(line)
-    return header, lines
+    lines: dict[str, list[str]] = {}
+    for row in reached_rows(stages):
+        of_stage = ("value",) if row["is oracle"] else ("value", "efficiency", "conditional")
+        cells = [four_digits(row[name]) for name in of_stage]
+        lines.setdefault(row["measure"], [row["measure"]]).extend(cells)
+    _, *later = dict.fromkeys(row["stage"] for row in stages)
+    of_later = [name for stage in later for name in (stage, "efficiency", "conditional")]
+    return ["metric", "oracle", *of_later], list(lines.values())

@@ -6,16 +6,16 @@ All of it comes from the registry and the enumerations: what is shown is what is
 import ast
 import doctest
 import inspect
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib.resources import files
 from string import Template
 from typing import Any, Final
 
 from spark_eval.conventions import CONVENTIONS, TieOrder, TruthDuplicates
 from spark_eval.errors import ConfigError
-from spark_eval.metrics import RANKING, MetricValue, RankingMetric, parse_metric
+from spark_eval.metrics import RANKING, RankingMetric, parse_metric
 from spark_eval.metrics.aliases import ALIASES, find
-from spark_eval.metrics.registry import Fact, Kind
+from spark_eval.metrics.registry import Kind
 from spark_eval.metrics.values import SHARES_PLACES, formed, ranking_names, without_metric
 from spark_eval.pointwise import POINTWISE
 from spark_eval.pointwise.registry import PointwiseMetric
@@ -23,10 +23,8 @@ from spark_eval.pointwise.task import PREDICTION_PRESETS as POINTWISE_PRESETS
 from spark_eval.presets import PRESETS, changed_choices, conventions_of
 
 TextRows = list[list[str]]
-METRIC_HEADER = ("metric", "mean over users", "better", "formula", "options", "meaning")
-POINTWISE_METRICS = ("metric of predictions", "tasks", "better", "formula", "meaning")
-CONVENTION_TABLE = ("convention", "default", "other choices")
-CHOICES = ("convention", "choice", "meaning")
+# A header, and rows of as many texts.
+TextTable = tuple[Sequence[str], TextRows]
 # Relevances of the rows of one user and item, the latest last, and what comes of them.
 WORKED_ROWS = ("rows of one item", *TruthDuplicates)
 WORKED = (
@@ -35,37 +33,15 @@ WORKED = (
     ["0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1", "0.1", "1", "0.1", "10"],
     ["3, -4", "3", "-1", "-4", "2"],
 )
-PRESET_TABLE = ("preset", "numbers of", "changes")
-PRESET_NOTES = ("preset", "numbers of", "changes", "why numbers differ from the default's", "not reproduced")
-PRESET_CHOICES = ("convention", "choice", "meaning", "default")
 # What a metric without a value per user is a value of.
 WHOSE: Final = {Kind.CATALOG: "value of the run", Kind.GROUPS: "value of the run for each group"}
-BEYOND_TABLE = ("metric", "what it sees", "needs", "with some options", "better", "options")
-# What metrics of each kind see, and the tables in which facts of items lie; others lie in lists and truth.
-SEEN_BY_KIND: Final = {
-    Kind.HITS: "hits",
-    Kind.PAIRS: "hits, and the length of lists",
-    Kind.ITEMS: "whole lists",
-    Kind.PROFILE: "whole lists and histories",
-    Kind.CATALOG: "lists per item",
-    Kind.GROUPS: "places per group",
-}
-LIE_IN: Final = {
-    Fact.CATALOG: "items or train",
-    Fact.POPULARITY: "train",
-    Fact.TAKERS: "train",
-    Fact.GROUPS: "groups",
-    Fact.FEATURES: "features",
-    Fact.VECTORS: "vectors",
-    Fact.BASE: "base",
-}
 PROMPT: Final = ">>> "
 DEFAULTS: Final = conventions_of("default")
 
 
-def ranking_rows() -> TextRows:
+def ranking_table() -> TextTable:
     """Return a row per metric of the registry."""
-    return [
+    return ("metric", "mean over users", "better", "formula", "options", "meaning"), [
         [
             metric.name,
             ", ".join(metric.names) if metric.is_of_users else WHOSE[metric.kind],
@@ -78,68 +54,43 @@ def ranking_rows() -> TextRows:
     ]
 
 
-def beyond_rows() -> TextRows:
-    """Return a row per metric that knows more of items than who finds them relevant."""
-    rows = []
-    for metric in RANKING.values():
-        if metric.knows_items:
-            options = [(name, choice) for name in metric.conventions for choice in CONVENTIONS[name]]
-            chosen = [MetricValue(metric, (option,), None).facts(DEFAULTS) for option in options]
-            more = frozenset[Fact]().union(*chosen) - metric.facts
-            names = [without_metric(name, metric) for name in metric.conventions]
-            cells = [
-                SEEN_BY_KIND[metric.kind],
-                lie_in(metric.facts),
-                lie_in(more),
-                metric.direction,
-                ", ".join(names),
-            ]
-            rows.append([metric.name, *cells])
-    return rows
-
-
-def lie_in(facts: Collection[Fact]) -> str:
-    """Return what must be given for these facts of items."""
-    return ", ".join(dict.fromkeys(place for fact, place in LIE_IN.items() if fact in facts))
-
-
-def pointwise_rows() -> TextRows:
+def pointwise_table() -> TextTable:
     """Return a row per metric of predictions."""
-    return [
+    return ("metric of predictions", "tasks", "better", "formula", "meaning"), [
         [metric.name, ", ".join(metric.tasks), metric.direction, metric.formula, metric.summary]
         for metric in POINTWISE.values()
     ]
 
 
-def convention_rows() -> TextRows:
+def convention_table() -> TextTable:
     """Return a row per convention, with its choices."""
     rows = []
     for name, choices in CONVENTIONS.items():
         default = getattr(DEFAULTS, name)
         shown = [f"{one}: {one.meaning}" for one in (default, *(one for one in choices if one != default))]
         rows.append([name, shown[0], "; ".join(shown[1:])])
-    return [*rows, ["threshold", "none: relevance above 0", "a number from 0: relevance at or above it"]]
+    rows.append(["threshold", "none: relevance above 0", "a number from 0: relevance at or above it"])
+    return ("convention", "default", "other choices"), rows
 
 
-def choice_rows() -> TextRows:
+def choice_table() -> TextTable:
     """Return a row per choice of every convention."""
-    return [[name, choice, choice.meaning] for name, choices in CONVENTIONS.items() for choice in choices]
-
-
-def preset_rows() -> TextRows:
-    """Return a row per preset, with the columns PRESET_NOTES."""
-    return [
-        [name, preset.source, ", ".join(changed_by(name)) or "nothing", preset.differs, preset.leaves_out]
-        for name, preset in PRESETS.items()
+    return ("convention", "choice", "meaning"), [
+        [name, choice, choice.meaning] for name, choices in CONVENTIONS.items() for choice in choices
     ]
 
 
-def short_preset_rows() -> TextRows:
-    """Return the same without the story."""
-    return [row[: len(PRESET_TABLE)] for row in preset_rows()]
+def preset_table(n_columns: int | None = None) -> TextTable:
+    """Return a row per preset; the first three columns leave the story out."""
+    header = ("preset", "numbers of", "changes", "why numbers differ from the default's", "not reproduced")
+    rows = [
+        [name, preset.source, ", ".join(changed_by(name)) or "nothing", preset.differs, preset.leaves_out]
+        for name, preset in PRESETS.items()
+    ]
+    return header[:n_columns], [row[:n_columns] for row in rows]
 
 
-def preset_choice_rows(preset: str) -> TextRows:
+def preset_choice_table(preset: str) -> TextTable:
     """Return every convention as a preset chooses it, and the default's choice where that is another."""
     chosen = conventions_of(preset)
     changed = changed_choices(DEFAULTS, chosen)
@@ -149,7 +100,8 @@ def preset_choice_rows(preset: str) -> TextRows:
         for choice in [getattr(chosen, name)]
     ]
     threshold = "above 0" if chosen.threshold is None else f"{chosen.threshold} or more"
-    return [*rows, ["threshold", threshold, "relevance that counts as relevant", ""]]
+    rows.append(["threshold", threshold, "relevance that counts as relevant", ""])
+    return ("convention", "choice", "meaning", "default"), rows
 
 
 def changed_by(name: str) -> list[str]:
@@ -233,7 +185,7 @@ def ranking_choices(metric: RankingMetric, preset: str) -> str:
     """Return what a preset chooses where a metric has a choice, and the default where that is another."""
     lines = [
         f"{without_metric(name, metric)}={choice}: {meaning}" + (f" (default: {default})" if default else "")
-        for name, choice, meaning, default in preset_choice_rows(preset)
+        for name, choice, meaning, default in preset_choice_table(preset)[1]
         if name in metric.conventions
     ]
     return "\n".join([f"under preset {preset} (whole: spark-eval metrics --preset {preset}):", *lines])
@@ -263,9 +215,9 @@ def document() -> str:
     text = files("spark_eval.cli").joinpath("conventions.md").read_text(encoding="utf-8")
     metrics = (f"### {one.name}\n\n```text\n{ranking_text(one)}\n```" for one in RANKING.values())
     return Template(text).substitute(
-        metrics=markdown(METRIC_HEADER, ranking_rows()),
+        metrics=markdown(*ranking_table()),
         each_metric="\n\n".join(metrics),
-        conventions=markdown(CONVENTION_TABLE, convention_rows()),
+        conventions=markdown(*convention_table()),
         worked=markdown(WORKED_ROWS, list(WORKED)),
-        presets=markdown(PRESET_NOTES, preset_rows()),
+        presets=markdown(*preset_table()),
     )

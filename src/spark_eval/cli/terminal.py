@@ -27,9 +27,10 @@ from spark_eval.config.sections import Config
 from spark_eval.errors import printable
 from spark_eval.pointwise.tables import metrics_by_model, six_digits
 from spark_eval.presets import PRESETS, conventions_of
-from spark_eval.publishing.commits import published
+from spark_eval.publishing.commits import Record, published
 from spark_eval.publishing.places import store_of
 from spark_eval.publishing.remote import MOST_HOURS
+from spark_eval.reporting.origins import leak_verdict
 from spark_eval.runs.job import Run
 from spark_eval.schema import ALL, FOLDS, Outcome, Table
 from spark_eval.splits.fold_rule import (
@@ -102,7 +103,7 @@ def show_split(run: Run) -> None:
             f"fold {row['fold']} {row['check']}" if in_folds else row["check"],
             f"{row['rows']:,}",
             f"{row['users']:,}",
-            "LEAK" if row["leaked"] else "allowed" if row["rows"] else "no",
+            leak_verdict(row),
         )
         for row in leaks
     ]
@@ -173,15 +174,15 @@ def show_metrics(name: str | None, preset: str | None, markdown: bool) -> None:
         print(metric_tables.metric_text(name, preset))
     elif preset is not None:
         conventions_of(preset)
-        grid(metric_tables.PRESET_CHOICES, metric_tables.preset_choice_rows(preset), f"preset {preset}")
+        grid(*metric_tables.preset_choice_table(preset), f"preset {preset}")
         about = PRESETS[preset]
         print(f"numbers of: {about.source}\nwhy they differ: {about.differs}")
         print(f"not reproduced: {about.leaves_out or 'nothing is left out'}")
     else:
-        grid(metric_tables.METRIC_HEADER, metric_tables.ranking_rows())
-        grid(metric_tables.POINTWISE_METRICS, metric_tables.pointwise_rows())
-        grid(metric_tables.CHOICES, metric_tables.choice_rows())
-        grid(metric_tables.PRESET_TABLE, metric_tables.short_preset_rows())
+        grid(*metric_tables.ranking_table())
+        grid(*metric_tables.pointwise_table())
+        grid(*metric_tables.choice_table())
+        grid(*metric_tables.preset_table(3))
         print("a variant: map(denominator=relevant)@5, options in brackets, after @ its own k or all")
         print("more: spark-eval metrics NAME (with examples), spark-eval metrics --preset NAME")
 
@@ -195,7 +196,7 @@ def show_status(config: Config, session: Callable[[], SparkSession], as_json: bo
     """Print published runs, and attempts without an end."""
     store = store_of(config.output, session)
     root = store.files.root
-    runs = [summary(run_id, verb, record.job) for run_id, verb, record in published(store.files)]
+    runs = [summary(record) for record in published(store.files)]
     attempts = [store.about(attempt) for attempt in store.unfinished()]
     if as_json:
         print(json.dumps({"root": root, "runs": runs, "attempts": attempts}, indent=2))
@@ -210,11 +211,11 @@ def show_status(config: Config, session: Callable[[], SparkSession], as_json: bo
         print(f"  {attempt['attempt']} {state(attempt)}")
 
 
-def summary(run_id: str, verb: str, job: Mapping[str, Any]) -> dict[str, Any]:
+def summary(record: Record) -> dict[str, Any]:
     """Return what a commit record says of a verb of a run."""
-    rows = {table: size["rows"] for table, size in job["tables"].items()}
-    known = {"run_id": run_id, "verb": verb, "published_at": job["published_at"], "rows": rows}
-    return {"seconds": None, **job.get("summary", {}), **known}
+    rows = {table: size["rows"] for table, size in record.job["tables"].items()}
+    known = {"run_id": record.run_id, "verb": record.verb, "published_at": record.job["published_at"]}
+    return {"seconds": None, **record.job.get("summary", {}), **known, "rows": rows}
 
 
 def state(attempt: Mapping[str, Any]) -> str:

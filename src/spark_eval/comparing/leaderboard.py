@@ -107,7 +107,7 @@ class Leaderboard:
             lines.sort(key=lambda line: (smaller_k_first(line)[:2], places[line]))
         metrics = dict.fromkeys(metric for metric, _ in cells)
         return cls(
-            {"model": [model for model, _ in lines], "k": [UNCUT if k is None else str(k) for _, k in lines]},
+            {"model": [model for model, _ in lines], "k": [cutoff_text(k) for _, k in lines]},
             # A metric may be measured at a cutoff of its own.
             {metric: [cells.get((metric, line), four_digits(None)) for line in lines] for metric in metrics},
             {"users": [f"{n_users[line]:,}" for line in lines]},
@@ -132,15 +132,27 @@ def rows_of_metric(
         [value] = parse_metric(metric, key=where)
         chosen = [row for row in chosen if row["k"] == value.k]
     if not chosen:
-        known = {f"{row['metric']}@{UNCUT if row['k'] is None else row['k']}" for row in rows}
+        known = {measure_of(row) for row in rows}
         raise ConfigError.unknown("METRIC_NOT_MEASURED", "metric", metric, known, where)
     return chosen
 
 
-def standing(row: Mapping[str, Any]) -> tuple[bool, float]:
+def standing(
+    row: Mapping[str, Any], better: Callable[[str], Direction] = list_direction
+) -> tuple[bool, float]:
     """Return the order of models by a value, the best first, one without a value last."""
-    is_lower = list_direction(row["metric"]) is Direction.LOWER
+    is_lower = better(row["metric"]) is Direction.LOWER
     return row["value"] is None, (row["value"] or 0.0) * (1 if is_lower else -1)
+
+
+def cutoff_text(k: int | None) -> str:
+    """Return k as text, ``all`` without a cutoff."""
+    return UNCUT if k is None else str(k)
+
+
+def measure_of(row: Mapping[str, Any]) -> str:
+    """Return metric and cutoff of a row: ``ndcg@10``."""
+    return f"{row['metric']}@{cutoff_text(row['k'])}"
 
 
 def four_digits(value: float | None) -> str:

@@ -4,9 +4,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from spark_eval.comparing.leaderboard import list_direction
+from spark_eval.comparing.leaderboard import list_direction, measure_of
 from spark_eval.comparing.options import PairTest
-from spark_eval.metrics.values import UNCUT
 from spark_eval.schema import ALL, Direction
 
 Row = Mapping[str, Any]
@@ -24,9 +23,8 @@ def compared_lines(rows: Iterable[Row]) -> TextLines:
     """Return a line per row of ``comparisons``; p is that after correction."""
     lines = []
     for row in rows:
-        low, high = row["ci_low"], row["ci_high"]
         decimals = decimals_for(row)
-        interval = "-" if low is None else f"{short(low, decimals)} to {short(high, decimals)}"
+        interval = interval_text(row["ci_low"], row["ci_high"], decimals)
         counts = "/".join(f"{row[name]:,}" for name in ("wins", "ties", "losses"))
         p = "-" if row["p_adjusted"] is None else f"{row['p_adjusted']:.3g}"
         difference = short(row["difference"], decimals)
@@ -39,8 +37,7 @@ def gated_lines(rows: Iterable[Row]) -> TextLines:
     """Return a line per row of ``gates``."""
     lines = []
     for row in rows:
-        low, high = row["bound_low"], row["bound_high"]
-        bounds = "-" if low is None else f"{short(low)} to {short(high)}"
+        bounds = interval_text(row["bound_low"], row["bound_high"])
         against = in_run(row["against_model"], row["against_run"])
         passed = "yes" if row["passed"] else "NO"
         difference = short(row["difference"])
@@ -114,7 +111,7 @@ def verb_of(row: Row) -> str:
 def where(row: Row) -> str:
     """Return metric, cutoff and segment: ``ndcg@10 (country DE)``."""
     of = "" if row["segment"] == ALL else f" ({row['segment']} {row['segment_value']})"
-    return f"{row['metric']}@{UNCUT if row['k'] is None else row['k']}{of}"
+    return measure_of(row) + of
 
 
 def in_run(model: str, run: str | None) -> str:
@@ -128,6 +125,11 @@ def decimals_for(row: Row) -> int:
     half = abs(row["difference"] or 0) if low is None or low == high else (high - low) / 2
     digits = -math.floor(math.log10(half)) if half > 0 else LEAST_DECIMALS
     return min(max(digits, LEAST_DECIMALS), MOST_DECIMALS)
+
+
+def interval_text(low: float | None, high: float | None, decimals: int = MOST_DECIMALS - 2) -> str:
+    """Return an interval, a dash where there is none: ``.015 to .028``."""
+    return "-" if low is None else f"{short(low, decimals)} to {short(high, decimals)}"
 
 
 def short(value: float | None, decimals: int = MOST_DECIMALS - 2) -> str:

@@ -11,19 +11,9 @@ from spark_eval.engine.means import NOBODY, ColumnSums, SegmentCell
 from spark_eval.errors import DataError
 from spark_eval.metrics import MetricValue
 from spark_eval.metrics.columns import weighted
-from spark_eval.schema import ALL, FOLD, FOLDS
+from spark_eval.schema import ALL, FOLD, FOLDS, ddl_of
 from spark_eval.stats.differences import RatioSums
 from spark_eval.stats.intervals import Summary, around, summarise
-
-METRICS: Final = (
-    "model string, metric string, k int, segment string, segment_value string, value double, "
-    "std_error double, ci_low double, ci_high double, n_users long, n_undefined long, conventions string"
-)
-SUMS: Final = (
-    "model string, metric string, k int, segment string, segment_value string, n_users long, n_defined long, "
-    "total string, squares string, weight string, unit int, conventions string, products string, "
-    "weight_squares string"
-)
 
 # Total and weight are counted in units; squares, products and squares of weights in squares of the unit.
 POWERS: Final = (1, 2, 1, 2, 2)
@@ -88,9 +78,10 @@ class SumRow(NamedTuple):
 
 
 class MetricRow(NamedTuple):
-    """A row of METRICS; of predictions also ``n_rows``, the number of these.
+    """A row of METRICS; of predictions also ``n_rows``, the number of these; of a pipeline the ``stage``.
 
     ``n_users`` counts the users in the mean, ``n_undefined`` those for whom the metric is undefined.
+    ``model`` is None where a stage is a union of several.
     """
 
     model: str | None
@@ -106,12 +97,17 @@ class MetricRow(NamedTuple):
     n_undefined: int | None
     conventions: str
     n_rows: int | None = None
+    stage: str | None = None
 
     @classmethod
     def of_run(cls, key: Key, value: float, n_users: int) -> Self:
         """Return the row of a value that no user has, NaN where it is undefined."""
         known = None if math.isnan(value) else value
         return cls(*key[:5], known, None, None, None, n_users, 0, key[5])
+
+
+SUMS: Final = ddl_of(SumRow)
+METRICS: Final = ddl_of(MetricRow, without=("n_rows", "stage"))
 
 
 def sum_rows(

@@ -5,7 +5,6 @@ from typing import Final, NamedTuple
 
 from spark_eval.engine.means import NOBODY, ColumnSums, SegmentCell, SegmentTotals, added
 from spark_eval.engine.summary import (
-    METRICS,
     MetricRow,
     SumRow,
     everybody_first,
@@ -29,34 +28,10 @@ from spark_eval.pipeline.quantities import (
     summed_columns,
     users_at,
 )
-from spark_eval.schema import ALL
+from spark_eval.schema import ALL, ddl_of
 
-STAGE_TABLE: Final = f"stage string, {METRICS}"
-FUNNEL: Final = (
-    "segment string, segment_value string, step string, n_users long, n_pairs long, conventions string"
-)
+STAGE_TABLE: Final = ddl_of(MetricRow, first=("stage",), without=("n_rows",))
 OfCell = Mapping[str, ColumnSums]
-
-
-class StageRow(NamedTuple):
-    """A row of STAGE_TABLE: a quantity of a stage over the users of a segment, as METRICS have it.
-
-    ``model`` is None where the stage is a union of several.
-    """
-
-    stage: str
-    model: str | None
-    metric: str
-    k: int | None
-    segment: str
-    segment_value: str
-    value: float | None
-    std_error: float | None
-    ci_low: float | None
-    ci_high: float | None
-    n_users: int | None
-    n_undefined: int | None
-    conventions: str
 
 
 class FunnelRow(NamedTuple):
@@ -70,6 +45,9 @@ class FunnelRow(NamedTuple):
     conventions: str
 
 
+FUNNEL: Final = ddl_of(FunnelRow)
+
+
 class StageSums:
     """What was summed in all buckets, by segment."""
 
@@ -81,7 +59,7 @@ class StageSums:
             cell: totals.get(cell, {}) for cell in sorted({everybody, *totals}, key=everybody_first)
         }
 
-    def stage_rows(self) -> list[StageRow]:
+    def stage_rows(self) -> list[MetricRow]:
         """Return the rows of STAGE_TABLE, by stage, then by segment; over folds mean and deviation come last.
 
         Raises DataError METRIC_OVERFLOW for what no double holds.
@@ -91,7 +69,7 @@ class StageSums:
             of_cells = [
                 row for cell, of_cell in self.cells.items() for row in self.rows(stage, cell, of_cell)
             ]
-            rows += [StageRow(stage.name, *row[:-1]) for row in of_cells + fold_rows(of_cells)]
+            rows += of_cells + fold_rows(of_cells)
         return rows
 
     def funnel_rows(self) -> list[FunnelRow]:
@@ -133,7 +111,7 @@ class StageSums:
         [row] = metric_rows(
             [SumRow.of(key, sums.n_users, sums.n_defined, (sums.total, sums.squares, None, None, None))]
         )
-        return row._replace(model=value.model)
+        return row._replace(model=value.model, stage=value.stage)
 
 
 def quotient(part: ColumnSums, whole: ColumnSums) -> float | None:

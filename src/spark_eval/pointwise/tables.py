@@ -7,7 +7,6 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from spark_eval.engine.summary import METRICS as LIST_METRICS
 from spark_eval.engine.summary import MetricRow, fold_rows
 from spark_eval.pointwise import POINTWISE
 from spark_eval.pointwise.ordered import ROC, Candidate, Ordered, best, cost, grid_of
@@ -17,7 +16,7 @@ from spark_eval.pointwise.totals import Cell, Totals
 from spark_eval.schema import ALL, ddl_of
 from spark_eval.stats.intervals import Summary
 
-PREDICTION_METRICS: Final = f"{LIST_METRICS}, n_rows long"
+PREDICTION_METRICS: Final = ddl_of(MetricRow, without=("stage",))
 CALIBRATION: Final = "calibration"
 
 
@@ -76,7 +75,7 @@ class MeasuredPredictions:
 
     @cached_property
     def metric_rows(self) -> list[MetricRow]:
-        """The rows of METRICS: one per cell and value, and the means over folds."""
+        """The rows of PREDICTION_METRICS: one per cell and value, and the means over folds."""
         rows = [
             metric_row(cell, name, value, sums)
             for cell, sums in self.sums()

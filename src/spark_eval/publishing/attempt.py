@@ -16,14 +16,7 @@ from typing import Any, Self
 
 from spark_eval.errors import ConfigError, EnvironmentFault, SparkEvalError
 from spark_eval.names import check_run_id
-from spark_eval.publishing.commits import (
-    SHARED,
-    Record,
-    Staging,
-    place_of,
-    records_of,
-    usual_place,
-)
+from spark_eval.publishing.commits import SHARED, Record, Staging, records_of, usual_place
 from spark_eval.publishing.local import LocalStore
 from spark_eval.publishing.remote import HadoopStore
 from spark_eval.publishing.verify import Expected
@@ -79,9 +72,7 @@ class Attempt:
 
     def place(self, table: Table) -> str:
         """Return where a table is read once it is published."""
-        if self.record is None:
-            return self.goal(table)
-        return place_of(self.store.files.root, self.staging.run_id, self.staging.verb, table, self.record)
+        return self.goal(table) if self.record is None else self.record.place(table)
 
     def recover(self) -> list[str]:
         """Carry out what dead attempts intended, remove what else they left; return their names."""
@@ -149,7 +140,7 @@ class Attempt:
         job = {**record, "tables": written, "published_at": datetime.now(UTC).isoformat(timespec="seconds")}
         number = self.record.number + 1 if self.record is not None else 1
         with held():
-            self.records[self.staging.verb] = Record(
-                self.store.commit(self.staging, job, moves, number), number
-            )
+            root, run_id, verb = self.store.files.root, self.staging.run_id, self.staging.verb
+            committed = self.store.commit(self.staging, job, moves, number)
+            self.records[verb] = Record(root, run_id, verb, committed, number)
             events.settle()

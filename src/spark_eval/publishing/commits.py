@@ -56,14 +56,6 @@ class Staging:
         return f"{self.verb} of run {self.run_id!r}"
 
 
-@dataclass(frozen=True)
-class Record:
-    """What a verb of a run has published. The number is 0 where records are not numbered."""
-
-    job: Mapping[str, Any]
-    number: int = 0
-
-
 def commit_path(root: str, run_id: str) -> str:
     """Return where the one record of a run is."""
     return f"{root}/{COMMITS}/{run_id}.json"
@@ -75,30 +67,42 @@ def usual_place(root: str, run_id: str, verb: str, table: str) -> str:
     return f"{folder}/{verb}.parquet" if table in SHARED else folder
 
 
-def place_of(root: str, run_id: str, verb: str, table: str, record: Record | None) -> str:
-    """Return where a table is read: at the usual place, unless the record names another."""
-    named = record.job["tables"].get(table, {}) if record is not None else {}
-    return str(named.get("path") or usual_place(root, run_id, verb, table))
+@dataclass(frozen=True)
+class Record:
+    """What a verb of a run has published below a root. The number is 0 where records are not numbered."""
+
+    root: str
+    run_id: str
+    verb: str
+    job: Mapping[str, Any]
+    number: int = 0
+
+    def place(self, table: str) -> str:
+        """Return where a table is read: at the usual place, unless the record names another."""
+        named = self.job["tables"].get(table, {})
+        return str(named.get("path") or usual_place(self.root, self.run_id, self.verb, table))
 
 
 def records_of(files: Files, run_id: str) -> dict[str, Record]:
     """Return the newest record of each verb of a run."""
     text = files.read(commit_path(files.root, run_id))
-    newest = {verb: Record(job) for verb, job in (json.loads(text)["jobs"] if text else {}).items()}
+    jobs_of_verbs = json.loads(text)["jobs"] if text else {}
+    newest = {verb: Record(files.root, run_id, verb, job) for verb, job in jobs_of_verbs.items()}
     folder = f"{files.root}/{COMMITS}/{run_id}"
     names = [match for name in files.names(folder) if (match := NUMBERED.fullmatch(name))]
     for verb in {match["verb"] for match in names}:
         number = max(int(match["number"]) for match in names if match["verb"] == verb)
         job = json.loads(files.read(f"{folder}/{verb}.{number}.json") or "")
         jobs = [job, newest[verb].job] if verb in newest else [job]
-        newest[verb] = Record(max(jobs, key=lambda job: str(job["published_at"])), number)
+        job = max(jobs, key=lambda job: str(job["published_at"]))
+        newest[verb] = Record(files.root, run_id, verb, job, number)
     return newest
 
 
-def published(files: Files) -> Iterator[tuple[str, str, Record]]:
-    """Yield run, verb and newest record of everything that is published."""
+def published(files: Files) -> Iterator[Record]:
+    """Yield the newest record of everything that is published, by run and verb."""
     names = files.names(f"{files.root}/{COMMITS}")
     # A run's id may itself end like the name of a record.
     for run_id in sorted({*names, *(name.removesuffix(".json") for name in names)}):
-        for verb, record in sorted(records_of(files, run_id).items()):
-            yield run_id, verb, record
+        for _, record in sorted(records_of(files, run_id).items()):
+            yield record

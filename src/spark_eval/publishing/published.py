@@ -11,7 +11,7 @@ from spark_eval.arrow.user_files import dataset_at
 from spark_eval.errors import ConfigError, DataError, nearest
 from spark_eval.metrics.aliases import several
 from spark_eval.names import literal
-from spark_eval.publishing.commits import Files, place_of, published
+from spark_eval.publishing.commits import Files, published
 from spark_eval.runtime.hadoop_files import HadoopFiles
 from spark_eval.runtime.local_files import uri_of
 from spark_eval.schema import MODEL, Table
@@ -69,10 +69,9 @@ def unknown_run(run_id: str, known: Collection[str], path: str) -> DataError:
 def published_tables(files: Files) -> dict[str, dict[str, list[str]]]:
     """Return the places of each table, run by run."""
     places: dict[str, dict[str, list[str]]] = {}
-    for run_id, verb, record in published(files):
+    for record in published(files):
         for table in record.job["tables"]:
-            place = place_of(files.root, run_id, verb, table, record)
-            places.setdefault(run_id, {}).setdefault(table, []).append(place)
+            places.setdefault(record.run_id, {}).setdefault(table, []).append(record.place(table))
     return places
 
 

@@ -111,12 +111,11 @@ class HadoopStore:
         files = [path for path, *_ in self.files.files_below(folder) if path.endswith(".parquet")]
         if not files:
             return [], 0
-        most = expected.most
         facts = [F.count("*"), F.lit(None) if expected.keys is None else sum_of_keys()]
-        ends = [end(quoted(name)) for name in most for end in (F.min, F.max)]
+        ends = [end(quoted(name)) for name in expected.bounds for end in (F.min, F.max)]
         rows = self.files.spark.read.parquet(literal(folder))
         n_rows, keys, *values = rows.agg(*facts, *ends).collect()[0]
-        for name, low, high in zip(most, values[::2], values[1::2], strict=True):
+        for name, low, high in zip(expected.bounds, values[::2], values[1::2], strict=True):
             expected.check_bounds(name, low, high)
         if expected.keys is not None:
             expected.check_keys(int(keys or 0))

@@ -1,8 +1,10 @@
 """Checks that the written ``per_user`` is what was measured: its keys, and the bounds of the metrics."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Self
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -13,23 +15,35 @@ from pyspark.sql import functions as F
 from spark_eval.arrow.checksums import KEYS, key_sum
 from spark_eval.arrow.files import BATCH_ROWS, statistics_of
 from spark_eval.errors import SparkEvalError
+from spark_eval.metrics.values import MetricValue
 from spark_eval.schema import MODEL, N_RECOMMENDED, N_RELEVANT, USER
 
 
 @dataclass(frozen=True)
 class Expected:
-    """What ``per_user`` must hold: columns from ``least`` (0) to ``most``, keys that add up to ``keys``."""
+    """What ``per_user`` must hold: columns within their ``bounds``, keys that add up to ``keys``."""
 
-    most: Mapping[str, float] = field(default_factory=dict)
+    bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     keys: int | None = None
-    least: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, metrics: Iterable[MetricValue], keys: int) -> Self:
+        """Return what these metrics allow, whatever was measured."""
+        bounds = {
+            value.column: (
+                -math.inf if value.metric.lower is None else value.metric.lower,
+                value.metric.upper or math.inf,
+            )
+            for value in metrics
+        }
+        return cls(bounds, keys)
 
     def check_files(self, folder: Path) -> None:
         """Raise SparkEvalError STAGED_OTHERWISE unless the bounds in footers and the keys are as expected."""
         keys = 0
         for path in folder.rglob("*.parquet"):
             with pq.ParquetFile(path, page_checksum_verification=True) as file:
-                for column in self.most:
+                for column in self.bounds:
                     for group in statistics_of(file.metadata, column):
                         if group is not None and group.has_min_max:
                             self.check_bounds(column, group.min, group.max)
@@ -45,7 +59,7 @@ class Expected:
 
     def check_bounds(self, column: str, low: float | None, high: float | None) -> None:
         """Raise SparkEvalError STAGED_OTHERWISE where the values of a column go beyond their bounds."""
-        least, most = self.least.get(column, 0), self.most[column]
+        least, most = self.bounds[column]
         if low is not None and high is not None and not least <= low <= high <= most:
             message = f"{column} goes from {low} to {high}, it must lie in {least} to {most}; report it"
             raise staged_otherwise(message)

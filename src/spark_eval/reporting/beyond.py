@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from spark_eval.metrics.registry import RANKING, Kind, RankingMetric
-from spark_eval.metrics.values import ranking_names
-from spark_eval.reporting.chapters import Chapter, Dataset, Form, Statement, View
-from spark_eval.reporting.facts import RunFacts, cutoff_of, measure_of
-from spark_eval.reporting.models import MOST_SENTENCES_SHOWN, as_number
-from spark_eval.schema import ALL, MODEL, SEGMENT, SEGMENT_VALUE, Direction
+from spark_eval.comparing.leaderboard import cutoff_text, measure_of
+from spark_eval.metrics.registry import RANKING, Kind
+from spark_eval.reporting.chapters import Chapter, Dataset, Form, Statement, chart
+from spark_eval.reporting.facts import RunFacts, as_number, metric_of
+from spark_eval.reporting.models import MOST_SENTENCES_SHOWN
+from spark_eval.schema import MODEL, SEGMENT_VALUE, Direction
 
 # The accuracy that others are set against: the first of these that was measured, else the first at all.
 PREFERRED: Final = ("ndcg", "map")
@@ -24,33 +24,26 @@ def trade_offs(facts: RunFacts) -> Chapter | None:
     if not rows:
         return None
     shown = (MODEL, "accuracy", "mean accuracy", "beyond accuracy", "value", "better", "front")
-    view = View(
+    view = chart(
         Form.SCATTER,
         "Accuracy against what is beyond",
-        "trade_offs",
-        shown,
+        Dataset.of("trade_offs", rows, shown),
         "A point for each model: its accuracy upwards, the chosen metric to the right",
-        drawn={
-            "label": MODEL,
-            "x": "value",
-            "y": "mean accuracy",
-            "front": "front",
-            "x_title": "beyond accuracy",
-            "y_title": "accuracy",
-        },
+        y="mean accuracy",
+        x_title="beyond accuracy",
+        y_title="accuracy",
     )
     said = Statement(
         "A model is on the front (a full point) if no other is better in one of both and at least as good in "
         "the other, by the means alone. Where neither direction is better, there is no front."
     )
-    dataset = Dataset.of("trade_offs", rows, shown)
     sentences = [Statement(text) for text in front_sentences(rows)]
-    return Chapter("Accuracy and beyond", [*sentences, said], [view], [dataset], ["beyond accuracy"])
+    return Chapter("Accuracy and beyond", [*sentences, said], [view], ["beyond accuracy"])
 
 
 def trade_off_rows(facts: RunFacts) -> Iterator[dict[str, Any]]:
     """Yield a row for each metric beyond accuracy and model; none where fewer than two models have both."""
-    everybody = [row for row in facts.measured if row[SEGMENT] == ALL and row["value"] is not None]
+    everybody = [row for row in facts.everybody if row["value"] is not None]
     accuracies: dict[str, dict[str, dict[str, Any]]] = {}
     for row in everybody:
         if row["metric"] == accuracy_of(everybody):
@@ -103,11 +96,6 @@ def is_beyond(row: Mapping[str, Any]) -> bool:
     return metric is not None and metric.knows_items
 
 
-def metric_of(row: Mapping[str, Any]) -> RankingMetric | None:
-    """Return the metric of lists whose mean or value a row is; None of predictions."""
-    return ranking_names().get(str(row["metric"]).partition("(")[0])
-
-
 def pareto(points: Sequence[tuple[float, float]], better: str) -> list[bool]:
     """Return which (accuracy, value) no other beats: better in one, and at least as good in the other.
 
@@ -149,22 +137,23 @@ def exposure_of_groups(facts: RunFacts) -> Chapter | None:
     groups = sorted(sizes, key=lambda group: (-sizes[group], group))
     kept = groups[:MOST_GROUPS]
     ordered = sorted((row for row in rows if row["group"] in kept), key=lambda row: kept.index(row["group"]))
-    shown = ("group", "of", MODEL, "measure", "share")
-    dataset = Dataset.of("exposure", ordered, shown)
-    view = View(
+    view = chart(
         Form.BARS,
         "Share of each group of items",
-        "exposure",
-        shown,
+        Dataset.of("exposure", ordered, ("group", "of", MODEL, "measure", "share")),
         "Each group's share of the places of lists, a bar for each model beside one of the catalogue",
-        drawn={"label": "group", "value": "share", "series": MODEL, "others": OF_CATALOG, "is_share": True},
+        label="group",
+        value="share",
+        series=MODEL,
+        others=OF_CATALOG,
+        is_share=True,
     )
     text = (
         "The grey bar is the group's share of the catalogue. That lists differ from it says nothing of why."
     )
     if len(groups) > MOST_GROUPS:
         text += f" Shown are the {MOST_GROUPS} largest of {len(groups):,} groups; the table metrics has all."
-    return Chapter("Exposure of groups", [Statement(text)], [view], [dataset], ["measure"])
+    return Chapter("Exposure of groups", [Statement(text)], [view], ["measure"])
 
 
 def exposure_rows(facts: RunFacts) -> Iterator[dict[str, Any]]:
@@ -172,7 +161,7 @@ def exposure_rows(facts: RunFacts) -> Iterator[dict[str, Any]]:
     of_catalog = {one.catalog_name: one.run_name for one in RANKING.values() if one.catalog_name}
     seen = set()
     # The largest cutoff comes first, as the reader's first choice.
-    for row in sorted(facts.of_groups, key=lambda row: -as_number(cutoff_of(row))):
+    for row in sorted(facts.of_groups, key=lambda row: -as_number(cutoff_text(row["k"]))):
         name, bracket, options = str(row["metric"]).partition("(")
         is_catalog = name in of_catalog
         line = {

@@ -6,9 +6,11 @@ script draws.
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
+
+from spark_eval.schema import MODEL, SEGMENT_VALUE
 
 # Numbers are embedded with so many digits.
 DIGITS: Final = 9
@@ -26,6 +28,18 @@ class Form(StrEnum):
     SPANS = "spans"
     BARS = "bars"
     SCATTER = "scatter"
+
+
+# Which column is what in every view of a form, or in all but some.
+USUAL: Final[Mapping[Form, Mapping[str, Any]]] = {
+    Form.BOARD: {"columns": "metric", "value": "value", "mark": "mark", "n": "n"},
+    Form.HEAT: {"rows": SEGMENT_VALUE, "columns": MODEL, "value": "value", "n": "n"},
+    Form.LINES: {"x": "x", "y": "value", "series": MODEL},
+    Form.INTERVALS: {"label": MODEL, "value": "value", "low": "ci_low", "high": "ci_high"},
+    Form.STACK: {"label": MODEL},
+    Form.SPANS: {"lane": "fold", "part": "part", "start": "start", "end": "end"},
+    Form.SCATTER: {"label": MODEL, "x": "value", "front": "front"},
+}
 
 
 class Tone(StrEnum):
@@ -46,9 +60,14 @@ class Statement:
     word: str = ""
 
 
+def warning(word: str, text: str) -> Statement:
+    """Return a sentence that warns."""
+    return Statement(text, Tone.WARNING, word)
+
+
 @dataclass(frozen=True)
 class Dataset:
-    """Rows that views are drawn from, column by column; ``headings`` of those not called by their name."""
+    """Rows that views are drawn from, column by column; ``headings`` of columns not called by their name."""
 
     name: str
     columns: Mapping[str, Sequence[Any]]
@@ -69,29 +88,31 @@ class Dataset:
     def embedded(self) -> dict[str, Any]:
         """Return the columns as JSON takes them."""
         columns = {name: packed_column(values) for name, values in self.columns.items()}
-        return {"columns": columns, "headings": dict(self.headings)}
+        headings = {name: heading for name, heading in self.headings.items() if name in columns}
+        return {"columns": columns, "headings": headings}
 
 
 @dataclass(frozen=True)
 class View:
     """Rows of a dataset as a table, or as a chart with that table behind it.
 
-    ``where`` keeps rows whose column has one of these values. ``drawn`` says which column is what (x, y,
-    series, label, low, high), ``shown`` names the columns of the table.
+    ``shown`` names the columns of the table, by default all. ``where`` keeps rows whose column has one of
+    these values. ``drawn`` says which column is what (x, y, series, label, low, high).
     """
 
     kind: Form
     title: str
-    dataset: str
-    shown: Sequence[str]
+    dataset: Dataset
     alt: str = ""
+    shown: Sequence[str] | None = None
     where: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     drawn: Mapping[str, Any] = field(default_factory=dict)
     is_small: bool = False
 
     def embedded(self) -> dict[str, Any]:
         """Return the view as JSON takes it."""
-        return asdict(self)
+        shown = list(self.dataset.columns) if self.shown is None else self.shown
+        return {**vars(self), "dataset": self.dataset.name, "shown": shown}
 
 
 @dataclass(frozen=True)
@@ -104,9 +125,23 @@ class Chapter:
     title: str
     statements: Sequence[Statement] = ()
     views: Sequence[View] = ()
-    datasets: Sequence[Dataset] = ()
     picks: Sequence[str] = ()
     texts: Mapping[str, str] = field(default_factory=dict)
+
+
+def chart(
+    kind: Form,
+    title: str,
+    dataset: Dataset,
+    alt: str,
+    *,
+    shown: Sequence[str] | None = None,
+    where: Mapping[str, Sequence[Any]] | None = None,
+    is_small: bool = False,
+    **drawn: Any,
+) -> View:
+    """Return a chart; ``alt`` says what it shows, ``drawn`` which column is what beside the usual ones."""
+    return View(kind, title, dataset, alt, shown, where or {}, {**USUAL.get(kind, {}), **drawn}, is_small)
 
 
 def packed_column(values: Sequence[Any]) -> Any:

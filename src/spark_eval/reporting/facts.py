@@ -1,21 +1,30 @@
 """What is known of a run: its commit records, its small tables, and how users spread over values."""
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Final
 
-from spark_eval.comparing.leaderboard import list_direction, marks_of, rows_of_metric
+from spark_eval.comparing.leaderboard import (
+    cutoff_text,
+    list_direction,
+    marks_of,
+    measure_of,
+    rows_of_metric,
+    standing,
+)
 from spark_eval.comparing.sentences import Row
 from spark_eval.errors import ConfigError
-from spark_eval.metrics.registry import RANKING, Kind
-from spark_eval.metrics.values import UNCUT, formed
+from spark_eval.metrics.registry import RANKING, Kind, RankingMetric
+from spark_eval.metrics.values import UNCUT, formed, ranking_names
 from spark_eval.pointwise import POINTWISE
 from spark_eval.reporting.chapters import Dataset
 from spark_eval.reporting.spread import UserCount
 from spark_eval.schema import ALL, MODEL, SEGMENT, SEGMENT_VALUE, Direction, Table
 
-METRICS_DATA: Final = "metrics"
+# The place of a model without a value among the others.
+LAST: Final = (True, 0.0)
 # Tables that are small, whatever was measured.
 SMALL: Final = (
     *(Table.METRICS, Table.COMPARISONS, Table.GATES, Table.CURVES, Table.THRESHOLDS),
@@ -87,8 +96,8 @@ class RunFacts:
             {
                 **row,
                 MODEL: row[MODEL] or "",
-                "measure": measure_of(row, self.is_scored),
-                "k": cutoff_of(row),
+                "measure": self.measure(row),
+                "k": cutoff_text(row["k"]),
                 "part": part_of(row),
                 "better": str(self.direction(row["metric"])),
                 "n": row.get("n_rows") if self.is_scored else row["n_users"],
@@ -96,6 +105,10 @@ class RunFacts:
             }
             for row in rows
         ]
+
+    def measure(self, row: Row) -> str:
+        """Return what a row of ``metrics`` is a value of; metrics of predictions have no cutoff."""
+        return str(row["metric"]) if self.is_scored else measure_of(row)
 
     @property
     def of_groups(self) -> list[Row]:
@@ -118,13 +131,17 @@ class RunFacts:
         )
         counted = "rows" if self.is_scored else "users"
         headings = {"n": counted, "n_undefined": "users without a value", "ci_low": "from", "ci_high": "to"}
-        return Dataset.of(METRICS_DATA, self.measured, columns, headings)
+        return Dataset.of(Table.METRICS, self.measured, columns, headings)
+
+    @cached_property
+    def everybody(self) -> list[dict[str, Any]]:
+        """What is measured of all users, or of all rows of predictions."""
+        return [row for row in self.measured if row[SEGMENT] == ALL]
 
     @cached_property
     def headline(self) -> Row | None:
         """The row of everybody's mean by which models are ordered: of the first metric at its largest k."""
-        everybody = [row for row in self.measured if row[SEGMENT] == ALL]
-        firsts = [row for row in everybody if row["metric"] == everybody[0]["metric"]]
+        firsts = [row for row in self.everybody if row["metric"] == self.everybody[0]["metric"]]
         return max(firsts, key=lambda row: 0 if row["k"] == UNCUT else int(row["k"]), default=None)
 
     @cached_property
@@ -133,22 +150,21 @@ class RunFacts:
         first = self.headline
         if first is None:
             return sorted({str(row[name]) for row in self.rows(Table.COMPARISONS) for name in PAIR})
-        sign = 1 if self.direction(first["metric"]) is Direction.LOWER else -1
-        means = {
-            row[MODEL]: row["value"]
-            for row in self.measured
-            if (row["measure"], row[SEGMENT]) == (first["measure"], ALL)
+        places = {
+            row[MODEL]: standing(row, self.direction)
+            for row in self.everybody
+            if row["measure"] == first["measure"]
         }
         names = {row[MODEL] for row in self.measured}
-        return sorted(names, key=lambda name: (means.get(name) is None, sign * (means.get(name) or 0), name))
+        return sorted(names, key=lambda name: (*places.get(name, LAST), name))
 
 
 PAIR: Final = ("candidate", "baseline")
 
 
-def measure_of(row: Row, is_scored: bool = False) -> str:
-    """Return metric and cutoff: ``ndcg@10``; metrics of predictions have no cutoff."""
-    return str(row["metric"]) if is_scored else f"{row['metric']}@{cutoff_of(row)}"
+def metric_of(row: Row) -> RankingMetric | None:
+    """Return the metric of lists whose mean or value a row is; None of predictions."""
+    return ranking_names().get(str(row["metric"]).partition("(")[0])
 
 
 def is_of_group(row: Row) -> bool:
@@ -156,9 +172,9 @@ def is_of_group(row: Row) -> bool:
     return str(row["metric"]).partition("(")[0] in OF_GROUPS
 
 
-def cutoff_of(row: Row) -> str:
-    """Return k as text, ``all`` without a cutoff."""
-    return UNCUT if row["k"] is None else str(row["k"])
+def as_number(cutoff: str) -> float:
+    """Return the place of a cutoff; none comes last."""
+    return math.inf if cutoff == UNCUT else float(cutoff)
 
 
 def part_of(row: Row) -> str:

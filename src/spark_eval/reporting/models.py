@@ -1,15 +1,13 @@
 """Chapters on models of lists and of predictions: gates, who is best, cutoffs, differences, another run."""
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from spark_eval.comparing.leaderboard import BEST, CERTAIN, CLOSE, EXPLAINED
-from spark_eval.comparing.sentences import in_run, sentences, short, where
+from spark_eval.comparing.leaderboard import BEST, CERTAIN, CLOSE, EXPLAINED, measure_of
+from spark_eval.comparing.sentences import in_run, interval_text, sentences, short, where
 from spark_eval.metrics.registry import Kind
-from spark_eval.metrics.values import UNCUT, ranking_names
-from spark_eval.reporting.chapters import Chapter, Dataset, Form, Statement, Tone, View
-from spark_eval.reporting.facts import METRICS_DATA, RunFacts, measure_of, part_of
+from spark_eval.reporting.chapters import Chapter, Dataset, Form, Statement, Tone, View, chart, warning
+from spark_eval.reporting.facts import RunFacts, as_number, metric_of, part_of
 from spark_eval.schema import ALL, MODEL, SEGMENT, Table
 from spark_eval.stats.differences import unpaired
 from spark_eval.stats.significance import t_test
@@ -27,11 +25,9 @@ def gates(facts: RunFacts) -> Chapter | None:
     if not rows:
         return None
     failed = sum(not row["passed"] for row in rows)
-    if failed:
-        verdict = Statement(f"{failed} of {len(rows)} gates failed.", Tone.BAD, "FAILED")
-    else:
-        verdict = Statement(f"All {len(rows)} gates passed.", Tone.GOOD, "PASSED")
+    counted = f"{failed} of {len(rows)} gates failed." if failed else f"All {len(rows)} gates passed."
     tones = {True: (Tone.GOOD, "PASSED"), False: (Tone.BAD, "FAILED")}
+    verdict = Statement(counted, *tones[not failed])
     statements = [Statement(gate_sentence(row), *tones[bool(row["passed"])]) for row in rows]
     lines = [
         {
@@ -46,9 +42,8 @@ def gates(facts: RunFacts) -> Chapter | None:
         *("gate", MODEL, "against", "mode", "drop", "max_drop", "baseline_value", "candidate_value"),
         *("difference", "bound_low", "bound_high", "n_users", "decision", "passed", "reason"),
     )
-    dataset = Dataset.of("gates", lines, shown)
-    table = View(Form.TABLE, "All gates", "gates", shown)
-    return Chapter("Gates", [verdict, *statements], [table], [dataset])
+    table = View(Form.TABLE, "All gates", Dataset.of("gates", lines, shown))
+    return Chapter("Gates", [verdict, *statements], [table])
 
 
 def gate_sentence(row: Mapping[str, Any]) -> str:
@@ -59,33 +54,27 @@ def gate_sentence(row: Mapping[str, Any]) -> str:
 
 def leaderboard(facts: RunFacts) -> Chapter | None:
     """Return which model is best, and whether that is certain."""
-    everybody = [row for row in facts.measured if row[SEGMENT] == ALL]
+    everybody = facts.everybody
     if not everybody:
         return None
     views = [
-        View(
+        chart(
             Form.INTERVALS,
             "Models with their intervals",
-            METRICS_DATA,
-            MEANS_SHOWN,
+            facts.metrics,
             "Mean of each model with its interval of 95 %, the chosen metric",
-            OF_ALL_USERS,
-            {"label": MODEL, "value": "value", "low": "ci_low", "high": "ci_high", "mark": "mark"},
+            shown=MEANS_SHOWN,
+            where=OF_ALL_USERS,
+            mark="mark",
         ),
-        View(
+        chart(
             Form.BOARD,
             "All metrics",
-            METRICS_DATA,
-            (),
+            facts.metrics,
             "",
-            OF_ALL_USERS,
-            {
-                "rows": [MODEL] if facts.is_scored else [MODEL, "k"],
-                "columns": "metric",
-                "value": "value",
-                "mark": "mark",
-                "n": "n",
-            },
+            shown=(),
+            where=OF_ALL_USERS,
+            rows=[MODEL] if facts.is_scored else [MODEL, "k"],
         ),
     ]
     said = [Statement(text) for text in best_sentences(everybody)]
@@ -93,34 +82,29 @@ def leaderboard(facts: RunFacts) -> Chapter | None:
         said.append(Statement(f"{EXPLAINED}. The dots of both are full."))
     if of_run := without_interval(everybody):
         said.append(Statement(f"One number for the whole run, so without an interval: {', '.join(of_run)}."))
-    return Chapter("Which model is best", said, views, [facts.metrics], picks=["measure"])
+    return Chapter("Which model is best", said, views, ["measure"])
 
 
 def without_interval(everybody: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the metrics that belong to no user: their values are those of a run."""
-    of_lists = ranking_names()
-    names = {str(row["metric"]): str(row["metric"]).partition("(")[0] for row in everybody}
-    return [
-        metric for metric, name in names.items() if name in of_lists and of_lists[name].kind is Kind.CATALOG
-    ]
+    metrics = {str(row["metric"]): metric_of(row) for row in everybody}
+    return [name for name, metric in metrics.items() if metric is not None and metric.kind is Kind.CATALOG]
 
 
 def best_sentences(everybody: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Yield who is best in each metric, at its largest cutoff, and who may be as good."""
-    largest: dict[str, str] = {}
-    for row in everybody:
-        known = largest.setdefault(row["metric"], row["k"])
-        if known != UNCUT and (row["k"] == UNCUT or int(row["k"]) > int(known)):
-            largest[row["metric"]] = row["k"]
-    for metric, k in list(largest.items())[:MOST_SENTENCES_SHOWN]:
-        rows = [row for row in everybody if (row["metric"], row["k"]) == (metric, k)]
+    metrics = list(dict.fromkeys(row["metric"] for row in everybody))
+    for metric in metrics[:MOST_SENTENCES_SHOWN]:
+        of_metric = [row for row in everybody if row["metric"] == metric]
+        k = max((row["k"] for row in of_metric), key=as_number)
+        rows = [row for row in of_metric if row["k"] == k]
         best = [row for row in rows if row["mark"] == BEST]
         close = [row[MODEL] for row in rows if row["mark"] == CLOSE]
         if not best:
             continue
         one = best[0]
-        low, high = one["ci_low"], one["ci_high"]
-        interval = "" if low is None else f" ({short(low)} to {short(high)})"
+        low = one["ci_low"]
+        interval = "" if low is None else f" ({interval_text(low, one['ci_high'])})"
         names = " and ".join(row[MODEL] for row in best) + (" are" if len(best) > 1 else " is")
         if low is None:
             certainty = "; it has no interval, so nobody can say how certain that is"
@@ -134,31 +118,24 @@ def best_sentences(everybody: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 def cutoffs(facts: RunFacts) -> Chapter | None:
     """Return a curve over the cutoffs for each metric that was measured at several."""
     ks: dict[str, dict[str, None]] = {}
-    for row in facts.measured:
-        if row[SEGMENT] == ALL:
-            ks.setdefault(row["metric"], {})[row["k"]] = None
+    for row in facts.everybody:
+        ks.setdefault(row["metric"], {})[row["k"]] = None
     views = [
-        View(
+        chart(
             Form.LINES,
             metric,
-            METRICS_DATA,
-            MEANS_SHOWN,
+            facts.metrics,
             f"{metric} by cutoff, a line for each model",
-            {**OF_ALL_USERS, "metric": [metric]},
-            {"x": "k", "y": "value", "series": MODEL, "categories": sorted(of_metric, key=as_number)},
+            shown=MEANS_SHOWN,
+            where={**OF_ALL_USERS, "metric": [metric]},
             is_small=True,
+            x="k",
+            categories=sorted(of_metric, key=as_number),
         )
         for metric, of_metric in ks.items()
         if len(of_metric) > 1
     ]
-    if not views:
-        return None
-    return Chapter("Metrics by cutoff", (), views, [facts.metrics])
-
-
-def as_number(cutoff: str) -> float:
-    """Return the place of a cutoff; none comes last."""
-    return math.inf if cutoff == UNCUT else float(cutoff)
+    return Chapter("Metrics by cutoff", (), views) if views else None
 
 
 def differences(facts: RunFacts) -> Chapter | None:
@@ -176,42 +153,38 @@ def differences(facts: RunFacts) -> Chapter | None:
         }
         for row in rows[:MOST_COMPARISONS]
     ]
+    counts = ("wins", "ties", "losses")
     shown = (
         *("candidate", "against", "measure", "part", "test", "difference", "ci_low", "ci_high"),
-        *("p_adjusted", "wins", "ties", "losses", "n_users", "effect_size", "better"),
+        *("p_adjusted", *counts, "n_users", "effect_size", "better"),
     )
     dataset = Dataset.of("comparisons", lines, shown, {"p_adjusted": "p, corrected"})
     views = [
-        View(
+        chart(
             Form.INTERVALS,
             "Differences with their intervals",
-            "comparisons",
-            shown,
+            dataset,
             "Difference of each candidate from the baseline with its interval; a line at 0",
-            drawn={
-                "label": "candidate",
-                "value": "difference",
-                "low": "ci_low",
-                "high": "ci_high",
-                "zero": True,
-            },
+            label="candidate",
+            value="difference",
+            zero=True,
         ),
-        View(
+        chart(
             Form.STACK,
             "Users won, tied and lost",
-            "comparisons",
-            ("candidate", "against", "measure", "part", "test", "wins", "ties", "losses"),
+            dataset,
             "For how many users each candidate is better, equal and worse than the baseline",
-            drawn={"label": "candidate", "values": ["wins", "ties", "losses"]},
+            shown=("candidate", "against", "measure", "part", "test", *counts),
+            label="candidate",
+            values=counts,
         ),
     ]
     said = [Statement(text) for text in sentences(rows)[:MOST_SENTENCES_SHOWN]]
     said.append(Statement("A dot is full where its interval leaves 0 out."))
     if len(rows) > MOST_COMPARISONS:
         more = f"{len(rows) - MOST_COMPARISONS:,} more rows, of segments, stand in the table comparisons."
-        said.append(Statement(more, Tone.WARNING, "Not all is shown"))
-    picks = ["measure", "against", "part", "test"]
-    return Chapter("Differences from the baseline", said, views, [dataset], picks)
+        said.append(warning("Not all is shown", more))
+    return Chapter("Differences from the baseline", said, views, ["measure", "against", "part", "test"])
 
 
 def beside_other_run(facts: RunFacts) -> Chapter | None:
@@ -219,31 +192,30 @@ def beside_other_run(facts: RunFacts) -> Chapter | None:
     other = facts.baseline
     if other is None:
         return None
-    before = {(row[MODEL], row["measure"], row["part"]): row for row in other.measured}
-    rows = []
-    for row in facts.measured:
-        was = before.get((row[MODEL], row["measure"], row["part"]))
-        if was is not None and row[SEGMENT] == ALL:
-            rows.append({**row, "before": was["value"], **change(row, was)})
+    before = {(row[MODEL], row["measure"]): row for row in other.everybody}
+    rows = [
+        {**row, "before": was["value"], **change(row, was)}
+        for row in facts.everybody
+        if (was := before.get((row[MODEL], row["measure"]))) is not None
+    ]
     said = Statement(
         f"Means of this run beside those of run {other.run_id}, for models of equal names. Intervals of "
         f"{100 * (1 - CERTAIN):g} % are as if both had users of their own; spark-eval compare pairs users."
     )
     notes = [said, *warnings_of(facts, other)]
     if not rows:
-        none = Statement("No model and metric is in both runs.", Tone.WARNING, "Nothing to compare")
+        none = warning("Nothing to compare", "No model and metric is in both runs.")
         return Chapter(f"Beside run {other.run_id}", [*notes, none])
     shown = (MODEL, "measure", "before", "value", "difference", "ci_low", "ci_high", "better", "n")
-    dataset = Dataset.of("other_run", rows, shown)
-    view = View(
+    view = chart(
         Form.INTERVALS,
         "Change of each model",
-        "other_run",
-        shown,
+        Dataset.of("other_run", rows, shown),
         "Difference of each model from the other run with its interval; a line at 0",
-        drawn={"label": MODEL, "value": "difference", "low": "ci_low", "high": "ci_high", "zero": True},
+        value="difference",
+        zero=True,
     )
-    return Chapter(f"Beside run {other.run_id}", notes, [view], [dataset], ["measure"])
+    return Chapter(f"Beside run {other.run_id}", notes, [view], ["measure"])
 
 
 def change(row: Mapping[str, Any], was: Mapping[str, Any]) -> dict[str, float | None]:
@@ -263,4 +235,4 @@ def warnings_of(facts: RunFacts, other: RunFacts) -> Iterator[Statement]:
             for run in (facts, other)
         )
         if here and there and here != there:
-            yield Statement(f"The two runs have another {what}.", Tone.WARNING, "Differs")
+            yield warning("Differs", f"The two runs have another {what}.")

@@ -7,8 +7,10 @@ from typing import Any, Final
 
 import numpy as np
 
+from spark_eval.accounting import Entry
+from spark_eval.comparing.sentences import Row
 from spark_eval.errors import without_secrets
-from spark_eval.reporting.chapters import Chapter, Dataset, Form, Statement, Tone, View
+from spark_eval.reporting.chapters import Chapter, Dataset, Form, Statement, Tone, View, chart, warning
 from spark_eval.reporting.facts import RunFacts
 from spark_eval.schema import MODEL, Outcome, Subset, Table
 from spark_eval.splits.moments import MICROSECONDS_PER_DAY
@@ -27,24 +29,27 @@ def split_in_time(facts: RunFacts) -> Chapter | None:
     spans = list(spans_of(facts.records.get("split", {}).get("timeline") or {}))
     if not checks and not spans:
         return None
-    views, datasets = [], []
+    views = []
     if spans:
         shown = ("fold", "part", "from", "to")
-        datasets.append(Dataset.of("spans", spans, (*shown, "start", "end")))
-        drawn = {"lane": "fold", "part": "part", "start": "start", "end": "end"}
+        dataset = Dataset.of("spans", spans, (*shown, "start", "end"))
         alt = "Parts of the log in time (UTC), a lane for each fold"
-        views.append(View(Form.SPANS, "Parts in time", "spans", shown, alt, drawn=drawn))
+        views.append(chart(Form.SPANS, "Parts in time", dataset, alt, shown=shown))
     leaked = sum(row["rows"] for row in checks if row["leaked"])
     said = []
     if checks:
         tone = (Tone.BAD, "LEAK") if leaked else (Tone.GOOD, "No leak")
         said.append(Statement(f"{leaked:,} leaked rows in {len(checks)} checks.", *tone))
-        verdict = {True: "LEAK", False: "allowed"}
-        lines = [{**row, "verdict": verdict[row["leaked"]] if row["rows"] else "no"} for row in checks]
+        lines = [{**row, "verdict": leak_verdict(row)} for row in checks]
         columns = ("fold", "check", "rows", "users", "verdict")
-        datasets.append(Dataset.of("leakage", lines, columns, {"verdict": "leaked"}))
-        views.append(View(Form.TABLE, "Leakage checks", "leakage", columns))
-    return Chapter("The split", said, views, datasets)
+        dataset = Dataset.of("leakage", lines, columns, {"verdict": "leaked"})
+        views.append(View(Form.TABLE, "Leakage checks", dataset))
+    return Chapter("The split", said, views)
+
+
+def leak_verdict(check: Row) -> str:
+    """Return whether a check of the leakage report found rows, and may find any."""
+    return "LEAK" if check["leaked"] else "allowed" if check["rows"] else "no"
 
 
 def spans_of(found: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -96,26 +101,24 @@ def accounting(facts: RunFacts) -> Chapter | None:
             table = row["source"] if row[MODEL] is None else f"{row['source']} of {row[MODEL]}"
             counts.setdefault(table, Counter())[row["outcome"]] += row["rows"]
     lines = [{"table": table, **{one: count[one] for one in ROW_OUTCOMES}} for table, count in counts.items()]
-    ends = Dataset.of("ends", lines, ("table", *ROW_OUTCOMES))
-    columns = ("source", MODEL, "outcome", "reason", "rows", "users")
-    datasets = [ends, Dataset.of("accounting", rows, columns)]
     views = [
-        View(
+        chart(
             Form.STACK,
             "Rows of each table",
-            "ends",
-            ("table", *ROW_OUTCOMES),
+            Dataset.of("ends", lines, ("table", *ROW_OUTCOMES)),
             "Which share of each table's rows is used, filtered, deduplicated, dropped and quarantined",
-            drawn={"label": "table", "values": list(ROW_OUTCOMES), "is_share": True},
+            label="table",
+            values=ROW_OUTCOMES,
+            is_share=True,
         ),
-        View(Form.TABLE, "All lines", "accounting", columns),
+        View(Form.TABLE, "All lines", Dataset.of("accounting", rows, Entry._fields)),
     ]
     quarantined = sum(row["rows"] for row in rows if row["outcome"] == Outcome.QUARANTINED)
     said = [Statement("Every row that was read is counted once: those in are the sum of all others.")]
     if quarantined:
         text = f"{quarantined:,} rows are quarantined; the table quarantine holds them."
-        said.append(Statement(text, Tone.WARNING, "Unusable"))
-    return Chapter("What became of every row", said, views, datasets)
+        said.append(warning("Unusable", text))
+    return Chapter("What became of every row", said, views)
 
 
 def provenance(facts: RunFacts) -> Chapter | None:
@@ -127,10 +130,9 @@ def provenance(facts: RunFacts) -> Chapter | None:
         rows += [{"verb": verb, "what": what, "is": text} for what, text in record_lines(record)]
         settings = without_secrets(record.get("config", {}))
         texts[f"Config of {verb}"] = json.dumps(settings, indent=2, ensure_ascii=False)
-    columns = ("verb", "what", "is")
-    table = View(Form.TABLE, "Conventions, versions, fingerprint", "provenance", columns)
-    dataset = Dataset.of("provenance", rows, columns)
-    return Chapter("Where it comes from", (), [table], [dataset], texts=texts)
+    dataset = Dataset.of("provenance", rows, ("verb", "what", "is"))
+    table = View(Form.TABLE, "Conventions, versions, fingerprint", dataset)
+    return Chapter("Where it comes from", (), [table], texts=texts)
 
 
 def record_lines(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -90,7 +90,7 @@ def hash_of(text: str) -> str:
 
 def embedded(facts: RunFacts, chapters: Mapping[str, Chapter]) -> str:
     """Return all datasets, each once, and what is drawn of them, as JSON that ends no script."""
-    datasets = {one.name: one for chapter in chapters.values() for one in chapter.datasets}
+    datasets = {view.dataset.name: view.dataset for chapter in chapters.values() for view in chapter.views}
     tree = {
         "datasets": {name: one.embedded() for name, one in datasets.items()},
         "chapters": {

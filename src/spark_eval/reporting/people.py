@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from itertools import accumulate, groupby
 from typing import Any, Final
 
-from spark_eval.reporting.chapters import Chapter, Dataset, Form, Statement, Tone, View
-from spark_eval.reporting.facts import METRICS_DATA, RunFacts
+from spark_eval.reporting.chapters import Chapter, Dataset, Form, Statement, View, chart, warning
+from spark_eval.reporting.facts import RunFacts
 from spark_eval.reporting.spread import MOST_SPREAD
 from spark_eval.schema import ALL, FOLD, FOLDS, MODEL, SEGMENT, SEGMENT_VALUE
 
@@ -22,30 +22,24 @@ def segments(facts: RunFacts) -> Chapter | None:
     names = list(dict.fromkeys(row[SEGMENT] for row in rows))
     few = dict.fromkeys(row["part"] for row in rows if (row["n"] or 0) < FEW)
     unit = "rows" if facts.is_scored else "users"
-    said = [
-        Statement(
-            f"The stronger the colour, the higher the value; a cell with ⚠ has fewer than {FEW} {unit}."
-        )
-    ]
+    text = f"The stronger the colour, the higher the value; a cell with ⚠ has fewer than {FEW} {unit}."
+    said = [Statement(text)]
     if few:
-        shown = ", ".join(list(few)[:MOST_SMALL_NAMED]) + (" and more" if len(few) > MOST_SMALL_NAMED else "")
-        said.append(
-            Statement(f"{len(few)} segments have fewer than {FEW} {unit}: {shown}.", Tone.WARNING, "Small")
-        )
-    shown_columns = (MODEL, "measure", "part", "value", "ci_low", "ci_high", "n", "n_undefined")
+        named = ", ".join(list(few)[:MOST_SMALL_NAMED]) + (" and more" if len(few) > MOST_SMALL_NAMED else "")
+        said.append(warning("Small", f"{len(few)} segments have fewer than {FEW} {unit}: {named}."))
     views = [
-        View(
+        chart(
             Form.HEAT,
             f"By {name}",
-            METRICS_DATA,
-            shown_columns,
+            facts.metrics,
             f"Mean of each model for each value of {name}, the chosen metric",
-            {SEGMENT: [name]},
-            {"rows": SEGMENT_VALUE, "columns": MODEL, "value": "value", "n": "n", "few": FEW},
+            shown=(MODEL, "measure", "part", "value", "ci_low", "ci_high", "n", "n_undefined"),
+            where={SEGMENT: [name]},
+            few=FEW,
         )
         for name in names
     ]
-    return Chapter("Segments", said, views, [facts.metrics], ["measure"])
+    return Chapter("Segments", said, views, ["measure"])
 
 
 def folds(facts: RunFacts) -> Chapter | None:
@@ -55,31 +49,27 @@ def folds(facts: RunFacts) -> Chapter | None:
         return None
     places = sorted({str(row[SEGMENT_VALUE]) for row in rows}, key=lambda text: (len(text), text))
     views = [
-        View(
+        chart(
             Form.LINES,
             "Each fold",
-            METRICS_DATA,
-            (MODEL, "measure", SEGMENT_VALUE, "value", "ci_low", "ci_high", "n"),
+            facts.metrics,
             "The chosen metric in each fold, a line for each model",
-            {SEGMENT: [FOLD]},
-            {
-                "x": SEGMENT_VALUE,
-                "y": "value",
-                "series": MODEL,
-                "categories": places,
-                "x_title": FOLD,
-            },
+            shown=(MODEL, "measure", SEGMENT_VALUE, "value", "ci_low", "ci_high", "n"),
+            where={SEGMENT: [FOLD]},
+            x=SEGMENT_VALUE,
+            categories=places,
+            x_title=FOLD,
         ),
         View(
             Form.TABLE,
             "Over all folds",
-            METRICS_DATA,
-            (MODEL, "measure", SEGMENT_VALUE, "value", "n"),
+            facts.metrics,
+            shown=(MODEL, "measure", SEGMENT_VALUE, "value", "n"),
             where={SEGMENT: [FOLDS]},
         ),
     ]
     said = [Statement(f"{len(places)} folds; fold 0 is the oldest where folds are windows of time.")]
-    return Chapter("Folds and windows", said, views, [facts.metrics], ["measure"])
+    return Chapter("Folds and windows", said, views, ["measure"])
 
 
 def spread(facts: RunFacts) -> Chapter | None:
@@ -92,46 +82,48 @@ def spread(facts: RunFacts) -> Chapter | None:
     zeros = [
         {**row, "zero": row["users"], "above": row["total"] - row["users"]} for row in rows if not row["high"]
     ]
-    zero_columns = (MODEL, "measure", "zero", "above")
-    datasets = [
-        Dataset.of("spread", rows, (*shown, "is_zero"), headings),
-        Dataset.of("zeros", zeros, zero_columns, {"zero": "users with 0", "above": "users with more"}),
-    ]
-    axis = {"series": MODEL, "x_title": "value of the metric"}
+    of_zeros = {"zero": "users with 0", "above": "users with more"}
+    dataset = Dataset.of("spread", rows, (*shown, "is_zero"), headings)
+    name = "value of the metric"
     views = [
-        View(
+        chart(
             Form.LINES,
             "Share of users by value, above 0",
-            "spread",
-            shown,
+            dataset,
             "Share of the users in each bin of values above 0, a line for each model",
-            {"is_zero": ["no"]},
-            {**axis, "x": "low", "y": "share", "steps": True, "bins": "high"},
+            shown=shown,
+            where={"is_zero": ["no"]},
+            x_title=name,
+            x="low",
+            y="share",
+            steps=True,
+            bins="high",
         ),
-        View(
+        chart(
             Form.LINES,
             "Share of users below a value",
-            "spread",
-            shown,
+            dataset,
             "Share of the users whose value is lower, a line for each model",
-            drawn={**axis, "x": "high", "y": "below", "to_one": True},
+            shown=shown,
+            x_title=name,
+            x="high",
+            y="below",
+            to_one=True,
         ),
-        View(
+        chart(
             Form.STACK,
             "Users with 0, and with more",
-            "zeros",
-            zero_columns,
+            Dataset.of("zeros", zeros, (MODEL, "measure", *of_zeros), of_zeros),
             "Which share of each model's users has exactly 0",
-            drawn={"label": MODEL, "values": ["above", "zero"], "is_share": True},
+            values=["above", "zero"],
+            is_share=True,
         ),
     ]
-    said = [
-        Statement(
-            f"Of each of the first {MOST_SPREAD} metrics with an upper bound, at its largest cutoff; users "
-            "without a value are left out."
-        )
-    ]
-    return Chapter("How users spread", said, views, datasets, ["measure"])
+    said = Statement(
+        f"Of each of the first {MOST_SPREAD} metrics with an upper bound, at its largest cutoff; users "
+        "without a value are left out."
+    )
+    return Chapter("How users spread", [said], views, ["measure"])
 
 
 def with_shares(facts: RunFacts) -> Iterator[dict[str, Any]]:

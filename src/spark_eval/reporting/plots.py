@@ -61,6 +61,4 @@ def charts_of(facts: RunFacts, name: str) -> Chapter | None:
     if chapter is None:
         return None
     views = [view for view in chapter.views if view.kind not in TABLES]
-    drawn = {view.dataset for view in views}
-    datasets = [dataset for dataset in chapter.datasets if dataset.name in drawn]
-    return replace(chapter, views=views, datasets=datasets, texts={}) if views else None
+    return replace(chapter, views=views, texts={}) if views else None

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from spark_eval.pointwise.ordered import PR, ROC
 from spark_eval.pointwise.tables import CALIBRATION
-from spark_eval.reporting.chapters import Chapter, Dataset, Form, Statement, Tone, View
+from spark_eval.reporting.chapters import Chapter, Dataset, Form, Statement, View, chart, warning
 from spark_eval.reporting.facts import RunFacts, part_of
 from spark_eval.schema import MODEL, Table
 
@@ -27,42 +27,35 @@ def prediction_curves(facts: RunFacts) -> Chapter | None:
         return None
     kept = list(thinned(rows))
     names = list(dict.fromkeys(row["curve"] for row in kept))
-    shown = (MODEL, "curve", "x", "y", "threshold", "weight")
-    dataset = Dataset.of("curves", kept, shown)
-    views = [curve_view(name, shown) for name in names]
+    dataset = Dataset.of("curves", kept, (MODEL, "curve", "x", "y", "threshold", "weight"))
+    views = [curve_view(name, dataset) for name in names]
     said = [Statement("Areas and errors of these curves stand among the metrics above.")]
     if len(kept) < len(rows):
-        said.append(
-            Statement(f"{len(kept):,} of {len(rows):,} points are drawn; the table curves has all of them.")
-        )
+        text = f"{len(kept):,} of {len(rows):,} points are drawn; the table curves has all of them."
+        said.append(Statement(text))
     if bound := max(row["error_bound"] or 0.0 for row in rows):
         text = f"curves of many scores are published with a reduced number of points, within {bound:.2g}."
-        said.append(Statement(text, Tone.WARNING, "Reduced"))
-    return Chapter("Curves of predictions", said, views, [dataset])
+        said.append(warning("Reduced", text))
+    return Chapter("Curves of predictions", said, views)
 
 
-def curve_view(name: str, shown: Sequence[str]) -> View:
+def curve_view(name: str, dataset: Dataset) -> View:
     """Return the chart of one kind of curves."""
     is_calibration = name.startswith(CALIBRATION)
     title, x, y = AXES.get(name, (name.capitalize(), "mean score", "share of positives"))
-    return View(
+    return chart(
         Form.LINES,
         title,
-        "curves",
-        shown,
+        dataset,
         f"{title}: {y} by {x}, a line for each model" + (", a point for each bin" if is_calibration else ""),
-        {"curve": [name]},
-        {
-            "x": "x",
-            "y": "y",
-            "series": MODEL,
-            "x_title": x,
-            "y_title": y,
-            "is_unit": True,
-            "diagonal": name != PR,
-            "points": is_calibration,
-        },
+        where={"curve": [name]},
         is_small=True,
+        y="y",
+        x_title=x,
+        y_title=y,
+        is_unit=True,
+        diagonal=name != PR,
+        points=is_calibration,
     )
 
 
@@ -85,10 +78,13 @@ def thresholds(facts: RunFacts) -> Chapter | None:
     rows = facts.rows(Table.THRESHOLDS)
     if not rows:
         return None
-    shown = (
-        *("choice", MODEL, "part", "rule", "threshold", "precision", "recall", "flags", "cost"),
-        *("tp", "fp", "fn", "tn"),
-    )
+    errors = {
+        "tp": "true positives",
+        "fp": "false positives",
+        "fn": "false negatives",
+        "tn": "true negatives",
+    }
+    numbers = ("threshold", "precision", "recall", "flags", "cost", *errors)
     lines = [
         {
             **row,
@@ -98,28 +94,19 @@ def thresholds(facts: RunFacts) -> Chapter | None:
         }
         for row in rows
     ]
-    headings = {
-        "tp": "true positives",
-        "fp": "false positives",
-        "fn": "false negatives",
-        "tn": "true negatives",
-    }
-    dataset = Dataset.of("thresholds", lines, shown, headings)
+    shown = (MODEL, "part", "rule", *numbers)
+    dataset = Dataset.of("thresholds", lines, ("choice", *shown), errors)
     views = [
-        View(
+        chart(
             Form.STACK,
             "Positives found and missed, and false alarms",
-            "thresholds",
-            shown,
+            dataset,
             "True positives, false negatives and false positives at each chosen threshold",
-            drawn={"label": "choice", "values": ["tp", "fn", "fp"]},
+            label="choice",
+            values=["tp", "fn", "fp"],
         ),
-        View(Form.TABLE, "Thresholds with their costs", "thresholds", shown[1:]),
+        View(Form.TABLE, "Thresholds with their costs", dataset, shown=shown),
     ]
     missing = sum(row["threshold"] is None for row in rows)
-    said = (
-        [Statement(f"{missing} rules found no threshold that will do.", Tone.WARNING, "None")]
-        if missing
-        else []
-    )
-    return Chapter("Thresholds", said, views, [dataset], ["part"])
+    said = [warning("None", f"{missing} rules found no threshold that will do.")] if missing else []
+    return Chapter("Thresholds", said, views, ["part"])

@@ -38,7 +38,7 @@ def run_compare(session: OpenSession, config: Config, run_id: str | None, replac
         compared, gate_rows, entries = runs.rows, runs.gate_rows(), runs.entries
         events.stage("compare", len(compared), then="publish")
         rows = {Table.COMPARISONS: (compared, COMPARISONS), Table.GATES: (gate_rows, GATES)}
-        written = stage_rows(spark, {table: rows[table] for table in rows if table in tables}, attempt)
+        written = stage_rows(spark, rows, attempt, tables)
         written |= write_entries(spark, entries, {}, attempt)
         asked.check_rest()
         return job.publish(attempt, written, entries, runs=asked.runs)

@@ -15,7 +15,7 @@ from spark_eval.config.inputs import Source
 from spark_eval.config.sections import Config
 from spark_eval.errors import DataError, without_secrets
 from spark_eval.publishing.attempt import Attempt, Store
-from spark_eval.publishing.commits import Files, place_of, records_of
+from spark_eval.publishing.commits import Files, records_of, usual_place
 from spark_eval.publishing.places import check_places, store_of
 from spark_eval.publishing.published import rows_at
 from spark_eval.publishing.verify import Expected
@@ -78,7 +78,8 @@ class Job:
         if verb != "split":
             of_split = run_id or cls.of("split", config, None, session).run_id
             record = records_of(store.files, of_split).get("split")
-            splits = place_of(store.files.root, of_split, "split", Table.SPLITS, record)
+            usual = usual_place(store.files.root, of_split, "split", Table.SPLITS)
+            splits = usual if record is None else record.place(Table.SPLITS)
         settings, sources = settings_of(verb, config), sources_in(config, SECTIONS[verb], splits)
         if verb == "evaluate":
             # Relevant is, unless the config says otherwise, the test part of this run's own split.

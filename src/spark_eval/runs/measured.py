@@ -15,7 +15,7 @@ from spark_eval.errors import DataError, nearest
 from spark_eval.metrics.means import means_of_users
 from spark_eval.metrics.options import Plan
 from spark_eval.publishing.attempt import Store
-from spark_eval.publishing.commits import Record, place_of, published, records_of
+from spark_eval.publishing.commits import Record, published, records_of, usual_place
 from spark_eval.publishing.published import read_places
 from spark_eval.runtime.versions import release
 from spark_eval.schema import FOLD, FOLDS, VERSION, Subset, Table
@@ -33,7 +33,6 @@ class MeasuredRun:
     """A run that ``evaluate`` has published, by its record."""
 
     store: Store
-    run_id: str
     record: Record
 
     @classmethod
@@ -44,20 +43,22 @@ class MeasuredRun:
         the metrics measured it.
         """
         record = records_of(store.files, run_id).get(EVALUATE)
-        place = place_of(store.files.root, run_id, EVALUATE, Table.PER_USER, record)
-        if not store.files.is_there(place):
-            if record is None:
-                return None
-            raise incomplete(run_id, f"its {Table.PER_USER} is gone from {place!r}")
-        if record is None:
+        usual = usual_place(store.files.root, run_id, EVALUATE, Table.PER_USER)
+        place = usual if record is None else record.place(Table.PER_USER)
+        is_there = store.files.is_there(place)
+        if record is None and is_there:
             raise incomplete(run_id, f"{place!r} is there, and no commit record")
+        if record is None:
+            return None
+        if not is_there:
+            raise incomplete(run_id, f"its {Table.PER_USER} is gone from {place!r}")
         version = record.job["versions"]["spark_eval"]
         if release(version) != release(VERSION):
             message = (
                 f"run {run_id!r} was measured by version {version}, this is {VERSION}; evaluate it again"
             )
             raise DataError("VERSIONS_DIFFER", message)
-        return cls(store, run_id, record)
+        return cls(store, record)
 
     @cached_property
     def plan(self) -> Plan:
@@ -82,25 +83,22 @@ class MeasuredRun:
 
     def read(self, spark: SparkSession, table: Table) -> DataFrame:
         """Return a table, its models as text."""
-        return read_places(spark, [self.place(table)])
-
-    def place(self, table: Table) -> str:
-        """Return where a table is."""
-        return place_of(self.store.files.root, self.run_id, EVALUATE, table, self.record)
+        return read_places(spark, [self.record.place(table)])
 
     def test_train_ratio(self, spark: SparkSession) -> float | None:
         """Return the rows of test per row of train in a fold of this run's split, over folds the mean.
 
         None where the truth was not that of the run's own split.
         """
-        truth, records = self.record.job["config"]["truth"], records_of(self.store.files, self.run_id)
-        if SPLIT not in records or (truth and (truth["path"] or truth["table"])):
+        truth = self.record.job["config"]["truth"]
+        split = records_of(self.store.files, self.record.run_id).get(SPLIT)
+        if split is None or (truth and (truth["path"] or truth["table"])):
             return None
-        rule = records[SPLIT].job["config"][SPLIT]
+        rule = split.job["config"][SPLIT]
         if rule["method"] in K_FOLDS:
             return 1 / (int(rule["k"]) - 1)
-        place = place_of(self.store.files.root, self.run_id, SPLIT, Table.ACCOUNTING, records[SPLIT])
-        parts = read_places(spark, [place]).where(F.col("source") == FOLDS).where("reason is not null")
+        entries = read_places(spark, [split.place(Table.ACCOUNTING)])
+        parts = entries.where(F.col("source") == FOLDS).where("reason is not null")
         n_rows = {row.reason: row.rows for row in parts.collect()}
         ratios = [n_rows[name] / n_rows[train] for name in n_rows if (train := train_of(name)) in n_rows]
         return mean(ratios) if ratios else None
@@ -115,9 +113,9 @@ class MeasuredRun:
             metrics=means_of_users(self.plan.metrics),
             segments=segments,
             conventions=self.conventions,
-            run=self.run_id,
+            run=self.record.run_id,
             truth_digest=self.truth_digest,
-            folder=self.place(Table.PER_USER) if self.store.is_local else None,
+            folder=self.record.place(Table.PER_USER) if self.store.is_local else None,
             test_train_ratio=self.test_train_ratio(spark) if FOLD in segments else None,
         )
 
@@ -144,5 +142,5 @@ def incomplete(run_id: str, what: str) -> DataError:
 
 def known_runs(store: Store, run_id: str) -> str:
     """Return the run that has the nearest name, or all that ``evaluate`` has published."""
-    runs = {known for known, verb, _ in published(store.files) if verb == EVALUATE}
+    runs = {record.run_id for record in published(store.files) if record.verb == EVALUATE}
     return nearest(run_id, runs) if runs else "no run of evaluate is published here"

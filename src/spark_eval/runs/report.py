@@ -9,7 +9,7 @@ from spark_eval.comparing.sentences import Row
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.names import check_run_id
 from spark_eval.publishing.attempt import Store
-from spark_eval.publishing.commits import REPORT, place_of, published, records_of
+from spark_eval.publishing.commits import REPORT, published, records_of
 from spark_eval.publishing.local import LocalStore
 from spark_eval.publishing.places import check_places
 from spark_eval.publishing.published import RUN_ID_COLUMN, read_places, rows_at, unknown_run
@@ -75,18 +75,14 @@ def facts_of(store: Store, run_id: str, baseline: str | None = None) -> RunFacts
     records = dict(sorted(records_of(store.files, check_run_id(run_id)).items()))
     if not records:
         raise missing_run(store, run_id)
-    places = {
-        (verb, Table(name)): place_of(store.files.root, run_id, verb, name, record)
-        for verb, record in records.items()
-        for name in record.job["tables"]
-    }
     tables: dict[Table, list[dict[str, Any]]] = {}
     users: list[UserCount] = []
-    for (verb, table), place in places.items():
-        job = records[verb].job
+    of_verbs = [(record, Table(name)) for record in records.values() for name in record.job["tables"]]
+    for record, table in of_verbs:
+        place = record.place(table)
         if not store.files.is_there(place):
             raise incomplete(run_id, f"its table {table} is gone from {place!r}")
-        n_rows = n_published = job["tables"][table]["rows"]
+        n_rows = n_published = record.job["tables"][table]["rows"]
         if table in SMALL:
             rows = rows_at(store.files, place)
             n_rows = len(rows)
@@ -110,7 +106,7 @@ def missing_run(store: Store, run_id: str) -> DataError:
     for table in Table:
         if files.is_there(f"{files.root}/{table}/{RUN_ID_COLUMN}={run_id}"):
             return incomplete(run_id, f"its table {table} is there, and no commit record")
-    return unknown_run(run_id, {run for run, *_ in published(files)}, files.root)
+    return unknown_run(run_id, {record.run_id for record in published(files)}, files.root)
 
 
 def report(

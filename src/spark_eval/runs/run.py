@@ -1,8 +1,7 @@
 """One run of one verb: read the sources, call the data path, write and publish the tables."""
 
-import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from functools import reduce
@@ -91,12 +90,13 @@ def run_evaluate(session: OpenSession, config: Config, run_id: str | None, repla
         events.stage("read", then="measure")
         evaluation = measure_lists(tables, plan, attempt.staged(Table.PER_USER))
         with closing(evaluation.held):
-            rows: dict[Table, SmallRows] = {Table.METRICS: (evaluation.metric_rows, METRICS)}
-            rows[Table.SUMS] = (evaluation.sum_rows, SUMS)
-            if plan.stages:
-                rows[Table.STAGES] = (evaluation.stage_rows, STAGE_TABLE)
-                rows[Table.FUNNEL] = (evaluation.funnel_rows, FUNNEL)
-            written = {Table.PER_USER: evaluation.n_per_user, **stage_rows(spark, rows, attempt)}
+            rows: dict[Table, SmallRows] = {
+                Table.METRICS: (evaluation.metric_rows, METRICS),
+                Table.SUMS: (evaluation.sum_rows, SUMS),
+                Table.STAGES: (evaluation.stage_rows, STAGE_TABLE),
+                Table.FUNNEL: (evaluation.funnel_rows, FUNNEL),
+            }
+            written = {Table.PER_USER: evaluation.n_per_user, **stage_rows(spark, rows, attempt, published)}
             events.stage("metrics", len(evaluation.metric_rows), then="publish")
             entries = evaluation.entries
             written |= write_entries(spark, entries, tables.judged(entries, plan.conventions), attempt)
@@ -106,10 +106,8 @@ def run_evaluate(session: OpenSession, config: Config, run_id: str | None, repla
                 "truth_digest": evaluation.truth_digest,
             }
             job.check_rest(session)
-            most = {value.column: value.metric.upper or math.inf for value in plan.metrics}
-            bounds = {value.column: value.metric.lower for value in plan.metrics}
-            least = {column: -math.inf if lower is None else lower for column, lower in bounds.items()}
-            return job.publish(attempt, written, entries, Expected(most, evaluation.keys, least), **facts)
+            expected = Expected.of(plan.metrics, evaluation.keys)
+            return job.publish(attempt, written, entries, expected, **facts)
 
 
 def run_predictions(session: OpenSession, config: Config, run_id: str | None, replace: bool) -> Run:
@@ -133,7 +131,7 @@ def run_predictions(session: OpenSession, config: Config, run_id: str | None, re
             Table.CURVES: (measured.curve_rows, CURVES),
             Table.THRESHOLDS: (measured.threshold_rows, THRESHOLDS),
         }
-        written = stage_rows(spark, {table: rows[table] for table in rows if table in tables}, attempt)
+        written = stage_rows(spark, rows, attempt, tables)
         written |= write_entries(spark, measured.entries, {PREDICTIONS: scored.given}, attempt)
         job.check_rest(session)
         return job.publish(attempt, written, measured.entries, conventions=plan.stamp, models=measured.models)
@@ -173,15 +171,24 @@ def stage_frame(frame: DataFrame, attempt: Attempt, table: Table, *partitions: s
     frame.write.mode("error").partitionBy(*partitions).parquet(attempt.staged(table))
 
 
-def stage_rows(spark: SparkSession, tables: Mapping[Table, SmallRows], attempt: Attempt) -> dict[Table, int]:
-    """Stage small tables, through Spark only where the store is elsewhere; return their numbers of rows."""
-    for table, (rows, schema) in tables.items():
+def stage_rows(
+    spark: SparkSession,
+    tables: Mapping[Table, SmallRows],
+    attempt: Attempt,
+    asked: Collection[Table] = tuple(Table),
+) -> dict[Table, int]:
+    """Stage those small tables that are asked for; return their numbers of rows.
+
+    They are written through Spark only where the store is elsewhere.
+    """
+    chosen = {table: rows for table, rows in tables.items() if table in asked}
+    for table, (rows, schema) in chosen.items():
         if attempt.store.is_local:
             write_small(rows, schema, Path(attempt.staged(table)), by_model=table in OF_MODELS)
         else:
             frame = small_table(spark, rows, schema).coalesce(1)
             stage_frame(frame, attempt, table, *([MODEL] if table in OF_MODELS else []))
-    return {table: len(rows) for table, (rows, _) in tables.items()}
+    return {table: len(rows) for table, (rows, _) in chosen.items()}
 
 
 def write_entries(

@@ -25,7 +25,7 @@ from spark_eval.engine.summary import (
 )
 from spark_eval.metrics.options import Plan
 from spark_eval.names import literal, models_shown
-from spark_eval.pipeline.rows import FUNNEL, STAGE_TABLE, FunnelRow, StageRow, StageSums
+from spark_eval.pipeline.rows import FUNNEL, STAGE_TABLE, FunnelRow, StageSums
 from spark_eval.reporting.facts import RunFacts
 from spark_eval.reporting.spread import UserCount
 from spark_eval.schema import MODEL, Outcome, Table
@@ -183,7 +183,7 @@ class Evaluation(Writable):
         return small_table(self.spark, self.sum_rows, SUMS)
 
     @cached_property
-    def stage_rows(self) -> list[StageRow]:
+    def stage_rows(self) -> list[MetricRow]:
         """The rows of ``stages``."""
         return [] if self.stage_sums is None else self.stage_sums.stage_rows()
 

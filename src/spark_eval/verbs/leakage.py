@@ -14,7 +14,7 @@ from spark_eval.arrow.bloom import BloomFilter, slice_bits_for, slice_of
 from spark_eval.arrow.files import Batches
 from spark_eval.errors import DataError
 from spark_eval.names import literal
-from spark_eval.schema import FOLD, SUBSET, TIMESTAMP, Subset
+from spark_eval.schema import FOLD, SUBSET, TIMESTAMP, Subset, ddl_of
 from spark_eval.splits.facts import Facts, FoldCounts
 from spark_eval.splits.fold_rule import NEVER, FoldRule
 from spark_eval.splits.leaks import Comparing
@@ -23,7 +23,6 @@ from spark_eval.transforms.objects import made, made_of_files, met_by_number
 from spark_eval.transforms.plain_files import PlainFiles, takes_files
 from spark_eval.verbs.small import collected
 
-LEAKAGE: Final = "fold int, check string, rows long, users long, leaked boolean"
 PART_ROWS_PER_BUCKET: Final = 500_000
 # Empty parts that an error names.
 MOST_PARTS_NAMED: Final = 5
@@ -38,6 +37,9 @@ class LeakageRow(NamedTuple):
     rows: int
     users: int
     leaked: bool
+
+
+LEAKAGE: Final = ddl_of(LeakageRow)
 
 
 def compare_times(rows: DataFrame, facts: Facts, n_folds: int, folder: str | None = None) -> FoldCounts:

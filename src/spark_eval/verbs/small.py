@@ -38,11 +38,10 @@ def collected_or_raised(objects: DataFrame) -> list[Any]:
 
 
 def arrow_table(rows: Sequence[Sequence[Any]], schema: str) -> pa.Table:
-    """Return rows as an Arrow table with the types that Spark would give it; they may have more columns."""
+    """Return rows as an Arrow table with the types that Spark would give it; they may have more fields."""
     kind: Any = T.StructType.fromDDL(schema)
     fields = to_arrow_schema(kind)
-    columns = zip(*(row[: len(fields)] for row in rows), strict=True) if rows else ([] for _ in fields)
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, fields, strict=True)]
+    arrays = [pa.array([getattr(row, field.name) for row in rows], field.type) for field in fields]
     return pa.Table.from_arrays(arrays, schema=fields)
 
 

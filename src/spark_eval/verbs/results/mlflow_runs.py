@@ -8,9 +8,10 @@ from dataclasses import replace
 from importlib import import_module
 from typing import Any, Final
 
+from spark_eval.comparing.leaderboard import cutoff_text, measure_of
 from spark_eval.comparing.sentences import Row
 from spark_eval.errors import ConfigError, EnvironmentFault
-from spark_eval.reporting.facts import RunFacts, cutoff_of, measure_of, part_of
+from spark_eval.reporting.facts import RunFacts, part_of
 from spark_eval.schema import ALL, MODEL, SEGMENT, SEGMENT_VALUE, VERSION, Table
 
 PREFIX: Final = "spark_eval"
@@ -73,7 +74,7 @@ def named_values(facts: RunFacts) -> Iterator[tuple[str, str, float | None]]:
     models, pairs = {row[MODEL] for row in measured}, {pair_of(row) for row in compared}
     for row in measured:
         model = str(row[MODEL]) if len(models) > 1 else ""
-        owner = f"{model} {part_of(row)} {measure_of(row, facts.is_scored)}"
+        owner = f"{model} {part_of(row)} {facts.measure(row)}"
         yield logged_name(row, model, facts.is_scored), owner, row["value"]
     for row in compared:
         pair = pair_of(row) if len(pairs) > 1 else ""
@@ -94,7 +95,7 @@ def logged_name(row: Row, whose: str, is_scored: bool = False) -> str:
     segment = "" if row[SEGMENT] == ALL else f"{row[SEGMENT]}.{row[SEGMENT_VALUE]}"
     metric = NO_WORD.sub("_", str(row["metric"])).strip("_")
     places = [UNTAKEN.sub("_", place) for place in (whose, segment) if place]
-    return "/".join([*places, metric if is_scored else f"{metric}_at_{cutoff_of(row)}"])
+    return "/".join([*places, metric if is_scored else f"{metric}_at_{cutoff_text(row['k'])}"])
 
 
 def logged_params(facts: RunFacts) -> dict[str, str]:

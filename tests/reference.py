@@ -1,4 +1,4 @@
-"""Options of the commands and keys of the config as tables, for the documents; tests compare them."""
+"""Options of the commands, keys of the config and metrics beyond accuracy, as the documents have them."""
 
 import json
 from collections.abc import Collection, Iterator, Mapping
@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import click
 
-from spark_eval.cli.metric_tables import TextRows, markdown
+from spark_eval.cli.metric_tables import DEFAULTS, TextRows, markdown
 from spark_eval.config.comparing import Baseline, CompareSection, GateSection
 from spark_eval.config.inputs import Filter, Recommendations, Source
 from spark_eval.config.keys import Section
@@ -20,6 +20,10 @@ from spark_eval.config.sections import (
     StageSection,
     ThresholdRules,
 )
+from spark_eval.conventions import CONVENTIONS
+from spark_eval.metrics import RANKING, MetricValue
+from spark_eval.metrics.registry import Fact, Kind
+from spark_eval.metrics.values import without_metric
 
 KEY_HEADER: Final = ("type", "default", "meaning")
 # Whatever YAML has that is no list and no mapping.
@@ -40,6 +44,26 @@ SHOWN_SECTIONS: Final[Mapping[str, type[Section]]] = {
     "compare": CompareSection,
     "compare.baseline, gates.against": Baseline,
     "gates": GateSection,
+}
+
+BEYOND_HEADER = ("metric", "what it sees", "needs", "with some options", "better", "options")
+# What metrics of each kind see, and the tables in which facts of items lie; others lie in lists and truth.
+SEEN_BY_KIND: Final = {
+    Kind.HITS: "hits",
+    Kind.PAIRS: "hits, and the length of lists",
+    Kind.ITEMS: "whole lists",
+    Kind.PROFILE: "whole lists and histories",
+    Kind.CATALOG: "lists per item",
+    Kind.GROUPS: "places per group",
+}
+LIE_IN: Final = {
+    Fact.CATALOG: "items or train",
+    Fact.POPULARITY: "train",
+    Fact.TAKERS: "train",
+    Fact.GROUPS: "groups",
+    Fact.FEATURES: "features",
+    Fact.VECTORS: "vectors",
+    Fact.BASE: "base",
 }
 
 
@@ -107,3 +131,28 @@ def default_in_words(node: Mapping[str, Any], is_needed: bool) -> str:
     if is_needed:
         return "none: it must be given"
     return "" if isinstance(default, dict) and default else f"`{json.dumps(default)}`"
+
+
+def beyond_table() -> str:
+    """Return a row per metric that knows more of items than who finds them relevant."""
+    rows = []
+    for metric in RANKING.values():
+        if metric.knows_items:
+            options = [(name, choice) for name in metric.conventions for choice in CONVENTIONS[name]]
+            chosen = [MetricValue(metric, (option,), None).facts(DEFAULTS) for option in options]
+            more = frozenset[Fact]().union(*chosen) - metric.facts
+            names = [without_metric(name, metric) for name in metric.conventions]
+            cells = [
+                SEEN_BY_KIND[metric.kind],
+                lie_in(metric.facts),
+                lie_in(more),
+                metric.direction,
+                ", ".join(names),
+            ]
+            rows.append([metric.name, *cells])
+    return markdown(BEYOND_HEADER, rows)
+
+
+def lie_in(facts: Collection[Fact]) -> str:
+    """Return what must be given for these facts of items."""
+    return ", ".join(dict.fromkeys(place for fact, place in LIE_IN.items() if fact in facts))
