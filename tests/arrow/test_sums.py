@@ -4,11 +4,9 @@ from fractions import Fraction
 from operator import mul
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
-from spark_eval.arrow.hashes import in_one_piece
-from spark_eval.engine.means import ColumnSums, Group, SegmentCell, added, merged_sums, sums
+from spark_eval.engine.means import ColumnSums, Group, SegmentCell, SegmentTotals, added, sums
 
 RANDOM = np.random.default_rng(3)
 NAN = float("nan")
@@ -67,9 +65,15 @@ def test_values_beyond_doubles_are_counted() -> None:
     assert [rows[name].total for name in ("all", "ch", "de")] == [1, 1, 0]
 
 
-def test_one_dictionary_serves_all_parts() -> None:
-    part = sums({"a": np.ones(2)}, {"a": ("a",)}, one_model(2), {})
-    assert in_one_piece([part, part]).num_rows == 2 * part.num_rows
+def test_what_only_some_parts_have_adds_to_nothing() -> None:
+    """Limbs of large values, then a segment's value that only others have."""
+    parts = [
+        sums({"a": np.array([value])}, {"a": ("a",)}, one_model(1), {"x": (np.zeros(1, np.int64), [name])})
+        for value, name in ((2.0**60, "y"), (1.0, "z"))
+    ]
+    for some in (parts, parts[::-1]):
+        totals = {value: row.total for (value, _), row in flat(added(some, ["a"])).items()}
+        assert totals == {"all": 2**60 + 1, "y": 2**60, "z": 1}
 
 
 def test_a_value_and_no_value_of_one_name_are_one_segment() -> None:
@@ -77,12 +81,12 @@ def test_a_value_and_no_value_of_one_name_are_one_segment() -> None:
     segments = {"x": (np.array([0, 1]), ["(missing)"] * 2)}
     part = sums({"a": np.array([1.0, 2.0])}, {"a": ("a",)}, one_model(2), segments)
 
-    def missing(parts: list[pa.Table]) -> list[tuple[int, Fraction]]:
+    def missing(parts: list[SegmentTotals]) -> list[tuple[int, Fraction]]:
         rows = added(parts, ["a"]).items()
         return [(row["a"].n_users, row["a"].total) for (_, segment, _), row in rows if segment == "x"]
 
     assert missing([part]) == [(2, Fraction(3))]
-    assert missing([merged_sums([part, part]), part]) == [(6, Fraction(9))]
+    assert missing([SegmentTotals.together([part, part], (1,)), part]) == [(6, Fraction(9))]
 
 
 def test_sums_of_millions_of_users_stay_exact() -> None:
@@ -98,7 +102,7 @@ def test_sums_of_millions_of_users_stay_exact() -> None:
 def test_nobody_has_no_sums() -> None:
     segments = {"x": (np.empty(0, dtype=np.int64), ["y"])}
     part = sums({"a": np.empty(0)}, {"a": ("a",)}, one_model(0), segments)
-    assert (part.num_rows, list(added([part, part], ["a"]))) == (0, [])
+    assert (part.sums, added([part, part], ["a"])) == ({}, {})
 
 
 def test_sums_of_several_models_are_those_of_each_alone() -> None:

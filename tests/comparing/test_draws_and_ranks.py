@@ -64,7 +64,7 @@ def test_draws(
     chosen = [Amount.difference(*pair, column) for pair in PAIRS for column in COLUMNS]
     made = Drawing(CELLS, chosen, LARGEST.ravel(), seed=5, replicates=7, flips=9, has_cubes=True)
     first, second = (made.sums(population) for population in populations(models))
-    found: DrawnSums = first.plus(second)
+    found: DrawnSums = first + second
     ids = pa.array(range(N_USERS))
     weights = np.insert(poisson_weights(id_hashes(ids, np.int64(5)), 7).astype(np.int64), 0, 1, axis=1)
     signs = np.insert(flips(id_hashes(ids, np.int64(6)), 9).astype(np.int64), 0, 1, axis=1)

@@ -10,7 +10,7 @@ from tests.comparing.plain_pairs import plain_clusters, plain_sums, population_o
 from spark_eval.pairing import products
 from spark_eval.pairing.cells import EVERYBODY
 from spark_eval.pairing.population import BASELINE, CANDIDATE, PairQuestion
-from spark_eval.pairing.sums import BucketTotals, cluster_sums, pair_sums, sum_bucket
+from spark_eval.pairing.sums import N_COMMON, BucketTotals, cluster_sums, pair_sums, sum_bucket
 
 COLUMNS = ("ap_at_5", "dcg_at_5")
 
@@ -48,8 +48,7 @@ def check(found: BucketTotals, models: Sequence[pd.DataFrame], question: PairQue
                 own = rows if segment == "all" else rows[rows[segment].astype(str) == value]
                 sums = pair_sums(found.totals, (cell, pair, column))
                 assert sums == plain_sums(own)
-                place = (found.used.cells.index((segment, value)), pair, 0)
-                assert found.used.count("n", place) == len(own)
+                assert found.totals.count(N_COMMON, (cell, pair, column)) == len(own)
                 if question.by_fold:
                     of_users = found.clusters.cells.index((segment, value))
                     assert cluster_sums(found.clusters, (of_users, pair, column), sums) == plain_clusters(own)
@@ -102,5 +101,5 @@ def test_sums_of_buckets_add() -> None:
     ]
     whole, *others = parts
     for part in others:
-        whole.add(part)
+        whole += part
     check(whole, models, question)

@@ -63,7 +63,7 @@ def test_sums_are_those_of_rational_arithmetic(folds: int) -> None:
     ]
     found = parts[0]
     for part in parts[1:]:
-        found.add(part)
+        found += part
     assert len(found.ratios.cells) == 3 + folds
     keys = question.keys
     for at, (segment, value) in enumerate(found.ratios.cells):

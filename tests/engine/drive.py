@@ -11,10 +11,9 @@ import pytest
 from spark_eval.accounting import ListCounts, TruthCounts, list_entries, table_entries
 from spark_eval.arrow.hashes import bucket_of, hashes_of
 from spark_eval.arrow.row_faults import fault_rules
-from spark_eval.engine.items.counts import histogram, merged_counts
+from spark_eval.engine.items.counts import histogram
 from spark_eval.engine.items.facts import ItemFacts, item_facts
 from spark_eval.engine.items.tally import ItemTally
-from spark_eval.engine.means import merged_sums
 from spark_eval.engine.measure import Measuring
 from spark_eval.engine.messages import Content
 from spark_eval.engine.question import Question
@@ -25,7 +24,7 @@ from spark_eval.pipeline.measure import stage_sums
 from spark_eval.pipeline.rows import StageSums
 from spark_eval.transforms import exchange
 from spark_eval.transforms.exchange import buckets
-from spark_eval.transforms.summaries import BucketSummary, ModelSummary, Summaries
+from spark_eval.transforms.summaries import BucketSummary, Summaries
 
 
 @dataclass(frozen=True)
@@ -89,17 +88,16 @@ def drive(plan: Plan, tables: Tables, layout: Layout = LAYOUT) -> Found:
         for number, n_numbers, bucket in buckets(messages, question, layout.n_buckets):
             assert (bucket_of(hashes_of(bucket.people.ids), n_numbers) == number).all()
             measuring, models = Measuring(bucket, tally), []
-            for one in measuring.measured():
-                models.append(ModelSummary(one.model, one.counts, one.folds, None, 0))
-                for row in one.per_user.to_pylist():
+            for one, rows in measuring.measured():
+                models.append(one)
+                for row in rows.to_pylist():
                     fold = (row["fold"],) if plan.by_fold else ()
                     key = (one.model, *fold, row["user"])
                     assert key not in per_user
                     per_user[key] = row
-            sums = merged_sums(measuring.sums)
             of_truth = (bucket.truth_counts(), bucket.truth_digest, bucket.truth_folds)
             stages = stage_sums(measuring) if plan.stages else None
-            summaries.append(BucketSummary(*of_truth, models, sums, stages))
+            summaries.append(BucketSummary(*of_truth, models, measuring.sums, stages))
     counts = tally.table()
     return found_of(plan, per_user, summaries, [] if counts is None else [counts], question.known_items)
 
@@ -113,7 +111,7 @@ def found_of(
 ) -> Found:
     """Add up what the buckets say, as the driver does."""
     summed = Summaries(summaries, plan)
-    histograms = [histogram(merged_counts(counts))] if counts else []
+    histograms = [histogram(counts)] if counts else []
     sums, of_run = summed.sum_rows, summed.run_rows(histograms, facts)
     entries = table_entries("truth", summed.truth)
     entries += list_entries(summed.lists, summed.truth.n_users, plan.conventions)

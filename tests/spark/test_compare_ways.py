@@ -1,6 +1,5 @@
 """Users of both sides meet in files or in an exchange: same bits, and the numbers of pandas and scipy."""
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from scipy import stats
 from spark_eval.arrow.hashes import bucket_of, hashes_of
 from spark_eval.arrow.user_files import file_name
 from spark_eval.comparing.options import make_compare_plan
+from spark_eval.comparing.passes import Needs
 from spark_eval.comparing.rows import ComparisonRow
 from spark_eval.errors import DataError
 from spark_eval.metrics.columns import value_of_column
@@ -24,7 +24,6 @@ from spark_eval.verbs.compare import compare_sides
 from spark_eval.verbs.sides import Side
 
 COLUMNS = ("ap_at_5", "ndcg_at_5")
-verb = sys.modules["spark_eval.verbs.compare"]
 TESTS = ("t", "sign", "wilcoxon", "randomization", "bootstrap", "bca")
 
 
@@ -81,19 +80,19 @@ def test_files_and_an_exchange_give_the_same_bits(
     assert by_files.common == by_exchange.common
 
 
-@pytest.mark.parametrize(("test", "name"), [("wilcoxon", "ranked_pairs"), ("bootstrap", "drawn_pairs")])
+@pytest.mark.parametrize(("test", "name"), [("wilcoxon", "counting"), ("bootstrap", "drawing")])
 def test_errors_of_workers_in_later_passes_have_names(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, test: str, name: str
 ) -> None:
     candidate = side(spark, measured(1), tmp_path, 4)
-    run = getattr(verb, name)
+    run = getattr(Needs, name)
 
     def damaged_before(*arguments: Any) -> Any:
         for file in tmp_path.rglob("*.parquet"):
             file.write_bytes(file.read_bytes()[:100])
         return run(*arguments)
 
-    monkeypatch.setattr(verb, name, damaged_before)
+    monkeypatch.setattr(Needs, name, damaged_before)
     with pytest.raises(DataError, match=r"CORRUPT_FILE.*part-0"):
         compare_sides(candidate, None, make_compare_plan(tests=test))
 

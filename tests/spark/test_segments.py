@@ -21,8 +21,8 @@ from spark_eval.errors import ConfigError, DataError
 from spark_eval.metrics.options import make_plan
 from spark_eval.schema import Fault, Outcome
 from spark_eval.transforms.conform import conform_train
+from spark_eval.transforms.items import count_users
 from spark_eval.transforms.plain_files import plain_train
-from spark_eval.transforms.segments import count_users
 from spark_eval.verbs.checks import check_train, check_users
 from spark_eval.verbs.evaluate import evaluate
 from spark_eval.verbs.evaluation import Tables

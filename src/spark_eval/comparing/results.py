@@ -15,7 +15,7 @@ from spark_eval.errors import ConfigError
 from spark_eval.metrics.means import MeanOfUsers, WeightedMean
 from spark_eval.pairing.cells import EVERYBODY, SegmentValue
 from spark_eval.pairing.population import PairQuestion
-from spark_eval.pairing.sums import BucketTotals, cluster_sums, pair_sums, ratio_sums
+from spark_eval.pairing.sums import N_COMMON, BucketTotals, cluster_sums, pair_sums, ratio_sums
 from spark_eval.schema import ALL, FOLD, FOLDS, Direction
 from spark_eval.stats.differences import (
     UNTESTED,
@@ -152,8 +152,8 @@ def cells_of_pairs(
     question: PairQuestion,
 ) -> dict[PairCell, ComparedCell]:
     """Return all cells of the pairs, by pair and metric; of each everybody first, then segments' values."""
-    parts = (summed.totals, summed.used, summed.clusters, summed.ratios)
-    rows, used, clusters, ratios = ({cell: n for n, cell in enumerate(part.cells)} for part in parts)
+    parts = (summed.totals, summed.clusters, summed.ratios)
+    rows, clusters, ratios = ({cell: n for n, cell in enumerate(part.cells)} for part in parts)
     known = [cell for cell in rows if cell[0] in (ALL, *question.segments)]
     cells = {}
     in_order = product(enumerate(pairs), values, sorted(known, key=cell_order))
@@ -167,7 +167,7 @@ def cells_of_pairs(
             of_users = ratio_sums(summed.ratios, (ratios[cell], pair, mean))
         elif clusters:
             of_users = cluster_sums(summed.clusters, (clusters[cell], pair, column), sums)
-        n_common = summed.used.count("n", (used[cell], pair, 0))
+        n_common = summed.totals.count(N_COMMON, place)
         cells[models, str(value), *cell] = ComparedCell(
             models, value, *cell, sums, n_common, place, of_users, mean
         )

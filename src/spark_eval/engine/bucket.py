@@ -16,7 +16,7 @@ from spark_eval.arrow.checksums import truth_digest
 from spark_eval.arrow.codes import Codes, counted, n_distinct
 from spark_eval.arrow.hashes import Booleans, is_odd, numbers
 from spark_eval.engine.items.facts import PlaceFinder
-from spark_eval.engine.lists import AllLists, Hits, distinct_hits
+from spark_eval.engine.lists import AllLists, Hits, RowArrays, distinct_hits
 from spark_eval.engine.messages import Content
 from spark_eval.engine.people import is_named, model_codes, models_in, numbered
 from spark_eval.engine.question import Question
@@ -40,7 +40,7 @@ from spark_eval.stats.exact import Ints
 
 
 @dataclass(frozen=True)
-class ListRows:
+class ListRows(RowArrays):
     """n valid rows of lists: numbers of user, item and list; the score or rank; what is known of the item.
 
     ``place`` is that in the catalogue, ``is_cold`` whether it has no training interactions; None where nobody
@@ -53,13 +53,6 @@ class ListRows:
     order: NDArray[Any]
     place: Ints | None
     is_cold: Booleans | None
-
-    def take(self, chosen: Booleans) -> "ListRows":
-        """Return some of them."""
-        place = None if self.place is None else self.place[chosen]
-        is_cold = None if self.is_cold is None else self.is_cold[chosen]
-        user, item, of_list = (values[chosen] for values in (self.user, self.item, self.of_list))
-        return ListRows(user, item, of_list, self.order[chosen], place, is_cold)
 
 
 class Bucket:
@@ -85,6 +78,11 @@ class Bucket:
     def models(self) -> list[str | None]:
         """The models that any bucket has, by name."""
         return models_in(self.rows, self.question.model)
+
+    @cached_property
+    def n_lists(self) -> int:
+        """One for each model and user."""
+        return len(self.people) * len(self.models)
 
     @cached_property
     def is_odd_user(self) -> Booleans:
@@ -203,8 +201,8 @@ class Bucket:
 
     def lists(self) -> AllLists:
         """Rank the lists of all models at once, find their hits, count their rows."""
-        question, n_lists = self.question, len(self.people) * len(self.models)
-        bad, rows = self.bad_lists(n_lists), self.list_rows
+        question, n_lists = self.question, self.n_lists
+        bad, rows = self.bad_lists(), self.list_rows
         n_valid = counted(rows.of_list, n_lists)
         n_repeated = np.zeros(n_lists, dtype=np.int64)
         if question.checks_all and not self.is_regular(rows):
@@ -231,31 +229,31 @@ class Bucket:
             bad,
             n_repeated + counted(again.of_list, n_lists),
             np.zeros(n_lists, dtype=np.int64) if near is None else counted(rows.of_list[~near], n_lists),
-            self.n_cold(rows, near, again, n_lists),
+            self.n_cold(rows, near, again),
             places.tied_cuts,
             places.last_rank,
             None if cuts is None else {k: counted(rows.of_list[places.rank <= k], n_lists) for k in cuts},
             {k: counted(rows.of_list[places.rank <= k], n_lists) for k in question.plan.stage_cuts},
             hits,
-            self.listed(rows, places, n_lists) if question.plan.sees_items else None,
+            self.listed(rows, places) if question.plan.sees_items else None,
         )
 
-    def listed(self, rows: ListRows, places: Places, n_lists: int) -> Entries:
+    def listed(self, rows: ListRows, places: Places) -> Entries:
         """Return the items of all lists, as far as a metric sees them."""
-        row = by_list(rows.of_list, n_lists, places.rank, self.question.plan.listed_depth)
+        row = by_list(rows.of_list, self.n_lists, places.rank, self.question.plan.listed_depth)
         place = np.full(len(row), UNKNOWN) if rows.place is None else rows.place[row]
         item = self.items.in_order(rows.item[row])
-        return Entries(n_lists, rows.of_list[row], places.rank[row], item, place)
+        return Entries(self.n_lists, rows.of_list[row], places.rank[row], item, place)
 
     def is_regular(self, rows: ListRows) -> bool:
         """Return whether ranks are given, and no rank or item comes twice in any list; False: perhaps."""
-        n_lists = len(self.people) * len(self.models)
-        return not self.question.has_scores and are_regular(rows.of_list, n_lists, rows.item, rows.order)
+        is_ranked = not self.question.has_scores
+        return is_ranked and are_regular(rows.of_list, self.n_lists, rows.item, rows.order)
 
     def repeated(self, rows: ListRows) -> tuple[Booleans, Booleans]:
         """Return which rows repeat an item of their list, and which name one that shares its rank."""
         before = falling(rows.order) if self.question.has_scores else rows.order
-        again = repeats(rows.of_list, len(self.people) * len(self.models), rows.item, before)
+        again = repeats(rows.of_list, self.n_lists, rows.item, before)
         is_again = np.zeros(len(rows.item), dtype=bool)
         is_again[again] = True
         if self.question.has_scores:
@@ -271,19 +269,19 @@ class Bucket:
         ranks = (values[row] for values in (places.rank, places.tie_first, places.tie_last, held))
         return distinct_hits(Hits(rows.of_list[row], pair, *ranks))
 
-    def n_cold(self, rows: ListRows, near: Booleans | None, again: Hits, n_lists: int) -> Ints | None:
+    def n_cold(self, rows: ListRows, near: Booleans | None, again: Hits) -> Ints | None:
         """Count the cold items of each list; a hit is one item however often it was recommended."""
         if rows.is_cold is None or self.truth.is_cold is None:
             return None
         is_cold = rows.is_cold if near is None else rows.is_cold & near
         counted_again = again.of_list[self.truth.is_cold[again.pair]]
-        return counted(rows.of_list[is_cold], n_lists) - counted(counted_again, n_lists)
+        return counted(rows.of_list[is_cold], self.n_lists) - counted(counted_again, self.n_lists)
 
-    def bad_lists(self, n_lists: int) -> dict[Fault, Ints]:
+    def bad_lists(self) -> dict[Fault, Ints]:
         """Count the rows with each fault, list by list."""
         faults, of_list = self.named[Content.BAD_LISTS][FAULT], self.list_of(Content.BAD_LISTS)
         return {
-            Fault(fault): counted(of_list[numbers(pc.equal(faults, fault))], n_lists)
+            Fault(fault): counted(of_list[numbers(pc.equal(faults, fault))], self.n_lists)
             for fault in pc.unique(faults).to_pylist()
         }
 

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,16 @@ from spark_eval.stats.exact import Ints
 
 
 @dataclass(frozen=True)
-class Hits:
+class RowArrays:
+    """Arrays of one length, some of which may be None."""
+
+    def take(self, chosen: "Ints | Booleans | slice") -> Self:
+        """Return some of their rows."""
+        return type(self)(*(None if values is None else values[chosen] for values in vars(self).values()))
+
+
+@dataclass(frozen=True)
+class Hits(RowArrays):
     """Hits by list and rank; all of shape (hits,).
 
     ``pair`` is the relevant pair; ``held`` is the place among the items that the list holds, or the rank
@@ -34,10 +43,6 @@ class Hits:
     tie_first: Ints
     tie_last: Ints
     held: Ints
-
-    def take(self, chosen: "Ints | Booleans | slice") -> "Hits":
-        """Return some of them."""
-        return Hits(*(values[chosen] for values in vars(self).values()))
 
 
 @dataclass(frozen=True)
@@ -197,15 +202,6 @@ def entries_between(entries: Entries, first: int, last: int) -> Entries:
     part = slice(*np.searchsorted(entries.row, [first, last]))
     values = (entries.rank[part], entries.item[part], entries.place[part])
     return Entries(last - first, entries.row[part] - first, *values)
-
-
-def entries_within(entries: Entries, k: int | None) -> Entries:
-    """Return the entries at ranks up to k; None: all."""
-    if k is None:
-        return entries
-    near = entries.rank <= k
-    values = (entries.row[near], entries.rank[near], entries.item[near], entries.place[near])
-    return Entries(entries.n_rows, *values)
 
 
 def entries_of_rows(entries: Entries, rows: Ints) -> Entries:

@@ -10,12 +10,13 @@ import numpy as np
 import pyarrow as pa
 
 from spark_eval.accounting import EntryKey, ListCounts
+from spark_eval.arrow.checksums import key_sum
 from spark_eval.arrow.codes import counted
 from spark_eval.engine.bucket import Bucket
 from spark_eval.engine.items.about import Surroundings, lists_with
 from spark_eval.engine.items.tally import ItemTally
 from spark_eval.engine.lists import AllLists
-from spark_eval.engine.means import sums
+from spark_eval.engine.means import SegmentTotals, sums
 from spark_eval.engine.messages import Content
 from spark_eval.engine.people import segments_of
 from spark_eval.metrics.beyond.catalog import filled_in
@@ -30,17 +31,22 @@ MOST_AT_ONCE: Final = 1_000_000
 
 
 @dataclass(frozen=True)
-class Measured:
-    """One model's lists in a bucket.
+class ModelSummary:
+    """What is left of one model's lists in a bucket beside their rows of ``per_user``.
 
-    ``counts`` are for the accounting, ``folds`` those in which it has a list; ``per_user`` has a row per user
-    of the population.
+    ``counts`` are for the accounting, ``folds`` those in which it has a list. ``keys`` is the sum of the keys
+    of its rows, which are written to ``file``, if any.
     """
 
     model: str | None
     counts: ListCounts
     folds: frozenset[int]
-    per_user: pa.Table
+    keys: int
+    file: str | None = None
+
+
+# A model's summary, and its rows of ``per_user``: one per user of the population.
+Measured = tuple[ModelSummary, pa.Table]
 
 
 class Measuring:
@@ -56,7 +62,7 @@ class Measuring:
         self.ideal = bucket.truth.ideal(self.question.plan.truth_depth)
         about = bucket.rows[Content.SEGMENTS], bucket.rows[Content.TRAINED]
         self.segments = segments_of(self.question.plan.segments, bucket.people, *about, self.question.bounds)
-        self.sums: list[pa.Table] = []
+        self.sums = SegmentTotals([], (len(self.question.plan.summed),))
         self.groups: dict[tuple[int, str], GroupWeights] = {}
 
     @cached_property
@@ -90,7 +96,7 @@ class Measuring:
         segments = {name: (segment.code[users], segment.names) for name, segment in self.segments.items()}
         names = [name or "" for name in models]
         filled = self.filled(taken)
-        self.sums.append(sums(columns | filled, question.plan.summed, (model, names), segments))
+        self.sums.add(sums(columns | filled, question.plan.summed, (model, names), segments))
         if question.plan.of_run:
             self.tally.add(bucket, taken.about, (model, names), segments)
         self.groups |= self.weighed_groups(taken, model, names)
@@ -106,7 +112,7 @@ class Measuring:
             of_rows = counts[place].plus(bucket.nameless(name)).plus(ListCounts(users=beside))
             folds = () if bucket.people.folds is None else bucket.people.folds[is_list[place]].tolist()
             part = rows.slice(ends[place], ends[place + 1] - ends[place])
-            yield Measured(name, of_rows, frozenset(folds), part)
+            yield ModelSummary(name, of_rows, frozenset(folds), key_sum(name or "", part)), part
 
     def per_user(self, users: Ints, lists: Lists, columns: Mapping[str, Floats]) -> pa.Table:
         """Return the rows of these users."""

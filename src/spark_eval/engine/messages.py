@@ -175,6 +175,15 @@ def united(tables: Sequence[pa.Table]) -> pa.Table:
     return pa.concat_tables(map(with_codes, tables), promote_options="permissive")
 
 
+def added_up(tables: Sequence[pa.Table], keys: Sequence[str]) -> pa.Table:
+    """Return one row for all that are equal in the keys that the tables have; other columns are added."""
+    together = united(tables).unify_dictionaries().combine_chunks()
+    keys = [name for name in keys if name in together.column_names]
+    amounts = [name for name in together.column_names if name not in keys]
+    added = together.group_by(keys).aggregate([(name, "sum") for name in amounts])
+    return added.rename_columns([*keys, *amounts])
+
+
 def with_codes(table: pa.Table) -> pa.Table:
     """Return the table with its columns of text dictionary-coded."""
     for place, field in enumerate(table.schema):

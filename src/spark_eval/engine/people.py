@@ -2,21 +2,22 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_eval.arrow.codes import Codes, distinct_in_order
-from spark_eval.arrow.hashes import in_one_piece, numbers
-from spark_eval.engine.messages import Content
+from spark_eval.arrow.hashes import numbers
+from spark_eval.engine.messages import Content, added_up
 from spark_eval.schema import FOLD, MISSING, MODEL, N_INTERACTIONS, NO_TRAIN, USER, BuiltIn
 from spark_eval.stats.exact import Ints
 
 
 @dataclass(frozen=True)
 class People:
-    """n users, by fold and id; of those in several folds one for each.
+    """n users, those in several folds once for each.
 
     ``ids`` are int64 or text; ``folds`` (n,) is None where there are none.
     """
@@ -24,12 +25,18 @@ class People:
     ids: pa.Array
     folds: Ints | None
 
+    @classmethod
+    def of(cls, rows: pa.Table, kind: pa.DataType) -> Self:
+        """Return the user of each row, whose ids become this type."""
+        folds = numbers(rows[FOLD]) if FOLD in rows.column_names else None
+        return cls(rows[USER].cast(kind).combine_chunks(), folds)
+
     def __len__(self) -> int:
         return len(self.ids)
 
 
 def numbered(tables: Sequence[pa.Table]) -> tuple[People, list[Ints]]:
-    """Return all users that the tables name, and the number of each row's user, table by table."""
+    """Return all users that the tables name, by fold and id, and the number of each row's, by table."""
     codes = Codes.of([table[USER] for table in tables])
     users, number = distinct_in_order(codes.in_order(np.concatenate(codes.columns)))
     ids, folds = codes.ids_in_order(users), None
@@ -68,17 +75,17 @@ def segments_of(
     ``bounds`` are the most interactions of each activity decile.
     """
     segments: dict[str, Segment] = {}
-    row = row_of(people, users)
+    row = places_of_people(people, People.of(users, people.ids.type))
     if not set(BuiltIn).isdisjoint(names):
-        trained = added_interactions(trained)
+        trained = added_up([trained], (USER, FOLD))
+        of_user = places_of_people(people, People.of(trained, people.ids.type))
     for name in names:
         if name == FOLD and people.folds is not None:
             folds, code = np.unique(people.folds, return_inverse=True)
             segments[name] = Segment(code, [str(fold) for fold in folds])
         elif name == BuiltIn.KNOWN:
-            segments[name] = Segment((row_of(people, trained) < 0).astype(np.int64), [name, NO_TRAIN])
+            segments[name] = Segment((of_user < 0).astype(np.int64), [name, NO_TRAIN])
         elif name == BuiltIn.ACTIVITY:
-            of_user = row_of(people, trained)
             n = numbers(trained[N_INTERACTIONS])
             decile = np.append(np.searchsorted(list((bounds or {}).values()), n), len(bounds or {}))
             segments[name] = Segment(decile[of_user].astype(np.int64), [*map(str, bounds or {}), NO_TRAIN])
@@ -90,43 +97,21 @@ def segments_of(
     return segments
 
 
-def added_interactions(trained: pa.Table) -> pa.Table:
-    """Return a row per user, in each fold if there are folds: what several tasks have counted, added up."""
-    keys = [name for name in (USER, FOLD) if name in trained.column_names]
-    added = in_one_piece([trained]).group_by(keys).aggregate([(N_INTERACTIONS, "sum")])
-    return added.rename_columns([*keys, N_INTERACTIONS])
-
-
-def row_of(people: People, table: pa.Table) -> Ints:
-    """Return the row of each user in a table that names all once (in each fold, if it has folds), else -1."""
-    rows = np.full(len(people), -1, dtype=np.int64)
-    users = table[USER].cast(people.ids.type).combine_chunks()
-    if people.folds is None or FOLD not in table.column_names:
-        return place_in(people.ids, users)
-    fold = numbers(table[FOLD])
-    for one in np.unique(people.folds):
-        mine, theirs = np.flatnonzero(people.folds == one), np.flatnonzero(fold == one)
-        place = place_in(people.ids.take(pa.array(mine)), users.take(pa.array(theirs)))
-        rows[mine] = np.append(theirs, -1)[place]
-    return rows
+def places_of_people(asked: People, known: People) -> Ints:
+    """Return the place of each asked for among known ones, in the same fold if both have any; else -1."""
+    if asked.folds is None or known.folds is None:
+        return place_in(asked.ids, known.ids)
+    places = np.full(len(asked), -1, dtype=np.int64)
+    for fold in np.unique(asked.folds):
+        mine, theirs = np.flatnonzero(asked.folds == fold), np.flatnonzero(known.folds == fold)
+        place = place_in(asked.ids.take(pa.array(mine)), known.ids.take(pa.array(theirs)))
+        places[mine] = np.append(theirs, -1)[place]
+    return places
 
 
 def place_in(asked: pa.Array, known: pa.Array) -> Ints:
     """Return the place of each that is asked for among distinct known ones, -1 where it is not there."""
     return numbers(pc.index_in(asked, value_set=known).fill_null(-1)).astype(np.int64)
-
-
-def person_of(rows: pa.Table, people: People) -> Ints:
-    """Return who the user of each row is, in the fold of the row if there are folds; -1 for all others."""
-    users = rows[USER].cast(people.ids.type).combine_chunks()
-    if people.folds is None:
-        return place_in(users, people.ids)
-    person, fold = np.full(len(rows), -1, dtype=np.int64), numbers(rows[FOLD])
-    for one in np.unique(people.folds):
-        mine, theirs = np.flatnonzero(people.folds == one), np.flatnonzero(fold == one)
-        place = place_in(users.take(pa.array(theirs)), people.ids.take(pa.array(mine)))
-        person[theirs] = np.append(mine, -1)[place]
-    return person
 
 
 def models_in(rows: Mapping[Content, pa.Table], only: str | None) -> list[str | None]:

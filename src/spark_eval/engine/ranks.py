@@ -59,10 +59,15 @@ def by_list(of_list: Ints, n_lists: int, rank: Ints, depth: int | None) -> Ints:
 def places_held(of_list: Ints, ranks: Ints) -> Ints:
     """Return the place of each row among those of its list, by rank, from 1; shape (n,)."""
     order = ordered(of_list, ranks)
-    starts = np.flatnonzero(changes(of_list[order]))
     place = np.empty(len(ranks), dtype=np.int64)
-    place[order] = np.arange(1, len(ranks) + 1) - np.repeat(starts, np.diff(np.append(starts, len(ranks))))
+    place[order] = numbers_within(changes(of_list[order]))
     return place
+
+
+def numbers_within(is_first: Booleans) -> Ints:
+    """Return 1 for the first of each run of entries, 2 for its second, ...; shape (n,)."""
+    starts = np.flatnonzero(is_first)
+    return np.arange(1, len(is_first) + 1) - np.repeat(starts, np.diff(np.append(starts, len(is_first))))
 
 
 def places_by_score(
@@ -81,24 +86,22 @@ def places_by_score(
     order = by_score(of_list, n_lists, scores, tie_order)
     listed = of_list[order]
     new_list = changes(listed)
-    starts = np.flatnonzero(new_list)
-    place = np.arange(n) - np.repeat(starts, np.diff(np.append(starts, n)))
-    in_order = scores[order]
-    new_score = new_list | changes(in_order)
+    place = numbers_within(new_list)
+    new_score = new_list | changes(scores[order])
     rank = np.empty(n, dtype=np.int64)
-    rank[order] = place + 1
+    rank[order] = place
     tied_cuts = np.zeros(n_lists, dtype=np.int64)
     bit_of_rank = np.zeros(max(cuts, default=0) + 1, dtype=np.int64)
     bit_of_rank[list(cuts)] = np.left_shift(1, np.arange(len(cuts)))
-    tied_next = np.flatnonzero(~np.append(new_score[1:], True) & (place + 1 < len(bit_of_rank)))
-    np.bitwise_or.at(tied_cuts, listed[tied_next], bit_of_rank[place[tied_next] + 1])
+    tied_next = np.flatnonzero(~np.append(new_score[1:], True) & (place < len(bit_of_rank)))
+    np.bitwise_or.at(tied_cuts, listed[tied_next], bit_of_rank[place[tied_next]])
     none = np.zeros(n_lists, dtype=np.int64)
     if not sees_ties:
         return Places(rank, rank, rank, tied_cuts, none)
     groups = np.flatnonzero(new_score)
     size = np.diff(np.append(groups, n))
     ties = np.empty((2, n), dtype=np.int64)
-    first = place[groups] + 1
+    first = place[groups]
     ties[:, order] = np.repeat(first, size), np.repeat(first + size - 1, size)
     return Places(rank, ties[0], ties[1], tied_cuts, none)
 

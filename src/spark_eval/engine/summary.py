@@ -1,11 +1,11 @@
 """From exact sums to the rows of the tables ``sums`` and ``metrics``."""
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from itertools import product
 from statistics import mean, stdev
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Self
 
 from spark_eval.engine.means import NOBODY, ColumnSums, SegmentCell
 from spark_eval.errors import DataError
@@ -99,6 +99,12 @@ class MetricRow(NamedTuple):
     n_rows: int | None = None
     stage: str | None = None
 
+    @classmethod
+    def of_run(cls, key: Key, value: float, n_users: int) -> Self:
+        """Return the row of a value that no user has, NaN where it is undefined."""
+        known = None if math.isnan(value) else value
+        return cls(*key[:5], known, None, None, None, n_users, 0, key[5])
+
 
 SUMS: Final = ddl_of(SumRow)
 METRICS: Final = ddl_of(MetricRow, without=("n_rows", "stage"))
@@ -115,9 +121,8 @@ def sum_rows(
     A model without a single user in the population has sums over 0 users. Raises DataError METRIC_OVERFLOW
     for values that no double holds.
     """
-    cells = {cell for cell in totals if cell[0] in models} | {(model, ALL, ALL) for model in models}
     rows = []
-    for cell, value in product(sorted(cells, key=everybody_first), metrics):
+    for cell, value in product(cells_of_models(totals, models), metrics):
         (model, segment, segment_value), of_cell = cell, totals.get(cell, {})
         sums = of_cell.get(value.column, NOBODY)
         if sums.n_infinite:
@@ -222,12 +227,10 @@ def in_asked_order(rows: Iterable[MetricRow], asked: Sequence[MetricValue]) -> l
     return sorted(rows, key=key)
 
 
-def population(totals: Mapping[SegmentCell, Mapping[str, ColumnSums]], models: Collection[str]) -> int:
-    """Return the number of users of all models, each user once per model."""
-    everybody = [
-        of_cell for (model, segment, _), of_cell in totals.items() if segment == ALL and model in models
-    ]
-    return sum(next(iter(of_cell.values())).n_users for of_cell in everybody)
+def cells_of_models(cells: Iterable[SegmentCell], models: Sequence[str]) -> list[SegmentCell]:
+    """Return the cells of these models in order, that of everybody for each."""
+    own = {cell for cell in cells if cell[0] in models}
+    return sorted(own | {(model, ALL, ALL) for model in models}, key=everybody_first)
 
 
 def everybody_first(cell: SegmentCell) -> tuple[str, bool, str, str]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
 from itertools import pairwise
-from typing import Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 
@@ -40,7 +40,7 @@ class DrawnSums(NamedTuple):
     flipped: Ints
     cubes: Ints
 
-    def plus(self, other: "DrawnSums") -> "DrawnSums":
+    def __add__(self, other: Any) -> "DrawnSums":
         """Return the sums over the users of both."""
         return DrawnSums(*map(np.add, self, other))
 

@@ -1,6 +1,6 @@
 """Who is compared in a bucket: the users of all models side by side, in one order, and their segments."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, NamedTuple
@@ -67,6 +67,12 @@ class PairQuestion:
         kinds |= dict.fromkeys(self.segments, pa.string()) | dict.fromkeys(self.values, pa.float64())
         return pa.schema({name: kinds[name] for name in columns})
 
+    def rows(self, tables: Iterable[pa.Table], columns: Sequence[str]) -> pa.Table:
+        """Return these columns of some tables as one, in the types in which they are compared."""
+        schema = self.schema(columns)
+        typed = [table.cast(schema) for table in tables]
+        return pa.concat_tables(typed) if typed else schema.empty_table()
+
     def side(self, side: str) -> list[int]:
         """Return the places of the models of a side."""
         return [place for place, (of_side, _) in enumerate(self.models) if of_side == side]
@@ -97,8 +103,9 @@ ReadRows = Callable[[int, Sequence[str]], pa.Table]
 class Population:
     """The n users that are compared in a bucket, those of several folds once in each.
 
-    ``present`` (models, n) says which of them each model has, None: all. ``n_rows`` (models,) counts the
-    rows that a model has, ``n_users`` (models,) their users.
+    ``rows`` has for each model the places (n,) of these users in its table, -1 of those whom it lacks; None:
+    they stand there in the same order. ``n_rows`` (models,) counts the rows that a model
+    has, ``n_users`` (models,) their users.
     """
 
     def __init__(self, question: PairQuestion, read: ReadRows) -> None:
@@ -108,7 +115,6 @@ class Population:
             check_rows_of_users(table, side, model)
         self.n_rows = np.array([len(table) for table in tables])
         self.rows: list[Ints | None] = [None] * len(tables)
-        self.present: Booleans | None = None
         if all(table.equals(tables[0]) for table in tables[1:]):
             self.ids, self.person = tables[0][USER].combine_chunks(), self.people(tables[0])
             self.folds = numbers(tables[0][FOLD]) if question.by_fold else None
@@ -134,19 +140,15 @@ class Population:
             key = fold * len(distinct) + coded
         parts = np.split(key, np.cumsum(self.n_rows)[:-1])
         known = np.unique(key)
-        present = np.zeros((len(tables), len(known)), dtype=bool)
-        rows = np.full(present.shape, -1, dtype=np.int64)
-        for place, part in enumerate(parts):
-            at = np.searchsorted(known, part)
-            present[place, at], rows[place, at] = True, np.arange(len(part))
+        rows = np.full((len(tables), len(known)), -1, dtype=np.int64)
+        for own, part in zip(rows, parts, strict=True):
+            own[np.searchsorted(known, part)] = np.arange(len(part))
         self.n_users = np.array([n_distinct(part % max(len(distinct), 1)) for part in parts])
         lefts, rights = self.question.ends
         is_common = np.full(len(known), not self.question.matches)
         for left, right in zip(lefts, rights, strict=True):
-            is_common |= present[left] & present[right]
-        known, present = known[is_common], present[:, is_common]
-        self.rows = list(rows[:, is_common])
-        self.present = None if present.all() else present
+            is_common |= (rows[left] >= 0) & (rows[right] >= 0)
+        known, self.rows = known[is_common], list(rows[:, is_common])
         self.person = known % max(len(distinct), 1)
         self.ids = codes.ids(distinct[self.person])
         self.folds = None if fold_of is None else fold_of[known // max(len(distinct), 1)]
@@ -157,8 +159,9 @@ class Population:
     def common(self) -> Iterator[Booleans]:
         """Yield which rows both models of each pair have; shape (n,)."""
         everybody = np.ones(len(self), dtype=bool)
+        has = [everybody if rows is None else rows >= 0 for rows in self.rows]
         for left, right in zip(*self.question.ends, strict=True):
-            yield everybody if self.present is None else self.present[left] & self.present[right]
+            yield has[left] & has[right]
 
     @cached_property
     def segments(self) -> dict[str, pa.Array]:

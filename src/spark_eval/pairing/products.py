@@ -4,7 +4,7 @@ Values are cut into digits as in ``stats.exact``. Rows of digits, and one that s
 are multiplied as matrices: all their products are whole numbers, and no sum of them rounds.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -42,6 +42,11 @@ class Products:
     cross: Ints
     greater: Ints
     less: Ints
+
+    def of_cells(self, add_up: Callable[[Ints], Ints]) -> "Products":
+        """Return the sums of other cells, which ``add_up`` makes of those of these (c, ...)."""
+        by_cell = (self.baseline, self.candidate, self.cross, self.greater, self.less)
+        return Products(self.first, *map(add_up, by_cell))
 
     def replace(self, pair: int, columns: Booleans, other: "Products") -> None:
         """Put the only pair of others in the place of some columns of a pair."""
@@ -91,10 +96,11 @@ class Multiplying:
             for cell, start, end in runs:
                 part = stacked[..., start:end]
                 # Not as many columns as rows: numpy takes longer for a matrix with itself.
-                own[cell, :, :, 1:rows, :rows] += whole(part[:, :, 1:] @ part.swapaxes(-1, -2))
+                own[cell, :, :, 1:rows, :rows] += (part[:, :, 1:] @ part.swapaxes(-1, -2)).astype(np.int64)
                 own[cell, :, :, 0, 0] += np.count_nonzero(part[:, :, 0], axis=-1)
                 for pairs, (left, right) in self.places():
-                    cross[cell, pairs, :, :rows, :rows] += whole(part[left] @ part[right].swapaxes(-1, -2))
+                    both = part[left] @ part[right].swapaxes(-1, -2)
+                    cross[cell, pairs, :, :rows, :rows] += both.astype(np.int64)
             if self.starts is None:
                 self.count_signs(users, runs, signs)
         first = self.first if self.starts is None else self.first + 1
@@ -210,11 +216,6 @@ def widened(products: Ints, rows: int) -> Ints:
     """Return products with so many rows and columns of digits, if they have fewer."""
     more = max(0, rows - products.shape[-1])
     return np.pad(products, [(0, 0)] * 3 + [(0, more)] * 2) if more else products
-
-
-def whole(sums: Floats) -> Ints:
-    """Return sums that are whole numbers as such."""
-    return sums.astype(np.int64)
 
 
 def first_places(values: Floats) -> Ints:

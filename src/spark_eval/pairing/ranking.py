@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from spark_eval.arrow.hashes import Booleans, changes, mixed, numbers
-from spark_eval.pairing.cells import EVERYBODY, SegmentValue
+from spark_eval.arrow.hashes import Booleans, changes, mixed
+from spark_eval.pairing.cells import SegmentValue, crossings_of
 from spark_eval.pairing.population import Population
 from spark_eval.stats.differences import quanta
 from spark_eval.stats.exact import Floats, Ints
@@ -99,12 +99,9 @@ class Counting:
     def codes(self, population: Population) -> list[Ints]:
         """Return the cells of each user: that of everybody, then of each segment's value."""
         place_of = {cell: place for place, cell in enumerate(self.cells)}
-        codes = [np.full(len(population), place_of[EVERYBODY])]
-        for name, texts in population.segments.items():
-            coded = texts.dictionary_encode()
-            known = [place_of[name, value] for value in coded.dictionary.to_pylist()]
-            codes.append(np.array(known, dtype=np.int64)[numbers(coded.indices)])
-        return codes
+        grouped = crossings_of(population.segments, len(population), crossed=False)
+        places = [np.array([place_of[cell] for cell in one.cells], dtype=np.int64) for one in grouped]
+        return [own[one.crossing] for own, one in zip(places, grouped, strict=True)]
 
     def slices(self, counts: SizeCounts) -> Ints:
         """Return the slice of each size, ascending with it within a cell."""

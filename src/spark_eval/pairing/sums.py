@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import combinations_with_replacement
-from typing import Final
+from itertools import combinations, product
+from math import comb
+from typing import Final, Self
 
 import numpy as np
 
@@ -12,53 +13,55 @@ from spark_eval.arrow.hashes import Booleans
 from spark_eval.pairing.cells import Crossings, PairTotals, cells_of, crossings_of
 from spark_eval.pairing.drawing import Amount, values_of
 from spark_eval.pairing.population import PairCounts, PairQuestion, Population
-from spark_eval.pairing.products import Products, pair_products
+from spark_eval.pairing.products import Multiplying, Products, pair_products
 from spark_eval.stats.differences import PairSums, RatioSums
-from spark_eval.stats.exact import POINT_BITS, ByPlace, Floats, Ints, add, exact_sums, two_product
+from spark_eval.stats.exact import POINT_BITS, ByPlace, Floats, Ints, add
 
 # So many values of a bucket lie in memory at once, and so many sums of products of digits.
 VALUES_AT_ONCE: Final = 1 << 22
 MOST_PRODUCTS: Final = 1 << 23
-# Weighted values and weights of the candidate, then of the baseline.
+# Weighted values and weights of the candidate, then of the baseline; each is paired with those behind it.
 N_AMOUNTS: Final = 4
-N_USERS: Final = "n"
+AMOUNT_MATCHES: Final = [(slice(one, one + 1), slice(one + 1, N_AMOUNTS)) for one in range(N_AMOUNTS - 1)]
+# Rows that both have a value for, users who have any; rows that both have.
 PAIR_COUNTS: Final = ("n", "n_people", "greater", "less")
+N_COMMON: Final = "n_common"
 PAIR_TOTALS: Final = ("baseline", "candidate")
-PAIR_SQUARES: Final = ("baseline_squares", "candidate_squares", "difference_squares")
+PAIR_PRODUCTS: Final = ("baseline_squares", "candidate_squares", "products")
 
 
-def put_products(totals: PairTotals, products: Products, grouping: Crossings, columns: slice) -> None:
-    """Add what is summed in the crossings of a grouping, of some columns."""
-    where = (slice(None), columns)
-    people = products.baseline[..., 0, 0]
-    counts = (products.cross[..., 0, 0], people, products.greater, products.less)
+def put_products(totals: PairTotals, products: Products, grouping: Crossings, *columns: int | slice) -> None:
+    """Add what is summed of all pairs in the crossings of a grouping, of some columns."""
+    where, own = (grouping.place, slice(None), *columns), products.of_cells(grouping.of_cells)
+    counts = (own.cross[..., 0, 0], own.baseline[..., 0, 0], own.greater, own.less)
     for name, amounts in zip(PAIR_COUNTS, counts, strict=True):
-        totals.put_counts(name, grouping, where, amounts)
-    for name, sums in sums_by_place(products).items():
-        totals.put_sums(name, grouping, where, sums)
+        totals.put_count(name, where, amounts)
+    for name, sums in sums_by_place(own).items():
+        totals.put_sums(name, where, sums)
 
 
 def pair_sums(totals: PairTotals, place: tuple[int, int, int]) -> PairSums:
     """Return the sums of a cell, pair and column."""
     n, greater, less = (totals.count(name, place) for name in ("n", "greater", "less"))
-    return PairSums(n, greater, less, *numbers_of_pair(totals, place))
+    a, b, a_squares, b_squares, both = numbers_of_pair(totals, place)
+    return PairSums(n, greater, less, a, b, a_squares, b_squares, a_squares + b_squares - 2 * both)
 
 
 def cluster_sums(totals: PairTotals, place: tuple[int, int, int], of_rows: PairSums) -> RatioSums:
     """Return the same over users: ratios of the sums of their rows by the numbers of these."""
     n, row_squares = (Fraction(totals.count(name, place)) for name in ("n_people", "n"))
-    a, b, a_squares, b_squares, differences = numbers_of_pair(totals, place)
-    both, n_rows = (a_squares + b_squares - differences) / 2, Fraction(of_rows.n)
+    a, b, a_squares, b_squares, both = numbers_of_pair(totals, place)
+    n_rows = Fraction(of_rows.n)
     by_rows = [b, row_squares, a, row_squares]
     products = [[b_squares, b, both, b], by_rows, [both, a, a_squares, a], by_rows]
     return RatioSums(int(n), [of_rows.candidate, n_rows, of_rows.baseline, n_rows], products)
 
 
-def numbers_of_pair(totals: PairTotals, place: tuple[int, int, int]) -> list[Fraction]:
-    """Return totals and squares of a cell, pair and column."""
+def numbers_of_pair(totals: PairTotals, place: tuple[int, ...]) -> list[Fraction]:
+    """Return the totals of a cell, pair and column, their squares, and the products of both."""
     return [
         *(totals.number(name, place) for name in PAIR_TOTALS),
-        *(totals.number(name, place, 2 * POINT_BITS) for name in PAIR_SQUARES),
+        *(totals.number(name, place, 2 * POINT_BITS) for name in PAIR_PRODUCTS),
     ]
 
 
@@ -68,7 +71,7 @@ def sums_by_place(products: Products) -> dict[str, ByPlace]:
     A total is that of digits times the rows that a user has: with one row each, that of the digits.
     """
     parts = (products.baseline, products.candidate, products.cross)
-    sums: dict[str, ByPlace] = {name: {} for name in (*PAIR_TOTALS, *PAIR_SQUARES)}
+    sums: dict[str, ByPlace] = {name: {} for name in (*PAIR_TOTALS, *PAIR_PRODUCTS)}
     n_digits = products.cross.shape[-1] - 1
     for first in np.unique(products.first).tolist():
         own = products.first == first
@@ -76,12 +79,8 @@ def sums_by_place(products: Products) -> dict[str, ByPlace]:
             for name, of_model in zip(PAIR_TOTALS, parts[:2], strict=True):
                 add(sums[name], first - high, of_model[..., high + 1, 0] * own)
             for low in range(n_digits):
-                place = 2 * first - high - low
-                square, other, product = (part[..., high + 1, low + 1] * own for part in parts)
-                for name, amounts in zip(
-                    PAIR_SQUARES, (square, other, square + other - 2 * product), strict=True
-                ):
-                    add(sums[name], place, amounts)
+                for name, part in zip(PAIR_PRODUCTS, parts, strict=True):
+                    add(sums[name], 2 * first - high - low, part[..., high + 1, low + 1] * own)
     return sums
 
 
@@ -89,14 +88,13 @@ def sums_by_place(products: Products) -> dict[str, ByPlace]:
 class BucketTotals:
     """What is summed of some buckets.
 
-    ``clusters`` are sums over users who have rows in several folds. ``used`` are common rows, counts of the
-    kind n and of no column. ``largest`` (pairs, columns) are the largest sizes of differences. ``ratios`` are
-    sums for weighted means, ``largest_parts`` (pairs, means, 4) the largest amounts of these.
+    ``clusters`` are sums over users who have rows in several folds. ``largest`` (pairs, columns) are the
+    largest sizes of differences. ``ratios`` are sums for weighted means, of pairs of their amounts: of shape
+    (cells, 6, pairs, means). ``largest_parts`` (pairs, means, 4) are the largest amounts of these.
     """
 
     totals: PairTotals
     clusters: PairTotals
-    used: PairTotals
     counts: PairCounts
     largest: Floats
     ratios: PairTotals
@@ -105,15 +103,16 @@ class BucketTotals:
     @property
     def shape(self) -> tuple[int, int, int]:
         """The numbers of cells, pairs and columns."""
-        return len(self.totals.cells), self.totals.n_pairs, self.totals.n_columns
+        return len(self.totals.cells), *self.largest.shape
 
-    def add(self, other: "BucketTotals") -> None:
+    def __iadd__(self, other: Self) -> Self:
         """Add what is summed of other buckets."""
-        for name in ("totals", "clusters", "used", "ratios"):
+        for name in ("totals", "clusters", "ratios"):
             getattr(self, name).add(getattr(other, name))
         self.counts = self.counts + other.counts
         for name in ("largest", "largest_parts"):
             setattr(self, name, np.maximum(getattr(self, name), getattr(other, name)))
+        return self
 
 
 def sum_bucket(population: Population) -> BucketTotals:
@@ -123,7 +122,7 @@ def sum_bucket(population: Population) -> BucketTotals:
     segments, n_users = population.segments, len(population)
     grouped = crossings_of(segments, n_users)
     single = crossings_of(segments, n_users, crossed=False) if question.by_fold else []
-    totals, clusters = (PairTotals(list(cells_of(some)), n_pairs, n_columns) for some in (grouped, single))
+    totals, clusters = (PairTotals(list(cells_of(some)), (n_pairs, n_columns)) for some in (grouped, single))
     largest = np.zeros((n_pairs, n_columns))
     for columns in column_groups(population, max(one.n_crossings for one in [*grouped, *single])):
         values = population.values(question.columns[columns])
@@ -136,8 +135,11 @@ def sum_bucket(population: Population) -> BucketTotals:
             order, starts, ends = grouping.by_person(population.person, population.folds)
             products = pair_products(values[:, :, order], question.matches, ends, starts)
             put_products(clusters, products, grouping, columns)
-    used, counts = used_of(population, grouped), population.counts()
-    return BucketTotals(totals, clusters, used, counts, largest, *sum_ratios(population, single or grouped))
+    for (pair, both), grouping in product(enumerate(population.common()), grouped):
+        n_common = grouping.of_cells(grouping.counted(both))
+        totals.put_count(N_COMMON, (grouping.place, pair), n_common[:, np.newaxis])
+    ratios = sum_ratios(population, single or grouped)
+    return BucketTotals(totals, clusters, population.counts(), largest, *ratios)
 
 
 def largest_differences(values: Floats, question: PairQuestion) -> Floats:
@@ -148,16 +150,6 @@ def largest_differences(values: Floats, question: PairQuestion) -> Floats:
             for left, right in zip(*question.ends, strict=True)
         ]
     )
-
-
-def used_of(population: Population, grouped: Sequence[Crossings]) -> PairTotals:
-    """Count the common rows of each pair in all cells."""
-    pairs = list(population.common())
-    used = PairTotals(list(cells_of(grouped)), len(pairs), 1)
-    for pair, both in enumerate(pairs):
-        counts = np.concatenate([one.of_cells(one.counted(both)) for one in grouped])
-        used.of(("n", 0))[:, pair, 0] = counts
-    return used
 
 
 def column_groups(population: Population, n_crossings: int) -> Iterator[slice]:
@@ -179,8 +171,9 @@ def sum_ratios(population: Population, grouped: Sequence[Crossings]) -> tuple[Pa
     """Return the sums of all pairs in each weighted mean, and the largest amounts (pairs, means, 4)."""
     question = population.question
     lefts, rights = question.ends
-    totals = PairTotals(list(cells_of(grouped)), len(lefts), len(question.weighted))
-    largest = np.zeros((len(lefts), len(question.weighted), N_AMOUNTS))
+    shape = len(lefts), len(question.weighted)
+    totals = PairTotals(list(cells_of(grouped)), (comb(N_AMOUNTS, 2), *shape))
+    largest = np.zeros((*shape, N_AMOUNTS))
     for mean, (column, weight) in enumerate(question.weighted):
         values = values_of(population, (column, weight), slice(None))
         for pair, (left, right) in enumerate(zip(lefts.tolist(), rights.tolist(), strict=True)):
@@ -188,50 +181,31 @@ def sum_ratios(population: Population, grouped: Sequence[Crossings]) -> tuple[Pa
             amounts, is_defined = np.stack([own for own, _ in parts]), parts[0][1]
             largest[pair, mean] = abs(amounts).max(axis=1, initial=0.0)
             for grouping in grouped:
-                put_amounts(
-                    totals, (pair, mean), grouping, *of_people(population, grouping, amounts, is_defined)
-                )
+                own, ends = of_people(population, grouping, amounts, is_defined)
+                products = Multiplying(own[:, np.newaxis], AMOUNT_MATCHES, ends).products()
+                put_products(totals, products, grouping, pair, slice(mean, mean + 1))
     return totals, largest
 
 
 def of_people(
     population: Population, grouping: Crossings, amounts: Floats, is_defined: Booleans
 ) -> tuple[Floats, Ints]:
-    """Return the amounts (4, m) of users who have any, over their folds, and the crossing of each."""
+    """Return the amounts (4, m) of users over their folds, NaN without any, by crossing; and its ``ends``."""
     if population.folds is None:
-        return amounts[:, is_defined], grouping.crossing[is_defined]
-    order, starts, _ = grouping.by_person(population.person, population.folds)
+        order, ends, is_there = grouping.order, grouping.ends, is_defined[grouping.order]
+        return np.where(is_there, amounts[:, order], np.nan), ends
+    order, starts, ends = grouping.by_person(population.person, population.folds)
     is_there = np.add.reduceat(is_defined[order], starts, dtype=np.int64) > 0
-    together = np.add.reduceat(amounts[:, order], starts, axis=1)
-    return together[:, is_there], grouping.crossing[order[starts]][is_there]
-
-
-def put_amounts(
-    totals: PairTotals, place: tuple[int, int], grouping: Crossings, amounts: Floats, crossing: Ints
-) -> None:
-    """Add the sums of the users (m,) of each crossing, of a pair and a weighted mean."""
-    n_crossings = grouping.n_crossings
-    totals.put_counts(N_USERS, grouping, place, np.bincount(crossing, minlength=n_crossings))
-    for number, one in enumerate(amounts):
-        totals.put_sums(name_of(number), grouping, place, exact_sums(one, crossing, n_crossings))
-    for numbers in combinations_with_replacement(range(N_AMOUNTS), 2):
-        by_place: ByPlace = {}
-        for part in two_product(*amounts[list(numbers)]):
-            for at, sums in exact_sums(part, crossing, n_crossings).items():
-                add(by_place, at, sums)
-        totals.put_sums(name_of(*numbers), grouping, place, by_place)
+    return np.where(is_there, np.add.reduceat(amounts[:, order], starts, axis=1), np.nan), ends
 
 
 def ratio_sums(totals: PairTotals, place: tuple[int, int, int]) -> RatioSums:
     """Return the sums of a cell, pair and weighted mean: the candidate's ratio, then the baseline's."""
-    amounts = range(N_AMOUNTS)
-    return RatioSums(
-        totals.count(N_USERS, place),
-        [totals.number(name_of(one), place) for one in amounts],
-        [[totals.number(name_of(*sorted((one, other))), place) for other in amounts] for one in amounts],
-    )
-
-
-def name_of(*amounts: int) -> str:
-    """Return the name of the sum of an amount, or of the products of two."""
-    return " * ".join(map(str, amounts))
+    cell, *of_mean = place
+    sums = [Fraction()] * N_AMOUNTS
+    products = [sums.copy() for _ in sums]
+    for pair, (one, other) in enumerate(combinations(range(N_AMOUNTS), 2)):
+        numbers = numbers_of_pair(totals, (cell, pair, *of_mean))
+        sums[one], sums[other], products[one][one], products[other][other], both = numbers
+        products[one][other] = products[other][one] = both
+    return RatioSums(totals.count(PAIR_COUNTS[0], (cell, 0, *of_mean)), sums, products)

@@ -4,12 +4,11 @@ from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
-import pyarrow as pa
 
 from spark_eval.arrow.codes import counted
 from spark_eval.arrow.hashes import Booleans
 from spark_eval.engine.lists import AllLists
-from spark_eval.engine.means import LIMBS, sums
+from spark_eval.engine.means import SegmentTotals, sums
 from spark_eval.engine.measure import Measuring
 from spark_eval.engine.truth import Truth
 from spark_eval.metrics.lists import Lists
@@ -36,17 +35,18 @@ from spark_eval.pipeline.quantities import (
 from spark_eval.stats.exact import Floats, Ints
 
 
-def stage_sums(measuring: Measuring) -> pa.Table:
-    """Return the sums of all that is measured of stages, over the users with truth: rows of LIMBS."""
+def stage_sums(measuring: Measuring) -> SegmentTotals:
+    """Return the sums of all that is measured of stages, over the users with truth."""
     plan, models = measuring.question.plan, measuring.bucket.models
     truth = measuring.lists.truth
+    summed = summed_columns(plan)
     is_refused = truth.largest_relevance > measuring.question.most_relevance
     if is_refused or not {model for stage in plan.stages for model in stage.models} <= set(models):
-        return LIMBS.empty_table()  # of such tables nothing is published
+        return SegmentTotals([], (len(summed),))  # of such tables nothing is published
     users = np.flatnonzero(truth.n_relevant)
     columns = StagedUsers(measuring, users).columns()
     segments = {name: (segment.code[users], segment.names) for name, segment in measuring.segments.items()}
-    return sums(columns, summed_columns(plan), (np.zeros(len(users), dtype=np.int64), [""]), segments)
+    return sums(columns, summed, (np.zeros(len(users), dtype=np.int64), [""]), segments)
 
 
 class StagedUsers:

@@ -3,9 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-import pyarrow as pa
-
-from spark_eval.engine.means import NOBODY, ColumnSums, SegmentCell, added
+from spark_eval.engine.means import NOBODY, ColumnSums, SegmentCell, SegmentTotals, added
 from spark_eval.engine.summary import (
     MetricRow,
     SumRow,
@@ -53,7 +51,7 @@ FUNNEL: Final = ddl_of(FunnelRow)
 class StageSums:
     """What was summed in all buckets, by segment."""
 
-    def __init__(self, parts: Sequence[pa.Table], plan: Plan) -> None:
+    def __init__(self, parts: Sequence[SegmentTotals], plan: Plan) -> None:
         self.plan, self.stamp = plan, population_stamp(plan)
         totals = added(parts, list(summed_columns(plan)))
         everybody: SegmentCell = ("", ALL, ALL)

@@ -35,8 +35,7 @@ from spark_eval.schema import (
     BuiltIn,
     Fault,
 )
-from spark_eval.transforms.inputs import ID_TYPES, NO_MODEL, Input, fold_of, open_input
-from spark_eval.transforms.instants import instant
+from spark_eval.transforms.inputs import ID_TYPES, NO_MODEL, Input, fold_of, instant, open_input
 from spark_eval.transforms.items import conform_items
 
 ARRAY_COLUMNS = ("recommendations", "items", ITEM)
@@ -104,18 +103,12 @@ def conform_interactions(
     for name in others:
         if name.lower() in {*ours, FOLD, SUBSET, FAULT, "run_id"}:
             table.fault("RESERVED_COLUMN", f"column {name!r} would clash with ours; rename it or map it")
-    table.check()
     faults = {Fault.NULL_ID: is_any_null(user, item)}
     if timed:
         faults[Fault.NULL_TIMESTAMP] = when.isNull()
-    return frame.select(
-        user.alias(USER),
-        item.alias(ITEM),
-        when.alias(TIMESTAMP),
-        relevance.alias(RELEVANCE),
-        *(F.col(quoted(name)) for name in others),
-        first_fault_column(faults).alias(FAULT),
-    )
+    columns = dict(zip(ours, (user, item, when, relevance), strict=True))
+    columns |= {name: F.col(quoted(name)) for name in others}
+    return table.conformed(columns | {FAULT: first_fault_column(faults)})
 
 
 def conform_truth(
@@ -130,20 +123,15 @@ def conform_truth(
     ``fault`` marks relevances that a double cannot hold; workers find all other faults of rows.
     """
     table = open_input(frame, "truth", names)
-    user, item = table.id(USER), table.id(ITEM)
-    relevance = table.number(RELEVANCE, "RELEVANCE_NOT_NUMERIC") if table.has(RELEVANCE) else F.lit(1.0)
-    ordered = conventions.truth_duplicates is TruthDuplicates.LAST
-    when = {TIMESTAMP: instant(table, timestamp_unit, timezone)} if ordered else {}
-    fold = fold_of(table)
-    table.check()
-    is_inexact = table.is_inexact(RELEVANCE) if table.has(RELEVANCE) else F.lit(False)
-    return frame.select(
-        user.alias(USER),
-        item.alias(ITEM),
-        relevance.alias(RELEVANCE),
-        *(column.alias(name) for name, column in (when | fold).items()),
-        first_fault_column({Fault.RELEVANCE_NOT_EXACT: is_inexact}).alias(FAULT),
-    )
+    columns = {USER: table.id(USER), ITEM: table.id(ITEM), RELEVANCE: F.lit(1.0)}
+    is_inexact = F.lit(False)
+    if table.has(RELEVANCE):
+        columns[RELEVANCE] = table.number(RELEVANCE, "RELEVANCE_NOT_NUMERIC")
+        is_inexact = table.is_inexact(RELEVANCE)
+    if conventions.truth_duplicates is TruthDuplicates.LAST:
+        columns[TIMESTAMP] = instant(table, timestamp_unit, timezone)
+    columns |= fold_of(table)
+    return table.conformed(columns | {FAULT: first_fault_column({Fault.RELEVANCE_NOT_EXACT: is_inexact})})
 
 
 def conform_recommendations(
@@ -160,18 +148,14 @@ def conform_recommendations(
         table.fault("MISSING_MODEL", NO_MODEL)
     if layout == "array":
         table = unfold(table)
-    user, item = table.id(USER), table.id(ITEM)
-    name = table.text(MODEL) if has_name else F.lit(model)
-    fold = fold_of(table)
+    columns = {USER: table.id(USER), ITEM: table.id(ITEM)}
+    columns = {MODEL: table.text(MODEL) if has_name else F.lit(model)} | columns | fold_of(table)
     if RANK in table.names or (SCORE not in table.names and RANK in table.frame.columns):
         order = table.typed(RANK, (T.IntegralType,), "RANK_NOT_INTEGER", "ranks are integers from 1")
-        order = order.cast("long").alias(RANK)
+        columns[RANK] = order.cast("long")
     else:
-        order = score_of(table).alias(SCORE)
-    table.check()
-    ours = {MODEL: name, USER: user, ITEM: item} | fold
-    columns = [column.alias(key) for key, column in ours.items()]
-    return table.frame.select(*columns, order)
+        columns[SCORE] = score_of(table)
+    return table.conformed(columns)
 
 
 def score_of(table: Input) -> Column:
@@ -216,9 +200,7 @@ def conform_train(frame: DataFrame, names: Mapping[str, str] | None) -> DataFram
     """Return training interactions: user, item, fold if any, fault."""
     table = open_input(frame, "train", names)
     keys = {USER: table.id(USER), ITEM: table.id(ITEM)} | fold_of(table)
-    table.check()
-    fault = first_fault_column({Fault.NULL_ID: is_any_null(*keys.values())})
-    return frame.select(*(key.alias(name) for name, key in keys.items()), fault.alias(FAULT))
+    return table.conformed(keys | {FAULT: first_fault_column({Fault.NULL_ID: is_any_null(*keys.values())})})
 
 
 def conform_users(frame: DataFrame, names: Mapping[str, str] | None, segments: Sequence[str]) -> DataFrame:
@@ -227,7 +209,7 @@ def conform_users(frame: DataFrame, names: Mapping[str, str] | None, segments: S
     ``segments`` may hold built-in ones, which a column of the table must not shadow.
     """
     table = Input(frame, "users", names or {})
-    user, columns = table.id(USER), []
+    columns = {USER: table.id(USER)}
     for name in segments:
         if name in set(BuiltIn):
             if table.has(name):
@@ -235,17 +217,11 @@ def conform_users(frame: DataFrame, names: Mapping[str, str] | None, segments: S
                     "RESERVED_COLUMN", f"column {name!r} has the name of a segment of ours; rename it"
                 )
         elif table.has(name) or name.split(".")[0] in frame.columns:
-            columns.append(table.text(name).alias(name))
+            columns[name] = table.text(name)
         else:
             known = nearest(name, [*frame.columns, *BuiltIn])
             table.fault("MISSING_COLUMN", f"no column {name!r} for the segment; {known}")
-    table.check()
-    return frame.select(user.alias(USER), *columns)
-
-
-def is_finite(number: Column) -> Column:
-    """Return whether a number is neither NaN nor infinite; null for null."""
-    return ~F.isnan(number) & (F.abs(number) != float("inf"))
+    return table.conformed(columns)
 
 
 def unusable_rows(rows: DataFrame, rule: FaultRule) -> DataFrame:

@@ -2,6 +2,7 @@
 
 import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import reduce
 from pathlib import Path
 from typing import Any, Final
@@ -12,13 +13,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
-from spark_eval.arrow.checksums import key_sum
 from spark_eval.arrow.files import Batches, FilePart, read_parts
 from spark_eval.arrow.user_files import file_name
 from spark_eval.engine.bucket import Bucket
-from spark_eval.engine.items.counts import histogram, merged_counts
+from spark_eval.engine.items.counts import histogram
 from spark_eval.engine.items.tally import ItemTally, divided_by_item
-from spark_eval.engine.means import merged_sums
 from spark_eval.engine.measure import Measuring
 from spark_eval.engine.messages import MESSAGE, Content, by_bucket, divided_further, packed, unpacked
 from spark_eval.engine.people import models_in
@@ -29,7 +28,7 @@ from spark_eval.pipeline.quantities import summed_columns
 from spark_eval.schema import MODEL, USER
 from spark_eval.transforms.objects import NUMBER, OBJECT, met_by_number
 from spark_eval.transforms.plain_files import PlainFiles
-from spark_eval.transforms.summaries import SUMMARY, BucketSummary, ModelSummary
+from spark_eval.transforms.summaries import SUMMARY, BucketSummary
 
 SendBatches = Callable[[Batches], Iterator[pa.RecordBatch]]
 # What a worker measures at once: rows of lists, and values of ``per_user``; a single user may have more.
@@ -78,20 +77,18 @@ def measure(
         for number, n_numbers, bucket in buckets(batches, question, n_buckets):
             is_written = not model_faults([name for name in bucket.models if name is not None])
             measuring, models = Measuring(bucket, tally), []
-            for one in measuring.measured():
-                rows = one.per_user.add_column(0, MODEL, pa.repeat(one.model, len(one.per_user)))
+            for one, rows in measuring.measured():
+                rows = rows.add_column(0, MODEL, pa.repeat(one.model, len(rows)))
                 rows, file = rows.select(rows_schema.names).cast(rows_schema), None
                 if folder is None:
                     yield from filled_up(rows, columns).to_batches()
                 elif is_written and len(rows):
                     name = file_name(number, n_numbers)
                     file = write_users(one.model or "", rows.drop_columns(MODEL), folder, name)
-                keys = key_sum(one.model or "", one.per_user)
-                models.append(ModelSummary(one.model, one.counts, one.folds, file, keys))
+                models.append(replace(one, file=file))
             of_truth = (bucket.truth_counts(), bucket.truth_digest, bucket.truth_folds)
             stages = stage_sums(measuring) if question.plan.stages else None
-            sums = merged_sums(measuring.sums)
-            summary = BucketSummary(*of_truth, models, sums, stages, measuring.groups)
+            summary = BucketSummary(*of_truth, models, measuring.sums, stages, measuring.groups)
             del measuring  # its lists, before the next bucket comes
             yield from filled_up({SUMMARY: [pickle.dumps(summary)]}, columns).to_batches()
         counts = tally.table()
@@ -116,7 +113,7 @@ def histograms_of(rows: DataFrame, n_buckets: int) -> DataFrame:
     """Return how many items have each number of lists, from what ``measure`` returns: one shuffle."""
 
     def met(_: int, parts: list[bytes]) -> pa.Table:
-        return histogram(merged_counts([unpacked(pa.py_buffer(part)) for part in parts]))
+        return histogram([unpacked(pa.py_buffer(part)) for part in parts])
 
     return met_by_number(rows.where(f"{NUMBER} is not null").select(NUMBER, OBJECT), n_buckets, met)
 

@@ -1,13 +1,20 @@
-"""Facts of items: what their table holds of each, and how popular they are in training."""
+"""Facts of items and users: what their tables hold of each, and what their training interactions tell."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from spark_eval.arrow.files import Batches
+from spark_eval.engine.items.tally import divided_by_item
+from spark_eval.engine.items.training import TrainSummary, count_train
+from spark_eval.engine.messages import added_up, by_bucket, packed, unpacked
 from spark_eval.metrics.registry import Fact
+from spark_eval.names import quoted
 from spark_eval.schema import (
     FAULT,
     FEATURES,
@@ -19,6 +26,7 @@ from spark_eval.schema import (
     Fault,
 )
 from spark_eval.transforms.inputs import ID_TYPES, Input, open_input
+from spark_eval.transforms.objects import NumberedObject, made, met_by_number
 
 # Columns of text divide their groups by this, as MovieLens does.
 DIVIDER: Final = "|"
@@ -36,16 +44,14 @@ def conform_items(
     """
     table = open_input(frame, "items", names)
     item = table.id(ITEM)
-    columns: dict[str, Column] = {}
+    columns = {ITEM: item}
     if Fact.GROUPS in facts:
         columns[GROUPS] = set_of(table, GROUPS)
     if Fact.FEATURES in facts:
         columns[FEATURES] = set_of(table, FEATURES if table.has(FEATURES) else GROUPS)
     if Fact.VECTORS in facts:
         columns[VECTOR] = vector_of(table)
-    table.check()
-    fault = F.when(item.isNull(), Fault.NULL_ID.value).alias(FAULT)
-    return frame.select(item.alias(ITEM), *(column.alias(name) for name, column in columns.items()), fault)
+    return table.conformed(columns | {FAULT: F.when(item.isNull(), Fault.NULL_ID.value)})
 
 
 def set_of(table: Input, name: str) -> Column:
@@ -103,13 +109,50 @@ def width_of(kind: T.DataType) -> int:
     return 8
 
 
-def trained_items(train: DataFrame) -> DataFrame:
-    """Return item, fold if any, of the valid training interactions, each once."""
+def trained_items(train: DataFrame, *more: str) -> DataFrame:
+    """Return item, fold if any, and more columns of the valid training interactions, each row once."""
     fold = [FOLD] if FOLD in train.columns else []
-    return train.where(F.col(FAULT).isNull()).select(ITEM, *fold).distinct()
+    return train.where(F.col(FAULT).isNull()).select(ITEM, *fold, *more).distinct()
 
 
-def taken_items(train: DataFrame) -> DataFrame:
-    """Return item, fold if any, user of the valid training interactions, each once."""
-    fold = [FOLD] if FOLD in train.columns else []
-    return train.where(F.col(FAULT).isNull()).select(ITEM, *fold, USER).distinct()
+@dataclass(frozen=True)
+class CountedTrain:
+    """Summaries of buckets, and a part of the items with their counts; ``items`` are None if too many."""
+
+    summaries: Sequence[TrainSummary]
+    n_items: int
+    items: pa.Table | None
+
+
+def counted_train(messages: DataFrame, n_buckets: int, most_items: int, *, sees_takers: bool) -> DataFrame:
+    """Return objects CountedTrain of the messages of training interactions, by bucket: two small shuffles.
+
+    Users meet in their bucket, items by their hash. Parts with about twice their share of ``most_items`` are
+    left out, so that the driver never gets more than it can hold.
+    """
+
+    def count(batches: Batches) -> Iterator[NumberedObject]:
+        for _, rows in by_bucket(batches):
+            summary, items = count_train(rows, sees_takers=sees_takers)
+            yield 0, summary
+            for part, counts in divided_by_item(items, n_buckets) if items is not None else ():
+                yield part, packed(counts).to_pybytes()
+
+    def meet(_: int, parts: list[TrainSummary | bytes]) -> CountedTrain:
+        summaries = [one for one in parts if isinstance(one, TrainSummary)]
+        tables = [unpacked(pa.py_buffer(one)) for one in parts if isinstance(one, bytes)]
+        items = added_up(tables, (ITEM, FOLD)) if tables else None
+        n_items = 0 if items is None else len(items)
+        return CountedTrain(summaries, n_items, items if n_items <= 2 * most_items // n_buckets + 1 else None)
+
+    return met_by_number(made(messages, count), n_buckets, meet)
+
+
+def count_users(users: DataFrame, segments: Sequence[str]) -> DataFrame:
+    """Return one row: rows, with_id, users (distinct), and each segment's number of values by its place."""
+    return users.agg(
+        F.count("*").alias("rows"),
+        F.count(USER).alias("with_id"),
+        F.count_distinct(USER).alias("users"),
+        *(F.count_distinct(quoted(name)).alias(f"values_{place}") for place, name in enumerate(segments)),
+    )

@@ -23,28 +23,21 @@ NUMBERS_PER_TASK: Final = 4
 
 def made(rows: DataFrame, make: Callable[[Batches], Iterable[NumberedObject]]) -> DataFrame:
     """Return what is made of the rows of each task."""
-    return rows.mapInArrow(lambda batches: pickled(make(batches)), schema())
+    return rows.mapInArrow(lambda batches: pickled(make(batches)), from_arrow_schema(OBJECTS))
 
 
 def made_of_files(
     spark: SparkSession, files: PlainFiles, make: Callable[[Batches], Iterable[NumberedObject]]
 ) -> DataFrame:
     """Return what is made of batches of plain files, each task of some of them."""
-    return made(*reading(spark, files, make))
-
-
-def reading(
-    spark: SparkSession, files: PlainFiles, make: Callable[[Batches], Iterable[Any]]
-) -> tuple[DataFrame, Callable[[Batches], Iterator[Any]]]:
-    """Return a frame with the numbers of tasks, and what makes something of the files of these."""
     tasks: list[list[FilePart]] = files.tasks(tasks_at_once(spark))
     columns = files.columns
 
-    def read(batches: Batches) -> Iterator[Any]:
+    def read(batches: Batches) -> Iterable[NumberedObject]:
         numbers = (number for batch in batches for number in batch.column(0).to_pylist())
-        yield from make(read_parts([part for number in numbers for part in tasks[number]], columns))
+        return make(read_parts([part for number in numbers for part in tasks[number]], columns))
 
-    return spark.range(0, len(tasks), 1, len(tasks)), read
+    return made(spark.range(0, len(tasks), 1, len(tasks)), read)
 
 
 def made_of_each(objects: DataFrame, make: Callable[[Any], Iterable[NumberedObject]]) -> DataFrame:
@@ -81,8 +74,3 @@ def unpickled(batches: Batches) -> Iterator[tuple[int, Any]]:
     for batch in batches:
         for number, data in zip(batch[NUMBER], batch[OBJECT], strict=True):
             yield number.as_py(), pickle.loads(data.as_buffer())
-
-
-def schema() -> Any:
-    """Return the columns of rows that hold objects, for Spark."""
-    return from_arrow_schema(OBJECTS)

@@ -6,6 +6,8 @@ go through one exchange by user. Either way a worker sees the same populations.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial, reduce
+from operator import iadd
 from typing import Any, Final
 
 import pyarrow as pa
@@ -18,10 +20,8 @@ from spark_eval.arrow.user_files import read_files
 from spark_eval.engine.messages import Content, by_bucket, divided_further
 from spark_eval.engine.send import Sender
 from spark_eval.errors import DataError
-from spark_eval.pairing.drawing import Amount, Drawing, largest_of
 from spark_eval.pairing.population import BASELINE, CANDIDATE, PairQuestion, Population
 from spark_eval.pairing.ranking import Counting
-from spark_eval.pairing.sums import BucketTotals, sum_bucket
 from spark_eval.schema import FOLD, MODEL, N_RELEVANT
 from spark_eval.transforms.exchange import exchanged, send
 from spark_eval.transforms.objects import NumberedObject, made, met_by_number
@@ -54,6 +54,21 @@ class Buckets:
 
         return made(self.frame, make_all)
 
+    def each(self, measure: Callable[[Population], Any]) -> DataFrame:
+        """Return what is measured of each population, as an object."""
+        return self.made(lambda populations: ((None, measure(one)) for one in populations))
+
+    def added(self, measure: Callable[[Population], Any]) -> DataFrame:
+        """Return what is measured of the populations of each task, added up to one object."""
+
+        def add_up(populations: Iterator[Population]) -> Iterator[NumberedObject]:
+            parts = map(measure, populations)
+            first = next(parts, None)
+            if first is not None:
+                yield None, reduce(iadd, parts, first)
+
+        return self.made(add_up)
+
 
 def buckets_of_files(
     spark: SparkSession, groups: Sequence[Mapping[int, Sequence[str]]], n_tasks: int, question: PairQuestion
@@ -64,23 +79,16 @@ def buckets_of_files(
     def populations(batches: Batches) -> Iterator[Population]:
         for number in (number for batch in batches for number in batch.column(0).to_pylist()):
             for paths in tasks[number]:
-                yield Population(question, FilesOfBucket(question, paths).read)
+                yield Population(question, partial(rows_of_files, question, paths))
 
     return Buckets(spark.range(0, n_tasks, 1, n_tasks), populations, is_sent=False)
 
 
-@dataclass(frozen=True)
-class FilesOfBucket:
-    """Files with the users of a bucket: the paths of each model, by its place."""
-
-    question: PairQuestion
-    paths: Mapping[int, Sequence[str]]
-
-    def read(self, model: int, columns: Sequence[str]) -> pa.Table:
-        """Return columns of a model's rows."""
-        schema = self.question.schema(columns)
-        tables = read_files(self.paths.get(model, ()), columns)
-        return pa.concat_tables([schema.empty_table(), *(table.cast(schema) for table in tables)])
+def rows_of_files(
+    question: PairQuestion, paths: Mapping[int, Sequence[str]], model: int, columns: Sequence[str]
+) -> pa.Table:
+    """Return columns of a model's rows in a bucket, from its files."""
+    return question.rows(read_files(paths.get(model, ()), columns), columns)
 
 
 def buckets_of_frames(
@@ -95,7 +103,8 @@ def buckets_of_frames(
             n_parts = 1 + n_values // MOST_SENT
             parts = iter([sides]) if n_parts == 1 else divided_further(sides, n_buckets, n_parts)
             for part in parts:
-                yield Population(question, RowsOfBucket.of(question, part).read)
+                tables = tables_of_models(question, part)
+                yield Population(question, partial(rows_of_tables, question, tables))
 
     sent = [
         send(chosen_rows(frame, side, question), None, Sender(n_buckets, CONTENT[side]), n_tasks)
@@ -113,47 +122,23 @@ def chosen_rows(frame: DataFrame, side: str, question: PairQuestion) -> DataFram
     return frame.where(F.col(MODEL).isin(models)).select(*map(F.col, names))
 
 
-@dataclass(frozen=True)
-class RowsOfBucket:
-    """Rows of a bucket, by the place of their model."""
-
-    question: PairQuestion
-    tables: Mapping[int, pa.Table]
-
-    @classmethod
-    def of(cls, question: PairQuestion, sides: Mapping[Content, pa.Table]) -> "RowsOfBucket":
-        """Divide the rows of both sides among their models."""
-        tables = {}
-        for side, content in CONTENT.items():
-            if content in sides:
-                names = sides[content][MODEL].cast(pa.string())
-                for place in question.side(side):
-                    tables[place] = sides[content].filter(pc.equal(names, question.models[place][1]))
-        return cls(question, tables)
-
-    def read(self, model: int, columns: Sequence[str]) -> pa.Table:
-        """Return columns of a model's rows."""
-        schema = self.question.schema(columns)
-        if model not in self.tables:
-            return schema.empty_table()
-        return self.tables[model].select(list(columns)).cast(schema)
+def tables_of_models(question: PairQuestion, sides: Mapping[Content, pa.Table]) -> dict[int, pa.Table]:
+    """Divide the rows of both sides among their models, by the places of these."""
+    tables = {}
+    for side, content in CONTENT.items():
+        if content in sides:
+            names = sides[content][MODEL].cast(pa.string())
+            for place in question.side(side):
+                tables[place] = sides[content].filter(pc.equal(names, question.models[place][1]))
+    return tables
 
 
-def summed_pairs(buckets: Buckets) -> DataFrame:
-    """Return the sums of all pairs, those of each task as one object."""
-
-    def add_up(populations: Iterator[Population]) -> Iterator[NumberedObject]:
-        total: BucketTotals | None = None
-        for population in populations:
-            of_bucket = sum_bucket(population)
-            if total is None:
-                total = of_bucket
-            else:
-                total.add(of_bucket)
-        if total is not None:
-            yield None, total
-
-    return buckets.made(add_up)
+def rows_of_tables(
+    question: PairQuestion, tables: Mapping[int, pa.Table], model: int, columns: Sequence[str]
+) -> pa.Table:
+    """Return columns of a model's rows in a bucket, from the tables of all."""
+    own = [tables[model].select(list(columns))] if model in tables else []
+    return question.rows(own, columns)
 
 
 def ranked_pairs(buckets: Buckets, counting: Counting) -> DataFrame:
@@ -168,25 +153,3 @@ def ranked_pairs(buckets: Buckets, counting: Counting) -> DataFrame:
         return faults[0] if faults else counting.ranked(parts)
 
     return met_by_number(buckets.made(count), counting.n_parts, rank)
-
-
-def largest_amounts(buckets: Buckets, drawn: Sequence[Amount]) -> DataFrame:
-    """Return the largest sizes (m,) of what is drawn, those of each task as one object."""
-
-    def measure(populations: Iterator[Population]) -> Iterator[NumberedObject]:
-        for population in populations:
-            yield None, largest_of(drawn, population)
-
-    return buckets.made(measure)
-
-
-def drawn_pairs(buckets: Buckets, drawing: Drawing) -> DataFrame:
-    """Return the sums of replicates, those of each task as one object."""
-
-    def draw(populations: Iterator[Population]) -> Iterator[NumberedObject]:
-        total = drawing.zero()
-        for population in populations:
-            total = total.plus(drawing.sums(population))
-        yield None, total
-
-    return buckets.made(draw)

@@ -10,28 +10,15 @@ import pyarrow as pa
 from spark_eval.accounting import ListCounts, TruthCounts
 from spark_eval.engine.items.counts import group_rows, run_rows
 from spark_eval.engine.items.facts import ItemFacts
-from spark_eval.engine.means import ColumnSums, SegmentCell, added
-from spark_eval.engine.summary import MetricRow, SumRow, population, sum_rows
+from spark_eval.engine.means import ColumnSums, SegmentCell, SegmentTotals, added
+from spark_eval.engine.measure import ModelSummary
+from spark_eval.engine.summary import MetricRow, SumRow, sum_rows
 from spark_eval.metrics.beyond.group_weights import GroupWeights
 from spark_eval.metrics.options import Plan
 from spark_eval.pipeline.rows import StageSums
-from spark_eval.schema import Outcome
+from spark_eval.schema import ALL, Outcome
 
 SUMMARY: Final = "summary"
-
-
-@dataclass(frozen=True)
-class ModelSummary:
-    """What is left of one model's lists in a bucket once their rows are written: to ``file``, if any.
-
-    ``keys`` is the sum of the keys of these rows.
-    """
-
-    model: str | None
-    counts: ListCounts
-    folds: frozenset[int]
-    file: str | None
-    keys: int
 
 
 @dataclass(frozen=True)
@@ -46,8 +33,8 @@ class BucketSummary:
     truth_digest: int
     folds: frozenset[int]
     models: Sequence[ModelSummary]
-    sums: pa.Table
-    stages: pa.Table | None = None
+    sums: SegmentTotals
+    stages: SegmentTotals | None = None
     groups: Mapping[tuple[int, str], GroupWeights] = field(default_factory=dict)
 
 
@@ -118,7 +105,8 @@ class Summaries:
     @property
     def n_per_user(self) -> int:
         """The number of rows of ``per_user``."""
-        return population(self.sums, self.models)
+        everybody = (self.sums.get((model, ALL, ALL), {}) for model in self.models)
+        return sum(next(iter(of_column.values())).n_users for of_column in everybody if of_column)
 
     @property
     def sum_rows(self) -> list[SumRow]:

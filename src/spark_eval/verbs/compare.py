@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
+from operator import add, iadd
 from typing import Any, ClassVar, Final, Unpack
 
 from pyspark.sql import DataFrame, SparkSession
@@ -37,16 +38,15 @@ from spark_eval.comparing.sentences import (
 )
 from spark_eval.errors import DataError
 from spark_eval.options import documented
-from spark_eval.pairing.drawing import DrawnSums
 from spark_eval.pairing.population import BASELINE, CANDIDATE, PairQuestion
 from spark_eval.pairing.ranking import Ranked, in_slices
-from spark_eval.pairing.sums import BucketTotals
+from spark_eval.pairing.sums import BucketTotals, sum_bucket
 from spark_eval.reporting.facts import RunFacts
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import tasks_at_once
 from spark_eval.schema import ALL, FOLD, Table
 from spark_eval.stats.differences import ComparedSums
-from spark_eval.transforms.pairs import Buckets, drawn_pairs, ranked_pairs, summed_pairs
+from spark_eval.transforms.pairs import Buckets, ranked_pairs
 from spark_eval.verbs.evaluation import Evaluation
 from spark_eval.verbs.frames import Frame
 from spark_eval.verbs.results.shown import ShownTable, Writable, unpublished
@@ -222,16 +222,14 @@ def with_passes(
     if (counting := needs.counting(found, cells, PARTS_PER_TASK * at_once)) is not None:
         ranked = in_slices(collected_or_raised(ranked_pairs(buckets, counting)))
     if (drawing := needs.drawing(found, cells, question)) is not None:
-        drawn = reduce(DrawnSums.plus, collected_or_raised(drawn_pairs(buckets, drawing)))
+        drawn = reduce(add, collected_or_raised(buckets.added(drawing.sums)))
     return [needs.completed(cell, found, ranked, drawn) for cell in cells]
 
 
 def sums_of_pairs(buckets: Buckets) -> BucketTotals:
     """Return the sums of all pairs."""
-    parts = collected_or_raised(summed_pairs(buckets))
+    parts = collected_or_raised(buckets.added(sum_bucket))
     if not parts:
         raise DataError("NO_COMMON_USERS", "no side has any user")
-    found: BucketTotals = parts[0]
-    for part in parts[1:]:
-        found.add(part)
+    found: BucketTotals = reduce(iadd, parts)
     return found

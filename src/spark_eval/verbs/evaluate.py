@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial, reduce
+from operator import add
 from typing import Unpack
 
 from pyspark.sql import functions as F
@@ -21,14 +22,13 @@ from spark_eval.metrics.options import EvaluateOptions, MeanInterval, Plan, make
 from spark_eval.metrics.stages import check_stage_models
 from spark_eval.names import literal
 from spark_eval.options import documented
-from spark_eval.pairing.drawing import DrawnSums
+from spark_eval.pairing.drawing import largest_of
 from spark_eval.pairing.population import CANDIDATE
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import is_remote
 from spark_eval.schema import USER
 from spark_eval.transforms.conform import Described, align_ids, check_id_types, conform_table
 from spark_eval.transforms.exchange import exchanged, histograms_of, measure
-from spark_eval.transforms.pairs import drawn_pairs, largest_amounts
 from spark_eval.transforms.plain_files import takes_files
 from spark_eval.transforms.summaries import SUMMARY, Summaries
 from spark_eval.verbs.checks import check_folds, check_tables, fold_faults, train_fold_faults, truth_faults
@@ -174,10 +174,10 @@ def bootstrapped(evaluation: Evaluation) -> Mapping[MeanKey, Ends]:
         if buckets.is_sent:
             held.callback(buckets.frame.persist().unpersist)
         unbounded = bootstrap.unbounded
-        largest = collected_or_raised(largest_amounts(buckets, unbounded)) if unbounded else []
+        largest = collected_or_raised(buckets.each(partial(largest_of, unbounded))) if unbounded else []
         drawing = bootstrap.drawing(largest)
-        parts = collected_or_raised(drawn_pairs(buckets, drawing))
-        return bootstrap.intervals(drawing, reduce(DrawnSums.plus, parts, drawing.zero()))
+        parts = collected_or_raised(buckets.added(drawing.sums))
+        return bootstrap.intervals(drawing, reduce(add, parts, drawing.zero()))
 
 
 def checked_entries_of(

@@ -19,7 +19,7 @@ from spark_eval.splits.facts import Facts, FoldCounts
 from spark_eval.splits.fold_rule import NEVER, FoldRule
 from spark_eval.splits.leaks import Comparing
 from spark_eval.stats.exact import Ints
-from spark_eval.transforms.objects import made, met_by_number, reading
+from spark_eval.transforms.objects import made, made_of_files, met_by_number
 from spark_eval.transforms.plain_files import PlainFiles, takes_files
 from spark_eval.verbs.small import collected
 
@@ -103,8 +103,7 @@ def send_parts(
         paths = sorted(map(str, Path(folder, f"{SUBSET}={part}").glob("*.parquet")))
         if paths:
             files = PlainFiles(paths, {name: name for name in columns})
-            read = reading(rows.sparkSession, files, partial(sent_of_part, sender, part))
-            sent.append(made(*read))
+            sent.append(made_of_files(rows.sparkSession, files, partial(sent_of_part, sender, part)))
     return reduce(DataFrame.unionAll, sent[1:] or sent)
 
 

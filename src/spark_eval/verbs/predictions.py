@@ -33,8 +33,10 @@ from spark_eval.reporting.facts import RunFacts
 from spark_eval.runtime import events
 from spark_eval.schema import MODEL, Outcome, Table
 from spark_eval.transforms.plain_files import plain_predictions
-from spark_eval.transforms.predictions import PREDICTIONS, Predictions, conform_predictions
-from spark_eval.transforms.scored import (
+from spark_eval.transforms.predictions import (
+    PREDICTIONS,
+    Predictions,
+    conform_predictions,
     counted_parts,
     extents_of,
     in_order,

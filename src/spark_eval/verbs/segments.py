@@ -18,10 +18,9 @@ from spark_eval.engine.segments import activity_bounds, user_columns
 from spark_eval.errors import DataError, each
 from spark_eval.metrics.options import Plan
 from spark_eval.metrics.registry import Fact
-from spark_eval.schema import FAULT, IN_TRAIN, ITEM, BuiltIn, Fault, Outcome
+from spark_eval.schema import FAULT, IN_TRAIN, ITEM, USER, BuiltIn, Fault, Outcome
 from spark_eval.transforms.inputs import id_type
-from spark_eval.transforms.items import N_BYTES, counts_of_items, taken_items, trained_items
-from spark_eval.transforms.segments import count_users, counted_train
+from spark_eval.transforms.items import N_BYTES, count_users, counted_train, counts_of_items, trained_items
 from spark_eval.verbs.checks import check_train, check_users
 from spark_eval.verbs.evaluation import Tables
 from spark_eval.verbs.small import collected
@@ -143,7 +142,7 @@ def facts_of_items(tables: Tables, training: Training, plan: Plan) -> tuple[Item
     items = tables.items and tables.items.where(F.col(FAULT).isNull()).drop(FAULT)
     taken, n_users = None, training.n_users if Fact.POPULARITY in plan.facts else {}
     if tables.train is not None and Fact.TAKERS in plan.facts:
-        taken = taken_items(tables.train)
+        taken = trained_items(tables.train, USER)
         check_bytes(taken.count() * BYTES_PER_TAKER, "train")
     of_items, of_taken = (frame and frame.toArrow() for frame in (items, taken))
     kind = id_type(tables.truth, ITEM)

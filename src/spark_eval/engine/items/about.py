@@ -7,7 +7,8 @@ from spark_eval.arrow.hashes import Booleans, changes
 from spark_eval.engine.bucket import Bucket
 from spark_eval.engine.lists import AllLists, entries_of_rows
 from spark_eval.engine.messages import Content
-from spark_eval.engine.people import person_of
+from spark_eval.engine.people import People, places_of_people
+from spark_eval.engine.ranks import numbers_within
 from spark_eval.metrics.beyond.catalog import About, Entries, Sets
 from spark_eval.metrics.registry import Fact
 from spark_eval.schema import Outcome
@@ -48,19 +49,19 @@ class Surroundings:
         relevance = truth.relevances(np.arange(len(truth.user)))
         order = np.lexsort((~in_order, -relevance, truth.user))
         row = truth.user[order]
-        return self.entries(row, numbers_within(row), truth.item[order])
+        return self.entries(row, numbers_within(changes(row)), truth.item[order])
 
     def trained_items(self) -> Entries:
         """Return the items that each user had in training, each once, by id."""
         bucket = self.bucket
         rows, item = bucket.rows[Content.PROFILE], bucket.items.columns[2]
-        row = person_of(rows, bucket.people)
+        row = places_of_people(People.of(rows, bucket.people.ids.type), bucket.people)
         row, item = row[row >= 0], item[row >= 0]
         order = ordered(row, bucket.items.in_order(item))
         row, item = row[order], item[order]
         is_first = changes(row) | changes(item)
         row, item = row[is_first], item[is_first]
-        return self.entries(row, numbers_within(row), item)
+        return self.entries(row, numbers_within(changes(row)), item)
 
     def about(self, lists: AllLists, chosen: Ints) -> About:
         """Return what metrics see of these lists."""
@@ -79,12 +80,6 @@ class Surroundings:
             base=base,
             has_base=None if self.has_base is None else self.has_base[users],
         )
-
-
-def numbers_within(row: Ints) -> Ints:
-    """Return 1 for the first entry of each row, 2 for its second, ...; ``row`` (entries,) ascends."""
-    starts = np.flatnonzero(changes(row))
-    return np.arange(1, len(row) + 1) - np.repeat(starts, np.diff(np.append(starts, len(row))))
 
 
 def lists_with(about: About | None) -> dict[Outcome, Booleans]:

@@ -14,8 +14,8 @@ from spark_eval.arrow.hashes import Booleans
 from spark_eval.engine.items.facts import ItemFacts
 from spark_eval.engine.items.tally import CELL, COUNTED, IS_LISTED, IS_TRAINED, KNOWN_BITS, SLOT_BITS
 from spark_eval.engine.means import NOBODY, ColumnSums, SegmentCell
-from spark_eval.engine.messages import united
-from spark_eval.engine.summary import MetricRow, everybody_first
+from spark_eval.engine.messages import added_up
+from spark_eval.engine.summary import MetricRow, cells_of_models
 from spark_eval.metrics.beyond.catalog import ItemCounts
 from spark_eval.metrics.beyond.group_weights import GroupWeights
 from spark_eval.metrics.options import Plan, filled_column
@@ -25,20 +25,12 @@ N_ITEMS: Final = "n_items"
 CUT: Final = "cut"
 
 
-def merged_counts(tables: Sequence[pa.Table]) -> list[pa.Table]:
-    """Return one table that adds the counts of the same items in the same cells; none of none."""
-    if not tables:
-        return []
-    together = united(tables).unify_dictionaries().combine_chunks()
-    amounts = [name for name in together.column_names if name.startswith(COUNTED)]
-    keys = [name for name in together.column_names if name not in amounts]
-    added = together.group_by(keys).aggregate([(name, "sum") for name in amounts])
-    return [added.rename_columns([*keys, *amounts])]
+def histogram(tallies: Sequence[pa.Table]) -> pa.Table:
+    """Return how many items have each number of lists, by cell, cutoff, and what is known of the items.
 
-
-def histogram(merged: Sequence[pa.Table]) -> pa.Table:
-    """Return how many items have each number of lists, by cell, cutoff, and what is known of the items."""
-    [counts] = merged
+    ``tallies`` have counts of the same items, which are added first.
+    """
+    counts = added_up(tallies, [*CELL, ITEM, KNOWN_BITS])
     n_cuts = sum(name.startswith(COUNTED[0]) for name in counts.column_names)
     slots = [name for name in COUNTED[1:] if f"{name}_0" in counts.column_names]
     parts = []
@@ -63,16 +55,13 @@ def run_rows(
     ``totals`` are the sums that ``means.added`` returns: they tell who is there.
     """
     found = counts_by_cell(histograms)
-    cells = {cell for cell in totals if cell[0] in models} | {(model, ALL, ALL) for model in models}
     rows = []
-    for cell in sorted(cells, key=everybody_first):
+    for cell in cells_of_models(totals, models):
         for value in plan.of_run:
             users = totals.get(cell, {}).get(filled_column(value.k), NOBODY)
             counts = item_counts(found.get((*cell, plan.run_cuts.index(value.k)), []), facts, cell, users)
-            number = value.of_run(counts, plan.conventions)
-            known = None if math.isnan(number) else number
-            of_cell = (cell[0], value.name, value.k, *cell[1:])
-            rows.append(MetricRow(*of_cell, known, None, None, None, users.n_users, 0, plan.stamp))
+            key = (cell[0], value.name, value.k, *cell[1:], plan.stamp)
+            rows.append(MetricRow.of_run(key, value.of_run(counts, plan.conventions), users.n_users))
     return rows
 
 
@@ -81,10 +70,7 @@ def counts_by_cell(histograms: Sequence[pa.Table]) -> dict[tuple[Any, ...], list
     found: dict[tuple[Any, ...], list[tuple[int, ...]]] = {}
     if not histograms:
         return found
-    together = united(histograms).unify_dictionaries().combine_chunks()
-    keys = [*CELL, CUT, COUNTED[0], KNOWN_BITS]
-    sums = [name for name in (N_ITEMS, *COUNTED[1:]) if name in together.column_names]
-    added = together.group_by(keys).aggregate([(name, "sum") for name in sums]).rename_columns([*keys, *sums])
+    added = added_up(histograms, [*CELL, CUT, COUNTED[0], KNOWN_BITS])
     for model, segment, value, cut, *counts in zip(*added.to_pydict().values(), strict=True):
         found.setdefault((model, segment, value, cut), []).append(tuple(counts))
     return {cell: sorted(rows) for cell, rows in found.items()}
@@ -145,7 +131,6 @@ def group_rows(
             both = {value.name: reduce(add, weights), value.catalog_name: of_catalog}
             for name, one in both.items():
                 for group, share in value.of_groups(one, plan.conventions).items():
-                    known = None if math.isnan(share) else share
-                    cell = (model, name, value.k, GROUP, group)
-                    rows.append(MetricRow(*cell, known, None, None, None, users.n_users, 0, plan.stamp))
+                    key = (model, name, value.k, GROUP, group, plan.stamp)
+                    rows.append(MetricRow.of_run(key, share, users.n_users))
     return rows

@@ -1,6 +1,6 @@
 """Facts of items as every worker has them: the place of each in the catalogue, and what is known of it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Final
@@ -21,6 +21,7 @@ from spark_eval.stats.exact import Ints
 
 # Ids are looked up in a table as long as it has no more than so many entries for each of them.
 SPARSEST: Final = 16
+PlaceFinder = Callable[[Ints], Ints]
 
 
 @dataclass(frozen=True)
@@ -41,13 +42,31 @@ class ItemFacts:
         return place_in(pa.array(folds), pa.array(self.folds))
 
     def places(self, items: Codes) -> "PlaceFinder":
-        """Return what finds the places of numbered items."""
-        return PlaceFinder(self, items.texts if items.texts is None else place_in(items.texts, self.ids))
+        """Return what finds the place of each numbered item, UNKNOWN where nothing is known of it."""
+        if items.texts is None:
+            return self.places_of_integers
+        of_text = place_in(items.texts, self.ids)
+        return lambda numbered: of_text[numbered]
 
-    def rows_of(self, table: pa.Table) -> Ints:
-        """Return the row of the catalogue's tables of each row of a table, by its fold."""
-        folds = numbers(table[FOLD]).astype(np.int64) if self.folds is not None else None
-        return self.tables_of(folds, len(table))
+    def places_of_integers(self, items: Ints) -> Ints:
+        """Return the place of each of these ids, UNKNOWN where nothing is known of it."""
+        table, ids = self.table, numbers(self.ids)
+        if table is not None:
+            # Differences wrap round: whatever is not among the ids becomes large.
+            offset = (items - (ids[0] if len(ids) else 0)).view(np.uint64)
+            return table[np.minimum(offset, np.uint64(len(table) - 1))].astype(np.int64)
+        distinct, row = distinct_of(items)
+        place = np.minimum(np.searchsorted(ids, distinct), len(ids) - 1)
+        return np.where(ids[place] == distinct, place, UNKNOWN)[row]
+
+    def cells_of_rows(self, rows: pa.Table) -> tuple[Ints, Ints]:
+        """Return the row of the catalogue's tables of each row, by its fold, and the place of its item."""
+        folds = numbers(rows[FOLD]).astype(np.int64) if self.folds is not None else None
+        return self.tables_of(folds, len(rows)), self.places_of_rows(rows)
+
+    def places_of_rows(self, rows: pa.Table) -> Ints:
+        """Return the place of the item of each row."""
+        return place_in(rows[ITEM].cast(self.ids.type).combine_chunks(), self.ids)
 
     @cached_property
     def table(self) -> NDArray[np.int32] | None:
@@ -78,27 +97,6 @@ class ItemFacts:
         """Which items have training interactions, by fold; shape (f, n + 1)."""
         n_rows = self.catalog.n_rows
         return np.zeros((1, self.catalog.n_items + 1), dtype=bool) if n_rows is None else n_rows > 0
-
-
-@dataclass(frozen=True)
-class PlaceFinder:
-    """Finds the places of items in the catalogue, by their numbers; ``of_text`` are those of texts."""
-
-    facts: ItemFacts
-    of_text: Ints | None
-
-    def __call__(self, items: Ints) -> Ints:
-        """Return the place of each item, UNKNOWN where nothing is known of it."""
-        if self.of_text is not None:
-            return self.of_text[items]
-        table, ids = self.facts.table, numbers(self.facts.ids)
-        if table is not None:
-            # Differences wrap round: whatever is not among the ids becomes large.
-            offset = (items - (ids[0] if len(ids) else 0)).view(np.uint64)
-            return table[np.minimum(offset, np.uint64(len(table) - 1))].astype(np.int64)
-        distinct, row = distinct_of(items)
-        place = np.minimum(np.searchsorted(ids, distinct), len(ids) - 1)
-        return np.where(ids[place] == distinct, place, UNKNOWN)[row]
 
 
 def item_facts(
@@ -135,7 +133,7 @@ def with_training(facts: ItemFacts, trained: pa.Table, n_users: Mapping[int | No
     """Return what training tells of items; those it has are the catalogue."""
     folds = [None] if facts.folds is None else facts.folds.tolist()
     shape = len(folds), len(facts.ids) + 1
-    at = facts.rows_of(trained), place_in(united_ids(trained[ITEM], facts.ids.type), facts.ids)
+    at = facts.cells_of_rows(trained)
     n_rows = np.zeros(shape, dtype=np.int64)
     n_rows[at] = numbers(trained[N_ROWS])
     n_takers = None
@@ -149,7 +147,7 @@ def with_training(facts: ItemFacts, trained: pa.Table, n_users: Mapping[int | No
 def with_table(facts: ItemFacts, known: Catalog, items: pa.Table) -> Catalog:
     """Return what the table of items tells, beside what is known; those it has are the catalogue."""
     n = len(facts.ids) + 1
-    place = place_in(united_ids(items[ITEM], facts.ids.type), facts.ids)
+    place = facts.places_of_rows(items)
     rows = counted(place, n)
     if rows.max(initial=0) > 1:
         message = f"items: {np.count_nonzero(rows > 1)} items have several rows"
@@ -169,14 +167,9 @@ def with_table(facts: ItemFacts, known: Catalog, items: pa.Table) -> Catalog:
 
 def takers_of(facts: ItemFacts, taken: pa.Table) -> list[Sets]:
     """Return the training users of each item as numbers, by fold."""
-    row, place = facts.rows_of(taken), place_in(united_ids(taken[ITEM], facts.ids.type), facts.ids)
+    row, place = facts.cells_of_rows(taken)
     user = numbers(taken[USER].combine_chunks().dictionary_encode().indices).astype(np.int64)
     n_folds = 1 if facts.folds is None else len(facts.folds)
     return [
         sets_of_pairs(place[row == fold], user[row == fold], len(facts.ids) + 1) for fold in range(n_folds)
     ]
-
-
-def united_ids(column: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
-    """Return a column of ids of this type in one piece."""
-    return column.cast(kind).combine_chunks()

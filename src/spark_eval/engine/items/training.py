@@ -1,7 +1,7 @@
 """Training interactions counted by bucket of users: rows and users, and how popular each item is."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from spark_eval.accounting import Counts
 from spark_eval.arrow.codes import Codes, counted, distinct_of, n_distinct
-from spark_eval.arrow.hashes import changes, in_one_piece
-from spark_eval.engine.messages import Content, united
+from spark_eval.arrow.hashes import changes
+from spark_eval.engine.messages import Content
 from spark_eval.engine.people import People, is_named, numbered
-from spark_eval.schema import FOLD, ITEM, N_ROWS, N_TAKERS, USER, Fault, Outcome
+from spark_eval.schema import FOLD, ITEM, N_ROWS, N_TAKERS, Fault, Outcome
 from spark_eval.stats.exact import Ints
 
 
@@ -38,7 +38,7 @@ def count_train(
     """
     valid, bad = rows.get(Content.TRAIN), rows.get(Content.BAD_TRAIN)
     named = [None if table is None else table.filter(is_named(table)) for table in (valid, bad)]
-    people, numbers = numbered([table.select(keys_of(table)) for table in named if table is not None])
+    people, numbers = numbered([table for table in named if table is not None])
     user, bad_user = (numbers.pop(0) if table is not None else np.empty(0, np.int64) for table in named)
     n_rows = counted(user, len(people))
     folds: list[int | None] = [None] * len(people) if people.folds is None else people.folds.tolist()
@@ -50,11 +50,6 @@ def count_train(
     n_users = Counter(fold for fold, n in zip(folds, n_rows.tolist(), strict=True) if n)
     summary = TrainSummary(counts, n_users, Counter(n_rows[n_rows > 0].tolist()))
     return summary, None if valid is None else counts_by_item(valid, people, user, sees_takers=sees_takers)
-
-
-def keys_of(rows: pa.Table) -> list[str]:
-    """Return the columns that name a user, with the fold if there are folds."""
-    return [name for name in (USER, FOLD) if name in rows.column_names]
 
 
 def counts_by_item(rows: pa.Table, people: People, user: Ints, *, sees_takers: bool) -> pa.Table:
@@ -73,12 +68,3 @@ def counts_by_item(rows: pa.Table, people: People, user: Ints, *, sees_takers: b
         pairs = np.sort(user * n_groups + group)
         columns[N_TAKERS] = pa.array(counted(pairs[changes(pairs)] % n_groups, n_groups))
     return pa.table(columns)
-
-
-def added_items(tables: Sequence[pa.Table]) -> pa.Table:
-    """Add the counts of the same items."""
-    together = in_one_piece([united(tables)])
-    keys = [name for name in (ITEM, FOLD) if name in together.column_names]
-    amounts = [name for name in together.column_names if name not in keys]
-    added = together.group_by(keys).aggregate([(name, "sum") for name in amounts])
-    return added.rename_columns([*keys, *amounts])
