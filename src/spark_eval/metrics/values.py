@@ -94,7 +94,7 @@ class MetricValue:
 
     def facts(self, run: Conventions) -> frozenset[Fact]:
         """Return what it needs to know of items under its choices."""
-        return self.metric.facts | {fact for fact in Fact if fact in self.sees(run)}
+        return frozenset({*self.metric.facts, *(fact for fact in Fact if fact in self.sees(run))})
 
     def sees_items(self, run: Conventions) -> bool:
         """Return whether it sees all items of a list, not its hits alone."""

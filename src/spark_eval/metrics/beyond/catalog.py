@@ -6,15 +6,15 @@ items of which nothing is known.
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
 from functools import cached_property, partial, wraps
-from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spark_eval.arrow.hashes import Booleans
+from spark_eval.arrow.hashes import Booleans, changes
 from spark_eval.stats.exact import Floats, Ints
 
 # The place of an item of which nothing is known.
@@ -51,6 +51,25 @@ def filled_in(fact: Returned | None) -> Returned:
     return fact
 
 
+def positions(is_first: Booleans) -> Ints:
+    """Return 0 for the first entry of each run, 1 for its second, ...; runs begin where ``is_first``."""
+    starts = np.flatnonzero(is_first)
+    return np.arange(len(is_first)) - np.repeat(starts, np.diff(starts, append=len(is_first)))
+
+
+def spans(starts: Ints, sizes: Ints) -> tuple[Ints, Ints]:
+    """Return all places of spans, one span after the other, behind the number of the span of each."""
+    owner = np.repeat(np.arange(len(sizes)), sizes)
+    return owner, np.arange(len(owner)) - np.repeat(np.cumsum(sizes) - sizes - starts, sizes)
+
+
+def divide(numerator: Floats, denominator: Floats | Ints, otherwise: float = 0.0) -> Floats:
+    """Return quotients, and what they are otherwise where the denominator is 0; shape of the numerator."""
+    quotient = np.full(numerator.shape, otherwise)
+    np.divide(numerator, denominator, out=quotient, where=denominator > 0)
+    return quotient
+
+
 @dataclass(frozen=True)
 class Sets:
     """A set for each of n things, laid end to end: that of thing i is ``members[starts[i]:starts[i + 1]]``.
@@ -70,15 +89,17 @@ class Sets:
         """How many members each set has; shape (n,)."""
         return self.starts[1:] - self.starts[:-1]
 
+    @cached_property
+    def owner(self) -> Ints:
+        """Which set each member belongs to; shape (members,)."""
+        return np.repeat(np.arange(len(self.sizes)), self.sizes)
+
     def places_of_members(self, things: Ints) -> tuple[Ints, Ints]:
         """Return which of these things (their index) each of their members belongs to, and its place.
 
         Both have shape (members of these things,); the place is that in ``members`` and ``values``.
         """
-        sizes, starts = self.sizes[things], self.starts[:-1][things]
-        owner = np.repeat(np.arange(len(things)), sizes)
-        within = np.arange(len(owner)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        return owner, starts[owner] + within
+        return spans(self.starts[:-1][things], self.sizes[things])
 
 
 @dataclass(frozen=True)
@@ -109,38 +130,39 @@ class Catalog:
 
 
 @dataclass(frozen=True)
-class Entries:
-    """Items of n lists (or histories, or truths), laid end to end; all of shape (entries,).
+class RankedEntries:
+    """Entries of n lists at their ranks, laid end to end; arrays have the shape (entries,).
 
-    Entry i is an item of list ``row[i]`` at rank ``rank[i]`` (from 1; of unordered items 1, 2, ... by item).
-    They are sorted by row, then by rank, each item once in a row. ``item`` is a number that is equal where
-    items are, and ascends as their ids do; ``place`` is the item's place in the catalogue, or UNKNOWN.
+    Entry i is in list ``row[i]`` (ascending) at rank ``rank[i]``, from 1 (ascending within a list).
     """
 
     n_rows: int
     row: Ints
     rank: Ints
-    item: Ints
-    place: Ints
 
     def total(self, weight: Floats, k: int | None) -> Floats:
-        """Return per list the sum of weights (entries,) at ranks <= k, in rank order; shape (n_rows,)."""
+        """Return per list the sum of weights (entries,) at ranks <= k; shape (n_rows,).
+
+        The sum runs in rank order, one entry after the other, so a list's value does not depend on which
+        other lists share its batch.
+        """
         top = self.top(k)
         totals = np.bincount(self.row[top], weights=weight[top], minlength=self.n_rows)
-        return np.asarray(totals, dtype=np.float64)
+        return totals.astype(np.float64, copy=False)
 
     def totals(self, weight: Floats) -> Callable[[int | None], Floats]:
         """Return what ``total`` returns of these weights, by k: added once for all cutoffs."""
-        if not self.is_dense:
+        width, size = self.width, len(self.row)
+        if self.n_rows * width > SPARSEST_LISTS * size:
             return partial(self.total, weight)
         # Sums run in rank order from 0, as those of ``total``: they have the same bits.
-        table = np.zeros((self.n_rows, self.width + 1))
-        if self.is_full:
-            table[:, 1:] = weight.reshape(self.n_rows, self.width)
+        table = np.zeros((self.n_rows, width + 1))
+        if size == self.n_rows * width:
+            table[:, 1:] = weight.reshape(self.n_rows, width)
         else:
             table[self.row, self.rank] = weight
         np.cumsum(table, axis=1, out=table)
-        return lambda k: table[:, self.width if k is None else min(k, self.width)]
+        return lambda k: table[:, width if k is None else min(k, width)]
 
     @cached_property
     def width(self) -> int:
@@ -148,25 +170,20 @@ class Entries:
         return int(self.rank.max(initial=0))
 
     @cached_property
+    def number(self) -> Ints:
+        """1 for the first entry of a list, 2 for its second, ...; shape (entries,)."""
+        return positions(changes(self.row)) + 1
+
+    @cached_property
     def has_no_gaps(self) -> bool:
-        """Whether every list holds an item at each rank up to its own largest."""
+        """Whether every list holds an entry at each rank up to its own largest."""
         size = self.count(None)
         last = np.cumsum(size)[size > 0] - 1
         return np.array_equal(self.rank[last], size[size > 0])
 
-    @property
-    def is_full(self) -> bool:
-        """Whether all lists hold an item at every rank up to the largest."""
-        return len(self.row) == self.n_rows * self.width
-
-    @property
-    def is_dense(self) -> bool:
-        """Whether a table of lists by rank is not much larger than the entries."""
-        return self.n_rows * self.width <= SPARSEST_LISTS * len(self.row)
-
     @once
     def count(self, k: int | None) -> Ints:
-        """Return how many items each list holds at ranks <= k; shape (n_rows,)."""
+        """Return how many entries each list holds at ranks <= k; shape (n_rows,)."""
         if k is not None and self.has_no_gaps:
             return np.asarray(np.minimum(self.count(None), k))
         return np.bincount(self.row[self.top(k)], minlength=self.n_rows)
@@ -177,6 +194,25 @@ class Entries:
         if k is None or self.width <= k:
             return slice(None)
         return np.flatnonzero(self.rank <= k)
+
+    def of_rows(self, rows: Ints) -> Self:
+        """Return the entries of these lists, in this order; a list may come several times."""
+        ends, sizes = np.cumsum(self.count(None)), self.count(None)[rows]
+        row, chosen = spans(ends[rows] - sizes, sizes)
+        of_entries = {field.name: getattr(self, field.name)[chosen] for field in fields(self)[2:]}
+        return replace(self, n_rows=len(rows), row=row, **of_entries)
+
+
+@dataclass(frozen=True)
+class Entries(RankedEntries):
+    """Items of n lists (or histories, or truths), each once in a list; unordered items rank by item.
+
+    ``item`` is a number that is equal where items are, and ascends as their ids do; ``place`` is the item's
+    place in the catalogue, or UNKNOWN.
+    """
+
+    item: Ints
+    place: Ints
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ import numpy as np
 
 from spark_eval.conventions import Conventions, Discount
 from spark_eval.conventions.beyond import NoBase, Popularity, SerendipityVariant, UnexpectednessDenominator
-from spark_eval.metrics.beyond.catalog import About, Catalog, filled_in, once
+from spark_eval.metrics.beyond.catalog import About, Catalog, divide, filled_in, once
 from spark_eval.metrics.beyond.popularity import popularity_counts, self_information
 from spark_eval.metrics.beyond.similarity import comparable_counts, mean_similarities
 from spark_eval.metrics.discounts import discount_sums, discounts
-from spark_eval.metrics.lists import Lists, divide
+from spark_eval.metrics.lists import Lists
 from spark_eval.metrics.registry import Fact, Kind, ranking_metric
 from spark_eval.stats.exact import Floats, Ints
 
@@ -19,9 +19,8 @@ from spark_eval.stats.exact import Floats, Ints
 @ranking_metric(
     "epc",
     formula="sum over hits of (1 - p / N) / log2(rank + 1), over that of 1 / log2(rank + 1) of all ranks",
-    perfect=False,
     kind=Kind.PAIRS,
-    facts=[Fact.POPULARITY],
+    facts={Fact.POPULARITY},
 )
 def expected_popularity_complement(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Chance that a relevant recommended item is new to a random user; early ranks count for more.
@@ -29,8 +28,7 @@ def expected_popularity_complement(lists: Lists, k: int | None, conventions: Con
     p of all N training users have the item. 0 without a hit, also for an empty list. One of two users has
     item 0, which is the hit at rank 2 of 2:
 
-    >>> from spark_eval.metrics.beyond.known import lists_of
-    >>> lists = lists_of([[1, 0], []], truth=[[0], [1]], train=[[0, 1], [1]])
+    >>> lists = Lists.of_items([[1, 0], []], truth=[[0], [1]], train=[[0, 1], [1]])
     >>> expected_popularity_complement(lists, 2, Conventions()).round(6)
     array([0.193426, 0.      ])
 
@@ -45,9 +43,8 @@ def expected_popularity_complement(lists: Lists, k: int | None, conventions: Con
     "efd",
     formula="as epc, of -log2(p / sum of p over all items)",
     upper=None,
-    perfect=False,
     kind=Kind.PAIRS,
-    facts=[Fact.POPULARITY],
+    facts={Fact.POPULARITY},
 )
 def expected_free_discovery(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Self-information of the relevant recommended items, in bits; early ranks count for more.
@@ -55,8 +52,7 @@ def expected_free_discovery(lists: Lists, k: int | None, conventions: Convention
     An item without training counts as the rarest one. 0 without a hit, also for an empty list. Item 0 makes
     one third of all training:
 
-    >>> from spark_eval.metrics.beyond.known import lists_of
-    >>> lists = lists_of([[1, 0], []], truth=[[0], [1]], train=[[0, 1], [1]])
+    >>> lists = Lists.of_items([[1, 0], []], truth=[[0], [1]], train=[[0, 1], [1]])
     >>> expected_free_discovery(lists, 2, Conventions()).round(6)
     array([0.613147, 0.      ])
 
@@ -93,9 +89,8 @@ def surprise(catalog: Catalog) -> Floats:
     "unexpectedness",
     formula="1 - items shared with the baseline model's top k / k",
     conventions=("unexpectedness_denominator", "unexpectedness_no_base"),
-    perfect=False,
     kind=Kind.ITEMS,
-    facts=[Fact.BASE],
+    facts={Fact.BASE},
 )
 def unexpectedness(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Share of the k places without an item that a baseline model also recommends to this user, in its top k.
@@ -103,8 +98,7 @@ def unexpectedness(lists: Lists, k: int | None, conventions: Conventions) -> Flo
     Undefined for an empty list, and for users to whom the baseline recommends nothing. One of two items is
     the baseline's, too; k is 4:
 
-    >>> from spark_eval.metrics.beyond.known import lists_of
-    >>> lists = lists_of([[5, 7], [5], []], base=[[7, 8], None, [7]])
+    >>> lists = Lists.of_items([[5, 7], [5], []], base=[[7, 8], None, [7]])
     >>> for denominator in UnexpectednessDenominator:
     ...     conventions = Conventions(unexpectedness_denominator=denominator)
     ...     print(denominator, unexpectedness(lists, 4, conventions))
@@ -147,7 +141,6 @@ def base_ranks(about: About) -> Ints:
     conventions=("serendipity_variant", "popularity", "no_features"),
     lower=None,
     upper=None,
-    perfect=False,
     kind=Kind.PAIRS,
 )
 def serendipity(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
@@ -159,9 +152,8 @@ def serendipity(lists: Lists, k: int | None, conventions: Conventions) -> Floats
     popularity it is third of three. One of the two users of item 0 has it, too; their vectors are at 45
     degrees:
 
-    >>> from spark_eval.metrics.beyond.known import lists_of
     >>> train, vectors = [[0], [0, 1, 2], [0, 1]], [[1, 0], [0, 1], [1, 1]]
-    >>> lists = lists_of([[2, 1], []], truth=[[2], [1]], train=train, vectors=vectors)
+    >>> lists = Lists.of_items([[2, 1], []], truth=[[2], [1]], train=train, vectors=vectors)
     >>> for variant in SerendipityVariant:
     ...     print(variant, serendipity(lists, 2, Conventions(serendipity_variant=variant)).round(6))
     rectools [0.333333 0.      ]

@@ -24,7 +24,6 @@ LEAST_LENGTH: Final = 1e-300
     formula="mean distance of two items of the list",
     conventions=("ild_distance", "ild_average", "ild_short", "no_features"),
     upper=None,
-    perfect=False,
     kind=Kind.ITEMS,
 )
 def intra_list_distance(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
@@ -33,10 +32,9 @@ def intra_list_distance(lists: Lists, k: int | None, conventions: Conventions) -
     Items of which no vector (or feature) is known are left out. Items 0 and 1 are at right angles, 2 and 3
     point the same way; items 0 and 1 share one of three features:
 
-    >>> from spark_eval.metrics.beyond.known import lists_of
     >>> vectors = [[1, 0], [0, 1], [1, 1], [2, 2]]
     >>> features = [["a", "b"], ["b", "c"], ["c"], ["c"]]
-    >>> lists = lists_of([[0, 1], [2, 3], [0, 1, 2], [0]], vectors=vectors, features=features)
+    >>> lists = Lists.of_items([[0, 1], [2, 3], [0, 1, 2], [0]], vectors=vectors, features=features)
     >>> for distance in Distance:
     ...     print(distance, intra_list_distance(lists, 3, Conventions(ild_distance=distance)).round(6))
     cosine [1.       0.       0.528595      nan]

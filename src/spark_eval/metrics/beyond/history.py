@@ -6,10 +6,10 @@ import numpy as np
 
 from spark_eval.conventions import Conventions, Discount
 from spark_eval.conventions.beyond import ArpScale, CalibrationWeights, Popularity
-from spark_eval.metrics.beyond.catalog import About, Entries, Sets, filled_in, once
+from spark_eval.metrics.beyond.catalog import About, Entries, Sets, divide, filled_in, once
 from spark_eval.metrics.beyond.popularity import average_popularity, in_unit, mean_or_nan
 from spark_eval.metrics.discounts import discounts
-from spark_eval.metrics.lists import Lists, divide
+from spark_eval.metrics.lists import Lists
 from spark_eval.metrics.registry import Fact, Kind, Weight, ranking_metric
 from spark_eval.schema import Direction
 from spark_eval.stats.exact import Floats, Ints
@@ -41,9 +41,8 @@ def history_popularity(about: About, popularity: Popularity) -> Floats:
     direction=Direction.NONE,
     lower=-1.0,
     upper=None,
-    perfect=False,
     kind=Kind.PROFILE,
-    facts=[Fact.POPULARITY],
+    facts={Fact.POPULARITY},
     weights={"pop_lift": Weight("pop_lift_profile", profile_popularity)},
 )
 def popularity_lift(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
@@ -52,8 +51,7 @@ def popularity_lift(lists: Lists, k: int | None, conventions: Conventions) -> Fl
     Undefined for an empty list, and without a history. ``pop_lift`` of a run is the ratio of the means over
     users, ``mean_pop_lift`` the mean of their ratios. The history's item has one user, the recommended two:
 
-    >>> from spark_eval.metrics.beyond.known import lists_of
-    >>> popularity_lift(lists_of([[1], [0], [0]], train=[[0], [1], [], [1]]), 1, Conventions())
+    >>> popularity_lift(Lists.of_items([[1], [0], [0]], train=[[0], [1], [], [1]]), 1, Conventions())
     array([ 1. , -0.5,  nan])
 
     Source: Abdollahpouri et al., The unfairness of popularity bias in recommendation, 2019.
@@ -68,9 +66,8 @@ def popularity_lift(lists: Lists, k: int | None, conventions: Conventions) -> Fl
     conventions=("calibration_kl_weights",),
     direction=Direction.LOWER,
     upper=-math.log(ALPHA),
-    perfect=False,
     kind=Kind.PROFILE,
-    facts=[Fact.GROUPS],
+    facts={Fact.GROUPS},
 )
 def calibration_kl(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """How far the groups of the list are from those of the user's history: 0 for the same shares.
@@ -79,9 +76,8 @@ def calibration_kl(lists: Lists, k: int | None, conventions: Conventions) -> Flo
     empty list, and where the history has no group; a list without any has the largest value, 4.60517. The
     history is half a, half b; one list is as well, one is all a:
 
-    >>> from spark_eval.metrics.beyond.known import lists_of
     >>> groups, train = [["a"], ["b"], ["a", "b"], ["a"], []], [[0, 1]] * 4
-    >>> lists = lists_of([[2], [0, 3], [4], []], groups=groups, train=train)
+    >>> lists = Lists.of_items([[2], [0, 3], [4], []], groups=groups, train=train)
     >>> calibration_kl(lists, 2, Conventions()).round(6)
     array([0.      , 1.958518, 4.60517 ,      nan])
 

@@ -11,13 +11,14 @@ from typing import Final
 import numpy as np
 
 from spark_eval.conventions import Conventions, Discount
+from spark_eval.metrics.beyond.catalog import divide
 from spark_eval.metrics.beyond.ideals import REDUNDANCY, gains_of, greedy_ideal, intents_of
 from spark_eval.metrics.discounts import discounts
-from spark_eval.metrics.lists import Lists, divide
+from spark_eval.metrics.lists import Lists
 from spark_eval.metrics.registry import Fact, ranking_metric
 from spark_eval.stats.exact import Floats, Ints
 
-NEEDED: Final = (Fact.GROUPS, Fact.RELEVANT)
+NEEDED: Final = frozenset({Fact.GROUPS, Fact.RELEVANT})
 # What an intent gains in r places that all serve it; a hit behind so many others is worth nothing.
 MOST_SERVED: Final = np.array(
     list(accumulate((REDUNDANCY ** (rank - 1) / rank for rank in range(1, 1100)), initial=0.0))
@@ -44,7 +45,6 @@ def where_known(lists: Lists, values: Floats) -> Floats:
     "groups, 1/2^(earlier hits in it)",
     conventions=("ideal_ties",),
     upper=None,
-    perfect=False,
     facts=NEEDED,
 )
 def alpha_ndcg(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
@@ -52,16 +52,15 @@ def alpha_ndcg(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
 
     Items 1 and 2 serve a, item 3 serves b. Taking 1 and 3 first is as good as it gets, 1 and 2 is not:
 
-    >>> from spark_eval.metrics.beyond.known import lists_of
     >>> groups = ["", "a", "a", "b"]
-    >>> lists = lists_of([[1, 3, 2], [1, 2, 3]], truth=[[1, 2, 3], [1, 2, 3]], groups=groups)
+    >>> lists = Lists.of_items([[1, 3, 2], [1, 2, 3]], truth=[[1, 2, 3], [1, 2, 3]], groups=groups)
     >>> alpha_ndcg(lists, 2, Conventions()).round(6)
     array([1.      , 0.806574])
 
     The ideal is greedy, rank by rank the item that gains most, of equal ones the larger id: to find the best
     order is too hard. So a list can be better than its ideal, and score above 1:
 
-    >>> lists = lists_of([[1, 2, 3]], truth=[[1, 2, 3, 4]], groups=["", "ac", "bd", "bc", "b"])
+    >>> lists = Lists.of_items([[1, 2, 3]], truth=[[1, 2, 3, 4]], groups=["", "ac", "bd", "bc", "b"])
     >>> alpha_ndcg(lists, 3, Conventions()).round(6)
     array([1.01771])
 
@@ -76,7 +75,6 @@ def alpha_ndcg(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
 @ranking_metric(
     "err_ia",
     formula="sum of gain / rank over the hits / sum of |G| / 2^(r - 1) / r over r <= k",
-    perfect=False,
     facts=NEEDED,
 )
 def err_ia(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
@@ -85,9 +83,8 @@ def err_ia(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     A hit gains as in ``alpha_ndcg``. G are the user's intents; in a list of k places each could serve all of
     them. Items 1 and 3 serve a and b: (1 + 1/2) / (2 (1 + 1/4)).
 
-    >>> from spark_eval.metrics.beyond.known import lists_of
     >>> groups = ["", "a", "a", "b"]
-    >>> err_ia(lists_of([[1, 3, 2]], truth=[[1, 2, 3]], groups=groups), 2, Conventions())
+    >>> err_ia(Lists.of_items([[1, 3, 2]], truth=[[1, 2, 3]], groups=groups), 2, Conventions())
     array([0.6])
 
     Without a cutoff k is the length of the list. Undefined where no relevant item belongs to a group.
@@ -106,7 +103,6 @@ def err_ia(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     formula="sum of gain / rank over the hits / that of the greedy ideal",
     conventions=("ideal_ties",),
     upper=None,
-    perfect=False,
     facts=NEEDED,
 )
 def nerr_ia(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
@@ -114,9 +110,8 @@ def nerr_ia(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
 
     The ideal is that of ``alpha_ndcg``, so values can pass 1. Item 3 would be better at rank 2:
 
-    >>> from spark_eval.metrics.beyond.known import lists_of
     >>> groups = ["", "a", "a", "b"]
-    >>> nerr_ia(lists_of([[1, 2, 3]], truth=[[1, 2, 3]], groups=groups), 2, Conventions()).round(6)
+    >>> nerr_ia(Lists.of_items([[1, 2, 3]], truth=[[1, 2, 3]], groups=groups), 2, Conventions()).round(6)
     array([0.833333])
 
     Undefined where no relevant item belongs to a group.
@@ -127,15 +122,14 @@ def nerr_ia(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     return share_of_ideal(lists, k, conventions, lambda rank: 1 / rank)
 
 
-@ranking_metric("p_ia", formula="sum over hits of their groups / (k |G|)", perfect=False, facts=NEEDED)
+@ranking_metric("p_ia", formula="sum over hits of their groups / (k |G|)", facts=NEEDED)
 def p_ia(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Precision of each intent, averaged over the user's intents.
 
     Of three places two serve a, one serves b:
 
-    >>> from spark_eval.metrics.beyond.known import lists_of
     >>> groups = ["", "a", "ab", "b"]
-    >>> p_ia(lists_of([[1, 2, 9]], truth=[[1, 2, 3]], groups=groups), 3, Conventions())
+    >>> p_ia(Lists.of_items([[1, 2, 9]], truth=[[1, 2, 3]], groups=groups), 3, Conventions())
     array([0.5])
 
     Without a cutoff k is the length of the list. Undefined where no relevant item belongs to a group.
@@ -147,13 +141,12 @@ def p_ia(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     return where_known(lists, divide(served, lists.places(k) * intents.n_intents))
 
 
-@ranking_metric("subtopic_recall", formula="intents with a hit / |G|", perfect=False, facts=NEEDED)
+@ranking_metric("subtopic_recall", formula="intents with a hit / |G|", facts=NEEDED)
 def subtopic_recall(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Share of the user's intents that the top k serves at all.
 
-    >>> from spark_eval.metrics.beyond.known import lists_of
     >>> groups = ["", "a", "a", "b", "cd"]
-    >>> lists = lists_of([[1, 2, 3]], truth=[[1, 2, 3, 4]], groups=groups)
+    >>> lists = Lists.of_items([[1, 2, 3]], truth=[[1, 2, 3, 4]], groups=groups)
     >>> subtopic_recall(lists, 2, Conventions()), subtopic_recall(lists, 3, Conventions())
     (array([0.25]), array([0.5]))
 
@@ -166,18 +159,15 @@ def subtopic_recall(lists: Lists, k: int | None, conventions: Conventions) -> Fl
     return where_known(lists, divide(lists.hits.total(newly, k), intents.n_intents))
 
 
-@ranking_metric(
-    "ap_ia", formula="mean over intents g of AP of the hits in g, over m_g", perfect=False, facts=NEEDED
-)
+@ranking_metric("ap_ia", formula="mean over intents g of AP of the hits in g, over m_g", facts=NEEDED)
 def ap_ia(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Average precision of each intent, averaged over the user's intents.
 
     m_g counts the user's relevant items in g, whether k places can hold them or not. Hits of a at ranks 1 and
     3 of m = 2, none of b: (1/1 + 2/3) / 2, and 0.
 
-    >>> from spark_eval.metrics.beyond.known import lists_of
     >>> groups = ["", "a", "a", "b"]
-    >>> ap_ia(lists_of([[1, 9, 2]], truth=[[1, 2, 3]], groups=groups), 3, Conventions()).round(6)
+    >>> ap_ia(Lists.of_items([[1, 9, 2]], truth=[[1, 2, 3]], groups=groups), 3, Conventions()).round(6)
     array([0.416667])
 
     Undefined where no relevant item belongs to a group.

@@ -37,7 +37,6 @@ ByCut = Callable[[int | None], Floats]
     formula="1 if the top k holds an item else 0",
     conventions=("user_coverage_places",),
     kind=Kind.PAIRS,
-    perfect=False,
 )
 def user_coverage(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Whether the user got a recommendation at all; with ``places=all``, as many as there are places.
@@ -66,17 +65,15 @@ def user_coverage(lists: Lists, k: int | None, conventions: Conventions) -> Floa
     conventions=("popularity", "arp_scale", "arp_unseen"),
     direction=Direction.NONE,
     upper=None,
-    perfect=False,
     kind=Kind.ITEMS,
-    facts=[Fact.POPULARITY],
+    facts={Fact.POPULARITY},
 )
 def average_popularity(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Mean popularity of the recommended items; undefined for an empty list.
 
     Items 0 and 1 have training users 0 and 1, item 2 has both, item 3 none:
 
-    >>> from spark_eval.metrics.beyond.known import lists_of
-    >>> lists = lists_of([[0, 2, 3], []], train=[[0, 2], [1, 2]])
+    >>> lists = Lists.of_items([[0, 2, 3], []], train=[[0, 2], [1, 2]])
     >>> average_popularity(lists, 3, Conventions())
     array([ 1., nan])
     >>> for scale in ArpScale:
@@ -116,9 +113,8 @@ def count_of_novelty(lists: Lists, k: int | None, conventions: Conventions) -> F
     formula="mean over the list of -log2(an item's training users / all)",
     conventions=("novelty_popularity", "novelty_unseen", "novelty_scale", "novelty_denominator"),
     upper=None,
-    perfect=False,
     kind=Kind.ITEMS,
-    facts=[Fact.POPULARITY],
+    facts={Fact.POPULARITY},
     weights={"novelty_micro": Weight("novelty_items", count_of_novelty)},
 )
 def novelty(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
@@ -127,8 +123,7 @@ def novelty(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     Undefined for an empty list, and without training. ``novelty_micro`` is the mean over all items of all
     lists. One of two users has item 0, both have item 2, nobody has item 3:
 
-    >>> from spark_eval.metrics.beyond.known import lists_of
-    >>> lists = lists_of([[0, 2, 3], []], train=[[0, 2], [1, 2]])
+    >>> lists = Lists.of_items([[0, 2, 3], []], train=[[0, 2], [1, 2]])
     >>> for unseen in NoveltyUnseen:
     ...     print(unseen, novelty(lists, 3, Conventions(novelty_unseen=unseen)).round(6))
     one [0.666667      nan]
@@ -148,9 +143,8 @@ def novelty(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
 @ranking_metric(
     "long_tail",
     formula="share of the list outside the head: the most popular items with 4/5 of all training users",
-    perfect=False,
     kind=Kind.ITEMS,
-    facts=[Fact.POPULARITY],
+    facts={Fact.POPULARITY},
 )
 def long_tail(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Share of recommended items that are not among the most popular ones; undefined for an empty list.
@@ -159,8 +153,7 @@ def long_tail(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     are 4/5 of the sum over all items. Item 1 has three of the four users here, so it does not reach 4/5, and
     the larger of the other two is in the head, too:
 
-    >>> from spark_eval.metrics.beyond.known import lists_of
-    >>> lists = lists_of([[0, 1], [2]], train=[[1], [1], [1], [2], [0]])
+    >>> lists = Lists.of_items([[0, 1], [2]], train=[[1], [1], [1], [2], [0]])
     >>> long_tail(lists, 2, Conventions())
     array([0.5, 0. ])
 
