@@ -10,10 +10,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spark_eval.arrow.hashes import changes
 from spark_eval.conventions import TieOrder
-from spark_eval.metrics.beyond.catalog import About, RankedEntries, positions
+from spark_eval.metrics.beyond.arrays import positions
+from spark_eval.metrics.beyond.catalog import About, Entries, RankedEntries, filled_in
 from spark_eval.metrics.beyond.known import ListsOfItems, known_about
 from spark_eval.stats.exact import Floats, Ints
 
@@ -123,6 +125,20 @@ class Lists:
         hits = [[float(item in wanted) for item in row] for row, wanted in zip(lists, relevant, strict=True)]
         made = cls.of(hits, truth=[[1.0] * len(row) for row in relevant])
         return replace(made, about=known_about(lists, relevant, **facts))
+
+    @property
+    def known(self) -> About:
+        """What is known of the items, for metrics that declare to need it."""
+        return filled_in(self.about)
+
+    @property
+    def listed(self) -> Entries:
+        """All items of the lists, for metrics that declare to see them."""
+        return filled_in(self.known.listed)
+
+    def of_hits(self, table: NDArray[Any]) -> NDArray[Any]:
+        """Return what a table by fold and item (f, n + 1) has for the hits; shape (hits,)."""
+        return self.known.of_places(table, self.hits.row, self.known.hits)
 
     def n_hits(self, k: int | None) -> Floats:
         """Return h, the hits in the top k; shape (n,)."""

@@ -8,66 +8,28 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
-from functools import cached_property, partial, wraps
-from typing import Any, Concatenate, Final, ParamSpec, Self, TypeVar
+from functools import cached_property, partial
+from typing import Any, Final, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spark_eval.arrow.hashes import Booleans, changes
+from spark_eval.metrics.beyond.arrays import once, positions, spans
 from spark_eval.stats.exact import Floats, Ints
 
 # The place of an item of which nothing is known.
 UNKNOWN: Final = -1
 # Lists are laid out as a table by rank unless it has more than so many places for each item.
 SPARSEST_LISTS: Final = 4
-
-Bearer = TypeVar("Bearer")
-Arguments = ParamSpec("Arguments")
-Returned = TypeVar("Returned")
+Given = TypeVar("Given")
 
 
-def once(
-    function: Callable[Concatenate[Bearer, Arguments], Returned],
-) -> Callable[Concatenate[Bearer, Arguments], Returned]:
-    """Keep what a function makes of facts and choices with these facts, for all cutoffs that ask for it."""
-    name = f"{function.__module__}.{function.__qualname__}"
-
-    @wraps(function)
-    def kept(facts: Bearer, /, *choices: Arguments.args, **named: Arguments.kwargs) -> Returned:
-        results: dict[Any, Returned] = vars(facts).setdefault("_once", {})
-        key = (name, *choices)
-        if key not in results:
-            results[key] = function(facts, *choices, **named)
-        return results[key]
-
-    return kept
-
-
-def filled_in(fact: Returned | None) -> Returned:
+def filled_in(fact: Given | None) -> Given:
     """Return a fact that a metric declares to need; raise ValueError where nobody filled it in."""
     if fact is None:
         raise ValueError("a metric needs a fact that these lists do not carry")
     return fact
-
-
-def positions(is_first: Booleans) -> Ints:
-    """Return 0 for the first entry of each run, 1 for its second, ...; runs begin where ``is_first``."""
-    starts = np.flatnonzero(is_first)
-    return np.arange(len(is_first)) - np.repeat(starts, np.diff(starts, append=len(is_first)))
-
-
-def spans(starts: Ints, sizes: Ints) -> tuple[Ints, Ints]:
-    """Return all places of spans, one span after the other, behind the number of the span of each."""
-    owner = np.repeat(np.arange(len(sizes)), sizes)
-    return owner, np.arange(len(owner)) - np.repeat(np.cumsum(sizes) - sizes - starts, sizes)
-
-
-def divide(numerator: Floats, denominator: Floats | Ints, otherwise: float = 0.0) -> Floats:
-    """Return quotients, and what they are otherwise where the denominator is 0; shape of the numerator."""
-    quotient = np.full(numerator.shape, otherwise)
-    np.divide(numerator, denominator, out=quotient, where=denominator > 0)
-    return quotient
 
 
 @dataclass(frozen=True)
@@ -90,6 +52,11 @@ class Sets:
         return self.starts[1:] - self.starts[:-1]
 
     @cached_property
+    def n_members(self) -> int:
+        """One more than the largest member."""
+        return int(self.members.max(initial=0)) + 1
+
+    @cached_property
     def owner(self) -> Ints:
         """Which set each member belongs to; shape (members,)."""
         return np.repeat(np.arange(len(self.sizes)), self.sizes)
@@ -100,6 +67,11 @@ class Sets:
         Both have shape (members of these things,); the place is that in ``members`` and ``values``.
         """
         return spans(self.starts[:-1][things], self.sizes[things])
+
+    def cells(self, row: Ints, things: Ints) -> tuple[Ints, Ints]:
+        """Return the members of things in rows: the index of the thing, and row * n_members + member."""
+        owner, place = self.places_of_members(things)
+        return owner, row[owner] * self.n_members + self.members[place]
 
 
 @dataclass(frozen=True)
