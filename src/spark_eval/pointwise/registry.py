@@ -104,6 +104,11 @@ class Sums:
         for rate in self.plan.variants:
             yield ("", {}) if rate is None else (CORRECTED, {"sampling_rate": text(rate)})
 
+    def means(self, name: str) -> Iterator[Value]:
+        """Yield the mean over all rows of what a name sums, of scores as they come and corrected."""
+        for mark, options in self.variants():
+            yield Value(ratio(self.one(f"{name}{mark}"), self.weight), options)
+
     def matrices(self) -> Iterator[Matrix]:
         """Yield one at every threshold, of scores as they come and corrected; of classes, the only one."""
         size = len(self.plan.thresholds) + 1
