@@ -4,7 +4,7 @@ Arrays over the n items of a catalogue have n + 1 places: the last one, reached 
 items of which nothing is known.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, fields, replace
 from fractions import Fraction
@@ -223,10 +223,9 @@ class About:
 class ItemCounts:
     """How often items were recommended up to a rank, by a model, in a fold if there are folds.
 
-    Of every number c of lists and every kind of item one entry: ``n_items`` items are each in ``n_lists``
-    lists. ``is_listed`` tells whether they are in the catalogue, ``is_trained`` whether they have training
-    interactions; ``slots`` sums 1 / length of the list over these lists and items, 0 where no chosen metric
-    asks; all of shape (entries,).
+    An entry stands for ``n_items`` items of one kind, each in ``n_lists`` lists. ``is_listed`` tells whether
+    they are in the catalogue, ``is_trained`` whether they have training interactions; ``slots`` sums
+    1 / length of the list over these lists and items, 0 where no chosen metric asks; all of shape (entries,).
     The catalogue has ``n_catalog`` items, training ``n_trained``. ``n_population`` users are in the
     population, ``n_filled`` of them have a list that is not empty.
     """
@@ -245,20 +244,15 @@ class ItemCounts:
     def of(
         cls, lists: Sequence[Sequence[int]], catalog: Collection[int] = (), trained: Collection[int] = ()
     ) -> "ItemCounts":
-        """Count the items of lists, for examples and tests; an empty list is that of a user without one."""
+        """Count each item of lists, for examples and tests; an empty list is that of a user without one."""
         n_lists = Counter(item for items in lists for item in items)
-        slots: dict[tuple[int, bool, bool], Fraction] = defaultdict(Fraction)
-        n_items = Counter((count, item in catalog, item in trained) for item, count in n_lists.items())
-        for items in lists:
-            for item in items:
-                slots[n_lists[item], item in catalog, item in trained] += Fraction(1, len(items))
-        kinds = np.array(list(n_items), dtype=np.int64).reshape(-1, 3)
+        slots = [sum(Fraction(items.count(item), len(items) or 1) for items in lists) for item in n_lists]
         return cls(
-            n_lists=kinds[:, 0],
-            n_items=np.array(list(n_items.values()), dtype=np.int64),
-            is_listed=kinds[:, 1] > 0,
-            is_trained=kinds[:, 2] > 0,
-            slots=np.array([float(slots[kind]) for kind in n_items]),
+            n_lists=np.array(list(n_lists.values()), dtype=np.int64),
+            n_items=np.ones(len(n_lists), dtype=np.int64),
+            is_listed=np.array([item in catalog for item in n_lists], dtype=bool),
+            is_trained=np.array([item in trained for item in n_lists], dtype=bool),
+            slots=np.array(slots, dtype=np.float64),
             n_catalog=len(set(catalog)),
             n_trained=len(set(trained)),
             n_population=len(lists),
