@@ -134,12 +134,12 @@ class PointwiseMetric:
     """
 
     name: str
-    tasks: Sequence[Task]
-    formula: str
-    needs: Sequence[str]
-    bounds: tuple[float | None, float | None]
-    best: float | None
     kernel: PointwiseKernel
+    formula: str
+    tasks: Sequence[Task]
+    needs: Sequence[str] = ()
+    bounds: tuple[float | None, float | None] = (0.0, 1.0)
+    best: float | None = 1.0
 
     @property
     def direction(self) -> Direction:
@@ -171,19 +171,11 @@ class PointwiseMetric:
 POINTWISE: Final[dict[str, PointwiseMetric]] = {}
 
 
-def pointwise_metric(
-    *,
-    formula: str,
-    tasks: Sequence[Task],
-    needs: Sequence[str] = (),
-    bounds: tuple[float | None, float | None] = (0.0, 1.0),
-    best: float | None = 1.0,
-) -> Callable[[PointwiseKernel], PointwiseKernel]:
-    """Register a kernel by its name: exact sums of a cell -> its values."""
+def pointwise_metric(**known: Any) -> Callable[[PointwiseKernel], PointwiseKernel]:
+    """Register a kernel: exact sums of a cell -> its values; ``known`` are fields of PointwiseMetric."""
 
     def register(kernel: PointwiseKernel) -> PointwiseKernel:
-        name = kernel.__name__
-        POINTWISE[name] = PointwiseMetric(name, tasks, formula, needs, bounds, best, kernel)
+        POINTWISE[kernel.__name__] = PointwiseMetric(kernel.__name__, kernel, **known)
         return kernel
 
     return register
