@@ -54,7 +54,7 @@ def parts(cost: Ints, most: int) -> Iterator[slice]:
 
 
 def places_in(keys: Ints, wanted: Ints) -> Ints:
-    """Return the place of numbers among ascending keys, -1 where they are none of them."""
+    """Return the place of numbers (from 0) among ascending keys, -1 where they are none of them."""
     places = np.searchsorted(keys, wanted)
     return np.where(np.append(keys, -1)[places] == wanted, places, -1)
 

@@ -56,7 +56,7 @@ class Sets:
         """One more than the largest member."""
         return int(self.members.max(initial=0)) + 1
 
-    @cached_property
+    @property
     def owner(self) -> Ints:
         """Which set each member belongs to; shape (members,)."""
         return np.repeat(np.arange(len(self.sizes)), self.sizes)
