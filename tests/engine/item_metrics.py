@@ -138,7 +138,6 @@ def registered() -> Iterator[None]:
             conventions=("entropy_weights",) if kind is Kind.CATALOG else (),
             direction=Direction.NONE,
             upper=None,
-            perfect=False,
             kind=kind,
             facts=facts,
         )(kernel)

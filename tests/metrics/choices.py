@@ -17,6 +17,10 @@ OF_USERS: Final = [name for name, metric in RANKING.items() if metric.is_of_user
 OF_RUNS: Final = [name for name, metric in RANKING.items() if not metric.is_of_users]
 # Metrics of which tied items can share their places.
 SHARING: Final = ("dcg", "ndcg", "ap")
+# Metrics of which a perfect list scores the upper bound.
+PERFECT: Final = frozenset(
+    {"precision", "recall_capped", "hit_rate", "ap", "rr", "rhr_norm", "r_precision", "ndcg", "auc", "fcp"}
+)
 # Metrics without a value for some users.
 UNDEFINED: Final = ("auc", "fcp")
 # Metrics that see more of lists than where the relevant items are; the last three see these, too.

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from choices import OF_HITS, OF_ITEMS, SHARING, UNDEFINED, Case, every_convention, measured, one
+from choices import OF_HITS, OF_ITEMS, PERFECT, SHARING, UNDEFINED, Case, every_convention, measured, one
 from expected import as_ranked, orders
 from hypothesis import given
 from hypothesis import strategies as st
@@ -78,7 +78,7 @@ def reaches_its_bound(case: Case, m: int, k: int | None) -> bool:
             return fills or conventions.ideal is not Ideal.POSITIONS
         case "auc":
             return conventions.one_class is OneClass.EXTREMES
-    return RANKING[name].perfect
+    return name in PERFECT
 
 
 @given(cases=cases, grades=st.lists(relevances, min_size=1, max_size=12), k=cutoffs)
@@ -97,7 +97,7 @@ def test_a_perfect_list_scores_the_upper_bound(cases: list[Case], grades: list[f
 def test_the_default_bound_of_a_perfect_list_is_exact(k: int | None) -> None:
     perfect = [User(range(m), {item: float(m - item) for item in range(m)}) for m in range(1, 12)]
     for name in ("recall_capped", "hit_rate", "ap", "rr", "rhr_norm", "ndcg", "r_precision"):
-        assert RANKING[name].perfect
+        assert name in PERFECT
         assert measured(name, perfect, k, Conventions()).tolist() == [1.0] * len(perfect), name
 
 

@@ -16,7 +16,6 @@ from spark_eval.metrics import RANKING, Lists
 from spark_eval.metrics.beyond import similarity, spread
 from spark_eval.metrics.beyond.catalog import Sets
 from spark_eval.metrics.beyond.diversity import LEAST_LENGTH
-from spark_eval.metrics.beyond.known import lists_of
 from spark_eval.metrics.distances import cosine, euclid, lengths
 from spark_eval.stats.exact import Floats
 
@@ -68,7 +67,7 @@ def pair_distance(one: list[float], other: list[float], distance: Distance) -> f
 def test_dense_and_sparse_vectors_are_as_far_apart_as_pair_by_pair(
     distance: Distance, table: list[list[float] | None], lists: list[list[int]]
 ) -> None:
-    dense = lists_of(lists, vectors=known(table))
+    dense = Lists.of_items(lists, vectors=known(table))
     expected = []
     for items in lists:
         vectors = [row for item in items if (row := table[item]) is not None]
@@ -81,7 +80,7 @@ def test_dense_and_sparse_vectors_are_as_far_apart_as_pair_by_pair(
 @pytest.mark.parametrize("distance", VECTORS)
 @given(row=st.lists(st.floats(-1e3, 1e3, allow_subnormal=False), min_size=DIMENSIONS, max_size=DIMENSIONS))
 def test_a_list_of_equal_items_is_not_diverse_at_all(distance: Distance, row: list[float]) -> None:
-    lists = lists_of([list(range(9))], vectors=[row] * 9)
+    lists = Lists.of_items([list(range(9))], vectors=[row] * 9)
     # Vectors of zeros have no direction to share.
     is_apart = distance is Distance.COSINE and math.hypot(*row) < LEAST_LENGTH
     for stored in (lists, sparse(lists)):
@@ -93,7 +92,7 @@ def test_serendipity_is_the_same_for_dense_and_sparse_vectors(
     table: list[list[float] | None], lists: list[list[int]], no_features: NoFeatures
 ) -> None:
     train = [[item, (item + 3) % N_ITEMS] for item in range(len(lists))]
-    dense = lists_of(lists, truth=[items[1:4] for items in lists], train=train, vectors=known(table))
+    dense = Lists.of_items(lists, truth=[items[1:4] for items in lists], train=train, vectors=known(table))
     for variant in (SerendipityVariant.RECOMMENDERS_COSINE, SerendipityVariant.EVIDENTLY):
         conventions = Conventions(serendipity_variant=variant, no_features=no_features)
         one, other = (
@@ -109,7 +108,7 @@ def crowd() -> Lists:
     lists = [random.permutation(40)[: random.integers(0, 12)].tolist() for _ in range(50)]
     train = [random.permutation(40)[: random.integers(0, 9)].tolist() for _ in range(60)]
     truth = [items[::2] for items in lists]
-    return lists_of(lists, truth=truth, train=train, features=words, vectors=vectors.tolist())
+    return Lists.of_items(lists, truth=truth, train=train, features=words, vectors=vectors.tolist())
 
 
 def measured(lists: Lists) -> list[bytes]:

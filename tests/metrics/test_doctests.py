@@ -24,7 +24,6 @@ from spark_eval.metrics.beyond import (
     diversity,
     exposure,
     history,
-    ideals,
     intents,
     popularity,
 )
@@ -59,7 +58,6 @@ MODULES = [
     gates,
     graded,
     history,
-    ideals,
     intents,
     intervals,
     lists,

@@ -14,7 +14,7 @@ from users import User, about_of, batch, for_metric, grouped_lists, user
 
 from spark_eval.conventions import Conventions, IdealTies, TieOrder
 from spark_eval.metrics import RANKING, Lists, parse_metric
-from spark_eval.metrics.beyond.ideals import greedy_ideal
+from spark_eval.metrics.beyond.intents import greedy_ideal
 from spark_eval.presets import PRESETS, conventions_of
 from spark_eval.stats.exact import Floats
 

@@ -21,7 +21,6 @@ class Facts(NamedTuple):
     run_name: str
     conventions: str = ""
     has_bound: bool = True
-    perfect: bool = True
     whole_list: bool = False
     kind: str = "hits"
     ties: bool = False
@@ -33,31 +32,31 @@ class Facts(NamedTuple):
     catalog_name: str | None = None
 
 
-OF_LISTS = Facts("", perfect=False, kind="items")
+OF_LISTS = Facts("", kind="items")
 POPULAR = OF_LISTS._replace(facts="popularity")
-INTENTS = Facts("", perfect=False, facts="groups relevant")
-OF_RUN = Facts("", perfect=False, kind="catalog")
+INTENTS = Facts("", facts="groups relevant")
+OF_RUN = Facts("", kind="catalog")
 TABLE = {
     "precision": Facts("precision", "precision_denominator tie_order"),
-    "recall": Facts("recall", "recall_denominator tie_order", perfect=False),
+    "recall": Facts("recall", "recall_denominator tie_order"),
     "recall_capped": Facts("recall_capped", "tie_order"),
-    "f1": Facts("f1", "precision_denominator recall_denominator tie_order", perfect=False),
+    "f1": Facts("f1", "precision_denominator recall_denominator tie_order"),
     "hit_rate": Facts("hit_rate", "tie_order"),
     "ap": Facts("map", "ap_denominator ap_variant tie_order"),
-    "ar": Facts("mar", "ar_denominator ar_variant tie_order", perfect=False),
+    "ar": Facts("mar", "ar_denominator ar_variant tie_order"),
     "rr": Facts("mrr", "tie_order"),
-    "rhr": Facts("arhr", "tie_order", has_bound=False, perfect=False),
+    "rhr": Facts("arhr", "tie_order", has_bound=False),
     "rhr_norm": Facts("arhr_norm", "tie_order"),
     "r_precision": Facts("r_precision", "tie_order", whole_list=True),
-    "cg": Facts("cg", "tie_order", has_bound=False, perfect=False),
-    "dcg": Facts("dcg", "gain discount tie_order", has_bound=False, perfect=False),
-    "mdcg": Facts("mdcg", "gain discount tie_order", has_bound=False, perfect=False),
+    "cg": Facts("cg", "tie_order", has_bound=False),
+    "dcg": Facts("dcg", "gain discount tie_order", has_bound=False),
+    "mdcg": Facts("mdcg", "gain discount tie_order", has_bound=False),
     "ndcg": Facts("ndcg", "gain discount ideal tie_order"),
     "auc": Facts(
         "gauc", "one_class auc_ties", kind="pairs", ties=True, weights="gauc_by_impressions gauc_by_positives"
     ),
     "fcp": Facts("fcp", ties=True, weights="fcp_micro"),
-    "user_coverage": Facts("user_coverage", "user_coverage_places", perfect=False, kind="pairs"),
+    "user_coverage": Facts("user_coverage", "user_coverage_places", kind="pairs"),
     "arp": POPULAR._replace(
         run_name="arp",
         conventions="popularity arp_scale arp_unseen",
@@ -157,7 +156,7 @@ def test_facts(name: str) -> None:
     assert metric.conventions == tuple(facts.conventions.split())
     assert metric.upper == (pytest.approx(facts.upper) if facts.has_bound else None)
     assert (metric.lower, metric.direction) == (facts.lower, facts.direction)
-    assert (metric.perfect, metric.whole_list) == (facts.perfect, facts.whole_list)
+    assert metric.whole_list == facts.whole_list
     assert (metric.kind, metric.ties) == (facts.kind, facts.ties)
     assert list(metric.weights) == facts.weights.split()
     assert metric.facts == set(facts.facts.split())

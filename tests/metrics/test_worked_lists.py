@@ -8,10 +8,9 @@ from textbook_lists import EVERYBODY
 from users import batch
 
 from spark_eval.conventions import Conventions
-from spark_eval.metrics import metric_values
+from spark_eval.metrics import Lists, metric_values
 from spark_eval.metrics.beyond.catalog import Catalog
 from spark_eval.metrics.beyond.discovery import surprise
-from spark_eval.metrics.beyond.known import lists_of
 from spark_eval.metrics.distances import cosine, euclid
 from spark_eval.metrics.values import published_name
 from spark_eval.presets import conventions_of
@@ -96,7 +95,8 @@ def test_the_rarest_item_is_that_of_the_fold() -> None:
 
 def test_what_the_only_user_had_is_no_share_of_anything() -> None:
     [value] = metric_values(["novelty(scale=share)"], [1], Conventions())
-    assert value.measure(lists_of([[0], [1]], train=[[0]]), Conventions())[value.column].tolist() == [0, 0]
+    lists = Lists.of_items([[0], [1]], train=[[0]])
+    assert value.measure(lists, Conventions())[value.column].tolist() == [0, 0]
 
 
 def test_distances_of_seed_003() -> None:

@@ -10,7 +10,6 @@ from world import about
 
 from spark_eval.metrics import Lists
 from spark_eval.metrics.beyond.catalog import About, Catalog, Entries
-from spark_eval.metrics.beyond.known import lists_of
 from spark_eval.metrics.lists import Held, Ragged
 from spark_eval.metrics.registry import Fact, RankingMetric
 
@@ -100,11 +99,11 @@ def grouped_lists(
 ) -> Lists:
     """Lists of items in groups, a letter for each; the catalogue holds the items that ``groups`` names."""
     letters = [groups.get(item, "") for item in range(max(groups, default=-1) + 1)]
-    lists_of_all = lists_of(lists, truth=truth, groups=letters, listed=sorted(groups))
-    known = about_of(lists_of_all)
+    in_groups = Lists.of_items(lists, truth=truth, groups=letters, listed=sorted(groups))
+    known = about_of(in_groups)
     texts = [*map(str, range(known.catalog.n_items)), ""]
     catalog = replace(known.catalog, text_order=np.argsort(np.argsort(texts)))
-    return replace(lists_of_all, about=replace(known, catalog=catalog))
+    return replace(in_groups, about=replace(known, catalog=catalog))
 
 
 def about_of(lists: Lists) -> About:

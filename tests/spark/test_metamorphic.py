@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from choices import ACCURACY
+from choices import ACCURACY, PERFECT
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -111,7 +111,7 @@ def test_items_appended_below_change_nothing_at_k(values: Values) -> None:
 
 
 def test_lists_that_are_the_truth_are_perfect(values: Values) -> None:
-    perfect = {metric.run_name for metric in RANKING.values() if metric.perfect} - {"precision"}
+    perfect = {RANKING[name].run_name for name in PERFECT - {"precision"}}
     found = of_model(values, "perfect", [*perfect, "ndcg(gain=exp2)"])
     assert len(found) == len(KS) * (len(perfect) + 1)
     assert {key[0] for key, value in found.items() if value is None} <= {"gauc", "fcp"}  # no miss, no pair

@@ -7,23 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
-from spark_eval.conventions.beyond import (
-    ArpScale,
-    ArpUnseen,
-    CalibrationWeights,
-    CoveredPlaces,
-    Distance,
-    DistanceAverage,
-    NoBase,
-    NoFeatures,
-    NoveltyDenominator,
-    NoveltyScale,
-    NoveltyUnseen,
-    Popularity,
-    SerendipityVariant,
-    ShortList,
-    UnexpectednessDenominator,
-)
+from spark_eval.conventions import beyond
 from spark_eval.conventions.choice import LENGTH, SLOTS, WHOLE_LIST, Choice
 
 
@@ -236,22 +220,22 @@ class Conventions:
     tie_order: TieOrder = TieOrder.AS_RANKED
     one_class: OneClass = OneClass.UNDEFINED
     auc_ties: AucTies = AucTies.HALF
-    user_coverage_places: CoveredPlaces = CoveredPlaces.ANY
-    popularity: Popularity = Popularity.USERS
-    arp_scale: ArpScale = ArpScale.COUNT
-    arp_unseen: ArpUnseen = ArpUnseen.ZERO
-    novelty_popularity: Popularity = Popularity.USERS
-    novelty_unseen: NoveltyUnseen = NoveltyUnseen.ONE
-    novelty_scale: NoveltyScale = NoveltyScale.BITS
-    novelty_denominator: NoveltyDenominator = NoveltyDenominator.LENGTH
-    ild_distance: Distance = Distance.COSINE
-    ild_average: DistanceAverage = DistanceAverage.PAIRS
-    ild_short: ShortList = ShortList.UNDEFINED
-    no_features: NoFeatures = NoFeatures.DROP
-    unexpectedness_denominator: UnexpectednessDenominator = UnexpectednessDenominator.K
-    unexpectedness_no_base: NoBase = NoBase.UNDEFINED
-    serendipity_variant: SerendipityVariant = SerendipityVariant.RECTOOLS
-    calibration_kl_weights: CalibrationWeights = CalibrationWeights.UNIFORM
+    user_coverage_places: beyond.CoveredPlaces = beyond.CoveredPlaces.ANY
+    popularity: beyond.Popularity = beyond.Popularity.USERS
+    arp_scale: beyond.ArpScale = beyond.ArpScale.COUNT
+    arp_unseen: beyond.ArpUnseen = beyond.ArpUnseen.ZERO
+    novelty_popularity: beyond.Popularity = beyond.Popularity.USERS
+    novelty_unseen: beyond.NoveltyUnseen = beyond.NoveltyUnseen.ONE
+    novelty_scale: beyond.NoveltyScale = beyond.NoveltyScale.BITS
+    novelty_denominator: beyond.NoveltyDenominator = beyond.NoveltyDenominator.LENGTH
+    ild_distance: beyond.Distance = beyond.Distance.COSINE
+    ild_average: beyond.DistanceAverage = beyond.DistanceAverage.PAIRS
+    ild_short: beyond.ShortList = beyond.ShortList.UNDEFINED
+    no_features: beyond.NoFeatures = beyond.NoFeatures.DROP
+    unexpectedness_denominator: beyond.UnexpectednessDenominator = beyond.UnexpectednessDenominator.K
+    unexpectedness_no_base: beyond.NoBase = beyond.NoBase.UNDEFINED
+    serendipity_variant: beyond.SerendipityVariant = beyond.SerendipityVariant.RECTOOLS
+    calibration_kl_weights: beyond.CalibrationWeights = beyond.CalibrationWeights.UNIFORM
     ideal_ties: IdealTies = IdealTies.ITEM_DESC
     catalog_coverage_variant: CoverageVariant = CoverageVariant.CATALOG
     gini_variant: GiniVariant = GiniVariant.N

@@ -16,8 +16,9 @@ from spark_eval.conventions import (
     RecallDenominator,
     TieOrder,
 )
+from spark_eval.metrics.beyond.arrays import divide
 from spark_eval.metrics.discounts import harmonic
-from spark_eval.metrics.lists import Lists, divide
+from spark_eval.metrics.lists import Lists
 from spark_eval.metrics.registry import ranking_metric
 from spark_eval.stats.exact import Floats
 
@@ -43,7 +44,7 @@ def precision(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
             return divide(lists.n_hits(k), lists.filled(k))
 
 
-@ranking_metric("recall", formula="h / m", conventions=("recall_denominator",), perfect=False)
+@ranking_metric("recall", formula="h / m", conventions=("recall_denominator",))
 def recall(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Share of relevant items found in the top k; cannot reach 1 when a user has more relevant items than k.
 
@@ -83,7 +84,6 @@ def recall_capped(lists: Lists, k: int | None, conventions: Conventions) -> Floa
     "f1",
     formula="2 P R / (P + R), 0 if both are 0",
     conventions=("precision_denominator", "recall_denominator"),
-    perfect=False,
 )
 def f1(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Harmonic mean of this user's precision and recall, never of the means over users.
@@ -186,7 +186,6 @@ def average_denominator(lists: Lists, k: int | None, denominator: AverageDenomin
     run_name="mar",
     formula="sum over hits of R@rank / min(m, k)",
     conventions=("ar_denominator", "ar_variant"),
-    perfect=False,
 )
 def average_recall(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Mean of the recalls at the ranks of the hits (*gated*): R@i counts only where rank i is a hit.
@@ -226,7 +225,7 @@ def reciprocal_rank(lists: Lists, k: int | None, conventions: Conventions) -> Fl
     return lists.hits.total((lists.hits.number == 1) / lists.hits.rank, k)
 
 
-@ranking_metric("rhr", run_name="arhr", formula="sum over hits of 1 / rank", upper=None, perfect=False)
+@ranking_metric("rhr", run_name="arhr", formula="sum over hits of 1 / rank", upper=None)
 def reciprocal_hit_rate(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Sum of the reciprocal ranks of all hits; not bounded by 1.
 

@@ -3,13 +3,14 @@
 import numpy as np
 
 from spark_eval.conventions import Conventions, Discount, Ideal, TieOrder
+from spark_eval.metrics.beyond.arrays import divide
 from spark_eval.metrics.discounts import discount_sums, discounts, gains
-from spark_eval.metrics.lists import Lists, Ragged, divide
+from spark_eval.metrics.lists import Lists, Ragged
 from spark_eval.metrics.registry import ranking_metric
 from spark_eval.stats.exact import Floats
 
 
-@ranking_metric("cg", formula="sum over hits of relevance", upper=None, perfect=False)
+@ranking_metric("cg", formula="sum over hits of relevance", upper=None)
 def cumulated_gain(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Relevance found in the top k, wherever it lies.
 
@@ -26,7 +27,6 @@ def cumulated_gain(lists: Lists, k: int | None, conventions: Conventions) -> Flo
     formula="sum over hits of gain(relevance) / log2(rank + 1)",
     conventions=("gain", "discount"),
     upper=None,
-    perfect=False,
 )
 def dcg(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Relevance found, discounted by the logarithm of the rank; the convention ``gain`` says its worth.
@@ -67,9 +67,7 @@ def mean_discounts(lists: Lists, k: int | None, discount: Discount) -> Floats:
     return total / (last - first + 1)
 
 
-@ranking_metric(
-    "mdcg", formula="mean of DCG@1, ..., DCG@k", conventions=("gain", "discount"), upper=None, perfect=False
-)
+@ranking_metric("mdcg", formula="mean of DCG@1, ..., DCG@k", conventions=("gain", "discount"), upper=None)
 def mean_dcg(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """DCG as a sliding window: its mean over all cutoffs from 1 to k.
 

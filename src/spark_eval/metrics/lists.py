@@ -7,35 +7,24 @@ number of places, or None for the whole list.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from spark_eval.arrow.hashes import changes
 from spark_eval.conventions import TieOrder
-from spark_eval.metrics.beyond.catalog import About
+from spark_eval.metrics.beyond.arrays import positions
+from spark_eval.metrics.beyond.catalog import About, Entries, RankedEntries, filled_in
+from spark_eval.metrics.beyond.known import ListsOfItems, known_about
 from spark_eval.stats.exact import Floats, Ints
 
 
 @dataclass(frozen=True)
-class Ragged:
-    """Arrays of several lengths, laid end to end.
+class Ragged(RankedEntries):
+    """Relevant entries of lists; ``relevance`` (entries,) is the true one, >= 0."""
 
-    ``row[i]`` is the list that entry i belongs to (ascending), ``rank[i]`` its rank from 1 (ascending
-    within a list), ``relevance[i]`` its true relevance, >= 0. All three have shape (entries,).
-    """
-
-    n_rows: int
-    row: Ints
-    rank: Ints
     relevance: Floats
-
-    def total(self, weight: Floats, k: int | None) -> Floats:
-        """Return per list the sum of ``weight`` over its entries with rank <= k; shape (n_rows,).
-
-        The sum runs in rank order, one entry after the other, so a list's value does not depend on
-        which other lists share its batch.
-        """
-        within = weight if k is None else np.where(self.rank <= k, weight, 0.0)
-        return np.bincount(self.row, weights=within, minlength=self.n_rows).astype(np.float64, copy=False)
 
     @classmethod
     def of(cls, lists: Sequence[Sequence[float]]) -> "Ragged":
@@ -48,21 +37,6 @@ class Ragged:
         ]
         rows, ranks, relevances = np.array(entries, dtype=np.float64).reshape(-1, 3).T
         return cls(len(lists), rows.astype(np.int64), ranks.astype(np.int64), relevances)
-
-    @cached_property
-    def number(self) -> Ints:
-        """1 for the first entry of a list, 2 for its second, ...; shape (entries,)."""
-        counts = np.bincount(self.row, minlength=self.n_rows)
-        starts = np.cumsum(counts) - counts
-        return np.arange(1, len(self.row) + 1, dtype=np.int64) - starts[self.row]
-
-    def of_rows(self, rows: Ints) -> "Ragged":
-        """Return the entries of these lists, in this order; a list may come several times."""
-        counts = np.bincount(self.row, minlength=self.n_rows)
-        sizes, starts = counts[rows], (np.cumsum(counts) - counts)[rows]
-        entries = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes - starts, sizes)
-        row = np.repeat(np.arange(len(rows)), sizes)
-        return Ragged(len(rows), row, self.rank[entries], self.relevance[entries])
 
     @cached_property
     def best_first(self) -> "Ragged":
@@ -141,9 +115,34 @@ class Lists:
             tie_last=tie_first + np.array(size, dtype=np.int64) - 1,
         )
 
+    @classmethod
+    def of_items(cls, lists: ListsOfItems, *, truth: ListsOfItems | None = None, **facts: Any) -> "Lists":
+        """Make lists of items 0, 1, ..., best first, for examples and tests; by default nothing is relevant.
+
+        ``truth`` has the relevant items of each list's user, ``facts`` what else ``known_about`` takes.
+        """
+        relevant = [set(row) for row in truth or [[]] * len(lists)]
+        hits = [[float(item in wanted) for item in row] for row, wanted in zip(lists, relevant, strict=True)]
+        made = cls.of(hits, truth=[[1.0] * len(row) for row in relevant])
+        return replace(made, about=known_about(lists, relevant, **facts))
+
+    @property
+    def known(self) -> About:
+        """What is known of the items, for metrics that declare to need it."""
+        return filled_in(self.about)
+
+    @property
+    def listed(self) -> Entries:
+        """All items of the lists, for metrics that declare to see them."""
+        return filled_in(self.known.listed)
+
+    def of_hits(self, table: NDArray[Any]) -> NDArray[Any]:
+        """Return what a table by fold and item (f, n + 1) has for the hits; shape (hits,)."""
+        return self.known.of_places(table, self.hits.row, self.known.hits)
+
     def n_hits(self, k: int | None) -> Floats:
         """Return h, the hits in the top k; shape (n,)."""
-        return self.hits.total(np.ones(len(self.hits.row)), k)
+        return self.hits.count(k).astype(np.float64)
 
     def places(self, k: int | None) -> Ints:
         """Return k for every list; without a cutoff the length of each; shape (n,)."""
@@ -174,26 +173,16 @@ class Lists:
         hits = self.hits
         moved = np.lexsort((sign * hits.relevance, self.tie_first, hits.row))
         first, last, row = self.tie_first[moved], self.tie_last[moved], hits.row[moved]
-        is_start = np.ones(len(moved), dtype=bool)
-        is_start[1:] = (row[1:] != row[:-1]) | (first[1:] != first[:-1])
+        is_start = changes(row) | changes(first)
         group = np.cumsum(is_start) - 1
-        place = np.arange(len(moved)) - np.flatnonzero(is_start)[group]
         start = first if order is TieOrder.BEST else last + 1 - np.bincount(group)[group]
-        rank = (start + place).astype(np.int64)
         about = self.about
         if about is not None:
             about = replace(about, hits=about.hits[moved], hit_items=about.hit_items[moved])
         return replace(
             self,
-            hits=Ragged(hits.n_rows, row, rank, hits.relevance[moved]),
+            hits=Ragged(hits.n_rows, row, start + positions(is_start), hits.relevance[moved]),
             about=about,
             tie_first=first,
             tie_last=last,
         )
-
-
-def divide(numerator: Floats, denominator: Floats | Ints) -> Floats:
-    """Return the quotient, 0 where the denominator is 0: a user without truth or hits scores 0."""
-    quotient = np.zeros(len(numerator))
-    np.divide(numerator, denominator, out=quotient, where=denominator > 0)
-    return quotient

@@ -3,57 +3,41 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from spark_eval.conventions import Conventions
-from spark_eval.metrics.registry import RankingMetric
 from spark_eval.metrics.values import MetricValue
 
 
 @dataclass(frozen=True)
-class WeightedMean:
-    """A weighted mean of a metric's values over users, by its name in ``metrics``; ``weight`` is a column."""
+class WeightedMean(MetricValue):
+    """A weighted mean over users of a metric's values; ``run_name`` is its name without options."""
 
-    of: MetricValue
-    name: str
-    weight: str
-
-    def __str__(self) -> str:
-        return f"{self.name}@{self.of.cutoff}"
+    run_name: str
 
     @property
-    def metric(self) -> RankingMetric:
-        """The metric that is averaged."""
-        return self.of.metric
+    def name(self) -> str:
+        """Its name with the options, as in the table ``metrics``."""
+        return self.named(self.run_name)
 
     @property
-    def k(self) -> int | None:
-        """Its cutoff."""
-        return self.of.k
-
-    @property
-    def column(self) -> str:
-        """The column of the values in ``per_user``."""
-        return self.of.column
+    def weight(self) -> str:
+        """The column of ``per_user`` that holds what users weigh."""
+        return self.column_of(self.metric.weights[self.run_name].name)
 
     @property
     def columns(self) -> list[str]:
         """Its columns in ``per_user``: the values, and what weighs."""
         return [self.column, self.weight]
 
-    def conventions(self, run: Conventions) -> Conventions:
-        """Return those of the values."""
-        return self.of.conventions(run)
-
 
 # What stands in ``metrics`` and follows from values of users.
-MeanOfUsers = MetricValue | WeightedMean
+MeanOfUsers = MetricValue
 
 
 def weighted_means(values: Iterable[MetricValue]) -> list[WeightedMean]:
     """Return the weighted means of metric values."""
     return [
-        WeightedMean(value, name, weight)
+        WeightedMean(value.metric, value.options, value.k, run_name)
         for value in values
-        for name, weight in zip(value.weights, value.columns[1:], strict=True)
+        for run_name in value.metric.weights
     ]
 
 

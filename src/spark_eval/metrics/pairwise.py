@@ -3,7 +3,8 @@
 import numpy as np
 
 from spark_eval.conventions import AucTies, Conventions, OneClass
-from spark_eval.metrics.lists import Lists, divide
+from spark_eval.metrics.beyond.arrays import divide
+from spark_eval.metrics.lists import Lists
 from spark_eval.metrics.registry import Kind, Weight, ranking_metric
 from spark_eval.stats.exact import Floats, Ints
 

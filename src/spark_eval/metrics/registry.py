@@ -1,7 +1,7 @@
 """The one table of metrics. Config checks, output columns, help and tests follow from it."""
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final, TypeVar
 
@@ -65,27 +65,25 @@ class RankingMetric:
     ``name`` is the per-user name (``ap``), ``run_name`` that of its mean over users (``map``).
     ``formula`` is plain text. ``conventions`` are the conventions that can change its value.
     ``direction`` says which values are better. ``lower`` and ``upper`` are its smallest and its largest
-    possible value, None if there is none under some choice. ``perfect`` says that a perfect list scores
-    ``upper``. ``whole_list`` says that it sees hits beyond k, ``kind`` what else it sees of a list, ``ties``
-    that it sees equal scores. ``facts`` are what it needs to know of items whatever the choices; these can
-    need more (``MetricValue.facts``). ``weights`` give it further means over users, weighted ones: run name
-    -> what weighs. ``catalog_name`` names the same share of the catalogue, which stands beside a value for
-    each group.
+    possible value, None if there is none under some choice. ``whole_list`` says that it sees hits beyond k,
+    ``kind`` what else it sees of a list, ``ties`` that it sees equal scores. ``facts`` are what it needs to
+    know of items whatever the choices; these can need more (``MetricValue.facts``). ``weights`` give it
+    further means over users, weighted ones: run name -> what weighs. ``catalog_name`` names the same share of
+    the catalogue, which stands beside a value for each group.
     """
 
     name: str
-    run_name: str
-    formula: str
-    conventions: tuple[str, ...]
-    direction: Direction
-    lower: float | None
-    upper: float | None
-    perfect: bool
-    whole_list: bool
-    kind: Kind
-    ties: bool
     kernel: Callable[..., Any]
-    facts: frozenset[Fact] = frozenset()
+    formula: str
+    run_name: str
+    conventions: tuple[str, ...] = ()
+    direction: Direction = Direction.HIGHER
+    lower: float | None = 0.0
+    upper: float | None = 1.0
+    whole_list: bool = False
+    kind: Kind = Kind.HITS
+    ties: bool = False
+    facts: Set[Fact] = frozenset()
     weights: Mapping[str, "Weight"] = field(default_factory=dict)
     catalog_name: str | None = None
 
@@ -93,6 +91,11 @@ class RankingMetric:
     def is_of_users(self) -> bool:
         """Whether it has a value per user; else it has one of the run, or one of the run per group."""
         return self.kind not in (Kind.CATALOG, Kind.GROUPS)
+
+    @property
+    def moves_hits(self) -> bool:
+        """Whether it can be asked for with the best and the worst order of equal scores."""
+        return self.kind is Kind.HITS and not self.ties and not self.facts
 
     @property
     def knows_items(self) -> bool:
@@ -128,49 +131,20 @@ class Weight:
 RANKING: Final[dict[str, RankingMetric]] = {}
 
 
-def ranking_metric(
-    name: str,
-    *,
-    formula: str,
-    run_name: str | None = None,
-    conventions: tuple[str, ...] = (),
-    direction: Direction = Direction.HIGHER,
-    lower: float | None = 0.0,
-    upper: float | None = 1.0,
-    perfect: bool = True,
-    whole_list: bool = False,
-    kind: Kind = Kind.HITS,
-    ties: bool = False,
-    facts: Collection[Fact] = (),
-    weights: Mapping[str, Weight] | None = None,
-    catalog_name: str | None = None,
-) -> Callable[[AnyKernel], AnyKernel]:
+def ranking_metric(name: str, **known: Any) -> Callable[[AnyKernel], AnyKernel]:
     """Register a kernel: (lists, k, conventions) -> one value per list, NaN where undefined.
 
     Of the kind ``catalog`` it takes ItemCounts and returns one value, of the kind ``groups`` it takes
-    GroupWeights and returns one value per group. Metrics of where the hits are can be asked for with the best
-    and the worst order of equal scores; others take lists as they are ranked.
+    GroupWeights and returns one value per group. ``known`` are fields of RankingMetric; ``run_name`` is the
+    name, unless given. Metrics of where the hits are have the convention ``tie_order``; others take lists as
+    they are ranked.
     """
-    moves_hits = kind is Kind.HITS and not ties and not facts
 
     def register(kernel: AnyKernel) -> AnyKernel:
-        RANKING[name] = RankingMetric(
-            name=name,
-            run_name=run_name or name,
-            formula=formula,
-            conventions=(*conventions, "tie_order") if moves_hits else conventions,
-            direction=direction,
-            lower=lower,
-            upper=upper,
-            perfect=perfect,
-            whole_list=whole_list,
-            kind=kind,
-            ties=ties,
-            kernel=kernel,
-            facts=frozenset(facts),
-            weights=weights or {},
-            catalog_name=catalog_name,
-        )
+        metric: RankingMetric = RankingMetric(name, kernel, **{"run_name": name, **known})
+        if metric.moves_hits:
+            metric = replace(metric, conventions=(*metric.conventions, "tie_order"))
+        RANKING[name] = metric
         return kernel
 
     return register

@@ -40,7 +40,12 @@ class MetricValue:
     @property
     def name(self) -> str:
         """The run name with its options, as in the table ``metrics``: ``map(denominator=relevant)``."""
-        return name_with_options(self.metric.run_name, self.metric, self.options)
+        return self.named(self.metric.run_name)
+
+    def named(self, run_name: str) -> str:
+        """Return a run name with its options: ``map(denominator=relevant)``, or ``map`` without any."""
+        chosen = ", ".join(f"{without_metric(name, self.metric)}={choice}" for name, choice in self.options)
+        return f"{run_name}({chosen})" if chosen else run_name
 
     def __str__(self) -> str:
         return f"{self.name}@{self.cutoff}"
@@ -73,15 +78,12 @@ class MetricValue:
     @property
     def weights(self) -> dict[str, Weight]:
         """Weighted means by the name that they have in the table ``metrics``."""
-        return {
-            name_with_options(run_name, self.metric, self.options): weight
-            for run_name, weight in self.metric.weights.items()
-        }
+        return {self.named(run_name): weight for run_name, weight in self.metric.weights.items()}
 
     @property
     def catalog_name(self) -> str:
         """The name of the same share of the catalogue, beside a value for each group of items."""
-        return name_with_options(self.metric.catalog_name or "", self.metric, self.options)
+        return self.named(self.metric.catalog_name or "")
 
     def conventions(self, run: Conventions) -> Conventions:
         """Return those of the run with this value's own choices."""
@@ -94,7 +96,7 @@ class MetricValue:
 
     def facts(self, run: Conventions) -> frozenset[Fact]:
         """Return what it needs to know of items under its choices."""
-        return self.metric.facts | {fact for fact in Fact if fact in self.sees(run)}
+        return frozenset({*self.metric.facts, *(fact for fact in Fact if fact in self.sees(run))})
 
     def sees_items(self, run: Conventions) -> bool:
         """Return whether it sees all items of a list, not its hits alone."""
@@ -148,12 +150,6 @@ class MetricValue:
         return dict(zip(weights.names, shares.tolist(), strict=True))
 
 
-def name_with_options(run_name: str, metric: RankingMetric, options: Sequence[tuple[str, Choice]]) -> str:
-    """Return ``map(denominator=relevant)``, or ``map`` without options."""
-    chosen = ", ".join(f"{without_metric(name, metric)}={choice}" for name, choice in options)
-    return f"{run_name}({chosen})" if chosen else run_name
-
-
 def without_metric(convention: str, metric: RankingMetric) -> str:
     """Return a convention's name without that of the metric: ``denominator`` of ap for ``ap_denominator``."""
     return convention.removeprefix(f"{metric.name}_")
@@ -200,7 +196,7 @@ def published_name(text: str, key: str = METRICS_KEY) -> str:
     """
     [value] = parse_metric(text, [None], key)
     of_mean = find(formed(text, key)["name"], {name: name for name in value.metric.names})
-    return name_with_options(of_mean or value.metric.run_name, value.metric, value.options)
+    return value.named(of_mean or value.metric.run_name)
 
 
 def formed(text: str, key: str = METRICS_KEY) -> re.Match[str]:
@@ -249,12 +245,8 @@ def parse_k(k: object) -> int | None:
 def check_shared(value: MetricValue, own: Conventions) -> None:
     """Raise ConfigError TIE_ORDER where tied items are to share their places and cannot."""
     is_window = value.metric.name == "ap" and own.ap_variant is AverageVariant.WINDOW
-    has_order = "tie_order" in value.metric.conventions
-    if (
-        has_order
-        and own.tie_order is TieOrder.SHARED
-        and (is_window or value.metric.name not in SHARES_PLACES)
-    ):
+    shares = own.tie_order is TieOrder.SHARED and "tie_order" in value.metric.conventions
+    if shares and (is_window or value.metric.name not in SHARES_PLACES):
         raise ConfigError(
             "TIE_ORDER",
             f"{value}: tie_order=shared is defined for {', '.join(SHARES_PLACES)} (gated); "

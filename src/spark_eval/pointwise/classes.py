@@ -155,8 +155,7 @@ def log_loss(sums: Sums) -> Iterator[Value]:
 
     Source: Good, Rational decisions, 1952; clipped as by scikit-learn's log_loss.
     """
-    for mark, options in sums.variants():
-        yield Value(ratio(sums.one(f"loss{mark}"), sums.weight), options)
+    return sums.means("loss")
 
 
 @pointwise_metric(

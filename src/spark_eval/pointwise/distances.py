@@ -48,8 +48,7 @@ def mae(sums: Sums) -> Iterator[Value]:
 
     Source: Willmott, Matsuura, Advantages of the mean absolute error over the RMSE, Climate Research 2005.
     """
-    for mark, options in sums.variants():
-        yield Value(ratio(sums.one(f"error{mark}"), sums.weight), options)
+    return sums.means("error")
 
 
 @loss(formula="mean of (y - p)^2", tasks=NUMBERS, needs=["errors"])
@@ -61,8 +60,7 @@ def mse(sums: Sums) -> Iterator[Value]:
 
     Source: Brier, Verification of forecasts expressed in terms of probability, 1950.
     """
-    for mark, options in sums.variants():
-        yield Value(ratio(sums.one(f"squares{mark}"), sums.weight), options)
+    return sums.means("squares")
 
 
 @loss(formula="square root of MSE", tasks=NUMBERS, needs=["errors"])

@@ -8,7 +8,7 @@ rounded once and summed exactly.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,8 +75,7 @@ class Standing:
     grid: int | None
 
 
-@dataclass(frozen=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A threshold, with what is flagged at or above it."""
 
     threshold: float
@@ -135,47 +134,40 @@ def measured_range(
         part.number,
         len(part.scores),
         {name: exact_sums(values) for name, values in sums.items()},
-        [candidate(rule, part.scores, tp[1:], fp[1:], n_positives) for rule in rules],
+        [best_of(rule, part.scores, tp[1:], fp[1:], n_positives) for rule in rules],
         points,
     )
 
 
-def candidate(
+def best(rule: ThresholdRule, candidates: Sequence[Candidate], positives: float) -> Candidate | None:
+    """Return the best of all ranges and of flagging nothing (threshold infinity); None where none will do."""
+    falling = sorted([Candidate(np.inf, 0.0, 0.0), *candidates], reverse=True)
+    scores, tp, fp = np.array(falling).T
+    return best_of(rule, scores, tp, fp, positives)
+
+
+def best_of(
     rule: ThresholdRule, scores: Floats, tp: Floats, fp: Floats, positives: float
 ) -> Candidate | None:
-    """Return the best threshold of a range; None where none will do.
+    """Return the best of falling thresholds; None where none will do.
 
     Of equally good ones: for flags the lowest, for recall the lowest of the highest precision, for costs the
     highest.
     """
-    if rule.goal is Goal.FLAGS:
-        fitting = np.flatnonzero(tp + fp <= rule.limit)
-        return chosen(scores, tp, fp, fitting[-1]) if len(fitting) else None
-    if rule.goal is Goal.COST:
-        return chosen(scores, tp, fp, np.argmin(cost(rule, tp, fp, positives)))
-    recall = tp / positives if positives else np.full(len(tp), -np.inf)
-    fitting = np.flatnonzero((recall >= rule.limit) & (tp + fp > 0))
+    flags = tp + fp
+    match rule.goal:
+        case Goal.FLAGS:
+            fitting = np.flatnonzero(flags <= rule.limit)
+        case Goal.COST:
+            fitting = np.argmin(cost(rule, tp, fp, positives), keepdims=True)
+        case Goal.RECALL:
+            recall = tp / positives if positives else np.full(len(tp), -np.inf)
+            fitting = np.flatnonzero((recall >= rule.limit) & (flags > 0))
+            precision = tp[fitting] / flags[fitting]
+            fitting = fitting[precision == precision.max(initial=0.0)]
     if not len(fitting):
         return None
-    precision = tp[fitting] / (tp + fp)[fitting]
-    return chosen(scores, tp, fp, fitting[np.flatnonzero(precision == precision.max())[-1]])
-
-
-def chosen(scores: Floats, tp: Floats, fp: Floats, place: np.intp) -> Candidate:
-    """Return the threshold at a place."""
-    return Candidate(float(scores[place]), float(tp[place]), float(fp[place]))
-
-
-def best(rule: ThresholdRule, candidates: Sequence[Candidate], positives: float) -> Candidate | None:
-    """Return the best of all ranges and of flagging nothing (threshold infinity); None where none will do."""
-    nothing = Candidate(np.inf, 0.0, 0.0)
-    if rule.goal is Goal.FLAGS:
-        return min([nothing, *candidates], key=lambda one: one.threshold)
-    if rule.goal is Goal.COST:
-        return min(
-            [nothing, *candidates], key=lambda one: (cost(rule, one.tp, one.fp, positives), -one.threshold)
-        )
-    return min(candidates, key=lambda one: (-one.tp / (one.tp + one.fp), one.threshold), default=None)
+    return Candidate(*(float(values[fitting[-1]]) for values in (scores, tp, fp)))
 
 
 def cost(rule: ThresholdRule, tp: Any, fp: Any, positives: float) -> Any:

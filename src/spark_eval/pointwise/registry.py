@@ -104,6 +104,11 @@ class Sums:
         for rate in self.plan.variants:
             yield ("", {}) if rate is None else (CORRECTED, {"sampling_rate": text(rate)})
 
+    def means(self, name: str) -> Iterator[Value]:
+        """Yield the mean over all rows of what a name sums, of scores as they come and corrected."""
+        for mark, options in self.variants():
+            yield Value(ratio(self.one(f"{name}{mark}"), self.weight), options)
+
     def matrices(self) -> Iterator[Matrix]:
         """Yield one at every threshold, of scores as they come and corrected; of classes, the only one."""
         size = len(self.plan.thresholds) + 1
@@ -129,12 +134,12 @@ class PointwiseMetric:
     """
 
     name: str
-    tasks: Sequence[Task]
-    formula: str
-    needs: Sequence[str]
-    bounds: tuple[float | None, float | None]
-    best: float | None
     kernel: PointwiseKernel
+    formula: str
+    tasks: Sequence[Task]
+    needs: Sequence[str] = ()
+    bounds: tuple[float | None, float | None] = (0.0, 1.0)
+    best: float | None = 1.0
 
     @property
     def direction(self) -> Direction:
@@ -166,19 +171,11 @@ class PointwiseMetric:
 POINTWISE: Final[dict[str, PointwiseMetric]] = {}
 
 
-def pointwise_metric(
-    *,
-    formula: str,
-    tasks: Sequence[Task],
-    needs: Sequence[str] = (),
-    bounds: tuple[float | None, float | None] = (0.0, 1.0),
-    best: float | None = 1.0,
-) -> Callable[[PointwiseKernel], PointwiseKernel]:
-    """Register a kernel by its name: exact sums of a cell -> its values."""
+def pointwise_metric(**known: Any) -> Callable[[PointwiseKernel], PointwiseKernel]:
+    """Register a kernel: exact sums of a cell -> its values; ``known`` are fields of PointwiseMetric."""
 
     def register(kernel: PointwiseKernel) -> PointwiseKernel:
-        name = kernel.__name__
-        POINTWISE[name] = PointwiseMetric(name, tasks, formula, needs, bounds, best, kernel)
+        POINTWISE[kernel.__name__] = PointwiseMetric(kernel.__name__, kernel, **known)
         return kernel
 
     return register

@@ -143,11 +143,11 @@ def metric_row(cell: Cell, name: str, value: Value, sums: Sums) -> MetricRow:
 
 
 def threshold_row(
-    cell: Cell, rule: ThresholdRule, candidates: Sequence[Candidate | None], sums: Sums
+    cell: Cell, rule: ThresholdRule, candidates: Sequence[Candidate], sums: Sums
 ) -> ThresholdRow:
     """Return the row of the best threshold by a rule."""
     negatives, positives = map(float, sums.of("labels"))
-    chosen = best(rule, [one for one in candidates if one is not None], positives)
+    chosen = best(rule, candidates, positives)
     if chosen is None:
         return ThresholdRow(*cell, rule=str(rule), conventions=sums.plan.stamp)
     tp, fp = chosen.tp, chosen.fp

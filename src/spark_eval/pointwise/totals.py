@@ -138,9 +138,8 @@ def at_distinct(scores: Floats, amounts: Ints | None) -> tuple[Floats, Ints]:
     ([0.1, 0.5], [[1], [2]])
     """
     if amounts is None:
-        ascending = np.sort(scores)
-        starts = np.flatnonzero(changes(ascending))
-        return ascending[starts], np.diff(starts, append=len(ascending))[:, np.newaxis]
+        distinct, n_rows = np.unique(scores, return_counts=True)
+        return distinct, n_rows[:, np.newaxis]
     order = np.argsort(scores, kind="stable")
     ascending = scores[order]
     starts = np.flatnonzero(changes(ascending))

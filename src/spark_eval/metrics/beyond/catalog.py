@@ -4,47 +4,28 @@ Arrays over the n items of a catalogue have n + 1 places: the last one, reached 
 items of which nothing is known.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from fractions import Fraction
-from functools import cached_property, partial, wraps
-from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+from functools import cached_property, partial
+from typing import Any, Final, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spark_eval.arrow.hashes import Booleans
+from spark_eval.arrow.hashes import Booleans, changes
+from spark_eval.metrics.beyond.arrays import once, positions, spans
 from spark_eval.stats.exact import Floats, Ints
 
 # The place of an item of which nothing is known.
 UNKNOWN: Final = -1
 # Lists are laid out as a table by rank unless it has more than so many places for each item.
 SPARSEST_LISTS: Final = 4
-
-Bearer = TypeVar("Bearer")
-Arguments = ParamSpec("Arguments")
-Returned = TypeVar("Returned")
+Given = TypeVar("Given")
 
 
-def once(
-    function: Callable[Concatenate[Bearer, Arguments], Returned],
-) -> Callable[Concatenate[Bearer, Arguments], Returned]:
-    """Keep what a function makes of facts and choices with these facts, for all cutoffs that ask for it."""
-    name = f"{function.__module__}.{function.__qualname__}"
-
-    @wraps(function)
-    def kept(facts: Bearer, /, *choices: Arguments.args, **named: Arguments.kwargs) -> Returned:
-        results: dict[Any, Returned] = vars(facts).setdefault("_once", {})
-        key = (name, *choices)
-        if key not in results:
-            results[key] = function(facts, *choices, **named)
-        return results[key]
-
-    return kept
-
-
-def filled_in(fact: Returned | None) -> Returned:
+def filled_in(fact: Given | None) -> Given:
     """Return a fact that a metric declares to need; raise ValueError where nobody filled it in."""
     if fact is None:
         raise ValueError("a metric needs a fact that these lists do not carry")
@@ -70,15 +51,27 @@ class Sets:
         """How many members each set has; shape (n,)."""
         return self.starts[1:] - self.starts[:-1]
 
+    @cached_property
+    def n_members(self) -> int:
+        """One more than the largest member."""
+        return int(self.members.max(initial=0)) + 1
+
+    @property
+    def owner(self) -> Ints:
+        """Which set each member belongs to; shape (members,)."""
+        return np.repeat(np.arange(len(self.sizes)), self.sizes)
+
     def places_of_members(self, things: Ints) -> tuple[Ints, Ints]:
         """Return which of these things (their index) each of their members belongs to, and its place.
 
         Both have shape (members of these things,); the place is that in ``members`` and ``values``.
         """
-        sizes, starts = self.sizes[things], self.starts[:-1][things]
-        owner = np.repeat(np.arange(len(things)), sizes)
-        within = np.arange(len(owner)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        return owner, starts[owner] + within
+        return spans(self.starts[:-1][things], self.sizes[things])
+
+    def cells(self, row: Ints, things: Ints) -> tuple[Ints, Ints]:
+        """Return the members of things in rows: the index of the thing, and row * n_members + member."""
+        owner, place = self.places_of_members(things)
+        return owner, row[owner] * self.n_members + self.members[place]
 
 
 @dataclass(frozen=True)
@@ -109,38 +102,39 @@ class Catalog:
 
 
 @dataclass(frozen=True)
-class Entries:
-    """Items of n lists (or histories, or truths), laid end to end; all of shape (entries,).
+class RankedEntries:
+    """Entries of n lists at their ranks, laid end to end; arrays have the shape (entries,).
 
-    Entry i is an item of list ``row[i]`` at rank ``rank[i]`` (from 1; of unordered items 1, 2, ... by item).
-    They are sorted by row, then by rank, each item once in a row. ``item`` is a number that is equal where
-    items are, and ascends as their ids do; ``place`` is the item's place in the catalogue, or UNKNOWN.
+    Entry i is in list ``row[i]`` (ascending) at rank ``rank[i]``, from 1 (ascending within a list).
     """
 
     n_rows: int
     row: Ints
     rank: Ints
-    item: Ints
-    place: Ints
 
     def total(self, weight: Floats, k: int | None) -> Floats:
-        """Return per list the sum of weights (entries,) at ranks <= k, in rank order; shape (n_rows,)."""
+        """Return per list the sum of weights (entries,) at ranks <= k; shape (n_rows,).
+
+        The sum runs in rank order, one entry after the other, so a list's value does not depend on which
+        other lists share its batch.
+        """
         top = self.top(k)
         totals = np.bincount(self.row[top], weights=weight[top], minlength=self.n_rows)
-        return np.asarray(totals, dtype=np.float64)
+        return totals.astype(np.float64, copy=False)
 
     def totals(self, weight: Floats) -> Callable[[int | None], Floats]:
         """Return what ``total`` returns of these weights, by k: added once for all cutoffs."""
-        if not self.is_dense:
+        width, size = self.width, len(self.row)
+        if self.n_rows * width > SPARSEST_LISTS * size:
             return partial(self.total, weight)
         # Sums run in rank order from 0, as those of ``total``: they have the same bits.
-        table = np.zeros((self.n_rows, self.width + 1))
-        if self.is_full:
-            table[:, 1:] = weight.reshape(self.n_rows, self.width)
+        table = np.zeros((self.n_rows, width + 1))
+        if size == self.n_rows * width:
+            table[:, 1:] = weight.reshape(self.n_rows, width)
         else:
             table[self.row, self.rank] = weight
         np.cumsum(table, axis=1, out=table)
-        return lambda k: table[:, self.width if k is None else min(k, self.width)]
+        return lambda k: table[:, width if k is None else min(k, width)]
 
     @cached_property
     def width(self) -> int:
@@ -148,25 +142,20 @@ class Entries:
         return int(self.rank.max(initial=0))
 
     @cached_property
+    def number(self) -> Ints:
+        """1 for the first entry of a list, 2 for its second, ...; shape (entries,)."""
+        return positions(changes(self.row)) + 1
+
+    @cached_property
     def has_no_gaps(self) -> bool:
-        """Whether every list holds an item at each rank up to its own largest."""
+        """Whether every list holds an entry at each rank up to its own largest."""
         size = self.count(None)
         last = np.cumsum(size)[size > 0] - 1
         return np.array_equal(self.rank[last], size[size > 0])
 
-    @property
-    def is_full(self) -> bool:
-        """Whether all lists hold an item at every rank up to the largest."""
-        return len(self.row) == self.n_rows * self.width
-
-    @property
-    def is_dense(self) -> bool:
-        """Whether a table of lists by rank is not much larger than the entries."""
-        return self.n_rows * self.width <= SPARSEST_LISTS * len(self.row)
-
     @once
     def count(self, k: int | None) -> Ints:
-        """Return how many items each list holds at ranks <= k; shape (n_rows,)."""
+        """Return how many entries each list holds at ranks <= k; shape (n_rows,)."""
         if k is not None and self.has_no_gaps:
             return np.asarray(np.minimum(self.count(None), k))
         return np.bincount(self.row[self.top(k)], minlength=self.n_rows)
@@ -177,6 +166,25 @@ class Entries:
         if k is None or self.width <= k:
             return slice(None)
         return np.flatnonzero(self.rank <= k)
+
+    def of_rows(self, rows: Ints) -> Self:
+        """Return the entries of these lists, in this order; a list may come several times."""
+        ends, sizes = np.cumsum(self.count(None)), self.count(None)[rows]
+        row, chosen = spans(ends[rows] - sizes, sizes)
+        of_entries = {field.name: getattr(self, field.name)[chosen] for field in fields(self)[2:]}
+        return replace(self, n_rows=len(rows), row=row, **of_entries)
+
+
+@dataclass(frozen=True)
+class Entries(RankedEntries):
+    """Items of n lists (or histories, or truths), each once in a list; unordered items rank by item.
+
+    ``item`` is a number that is equal where items are, and ascends as their ids do; ``place`` is the item's
+    place in the catalogue, or UNKNOWN.
+    """
+
+    item: Ints
+    place: Ints
 
 
 @dataclass(frozen=True)
@@ -215,10 +223,9 @@ class About:
 class ItemCounts:
     """How often items were recommended up to a rank, by a model, in a fold if there are folds.
 
-    Of every number c of lists and every kind of item one entry: ``n_items`` items are each in ``n_lists``
-    lists. ``is_listed`` tells whether they are in the catalogue, ``is_trained`` whether they have training
-    interactions; ``slots`` sums 1 / length of the list over these lists and items, 0 where no chosen metric
-    asks; all of shape (entries,).
+    An entry stands for ``n_items`` items of one kind, each in ``n_lists`` lists. ``is_listed`` tells whether
+    they are in the catalogue, ``is_trained`` whether they have training interactions; ``slots`` sums
+    1 / length of the list over these lists and items, 0 where no chosen metric asks; all of shape (entries,).
     The catalogue has ``n_catalog`` items, training ``n_trained``. ``n_population`` users are in the
     population, ``n_filled`` of them have a list that is not empty.
     """
@@ -237,20 +244,15 @@ class ItemCounts:
     def of(
         cls, lists: Sequence[Sequence[int]], catalog: Collection[int] = (), trained: Collection[int] = ()
     ) -> "ItemCounts":
-        """Count the items of lists, for examples and tests; an empty list is that of a user without one."""
+        """Count each item of lists, for examples and tests; an empty list is that of a user without one."""
         n_lists = Counter(item for items in lists for item in items)
-        slots: dict[tuple[int, bool, bool], Fraction] = defaultdict(Fraction)
-        n_items = Counter((count, item in catalog, item in trained) for item, count in n_lists.items())
-        for items in lists:
-            for item in items:
-                slots[n_lists[item], item in catalog, item in trained] += Fraction(1, len(items))
-        kinds = np.array(list(n_items), dtype=np.int64).reshape(-1, 3)
+        slots = [sum(Fraction(items.count(item), len(items) or 1) for items in lists) for item in n_lists]
         return cls(
-            n_lists=kinds[:, 0],
-            n_items=np.array(list(n_items.values()), dtype=np.int64),
-            is_listed=kinds[:, 1] > 0,
-            is_trained=kinds[:, 2] > 0,
-            slots=np.array([float(slots[kind]) for kind in n_items]),
+            n_lists=np.array(list(n_lists.values()), dtype=np.int64),
+            n_items=np.ones(len(n_lists), dtype=np.int64),
+            is_listed=np.array([item in catalog for item in n_lists], dtype=bool),
+            is_trained=np.array([item in trained for item in n_lists], dtype=bool),
+            slots=np.array(slots, dtype=np.float64),
             n_catalog=len(set(catalog)),
             n_trained=len(set(trained)),
             n_population=len(lists),

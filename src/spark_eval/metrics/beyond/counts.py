@@ -28,9 +28,8 @@ UNDEFINED: Final = math.nan
     formula="items of the catalogue in any list / items of the catalogue",
     conventions=("catalog_coverage_variant",),
     upper=None,
-    perfect=False,
     kind=Kind.CATALOG,
-    facts=[Fact.CATALOG],
+    facts={Fact.CATALOG},
 )
 def catalog_coverage(counts: ItemCounts, k: int | None, conventions: Conventions) -> float:
     """Share of the catalogue that anybody is recommended in their top k.
@@ -67,9 +66,8 @@ def catalog_coverage(counts: ItemCounts, k: int | None, conventions: Conventions
     formula="sum of (2j - n - 1) x_j / (n sum of x_j), x ascending: lists with each of the n items of C",
     conventions=("gini_variant",),
     direction=Direction.NONE,
-    perfect=False,
     kind=Kind.CATALOG,
-    facts=[Fact.CATALOG],
+    facts={Fact.CATALOG},
 )
 def gini_catalog(counts: ItemCounts, k: int | None, conventions: Conventions) -> float:
     """How unequally lists are shared among the items of the catalogue: 0 if all items have as many.
@@ -99,7 +97,6 @@ def gini_catalog(counts: ItemCounts, k: int | None, conventions: Conventions) ->
     formula="sum of (2j - n - 1) x_j / (n sum of x_j), x ascending: lists with each of n recommended items",
     conventions=("gini_variant",),
     direction=Direction.NONE,
-    perfect=False,
     kind=Kind.CATALOG,
 )
 def gini_recommended(counts: ItemCounts, k: int | None, conventions: Conventions) -> float:
@@ -124,7 +121,6 @@ def gini_recommended(counts: ItemCounts, k: int | None, conventions: Conventions
     conventions=("entropy_weights",),
     direction=Direction.NONE,
     upper=None,
-    perfect=False,
     kind=Kind.CATALOG,
 )
 def entropy(counts: ItemCounts, k: int | None, conventions: Conventions) -> float:
@@ -165,9 +161,8 @@ def entropy(counts: ItemCounts, k: int | None, conventions: Conventions) -> floa
     conventions=("entropy_weights",),
     direction=Direction.NONE,
     upper=None,
-    perfect=False,
     kind=Kind.CATALOG,
-    facts=[Fact.CATALOG],
+    facts={Fact.CATALOG},
 )
 def entropy_norm(counts: ItemCounts, k: int | None, conventions: Conventions) -> float:
     """Entropy as a share of what a catalogue could have all of whose items are equally frequent.
@@ -190,7 +185,6 @@ def entropy_norm(counts: ItemCounts, k: int | None, conventions: Conventions) ->
     formula="1 - (sum of c^2 - R) / (k n (n - 1)): mean of 1 - shared items / k over all pairs of n lists",
     conventions=("personalization_variant",),
     upper=None,
-    perfect=False,
     kind=Kind.CATALOG,
 )
 def personalization(counts: ItemCounts, k: int | None, conventions: Conventions) -> float:

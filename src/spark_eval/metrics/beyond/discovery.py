@@ -3,15 +3,18 @@
 A metric of relevant items alone scores an empty list 0; the others do not.
 """
 
+import math
+
 import numpy as np
 
 from spark_eval.conventions import Conventions, Discount
 from spark_eval.conventions.beyond import NoBase, Popularity, SerendipityVariant, UnexpectednessDenominator
-from spark_eval.metrics.beyond.catalog import About, Catalog, filled_in, once
+from spark_eval.metrics.beyond.arrays import divide, once, places_in
+from spark_eval.metrics.beyond.catalog import About, Catalog, filled_in
 from spark_eval.metrics.beyond.popularity import popularity_counts, self_information
 from spark_eval.metrics.beyond.similarity import comparable_counts, mean_similarities
 from spark_eval.metrics.discounts import discount_sums, discounts
-from spark_eval.metrics.lists import Lists, divide
+from spark_eval.metrics.lists import Lists
 from spark_eval.metrics.registry import Fact, Kind, ranking_metric
 from spark_eval.stats.exact import Floats, Ints
 
@@ -19,9 +22,8 @@ from spark_eval.stats.exact import Floats, Ints
 @ranking_metric(
     "epc",
     formula="sum over hits of (1 - p / N) / log2(rank + 1), over that of 1 / log2(rank + 1) of all ranks",
-    perfect=False,
     kind=Kind.PAIRS,
-    facts=[Fact.POPULARITY],
+    facts={Fact.POPULARITY},
 )
 def expected_popularity_complement(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Chance that a relevant recommended item is new to a random user; early ranks count for more.
@@ -29,25 +31,22 @@ def expected_popularity_complement(lists: Lists, k: int | None, conventions: Con
     p of all N training users have the item. 0 without a hit, also for an empty list. One of two users has
     item 0, which is the hit at rank 2 of 2:
 
-    >>> from spark_eval.metrics.beyond.known import lists_of
-    >>> lists = lists_of([[1, 0], []], truth=[[0], [1]], train=[[0, 1], [1]])
+    >>> lists = Lists.of_items([[1, 0], []], truth=[[0], [1]], train=[[0, 1], [1]])
     >>> expected_popularity_complement(lists, 2, Conventions()).round(6)
     array([0.193426, 0.      ])
 
     Source: Vargas, Castells, Rank and relevance in novelty and diversity metrics, RecSys 2011; Elliot, where
     users without a list are left out.
     """
-    about = filled_in(lists.about)
-    return discounted_share(lists, about.of_places(rarity(about.catalog), lists.hits.row, about.hits), k)
+    return discounted_share(lists, lists.of_hits(rarity(lists.known.catalog)), k)
 
 
 @ranking_metric(
     "efd",
     formula="as epc, of -log2(p / sum of p over all items)",
     upper=None,
-    perfect=False,
     kind=Kind.PAIRS,
-    facts=[Fact.POPULARITY],
+    facts={Fact.POPULARITY},
 )
 def expected_free_discovery(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Self-information of the relevant recommended items, in bits; early ranks count for more.
@@ -55,16 +54,14 @@ def expected_free_discovery(lists: Lists, k: int | None, conventions: Convention
     An item without training counts as the rarest one. 0 without a hit, also for an empty list. Item 0 makes
     one third of all training:
 
-    >>> from spark_eval.metrics.beyond.known import lists_of
-    >>> lists = lists_of([[1, 0], []], truth=[[0], [1]], train=[[0, 1], [1]])
+    >>> lists = Lists.of_items([[1, 0], []], truth=[[0], [1]], train=[[0, 1], [1]])
     >>> expected_free_discovery(lists, 2, Conventions()).round(6)
     array([0.613147, 0.      ])
 
     Source: Vargas, Castells, Rank and relevance in novelty and diversity metrics, RecSys 2011; Elliot, where
     users without a list are left out.
     """
-    about = filled_in(lists.about)
-    return discounted_share(lists, about.of_places(surprise(about.catalog), lists.hits.row, about.hits), k)
+    return discounted_share(lists, lists.of_hits(surprise(lists.known.catalog)), k)
 
 
 def discounted_share(lists: Lists, worth: Floats, k: int | None) -> Floats:
@@ -76,8 +73,7 @@ def discounted_share(lists: Lists, worth: Floats, k: int | None) -> Floats:
 @once
 def rarity(catalog: Catalog) -> Floats:
     """Return the share of training users who do not have an item, NaN without training; (f, n + 1)."""
-    n_users = filled_in(catalog.n_users)[:, None].astype(np.float64)
-    return 1 - filled_in(catalog.n_takers) / np.where(n_users > 0, n_users, np.nan)
+    return 1 - divide(filled_in(catalog.n_takers), filled_in(catalog.n_users)[:, None], math.nan)
 
 
 @once
@@ -93,9 +89,8 @@ def surprise(catalog: Catalog) -> Floats:
     "unexpectedness",
     formula="1 - items shared with the baseline model's top k / k",
     conventions=("unexpectedness_denominator", "unexpectedness_no_base"),
-    perfect=False,
     kind=Kind.ITEMS,
-    facts=[Fact.BASE],
+    facts={Fact.BASE},
 )
 def unexpectedness(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Share of the k places without an item that a baseline model also recommends to this user, in its top k.
@@ -103,8 +98,7 @@ def unexpectedness(lists: Lists, k: int | None, conventions: Conventions) -> Flo
     Undefined for an empty list, and for users to whom the baseline recommends nothing. One of two items is
     the baseline's, too; k is 4:
 
-    >>> from spark_eval.metrics.beyond.known import lists_of
-    >>> lists = lists_of([[5, 7], [5], []], base=[[7, 8], None, [7]])
+    >>> lists = Lists.of_items([[5, 7], [5], []], base=[[7, 8], None, [7]])
     >>> for denominator in UnexpectednessDenominator:
     ...     conventions = Conventions(unexpectedness_denominator=denominator)
     ...     print(denominator, unexpectedness(lists, 4, conventions))
@@ -114,19 +108,16 @@ def unexpectedness(lists: Lists, k: int | None, conventions: Conventions) -> Flo
     Source: Ge, Delgado-Battenfeld, Jannach, Beyond accuracy, RecSys 2010; RePlay (``no_base=zero``).
     RecTools' Intersection is 1 - that of ``denominator=length, no_base=one``.
     """
-    about = filled_in(lists.about)
-    listed = filled_in(about.listed)
-    in_base = base_ranks(about)
+    in_base = base_ranks(lists.known)
     is_shared = (in_base > 0) if k is None else (in_base > 0) & (in_base <= k)
-    shared = listed.total(is_shared.astype(np.float64), k)
-    filled = listed.count(k)
+    shared = lists.listed.total(is_shared.astype(np.float64), k)
+    filled = lists.listed.count(k)
     is_over_k = conventions.unexpectedness_denominator is UnexpectednessDenominator.K
     over = filled if k is None or not is_over_k else np.full(len(filled), k)
-    value = 1 - shared / np.where(filled > 0, over, np.nan)
-    without = {NoBase.UNDEFINED: np.nan, NoBase.ZERO: 0.0, NoBase.ONE: 1.0}[
-        conventions.unexpectedness_no_base
-    ]
-    return np.where(filled_in(about.has_base) | (filled == 0), value, without)
+    value = 1 - divide(shared, np.where(filled > 0, over, 0), math.nan)
+    without = {NoBase.UNDEFINED: math.nan, NoBase.ZERO: 0.0, NoBase.ONE: 1.0}
+    has_value = filled_in(lists.known.has_base) | (filled == 0)
+    return np.where(has_value, value, without[conventions.unexpectedness_no_base])
 
 
 @once
@@ -134,11 +125,10 @@ def base_ranks(about: About) -> Ints:
     """Return the rank of each listed item in the baseline's list of the same user, 0 without one."""
     listed, base = filled_in(about.listed), filled_in(about.base)
     step = 1 + max(listed.item.max(initial=0), base.item.max(initial=0))
-    keys, wanted = base.row * step + base.item, listed.row * step + listed.item
-    order = np.append(np.argsort(keys), len(keys))
-    keys, ranks = np.append(keys, -1), np.append(base.rank, 0)
-    found = order[np.searchsorted(keys[order[:-1]], wanted)]
-    return np.where(keys[found] == wanted, ranks[found], 0)
+    keys = base.row * step + base.item
+    order = np.argsort(keys)
+    # The last rank is that of items without a place.
+    return np.append(base.rank[order], 0)[places_in(keys[order], listed.row * step + listed.item)]
 
 
 @ranking_metric(
@@ -147,7 +137,6 @@ def base_ranks(about: About) -> Ints:
     conventions=("serendipity_variant", "popularity", "no_features"),
     lower=None,
     upper=None,
-    perfect=False,
     kind=Kind.PAIRS,
 )
 def serendipity(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
@@ -159,9 +148,8 @@ def serendipity(lists: Lists, k: int | None, conventions: Conventions) -> Floats
     popularity it is third of three. One of the two users of item 0 has it, too; their vectors are at 45
     degrees:
 
-    >>> from spark_eval.metrics.beyond.known import lists_of
     >>> train, vectors = [[0], [0, 1, 2], [0, 1]], [[1, 0], [0, 1], [1, 1]]
-    >>> lists = lists_of([[2, 1], []], truth=[[2], [1]], train=train, vectors=vectors)
+    >>> lists = Lists.of_items([[2, 1], []], truth=[[2], [1]], train=train, vectors=vectors)
     >>> for variant in SerendipityVariant:
     ...     print(variant, serendipity(lists, 2, Conventions(serendipity_variant=variant)).round(6))
     rectools [0.333333 0.      ]
@@ -183,19 +171,16 @@ def serendipity(lists: Lists, k: int | None, conventions: Conventions) -> Floats
     n_listed, n_history = comparable_counts(lists, variant, no_features, k)
     if variant is SerendipityVariant.EVIDENTLY:
         return np.where((n_compared > 0) & (n_history > 0), 1 - similar, np.nan)
-    is_defined = (n_listed > 0) & (n_history > 0)
-    unlike = (n_compared - similar) / np.where(is_defined, n_listed, np.nan)
-    return np.where(filled_in(filled_in(lists.about).listed).count(k) > 0, unlike, 0.0)
+    unlike = divide(n_compared - similar, np.where(n_history > 0, n_listed, 0), math.nan)
+    return np.where(lists.listed.count(k) > 0, unlike, 0.0)
 
 
 @once
 def above_popularity(lists: Lists, popularity: Popularity) -> Floats:
     """Return how much higher each hit was ranked than its popularity would have it; (hits,)."""
-    about = filled_in(lists.about)
+    about = lists.known
     n_items = filled_in(about.catalog.is_listed).sum(axis=1)[about.fold][lists.hits.row]
-    by_popularity = about.of_places(
-        ranks_by_popularity(about.catalog, popularity), lists.hits.row, about.hits
-    )
+    by_popularity = lists.of_hits(ranks_by_popularity(about.catalog, popularity))
     own = divide(np.maximum(n_items + 1.0 - lists.hits.rank, 0.0), n_items)
     popular = divide(np.maximum(n_items + 1.0 - by_popularity, 0.0), n_items)
     return np.maximum(own - popular, 0.0)

@@ -1,5 +1,6 @@
 """How different the items of a list are from each other."""
 
+import math
 from typing import Final
 
 import numpy as np
@@ -7,9 +8,9 @@ import numpy as np
 from spark_eval.arrow.hashes import Booleans
 from spark_eval.conventions import Conventions
 from spark_eval.conventions.beyond import Distance, DistanceAverage, NoFeatures, ShortList
-from spark_eval.metrics.beyond.catalog import About, Catalog, Entries, Sets, filled_in, once
-from spark_eval.metrics.beyond.popularity import mean_or_nan
-from spark_eval.metrics.beyond.spread import spread_of_sets, spread_of_sparse, spread_of_vectors
+from spark_eval.metrics.beyond.arrays import divide, once
+from spark_eval.metrics.beyond.catalog import About, Catalog, Entries, Sets, filled_in
+from spark_eval.metrics.beyond.spread import distance_sums
 from spark_eval.metrics.distances import lengths
 from spark_eval.metrics.lists import Lists
 from spark_eval.metrics.registry import Kind, ranking_metric
@@ -24,7 +25,6 @@ LEAST_LENGTH: Final = 1e-300
     formula="mean distance of two items of the list",
     conventions=("ild_distance", "ild_average", "ild_short", "no_features"),
     upper=None,
-    perfect=False,
     kind=Kind.ITEMS,
 )
 def intra_list_distance(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
@@ -33,10 +33,9 @@ def intra_list_distance(lists: Lists, k: int | None, conventions: Conventions) -
     Items of which no vector (or feature) is known are left out. Items 0 and 1 are at right angles, 2 and 3
     point the same way; items 0 and 1 share one of three features:
 
-    >>> from spark_eval.metrics.beyond.known import lists_of
     >>> vectors = [[1, 0], [0, 1], [1, 1], [2, 2]]
     >>> features = [["a", "b"], ["b", "c"], ["c"], ["c"]]
-    >>> lists = lists_of([[0, 1], [2, 3], [0, 1, 2], [0]], vectors=vectors, features=features)
+    >>> lists = Lists.of_items([[0, 1], [2, 3], [0, 1, 2], [0]], vectors=vectors, features=features)
     >>> for distance in Distance:
     ...     print(distance, intra_list_distance(lists, 3, Conventions(ild_distance=distance)).round(6))
     cosine [1.       0.       0.528595      nan]
@@ -48,20 +47,17 @@ def intra_list_distance(lists: Lists, k: int | None, conventions: Conventions) -
     diversity in recommender systems, 2015. RecTools: ``distance=hamming, short=zero``; Evidently:
     ``average=length``; Microsoft recommenders: ``no_features=unlike``.
     """
-    about = filled_in(lists.about)
-    listed = filled_in(about.listed)
+    about, listed = lists.known, lists.listed
     distance, no_features = conventions.ild_distance, conventions.no_features
     total = listed.total(distances_to_earlier(about, distance, no_features, k), k)
     n_compared = listed.total(compared(about, distance, no_features).astype(np.float64), k)
-    average = np.full(len(total), np.nan)
     match conventions.ild_average:
         case DistanceAverage.PAIRS:
-            average = mean_or_nan(total, n_compared * (n_compared - 1) / 2)
+            over = n_compared * (n_compared - 1) / 2
         case DistanceAverage.LENGTH:
-            average = mean_or_nan(total, np.where(n_compared > 1, n_compared, 0))
-    if conventions.ild_short is ShortList.ZERO:
-        return np.where(listed.count(k) == 1, 0.0, average)
-    return average
+            over = np.where(n_compared > 1, n_compared, 0)
+    of_one = 0.0 if conventions.ild_short is ShortList.ZERO else math.nan
+    return np.where(listed.count(k) == 1, of_one, divide(total, over, math.nan))
 
 
 @once
@@ -93,8 +89,7 @@ def unrounded_lengths(vectors: "Floats | Sets") -> Floats:
         # One block of items at a time: temporary arrays stay small.
         starts = range(0, len(vectors), 1 << 14)
         return np.concatenate([lengths(vectors[start : start + (1 << 14)]) for start in starts])
-    owner = np.repeat(np.arange(len(vectors.sizes)), vectors.sizes)
-    values = filled_in(vectors.values)
+    owner, values = vectors.owner, filled_in(vectors.values)
     largest = np.zeros(len(vectors.sizes))
     np.maximum.at(largest, owner, np.abs(values))
     scale = np.where(largest > 0, largest, 1.0)
@@ -131,13 +126,8 @@ def distances_to_earlier(about: About, distance: Distance, no_features: NoFeatur
     distances[~is_compared] = 0.0
     regular = np.flatnonzero(is_regular if k is None else is_regular & (listed.rank <= k))
     facts = compared_by(catalog, distance)
-    row, place = listed.row[regular], listed.place[regular]
-    if isinstance(facts, Sets) and facts.values is None:
-        distances[regular] += spread_of_sets(row, place, facts, distance)
-    elif isinstance(facts, Sets):
-        distances[regular] += spread_of_sparse(row, place, facts, distance, vector_lengths(catalog))
-    else:
-        distances[regular] += spread_of_vectors(row, place, facts, distance, vector_lengths(catalog))
+    length = None if distance in (Distance.JACCARD, Distance.HAMMING) else vector_lengths(catalog)
+    distances[regular] += distance_sums(listed.row[regular], listed.place[regular], facts, distance, length)
     return distances
 
 

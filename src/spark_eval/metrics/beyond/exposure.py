@@ -16,9 +16,8 @@ from spark_eval.stats.exact import Floats, numbers_of
     formula="share of places of items of the group; an item of s groups gives 1/s to each",
     conventions=("exposure_weights",),
     direction=Direction.NONE,
-    perfect=False,
     kind=Kind.GROUPS,
-    facts=[Fact.CATALOG, Fact.GROUPS],
+    facts={Fact.CATALOG, Fact.GROUPS},
     catalog_name="exposure_catalog",
 )
 def exposure(weights: GroupWeights, k: int | None, conventions: Conventions) -> Floats:
@@ -28,8 +27,8 @@ def exposure(weights: GroupWeights, k: int | None, conventions: Conventions) -> 
     b, so it gives one half to each. With ``weights=disc`` places weigh 1 / log2(rank + 1).
 
     >>> from spark_eval.conventions import ExposureWeights
-    >>> from spark_eval.metrics.beyond.known import lists_of
-    >>> about = lists_of([[1, 2], [2]], truth=[[], []], groups=["", "a", "ab", "b"], listed=[1, 2, 3]).about
+    >>> from spark_eval.metrics.beyond.known import known_about
+    >>> about = known_about([[1, 2], [2]], [[], []], groups=["", "a", "ab", "b"], listed=[1, 2, 3])
     >>> for choice in ExposureWeights:
     ...     run = Conventions(exposure_weights=choice)
     ...     [weights] = GroupWeights.of_lists(about, 2, run, about.fold, 1)

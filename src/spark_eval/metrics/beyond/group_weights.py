@@ -39,12 +39,10 @@ class GroupWeights:
         All parts there are have weights, also those without lists.
         """
         listed, groups = filled_in(about.listed), filled_in(about.catalog.groups)
-        is_seen = np.full(len(listed.row), True) if k is None else listed.rank <= k
+        top = listed.top(k)
         is_equal = conventions.exposure_weights is ExposureWeights.EQUAL
         weights = np.ones(len(listed.rank)) if is_equal else discounts(listed.rank, Discount.LOG2)
-        return cls.of_items(
-            groups, listed.place[is_seen], weights[is_seen], part[listed.row[is_seen]], n_parts
-        )
+        return cls.of_items(groups, listed.place[top], weights[top], part[listed.row[top]], n_parts)
 
     @classmethod
     def of_catalog(cls, catalog: Catalog) -> "GroupWeights":

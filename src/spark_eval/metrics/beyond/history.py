@@ -6,10 +6,11 @@ import numpy as np
 
 from spark_eval.conventions import Conventions, Discount
 from spark_eval.conventions.beyond import ArpScale, CalibrationWeights, Popularity
-from spark_eval.metrics.beyond.catalog import About, Entries, Sets, filled_in, once
-from spark_eval.metrics.beyond.popularity import average_popularity, in_unit, mean_or_nan
+from spark_eval.metrics.beyond.arrays import divide, once, places_in
+from spark_eval.metrics.beyond.catalog import About, Entries, filled_in
+from spark_eval.metrics.beyond.popularity import average_popularity, in_unit
 from spark_eval.metrics.discounts import discounts
-from spark_eval.metrics.lists import Lists, divide
+from spark_eval.metrics.lists import Lists
 from spark_eval.metrics.registry import Fact, Kind, Weight, ranking_metric
 from spark_eval.schema import Direction
 from spark_eval.stats.exact import Floats, Ints
@@ -20,8 +21,8 @@ ALPHA = 0.01
 
 def profile_popularity(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Return the mean popularity of the history where the lift is defined, else NaN; shape (n,)."""
-    is_empty = filled_in(filled_in(lists.about).listed).count(k) == 0
-    return np.where(is_empty, np.nan, history_popularity(filled_in(lists.about), conventions.popularity))
+    of_history = history_popularity(lists.known, conventions.popularity)
+    return np.where(lists.listed.count(k) == 0, np.nan, of_history)
 
 
 @once
@@ -29,7 +30,7 @@ def history_popularity(about: About, popularity: Popularity) -> Floats:
     """Return the mean popularity of the items of each user's history, NaN where there is none; (n,)."""
     history = filled_in(about.profile)
     values = about.of_entries(in_unit(about.catalog, popularity, ArpScale.COUNT), history)
-    means = mean_or_nan(history.total(values, None), history.count(None))
+    means = divide(history.total(values, None), history.count(None))
     return np.where(means > 0, means, np.nan)
 
 
@@ -41,9 +42,8 @@ def history_popularity(about: About, popularity: Popularity) -> Floats:
     direction=Direction.NONE,
     lower=-1.0,
     upper=None,
-    perfect=False,
     kind=Kind.PROFILE,
-    facts=[Fact.POPULARITY],
+    facts={Fact.POPULARITY},
     weights={"pop_lift": Weight("pop_lift_profile", profile_popularity)},
 )
 def popularity_lift(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
@@ -52,8 +52,7 @@ def popularity_lift(lists: Lists, k: int | None, conventions: Conventions) -> Fl
     Undefined for an empty list, and without a history. ``pop_lift`` of a run is the ratio of the means over
     users, ``mean_pop_lift`` the mean of their ratios. The history's item has one user, the recommended two:
 
-    >>> from spark_eval.metrics.beyond.known import lists_of
-    >>> popularity_lift(lists_of([[1], [0], [0]], train=[[0], [1], [], [1]]), 1, Conventions())
+    >>> popularity_lift(Lists.of_items([[1], [0], [0]], train=[[0], [1], [], [1]]), 1, Conventions())
     array([ 1. , -0.5,  nan])
 
     Source: Abdollahpouri et al., The unfairness of popularity bias in recommendation, 2019.
@@ -68,9 +67,8 @@ def popularity_lift(lists: Lists, k: int | None, conventions: Conventions) -> Fl
     conventions=("calibration_kl_weights",),
     direction=Direction.LOWER,
     upper=-math.log(ALPHA),
-    perfect=False,
     kind=Kind.PROFILE,
-    facts=[Fact.GROUPS],
+    facts={Fact.GROUPS},
 )
 def calibration_kl(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """How far the groups of the list are from those of the user's history: 0 for the same shares.
@@ -79,18 +77,16 @@ def calibration_kl(lists: Lists, k: int | None, conventions: Conventions) -> Flo
     empty list, and where the history has no group; a list without any has the largest value, 4.60517. The
     history is half a, half b; one list is as well, one is all a:
 
-    >>> from spark_eval.metrics.beyond.known import lists_of
     >>> groups, train = [["a"], ["b"], ["a", "b"], ["a"], []], [[0, 1]] * 4
-    >>> lists = lists_of([[2], [0, 3], [4], []], groups=groups, train=train)
+    >>> lists = Lists.of_items([[2], [0, 3], [4], []], groups=groups, train=train)
     >>> calibration_kl(lists, 2, Conventions()).round(6)
     array([0.      , 1.958518, 4.60517 ,      nan])
 
     Source: Steck, Calibrated recommendations, RecSys 2018. With ``weights=disc`` early ranks count for more.
     """
-    about = filled_in(lists.about)
-    listed = filled_in(about.listed)
-    row, _, p = history_shares(about)
-    q = list_shares(about, conventions.calibration_kl_weights, k)
+    listed = lists.listed
+    row, _, p = history_shares(lists.known)
+    q = list_shares(lists.known, conventions.calibration_kl_weights, k)
     mixed = (1 - ALPHA) * q + ALPHA * p
     # By the C library's scalar function: numpy's may differ from one kind of processor to another.
     logarithms = np.fromiter(map(math.log, (p / mixed).tolist()), np.float64, len(p))
@@ -101,18 +97,17 @@ def calibration_kl(lists: Lists, k: int | None, conventions: Conventions) -> Flo
 
 @once
 def history_shares(about: About) -> tuple[Ints, Ints, Floats]:
-    """Return the list, the group and its share of the history, of each group that occurs in one.
+    """Return the list, the cell and its share of the history, of each group that occurs in one.
 
-    They are sorted by list, then by group.
+    Cells are those of ``Sets.cells``; they ascend.
     """
-    history, groups = filled_in(about.profile), filled_in(about.catalog.groups)
-    entry, group, part = group_parts(history, groups)
-    step = groups.members.max(initial=0) + 1
-    keys, which = np.unique(history.row[entry] * step + group, return_inverse=True)
-    row = keys // step
-    shares = np.bincount(which, weights=part, minlength=len(keys)).astype(np.float64)
+    history = filled_in(about.profile)
+    entry, cell, part = group_parts(about, history)
+    cells, first, which = np.unique(cell, return_index=True, return_inverse=True)
+    row = history.row[entry[first]]
+    shares = np.bincount(which, weights=part, minlength=len(cells)).astype(np.float64)
     n_grouped = np.bincount(row, weights=shares, minlength=history.n_rows)
-    return row, keys % step, shares / n_grouped[row]
+    return row, cells, shares / n_grouped[row]
 
 
 def list_shares(about: About, weights: CalibrationWeights, k: int | None) -> Floats:
@@ -123,9 +118,9 @@ def list_shares(about: About, weights: CalibrationWeights, k: int | None) -> Flo
         weight = discounts(listed.rank, Discount.LOG2)
     if k is not None:
         weight = np.where(listed.rank <= k, weight, 0.0)
-    entry, part, key = parts_in_history(about)
+    entry, part, place = parts_in_history(about)
     row, _, _ = history_shares(about)
-    shares = np.bincount(key, weights=part * weight[entry], minlength=len(row)).astype(np.float64)
+    shares = np.bincount(place, weights=part * weight[entry], minlength=len(row)).astype(np.float64)
     is_grouped = groups.sizes[listed.place] > 0
     return divide(shares, listed.total(np.where(is_grouped, weight, 0.0), None)[row])
 
@@ -133,17 +128,15 @@ def list_shares(about: About, weights: CalibrationWeights, k: int | None) -> Flo
 @once
 def parts_in_history(about: About) -> tuple[Ints, Floats, Ints]:
     """Return entry, part and place in ``history_shares`` of each group of a listed item that occurs there."""
-    listed, groups = filled_in(about.listed), filled_in(about.catalog.groups)
-    entry, group, part = group_parts(listed, groups)
-    row, known_group, _ = history_shares(about)
-    step = groups.members.max(initial=0) + 1
-    keys, wanted = np.append(row * step + known_group, -1), listed.row[entry] * step + group
-    place = np.searchsorted(keys[:-1], wanted)
-    is_there = keys[place] == wanted
+    entry, cell, part = group_parts(about, filled_in(about.listed))
+    _, cells, _ = history_shares(about)
+    place = places_in(cells, cell)
+    is_there = place >= 0
     return entry[is_there], part[is_there], place[is_there]
 
 
-def group_parts(entries: Entries, groups: Sets) -> tuple[Ints, Ints, Floats]:
-    """Return each group of each entry, and the equal part of the entry that it gets; each (groups,)."""
-    entry, where = groups.places_of_members(entries.place % len(groups.sizes))
-    return entry, groups.members[where], 1 / groups.sizes[entries.place[entry]]
+def group_parts(about: About, entries: Entries) -> tuple[Ints, Ints, Floats]:
+    """Return each group of each entry as a cell, and the equal part of the entry that it gets."""
+    groups = filled_in(about.catalog.groups)
+    entry, cell = groups.cells(entries.row, entries.place)
+    return entry, cell, 1 / groups.sizes[entries.place[entry]]

@@ -1,23 +1,31 @@
 """Metrics of intents: a user's intents are the groups of what they find relevant; a hit serves its groups.
 
 Lists are seen as they are ranked. An empty list scores 0, and so does a user without relevant items; who has
-some, but none that belongs to a group, has no intents, and no value.
+some, but none that belongs to a group, has no intents, and no value. Greedy ideals stand behind the metrics.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
 from typing import Final
 
 import numpy as np
 
-from spark_eval.conventions import Conventions, Discount
-from spark_eval.metrics.beyond.ideals import REDUNDANCY, gains_of, greedy_ideal, intents_of
+from spark_eval.arrow.hashes import changes
+from spark_eval.conventions import Conventions, Discount, IdealTies
+from spark_eval.metrics.beyond.arrays import divide, once, positions
+from spark_eval.metrics.beyond.catalog import filled_in
 from spark_eval.metrics.discounts import discounts
-from spark_eval.metrics.lists import Lists, divide
+from spark_eval.metrics.lists import Lists, Ragged
 from spark_eval.metrics.registry import Fact, ranking_metric
 from spark_eval.stats.exact import Floats, Ints
 
-NEEDED: Final = (Fact.GROUPS, Fact.RELEVANT)
+# Of each further hit that serves an intent, as much of its worth is lost.
+REDUNDANCY: Final = 0.5
+# A greedy ideal ends where no item adds more: all that it leaves out is less than a rounding of what it has.
+NEGLIGIBLE: Final = 2.0**-60
+NEEDED: Final = frozenset({Fact.GROUPS, Fact.RELEVANT})
 # What an intent gains in r places that all serve it; a hit behind so many others is worth nothing.
 MOST_SERVED: Final = np.array(
     list(accumulate((REDUNDANCY ** (rank - 1) / rank for rank in range(1, 1100)), initial=0.0))
@@ -44,7 +52,6 @@ def where_known(lists: Lists, values: Floats) -> Floats:
     "groups, 1/2^(earlier hits in it)",
     conventions=("ideal_ties",),
     upper=None,
-    perfect=False,
     facts=NEEDED,
 )
 def alpha_ndcg(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
@@ -52,16 +59,15 @@ def alpha_ndcg(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
 
     Items 1 and 2 serve a, item 3 serves b. Taking 1 and 3 first is as good as it gets, 1 and 2 is not:
 
-    >>> from spark_eval.metrics.beyond.known import lists_of
     >>> groups = ["", "a", "a", "b"]
-    >>> lists = lists_of([[1, 3, 2], [1, 2, 3]], truth=[[1, 2, 3], [1, 2, 3]], groups=groups)
+    >>> lists = Lists.of_items([[1, 3, 2], [1, 2, 3]], truth=[[1, 2, 3], [1, 2, 3]], groups=groups)
     >>> alpha_ndcg(lists, 2, Conventions()).round(6)
     array([1.      , 0.806574])
 
     The ideal is greedy, rank by rank the item that gains most, of equal ones the larger id: to find the best
     order is too hard. So a list can be better than its ideal, and score above 1:
 
-    >>> lists = lists_of([[1, 2, 3]], truth=[[1, 2, 3, 4]], groups=["", "ac", "bd", "bc", "b"])
+    >>> lists = Lists.of_items([[1, 2, 3]], truth=[[1, 2, 3, 4]], groups=["", "ac", "bd", "bc", "b"])
     >>> alpha_ndcg(lists, 3, Conventions()).round(6)
     array([1.01771])
 
@@ -76,7 +82,6 @@ def alpha_ndcg(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
 @ranking_metric(
     "err_ia",
     formula="sum of gain / rank over the hits / sum of |G| / 2^(r - 1) / r over r <= k",
-    perfect=False,
     facts=NEEDED,
 )
 def err_ia(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
@@ -85,9 +90,8 @@ def err_ia(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     A hit gains as in ``alpha_ndcg``. G are the user's intents; in a list of k places each could serve all of
     them. Items 1 and 3 serve a and b: (1 + 1/2) / (2 (1 + 1/4)).
 
-    >>> from spark_eval.metrics.beyond.known import lists_of
     >>> groups = ["", "a", "a", "b"]
-    >>> err_ia(lists_of([[1, 3, 2]], truth=[[1, 2, 3]], groups=groups), 2, Conventions())
+    >>> err_ia(Lists.of_items([[1, 3, 2]], truth=[[1, 2, 3]], groups=groups), 2, Conventions())
     array([0.6])
 
     Without a cutoff k is the length of the list. Undefined where no relevant item belongs to a group.
@@ -106,7 +110,6 @@ def err_ia(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     formula="sum of gain / rank over the hits / that of the greedy ideal",
     conventions=("ideal_ties",),
     upper=None,
-    perfect=False,
     facts=NEEDED,
 )
 def nerr_ia(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
@@ -114,9 +117,8 @@ def nerr_ia(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
 
     The ideal is that of ``alpha_ndcg``, so values can pass 1. Item 3 would be better at rank 2:
 
-    >>> from spark_eval.metrics.beyond.known import lists_of
     >>> groups = ["", "a", "a", "b"]
-    >>> nerr_ia(lists_of([[1, 2, 3]], truth=[[1, 2, 3]], groups=groups), 2, Conventions()).round(6)
+    >>> nerr_ia(Lists.of_items([[1, 2, 3]], truth=[[1, 2, 3]], groups=groups), 2, Conventions()).round(6)
     array([0.833333])
 
     Undefined where no relevant item belongs to a group.
@@ -127,15 +129,14 @@ def nerr_ia(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     return share_of_ideal(lists, k, conventions, lambda rank: 1 / rank)
 
 
-@ranking_metric("p_ia", formula="sum over hits of their groups / (k |G|)", perfect=False, facts=NEEDED)
+@ranking_metric("p_ia", formula="sum over hits of their groups / (k |G|)", facts=NEEDED)
 def p_ia(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Precision of each intent, averaged over the user's intents.
 
     Of three places two serve a, one serves b:
 
-    >>> from spark_eval.metrics.beyond.known import lists_of
     >>> groups = ["", "a", "ab", "b"]
-    >>> p_ia(lists_of([[1, 2, 9]], truth=[[1, 2, 3]], groups=groups), 3, Conventions())
+    >>> p_ia(Lists.of_items([[1, 2, 9]], truth=[[1, 2, 3]], groups=groups), 3, Conventions())
     array([0.5])
 
     Without a cutoff k is the length of the list. Undefined where no relevant item belongs to a group.
@@ -147,13 +148,12 @@ def p_ia(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     return where_known(lists, divide(served, lists.places(k) * intents.n_intents))
 
 
-@ranking_metric("subtopic_recall", formula="intents with a hit / |G|", perfect=False, facts=NEEDED)
+@ranking_metric("subtopic_recall", formula="intents with a hit / |G|", facts=NEEDED)
 def subtopic_recall(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Share of the user's intents that the top k serves at all.
 
-    >>> from spark_eval.metrics.beyond.known import lists_of
     >>> groups = ["", "a", "a", "b", "cd"]
-    >>> lists = lists_of([[1, 2, 3]], truth=[[1, 2, 3, 4]], groups=groups)
+    >>> lists = Lists.of_items([[1, 2, 3]], truth=[[1, 2, 3, 4]], groups=groups)
     >>> subtopic_recall(lists, 2, Conventions()), subtopic_recall(lists, 3, Conventions())
     (array([0.25]), array([0.5]))
 
@@ -166,18 +166,15 @@ def subtopic_recall(lists: Lists, k: int | None, conventions: Conventions) -> Fl
     return where_known(lists, divide(lists.hits.total(newly, k), intents.n_intents))
 
 
-@ranking_metric(
-    "ap_ia", formula="mean over intents g of AP of the hits in g, over m_g", perfect=False, facts=NEEDED
-)
+@ranking_metric("ap_ia", formula="mean over intents g of AP of the hits in g, over m_g", facts=NEEDED)
 def ap_ia(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Average precision of each intent, averaged over the user's intents.
 
     m_g counts the user's relevant items in g, whether k places can hold them or not. Hits of a at ranks 1 and
     3 of m = 2, none of b: (1/1 + 2/3) / 2, and 0.
 
-    >>> from spark_eval.metrics.beyond.known import lists_of
     >>> groups = ["", "a", "a", "b"]
-    >>> ap_ia(lists_of([[1, 9, 2]], truth=[[1, 2, 3]], groups=groups), 3, Conventions()).round(6)
+    >>> ap_ia(Lists.of_items([[1, 9, 2]], truth=[[1, 2, 3]], groups=groups), 3, Conventions()).round(6)
     array([0.416667])
 
     Undefined where no relevant item belongs to a group.
@@ -189,3 +186,99 @@ def ap_ia(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     by_intent = np.bincount(intents.cell, at_hits, minlength=len(intents.row)) / intents.n_relevant
     total = np.bincount(intents.row, by_intent, minlength=intents.n).astype(np.float64, copy=False)
     return where_known(lists, divide(total, intents.n_intents))
+
+
+@dataclass(frozen=True)
+class Intents:
+    """The intents of n users, as cells: a cell is a user and one of their intents.
+
+    ``row`` tells the cells' users, ascending, ``n_relevant`` how many relevant items belong to the group;
+    shape (cells,). A relevant item and a cell of its are a pair: ``relevant`` are places in
+    ``about.relevant``, ``relevant_cell`` the cells. A hit and a cell of its are a pair, too: ``hit`` are
+    places in the hits, ``cell`` the cells, ``number`` counts the hits of the cell so far, this one included.
+    """
+
+    n: int
+    row: Ints
+    n_relevant: Ints
+    relevant: Ints
+    relevant_cell: Ints
+    hit: Ints
+    cell: Ints
+    number: Ints
+
+    @cached_property
+    def n_intents(self) -> Ints:
+        """Count the intents of each user; shape (n,)."""
+        return np.bincount(self.row, minlength=self.n).astype(np.int64, copy=False)
+
+    def of_hits(self, values: Floats, n_hits: int) -> Floats:
+        """Return per hit the sum of its pairs' values; shape (hits,)."""
+        return np.bincount(self.hit, values, minlength=n_hits).astype(np.float64, copy=False)
+
+
+@once
+def intents_of(lists: Lists) -> Intents:
+    """Join relevant items and hits with their groups."""
+    groups, relevant = filled_in(lists.known.catalog.groups), filled_in(lists.known.relevant)
+    item, of_item = groups.cells(relevant.row, relevant.place)
+    cells, cell_of_item, n_relevant = np.unique(of_item, return_inverse=True, return_counts=True)
+    hit, of_hit = groups.cells(lists.hits.row, lists.known.hits)
+    cell = np.searchsorted(cells, of_hit)
+    # Pairs of a cell lie in the order of their hits' ranks.
+    order = np.argsort(cell, kind="stable")
+    number = np.empty(len(cell), dtype=np.int64)
+    number[order] = positions(changes(cell[order])) + 1
+    row = cells // groups.n_members
+    return Intents(lists.hits.n_rows, row, n_relevant, item, cell_of_item, hit, cell, number)
+
+
+def gains_of(lists: Lists) -> Floats:
+    """Return the gain of each hit (hits,): 1 for each of its groups, halved for each earlier hit in it."""
+    intents = intents_of(lists)
+    return intents.of_hits(np.power(REDUNDANCY, intents.number - 1), len(lists.hits.row))
+
+
+@once
+def greedy_ideal(lists: Lists, ties: IdealTies) -> Ragged:
+    """Return each user's greedy ideal with its gains as relevance, as far as the largest k.
+
+    Rank by rank it takes of the user's relevant items the one that gains most, of several the larger id.
+    """
+    relevant = filled_in(lists.known.relevant)
+    larger = relevant.item
+    if ties is IdealTies.TEXT:
+        larger = filled_in(lists.known.catalog.text_order)[relevant.place]
+    return taken_greedily(intents_of(lists), relevant.row, larger, lists.ideal.count(None))
+
+
+def taken_greedily(intents: Intents, row: Ints, larger: Ints, depth: Ints) -> Ragged:
+    """Take the best relevant item of all users at once, rank by rank, as far as ``depth`` (n,).
+
+    ``row`` and ``larger`` are the users of relevant items, and numbers that are larger where ids are.
+    """
+    order = np.lexsort((-larger, row))
+    place = np.argsort(order)[intents.relevant]
+    pairs = np.argsort(place, kind="stable")
+    cell, n_cells = intents.relevant_cell[pairs], np.bincount(place, minlength=len(row))
+    row, n_cells = row[order][n_cells > 0], n_cells[n_cells > 0]
+    worth = np.ones(len(intents.row))
+    rows, gains = [row[:0]], [worth[:0]]
+    while len(row):
+        gain = np.add.reduceat(worth[cell], np.cumsum(n_cells) - n_cells)
+        starts = np.flatnonzero(changes(row))
+        users, number = row[starts], np.repeat(np.arange(len(starts)), np.diff(starts, append=len(row)))
+        best = np.maximum.reduceat(gain, starts)
+        equal = np.flatnonzero(gain == best[number])
+        chosen = equal[changes(number[equal])]
+        rows.append(users)
+        gains.append(best)
+        is_chosen = np.zeros(len(row), dtype=bool)
+        is_chosen[chosen] = True
+        worth[cell[np.repeat(is_chosen, n_cells)]] *= REDUNDANCY
+        is_left = ~is_chosen & ((depth[users] >= len(rows)) & (best > NEGLIGIBLE))[number]
+        cell, row, n_cells = cell[np.repeat(is_left, n_cells)], row[is_left], n_cells[is_left]
+    rank = np.repeat(np.arange(len(rows)), [len(users) for users in rows])
+    taken = np.concatenate(rows)
+    order = np.argsort(taken, kind="stable")
+    return Ragged(intents.n, taken[order], rank[order], np.concatenate(gains)[order])

@@ -9,7 +9,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from spark_eval.arrow.hashes import Booleans
 from spark_eval.conventions import Conventions
 from spark_eval.conventions.beyond import (
     ArpScale,
@@ -20,7 +19,9 @@ from spark_eval.conventions.beyond import (
     NoveltyUnseen,
     Popularity,
 )
-from spark_eval.metrics.beyond.catalog import About, Catalog, filled_in, once
+from spark_eval.conventions.choice import Choice
+from spark_eval.metrics.beyond.arrays import divide, once
+from spark_eval.metrics.beyond.catalog import Catalog, filled_in
 from spark_eval.metrics.lists import Lists
 from spark_eval.metrics.registry import Fact, Kind, Weight, ranking_metric
 from spark_eval.schema import Direction
@@ -37,7 +38,6 @@ ByCut = Callable[[int | None], Floats]
     formula="1 if the top k holds an item else 0",
     conventions=("user_coverage_places",),
     kind=Kind.PAIRS,
-    perfect=False,
 )
 def user_coverage(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Whether the user got a recommendation at all; with ``places=all``, as many as there are places.
@@ -66,17 +66,15 @@ def user_coverage(lists: Lists, k: int | None, conventions: Conventions) -> Floa
     conventions=("popularity", "arp_scale", "arp_unseen"),
     direction=Direction.NONE,
     upper=None,
-    perfect=False,
     kind=Kind.ITEMS,
-    facts=[Fact.POPULARITY],
+    facts={Fact.POPULARITY},
 )
 def average_popularity(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Mean popularity of the recommended items; undefined for an empty list.
 
     Items 0 and 1 have training users 0 and 1, item 2 has both, item 3 none:
 
-    >>> from spark_eval.metrics.beyond.known import lists_of
-    >>> lists = lists_of([[0, 2, 3], []], train=[[0, 2], [1, 2]])
+    >>> lists = Lists.of_items([[0, 2, 3], []], train=[[0, 2], [1, 2]])
     >>> average_popularity(lists, 3, Conventions())
     array([ 1., nan])
     >>> for scale in ArpScale:
@@ -88,23 +86,19 @@ def average_popularity(lists: Lists, k: int | None, conventions: Conventions) ->
 
     Source: Yin et al., Challenging the long tail recommendation, VLDB 2012; RecTools, Evidently.
     """
-    about = filled_in(lists.about)
-    listed = filled_in(about.listed)
-    total = popularity_so_far(about, conventions.popularity, conventions.arp_scale)(k)
+    total = sums_by_cut(lists, in_unit, conventions.popularity, conventions.arp_scale)(k)
     match conventions.arp_unseen:
         case ArpUnseen.ZERO:
-            return mean_or_nan(total, listed.count(k))
+            return divide(total, lists.listed.count(k), math.nan)
         case ArpUnseen.DROP:
-            return mean_or_nan(total, seen_so_far(about, conventions.popularity)(k))
+            return divide(total, sums_by_cut(lists, is_seen, conventions.popularity)(k), math.nan)
 
 
 def count_of_novelty(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Return what novelty is divided by where it is defined, else NaN; shape (n,)."""
-    about = filled_in(lists.about)
-    listed = filled_in(about.listed)
-    n_counted = listed.count(k).astype(np.float64)
+    n_counted = lists.listed.count(k).astype(np.float64)
     if conventions.novelty_unseen is NoveltyUnseen.DROP:
-        n_counted = seen_so_far(about, conventions.novelty_popularity)(k)
+        n_counted = sums_by_cut(lists, is_seen, conventions.novelty_popularity)(k)
     n_divided = n_counted
     if conventions.novelty_denominator is NoveltyDenominator.K and k is not None:
         n_divided = np.full(len(n_counted), float(k))
@@ -116,9 +110,8 @@ def count_of_novelty(lists: Lists, k: int | None, conventions: Conventions) -> F
     formula="mean over the list of -log2(an item's training users / all)",
     conventions=("novelty_popularity", "novelty_unseen", "novelty_scale", "novelty_denominator"),
     upper=None,
-    perfect=False,
     kind=Kind.ITEMS,
-    facts=[Fact.POPULARITY],
+    facts={Fact.POPULARITY},
     weights={"novelty_micro": Weight("novelty_items", count_of_novelty)},
 )
 def novelty(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
@@ -127,8 +120,7 @@ def novelty(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     Undefined for an empty list, and without training. ``novelty_micro`` is the mean over all items of all
     lists. One of two users has item 0, both have item 2, nobody has item 3:
 
-    >>> from spark_eval.metrics.beyond.known import lists_of
-    >>> lists = lists_of([[0, 2, 3], []], train=[[0, 2], [1, 2]])
+    >>> lists = Lists.of_items([[0, 2, 3], []], train=[[0, 2], [1, 2]])
     >>> for unseen in NoveltyUnseen:
     ...     print(unseen, novelty(lists, 3, Conventions(novelty_unseen=unseen)).round(6))
     one [0.666667      nan]
@@ -138,19 +130,15 @@ def novelty(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     Source: Zhou et al., Solving the apparent diversity-accuracy dilemma, PNAS 2010; Evidently's Novelty,
     RePlay's Surprisal, novelty of Microsoft recommenders (``novelty_micro``).
     """
-    about = filled_in(lists.about)
-    bits = bits_so_far(
-        about, conventions.novelty_popularity, conventions.novelty_unseen, conventions.novelty_scale
-    )
-    return bits(k) / count_of_novelty(lists, k, conventions)
+    choices = (conventions.novelty_popularity, conventions.novelty_unseen, conventions.novelty_scale)
+    return sums_by_cut(lists, bits_of_items, *choices)(k) / count_of_novelty(lists, k, conventions)
 
 
 @ranking_metric(
     "long_tail",
     formula="share of the list outside the head: the most popular items with 4/5 of all training users",
-    perfect=False,
     kind=Kind.ITEMS,
-    facts=[Fact.POPULARITY],
+    facts={Fact.POPULARITY},
 )
 def long_tail(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Share of recommended items that are not among the most popular ones; undefined for an empty list.
@@ -159,22 +147,19 @@ def long_tail(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     are 4/5 of the sum over all items. Item 1 has three of the four users here, so it does not reach 4/5, and
     the larger of the other two is in the head, too:
 
-    >>> from spark_eval.metrics.beyond.known import lists_of
-    >>> lists = lists_of([[0, 1], [2]], train=[[1], [1], [1], [2], [0]])
+    >>> lists = Lists.of_items([[0, 1], [2]], train=[[1], [1], [1], [2], [0]])
     >>> long_tail(lists, 2, Conventions())
     array([0.5, 0. ])
 
     Source: Abdollahpouri et al., Managing popularity bias, FLAIRS 2019; APLT in Elliot.
     """
-    about = filled_in(lists.about)
-    return mean_or_nan(tail_so_far(about)(k), filled_in(about.listed).count(k))
+    return divide(sums_by_cut(lists, is_in_tail)(k), lists.listed.count(k), math.nan)
 
 
-def mean_or_nan(total: Floats, count: Floats | Ints) -> Floats:
-    """Return the quotients, NaN where the count is 0."""
-    means = np.full(len(total), np.nan)
-    np.divide(total, count, out=means, where=count > 0)
-    return means
+@once
+def sums_by_cut(lists: Lists, table: Callable[..., Floats], *choices: Choice) -> ByCut:
+    """Return by k the sum over the top k of what ``table(catalog, *choices)`` (f, n + 1) has; shape (n,)."""
+    return lists.listed.totals(lists.known.of_entries(table(lists.known.catalog, *choices), lists.listed))
 
 
 def popularity_counts(catalog: Catalog, popularity: Popularity) -> Ints:
@@ -186,22 +171,9 @@ def popularity_counts(catalog: Catalog, popularity: Popularity) -> Ints:
             return filled_in(catalog.n_rows)
 
 
-def so_far(about: About, table: Floats) -> ByCut:
-    """Return by k the sum over the top k of what a table by fold and item (f, n + 1) has; shape (n,)."""
-    listed = filled_in(about.listed)
-    return listed.totals(about.of_entries(table, listed))
-
-
-@once
-def seen_so_far(about: About, popularity: Popularity) -> ByCut:
-    """Count by k the items of the top k that have training interactions."""
-    return so_far(about, (popularity_counts(about.catalog, popularity) > 0).astype(np.float64))
-
-
-@once
-def popularity_so_far(about: About, popularity: Popularity, scale: ArpScale) -> ByCut:
-    """Return by k the sum of the popularity of the top k in a unit."""
-    return so_far(about, in_unit(about.catalog, popularity, scale))
+def is_seen(catalog: Catalog, popularity: Popularity) -> Floats:
+    """Return 1 for items with training interactions, else 0; (f, n + 1)."""
+    return (popularity_counts(catalog, popularity) > 0).astype(np.float64)
 
 
 @once
@@ -216,15 +188,7 @@ def in_unit(catalog: Catalog, popularity: Popularity, scale: ArpScale) -> Floats
         case ArpScale.MAX:
             unit = counts.max(axis=1, keepdims=True)
     # Of a fold without training no item has a share.
-    shares = np.full(counts.shape, np.nan)
-    np.divide(counts, unit, out=shares, where=unit > 0)
-    return shares
-
-
-@once
-def bits_so_far(about: About, popularity: Popularity, unseen: NoveltyUnseen, scale: NoveltyScale) -> ByCut:
-    """Return by k the sum of the novelty of the top k, of 0 for items that do not count."""
-    return so_far(about, bits_of_items(about.catalog, popularity, unseen, scale))
+    return divide(counts, unit, math.nan)
 
 
 @once
@@ -256,20 +220,13 @@ def self_information(counts: Ints, of_all: Ints) -> Floats:
     return bits
 
 
-@once
-def tail_so_far(about: About) -> ByCut:
-    """Count by k the items of the top k that are outside the head."""
-    return so_far(about, (~head(about.catalog)).astype(np.float64))
-
-
-@once
-def head(catalog: Catalog) -> Booleans:
-    """Return the most popular items that together have HEAD_SHARE of all users and items; (f, n + 1)."""
+def is_in_tail(catalog: Catalog) -> Floats:
+    """Return 0 for the most popular items, which together have HEAD_SHARE of all users and items, else 1."""
     n_takers = filled_in(catalog.n_takers)
     share, of = HEAD_SHARE
-    is_head = np.zeros(n_takers.shape, dtype=bool)
+    tail = np.ones(n_takers.shape)
     for fold, counts in enumerate(n_takers):
         order = np.lexsort((-np.arange(len(counts)), -counts))
         before = np.cumsum(counts[order]) - counts[order]
-        is_head[fold, order] = of * before < share * counts.sum()
-    return is_head
+        tail[fold, order] = of * before >= share * counts.sum()
+    return tail

@@ -1,15 +1,16 @@
 """How similar hits are to what their users had in training."""
 
-from collections.abc import Iterator
+import math
 from typing import Final
 
 import numpy as np
 
-from spark_eval.arrow.hashes import Booleans
+from spark_eval.arrow.hashes import Booleans, changes
 from spark_eval.conventions.beyond import Distance, NoFeatures, SerendipityVariant
-from spark_eval.metrics.beyond.catalog import About, Catalog, Entries, Sets, filled_in, once
+from spark_eval.metrics.beyond.arrays import divide, once, parts, spans
+from spark_eval.metrics.beyond.catalog import About, Catalog, Entries, Sets, filled_in
 from spark_eval.metrics.beyond.diversity import is_known, known_vectors, vector_lengths
-from spark_eval.metrics.beyond.spread import list_parts, positions_in_lists
+from spark_eval.metrics.beyond.spread import list_parts
 from spark_eval.metrics.lists import Lists
 from spark_eval.stats.exact import Floats, Ints
 
@@ -23,18 +24,16 @@ def mean_similarities(lists: Lists, variant: SerendipityVariant, no_features: No
 
     NaN where the hit, or the whole history, cannot be compared.
     """
-    about = filled_in(lists.about)
-    history, row = filled_in(about.profile), lists.hits.row
+    about, row = lists.known, lists.hits.row
     if variant is SerendipityVariant.RECOMMENDERS:
         total = similarities(about, row, by_takers=True)
     elif isinstance(known_vectors(about.catalog), Sets):
         total = similarities(about, row, by_takers=False)
     else:
-        total = cosines(about.catalog, row, about.hits, history)
+        total = cosines(about.catalog, row, about.hits, filled_in(about.profile))
     is_out = ~is_comparable(about.catalog, variant, no_features)[about.hits]
     _, n_history = comparable_counts(lists, variant, no_features, None)
-    means = total / np.where(n_history > 0, n_history, np.nan)[row]
-    return np.where(is_out, np.nan, means)
+    return np.where(is_out, math.nan, divide(total, n_history[row], math.nan))
 
 
 @once
@@ -42,9 +41,8 @@ def comparable_counts(
     lists: Lists, variant: SerendipityVariant, no_features: NoFeatures, k: int | None
 ) -> tuple[Floats, Floats]:
     """Count the items of the top k, and of the history, that can be compared; (n,) and (n,)."""
-    about = filled_in(lists.about)
-    is_in = is_comparable(about.catalog, variant, no_features).astype(np.float64)
-    listed, history = filled_in(about.listed), filled_in(about.profile)
+    is_in = is_comparable(lists.known.catalog, variant, no_features).astype(np.float64)
+    listed, history = lists.listed, filled_in(lists.known.profile)
     return listed.total(is_in[listed.place], k), history.total(is_in[history.place], None)
 
 
@@ -62,12 +60,12 @@ def cosines(catalog: Catalog, row: Ints, hits: Ints, history: Entries) -> Floats
     """
     vectors, length = known_vectors(catalog), vector_lengths(catalog)
     assert not isinstance(vectors, Sets)
-    scale = over(np.ones(len(length)), length)
+    scale = divide(np.ones(len(length)), length)
     had, hit = np.flatnonzero(scale[history.place] > 0), np.flatnonzero(scale[hits] > 0)
     user, place = history.row[had], history.place[had]
     of_user = np.zeros((history.n_rows, vectors.shape[1]))
     for part in list_parts(user, np.full(len(user), vectors.shape[1])):
-        first = np.flatnonzero(positions_in_lists(user[part]) == 0)
+        first = np.flatnonzero(changes(user[part]))
         units = vectors[place[part]] * scale[place[part], None]
         of_user[user[part][first]] = np.add.reduceat(units, first, axis=0)
     sums = np.zeros(len(row))
@@ -88,20 +86,19 @@ def similarities(about: About, row: Ints, *, by_takers: bool) -> Floats:
     start = np.searchsorted(history.row, np.arange(history.n_rows + 1))
     n_pairs = np.diff(start)[row]
     sums = np.zeros(len(row))
-    n_places = catalog.n_items + 1
-    for part in parts_of_cost(n_pairs):
-        hit = np.repeat(np.arange(len(row))[part], n_pairs[part])
-        within = np.arange(len(hit)) - np.repeat(np.cumsum(n_pairs[part]) - n_pairs[part], n_pairs[part])
-        one, other = about.hits[hit] % n_places, history.place[start[row[hit]] + within] % n_places
-        fold = about.fold[row[hit]] if by_takers else np.zeros(len(hit), dtype=np.int64)
-        pairs, which = np.unique((fold * n_places + one) * n_places + other, return_inverse=True)
+    n_folds = len(filled_in(catalog.takers)) if by_takers else 1
+    shape = (n_folds, catalog.n_items + 1, catalog.n_items + 1)
+    for part in parts(n_pairs, MOST_COMPARED):
+        hit, where = spans(start[row[part]], n_pairs[part])
+        fold = about.fold[row[part]][hit] if by_takers else np.zeros_like(hit)
+        both = np.ravel_multi_index((fold, about.hits[part][hit], history.place[where]), shape, mode="wrap")
+        pairs, which = np.unique(both, return_inverse=True)
+        of_fold, one, other = np.unravel_index(pairs, shape)
         similar = np.zeros(len(pairs))
-        of_fold = pairs // n_places**2
         for number in np.unique(of_fold).tolist():
             own = of_fold == number
-            one, other = pairs[own] // n_places % n_places, pairs[own] % n_places
-            similar[own] = shares(catalog, number, one, other, by_takers=by_takers)
-        sums += np.bincount(hit, weights=similar[which], minlength=len(row))
+            similar[own] = shares(catalog, number, one[own], other[own], by_takers=by_takers)
+        sums[part] = np.bincount(hit, weights=similar[which], minlength=len(sums[part]))
     return sums
 
 
@@ -110,18 +107,11 @@ def shares(catalog: Catalog, fold: int, one: Ints, other: Ints, *, by_takers: bo
     if by_takers:
         sets = filled_in(catalog.takers)[fold]
         size = sets.sizes.astype(np.float64)
-        return over(shared_products(sets, None, one, other), np.sqrt(size[one] * size[other]))
+        return divide(shared_products(sets, None, one, other), np.sqrt(size[one] * size[other]))
     vectors = known_vectors(catalog)
     assert isinstance(vectors, Sets)
-    length = vector_lengths(catalog)
-    owner = np.repeat(np.arange(len(vectors.sizes)), vectors.sizes)
-    units = over(filled_in(vectors.values), length[owner])
+    units = divide(filled_in(vectors.values), vector_lengths(catalog)[vectors.owner])
     return shared_products(vectors, units, one, other)
-
-
-def over(numerator: Floats, denominator: Floats) -> Floats:
-    """Return quotients, 0 where the denominator is 0."""
-    return np.divide(numerator, denominator, out=np.zeros(len(numerator)), where=denominator > 0)
 
 
 def shared_products(sets: Sets, values: Floats | None, one: Ints, other: Ints) -> Floats:
@@ -132,7 +122,7 @@ def shared_products(sets: Sets, values: Floats | None, one: Ints, other: Ints) -
     is_swapped = sets.sizes[one] > sets.sizes[other]
     small, large = np.where(is_swapped, other, one), np.where(is_swapped, one, other)
     sums = np.zeros(len(one))
-    for part in parts_of_cost(sets.sizes[small]):
+    for part in parts(sets.sizes[small], MOST_COMPARED):
         pair, where = sets.places_of_members(small[part])
         found = looked_up(sets, large[part][pair], sets.members[where])
         is_found = found >= 0
@@ -153,13 +143,3 @@ def looked_up(sets: Sets, thing: Ints, member: Ints) -> Ints:
     is_there = low < end
     is_there[is_there] = sets.members[low[is_there]] == member[is_there]
     return np.where(is_there, low, -1)
-
-
-def parts_of_cost(cost: Ints) -> Iterator[slice]:
-    """Yield slices that cost up to MOST_COMPARED together, or of one thing."""
-    before = np.append(0, np.cumsum(cost))
-    first = 0
-    while first < len(cost):
-        last = int(np.searchsorted(before, before[first] + MOST_COMPARED, side="right")) - 1
-        yield slice(first, max(last, first + 1))
-        first = max(last, first + 1)

@@ -4,14 +4,16 @@ Items are given by their row, ascending, in rank order, and by their place in th
 few at a time, so temporary arrays stay small; no sum runs over several lists, so none depends on the others.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
 
-from spark_eval.arrow.hashes import Booleans
+from spark_eval.arrow.hashes import Booleans, changes
 from spark_eval.conventions.beyond import Distance
+from spark_eval.metrics.beyond.arrays import parts, positions
 from spark_eval.metrics.beyond.catalog import Sets, filled_in
 from spark_eval.metrics.distances import euclid, squares
 from spark_eval.stats.exact import Floats, Ints
@@ -20,18 +22,30 @@ from spark_eval.stats.exact import Floats, Ints
 MOST_IN_CACHE: Final = 1 << 17
 
 
-def spread_of_vectors(row: Ints, place: Ints, vectors: Floats, distance: Distance, length: Floats) -> Floats:
-    """Return the sum of the distances of each vector to the earlier ones of its list; (entries,).
+def distance_sums(
+    row: Ints, place: Ints, facts: Floats | Sets, distance: Distance, length: Floats | None
+) -> Floats:
+    """Return the sum of the distances of each item to the earlier ones of its list; (entries,).
 
-    ``vectors`` (items, d) have these lengths (items,), which are not 0 where the distance is the cosine.
+    ``facts`` are vectors (items, d), sparse vectors or sets of features. Vectors have these lengths (items,),
+    which are not 0 where the distance is the cosine.
     """
-    sums = np.zeros(len(row))
-    for part in list_parts(row, np.full(len(row), vectors.shape[1])):
-        number = positions_in_lists(row[part])
+    sums, longest = np.zeros(len(row)), np.bincount(row).max(initial=0)
+    sums_of: Callable[[Ints, Ints], Floats]
+    if not isinstance(facts, Sets):
+        cost = np.full(len(row), facts.shape[1])
         if distance is Distance.COSINE:
-            sums[part] = cosine_sums(number, place[part], vectors, length)
+            sums_of = partial(cosine_sums, vectors=facts, length=filled_in(length))
         else:
-            sums[part] = euclid_sums(number, vectors[place[part]])
+            sums_of = partial(euclid_sums, vectors=facts)
+    elif facts.values is None:
+        cost = facts.sizes[place] + longest
+        sums_of = partial(sums_by_position, sets=facts, distance=distance)
+    else:
+        cost = (facts.sizes[place] + 1) * longest
+        sums_of = partial(sparse_sums, vectors=facts, distance=distance, length=filled_in(length))
+    for part in list_parts(row, cost):
+        sums[part] = sums_of(positions(changes(row[part])), place[part])
     return sums
 
 
@@ -64,21 +78,12 @@ def cosine_sums(number: Ints, place: Ints, vectors: Floats, length: Floats) -> F
     return sums
 
 
-def euclid_sums(number: Ints, vectors: Floats) -> Floats:
+def euclid_sums(number: Ints, place: Ints, vectors: Floats) -> Floats:
     """Return sums of Euclidean distances, one pass for each distance between positions of a list."""
-    sums = np.zeros(len(number))
+    sums, own = np.zeros(len(number)), vectors[place]
     for back in range(1, int(number.max(initial=0)) + 1):
         later = np.flatnonzero(number >= back)
-        sums[later] += euclid(vectors[later], vectors[later - back])
-    return sums
-
-
-def spread_of_sets(row: Ints, place: Ints, sets: Sets, distance: Distance) -> Floats:
-    """Return the sum of the distances (Jaccard or Hamming) of each set to the earlier ones of its list."""
-    sums = np.zeros(len(row))
-    longest = np.bincount(row).max(initial=0)
-    for part in list_parts(row, sets.sizes[place] + longest):
-        sums[part] = sums_by_position(positions_in_lists(row[part]), place[part], sets, distance)
+        sums[later] += euclid(own[later], own[later - back])
     return sums
 
 
@@ -127,20 +132,6 @@ def shared_members(of_list: Ints, number: Ints, place: Ints, sets: Sets, shape: 
     return shared.reshape(n_lists, width, width)
 
 
-def spread_of_sparse(row: Ints, place: Ints, vectors: Sets, distance: Distance, length: Floats) -> Floats:
-    """Return the sum of the distances of each sparse vector to the earlier ones of its list; (entries,).
-
-    ``length`` (items,) are those of the vectors.
-    """
-    sums = np.zeros(len(row))
-    longest = np.bincount(row).max(initial=0)
-    scale = length if distance is Distance.COSINE else None
-    for part in list_parts(row, (vectors.sizes[place] + 1) * longest):
-        number = positions_in_lists(row[part])
-        sums[part] = sparse_sums(number, Crossing.of(number, place[part], vectors, scale), distance)
-    return sums
-
-
 @dataclass(frozen=True)
 class Crossing:
     """Members of the sparse vectors of some lists, sorted by list, then by member, then by position.
@@ -166,8 +157,7 @@ class Crossing:
         start = np.arange(len(number)) - number
         order = np.lexsort((sets.members[where], start[owner]))
         entry, member, value = owner[order], sets.members[where][order], value[order]
-        is_new = np.ones(len(order), dtype=bool)
-        is_new[1:] = (member[1:] != member[:-1]) | (start[entry[1:]] != start[entry[:-1]])
+        is_new = changes(member) | changes(start[entry])
         among = np.cumsum(is_new) - 1
         shape = (int(is_new.sum()), int(number.max(initial=0)) + 1)
         values, has = np.zeros(shape), np.zeros(shape, dtype=bool)
@@ -192,11 +182,12 @@ class Crossing:
         return squared.astype(np.float64, copy=False)
 
 
-def sparse_sums(number: Ints, crossing: Crossing, distance: Distance) -> Floats:
+def sparse_sums(number: Ints, place: Ints, vectors: Sets, distance: Distance, length: Floats) -> Floats:
     """Return sums of distances to earlier items, one pass for each position of lists.
 
     Products of equal vectors are summed in one order, so equal ones are at cosine 1, exactly.
     """
+    crossing = Crossing.of(number, place, vectors, length if distance is Distance.COSINE else None)
     n_entries = len(number)
     sums, square = np.zeros(n_entries), crossing.summed(crossing.value**2, n_entries)
     for position in range(crossing.values.shape[1]):
@@ -215,20 +206,7 @@ def sparse_sums(number: Ints, crossing: Crossing, distance: Distance) -> Floats:
 
 def list_parts(row: Ints, cost: Ints) -> Iterator[slice]:
     """Yield slices of whole lists that cost up to MOST_IN_CACHE together, or of a single list."""
-    starts = np.flatnonzero(positions_in_lists(row) == 0)
+    starts = np.flatnonzero(changes(row))
     ends = np.append(starts[1:], len(row))
-    before = np.append(0, np.cumsum(cost))
-    first = 0
-    while first < len(starts):
-        limit = before[starts[first]] + MOST_IN_CACHE
-        last = max(int(np.searchsorted(before[ends], limit, side="right")), first + 1)
-        yield slice(int(starts[first]), int(ends[last - 1]))
-        first = last
-
-
-def positions_in_lists(row: Ints) -> Ints:
-    """Return 0 for the first entry of a list, 1 for its second, ...; (entries,)."""
-    is_first = np.ones(len(row), dtype=bool)
-    is_first[1:] = row[1:] != row[:-1]
-    entry = np.arange(len(row))
-    return entry - np.maximum.accumulate(np.where(is_first, entry, 0)) if len(row) else entry
+    for part in parts(np.add.reduceat(cost, starts), MOST_IN_CACHE):
+        yield slice(int(starts[part.start]), int(ends[part.stop - 1]))
