@@ -197,7 +197,7 @@ def test_a_told_column_is_taken_and_not_marked_as_guessed() -> None:
 
 
 def test_a_field_of_a_column_is_told_by_dots() -> None:
-    LISTS.assign(by=[{"id": 1}, {"id": 1}, {"id": 2}]).to_parquet("als.parquet", index=False)
+    pd.DataFrame({"by": [{"id": 1}, {"id": 2}], "item": 7, "score": 0.5}).to_parquet("als.parquet")
     assert drawn(*EVALUATE, "--column", "user=by.id").recommendations.columns["user"] == "by.id"
     refused("MISSING_COLUMN", *EVALUATE, "--column", "user=by.name")
 
@@ -421,9 +421,10 @@ def test_hostile_names_that_fit_as_well_stand_in_comments_only() -> None:
 def test_hostile_paths_are_printed_without_their_direction() -> None:
     path = "re\N{RIGHT-TO-LEFT OVERRIDE}cs.parquet"
     LISTS.to_parquet(path, index=False)
-    answer = call("init", "--config", "first.yaml", "--recommendations", path, *EVALUATE[2:])
+    tables = ("--recommendations", path, *EVALUATE[2:])
+    assert drawn(*tables).recommendations.path == path
+    answer = call("init", "--config", "second.yaml", *tables)
     assert r"recommendations: re\u202ecs.parquet (parquet)" in answer.out.splitlines()
-    assert read_config(Path("first.yaml")).recommendations.path == path
 
 
 ARRAYS = pa.table(
