@@ -16,7 +16,7 @@ import pytest
 from benchmarks.check import difference
 from benchmarks.contenders import CONTENDERS
 from benchmarks.data import LAYOUTS, SIZES, Dataset, ensure
-from benchmarks.functions import LENGTH, main, programs
+from benchmarks.functions import LENGTH, main, programs, write_arrays
 from benchmarks.processes import usage
 from benchmarks.table import comparison
 from benchmarks.workload import Task, workload
@@ -147,6 +147,18 @@ def test_difference_finds_another_value_and_another_user(tmp_path: Path) -> None
     assert of(ours.head(1)) == float("inf")
     # ranx divides by all 4 relevant items, not by min(4, 1).
     assert of(ours[["user", "ap_at_1"]].assign(ap_at_1=[1.0, 0.25]), "ranx") == 0
+
+
+def test_arrays_hold_lists_by_rank_and_all_that_is_relevant(tmp_path: Path) -> None:
+    write_arrays(40, tmp_path)
+    rows = pq.read_table(tmp_path / "arrays").to_pandas().set_index("user")
+    lists, truth = read(Dataset(users=40, length=LENGTH), tmp_path)
+    by_rank = lists.sort_values("rank").groupby("user")["item"].agg(list)
+    relevant = truth.sort_values("item").groupby("user")["item"].agg(list)
+    both = sorted({*by_rank.index} & {*relevant.index})
+    for names, of_users in ((("recommended", "prediction"), by_rank), (("relevant", "label"), relevant)):
+        for name in names:
+            assert rows[name].map(list).to_dict() == of_users[both].to_dict()
 
 
 def test_functions_take_turns_with_those_of_spark_and_give_its_means(
