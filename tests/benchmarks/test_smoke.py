@@ -4,8 +4,10 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
@@ -14,9 +16,11 @@ import pytest
 from benchmarks.check import difference
 from benchmarks.contenders import CONTENDERS
 from benchmarks.data import LAYOUTS, SIZES, Dataset, ensure
+from benchmarks.functions import LENGTH, main, programs, write_arrays
 from benchmarks.processes import usage
 from benchmarks.table import comparison
 from benchmarks.workload import Task, workload
+from pyspark.sql import DataFrame, SparkSession
 
 REPOSITORY = Path(__file__).parents[2]
 TINY = replace(SIZES["smoke"], users=200, length=8)
@@ -143,6 +147,56 @@ def test_difference_finds_another_value_and_another_user(tmp_path: Path) -> None
     assert of(ours.head(1)) == float("inf")
     # ranx divides by all 4 relevant items, not by min(4, 1).
     assert of(ours[["user", "ap_at_1"]].assign(ap_at_1=[1.0, 0.25]), "ranx") == 0
+
+
+def test_arrays_hold_lists_by_rank_and_all_that_is_relevant(tmp_path: Path) -> None:
+    write_arrays(40, tmp_path)
+    rows = pq.read_table(tmp_path / "arrays").to_pandas().set_index("user")
+    lists, truth = read(Dataset(users=40, length=LENGTH), tmp_path)
+    by_rank = lists.sort_values("rank").groupby("user")["item"].agg(list)
+    relevant = truth.sort_values("item").groupby("user")["item"].agg(list)
+    both = sorted({*by_rank.index} & {*relevant.index})
+    for names, of_users in ((("recommended", "prediction"), by_rank), (("relevant", "label"), relevant)):
+        for name in names:
+            assert rows[name].map(list).to_dict() == of_users[both].to_dict()
+
+
+def test_functions_take_turns_with_those_of_spark_and_give_its_means(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session = SimpleNamespace(read=spark.read, stop=lambda: None)
+    monkeypatch.setattr("benchmarks.functions.get_session", lambda *_: session)
+    monkeypatch.setattr("benchmarks.functions.KS", (5, 10))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    found: dict[str, list[Any]] = {}
+
+    def noted(rows: DataFrame) -> dict[str, Any]:
+        def noting(name: str, run: Any) -> Any:
+            def noted_run() -> Any:
+                found.setdefault(name, []).append(run())
+                return found[name][-1]
+
+            return noted_run
+
+        return {name: noting(name, run) for name, run in programs(rows).items()}
+
+    monkeypatch.setattr("benchmarks.functions.programs", noted)
+    main(40, repetitions=1)
+    assert all(first == again for first, again in found.values())
+    ours, theirs = found["thirty"][0].asDict(), iter(found["spark thirty"][0])
+    for name in ("precision", "recall", "ap", "ndcg"):
+        assert [ours[f"avg({name}_at_{k})"] for k in (5, 10)] == pytest.approx([next(theirs), next(theirs)])
+    assert found["one"][0][0] == pytest.approx(ours["avg(ndcg_at_10)"])
+    assert found["spark one"][0] == pytest.approx([ours["avg(ndcg_at_10)"]])
+    counted, _, header, _, *rows = capsys.readouterr().out.splitlines()
+    n_lists = int(counted.split()[0])
+    assert 0 < n_lists <= 40
+    assert found["scan"][0][0] == n_lists * LENGTH
+    assert header == "| program | CPU s | least | most | wall s | CPU s per million lists |"
+    cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+    assert [row[0] for row in cells] == ["scan", "one", "thirty", "spark one", "spark thirty"]
+    assert all(float(cell) >= 0 for row in cells for cell in row[1:])
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow

@@ -9,8 +9,9 @@ import pytest
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
+from spark_eval.errors import ConfigError, DataError
 from spark_eval.names import model_faults
-from spark_eval.runtime.spark_errors import renamed
+from spark_eval.runtime.spark_errors import may_be_of_inputs, renamed
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Desk
@@ -294,6 +295,67 @@ def test_of_a_worker_that_cannot_start_the_last_word_is_told() -> None:
         "error[WORKER_ENV_MISMATCH] a Python worker could not start: ImportError: no y; give workers the "
         "driver's environment by PYSPARK_PYTHON or --archives (--debug shows all)"
     )
+
+
+FOOTER = """An error occurred while calling o1.collect.
+: org.apache.spark.SparkException: [FAILED_READ_FILE.CANNOT_READ_FILE_FOOTER] Encountered error while
+reading file file:///data/a.parquet. Could not read footer. Please ensure that the file is in either ORC or
+Parquet format. If not, please convert it to a valid format. If the file is in the valid format, please check
+if it is corrupt. If it is, you can choose to either ignore it or fix the corruption. SQLSTATE: KD001
+\tat org.apache.spark.sql.errors.QueryExecutionErrors$.of(QueryExecutionErrors.scala:1)
+Caused by: java.lang.RuntimeException: file:/data/a.parquet is not a Parquet file"""
+MERGED = """org.apache.spark.SparkException: [FAILED_READ_FILE.NO_HINT] Encountered error. SQLSTATE: KD001
+\tat x
+Caused by: org.apache.spark.SparkException: [CANNOT_MERGE_SCHEMAS] Failed merging schemas:
+Initial schema:
+"a". SQLSTATE: 42KD9
+\tat y"""
+CAUSED = """org.apache.spark.SparkException: Job aborted
+\tat a
+Caused by: java.lang.RuntimeException: the outer
+\tat b
+Caused by: java.lang.IllegalStateException: the inner of org.a.B.SomeException: twice. Try it. It stays.
+\tat c"""
+DISK = "java.io.IOException: lost\n\tat x\nCaused by: java.io.IOException: No space left on device\n\tat y"
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "says"),
+    [
+        (
+            FOOTER,
+            "CORRUPT_FILE",
+            "/data/a.parquet: FAILED_READ_FILE.CANNOT_READ_FILE_FOOTER: Encountered error while reading file "
+            "file:///data/a.parquet. Could not read footer; write the file again, and remove",
+        ),
+        (
+            MERGED,
+            "SCHEMA_DRIFT",
+            'CANNOT_MERGE_SCHEMAS: Failed merging schemas: Initial schema: "a"; write all files',
+        ),
+        (CAUSED, "SPARK_FAILED", "IllegalStateException: the inner of SomeException: twice. It stays; try"),
+        (f"a.b.AnError: {'x' * 600}", "SPARK_FAILED", f"AnError: {'x' * 491}; try again"),
+        (DISK, "DISK_FULL", "No space left on device; make room"),
+    ],
+    ids=["advice", "the first that is known", "the last cause", "length", "the system's words"],
+)
+def test_of_what_spark_says_facts_are_left(text: str, code: str, says: str) -> None:
+    line = str(renamed(Py4JError(text), "truth", " (see the log)"))
+    assert line.startswith(f"error[{code}] truth: {says}")
+    assert line.endswith(" (see the log)")
+    assert str(renamed(Py4JError(text))).endswith(" (--debug shows all)")
+
+
+def test_what_we_say_ourselves_is_told_without_what_spark_puts_around_it() -> None:
+    text = "SparkException: job\n\tat a\nerror[CORRUPT_FILE] x is bad; mend it SQLSTATE: 38000\n\tat b"
+    assert str(renamed(Py4JError(text), "truth")) == "error[CORRUPT_FILE] x is bad; mend it"
+    assert str(renamed(ValueError("first\nsecond"))) == "error[UNEXPECTED] ValueError: first"
+
+
+def test_which_errors_may_be_of_inputs_that_changed() -> None:
+    errors = [DataError("CORRUPT_FILE", "x"), *map(renamed, (OSError("x"), ValueError("x"), Py4JError("x")))]
+    assert all(map(may_be_of_inputs, errors))
+    assert not any(map(may_be_of_inputs, (renamed(OSError(28, "x")), ConfigError("INVALID_K", "x"))))
 
 
 def test_spark_speaks_in_one_line_without_a_trace(spark: SparkSession) -> None:

@@ -20,6 +20,7 @@ from spark_eval.config.guesses import FirstRows, unit_of
 from spark_eval.config.sections import Config, read_config
 from spark_eval.config.strict_yaml import line, load_yaml
 from spark_eval.demo.simulate import simulate
+from spark_eval.errors import DataError
 from spark_eval.sources.samples import sample_of
 
 MOVIELENS = pd.DataFrame(
@@ -87,6 +88,25 @@ def test_a_time_is_known_by_its_type() -> None:
 def test_text_is_a_time_only_if_it_is_written_as_one() -> None:
     rows = pd.DataFrame({"user": ["a"], "item": ["b"], "date": ["soon"], "created_at": ["2024-01-31 10:00"]})
     assert guessed("interactions", rows)["timestamp"] == "created_at"
+    nothing = pd.DataFrame(
+        {"user": ["a", "b"], "item": "b", "date": ["2024-01-31", "soon"], "when": [20_000.5, 1.5e9]}
+    )
+    with pytest.raises(DataError, match=r"MISSING_COLUMN.*'timestamp'"):
+        guessed("interactions", nothing)
+    unknown = pa.table({"user": ["a"], "item": ["b"], "date": pa.nulls(1, pa.string())})
+    with pytest.raises(DataError, match=r"MISSING_COLUMN.*'date' \(text\)"):
+        FirstRows("interactions", unknown, {}).guesses()
+
+
+def test_our_own_name_comes_before_common_ones() -> None:
+    names = ["customer", "userid", "user", "item_name", "item"]
+    assert guessed("truth", pd.DataFrame({name: ["a"] for name in names})) == {"user": "user", "item": "item"}
+
+
+def test_columns_that_differ_by_case_only_are_refused() -> None:
+    with pytest.raises(DataError, match=r"AMBIGUOUS_COLUMN.*truth: columns User, USER differ") as raised:
+        guessed("truth", pd.DataFrame({"User": ["a"], "item": ["b"], "USER": ["c"], "Item_2": ["d"]}))
+    assert "Item_2" not in raised.value.message
 
 
 @pytest.mark.parametrize(
@@ -95,6 +115,15 @@ def test_text_is_a_time_only_if_it_is_written_as_one() -> None:
 )
 def test_the_unit_of_a_time(first: int | None, unit: str | None) -> None:
     assert unit_of(pa.chunked_array([pa.array([first, None], pa.int64())])) == unit
+    if unit is not None:
+        assert unit_of(pa.chunked_array([pa.array([first, 7], pa.int64())])) is None
+
+
+def test_numbers_beyond_those_of_spark_are_no_ids() -> None:
+    largest = pd.DataFrame({"user": pd.array([2**64 - 1], "UInt64"), "item": pd.array([7], "UInt32")})
+    with pytest.raises(DataError, match=r"'user', which is integers or text; found: 'user' \(numbers\)"):
+        guessed("truth", largest)
+    assert guessed("truth", largest.assign(customer="a")) == {"user": "customer", "item": "item"}
 
 
 def test_a_time_of_no_unit_is_refused_unless_its_unit_is_told() -> None:
@@ -124,11 +153,34 @@ def test_ranks_from_zero_are_left_for_scores_or_refused() -> None:
     refused("RANK_BASE", *EVALUATE)
 
 
+def test_a_score_that_is_told_orders_lists_that_have_ranks() -> None:
+    LISTS.assign(rank=[1, 2, 1]).to_parquet("als.parquet", index=False)
+    columns = drawn(*EVALUATE, "--column", "score=prediction").recommendations.columns
+    assert columns == {"user": "user_id", "item": "movie_id", "score": "prediction"}
+
+
+def test_lists_in_arrays_have_a_score_only_if_it_is_told() -> None:
+    lists = pd.DataFrame({"user_id": [1, 2], "movie_ids": [[31, 5], [10]], "score": 0.5, "rank": 1})
+    lists.to_parquet("als.parquet", index=False)
+    columns = {"user": "user_id", "item": "movie_ids"}
+    assert drawn(*EVALUATE).recommendations.columns == columns
+    told = drawn(*EVALUATE, "--column", "score=rank").recommendations.columns
+    assert told == {**columns, "score": "rank"}
+
+
 def test_what_fits_nothing_is_refused_with_what_there_is_and_how_to_tell() -> None:
     pd.DataFrame({"who": ["a"], "what": [1.5]}).to_parquet("als.parquet", index=False)
     said = refused("MISSING_COLUMN", *EVALUATE)
     for part in ("'user'", "'item'", "'who' (text), 'what' (numbers)", "--column recommendations.user=NAME"):
         assert part in said
+
+
+def test_all_that_lacks_in_all_tables_is_told_at_once() -> None:
+    pd.DataFrame({"what": [1.5]}).to_parquet("als.parquet", index=False)
+    pd.DataFrame({"user": [1], "which": [1.5]}).to_parquet("truth.parquet", index=False)
+    said = refused("MISSING_COLUMN", *EVALUATE)
+    lacking = re.findall(r"(\w+): no column looks like '(\w+)'", said)
+    assert lacking == [("recommendations", "user"), ("recommendations", "item"), ("truth", "item")]
 
 
 def test_a_told_column_is_taken_and_not_marked_as_guessed() -> None:
@@ -139,6 +191,15 @@ def test_a_told_column_is_taken_and_not_marked_as_guessed() -> None:
         *EVALUATE, "--column", "user=who", "--column", "truth.item=user_id", "--column", "truth.user=movie_id"
     )
     assert config.truth.columns == {"user": "movie_id", "item": "user_id"}
+    TRUTH.rename(columns={"user_id": "who"}).to_parquet("truth.parquet", index=False)
+    config = drawn(*EVALUATE, "--column", "user=who")
+    assert config.recommendations.columns["user"] == config.truth.columns["user"] == "who"
+
+
+def test_a_field_of_a_column_is_told_by_dots() -> None:
+    pd.DataFrame({"by": [{"id": 1}, {"id": 2}], "item": 7, "score": 0.5}).to_parquet("als.parquet")
+    assert drawn(*EVALUATE, "--column", "user=by.id").recommendations.columns["user"] == "by.id"
+    refused("MISSING_COLUMN", *EVALUATE, "--column", "user=by.name")
 
 
 @pytest.mark.parametrize(
@@ -161,6 +222,8 @@ def test_a_model_is_named_by_a_column_or_told_or_by_its_path() -> None:
     LISTS.assign(algo="knn").to_parquet("als.parquet", index=False)
     assert drawn(*EVALUATE).recommendations.columns["model"] == "algo"
     assert "model" not in drawn(*EVALUATE, "--model", "mine").recommendations.columns
+    LISTS.to_parquet("01", index=False)  # a folder that readers would take for 1
+    assert drawn("--recommendations", "01", *EVALUATE[2:]).recommendations.model == "model"
 
 
 def test_a_column_is_one_thing_only() -> None:
@@ -188,6 +251,8 @@ def test_folds_are_mapped_only_if_all_tables_have_them() -> None:
         ([True, False, True], [-2.0, 0.5, 1.0], ("binary", "raw", 1, 0)),
         ([1, 2, 2], [-2.0, 0.5, 1.0], ("binary", "raw", 2, 1)),
         (["no", "yes", "no"], [0.1, 0.5, 1.0], ("binary", "probability", "yes", "no")),
+        (["No", "Yes", "No"], [0.0, 0.5, 1.1], ("binary", "raw", "Yes", "No")),
+        (["unread", "Clicked", "unread"], [-0.1, 0.5, 1.0], ("binary", "raw", "Clicked", "unread")),
         ([1.5, 2.5, 4.0], [1.0, 2.0, 3.5], ("regression", None, 1, 0)),
     ],
 )
@@ -195,6 +260,8 @@ def test_the_task_of_predictions(labels: list[Any], scores: list[float], wanted:
     CLICKS.assign(clicked=labels, score=scores).to_parquet("clicks.parquet", index=False)
     found = drawn("--predictions", "clicks.parquet").predictions
     assert (found.task, found.scores, found.positive, found.negative) == wanted
+    is_written = wanted[0] == "binary" and wanted[2:] != (1, 0)  # what goes without saying is not written
+    assert ("positive:" in Path("first.yaml").read_text()) == is_written
 
 
 def test_labels_of_many_words_are_not_guessed() -> None:
@@ -219,12 +286,39 @@ def test_the_verbs_that_are_to_come(tables: tuple[str, ...], verbs: list[str]) -
     answer = call("init", "--config", "first.yaml", *tables)
     commands = re.findall(r"^  spark-eval (\w+) --config first\.yaml", answer.out, re.MULTILINE)
     assert commands == ["validate", *verbs]
-    assert re.findall(r"^#   spark-eval (\w+) ", Path("first.yaml").read_text(), re.MULTILINE) == commands
+    text = Path("first.yaml").read_text()
+    assert re.findall(r"^#   spark-eval (\w+) ", text, re.MULTILINE) == commands
+    is_unused = "--interactions" in tables and "split" not in verbs
+    assert ("only spark-eval split would read this" in text) == is_unused
 
 
 def test_a_table_for_no_verb_is_refused() -> None:
     refused("MISSING_SECTION", "--truth", "truth.parquet")
     refused("USAGE")
+
+
+def test_a_command_to_come_can_be_copied_from_the_terminal() -> None:
+    file = "my first\x1b[2J.yaml"
+    answer = call("init", "--config", file, *EVALUATE)
+    assert (answer.code, "\x1b" in answer.out) == (0, False)
+    assert "  spark-eval validate --config 'my first\\x1b[2J.yaml'" in answer.out.splitlines()
+    call("init", "--config", "my first.yaml", *EVALUATE)
+    [words] = [
+        words
+        for words in command_lines(Path("my first.yaml").read_text().replace("#   ", ""))
+        if words[1:2] == ["evaluate"]
+    ]
+    assert words == ["spark-eval", "evaluate", "--config", "my first.yaml"]
+
+
+def test_what_would_be_no_valid_config_is_not_written() -> None:
+    assert "output.path" in refused("INVALID_CONFIG", *EVALUATE, "--output", "out\a")
+
+
+def test_a_link_to_nowhere_is_no_free_name() -> None:
+    Path("first.yaml").symlink_to("elsewhere.yaml")
+    answer = call("init", "--config", "first.yaml", *EVALUATE)
+    assert (answer.error, Path("elsewhere.yaml").exists()) == ("FILE_SYSTEM", False)
 
 
 def test_a_file_is_replaced_only_by_force() -> None:
@@ -324,6 +418,15 @@ def test_hostile_names_that_fit_as_well_stand_in_comments_only() -> None:
     assert r'"user\nevaluate: {k: 3}" would fit, too' in Path("first.yaml").read_text()
 
 
+def test_hostile_paths_are_printed_without_their_direction() -> None:
+    path = "re\N{RIGHT-TO-LEFT OVERRIDE}cs.parquet"
+    LISTS.to_parquet(path, index=False)
+    tables = ("--recommendations", path, *EVALUATE[2:])
+    assert drawn(*tables).recommendations.path == path
+    answer = call("init", "--config", "second.yaml", *tables)
+    assert r"recommendations: re\u202ecs.parquet (parquet)" in answer.out.splitlines()
+
+
 ARRAYS = pa.table(
     {
         "customer": ["a", "b"],
@@ -392,3 +495,13 @@ def test_what_is_suggested_in_comments_is_valid() -> None:
     text = Path("first.yaml").read_text()
     Path("first.yaml").write_text(text.replace("  # relevance:", "  relevance:"))
     assert read_config(Path("first.yaml")).evaluate.relevance.threshold == 4.0
+
+
+def test_nothing_is_suggested_that_would_choose_nothing() -> None:
+    TRUTH.assign(rating=1.0).to_parquet("truth.parquet", index=False)
+    users = pd.DataFrame({"user": [1], "age": [30], "income": [1.5], "country": ["nl"], "member": [True]})
+    users.to_parquet("users.parquet", index=False)
+    drawn(*EVALUATE, "--users", "users.parquet")
+    text = Path("first.yaml").read_text()
+    assert "# relevance" not in text
+    assert re.search(r"# segments: \[country, member\] ", text)

@@ -5,7 +5,9 @@ import sys
 import tempfile
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
+from pyspark.errors import UnsupportedOperationException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -14,6 +16,10 @@ from spark_eval.errors import SparkEvalError
 from spark_eval.runtime.versions import check_workers
 
 DAY = 86_400
+# What serverless compute of Databricks says to whoever persists a frame.
+SERVERLESS = (
+    "[NOT_SUPPORTED_WITH_SERVERLESS] PERSIST TABLE is not supported on serverless compute. SQLSTATE: 0A000"
+)
 
 
 def values(frame: DataFrame) -> list[list[str]]:
@@ -60,8 +66,10 @@ def answers(spark: SparkSession) -> dict[str, Any]:
         tables = {"metrics": result.metrics, "per_user": result.per_user, "accounting": result.accounting}
         found |= {f"{table} by {name}": values(frame) for table, frame in tables.items()}
         result.unpersist()
-    found |= of_folder(ranked, test) | of_predictions(lists) | of_functions(ranked, test)
-    found |= of_items(ranked, test, train)
+    kept = of_folder(ranked, test) | of_predictions(lists) | of_items(ranked, test, train)
+    with patch.object(type(ranked), "persist", side_effect=UnsupportedOperationException(SERVERLESS)):
+        anew = of_folder(ranked, test) | of_predictions(lists) | of_items(ranked, test, train)
+    found |= kept | of_functions(ranked, test) | {"the same if nothing is persisted": anew == kept}
     return found | {"refused": refused(spark)}
 
 

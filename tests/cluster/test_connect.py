@@ -78,3 +78,4 @@ def test_frames_give_the_same_bits(remote: dict[str, Any], spark: SparkSession) 
     assert (classic.pop("written by Spark"), remote["written by Spark"]) == (False, True)
     assert (classic.pop("refused"), remote["refused"]) == ("", "CONNECT_UNSUPPORTED")
     assert {name: remote[name] for name in classic} == classic
+    assert classic["the same if nothing is persisted"]

@@ -156,7 +156,11 @@ def test_a_refusal_at_every_step(roots: Iterator[Path], is_replaced: bool, code:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n_kills", [100, pytest.param(1_000, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize(
+    "n_kills",
+    # A thousand take more than the usual five minutes on a machine that is busy.
+    [100, pytest.param(1_000, marks=[pytest.mark.exhaustive, pytest.mark.timeout(1800)])],
+)
 def test_random_kills(roots: Iterator[Path], is_replaced: bool, n_kills: int) -> None:
     """SIGKILL at random moments of an attempt that lasts some milliseconds; then the same command again."""
     chance, killed = random.Random(20231), 0

@@ -125,6 +125,10 @@ def test_ids_that_pandas_made_floats_are_refused_with_the_mend(spark: SparkSessi
         )
 
 
+def test_a_session_has_the_name_that_it_is_started_with(spark: SparkSession) -> None:
+    assert spark.sparkContext.appName == spark.conf.get("spark.app.name") == "spark-eval tests"
+
+
 def test_a_session_that_is_there_is_returned_and_what_it_ignores_is_told(
     spark: SparkSession, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,7 +13,7 @@ from spark_eval import Evaluation, compare, evaluate, evaluate_predictions
 from spark_eval.engine.summary import MetricRow
 from spark_eval.errors import ConfigError, EnvironmentFault
 from spark_eval.reporting.facts import RunFacts
-from spark_eval.schema import Table
+from spark_eval.schema import VERSION, Table
 from spark_eval.verbs.results.mlflow_runs import log_run, logged_metrics, logged_params
 
 LISTS = pd.DataFrame(
@@ -58,6 +58,7 @@ def test_an_evaluation_becomes_a_run(measured: Evaluation, mlflow: Any) -> None:
     assert run.data.params["evaluate.relevance"] == ">0"
     assert run.data.tags["spark_eval.run_id"] == "2024-03-01"
     assert run.data.tags["spark_eval.truth_digest"] == measured.truth_digest
+    assert run.data.tags["spark_eval.version"] == VERSION
     assert (run.info.status, run.info.run_name) == ("FINISHED", "2024-03-01")
     report = mlflow.artifacts.load_text(f"{run.info.artifact_uri}/spark_eval/evaluate.html")
     assert "<h1>Run 2024-03-01</h1>" in report
@@ -90,6 +91,7 @@ def test_all_results_go_to_the_run_that_is_active(measured: Evaluation, mlflow: 
     }
     assert "spark_eval.run_id" not in run.data.tags
     assert run.data.params["compare.correction"] == t.correction
+    assert run.data.params["compare.conventions"] == t.conventions
     assert run.data.params["predictions.task"] == "binary"
     client = mlflow.MlflowClient()
     pages = {Path(file.path).name for file in client.list_artifacts(run.info.run_id, "spark_eval")}
@@ -121,11 +123,40 @@ def test_names_that_become_alike_or_too_long_are_refused() -> None:
     ) as error:
         logged_metrics(rows(("a?", "x"), ("a!", "x")))
     assert error.value.code == "MLFLOW_NAME"
+    assert "my model/city.a b/ndcg_at_10" in logged_metrics(rows(("my model", "a b"), ("b", "")))
+    n_free = 250 - len("city./ndcg_at_10")
+    [longest] = logged_metrics(rows(("a", "x" * n_free)))
+    assert len(longest) == 250
     with pytest.raises(ConfigError, match=r"MLFLOW_NAME.*longer than 250"):
-        logged_metrics(rows(("a", "x" * 250)))
+        logged_metrics(rows(("a", "x" * (n_free + 1))))
     missing = rows(("a", "x")).tables[Table.METRICS][0]
     nothing = [{**missing, "value": value} for value in (None, float("nan"))]
     assert logged_metrics(RunFacts("r", {}, {Table.METRICS: nothing})) == {}
+
+
+def test_pairs_stand_apart_with_what_is_adjusted_for_all_of_them() -> None:
+    def compared(candidate: str, test: str, p: float, city: str | None = None) -> dict[str, Any]:
+        part = {"segment": "city" if city else "all", "segment_value": city or "all"}
+        measure = {"metric": "ndcg", "k": 10, "difference": 0.25, "test": test}
+        return {
+            "candidate": candidate,
+            "baseline": "pop",
+            **part,
+            **measure,
+            "p_value": p,
+            "p_adjusted": 2 * p,
+        }
+
+    of_pairs = [compared("als", "t", 0.1), compared("als", "sign", 0.2), compared("knn", "t", 0.3, "Ulm")]
+    gates = [{"passed": passed} for passed in (False, True, False)]
+    assert logged_metrics(RunFacts("r", {}, {Table.COMPARISONS: of_pairs, Table.GATES: gates})) == {
+        "als vs pop/ndcg_at_10.difference": 0.25,
+        "als vs pop/ndcg_at_10.p_t": 0.2,
+        "als vs pop/ndcg_at_10.p_sign": 0.4,
+        "knn vs pop/city.Ulm/ndcg_at_10.difference": 0.25,
+        "knn vs pop/city.Ulm/ndcg_at_10.p_t": 0.6,
+        "gates_failed": 2.0,
+    }
 
 
 def test_conventions_are_parameters_one_by_one() -> None:

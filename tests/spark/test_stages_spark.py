@@ -70,6 +70,9 @@ def test_one_model_at_two_depths_and_no_stages(tmp_path: Path) -> None:
     rows = {(row.stage, row.metric): row.value for row in found.stage_rows}
     assert rows["deep", "recall"] == rows["shown", "recall"] == rows["shown", "stage_recall"]
     assert rows["shown", "stage_recall"] == pytest.approx((1 / 2 + 1 / 2) / 5)
+    for table, of_table in ((found.stages, found.stage_rows), (found.funnel, found.funnel_rows)):
+        assert list(map(tuple, table.collect())) == list(map(tuple, of_table))
+    assert (found.funnel_rows[0].step, found.funnel_rows[0].n_users) == ("with_truth", 5)
     found.write(tmp_path)
     for name in ("stages", "funnel"):
         assert len(found.to_pandas(name)) == getattr(found, name).count() > 0

@@ -1,12 +1,15 @@
-"""A session, whoever started it: whether it is remote, how many tasks run at once, settings put back."""
+"""A session, whoever started it: whether it is remote, its tasks at once, what it keeps, its settings."""
 
+import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Final
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_eval.errors import ConfigError
+from spark_eval.runtime import events
 
 # Opens the session when it is first asked for.
 OpenSession = Callable[[], SparkSession]
@@ -17,6 +20,8 @@ TIMESTAMP_TYPE: Final = "spark.sql.parquet.outputTimestampType"
 MICROSECONDS: Final = "TIMESTAMP_MICROS"
 # Spark reads no moment in nanoseconds but as a number.
 NANOS_AS_LONG: Final = "spark.sql.legacy.parquet.nanosAsLong"
+# How a server says that it persists no frame: conditions of Databricks serverless, by their beginnings.
+REFUSES_TO_PERSIST: Final = ("[NOT_SUPPORTED_WITH_SERVERLESS]", "[CACHE_REQUIRES_NEWER_CLIENT")
 
 
 def is_remote(of: DataFrame | SparkSession) -> bool:
@@ -34,6 +39,23 @@ def refuse_remote(of: DataFrame | SparkSession, what: str) -> None:
     if is_remote(of):
         message = f"{what} cannot go through Spark Connect; run it in a process of its own"
         raise ConfigError("CONNECT_UNSUPPORTED", f"{message}, without SPARK_REMOTE: python or spark-submit")
+
+
+def kept(rows: DataFrame, held: ExitStack) -> DataFrame:
+    """Keep rows, once they are computed, until ``held`` ends, and return them.
+
+    Where the server refuses to persist, a warning says so and the rows are computed anew at every use.
+    """
+    try:
+        rows.persist()
+    except PySparkException as error:
+        if not any(condition in str(error) for condition in REFUSES_TO_PERSIST):
+            raise
+        message = "this server does not persist frames: what is used twice is computed twice"
+        events.say("not_persisted", message, logging.WARNING)
+        return rows
+    held.callback(rows.unpersist)
+    return rows
 
 
 @contextmanager

@@ -27,7 +27,7 @@ NO_ANSWER: Final = re.compile(r"An error occurred while calling [\w.$]+$")
 SENTENCE: Final = re.compile(r"(?<=[.!]) (?=[A-Z])")
 ADVICE: Final = re.compile(
     r"(Use|Set|Choose|Correct|Please,?|Consider|Try|Verify|Check|Ensure|Make sure|You (can|may|need|must)|"
-    r"It (must be specified|is possible)|Search path|If (you|necessary|this|the)|"
+    r"It (must be specified|is possible)|Search path|If|"
     r"To (tolerate|process|bypass|avoid|ignore|allow|work|convert|use))\b"
 )
 LONGEST_CAUSE: Final = 500

@@ -43,7 +43,7 @@ from spark_eval.pairing.ranking import Ranked, in_slices
 from spark_eval.pairing.sums import BucketTotals, sum_bucket
 from spark_eval.reporting.facts import RunFacts
 from spark_eval.runtime import events
-from spark_eval.runtime.any_session import tasks_at_once
+from spark_eval.runtime.any_session import kept, tasks_at_once
 from spark_eval.schema import ALL, FOLD, Table
 from spark_eval.stats.differences import ComparedSums
 from spark_eval.transforms.pairs import Buckets, ranked_pairs
@@ -185,7 +185,7 @@ def compare_sides(
     with ExitStack() as held:
         buckets = buckets_of_sides(candidate, baseline, question)
         if needs.any and buckets.is_sent:
-            held.callback(buckets.frame.persist().unpersist)
+            kept(buckets.frame, held)
         found = sums_of_pairs(buckets)
         check_counts(asked.matched.pairs, found.counts)
         cells = cells_of_pairs(found, asked.matched.pairs, asked.values, question)

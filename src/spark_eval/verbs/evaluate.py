@@ -25,7 +25,7 @@ from spark_eval.options import documented
 from spark_eval.pairing.drawing import largest_of
 from spark_eval.pairing.population import CANDIDATE
 from spark_eval.runtime import events
-from spark_eval.runtime.any_session import is_remote
+from spark_eval.runtime.any_session import is_remote, kept
 from spark_eval.schema import USER
 from spark_eval.transforms.conform import Described, align_ids, check_id_types, conform_table
 from spark_eval.transforms.exchange import exchanged, histograms_of, measure
@@ -134,7 +134,7 @@ def measure_lists(tables: Tables, plan: Plan, folder: str | None = None) -> Eval
         in_place = folder if folder and takes_files(folder) and not is_remote(messages) else None
         rows = measure(messages, question, n_buckets, schema, in_place)
         if in_place is None or plan.of_run:
-            held.callback(rows.persist().unpersist)
+            kept(rows, held)
         of_buckets = rows.where(F.col(SUMMARY).isNotNull()).select(SUMMARY).collect()
         summaries = Summaries([pickle.loads(row[SUMMARY]) for row in of_buckets], plan)
         entries = checked_entries_of(tables, plan, training, facts, summaries)
@@ -172,7 +172,7 @@ def bootstrapped(evaluation: Evaluation) -> Mapping[MeanKey, Ends]:
     with ExitStack() as held:
         buckets = buckets_of_sides(side_of(evaluation, None, CANDIDATE), None, question)
         if buckets.is_sent:
-            held.callback(buckets.frame.persist().unpersist)
+            kept(buckets.frame, held)
         unbounded = bootstrap.unbounded
         largest = collected_or_raised(buckets.each(partial(largest_of, unbounded))) if unbounded else []
         drawing = bootstrap.drawing(largest)

@@ -2,13 +2,12 @@
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from typing import Any, ClassVar, Final, Unpack
 
-from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -31,6 +30,7 @@ from spark_eval.pointwise.task import PredictionPlan
 from spark_eval.pointwise.totals import Cell, segment_faults
 from spark_eval.reporting.facts import RunFacts
 from spark_eval.runtime import events
+from spark_eval.runtime.any_session import kept
 from spark_eval.schema import MODEL, Outcome, Table
 from spark_eval.transforms.plain_files import plain_predictions
 from spark_eval.transforms.predictions import (
@@ -124,11 +124,8 @@ def measured_ranges(ranges: DataFrame, plan: PredictionPlan) -> dict[Cell, list[
 @contextmanager
 def computed_once(rows: DataFrame, is_read_again: bool = True) -> Iterator[DataFrame]:
     """Keep rows in memory or on disk, once they are computed, until the end."""
-    try:
-        yield rows.persist(StorageLevel.MEMORY_AND_DISK) if is_read_again else rows
-    finally:
-        if is_read_again:
-            rows.unpersist()
+    with ExitStack() as held:
+        yield kept(rows, held) if is_read_again else rows
 
 
 def checked_entries(

@@ -18,6 +18,7 @@ from spark_eval.engine.segments import activity_bounds, user_columns
 from spark_eval.errors import DataError, each
 from spark_eval.metrics.options import Plan
 from spark_eval.metrics.registry import Fact
+from spark_eval.runtime.any_session import kept
 from spark_eval.schema import FAULT, IN_TRAIN, ITEM, USER, BuiltIn, Fault, Outcome
 from spark_eval.transforms.inputs import id_type
 from spark_eval.transforms.items import N_BYTES, count_users, counted_train, counts_of_items, trained_items
@@ -92,7 +93,7 @@ def check_about(users: DataFrame | None, segments: Sequence[str], held: ExitStac
     """Raise DataError unless each user comes once, with segments of few values; hold the rows in memory."""
     if users is None:
         return
-    held.callback(users.persist().unpersist)
+    kept(users, held)
     columns = user_columns(segments)
     check_users(count_users(users, columns).collect()[0].asDict(), columns)
 
