@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, field_serializer
+from pydantic import AfterValidator, Field
 
 from spark_eval.comparing.gates import Gate, GateOptions, check_models
-from spark_eval.comparing.options import CompareOptions, ComparePlan, as_published, make_compare_plan
+from spark_eval.comparing.options import CompareOptions, ComparePlan, make_compare_plan
 from spark_eval.config.keys import Section, keyed
 from spark_eval.names import check_run_id
 from spark_eval.options import declared
@@ -52,8 +52,3 @@ class CompareSection(Section):
             gate = replace(gate, against_run=self.baseline.run, against_model=self.baseline.model)
         check_models(gate)
         return gate
-
-    @field_serializer("metrics", check_fields=False)
-    def named(self, metrics: list[str] | None) -> list[str] | None:
-        """Return the names that are published: whatever metrics are called, the same work has the same id."""
-        return metrics and [as_published(metric) for metric in metrics]

@@ -12,7 +12,6 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
-    field_serializer,
     model_serializer,
     model_validator,
 )
@@ -26,10 +25,8 @@ from spark_eval.engine.segments import check_segments
 from spark_eval.errors import ConfigError
 from spark_eval.metrics.options import EvaluateOptions, Plan, make_plan
 from spark_eval.metrics.stages import StageOptions, check_stage_models
-from spark_eval.metrics.values import canonical
 from spark_eval.options import declared
-from spark_eval.pointwise.options import PredictionOptions, canonical_names
-from spark_eval.pointwise.options import make_prediction_plan as make_prediction_plan
+from spark_eval.pointwise.options import PredictionOptions, make_prediction_plan
 from spark_eval.pointwise.task import PredictionPlan
 from spark_eval.splits.fold_rule import FoldRule
 from spark_eval.splits.methods import GLOBAL_LOCAL_RANKER, known_method, rule_of
@@ -97,11 +94,6 @@ class EvaluateSection(Section):
         options["stages"] = [stage.model_dump(exclude_unset=True) for stage in stages]
         return make_plan(**options, threshold=self.relevance.threshold)
 
-    @field_serializer("metrics", check_fields=False)
-    def named(self, metrics: list[str]) -> list[str]:
-        """Return the names that are published: whatever metrics are called, the same work has the same id."""
-        return [canonical(metric) for metric in metrics]
-
 
 @keyed(StageOptions)
 class StageSection(Section):
@@ -137,11 +129,6 @@ class PredictionsSection(Source):
         """Return the checked plan; raise ConfigError with the nearest allowed choice."""
         options: Any = {name: getattr(self, name) for name in declared(PredictionOptions)}
         return make_prediction_plan(self.task, **options | {"choose": self.choose.model_dump()})
-
-    @field_serializer("metrics", check_fields=False)
-    def named(self, metrics: list[str] | None) -> list[str] | None:
-        """Return the names that are published."""
-        return metrics and canonical_names(metrics)
 
 
 class Config(Section):
