@@ -67,7 +67,8 @@ def test_one_model_at_two_depths_and_no_stages(tmp_path: Path) -> None:
     stages = [{"name": "deep", "model": "cg", "k": 6}, {"name": "shown", "model": "cg", "k": 1}]
     found = evaluate(mine, truth(), model="cg", metrics="recall", k=1, stages=stages)
     assert "recall at k 1; metrics, stages, funnel, per_user" in repr(found)
-    rows = {(row.stage, row.metric): row.value for row in found.stage_rows}
+    assert found.stage_sums is not None
+    rows = {(row.stage, row.metric): row.value for row in found.stage_sums.stage_rows()}
     assert rows["deep", "recall"] == rows["shown", "recall"] == rows["shown", "stage_recall"]
     assert rows["shown", "stage_recall"] == pytest.approx((1 / 2 + 1 / 2) / 5)
     found.write(tmp_path)

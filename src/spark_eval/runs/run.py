@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import closing
 from dataclasses import asdict
 from functools import reduce
@@ -15,11 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_eval.accounting import ACCOUNTING, Entry
 from spark_eval.config.sections import Config
 from spark_eval.engine.segments import user_columns
-from spark_eval.engine.summary import METRICS, SUMS
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.metrics.options import Plan
-from spark_eval.pipeline.rows import FUNNEL, STAGE_TABLE
-from spark_eval.pointwise.tables import CURVES, PREDICTION_METRICS, THRESHOLDS
 from spark_eval.publishing.attempt import Attempt
 from spark_eval.publishing.verify import Expected
 from spark_eval.runs.job import SECTIONS, Job, Run, sources_in
@@ -34,7 +31,7 @@ from spark_eval.verbs.evaluate import measure_lists
 from spark_eval.verbs.evaluation import Tables
 from spark_eval.verbs.leakage import LEAKAGE
 from spark_eval.verbs.predictions import measure_predictions, read_predictions
-from spark_eval.verbs.small import small_table, write_small
+from spark_eval.verbs.small import SmallRows, small_table, write_small
 from spark_eval.verbs.split import split
 
 # What each verb publishes at least.
@@ -43,8 +40,6 @@ EVALUATE_TABLES: Final = (Table.PER_USER, Table.METRICS, Table.SUMS, Table.ACCOU
 PREDICTION_TABLES: Final = (Table.METRICS, Table.ACCOUNTING)
 # Tables that lie in a folder for each model.
 OF_MODELS: Final = (Table.METRICS, Table.SUMS, Table.CURVES, Table.THRESHOLDS)
-# The rows of a table that the driver holds, and the columns that it publishes.
-SmallRows = tuple[Sequence[Sequence[Any]], str]
 
 
 def run_split(session: OpenSession, config: Config, run_id: str | None, replace: bool) -> Run:
@@ -68,10 +63,13 @@ def run_split(session: OpenSession, config: Config, run_id: str | None, replace:
         DataError.raise_all(shares)
         leaks, of_folds = parts.compared(facts, folder)
         entries += of_folds
-        tables = {Table.SPLITS: facts.n_written}
-        tables |= stage_rows(spark, {Table.LEAKAGE: (leaks, LEAKAGE)}, attempt)
+        rows: dict[Table, SmallRows] = {
+            Table.LEAKAGE: (leaks, LEAKAGE),
+            Table.ACCOUNTING: (entries, ACCOUNTING),
+        }
+        tables = {Table.SPLITS: facts.n_written, **stage_rows(spark, rows, attempt)}
         events.stage("leakage", then="publish")
-        tables |= write_entries(spark, entries, {"interactions": parts.labelled}, attempt)
+        tables |= stage_quarantine(entries, {"interactions": parts.labelled}, attempt)
         job.check_rest(session)
         return job.publish(attempt, tables, entries, timeline=parts.timeline and asdict(parts.timeline))
 
@@ -91,15 +89,13 @@ def run_evaluate(session: OpenSession, config: Config, run_id: str | None, repla
         events.stage("read", then="measure")
         evaluation = measure_lists(tables, plan, attempt.staged(Table.PER_USER))
         with closing(evaluation.held):
-            rows: dict[Table, SmallRows] = {Table.METRICS: (evaluation.metric_rows, METRICS)}
-            rows[Table.SUMS] = (evaluation.sum_rows, SUMS)
-            if plan.stages:
-                rows[Table.STAGES] = (evaluation.stage_rows, STAGE_TABLE)
-                rows[Table.FUNNEL] = (evaluation.funnel_rows, FUNNEL)
-            written = {Table.PER_USER: evaluation.n_per_user, **stage_rows(spark, rows, attempt)}
+            written = {
+                Table.PER_USER: evaluation.n_per_user,
+                **stage_rows(spark, evaluation.small_tables, attempt, published),
+            }
             events.stage("metrics", len(evaluation.metric_rows), then="publish")
             entries = evaluation.entries
-            written |= write_entries(spark, entries, tables.judged(entries, plan.conventions), attempt)
+            written |= stage_quarantine(entries, tables.judged(entries, plan.conventions), attempt)
             facts = {
                 "conventions": plan.stamp,
                 "models": list(evaluation.models),
@@ -128,13 +124,8 @@ def run_predictions(session: OpenSession, config: Config, run_id: str | None, re
         scored = read_predictions(frame, source.columns, source.model, plan)
         measured = measure_predictions(scored, job.most_quarantined)
         events.stage("metrics", len(measured.metric_rows), then="publish")
-        rows: dict[Table, SmallRows] = {
-            Table.METRICS: (measured.metric_rows, PREDICTION_METRICS),
-            Table.CURVES: (measured.curve_rows, CURVES),
-            Table.THRESHOLDS: (measured.threshold_rows, THRESHOLDS),
-        }
-        written = stage_rows(spark, {table: rows[table] for table in rows if table in tables}, attempt)
-        written |= write_entries(spark, measured.entries, {PREDICTIONS: scored.given}, attempt)
+        written = stage_rows(spark, measured.small_tables, attempt, tables)
+        written |= stage_quarantine(measured.entries, {PREDICTIONS: scored.given}, attempt)
         job.check_rest(session)
         return job.publish(attempt, written, measured.entries, conventions=plan.stamp, models=measured.models)
 
@@ -173,28 +164,36 @@ def stage_frame(frame: DataFrame, attempt: Attempt, table: Table, *partitions: s
     frame.write.mode("error").partitionBy(*partitions).parquet(attempt.staged(table))
 
 
-def stage_rows(spark: SparkSession, tables: Mapping[Table, SmallRows], attempt: Attempt) -> dict[Table, int]:
-    """Stage small tables, through Spark only where the store is elsewhere; return their numbers of rows."""
-    for table, (rows, schema) in tables.items():
+def stage_rows(
+    spark: SparkSession,
+    tables: Mapping[Table, SmallRows],
+    attempt: Attempt,
+    wanted: Collection[Table] = tuple(Table),
+) -> dict[Table, int]:
+    """Stage those small tables that are wanted, through Spark only where the store is elsewhere.
+
+    Return their numbers of rows.
+    """
+    chosen = {table: tables[table] for table in tables if table in wanted}
+    for table, (rows, schema) in chosen.items():
         if attempt.store.is_local:
             write_small(rows, schema, Path(attempt.staged(table)), by_model=table in OF_MODELS)
         else:
             frame = small_table(spark, rows, schema).coalesce(1)
             stage_frame(frame, attempt, table, *([MODEL] if table in OF_MODELS else []))
-    return {table: len(rows) for table, (rows, _) in tables.items()}
+    return {table: len(rows) for table, (rows, _) in chosen.items()}
 
 
-def write_entries(
-    spark: SparkSession, entries: Sequence[Entry], sources: Mapping[str, DataFrame], attempt: Attempt
+def stage_quarantine(
+    entries: Iterable[Entry], sources: Mapping[str, DataFrame], attempt: Attempt
 ) -> dict[Table, int]:
-    """Stage the accounting, and the rows that it says are quarantined; return the number of rows of each."""
-    sizes = stage_rows(spark, {Table.ACCOUNTING: (entries, ACCOUNTING)}, attempt)
+    """Stage the rows that the accounting says are quarantined; return their number, where there are any."""
     bad = Counter[str]()
     for entry in entries:
         if entry.outcome == Outcome.QUARANTINED:
             bad[entry.source] += entry.rows
-    if bad:
-        frames = [quarantined(source, sources[source]) for source in sorted(bad)]
-        stage_frame(reduce(DataFrame.unionAll, frames).coalesce(1), attempt, Table.QUARANTINE)
-        sizes[Table.QUARANTINE] = bad.total()
-    return sizes
+    if not bad:
+        return {}
+    frames = [quarantined(source, sources[source]) for source in sorted(bad)]
+    stage_frame(reduce(DataFrame.unionAll, frames).coalesce(1), attempt, Table.QUARANTINE)
+    return {Table.QUARANTINE: bad.total()}

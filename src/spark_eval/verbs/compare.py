@@ -3,10 +3,10 @@
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import reduce
 from typing import Any, ClassVar, Final, Unpack
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from spark_eval.accounting import ACCOUNTING, Entry, check_closed
 from spark_eval.comparing.gates import Gate
@@ -41,7 +41,6 @@ from spark_eval.pairing.drawing import DrawnSums
 from spark_eval.pairing.population import BASELINE, CANDIDATE, PairQuestion
 from spark_eval.pairing.ranking import Ranked, in_slices
 from spark_eval.pairing.sums import BucketTotals
-from spark_eval.reporting.facts import RunFacts
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import tasks_at_once
 from spark_eval.schema import ALL, FOLD, Table
@@ -49,9 +48,9 @@ from spark_eval.stats.differences import ComparedSums
 from spark_eval.transforms.pairs import Buckets, drawn_pairs, ranked_pairs, summed_pairs
 from spark_eval.verbs.evaluation import Evaluation
 from spark_eval.verbs.frames import Frame
-from spark_eval.verbs.results.shown import ShownTable, Writable, unpublished
+from spark_eval.verbs.results.shown import ShownTable, Writable, small_frame
 from spark_eval.verbs.sides import Side, asked_of, buckets_of_sides, question_of_pairs, side_of
-from spark_eval.verbs.small import collected_or_raised, small_table
+from spark_eval.verbs.small import SmallRows, collected_or_raised
 
 # Counts of differences meet in so many parts for each task that runs.
 PARTS_PER_TASK: Final = 4
@@ -74,6 +73,7 @@ class Comparison(Writable):
     sums: Mapping[PairCell, ComparedSums]
     common: Mapping[ModelPair, UserCounts]
     spark: SparkSession
+    verb: ClassVar[str] = "compare"
     tables: ClassVar[tuple[str, ...]] = ("comparisons", "gates", "accounting")
 
     def shown(self) -> list[ShownTable]:
@@ -92,29 +92,20 @@ class Comparison(Writable):
         tables = "comparisons, gates, accounting are DataFrames"
         return f"Comparison of {len(self.pairs)} pairs: {len(self.rows)} rows of {tests}; {tables}"
 
-    def facts_of_run(self) -> RunFacts:
-        """Return what a report is made of."""
-        tables: dict[Table, Sequence[Any]] = {
-            Table.COMPARISONS: self.rows,
-            Table.GATES: self.gate_rows,
-            Table.ACCOUNTING: self.entries,
+    @property
+    def small_tables(self) -> dict[Table, SmallRows]:
+        """The rows of all tables."""
+        return {
+            Table.COMPARISONS: (self.rows, COMPARISONS),
+            Table.GATES: (self.gate_rows, GATES),
+            Table.ACCOUNTING: (self.entries, ACCOUNTING),
         }
-        return unpublished("compare", {}, tables)
 
-    @cached_property
-    def comparisons(self) -> DataFrame:
-        """The table ``comparisons``: a row per pair, metric, k, segment value and test."""
-        return small_table(self.spark, self.rows, COMPARISONS)
-
-    @cached_property
-    def gates(self) -> DataFrame:
-        """The table ``gates``: a row per gate and cell."""
-        return small_table(self.spark, self.gate_rows, GATES)
-
-    @cached_property
-    def accounting(self) -> DataFrame:
-        """The table ``accounting``: which users of each side and pair are compared, and which are not."""
-        return small_table(self.spark, self.entries, ACCOUNTING)
+    comparisons = small_frame(Table.COMPARISONS, "a row per pair, metric, k, segment value and test.")
+    gates = small_frame(Table.GATES, "a row per gate and cell.")
+    accounting = small_frame(
+        Table.ACCOUNTING, "which users of each side and pair are compared, and which are not."
+    )
 
 
 @events.telling("compare")

@@ -25,15 +25,15 @@ from spark_eval.engine.summary import (
 )
 from spark_eval.metrics.options import Plan
 from spark_eval.names import literal, models_shown
-from spark_eval.pipeline.rows import FUNNEL, STAGE_TABLE, FunnelRow, StageRow, StageSums
+from spark_eval.pipeline.rows import FUNNEL, STAGE_TABLE, StageSums
 from spark_eval.reporting.facts import RunFacts
 from spark_eval.reporting.spread import UserCount
 from spark_eval.schema import MODEL, Outcome, Table
 from spark_eval.transforms.conform import unusable_rows
 from spark_eval.transforms.plain_files import PlainFiles, plain_recommendations, plain_train, plain_truth
-from spark_eval.verbs.results.shown import ShownTable, Writable, unpublished
+from spark_eval.verbs.results.shown import ShownTable, Writable, small_frame
 from spark_eval.verbs.results.spread import spread_in_folder, spread_in_spark
-from spark_eval.verbs.small import small_table
+from spark_eval.verbs.small import SmallRows
 
 
 @dataclass(frozen=True)
@@ -121,6 +121,7 @@ class Evaluation(Writable):
     folder: str | None = None
     stage_sums: StageSums | None = None
     intervals: Mapping[MeanKey, Ends] | None = None
+    verb: ClassVar[str] = "evaluate"
     tables: ClassVar[tuple[str, ...]] = ("metrics", "per_user", "stages", "funnel", "sums", "accounting")
 
     def __repr__(self) -> str:
@@ -147,16 +148,14 @@ class Evaluation(Writable):
         bad = [f"{n_bad:,} rows could not be used; the table accounting tells why"] if n_bad else []
         return [replace(board, notes=[*board.notes, *bad])]
 
+    @property
+    def record(self) -> dict[str, str]:
+        """The conventions, and what tells whether the truth of two results is the same."""
+        return {"conventions": self.plan.stamp, "truth_digest": self.truth_digest}
+
     def facts_of_run(self) -> RunFacts:
         """Return what a report is made of; users are counted where their spread is drawn."""
-        tables: dict[Table, Sequence[Any]] = {
-            Table.METRICS: self.metric_rows,
-            Table.STAGES: self.stage_rows,
-            Table.FUNNEL: self.funnel_rows,
-            Table.ACCOUNTING: self.entries,
-        }
-        record = {"conventions": self.plan.stamp, "truth_digest": self.truth_digest}
-        return unpublished("evaluate", record, tables, self.count_users)
+        return replace(super().facts_of_run(), count_users=self.count_users)
 
     def count_users(self, measures: Collection[str]) -> Sequence[UserCount]:
         """Return how users spread over values of metrics (``ndcg@10``): from files, or by jobs of Spark."""
@@ -172,40 +171,23 @@ class Evaluation(Writable):
             rows = in_asked_order([*rows, *self.run_rows], self.plan.asked)
         return rows + fold_rows(rows)
 
-    @cached_property
-    def metrics(self) -> DataFrame:
-        """The table ``metrics``: value, standard error and interval per model, metric and k."""
-        return small_table(self.spark, self.metric_rows, METRICS)
+    @property
+    def small_tables(self) -> dict[Table, SmallRows]:
+        """The rows of all tables but ``per_user``; of stages there are none without these."""
+        stages = self.stage_sums
+        return {
+            Table.METRICS: (self.metric_rows, METRICS),
+            Table.SUMS: (self.sum_rows, SUMS),
+            Table.STAGES: ([] if stages is None else stages.stage_rows(), STAGE_TABLE),
+            Table.FUNNEL: ([] if stages is None else stages.funnel_rows(), FUNNEL),
+            Table.ACCOUNTING: (self.entries, ACCOUNTING),
+        }
 
-    @cached_property
-    def sums(self) -> DataFrame:
-        """The table ``sums``: exact sums per model, metric and k, which add to those of other runs."""
-        return small_table(self.spark, self.sum_rows, SUMS)
-
-    @cached_property
-    def stage_rows(self) -> list[StageRow]:
-        """The rows of ``stages``."""
-        return [] if self.stage_sums is None else self.stage_sums.stage_rows()
-
-    @cached_property
-    def funnel_rows(self) -> list[FunnelRow]:
-        """The rows of ``funnel``."""
-        return [] if self.stage_sums is None else self.stage_sums.funnel_rows()
-
-    @cached_property
-    def stages(self) -> DataFrame:
-        """The table ``stages``: recall, oracle, efficiency of each stage; empty without stages."""
-        return small_table(self.spark, self.stage_rows, STAGE_TABLE)
-
-    @cached_property
-    def funnel(self) -> DataFrame:
-        """The table ``funnel``: users at each step, relevant items by what became of them."""
-        return small_table(self.spark, self.funnel_rows, FUNNEL)
-
-    @cached_property
-    def accounting(self) -> DataFrame:
-        """The table ``accounting``: what became of every input row."""
-        return small_table(self.spark, self.entries, ACCOUNTING)
+    metrics = small_frame(Table.METRICS, "value, standard error and interval per model, metric and k.")
+    sums = small_frame(Table.SUMS, "exact sums per model, metric and k, which add to those of other runs.")
+    stages = small_frame(Table.STAGES, "recall, oracle, efficiency of each stage; empty without stages.")
+    funnel = small_frame(Table.FUNNEL, "users at each step, relevant items by what became of them.")
+    accounting = small_frame(Table.ACCOUNTING, "what became of every input row.")
 
     def unpersist(self) -> None:
         """Free what is held in memory."""
