@@ -87,7 +87,7 @@ def run_evaluate(session: OpenSession, config: Config, run_id: str | None, repla
         events.stage("start", then="read")
         tables = read_tables(spark, job, plan)
         events.stage("read", then="measure")
-        evaluation = measure_lists(tables, plan, attempt.staged(Table.PER_USER))
+        evaluation = measure_lists(tables, attempt.staged(Table.PER_USER))
         with closing(evaluation.held):
             written = {
                 Table.PER_USER: evaluation.n_per_user,
@@ -95,7 +95,7 @@ def run_evaluate(session: OpenSession, config: Config, run_id: str | None, repla
             }
             events.stage("metrics", len(evaluation.metric_rows), then="publish")
             entries = evaluation.entries
-            written |= stage_quarantine(entries, tables.judged(entries, plan.conventions), attempt)
+            written |= stage_quarantine(entries, tables.judged(entries), attempt)
             facts = {
                 "conventions": plan.stamp,
                 "models": list(evaluation.models),

@@ -11,7 +11,6 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_eval.accounting import ACCOUNTING, Entry
 from spark_eval.arrow.row_faults import fault_rules
 from spark_eval.comparing.leaderboard import Leaderboard
-from spark_eval.conventions import Conventions
 from spark_eval.engine.summary import (
     METRICS,
     SUMS,
@@ -38,22 +37,21 @@ from spark_eval.verbs.small import SmallRows
 
 @dataclass(frozen=True)
 class Tables:
-    """The conformed tables.
+    """The conformed tables, and the plan by which they are measured.
 
-    ``model`` is the name of the only model, if no column holds names. ``files`` are the recommendations,
-    ``truth_files`` the truth, ``train_files`` the training interactions, where these are plain Parquet.
-    ``most_quarantined`` is the share of each table that may be quarantined, by default any.
+    ``model`` is the name of the only model, if no column holds names. ``files`` are those of recommendations,
+    truth and training interactions, by the table's name, where these are plain Parquet. ``most_quarantined``
+    is the share of each table that may be quarantined, by default any.
     """
 
+    plan: Plan
     recommendations: DataFrame
     truth: DataFrame
     train: DataFrame | None = None
     users: DataFrame | None = None
     items: DataFrame | None = None
     model: str | None = None
-    files: PlainFiles | None = None
-    truth_files: PlainFiles | None = None
-    train_files: PlainFiles | None = None
+    files: Mapping[str, PlainFiles | None] = field(default_factory=dict)
     most_quarantined: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
@@ -65,29 +63,27 @@ class Tables:
         most_quarantined: Mapping[str, float],
     ) -> "Tables":
         """Return the tables of an evaluation, each of them as it is and conformed; see ``conform_table``."""
-        lists, truth = described["recommendations"], described["truth"]
-        return cls(
-            **{name: conformed for name, (_, conformed) in frames.items()},
-            model=lists.model,
-            files=plain_recommendations(
-                frames["recommendations"][0], lists.columns or {}, lists.model, lists.layout
+        given, lists = {name: frame for name, (frame, _) in frames.items()}, described["recommendations"]
+        names = {name: described[name].columns or {} for name in frames}
+        files = {
+            "recommendations": plain_recommendations(
+                given["recommendations"], names["recommendations"], lists.model, lists.layout
             ),
-            truth_files=plain_truth(frames["truth"][0], truth.columns or {}, plan.conventions),
-            train_files=plain_train(frames["train"][0], described["train"].columns or {})
-            if "train" in frames
-            else None,
-            most_quarantined=most_quarantined,
-        )
+            "truth": plain_truth(given["truth"], names["truth"], plan.conventions),
+            "train": plain_train(given["train"], names["train"]) if "train" in given else None,
+        }
+        conformed = {name: frame for name, (_, frame) in frames.items()}
+        return cls(plan, **conformed, model=lists.model, files=files, most_quarantined=most_quarantined)
 
     def given(self) -> dict[str, DataFrame]:
         """Return the tables that there are, by name."""
         names = ("recommendations", "truth", "train", "users", "items")
         return {name: frame for name in names if (frame := getattr(self, name)) is not None}
 
-    def judged(self, entries: Iterable[Entry], conventions: Conventions) -> dict[str, DataFrame]:
+    def judged(self, entries: Iterable[Entry]) -> dict[str, DataFrame]:
         """Return the tables with quarantined rows, codes in ``fault``; of lists and truth these alone."""
         bad = {entry.source for entry in entries if entry.outcome == Outcome.QUARANTINED}
-        rules = fault_rules(conventions)
+        rules = fault_rules(self.plan.conventions)
         return {
             name: unusable_rows(frame, rules[name]) if name in rules else frame
             for name, frame in self.given().items()
