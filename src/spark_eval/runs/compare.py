@@ -8,8 +8,7 @@ from spark_eval.comparing.decisions import failure_of
 from spark_eval.comparing.gates import Gate, IfMissing, check_models
 from spark_eval.comparing.options import COMPARE, ComparePlan
 from spark_eval.comparing.rows import COMPARISONS, GATES, GateRow
-from spark_eval.config.comparing import Baseline
-from spark_eval.config.sections import Config
+from spark_eval.config.sections import Baseline, Config
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.publishing.attempt import Store
 from spark_eval.publishing.commits import records_of

@@ -204,24 +204,22 @@ def fold_faults(summaries: Summaries) -> list[DataError]:
     faults = []
     for model, mine in summaries.folds_of_models.items():
         missing = [fold for fold in folds if fold not in mine]
-        if missing:
-            shown = ", ".join(map(str, missing[:MOST_FOLDS_NAMED]))
-            message = (
-                f"recommendations of model {model!r}: no list in {len(missing)} of {len(folds)} folds of"
-            )
-            message += f" the truth, such as {shown}; add them, or leave these folds out of the truth"
-            faults.append(DataError("FOLDS_DIFFER", message))
+        lists = f"recommendations of model {model!r}: no list in {len(missing)} of {len(folds)} folds"
+        faults += missing_folds(lists, missing)
     return faults
 
 
 def train_fold_faults(summaries: Summaries, folds: Sequence[int]) -> list[DataError]:
     """Return DataErrors FOLDS_DIFFER: folds of the truth without any training interaction."""
     missing = [fold for fold in summaries.folds if fold not in set(folds)]
-    if not missing:
-        return []
-    shown = ", ".join(map(str, missing[:MOST_FOLDS_NAMED]))
-    message = f"train: no valid row in {len(missing)} folds of the truth, such as {shown}"
-    return [DataError("FOLDS_DIFFER", f"{message}; add them, or leave these folds out of the truth")]
+    return missing_folds(f"train: no valid row in {len(missing)} folds", missing)
+
+
+def missing_folds(what: str, folds: Sequence[int]) -> list[DataError]:
+    """Return a DataError FOLDS_DIFFER of folds of the truth that another table lacks, if there are any."""
+    shown = ", ".join(map(str, folds[:MOST_FOLDS_NAMED]))
+    mend = "add them, or leave these folds out of the truth"
+    return [DataError("FOLDS_DIFFER", f"{what} of the truth, such as {shown}; {mend}")] if folds else []
 
 
 def some_folds(frame: DataFrame) -> list[str]:

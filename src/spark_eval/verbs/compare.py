@@ -79,13 +79,12 @@ class Comparison(Writable):
     def shown(self) -> list[ShownTable]:
         """Return differences with a sentence for each pair and metric, and what gates decided."""
         rows, gates = ([row._asdict() for row in of] for of in (self.rows, self.gate_rows))
-        tables = []
-        if rows:
-            notes = shortened(sentences(rows), MOST_SENTENCES)
-            tables = [ShownTable("Comparison", COMPARED, compared_lines(rows), notes)]
-        if gates:
-            tables.append(ShownTable("Gates", GATED, gated_lines(gates)))
-        return tables
+        notes = shortened(sentences(rows), MOST_SENTENCES)
+        tables = [
+            ShownTable("Comparison", COMPARED, compared_lines(rows), notes),
+            ShownTable("Gates", GATED, gated_lines(gates)),
+        ]
+        return [table for table in tables if table.lines]
 
     def __repr__(self) -> str:
         tests = ", ".join(dict.fromkeys(row.test for row in self.rows))
@@ -139,10 +138,7 @@ def compare(
     if other is not None:
         plan = replace(plan, gates=[against_baseline(gate, baseline_model) for gate in plan.gates])
     found = compare_sides(side, other, plan, baseline_model)
-    if not plan.gates:
-        return found
-    baselines = side.models if other is None else other.models
-    rows = decide_gates(plan.gates, side.models, baselines, found.sums, found.common)
+    rows = decide_gates(plan.gates, side.models, (other or side).models, found.sums, found.common)
     return replace(found, gate_rows=rows)
 
 
@@ -159,22 +155,22 @@ def compare_sides(
 
     What the plan's gates ask for is summed as well, and has no rows.
     """
-    baselines = None if baseline is None else baseline.models
+    sides = {CANDIDATE: candidate} | ({} if baseline is None else {BASELINE: baseline})
+    other = sides.get(BASELINE, candidate)
     plan = replace(plan, test_train_ratio=plan.test_train_ratio or candidate.test_train_ratio)
+    baselines, run = (None, None) if baseline is None else (baseline.models, baseline.run)
     matched = match_models(candidate.models, baselines, baseline_model, plan)
-    measured = None if baseline is None else baseline.metrics
-    values, pairs = match_metrics(candidate.metrics, measured, plan), matched.pairs
-    asked = asked_of(matched, values, plan, candidate, baseline)
-    if baseline is not None:
-        check_digests(candidate.truth_digest, baseline.truth_digest)
-        check_conventions(candidate.conventions, baseline.conventions, asked.values)
+    values, pairs = match_metrics(candidate.metrics, other.metrics, plan), matched.pairs
+    asked = asked_of(matched, values, plan, sides)
+    check_digests(candidate.truth_digest, other.truth_digest)
+    check_conventions(candidate.conventions, other.conventions, asked.values)
     by_fold = FOLD in candidate.per_user.columns
     if by_fold:
         check_over_folds(plan)
     needs = Needs.of(plan, by_fold=by_fold)
-    question = question_of_pairs(candidate, baseline, asked, needs_largest=needs.any)
+    question = question_of_pairs(sides, asked, needs_largest=needs.any)
     with ExitStack() as held:
-        buckets = buckets_of_sides(candidate, baseline, question)
+        buckets = buckets_of_sides(sides, question)
         if needs.any and buckets.is_sent:
             held.callback(buckets.frame.persist().unpersist)
         found = sums_of_pairs(buckets)
@@ -190,7 +186,7 @@ def compare_sides(
     entries = [*model_entries(matched), *pair_entries(asked.matched.pairs, found.counts, question.moved)]
     check_closed(entries)
     return Comparison(
-        rows=comparison_rows(shown, plan, None if baseline is None else baseline.run, candidate.conventions),
+        rows=comparison_rows(shown, plan, run, candidate.conventions),
         gate_rows=[],
         entries=entries,
         pairs=pairs,

@@ -170,7 +170,7 @@ def bootstrapped(evaluation: Evaluation) -> Mapping[MeanKey, Ends]:
     has_text_ids = isinstance(evaluation.per_user.schema[USER].dataType, T.StringType)
     question = bootstrap.question(has_text_ids=has_text_ids)
     with ExitStack() as held:
-        buckets = buckets_of_sides(side_of(evaluation, None, CANDIDATE), None, question)
+        buckets = buckets_of_sides({CANDIDATE: side_of(evaluation, None, CANDIDATE)}, question)
         if buckets.is_sent:
             held.callback(buckets.frame.persist().unpersist)
         unbounded = bootstrap.unbounded

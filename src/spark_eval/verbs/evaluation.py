@@ -7,9 +7,11 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from spark_eval.accounting import ACCOUNTING, Entry
 from spark_eval.arrow.row_faults import fault_rules
+from spark_eval.arrow.user_files import dataset_at
 from spark_eval.comparing.leaderboard import Leaderboard
 from spark_eval.engine.summary import (
     METRICS,
@@ -23,15 +25,21 @@ from spark_eval.engine.summary import (
     metric_rows,
 )
 from spark_eval.metrics.options import Plan
-from spark_eval.names import literal, models_shown
+from spark_eval.names import literal, models_shown, quoted
 from spark_eval.pipeline.rows import FUNNEL, STAGE_TABLE, StageSums
 from spark_eval.reporting.facts import RunFacts
-from spark_eval.reporting.spread import UserCount
+from spark_eval.reporting.spread import (
+    N_BINS,
+    UserCount,
+    spread_of,
+    spread_values,
+    upper_bound,
+    user_counts,
+)
 from spark_eval.schema import MODEL, Outcome, Table
 from spark_eval.transforms.conform import unusable_rows
 from spark_eval.transforms.plain_files import PlainFiles, plain_recommendations, plain_train, plain_truth
 from spark_eval.verbs.results.shown import ShownTable, Writable, small_frame
-from spark_eval.verbs.results.spread import spread_in_folder, spread_in_spark
 from spark_eval.verbs.small import SmallRows
 
 
@@ -157,7 +165,7 @@ class Evaluation(Writable):
         """Return how users spread over values of metrics (``ndcg@10``): from files, or by jobs of Spark."""
         if self.folder is None:
             return spread_in_spark(self.per_user, measures)
-        return spread_in_folder(self.folder, measures)[0]
+        return spread_of(dataset_at(self.folder), measures)[0]
 
     @cached_property
     def metric_rows(self) -> list[MetricRow]:
@@ -202,3 +210,19 @@ def read_back(per_user: DataFrame, folder: str | None) -> DataFrame:
     per_user.write.mode("error").partitionBy(MODEL).parquet(folder)
     # Read with its schema: Spark would take models named 1 and 01 for one number.
     return per_user.sparkSession.read.schema(per_user.schema).parquet(literal(folder))
+
+
+def spread_in_spark(per_user: DataFrame, measures: Collection[str] | None = None) -> list[UserCount]:
+    """Return what ``reporting.spread.spread_of`` counts in files, by a job of Spark for each metric."""
+    found: list[UserCount] = []
+    for value in spread_values(per_user.columns, measures):
+        upper, column = upper_bound(value), F.col(quoted(value.column))
+        place = F.least(F.floor(column * N_BINS / upper), F.lit(N_BINS - 1)) + 1
+        binned = F.when(column == 0, 0).otherwise(place).alias("bin")
+        is_defined = column.isNotNull() & ~F.isnan(column)
+        counts: dict[str, list[int]] = {}
+        for row in per_user.where(is_defined).groupBy(MODEL, binned).count().collect():
+            counts.setdefault(row[MODEL], [0] * (N_BINS + 1))[row["bin"]] = row["count"]
+        for model in sorted(counts):
+            found += user_counts(model, value, counts[model])
+    return found
