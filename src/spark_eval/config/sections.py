@@ -23,10 +23,10 @@ from spark_eval.config.input_policy import check_secrets
 from spark_eval.config.inputs import Place, Recommendations, Scalar, Source
 from spark_eval.config.keys import EXTRA_KEY, Section, Several, describe, keyed
 from spark_eval.config.strict_yaml import MAX_CHARACTERS, load_yaml, overlay
-from spark_eval.engine.segments import check_segments
+from spark_eval.engine.segments import check_given
 from spark_eval.errors import ConfigError
 from spark_eval.metrics.options import EvaluateOptions, Plan, make_plan
-from spark_eval.metrics.stages import StageOptions, check_stage_models
+from spark_eval.metrics.stages import StageOptions
 from spark_eval.names import check_run_id
 from spark_eval.options import declared
 from spark_eval.pointwise.options import PredictionOptions, make_prediction_plan
@@ -209,11 +209,8 @@ class Config(Section):
         if self.predictions is not None:
             self.predictions.checked()
         self.compare.checked(self.gates)
-        plan = self.plan
-        if self.recommendations is not None and (model := self.recommendations.model) is not None:
-            check_stage_models(plan.stages, [model])
-        check_segments(plan.segments, plan.columns, self.train is not None, self.users is not None)
-        plan.check_tables(has_train=self.train is not None, has_items=self.items is not None)
+        given = [name for name in ("train", "users", "items") if getattr(self, name) is not None]
+        check_given(self.plan, given, None if self.recommendations is None else self.recommendations.model)
         return self
 
     @property

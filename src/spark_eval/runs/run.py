@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_eval.accounting import ACCOUNTING, Entry
 from spark_eval.config.sections import Config
-from spark_eval.engine.segments import user_columns
+from spark_eval.engine.segments import unread_tables
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.metrics.options import Plan
 from spark_eval.publishing.attempt import Attempt
@@ -132,8 +132,7 @@ def run_predictions(session: OpenSession, config: Config, run_id: str | None, re
 
 def read_tables(spark: SparkSession, job: Job, plan: Plan) -> Tables:
     """Return what an evaluation reads, conformed."""
-    unread = {"users"} - ({"users"} if user_columns(plan.segments) else set())
-    unread |= set() if plan.needs_items else {"items"}
+    unread = unread_tables(plan)
     sources: dict[str, Any] = {name: job.sources[name] for name in job.sources if name not in unread}
     frames = read_each(spark, sources, job.timezone, plan, job.before)
     return Tables.of(frames, sources, plan, job.most_quarantined)

@@ -14,7 +14,7 @@ from spark_eval.accounting import Entry, list_entries, rows_in, table_entries
 from spark_eval.arrow.files import keep_files
 from spark_eval.engine.items.facts import ItemFacts
 from spark_eval.engine.replicates import Bootstrap
-from spark_eval.engine.segments import check_segments, user_columns
+from spark_eval.engine.segments import check_given, unread_tables
 from spark_eval.engine.summary import Ends, MeanKey
 from spark_eval.errors import ConfigError, each
 from spark_eval.metrics.options import EvaluateOptions, MeanInterval, make_plan
@@ -88,14 +88,10 @@ def evaluate(
     Raises ConfigError or DataError; every row is accounted for before any number is given out.
     """
     plan = make_plan(**options)
-    if model is not None:
-        check_stage_models(plan.stages, [model])
-    check_segments(plan.segments, plan.columns, train is not None, users is not None)
-    plan.check_tables(has_train=train is not None, has_items=items is not None)
-    users = users if user_columns(plan.segments) else None
-    items = items if plan.needs_items else None
-    given = {"recommendations": recommendations, "truth": truth, "train": train, "users": users}
-    frames = in_spark(given | {"items": items})
+    optional = {"train": train, "users": users, "items": items}
+    check_given(plan, [name for name, frame in optional.items() if frame is not None], model)
+    given = {"recommendations": recommendations, "truth": truth} | optional
+    frames = in_spark({name: given[name] for name in given if name not in unread_tables(plan)})
     described = {
         "recommendations": Described(columns, model, layout),
         "truth": Described(truth_columns, timestamp_unit=timestamp_unit),
