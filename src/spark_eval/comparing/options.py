@@ -111,10 +111,7 @@ class CompareOptions(TypedDict, total=False):
         as_published,
     ]
     segments: Annotated[
-        Sequence[str],
-        "segments of the candidate's users that are compared by themselves, too.",
-        (),
-        as_tuple,
+        Sequence[str], "segments of the candidate's users that are compared by themselves, too.", (), as_tuple
     ]
     tests: Annotated[
         Sequence[str],

@@ -48,7 +48,7 @@ from spark_eval.stats.differences import ComparedSums
 from spark_eval.transforms.pairs import Buckets, drawn_pairs, ranked_pairs, summed_pairs
 from spark_eval.verbs.evaluation import Evaluation
 from spark_eval.verbs.frames import Frame
-from spark_eval.verbs.results.shown import ShownTable, Writable, small_frame
+from spark_eval.verbs.results.shown import ShownTable, SmallFrame, Writable
 from spark_eval.verbs.sides import Side, asked_of, buckets_of_sides, question_of_pairs, side_of
 from spark_eval.verbs.small import SmallRows, collected_or_raised
 
@@ -100,9 +100,9 @@ class Comparison(Writable):
             Table.ACCOUNTING: (self.entries, ACCOUNTING),
         }
 
-    comparisons = small_frame(Table.COMPARISONS, "a row per pair, metric, k, segment value and test.")
-    gates = small_frame(Table.GATES, "a row per gate and cell.")
-    accounting = small_frame(
+    comparisons = SmallFrame(Table.COMPARISONS, "a row per pair, metric, k, segment value and test.")
+    gates = SmallFrame(Table.GATES, "a row per gate and cell.")
+    accounting = SmallFrame(
         Table.ACCOUNTING, "which users of each side and pair are compared, and which are not."
     )
 

@@ -39,7 +39,7 @@ from spark_eval.reporting.spread import (
 from spark_eval.schema import MODEL, Outcome, Table
 from spark_eval.transforms.conform import unusable_rows
 from spark_eval.transforms.plain_files import PlainFiles, plain_recommendations, plain_train, plain_truth
-from spark_eval.verbs.results.shown import ShownTable, Writable, small_frame
+from spark_eval.verbs.results.shown import ShownTable, SmallFrame, Writable
 from spark_eval.verbs.small import SmallRows
 
 
@@ -175,7 +175,7 @@ class Evaluation(Writable):
             rows = in_asked_order([*rows, *self.run_rows], self.plan.asked)
         return rows + fold_rows(rows)
 
-    @property
+    @cached_property
     def small_tables(self) -> dict[Table, SmallRows]:
         """The rows of all tables but ``per_user``; of stages there are none without these."""
         stages = self.stage_sums
@@ -187,11 +187,11 @@ class Evaluation(Writable):
             Table.ACCOUNTING: (self.entries, ACCOUNTING),
         }
 
-    metrics = small_frame(Table.METRICS, "value, standard error and interval per model, metric and k.")
-    sums = small_frame(Table.SUMS, "exact sums per model, metric and k, which add to those of other runs.")
-    stages = small_frame(Table.STAGES, "recall, oracle, efficiency of each stage; empty without stages.")
-    funnel = small_frame(Table.FUNNEL, "users at each step, relevant items by what became of them.")
-    accounting = small_frame(Table.ACCOUNTING, "what became of every input row.")
+    metrics = SmallFrame(Table.METRICS, "value, standard error and interval per model, metric and k.")
+    sums = SmallFrame(Table.SUMS, "exact sums per model, metric and k, which add to those of other runs.")
+    stages = SmallFrame(Table.STAGES, "recall, oracle, efficiency of each stage; empty without stages.")
+    funnel = SmallFrame(Table.FUNNEL, "users at each step, relevant items by what became of them.")
+    accounting = SmallFrame(Table.ACCOUNTING, "what became of every input row.")
 
     def unpersist(self) -> None:
         """Free what is held in memory."""

@@ -42,7 +42,7 @@ from spark_eval.transforms.scored import (
 )
 from spark_eval.verbs.checks import share_faults
 from spark_eval.verbs.frames import Frame, in_spark
-from spark_eval.verbs.results.shown import ShownTable, Writable, small_frame
+from spark_eval.verbs.results.shown import ShownTable, SmallFrame, Writable
 from spark_eval.verbs.small import SmallRows, collected
 
 # What a task sorts together, about: distinct scores of both labels, rows of users.
@@ -200,7 +200,7 @@ class PredictionMetrics(MeasuredPredictions, Writable):
             Table.ACCOUNTING: (self.entries, ACCOUNTING),
         }
 
-    metrics = small_frame(Table.METRICS, "a value per model, segment and metric.")
-    thresholds = small_frame(Table.THRESHOLDS, "what was chosen by each rule, and what it gives.")
-    curves = small_frame(Table.CURVES, "the points of ROC, P-R and calibration curves.")
-    accounting = small_frame(Table.ACCOUNTING, "what became of every row.")
+    metrics = SmallFrame(Table.METRICS, "a value per model, segment and metric.")
+    thresholds = SmallFrame(Table.THRESHOLDS, "what was chosen by each rule, and what it gives.")
+    curves = SmallFrame(Table.CURVES, "the points of ROC, P-R and calibration curves.")
+    accounting = SmallFrame(Table.ACCOUNTING, "what became of every row.")

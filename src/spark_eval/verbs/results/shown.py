@@ -108,14 +108,19 @@ class Shown(ABC):
         return frame
 
 
-def small_frame(table: Table, meaning: str) -> "cached_property[DataFrame]":
-    """Return an attribute of results: a table that the driver holds, as a frame once it is asked for."""
+class SmallFrame(cached_property[DataFrame]):
+    """An attribute of results: a table that the driver holds, as a frame once it is asked for."""
 
-    def frame(result: Any) -> DataFrame:
-        return small_table(result.spark, *result.small_tables[table])
+    def __init__(self, table: Table, meaning: str) -> None:
+        def frame(result: Any) -> DataFrame:
+            return small_table(result.spark, *result.small_tables[table])
 
-    frame.__doc__ = f"The table ``{table}``: {meaning}"
-    return cached_property(frame)
+        frame.__doc__ = f"The table ``{table}``: {meaning}"
+        super().__init__(frame)
+
+    def __set_name__(self, owner: type[Any], name: str) -> None:
+        super().__set_name__(owner, name)
+        self.func.__module__ = owner.__module__  # where documents look for it
 
 
 class Writable(Shown):
