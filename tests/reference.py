@@ -7,12 +7,14 @@ from typing import Any, Final
 import click
 
 from spark_eval.cli.metric_tables import DEFAULTS, TextRows, markdown
-from spark_eval.config.comparing import Baseline, CompareSection, GateSection
 from spark_eval.config.inputs import Filter, Recommendations, Source
 from spark_eval.config.keys import Section
 from spark_eval.config.sections import (
+    Baseline,
+    CompareSection,
     Config,
     EvaluateSection,
+    GateSection,
     Output,
     PredictionsSection,
     SparkSection,

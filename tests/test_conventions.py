@@ -6,12 +6,11 @@ from typing import Any
 import pytest
 
 from spark_eval.conventions import CONVENTIONS, POPULATION, Conventions, Gain, NoTruth, Ties
-from spark_eval.errors import ConfigError
+from spark_eval.errors import ConfigError, parse_choice
 from spark_eval.presets import (
     PRESETS,
     changed_choices,
     conventions_of,
-    parse_choice,
     parse_conventions,
     stamp,
 )

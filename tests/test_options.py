@@ -9,13 +9,11 @@ import pytest
 from spark_eval import evaluate, evaluate_predictions
 from spark_eval.comparing.gates import GateOptions
 from spark_eval.comparing.options import CompareOptions, make_compare_plan
-from spark_eval.config.comparing import CompareSection, GateSection
 from spark_eval.config.keys import Section
-from spark_eval.config.sections import EvaluateSection, PredictionsSection
+from spark_eval.config.sections import CompareSection, EvaluateSection, GateSection, PredictionsSection
 from spark_eval.metrics.options import EvaluateOptions, make_plan
 from spark_eval.options import declared
-from spark_eval.pointwise.options import PredictionOptions
-from spark_eval.pointwise.options import make_prediction_plan as make_prediction_plan
+from spark_eval.pointwise.options import PredictionOptions, make_prediction_plan
 from spark_eval.verbs.compare import compare
 
 VERBS = [

@@ -23,7 +23,6 @@ from spark_eval.transforms.exchange import exchanged, measure
 from spark_eval.transforms.plain_files import plain_recommendations, plain_truth
 from spark_eval.verbs.checks import check_folds
 from spark_eval.verbs.evaluation import Tables
-from spark_eval.verbs.segments import Training
 from spark_eval.verbs.workers import buckets_for, messages_of, per_user_schema, question_of
 
 
@@ -36,26 +35,27 @@ class Steps:
         recommendations, truth = read(spark, task, workload.options)
         model = MODEL if workload.dataset.models == 1 else None
         tables = Tables(
+            plan,
             conform_recommendations(recommendations, None, model),
             conform_truth(truth, None, None, "UTC", plan.conventions),
             model=model,
-            files=plain_recommendations(recommendations, {}, model, "long"),
-            truth_files=plain_truth(truth, {}, plan.conventions),
+            files={
+                "recommendations": plain_recommendations(recommendations, {}, model, "long"),
+                "truth": plain_truth(truth, {}, plan.conventions),
+            },
         )
-        self.tables, self.plan = check_folds(tables, plan)
+        self.tables = check_folds(tables)
         self.n_buckets, self.n_tasks = buckets_for(self.tables)
 
     def sent(self) -> list[DataFrame]:
         """The messages of both tables."""
-        return messages_of(self.tables, Training(), self.plan, self.n_buckets, self.n_tasks)
+        return messages_of(self.tables, self.n_buckets, self.n_tasks)
 
     def measured(self, n_metrics: int | None, folder: Path | None) -> DataFrame:
         """The rows of the first so many metrics, or with ``folder`` a summary of each bucket."""
-        plan = replace(self.plan, metrics=self.plan.metrics[:n_metrics])
-        question, schema = (
-            question_of(self.tables, plan, Training(), None),
-            per_user_schema(self.tables, plan),
-        )
+        plan = replace(self.tables.plan, asked=self.tables.plan.asked[:n_metrics])
+        tables = replace(self.tables, plan=plan)
+        question, schema = question_of(tables, None, None), per_user_schema(tables)
         messages = exchanged(self.sent(), self.n_tasks)
         return measure(messages, question, self.n_buckets, schema, folder and str(folder))
 

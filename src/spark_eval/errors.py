@@ -7,11 +7,13 @@ import difflib
 import re
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import StrEnum
 from typing import Any, ClassVar, Final, TypeVar
 
 # Messages quote what is wrong, of whatever size that is.
 LONGEST: Final = 4_000
 Made = TypeVar("Made")
+Member = TypeVar("Member", bound=StrEnum)
 
 HIDDEN: Final = "***"
 NAMES: Final = r"pass(?:word|wd|phrase)|secret|token|(?:access|account|api|private|encryption)[._-]?key"
@@ -115,6 +117,14 @@ def nearest(name: str, known: Iterable[str]) -> str:
     by_case = {one.casefold(): one for one in allowed}
     close = difflib.get_close_matches(name.casefold(), by_case, n=1)
     return f"did you mean {by_case[close[0]]!r}?" if close else f"allowed: {', '.join(allowed)}"
+
+
+def parse_choice(choices: type[Member], value: str, where: str) -> Member:
+    """Return the member of an enumeration with this value; raise ConfigError INVALID_CHOICE otherwise."""
+    for member in choices:
+        if member == value:
+            return member
+    raise ConfigError.unknown("INVALID_CHOICE", "choice", value, choices, where)
 
 
 def printable(text: str) -> str:

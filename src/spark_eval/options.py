@@ -1,15 +1,18 @@
 """Options of a verb, declared once: calls from Python, sections of the config and ``help()`` read them here.
 
-A verb's options are a ``TypedDict``; each key has its type, and an ``Option`` with its default and meaning.
+A verb's options are a ``TypedDict``: each key is annotated with its type and with what makes an ``Option`` of
+it, its meaning first.
 """
 
 import inspect
+import math
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Final, TypeVar, get_type_hints
 
-from spark_eval.errors import ConfigError, nearest
+from spark_eval.errors import ConfigError, nearest, parse_choice
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Options = TypeVar("Options", bound=Mapping[str, Any])
@@ -19,36 +22,73 @@ INDENT: Final = " " * 4
 
 @dataclass(frozen=True)
 class Option:
-    """The default of an option, and the sentence that documents it."""
+    """What an option means, its default, and what it can be.
 
-    default: Any
+    ``parse`` are its choices, or a function of a value and its key in the config, which returns the value of
+    a plan or raises ConfigError. ``published`` returns what a run's record has for one of several names.
+    """
+
     meaning: str
+    default: Any = None
+    parse: type[StrEnum] | Callable[[Any, str], Any] | None = None
+    published: Callable[[str], str] | None = None
+
+    def parsed(self, given: Any, where: str) -> Any:
+        """Return the value that a plan holds; a default of None stays None."""
+        if self.parse is None or given is self.default is None:
+            return given
+        if isinstance(self.parse, type):
+            return parse_choice(self.parse, given, where)
+        return self.parse(given, where)
 
 
 def declared(options: type[Options]) -> dict[str, tuple[Any, Option]]:
     """Return the type and the declaration of every option."""
     hints = get_type_hints(options, include_extras=True)
-    return {name: (hint.__origin__, hint.__metadata__[0]) for name, hint in hints.items()}
+    return {name: (hint.__origin__, Option(*hint.__metadata__)) for name, hint in hints.items()}
 
 
-def completed(options: type[Options], given: Options) -> Options:
-    """Return the given options with the defaults of all others; raise TypeError for an unknown one."""
-    known: Any = {name: option.default for name, (_, option) in declared(options).items()}
+def checked(options: type[Options], given: Options, key: str) -> dict[str, Any]:
+    """Return all options as plans hold them, those that are not given by their defaults.
+
+    Raises TypeError for an unknown one, and ConfigError for what an option under this key cannot be.
+    """
+    known = declared(options)
     for name in given:
         if name not in known:
             raise TypeError(f"unexpected keyword argument {name!r}; {nearest(name, known)}")
-    whole: Options = known | given
-    return whole
+    return {
+        name: option.parsed(given.get(name, option.default), f"{key}.{name}")
+        for name, (_, option) in known.items()
+    }
 
 
-def check_ranges(key: str, claims: Mapping[str, tuple[Any, bool, str]]) -> None:
-    """Raise ConfigError OUT_OF_RANGE for the first option whose value is not in its range.
+def check_keys(given: Iterable[str], known: Collection[str], key: str) -> None:
+    """Raise ConfigError UNKNOWN_CONFIG_KEY for what is not among the known keys of a mapping."""
+    for name in given:
+        if name not in known:
+            raise ConfigError.unknown("UNKNOWN_CONFIG_KEY", "key", str(name), known, key)
 
-    ``claims`` are by the options' names under a key of the config: value, whether it is in range, the range.
-    """
-    for name, (given, holds, allowed) in claims.items():
-        if not holds:
-            raise ConfigError("OUT_OF_RANGE", f"{key}.{name} is {given}; allowed: {allowed}")
+
+def in_range(allowed: str, holds: Callable[[Any], bool]) -> Callable[[Any, str], Any]:
+    """Return what lets numbers of a range pass, and raises ConfigError OUT_OF_RANGE for others."""
+
+    def parse(given: Any, where: str) -> Any:
+        if holds(given):
+            return given
+        raise ConfigError("OUT_OF_RANGE", f"{where} is {given}; allowed: {allowed}")
+
+    return parse
+
+
+INSIDE_0_AND_1: Final = in_range("a number between 0 and 1", lambda given: 0 < given < 1)
+ABOVE_0: Final = in_range("a number above 0", lambda given: 0 < given < math.inf)
+AT_LEAST_0: Final = in_range("0 or more", lambda given: 0 <= given < math.inf)
+AT_LEAST_1: Final = in_range("1 or more", lambda given: given >= 1)
+SHARE: Final = in_range("0 to 1", lambda given: 0 <= given <= 1)
+SEED: Final = in_range(
+    "a whole number of 64 bits, but for the largest", lambda given: -(2**63) <= given < 2**63 - 1
+)
 
 
 def documented(options: type[Options]) -> Callable[[Function], Function]:

@@ -7,14 +7,13 @@ it says. ``spark-eval metrics --preset NAME`` and the table in docs/conventions.
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from spark_eval.conventions import CONVENTIONS, POPULATION, Conventions
 from spark_eval.conventions.choice import Choice
-from spark_eval.errors import ConfigError
+from spark_eval.errors import ConfigError, parse_choice
 
 CONVENTIONS_KEY: Final = "evaluate.conventions"
-Member = TypeVar("Member", bound=Choice)
 
 
 @dataclass(frozen=True)
@@ -45,14 +44,6 @@ def parse_convention(name: str, choice: object) -> Choice | float | None:
             "UNKNOWN_CONVENTION", "convention", name, [*CONVENTIONS, "threshold"], CONVENTIONS_KEY
         )
     return parse_choice(CONVENTIONS[name], str(choice), where)
-
-
-def parse_choice(choices: type[Member], value: str, where: str) -> Member:
-    """Return the member of an enumeration with this value; raise ConfigError INVALID_CHOICE otherwise."""
-    for member in choices:
-        if member == value:
-            return member
-    raise ConfigError.unknown("INVALID_CHOICE", "choice", value, choices, where)
 
 
 def changed(conventions: Conventions, choices: Mapping[str, object]) -> Conventions:

@@ -13,7 +13,7 @@ import spark_eval
 from spark_eval.arrow.user_files import dataset_at
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.reporting.spread import spread_of
-from spark_eval.verbs.results.spread import spread_in_spark
+from spark_eval.verbs.evaluation import spread_in_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -150,7 +150,7 @@ def test_stages_of_movielens_lose_what_the_page_says(tmp_path: Path) -> None:
     }
     truth = set(zip(walk.names["truth"]["user"], walk.names["truth"]["item"], strict=True))
     candidates = truth & (handed_on["popular"] | handed_on["similar"])
-    told = {row.step: (row.n_users, row.n_pairs) for row in walk.names["result"].funnel_rows}
+    told = {row.step: (row.n_users, row.n_pairs) for row in walk.names["result"].stage_sums.funnel_rows()}
     for step, pairs in {
         "with_relevant_candidate": candidates,
         "with_hit_in_ranking": truth & handed_on["taste"],

@@ -112,9 +112,9 @@ def test_one_pass_counts_users_items_and_rows_that_are_neither(
         frame.write.parquet(str(tmp_path / "train"))
         frame = spark.read.parquet(str(tmp_path / "train"))
     truth = spark.createDataFrame([(1, "a")], "user int, item string")
-    tables = Tables(truth, truth, conform_train(frame, None), train_files=plain_train(frame, {}))
-    assert (tables.train_files is not None) is is_plain
-    found = read_train(tables, make_plan(metrics=["novelty"], segments=["activity"]))
+    plan, files = make_plan(metrics=["novelty"], segments=["activity"]), plain_train(frame, {})
+    assert (files is not None) is is_plain
+    found = read_train(Tables(plan, truth, truth, conform_train(frame, None), files={"train": files}))
     assert found.items is not None
     rows = sorted((row["item"], row["n_rows"], row["n_takers"]) for row in found.items.to_pylist())
     assert rows == [("a", 2, 1), ("b", 2, 2)]

@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from spark_eval import evaluate
 from spark_eval.errors import ConfigError
+from spark_eval.schema import Table
 
 TRUTH = {1: [1, 2, 3], 2: [4], 3: [5, 6], 4: [2], 5: [3, 8]}
 LISTS = {
@@ -67,12 +68,16 @@ def test_one_model_at_two_depths_and_no_stages(tmp_path: Path) -> None:
     stages = [{"name": "deep", "model": "cg", "k": 6}, {"name": "shown", "model": "cg", "k": 1}]
     found = evaluate(mine, truth(), model="cg", metrics="recall", k=1, stages=stages)
     assert "recall at k 1; metrics, stages, funnel, per_user" in repr(found)
-    rows = {(row.stage, row.metric): row.value for row in found.stage_rows}
+    assert found.stage_sums is not None
+    rows = {(row.stage, row.metric): row.value for row in found.stage_sums.stage_rows()}
     assert rows["deep", "recall"] == rows["shown", "recall"] == rows["shown", "stage_recall"]
     assert rows["shown", "stage_recall"] == pytest.approx((1 / 2 + 1 / 2) / 5)
-    for table, of_table in ((found.stages, found.stage_rows), (found.funnel, found.funnel_rows)):
-        assert list(map(tuple, table.collect())) == list(map(tuple, of_table))
-    assert (found.funnel_rows[0].step, found.funnel_rows[0].n_users) == ("with_truth", 5)
+    for table, of_table in ((found.stages, Table.STAGES), (found.funnel, Table.FUNNEL)):
+        rows_of_table, _ = found.small_tables[of_table]
+        given = [[getattr(row, name) for name in table.columns] for row in rows_of_table]
+        assert list(map(list, table.collect())) == given
+    first, *_ = found.stage_sums.funnel_rows()
+    assert (first.step, first.n_users) == ("with_truth", 5)
     found.write(tmp_path)
     for name in ("stages", "funnel"):
         assert len(found.to_pandas(name)) == getattr(found, name).count() > 0

@@ -1,6 +1,5 @@
 """What a gate asks: a model may not fall behind a baseline in a metric by more than so much."""
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -10,11 +9,20 @@ from spark_eval.conventions.choice import Choice
 from spark_eval.errors import ConfigError
 from spark_eval.metrics.means import MeanOfUsers, weighted_means
 from spark_eval.metrics.values import formed, has_cutoff, parse_k, parse_metric, published_name
-from spark_eval.options import Option, check_ranges, declared
-from spark_eval.presets import parse_choice
+from spark_eval.options import (
+    AT_LEAST_0,
+    AT_LEAST_1,
+    INSIDE_0_AND_1,
+    SHARE,
+    check_keys,
+    checked,
+    declared,
+)
 from spark_eval.schema import ALL, Direction
 
 GATES_KEY: Final = "gates"
+# What a gate must be given, and what it may be of its baseline.
+NEEDED_KEYS: Final = ("metric", "max_drop")
 BASELINE_KEYS: Final = ("run", "model")
 
 
@@ -50,22 +58,23 @@ class Pairing(Choice):
 class GateOptions(TypedDict, total=False):
     """What a gate is, beside ``metric`` and ``max_drop``: also keys of an entry of the config's ``gates``."""
 
-    k: Annotated[int | str | None, Option(None, "its cutoff, or all; None: as in ndcg@10.")]
-    model: Annotated[str | None, Option(None, "the candidate; None: each of the run's models.")]
+    k: Annotated[int | str | None, "its cutoff, or all; None: as in ndcg@10."]
+    model: Annotated[str | None, "the candidate; None: each of the run's models."]
     against: Annotated[
         Mapping[str, str | None],
-        Option({}, "{run, model} of the baseline, by default the same; empty: that of compare.baseline."),
+        "{run, model} of the baseline, by default the same; empty: that of compare.baseline.",
+        {},
     ]
-    drop: Annotated[str, Option("absolute", "max_drop is absolute, or relative to the baseline's mean.")]
-    mode: Annotated[str, Option("non_inferior", "non_inferior, certain_drop or observed.")]
-    confidence: Annotated[float, Option(0.95, "of the one-sided bounds.")]
-    segment: Annotated[str, Option(ALL, "all, or a segment: each of its values must pass.")]
-    segment_value: Annotated[str | None, Option(None, "this value of the segment alone.")]
-    min_users: Annotated[int, Option(100, "fewer common users than these are refused.")]
-    min_common: Annotated[float, Option(0.99, "a smaller share of common users among all is refused.")]
-    if_missing: Annotated[str, Option("refuse", "a baseline that is not there: refuse, or pass.")]
-    pairing: Annotated[str, Option("user", "user, or none: published means of other truth.")]
-    direction: Annotated[str | None, Option(None, "higher or lower is better; None: as the metric has it.")]
+    drop: Annotated[str, "max_drop is absolute, or relative to the baseline's mean.", "absolute", Drop]
+    mode: Annotated[str, "non_inferior, certain_drop or observed.", "non_inferior", Mode]
+    confidence: Annotated[float, "of the one-sided bounds.", 0.95, INSIDE_0_AND_1]
+    segment: Annotated[str, "all, or a segment: each of its values must pass.", ALL]
+    segment_value: Annotated[str | None, "this value of the segment alone."]
+    min_users: Annotated[int, "fewer common users than these are refused.", 100, AT_LEAST_1]
+    min_common: Annotated[float, "a smaller share of common users among all is refused.", 0.99, SHARE]
+    if_missing: Annotated[str, "a baseline that is not there: refuse, or pass.", "refuse", IfMissing]
+    pairing: Annotated[str, "user, or none: published means of other truth.", "user", Pairing]
+    direction: Annotated[str | None, "higher or lower is better; None: as the metric has it."]
 
 
 @dataclass(frozen=True)
@@ -133,27 +142,21 @@ def make_gates(given: Iterable[Mapping[str, Any]]) -> tuple[Gate, ...]:
 
 def make_gate(key: str, given: Mapping[str, Any]) -> Gate:
     """Return the gate that stands under a key of the config."""
-    needed = ("metric", "max_drop")
-    options = {name: given[name] for name in given if name not in needed}
-    allowed: dict[str, Any] = {name: option.default for name, (_, option) in declared(GateOptions).items()}
-    for name in options:
-        if name not in allowed:
-            raise ConfigError.unknown("UNKNOWN_CONFIG_KEY", "key", name, [*needed, *allowed], key)
-    for name in needed:
+    check_keys(given, [*NEEDED_KEYS, *declared(GateOptions)], key)
+    for name in NEEDED_KEYS:
         if given.get(name) is None:
             raise ConfigError("INVALID_GATE", f"{key} has no {name}; it has no default")
-    chosen = allowed | options
-    value = value_of(str(given["metric"]), chosen["k"], f"{key}.metric")
+    options: Any = {name: given[name] for name in given if name not in NEEDED_KEYS}
+    chosen = checked(GateOptions, options, key)
     against = chosen.pop("against")
-    for name in against:
-        if name not in BASELINE_KEYS:
-            raise ConfigError.unknown("UNKNOWN_CONFIG_KEY", "key", name, BASELINE_KEYS, f"{key}.against")
-    kinds = {"drop": Drop, "mode": Mode, "if_missing": IfMissing, "pairing": Pairing}
-    chosen |= {name: parse_choice(kind, chosen[name], f"{key}.{name}") for name, kind in kinds.items()}
+    check_keys(against, BASELINE_KEYS, f"{key}.against")
+    value = value_of(str(given["metric"]), chosen["k"], f"{key}.metric")
     chosen |= {"metric": value.name, "k": value.k, "direction": direction_of(value, chosen["direction"], key)}
-    chosen |= {"against_run": against.get("run"), "against_model": against.get("model")}
-    gate = Gate(value=value, max_drop=given["max_drop"], **chosen)
-    check_gate(gate, key)
+    chosen |= {f"against_{name}": against.get(name) for name in BASELINE_KEYS}
+    gate = Gate(value=value, max_drop=AT_LEAST_0(given["max_drop"], f"{key}.max_drop"), **chosen)
+    if not value.metric.is_of_users and gate.mode is not Mode.OBSERVED:
+        raise ConfigError("NO_INTERVAL", f"{key}: {gate.metric} is no mean over users; use mode: observed")
+    check_models(gate)
     return gate
 
 
@@ -173,20 +176,6 @@ def direction_of(value: MeanOfUsers, given: str | None, key: str) -> Direction:
         message = f"{key}: {value}: no value is better than another, unless direction is higher or lower"
         raise ConfigError("NO_DIRECTION", message)
     return Direction(chosen)
-
-
-def check_gate(gate: Gate, key: str) -> None:
-    """Raise ConfigError OUT_OF_RANGE, NO_INTERVAL or SAME_MODEL for what no gate can be."""
-    claims = {
-        "max_drop": (gate.max_drop, 0 <= gate.max_drop < math.inf, "0 or more"),
-        "confidence": (gate.confidence, 0 < gate.confidence < 1, "a number between 0 and 1"),
-        "min_users": (gate.min_users, gate.min_users >= 1, "1 or more"),
-        "min_common": (gate.min_common, 0 <= gate.min_common <= 1, "0 to 1"),
-    }
-    check_ranges(key, claims)
-    if not gate.value.metric.is_of_users and gate.mode is not Mode.OBSERVED:
-        raise ConfigError("NO_INTERVAL", f"{key}: {gate.metric} is no mean over users; use mode: observed")
-    check_models(gate)
 
 
 def check_models(gate: Gate) -> None:

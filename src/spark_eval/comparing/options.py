@@ -1,6 +1,5 @@
 """What a comparison is asked: checked choices, as one value."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, TypedDict, Unpack
@@ -8,11 +7,9 @@ from typing import Annotated, Any, Final, TypedDict, Unpack
 from spark_eval.comparing.gates import Gate, make_gates
 from spark_eval.conventions.choice import Choice
 from spark_eval.errors import ConfigError
-from spark_eval.metrics.aliases import several
-from spark_eval.metrics.options import check_draws
+from spark_eval.metrics.options import RESAMPLES, Seed, as_tuple
 from spark_eval.metrics.values import UNCUT, formed, has_cutoff, parse_k, published_name
-from spark_eval.options import Option, check_ranges, completed
-from spark_eval.presets import parse_choice
+from spark_eval.options import ABOVE_0, AT_LEAST_1, INSIDE_0_AND_1, checked
 from spark_eval.stats.resampling import DEFAULT_RESAMPLES
 
 COMPARE: Final = "compare"
@@ -70,39 +67,79 @@ class Zeros(Choice):
     ZSPLIT = "zsplit", "they are ranked, and count half to either side"
 
 
+def chosen_names(given: Any, where: str) -> tuple[str, ...]:
+    """Return the distinct names of an option; raise ConfigError EMPTY_COMPARISON where it leaves nothing."""
+    names = tuple(dict.fromkeys(map(str, as_tuple(given, where))))
+    if not names and given is not None:
+        raise ConfigError("EMPTY_COMPARISON", f"{where} is empty; name one, or leave the key out")
+    return names
+
+
+def parse_tests(given: Any, where: str) -> tuple[str, ...]:
+    """Return the names of tests; raise ConfigError UNKNOWN_TEST."""
+    tests = chosen_names(given, where)
+    for name in tests:
+        if name not in set(PairTest):
+            raise ConfigError.unknown("UNKNOWN_TEST", "test", name, PairTest, where)
+    return tests
+
+
+def as_published(text: str) -> str:
+    """Return a metric as its rows name it, with the cutoff that the text has: ``map@5`` for ``AP@5``."""
+    key = f"{COMPARE}.metrics"
+    name, form = published_name(text, key), formed(text, key)
+    if not has_cutoff(form):
+        return name
+    k = parse_k(form["k"])
+    return f"{name}@{UNCUT if k is None else k}"
+
+
+def parse_metrics(given: Any, where: str) -> tuple[str, ...]:
+    """Return the metrics as rows name them, each of them once."""
+    return tuple(dict.fromkeys(map(as_published, chosen_names(given, where))))
+
+
 class CompareOptions(TypedDict, total=False):
     """What ``compare`` compares, and how: also the keys of the config's section ``compare``."""
 
-    models: Annotated[Sequence[str] | None, Option(None, "names of the candidates' models; None: all.")]
+    models: Annotated[Sequence[str] | None, "names of the candidates' models; None: all.", None, chosen_names]
     metrics: Annotated[
-        Sequence[str] | None, Option(None, "names, each perhaps with its k: ndcg@10; None: all measured.")
+        Sequence[str] | None,
+        "names, each perhaps with its k: ndcg@10; None: all measured.",
+        None,
+        parse_metrics,
+        as_published,
     ]
     segments: Annotated[
-        Sequence[str], Option((), "segments of the candidate's users that are compared by themselves, too.")
+        Sequence[str], "segments of the candidate's users that are compared by themselves, too.", (), as_tuple
     ]
     tests: Annotated[
         Sequence[str],
-        Option(("t",), "t, sign, wilcoxon, randomization, bootstrap, bca; each has rows of its own."),
+        "t, sign, wilcoxon, randomization, bootstrap, bca; each has rows of its own.",
+        ("t",),
+        parse_tests,
     ]
     interval: Annotated[
-        str, Option("t", "whose interval rows without one of their own show: t, bootstrap or bca.")
+        str, "whose interval rows without one of their own show: t, bootstrap or bca.", "t", Interval
     ]
-    confidence: Annotated[float, Option(0.95, "of the intervals.")]
+    confidence: Annotated[float, "of the intervals.", 0.95, INSIDE_0_AND_1]
     correction: Annotated[
-        str, Option("holm", "of p-values over all of one test in this call: holm, bonferroni, bh or none.")
+        str,
+        "of p-values over all of one test in this call: holm, bonferroni, bh or none.",
+        "holm",
+        Correction,
     ]
-    alternative: Annotated[str, Option("two_sided", "two_sided, or the candidate is greater, or less.")]
-    zeros: Annotated[str, Option("pratt", "equal users in wilcoxon: pratt, wilcox or zsplit.")]
+    alternative: Annotated[str, "two_sided, or the candidate is greater, or less.", "two_sided", Alternative]
+    zeros: Annotated[str, "equal users in wilcoxon: pratt, wilcox or zsplit.", "pratt", Zeros]
     equivalence: Annotated[
-        float | None, Option(None, "a difference that does not matter: adds rows of the test tost.")
+        float | None, "a difference that does not matter: adds rows of the test tost.", None, ABOVE_0
     ]
-    resamples: Annotated[int, Option(DEFAULT_RESAMPLES, "replicates of bootstrap, bca and randomization.")]
-    seed: Annotated[int, Option(0, "of the draws, which follow from it and the user alone.")]
+    resamples: Annotated[int, "replicates of bootstrap, bca and randomization.", DEFAULT_RESAMPLES, RESAMPLES]
+    seed: Seed
     test_train_ratio: Annotated[
-        float | None,
-        Option(None, "rows of test per row of train in a fold; None: as in the run's split."),
+        float | None, "rows of test per row of train in a fold; None: as in the run's split.", None, ABOVE_0
     ]
-    max_pairs: Annotated[int, Option(MOST_PAIRS, "so many pairs of models are compared at most.")]
+    max_pairs: Annotated[int, "so many pairs of models are compared at most.", MOST_PAIRS, AT_LEAST_1]
 
 
 @dataclass(frozen=True)
@@ -138,49 +175,4 @@ def make_compare_plan(
     >>> plan.metrics, plan.tests, str(plan.correction)
     (('ndcg@10',), ('t', 'sign'), 'holm')
     """
-    chosen: dict[str, Any] = {**completed(CompareOptions, options)}
-    chosen |= {name: names_of(name, chosen[name]) for name in ("models", "metrics", "segments", "tests")}
-    chosen |= {name: chosen[name] or () for name in ("segments", "tests")}
-    for name in chosen["tests"]:
-        if name not in set(PairTest):
-            raise ConfigError.unknown("UNKNOWN_TEST", "test", name, PairTest, f"{COMPARE}.tests")
-    check_numbers(chosen)
-    if chosen["metrics"] is not None:
-        chosen["metrics"] = tuple(dict.fromkeys(map(as_published, chosen["metrics"])))
-    kinds = {"interval": Interval, "correction": Correction, "alternative": Alternative, "zeros": Zeros}
-    chosen |= {name: parse_choice(kind, chosen[name], f"{COMPARE}.{name}") for name, kind in kinds.items()}
-    return ComparePlan(**chosen, gates=make_gates(gates))
-
-
-def names_of(name: str, given: Sequence[str] | None) -> tuple[str, ...] | None:
-    """Return the distinct names of an option; raise ConfigError EMPTY_COMPARISON where it leaves nothing."""
-    if given is None:
-        return None
-    chosen = tuple(dict.fromkeys(map(str, several(given))))
-    if not chosen and name != "segments":
-        raise ConfigError("EMPTY_COMPARISON", f"{COMPARE}.{name} is empty; name one, or leave the key out")
-    return chosen
-
-
-def as_published(text: str) -> str:
-    """Return a metric as its rows name it, with the cutoff that the text has: ``map@5`` for ``AP@5``."""
-    key = f"{COMPARE}.metrics"
-    name, form = published_name(text, key), formed(text, key)
-    if not has_cutoff(form):
-        return name
-    k = parse_k(form["k"])
-    return f"{name}@{UNCUT if k is None else k}"
-
-
-def check_numbers(chosen: Mapping[str, Any]) -> None:
-    """Raise ConfigError OUT_OF_RANGE for a number that an option cannot have."""
-    names = ("confidence", "equivalence", "test_train_ratio", "max_pairs")
-    confidence, delta, ratio, most = (chosen[name] for name in names)
-    claims = {
-        "confidence": (confidence, 0 < confidence < 1, "a number between 0 and 1"),
-        "equivalence": (delta, delta is None or 0 < delta < math.inf, "a number above 0"),
-        "test_train_ratio": (ratio, ratio is None or 0 < ratio < math.inf, "a number above 0"),
-        "max_pairs": (most, most >= 1, "1 or more"),
-    }
-    check_ranges(COMPARE, claims)
-    check_draws(chosen["resamples"], chosen["seed"], COMPARE)
+    return ComparePlan(**checked(CompareOptions, options, COMPARE), gates=make_gates(gates))

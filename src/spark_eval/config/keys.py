@@ -4,11 +4,11 @@ from collections.abc import Callable, Sequence
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, create_model
 
 from spark_eval.errors import nearest
 from spark_eval.metrics.aliases import several
-from spark_eval.options import declared
+from spark_eval.options import Option, declared
 
 # What pydantic calls the fault of an unknown key.
 EXTRA_KEY: Final = "extra_forbidden"
@@ -29,7 +29,7 @@ def keyed(options: Any, but: Sequence[str] = ()) -> Callable[[type[Keyed]], type
 
     def decorate(section: type[Keyed]) -> type[Keyed]:
         keys: Any = {
-            name: (in_yaml(kind), Field(default=in_lists(option.default), description=option.meaning))
+            name: config_key(kind, option)
             for name, (kind, option) in declared(options).items()
             if name not in section.model_fields and name not in but
         }
@@ -38,19 +38,20 @@ def keyed(options: Any, but: Sequence[str] = ()) -> Callable[[type[Keyed]], type
     return decorate
 
 
-def in_lists(default: Any) -> Any:
-    """Return a default as YAML holds it."""
-    return list(default) if type(default) is tuple else default
+def config_key(kind: Any, option: Option) -> tuple[Any, Any]:
+    """Return the type of an option's key, and its field: a sequence is a list, or a single value.
 
-
-def in_yaml(kind: Any) -> Any:
-    """Return what YAML can hold of a type: a list for a sequence, for which a single value may stand."""
+    A run's record has the published names of metrics: the same work has the same id, however it is called.
+    """
+    default = list(option.default) if type(option.default) is tuple else option.default
     kinds = get_args(kind) if isinstance(kind, UnionType) else (kind,)
     items = [get_args(one)[0] for one in kinds if get_origin(one) is Sequence]
-    if not items:
-        return kind
-    list_of: Any = Several
-    return list_of[items[0]] | None if NoneType in kinds else list_of[items[0]]
+    if items:
+        list_of: Any = Several
+        kind = list_of[items[0]] | None if NoneType in kinds else list_of[items[0]]
+    if (published := option.published) is not None:
+        kind = Annotated[kind, PlainSerializer(lambda given: given and list(map(published, given)))]
+    return kind, Field(default=default, description=option.meaning)
 
 
 def describe(whole: type[Section], place: tuple[int | str, ...], kind: str, message: str) -> str:

@@ -4,6 +4,7 @@ Config is untrusted data: no tags, no aliases, no repeated or unknown keys, no S
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -12,27 +13,28 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
-    field_serializer,
     model_serializer,
     model_validator,
 )
 
-from spark_eval.config.comparing import CompareSection, GateSection
+from spark_eval.comparing.gates import Gate, GateOptions, check_models
+from spark_eval.comparing.options import CompareOptions, ComparePlan, make_compare_plan
 from spark_eval.config.input_policy import check_secrets
 from spark_eval.config.inputs import Place, Recommendations, Scalar, Source
 from spark_eval.config.keys import EXTRA_KEY, Section, Several, describe, keyed
 from spark_eval.config.strict_yaml import MAX_CHARACTERS, load_yaml, overlay
-from spark_eval.engine.segments import check_segments
+from spark_eval.engine.segments import check_given
 from spark_eval.errors import ConfigError
 from spark_eval.metrics.options import EvaluateOptions, Plan, make_plan
-from spark_eval.metrics.stages import StageOptions, check_stage_models
-from spark_eval.metrics.values import canonical
+from spark_eval.metrics.stages import StageOptions
+from spark_eval.names import check_run_id
 from spark_eval.options import declared
-from spark_eval.pointwise.options import PredictionOptions, canonical_names
-from spark_eval.pointwise.options import make_prediction_plan as make_prediction_plan
+from spark_eval.pointwise.options import PredictionOptions, make_prediction_plan
 from spark_eval.pointwise.task import PredictionPlan
 from spark_eval.splits.fold_rule import FoldRule
 from spark_eval.splits.methods import GLOBAL_LOCAL_RANKER, known_method, rule_of
+
+RunId = Annotated[str, AfterValidator(check_run_id)]
 
 
 class Output(Section):
@@ -97,11 +99,6 @@ class EvaluateSection(Section):
         options["stages"] = [stage.model_dump(exclude_unset=True) for stage in stages]
         return make_plan(**options, threshold=self.relevance.threshold)
 
-    @field_serializer("metrics", check_fields=False)
-    def named(self, metrics: list[str]) -> list[str]:
-        """Return the names that are published: whatever metrics are called, the same work has the same id."""
-        return [canonical(metric) for metric in metrics]
-
 
 @keyed(StageOptions)
 class StageSection(Section):
@@ -138,10 +135,44 @@ class PredictionsSection(Source):
         options: Any = {name: getattr(self, name) for name in declared(PredictionOptions)}
         return make_prediction_plan(self.task, **options | {"choose": self.choose.model_dump()})
 
-    @field_serializer("metrics", check_fields=False)
-    def named(self, metrics: list[str] | None) -> list[str] | None:
-        """Return the names that are published."""
-        return metrics and canonical_names(metrics)
+
+class Baseline(Section):
+    """What is compared with: a run, by default the candidate's own; a model, by default of the same name."""
+
+    run: RunId | None = Field(default=None, description="a published run; null: the candidate's own")
+    model: str | None = Field(default=None, description="one of its models; null: that of the same name")
+
+
+@keyed(GateOptions)
+class GateSection(Section):
+    """A model may not fall behind its baseline in a metric by more than ``max_drop``."""
+
+    metric: str = Field(description="a metric that both runs have")
+    max_drop: float = Field(description="how far the model may fall behind")
+    against: Baseline = Field(default=Baseline(), description="run and model; null: the baseline of compare")
+
+
+@keyed(CompareOptions)
+class CompareSection(Section):
+    """The baseline, and what is compared with it, and how."""
+
+    baseline: Baseline = Field(default=Baseline(), description="what models are compared with: run and model")
+
+    def checked(self, gates: Sequence[GateSection] = ()) -> ComparePlan:
+        """Return the checked plan; raise ConfigError with the nearest allowed choice.
+
+        Gates that name no baseline have that of this section.
+        """
+        options: Any = {name: getattr(self, name) for name in declared(CompareOptions)}
+        plan = make_compare_plan([gate.model_dump(exclude_unset=True) for gate in gates], **options)
+        return replace(plan, gates=tuple(map(self.against, plan.gates)))
+
+    def against(self, gate: Gate) -> Gate:
+        """Return a gate with its baseline."""
+        if gate.against_run is None and gate.against_model is None:
+            gate = replace(gate, against_run=self.baseline.run, against_model=self.baseline.model)
+        check_models(gate)
+        return gate
 
 
 class Config(Section):
@@ -178,11 +209,8 @@ class Config(Section):
         if self.predictions is not None:
             self.predictions.checked()
         self.compare.checked(self.gates)
-        plan = self.plan
-        if self.recommendations is not None and (model := self.recommendations.model) is not None:
-            check_stage_models(plan.stages, [model])
-        check_segments(plan.segments, plan.columns, self.train is not None, self.users is not None)
-        plan.check_tables(has_train=self.train is not None, has_items=self.items is not None)
+        given = [name for name in ("train", "users", "items") if getattr(self, name) is not None]
+        check_given(self.plan, given, None if self.recommendations is None else self.recommendations.model)
         return self
 
     @property

@@ -1,9 +1,11 @@
 """Segments of users: their names, and the rule of the activity deciles. No Spark here."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from spark_eval.errors import ConfigError, nearest
+from spark_eval.metrics.options import Plan
+from spark_eval.metrics.stages import check_stage_models
 from spark_eval.schema import (
     ALL,
     FOLD,
@@ -51,6 +53,21 @@ def check_segments(segments: Sequence[str], metrics: Iterable[str], has_train: b
         if name not in built_in and not has_users:
             message = f"segment {name!r} is none of ours ({nearest(name, BuiltIn)}); give the table users"
             raise ConfigError("MISSING_USERS", message)
+
+
+def check_given(plan: Plan, tables: Collection[str], model: str | None) -> None:
+    """Raise ConfigError for what a plan needs of tables, by those that are given, or of the only model."""
+    has_train = "train" in tables
+    if model is not None:
+        check_stage_models(plan.stages, [model])
+    check_segments(plan.segments, plan.columns, has_train, "users" in tables)
+    plan.check_tables(has_train=has_train, has_items="items" in tables)
+
+
+def unread_tables(plan: Plan) -> set[str]:
+    """Return the tables that a plan asks nothing of."""
+    is_read = {"users": bool(user_columns(plan.segments)), "items": plan.needs_items}
+    return {name for name in is_read if not is_read[name]}
 
 
 def activity_bounds(histogram: Mapping[int, int]) -> dict[int, int]:

@@ -14,9 +14,9 @@ from spark_eval.metrics.aliases import several
 from spark_eval.metrics.columns import summed
 from spark_eval.metrics.registry import Fact, Kind
 from spark_eval.metrics.stages import Stage, make_stages
-from spark_eval.metrics.values import METRICS_KEY, UNCUT, parse_k
-from spark_eval.options import Option, check_ranges, completed
-from spark_eval.presets import changed, parse_choice, parse_conventions, stamp
+from spark_eval.metrics.values import METRICS_KEY, UNCUT, canonical, parse_k
+from spark_eval.options import SEED, checked, in_range
+from spark_eval.presets import changed, parse_conventions, stamp
 from spark_eval.schema import FOLD
 from spark_eval.stats.resampling import DEFAULT_RESAMPLES, MOST_RESAMPLES
 
@@ -37,44 +37,74 @@ class MeanInterval(Choice):
     BOOTSTRAP = "bootstrap", "percentiles of means over users drawn again"
 
 
+def as_tuple(given: Any, _where: str) -> tuple[Any, ...]:
+    """Return the values of an option that takes one, several or none."""
+    return () if given is None else tuple(several(given))
+
+
+def metric_texts(given: Any, where: str) -> list[str]:
+    """Return the metrics that are asked for; raise ConfigError NO_METRICS where there are none."""
+    if texts := several(given):
+        return texts
+    raise ConfigError("NO_METRICS", f"{where} is empty; `spark-eval metrics` lists them")
+
+
+def ascending_cutoffs(given: Any, where: str) -> list[int | None]:
+    """Return the distinct cutoffs, ``all`` as None and last; raise ConfigError INVALID_K."""
+    cutoffs = set(map(parse_k, several(given)))
+    if not cutoffs:
+        raise ConfigError("INVALID_K", f"{where} is empty; give at least one cutoff, or all")
+    return sorted(cutoffs, key=lambda cut: (cut is None, cut))
+
+
+# Options of all that is drawn.
+RESAMPLES: Final = in_range(f"1 to {MOST_RESAMPLES}", lambda given: 1 <= given <= MOST_RESAMPLES)
+Seed = Annotated[int, "of the draws, which follow from it and the user alone.", 0, SEED]
+
+
 class EvaluateOptions(TypedDict, total=False):
     """What ``evaluate`` measures, and by which rules: also the keys of the config's section ``evaluate``."""
 
     segments: Annotated[
         Sequence[str],
-        Option((), "columns of users, or known and activity: their users' means stand beside those of all."),
+        "columns of users, or known and activity: their users' means stand beside those of all.",
+        (),
+        as_tuple,
     ]
     metrics: Annotated[
         Sequence[str],
-        Option(DEFAULT_METRICS, "names, each perhaps with conventions and k of its own: ndcg(gain=exp2)@10."),
+        "names, each perhaps with conventions and k of its own: ndcg(gain=exp2)@10.",
+        DEFAULT_METRICS,
+        metric_texts,
+        canonical,
     ]
-    k: Annotated[Sequence[int | str] | int | str, Option((1, 5, 10), "cutoffs; all means no cutoff.")]
+    k: Annotated[
+        Sequence[int | str] | int | str, "cutoffs; all means no cutoff.", (1, 5, 10), ascending_cutoffs
+    ]
     conventions: Annotated[
         Conventions | str | Mapping[str, Any],
-        Option("default", "a preset's name, or a mapping of it and single choices: {preset: spark, ...}."),
+        "a preset's name, or a mapping of it and single choices: {preset: spark, ...}.",
+        "default",
     ]
-    threshold: Annotated[
-        float | None, Option(None, "relevant is what has this relevance or more; None: more than 0.")
-    ]
+    threshold: Annotated[float | None, "relevant is what has this relevance or more; None: more than 0."]
     no_recommendations: Annotated[
-        str | None, Option(None, "users with truth but no list: zero or drop; None: by the conventions.")
+        str | None, "users with truth but no list: zero or drop; None: by the conventions."
     ]
-    no_truth: Annotated[
-        str | None, Option(None, "users with a list but no truth: drop or zero; None: by the conventions.")
-    ]
+    no_truth: Annotated[str | None, "users with a list but no truth: drop or zero; None: by the conventions."]
     checks: Annotated[
-        str, Option("hits", "look for repeated items and ranks among the hits, or in full lists: full.")
+        str, "look for repeated items and ranks among the hits, or in full lists: full.", "hits", Checks
     ]
     stages: Annotated[
         Sequence[Mapping[str, Any]],
-        Option((), "stages of a pipeline, candidates first, each a mapping of name, model and k."),
+        "stages of a pipeline, candidates first, each a mapping of name, model and k.",
+        (),
     ]
-    interval: Annotated[str, Option("normal", "of means: normal, or bootstrap, which takes a second pass.")]
-    resamples: Annotated[int, Option(DEFAULT_RESAMPLES, "replicates of bootstrap.")]
-    seed: Annotated[int, Option(0, "of the draws, which follow from it and the user alone.")]
-    base: Annotated[
-        str | None, Option(None, "name of the model whose lists unexpectedness compares others with.")
+    interval: Annotated[
+        str, "of means: normal, or bootstrap, which takes a second pass.", "normal", MeanInterval
     ]
+    resamples: Annotated[int, "replicates of bootstrap.", DEFAULT_RESAMPLES, RESAMPLES]
+    seed: Seed
+    base: Annotated[str | None, "name of the model whose lists unexpectedness compares others with."]
 
 
 @dataclass(frozen=True)
@@ -84,12 +114,12 @@ class Plan:
     asked: Sequence[MetricValue]
     conventions: Conventions
     checks: Checks
-    segments: Sequence[str] = ()
-    stages: Sequence[Stage] = ()
-    interval: MeanInterval = MeanInterval.NORMAL
-    resamples: int = DEFAULT_RESAMPLES
-    seed: int = 0
-    base: str | None = None
+    segments: Sequence[str]
+    stages: Sequence[Stage]
+    interval: MeanInterval
+    resamples: int
+    seed: int
+    base: str | None
 
     @cached_property
     def run_cuts(self) -> list[int | None]:
@@ -242,39 +272,15 @@ def make_plan(**options: Unpack[EvaluateOptions]) -> Plan:
     A single name or number of ``metrics``, ``k`` and ``segments`` means a list of one.
     ``threshold``, ``no_recommendations`` and ``no_truth`` go before those of the conventions.
     """
-    chosen = completed(EvaluateOptions, options)
-    cutoffs, names = dict.fromkeys(map(parse_k, several(chosen["k"]))), several(chosen["metrics"])
-    if not cutoffs:
-        raise ConfigError("INVALID_K", "evaluate.k is empty; give at least one cutoff, or all")
-    if not names:
-        raise ConfigError("NO_METRICS", "evaluate.metrics is empty; `spark-eval metrics` lists them")
-    conventions = parse_conventions(chosen["conventions"])
-    first = {name: chosen[name] for name in ("threshold", "no_recommendations", "no_truth")}
+    chosen = checked(EvaluateOptions, options, "evaluate")
+    first = {name: chosen.pop(name) for name in ("threshold", "no_recommendations", "no_truth")}
+    conventions = parse_conventions(chosen.pop("conventions"))
     conventions = changed(conventions, {name: one for name, one in first.items() if one is not None})
-    values = metric_values(names, sorted(cutoffs, key=lambda cut: (cut is None, cut)), conventions)
-    counts_items = any(value.sees_length(conventions) for value in values)
-    checks = parse_choice(Checks, chosen["checks"], "evaluate.checks")
-    check_draws(chosen["resamples"], chosen["seed"], "evaluate")
-    return Plan(
-        asked=values,
-        conventions=conventions,
-        checks=Checks.FULL if counts_items else checks,
-        segments=tuple(several(chosen["segments"])),
-        stages=make_stages(several(chosen["stages"] or ())),
-        interval=parse_choice(MeanInterval, chosen["interval"], "evaluate.interval"),
-        resamples=chosen["resamples"],
-        seed=chosen["seed"],
-        base=chosen["base"],
-    )
-
-
-def check_draws(resamples: int, seed: int, key: str) -> None:
-    """Raise ConfigError OUT_OF_RANGE for options under a key of the config that no draws can have."""
-    claims = {
-        "resamples": (resamples, 1 <= resamples <= MOST_RESAMPLES, f"1 to {MOST_RESAMPLES}"),
-        "seed": (seed, -(2**63) <= seed < 2**63 - 1, "a whole number of 64 bits, but for the largest"),
-    }
-    check_ranges(key, claims)
+    values = metric_values(chosen.pop("metrics"), chosen.pop("k"), conventions)
+    if any(value.sees_length(conventions) for value in values):
+        chosen["checks"] = Checks.FULL
+    chosen["stages"] = make_stages(several(chosen["stages"] or ()))
+    return Plan(values, conventions, **chosen)
 
 
 def filled_column(k: int | None) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, TypedDict
 from spark_eval.errors import ConfigError
 from spark_eval.metrics.aliases import several
 from spark_eval.metrics.values import parse_k
-from spark_eval.options import Option, declared
+from spark_eval.options import check_keys, checked, declared
 
 STAGES_KEY: Final = "stages"
 FEWEST_STAGES: Final = 2
@@ -18,12 +18,12 @@ MOST_STAGES: Final = 3
 class StageOptions(TypedDict, total=False):
     """What a stage is: also the keys of an entry of the config's ``stages``."""
 
-    name: Annotated[str | None, Option(None, "what it is called; no two stages share a name.")]
-    model: Annotated[str | None, Option(None, "the model whose lists it hands on.")]
+    name: Annotated[str | None, "what it is called; no two stages share a name."]
+    model: Annotated[str | None, "the model whose lists it hands on."]
     models: Annotated[
-        Sequence[str], Option((), "of candidates, in the place of model: generators whose union it hands on.")
+        Sequence[str], "of candidates, in the place of model: generators whose union it hands on.", ()
     ]
-    k: Annotated[int | None, Option(None, "the list is cut behind this rank, that of each generator alike.")]
+    k: Annotated[int | None, "the list is cut behind this rank, that of each generator alike."]
 
 
 @dataclass(frozen=True)
@@ -79,10 +79,9 @@ def make_stage(key: str, given: Mapping[str, Any], place: int) -> Stage:
     """Return the stage that stands under a key of the config, at a place from 0."""
     if not isinstance(given, Mapping):
         raise ConfigError("INVALID_STAGE", f"{key} is {given!r}; give a mapping of name, model and k")
-    for unknown in given.keys() - declared(StageOptions):
-        raise ConfigError.unknown("UNKNOWN_CONFIG_KEY", "key", str(unknown), declared(StageOptions), key)
-    options: Any = {name: option.default for name, (_, option) in declared(StageOptions).items()} | {**given}
-    name, model, models, k = (options[option] for option in declared(StageOptions))
+    check_keys(given, declared(StageOptions), key)
+    options: Any = given
+    name, model, models, k = checked(StageOptions, options, key).values()
     if not isinstance(name, str) or not name:
         raise ConfigError("INVALID_STAGE", f"{key} has no name; give it one, such as candidates")
     if k is None:

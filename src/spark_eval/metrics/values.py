@@ -7,13 +7,12 @@ from typing import Final
 
 from spark_eval.conventions import CONVENTIONS, AverageVariant, Conventions, TieOrder
 from spark_eval.conventions.choice import HISTORY, LENGTH, WHOLE_LIST, Choice
-from spark_eval.errors import ConfigError
+from spark_eval.errors import ConfigError, parse_choice
 from spark_eval.metrics.aliases import find, metric_named
 from spark_eval.metrics.beyond.catalog import ItemCounts
 from spark_eval.metrics.beyond.group_weights import GroupWeights
 from spark_eval.metrics.lists import Lists
 from spark_eval.metrics.registry import ALL_ITEMS, RANKING, Fact, Kind, RankingMetric, Weight
-from spark_eval.presets import parse_choice
 from spark_eval.stats.exact import Floats
 
 METRICS_KEY: Final = "evaluate.metrics"

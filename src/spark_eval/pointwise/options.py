@@ -5,9 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Final, TypedDict, Unpack
 
-from spark_eval.errors import ConfigError
+from spark_eval.errors import ConfigError, parse_choice
 from spark_eval.metrics.aliases import metric_named, several
-from spark_eval.options import Option, completed
+from spark_eval.metrics.options import as_tuple, metric_texts
+from spark_eval.options import check_keys, checked
 from spark_eval.pointwise import POINTWISE
 from spark_eval.pointwise.task import (
     DEFAULT_BINS,
@@ -20,7 +21,6 @@ from spark_eval.pointwise.task import (
     Task,
     ThresholdRule,
 )
-from spark_eval.presets import parse_choice
 from spark_eval.schema import ALL, FOLD, FOLDS
 
 SECTION: Final = "predictions"
@@ -38,52 +38,61 @@ SCORES: Final = {
 RESERVED_SEGMENTS: Final = frozenset({"", ALL, FOLD, FOLDS})
 
 
+def canonical_name(name: str) -> str:
+    """Return the name that is published, for a name or an alias; raise ConfigError UNKNOWN_METRIC."""
+    return metric_named(name, POINTWISE, f"{SECTION}.metrics").name
+
+
+def known_preset(name: str, where: str) -> str:
+    """Return the name of a preset; raise ConfigError UNKNOWN_PRESET."""
+    if name not in PREDICTION_PRESETS:
+        raise ConfigError.unknown("UNKNOWN_PRESET", "preset", name, PREDICTION_PRESETS, where)
+    return name
+
+
 class PredictionOptions(TypedDict, total=False):
     """What is measured of predictions, and how: also the keys of the config's section ``predictions``."""
 
     scores: Annotated[
         str | None,
-        Option(None, "probability, raw or class; None: raw numbers in a regression, else probabilities."),
+        "probability, raw or class; None: raw numbers in a regression, else probabilities.",
+        None,
+        Scores,
     ]
-    positive: Annotated[Class, Option(1, "the label of the positive class.")]
-    negative: Annotated[Class, Option(0, "the label of the negative class; any other is quarantined.")]
-    classes: Annotated[Sequence[Class], Option((), "the classes, in the order of their probabilities.")]
+    positive: Annotated[Class, "the label of the positive class.", 1]
+    negative: Annotated[Class, "the label of the negative class; any other is quarantined.", 0]
+    classes: Annotated[Sequence[Class], "the classes, in the order of their probabilities.", (), as_tuple]
     probabilities: Annotated[
-        Sequence[str], Option((), "a column per class; without them score is an array of probabilities.")
+        Sequence[str], "a column per class; without them score is an array of probabilities.", (), as_tuple
     ]
-    metrics: Annotated[Sequence[str] | None, Option(None, "names; None: all but those by user.")]
+    metrics: Annotated[
+        Sequence[str] | None, "names; None: all but those by user.", None, metric_texts, canonical_name
+    ]
     thresholds: Annotated[
-        Sequence[float] | float | None,
-        Option(None, "scores at or above one are flagged; None: 0.5 of probabilities."),
+        Sequence[float] | float | None, "scores at or above one are flagged; None: 0.5 of probabilities."
     ]
     choose: Annotated[
         Mapping[str, Any] | None,
-        Option(None, "thresholds to find: {flags: [300], recall: [0.95], cost: [{false_negative: 20}]}."),
+        "thresholds to find: {flags: [300], recall: [0.95], cost: [{false_negative: 20}]}.",
     ]
-    segments: Annotated[Sequence[str], Option((), "columns; each of their values is measured by itself.")]
+    segments: Annotated[Sequence[str], "columns; each of their values is measured by itself.", (), as_tuple]
     sampling_rate: Annotated[
-        float | None, Option(None, "the rate at which negatives were sampled: probabilities are corrected.")
+        float | None, "the rate at which negatives were sampled: probabilities are corrected."
     ]
-    bins: Annotated[int, Option(DEFAULT_BINS, "how many bins of equal width the calibration has.")]
-    curves: Annotated[bool, Option(False, "draw the curves roc, pr and calibration.")]
+    bins: Annotated[int, "how many bins of equal width the calibration has.", DEFAULT_BINS]
+    curves: Annotated[bool, "draw the curves roc, pr and calibration.", False]
     curve_points: Annotated[
         int,
-        Option(
-            DEFAULT_CURVE_POINTS, "a curve of more distinct scores is reduced, within a bound that it states."
-        ),
+        "a curve of more distinct scores is reduced, within a bound that it states.",
+        DEFAULT_CURVE_POINTS,
     ]
-    conventions: Annotated[str, Option("default", "a preset: default, or spark.")]
+    conventions: Annotated[str, "a preset: default, or spark.", "default", known_preset]
 
 
 def make_prediction_plan(task: str, **options: Unpack[PredictionOptions]) -> PredictionPlan:
     """Return the checked choices; raise ConfigError with what is allowed."""
-    chosen, kind = completed(PredictionOptions, options), parse_choice(Task, task, f"{SECTION}.task")
-    scores = parse_choice(Scores, chosen["scores"] or SCORES[kind][0], f"{SECTION}.scores")
-    preset = chosen["conventions"]
-    if preset not in PREDICTION_PRESETS:
-        raise ConfigError.unknown(
-            "UNKNOWN_PRESET", "preset", preset, PREDICTION_PRESETS, f"{SECTION}.conventions"
-        )
+    kind, chosen = parse_choice(Task, task, f"{SECTION}.task"), checked(PredictionOptions, options, SECTION)
+    scores, labels = chosen["scores"] or SCORES[kind][0], (chosen.pop("negative"), chosen.pop("positive"))
     if scores not in SCORES[kind]:
         raise invalid(f"scores: {scores} does not fit task: {kind}")
     thresholds = thresholds_of(kind, scores, chosen["thresholds"])
@@ -91,21 +100,11 @@ def make_prediction_plan(task: str, **options: Unpack[PredictionOptions]) -> Pre
     needs = {name for metric in names for name in POINTWISE[metric].needs}
     if chosen["curves"] and scores is Scores.PROBABILITY:
         needs.add("bins")
+    classes = classes_of(kind, labels if kind is Task.BINARY else chosen["classes"])
+    rules = tuple(threshold_rules(chosen.pop("choose") or {}))
+    chosen |= {"scores": scores, "metrics": names, "classes": classes, "thresholds": thresholds}
     plan = PredictionPlan(
-        task=kind,
-        scores=scores,
-        metrics=names,
-        classes=classes_of(kind, chosen["classes"], chosen["negative"], chosen["positive"]),
-        probabilities=tuple(chosen["probabilities"]),
-        thresholds=thresholds,
-        rules=tuple(threshold_rules(chosen["choose"] or {})),
-        segments=tuple(several(chosen["segments"])),
-        sampling_rate=chosen["sampling_rate"],
-        bins=chosen["bins"],
-        curves=chosen["curves"],
-        curve_points=chosen["curve_points"],
-        preset=preset,
-        needs=frozenset(needs),
+        kind, preset=chosen.pop("conventions"), rules=rules, needs=frozenset(needs), **chosen
     )
     check_together(plan)
     return plan
@@ -152,9 +151,7 @@ def metrics_of(
     if names is None:
         unwanted = {"users"} if has_thresholds or task is not Task.BINARY else {"users", "flags"}
         return tuple(name for name in fitting if not unwanted & set(POINTWISE[name].needs))
-    asked = dict.fromkeys(canonical_names(names))
-    if not asked:
-        raise ConfigError("NO_METRICS", f"{SECTION}.metrics is empty; `spark-eval metrics` lists them")
+    asked = dict.fromkeys(map(canonical_name, names))
     for name in asked:
         if name not in fitting:
             message = f"{name} is not defined for task: {task} with scores: {scores}"
@@ -162,16 +159,10 @@ def metrics_of(
     return tuple(asked)
 
 
-def canonical_names(names: Sequence[str]) -> list[str]:
-    """Return the names that are published, for names and aliases; raise ConfigError UNKNOWN_METRIC."""
-    return [metric_named(name, POINTWISE, f"{SECTION}.metrics").name for name in several(names)]
-
-
-def classes_of(task: Task, classes: Sequence[Class], negative: Class, positive: Class) -> tuple[Class, ...]:
+def classes_of(task: Task, labels: tuple[Class, ...]) -> tuple[Class, ...]:
     """Return the classes of labels; none in a regression."""
     if task is Task.REGRESSION:
         return ()
-    labels = (negative, positive) if task is Task.BINARY else tuple(classes)
     if not 2 <= len(labels) <= MOST_CLASSES:
         raise invalid(f"classes: task: multiclass needs their list, 2 to {MOST_CLASSES}")
     if len({isinstance(one, str) for one in labels}) > 1 or len(set(labels)) < len(labels):
@@ -197,9 +188,7 @@ def threshold_rules(choose: Mapping[str, Any]) -> list[ThresholdRule]:
 
     The first costs given are those by which the other rules are judged, too.
     """
-    for name in choose:
-        if name not in set(Goal):
-            raise ConfigError.unknown("UNKNOWN_CONFIG_KEY", "key", name, Goal, f"{SECTION}.choose")
+    check_keys(choose, list(Goal), f"{SECTION}.choose")
     costs = [ThresholdRule(Goal.COST, **dict(costs)) for costs in several(choose.get(Goal.COST, ()))]
     judge = costs[0] if costs else ThresholdRule(Goal.COST)
     rules = [

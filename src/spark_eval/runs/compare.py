@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from spark_eval.accounting import ACCOUNTING
 from spark_eval.comparing.decisions import failure_of
 from spark_eval.comparing.gates import Gate, IfMissing, check_models
 from spark_eval.comparing.options import COMPARE, ComparePlan
 from spark_eval.comparing.rows import COMPARISONS, GATES, GateRow
-from spark_eval.config.comparing import Baseline
-from spark_eval.config.sections import Config
+from spark_eval.config.sections import Baseline, Config
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.publishing.attempt import Store
 from spark_eval.publishing.commits import records_of
@@ -16,10 +16,11 @@ from spark_eval.publishing.places import store_of
 from spark_eval.runs.gated import SideBySide
 from spark_eval.runs.job import Job, Run, digest_of, settings_of
 from spark_eval.runs.measured import EVALUATE, MeasuredRun, known_runs
-from spark_eval.runs.run import needed, stage_rows, write_entries
+from spark_eval.runs.run import needed, stage_rows
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import OpenSession
 from spark_eval.schema import Table
+from spark_eval.verbs.small import SmallRows
 
 
 def run_compare(session: OpenSession, config: Config, run_id: str | None, replace: bool) -> Run:
@@ -37,9 +38,12 @@ def run_compare(session: OpenSession, config: Config, run_id: str | None, replac
         runs = SideBySide.of(spark, job.store, list(asked.runs), asked.plan, asked.baseline)
         compared, gate_rows, entries = runs.rows, runs.gate_rows(), runs.entries
         events.stage("compare", len(compared), then="publish")
-        rows = {Table.COMPARISONS: (compared, COMPARISONS), Table.GATES: (gate_rows, GATES)}
+        rows: dict[Table, SmallRows] = {
+            Table.COMPARISONS: (compared, COMPARISONS),
+            Table.GATES: (gate_rows, GATES),
+            Table.ACCOUNTING: (entries, ACCOUNTING),
+        }
         written = stage_rows(spark, rows, attempt, tables)
-        written |= write_entries(spark, entries, {}, attempt)
         asked.check_rest()
         return job.publish(attempt, written, entries, runs=asked.runs)
 

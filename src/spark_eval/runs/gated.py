@@ -19,7 +19,7 @@ from spark_eval.comparing.gating import (
 from spark_eval.comparing.matching import check_conventions, check_digests
 from spark_eval.comparing.options import ComparePlan
 from spark_eval.comparing.rows import ComparisonRow, GateRow
-from spark_eval.config.comparing import Baseline
+from spark_eval.config.sections import Baseline
 from spark_eval.errors import DataError
 from spark_eval.publishing.attempt import Store
 from spark_eval.runs.measured import MeasuredRun, known_runs

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from spark_eval.arrow.user_files import dataset_at
 from spark_eval.comparing.sentences import Row
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.names import check_run_id
@@ -16,15 +17,14 @@ from spark_eval.publishing.published import RUN_ID_COLUMN, read_places, rows_at,
 from spark_eval.publishing.remote import HadoopStore
 from spark_eval.reporting.facts import SMALL, RunFacts
 from spark_eval.reporting.page import report_page
-from spark_eval.reporting.spread import UserCount
+from spark_eval.reporting.spread import UserCount, spread_of
 from spark_eval.runs.measured import incomplete
 from spark_eval.runtime.local_files import local_path, write_whole
 from spark_eval.schema import Table
 from spark_eval.verbs.compare import Comparison
-from spark_eval.verbs.evaluation import Evaluation
+from spark_eval.verbs.evaluation import Evaluation, spread_in_spark
 from spark_eval.verbs.predictions import PredictionMetrics
 from spark_eval.verbs.results.shown import UNPUBLISHED
-from spark_eval.verbs.results.spread import spread_in_folder, spread_in_spark
 from spark_eval.verbs.split import Split
 
 Result = Evaluation | Comparison | PredictionMetrics | Split
@@ -92,7 +92,7 @@ def facts_of(store: Store, run_id: str, baseline: str | None = None) -> RunFacts
                 per_user = read_places(store.files.spark, [place])
                 users, n_rows = spread_in_spark(per_user), per_user.count()
             else:
-                users, n_rows = spread_in_folder(place)
+                users, n_rows = spread_of(dataset_at(place))
         if n_rows != n_published:
             raise incomplete(run_id, f"its table {table} has {n_rows} rows, {n_published} were published")
     jobs = {verb: record.job for verb, record in records.items()}

@@ -1,7 +1,7 @@
 """One run of one verb: read the sources, call the data path, write and publish the tables."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import closing
 from dataclasses import asdict
 from functools import reduce
@@ -13,12 +13,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_eval.accounting import ACCOUNTING, Entry
 from spark_eval.config.sections import Config
-from spark_eval.engine.segments import user_columns
-from spark_eval.engine.summary import METRICS, SUMS
+from spark_eval.engine.segments import unread_tables
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.metrics.options import Plan
-from spark_eval.pipeline.rows import FUNNEL, STAGE_TABLE
-from spark_eval.pointwise.tables import CURVES, PREDICTION_METRICS, THRESHOLDS
 from spark_eval.publishing.attempt import Attempt
 from spark_eval.publishing.verify import Expected
 from spark_eval.runs.job import SECTIONS, Job, Run, sources_in
@@ -33,7 +30,7 @@ from spark_eval.verbs.evaluate import measure_lists
 from spark_eval.verbs.evaluation import Tables
 from spark_eval.verbs.leakage import LEAKAGE
 from spark_eval.verbs.predictions import measure_predictions, read_predictions
-from spark_eval.verbs.small import small_table, write_small
+from spark_eval.verbs.small import SmallRows, small_table, write_small
 from spark_eval.verbs.split import split
 
 # What each verb publishes at least.
@@ -42,8 +39,6 @@ EVALUATE_TABLES: Final = (Table.PER_USER, Table.METRICS, Table.SUMS, Table.ACCOU
 PREDICTION_TABLES: Final = (Table.METRICS, Table.ACCOUNTING)
 # Tables that lie in a folder for each model.
 OF_MODELS: Final = (Table.METRICS, Table.SUMS, Table.CURVES, Table.THRESHOLDS)
-# The rows of a table that the driver holds, and the columns that it publishes.
-SmallRows = tuple[Sequence[Sequence[Any]], str]
 
 
 def run_split(session: OpenSession, config: Config, run_id: str | None, replace: bool) -> Run:
@@ -67,10 +62,13 @@ def run_split(session: OpenSession, config: Config, run_id: str | None, replace:
         DataError.raise_all(shares)
         leaks, of_folds = parts.compared(facts, folder)
         entries += of_folds
-        tables = {Table.SPLITS: facts.n_written}
-        tables |= stage_rows(spark, {Table.LEAKAGE: (leaks, LEAKAGE)}, attempt)
+        rows: dict[Table, SmallRows] = {
+            Table.LEAKAGE: (leaks, LEAKAGE),
+            Table.ACCOUNTING: (entries, ACCOUNTING),
+        }
+        tables = {Table.SPLITS: facts.n_written, **stage_rows(spark, rows, attempt)}
         events.stage("leakage", then="publish")
-        tables |= write_entries(spark, entries, {"interactions": parts.labelled}, attempt)
+        tables |= stage_quarantine(entries, {"interactions": parts.labelled}, attempt)
         job.check_rest(session)
         return job.publish(attempt, tables, entries, timeline=parts.timeline and asdict(parts.timeline))
 
@@ -88,18 +86,15 @@ def run_evaluate(session: OpenSession, config: Config, run_id: str | None, repla
         events.stage("start", then="read")
         tables = read_tables(spark, job, plan)
         events.stage("read", then="measure")
-        evaluation = measure_lists(tables, plan, attempt.staged(Table.PER_USER))
+        evaluation = measure_lists(tables, attempt.staged(Table.PER_USER))
         with closing(evaluation.held):
-            rows: dict[Table, SmallRows] = {
-                Table.METRICS: (evaluation.metric_rows, METRICS),
-                Table.SUMS: (evaluation.sum_rows, SUMS),
-                Table.STAGES: (evaluation.stage_rows, STAGE_TABLE),
-                Table.FUNNEL: (evaluation.funnel_rows, FUNNEL),
+            written = {
+                Table.PER_USER: evaluation.n_per_user,
+                **stage_rows(spark, evaluation.small_tables, attempt, published),
             }
-            written = {Table.PER_USER: evaluation.n_per_user, **stage_rows(spark, rows, attempt, published)}
             events.stage("metrics", len(evaluation.metric_rows), then="publish")
             entries = evaluation.entries
-            written |= write_entries(spark, entries, tables.judged(entries, plan.conventions), attempt)
+            written |= stage_quarantine(entries, tables.judged(entries), attempt)
             facts = {
                 "conventions": plan.stamp,
                 "models": list(evaluation.models),
@@ -126,21 +121,15 @@ def run_predictions(session: OpenSession, config: Config, run_id: str | None, re
         scored = read_predictions(frame, source.columns, source.model, plan)
         measured = measure_predictions(scored, job.most_quarantined)
         events.stage("metrics", len(measured.metric_rows), then="publish")
-        rows: dict[Table, SmallRows] = {
-            Table.METRICS: (measured.metric_rows, PREDICTION_METRICS),
-            Table.CURVES: (measured.curve_rows, CURVES),
-            Table.THRESHOLDS: (measured.threshold_rows, THRESHOLDS),
-        }
-        written = stage_rows(spark, rows, attempt, tables)
-        written |= write_entries(spark, measured.entries, {PREDICTIONS: scored.given}, attempt)
+        written = stage_rows(spark, measured.small_tables, attempt, tables)
+        written |= stage_quarantine(measured.entries, {PREDICTIONS: scored.given}, attempt)
         job.check_rest(session)
         return job.publish(attempt, written, measured.entries, conventions=plan.stamp, models=measured.models)
 
 
 def read_tables(spark: SparkSession, job: Job, plan: Plan) -> Tables:
     """Return what an evaluation reads, conformed."""
-    unread = {"users"} - ({"users"} if user_columns(plan.segments) else set())
-    unread |= set() if plan.needs_items else {"items"}
+    unread = unread_tables(plan)
     sources: dict[str, Any] = {name: job.sources[name] for name in job.sources if name not in unread}
     frames = read_each(spark, sources, job.timezone, plan, job.before)
     return Tables.of(frames, sources, plan, job.most_quarantined)
@@ -175,13 +164,13 @@ def stage_rows(
     spark: SparkSession,
     tables: Mapping[Table, SmallRows],
     attempt: Attempt,
-    asked: Collection[Table] = tuple(Table),
+    wanted: Collection[Table] = tuple(Table),
 ) -> dict[Table, int]:
-    """Stage those small tables that are asked for; return their numbers of rows.
+    """Stage those small tables that are wanted, through Spark only where the store is elsewhere.
 
-    They are written through Spark only where the store is elsewhere.
+    Return their numbers of rows.
     """
-    chosen = {table: rows for table, rows in tables.items() if table in asked}
+    chosen = {table: tables[table] for table in tables if table in wanted}
     for table, (rows, schema) in chosen.items():
         if attempt.store.is_local:
             write_small(rows, schema, Path(attempt.staged(table)), by_model=table in OF_MODELS)
@@ -191,17 +180,16 @@ def stage_rows(
     return {table: len(rows) for table, (rows, _) in chosen.items()}
 
 
-def write_entries(
-    spark: SparkSession, entries: Sequence[Entry], sources: Mapping[str, DataFrame], attempt: Attempt
+def stage_quarantine(
+    entries: Iterable[Entry], sources: Mapping[str, DataFrame], attempt: Attempt
 ) -> dict[Table, int]:
-    """Stage the accounting, and the rows that it says are quarantined; return the number of rows of each."""
-    sizes = stage_rows(spark, {Table.ACCOUNTING: (entries, ACCOUNTING)}, attempt)
+    """Stage the rows that the accounting says are quarantined; return their number, where there are any."""
     bad = Counter[str]()
     for entry in entries:
         if entry.outcome == Outcome.QUARANTINED:
             bad[entry.source] += entry.rows
-    if bad:
-        frames = [quarantined(source, sources[source]) for source in sorted(bad)]
-        stage_frame(reduce(DataFrame.unionAll, frames).coalesce(1), attempt, Table.QUARANTINE)
-        sizes[Table.QUARANTINE] = bad.total()
-    return sizes
+    if not bad:
+        return {}
+    frames = [quarantined(source, sources[source]) for source in sorted(bad)]
+    stage_frame(reduce(DataFrame.unionAll, frames).coalesce(1), attempt, Table.QUARANTINE)
+    return {Table.QUARANTINE: bad.total()}

@@ -51,7 +51,6 @@ def check_tables(
     tables: Tables,
     entries: Sequence[Entry],
     counts: Mapping[str | None, ListCounts],
-    plan: Plan,
     faults: Sequence[DataError],
 ) -> None:
     """Raise one DataError for all that is wrong with all tables; check that the accounting closes.
@@ -59,22 +58,20 @@ def check_tables(
     ``counts`` are those of the lists; ``faults`` are known of other tables. More are rows that refuse a
     table, and more rows than may be quarantined.
     """
-    of_lists = list_faults(tables, entries, counts, plan.conventions.recommendation_duplicates)
-    shares = share_faults(entries, tables.judged(entries, plan.conventions), tables.most_quarantined)
+    of_lists = list_faults(tables, entries, counts)
+    shares = share_faults(entries, tables.judged(entries), tables.most_quarantined)
     check(entries, [*faults, *of_lists, *shares])
 
 
 def list_faults(
-    tables: Tables,
-    entries: Sequence[Entry],
-    counts: Mapping[str | None, ListCounts],
-    duplicates: RecommendationDuplicates,
+    tables: Tables, entries: Sequence[Entry], counts: Mapping[str | None, ListCounts]
 ) -> list[DataError]:
     """Return what is wrong with the recommendations, beside rows that refuse them.
 
     Wrong are models without a proper name, nothing to compare, refused repeats.
     """
     named = {model: count for model, count in counts.items() if model is not None}
+    is_refused = tables.plan.conventions.recommendation_duplicates is RecommendationDuplicates.REFUSE
     faults = model_faults(list(named))
     if not counts:
         message = "recommendations: not a single row; see their path, where and subset"
@@ -90,7 +87,7 @@ def list_faults(
                 message += f"; here users are {here}, there {there}"
             faults.append(DataError("NO_ID_OVERLAP", f"{message}; write ids alike in both tables"))
         repeats = count.rows[Outcome.DEDUPLICATED, Reason.REPEATED_ITEM]
-        if repeats and duplicates is RecommendationDuplicates.REFUSE:
+        if repeats and is_refused:
             message = f"{lists}: {repeats} rows repeat an item of their list; remove them, or use "
             faults.append(DataError("REPEATED_ITEM", f"{message}recommendation_duplicates=best_rank"))
     return faults
@@ -175,8 +172,8 @@ def share_faults(
     return faults
 
 
-def check_folds(tables: Tables, plan: Plan) -> tuple[Tables, Plan]:
-    """Return the tables, and the plan by fold if the recommendations have folds; else without ``fold``.
+def check_folds(tables: Tables) -> Tables:
+    """Return the tables, their plan by fold if the recommendations have folds; else without ``fold``.
 
     Raises DataError FOLDS_DIFFER where some tables have folds, and others are of all or none.
     """
@@ -193,10 +190,10 @@ def check_folds(tables: Tables, plan: Plan) -> tuple[Tables, Plan]:
             faults.append(DataError("FOLDS_DIFFER", message))
     DataError.raise_all(faults)
     if has_folds:
-        return tables, replace(plan, segments=(FOLD, *plan.segments))
+        return replace(tables, plan=replace(tables.plan, segments=(FOLD, *tables.plan.segments)))
     truth, train = tables.truth.drop(FOLD), tables.train and tables.train.drop(FOLD)
-    files, train_files = (one and one.without(FOLD) for one in (tables.truth_files, tables.train_files))
-    return replace(tables, truth=truth, train=train, truth_files=files, train_files=train_files), plan
+    files = {name: one and one.without(FOLD) for name, one in tables.files.items()}
+    return replace(tables, truth=truth, train=train, files=files)
 
 
 def fold_faults(summaries: Summaries) -> list[DataError]:
@@ -207,24 +204,22 @@ def fold_faults(summaries: Summaries) -> list[DataError]:
     faults = []
     for model, mine in summaries.folds_of_models.items():
         missing = [fold for fold in folds if fold not in mine]
-        if missing:
-            shown = ", ".join(map(str, missing[:MOST_FOLDS_NAMED]))
-            message = (
-                f"recommendations of model {model!r}: no list in {len(missing)} of {len(folds)} folds of"
-            )
-            message += f" the truth, such as {shown}; add them, or leave these folds out of the truth"
-            faults.append(DataError("FOLDS_DIFFER", message))
+        lists = f"recommendations of model {model!r}: no list in {len(missing)} of {len(folds)} folds"
+        faults += missing_folds(lists, missing)
     return faults
 
 
 def train_fold_faults(summaries: Summaries, folds: Sequence[int]) -> list[DataError]:
     """Return DataErrors FOLDS_DIFFER: folds of the truth without any training interaction."""
     missing = [fold for fold in summaries.folds if fold not in set(folds)]
-    if not missing:
-        return []
-    shown = ", ".join(map(str, missing[:MOST_FOLDS_NAMED]))
-    message = f"train: no valid row in {len(missing)} folds of the truth, such as {shown}"
-    return [DataError("FOLDS_DIFFER", f"{message}; add them, or leave these folds out of the truth")]
+    return missing_folds(f"train: no valid row in {len(missing)} folds", missing)
+
+
+def missing_folds(what: str, folds: Sequence[int]) -> list[DataError]:
+    """Return a DataError FOLDS_DIFFER of folds of the truth that another table lacks, if there are any."""
+    shown = ", ".join(map(str, folds[:MOST_FOLDS_NAMED]))
+    mend = "add them, or leave these folds out of the truth"
+    return [DataError("FOLDS_DIFFER", f"{what} of the truth, such as {shown}; {mend}")] if folds else []
 
 
 def some_folds(frame: DataFrame) -> list[str]:

@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import reduce
 from operator import add, iadd
 from typing import Any, ClassVar, Final, Unpack
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from spark_eval.accounting import ACCOUNTING, Entry, check_closed
 from spark_eval.comparing.gates import Gate
@@ -41,7 +41,6 @@ from spark_eval.options import documented
 from spark_eval.pairing.population import BASELINE, CANDIDATE, PairQuestion
 from spark_eval.pairing.ranking import Ranked, in_slices
 from spark_eval.pairing.sums import BucketTotals, sum_bucket
-from spark_eval.reporting.facts import RunFacts
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import kept, tasks_at_once
 from spark_eval.schema import ALL, FOLD, Table
@@ -49,9 +48,9 @@ from spark_eval.stats.differences import ComparedSums
 from spark_eval.transforms.pairs import Buckets, ranked_pairs
 from spark_eval.verbs.evaluation import Evaluation
 from spark_eval.verbs.frames import Frame
-from spark_eval.verbs.results.shown import ShownTable, Writable, unpublished
+from spark_eval.verbs.results.shown import ShownTable, SmallFrame, Writable
 from spark_eval.verbs.sides import Side, asked_of, buckets_of_sides, question_of_pairs, side_of
-from spark_eval.verbs.small import collected_or_raised, small_table
+from spark_eval.verbs.small import SmallRows, collected_or_raised
 
 # Counts of differences meet in so many parts for each task that runs.
 PARTS_PER_TASK: Final = 4
@@ -74,47 +73,38 @@ class Comparison(Writable):
     sums: Mapping[PairCell, ComparedSums]
     common: Mapping[ModelPair, UserCounts]
     spark: SparkSession
+    verb: ClassVar[str] = "compare"
     tables: ClassVar[tuple[str, ...]] = ("comparisons", "gates", "accounting")
 
     def shown(self) -> list[ShownTable]:
         """Return differences with a sentence for each pair and metric, and what gates decided."""
         rows, gates = ([row._asdict() for row in of] for of in (self.rows, self.gate_rows))
-        tables = []
-        if rows:
-            notes = shortened(sentences(rows), MOST_SENTENCES)
-            tables = [ShownTable("Comparison", COMPARED, compared_lines(rows), notes)]
-        if gates:
-            tables.append(ShownTable("Gates", GATED, gated_lines(gates)))
-        return tables
+        notes = shortened(sentences(rows), MOST_SENTENCES)
+        tables = [
+            ShownTable("Comparison", COMPARED, compared_lines(rows), notes),
+            ShownTable("Gates", GATED, gated_lines(gates)),
+        ]
+        return [table for table in tables if table.lines]
 
     def __repr__(self) -> str:
         tests = ", ".join(dict.fromkeys(row.test for row in self.rows))
         tables = "comparisons, gates, accounting are DataFrames"
         return f"Comparison of {len(self.pairs)} pairs: {len(self.rows)} rows of {tests}; {tables}"
 
-    def facts_of_run(self) -> RunFacts:
-        """Return what a report is made of."""
-        tables: dict[Table, Sequence[Any]] = {
-            Table.COMPARISONS: self.rows,
-            Table.GATES: self.gate_rows,
-            Table.ACCOUNTING: self.entries,
+    @property
+    def small_tables(self) -> dict[Table, SmallRows]:
+        """The rows of all tables."""
+        return {
+            Table.COMPARISONS: (self.rows, COMPARISONS),
+            Table.GATES: (self.gate_rows, GATES),
+            Table.ACCOUNTING: (self.entries, ACCOUNTING),
         }
-        return unpublished("compare", {}, tables)
 
-    @cached_property
-    def comparisons(self) -> DataFrame:
-        """The table ``comparisons``: a row per pair, metric, k, segment value and test."""
-        return small_table(self.spark, self.rows, COMPARISONS)
-
-    @cached_property
-    def gates(self) -> DataFrame:
-        """The table ``gates``: a row per gate and cell."""
-        return small_table(self.spark, self.gate_rows, GATES)
-
-    @cached_property
-    def accounting(self) -> DataFrame:
-        """The table ``accounting``: which users of each side and pair are compared, and which are not."""
-        return small_table(self.spark, self.entries, ACCOUNTING)
+    comparisons = SmallFrame(Table.COMPARISONS, "a row per pair, metric, k, segment value and test.")
+    gates = SmallFrame(Table.GATES, "a row per gate and cell.")
+    accounting = SmallFrame(
+        Table.ACCOUNTING, "which users of each side and pair are compared, and which are not."
+    )
 
 
 @events.telling("compare")
@@ -148,10 +138,7 @@ def compare(
     if other is not None:
         plan = replace(plan, gates=[against_baseline(gate, baseline_model) for gate in plan.gates])
     found = compare_sides(side, other, plan, baseline_model)
-    if not plan.gates:
-        return found
-    baselines = side.models if other is None else other.models
-    rows = decide_gates(plan.gates, side.models, baselines, found.sums, found.common)
+    rows = decide_gates(plan.gates, side.models, (other or side).models, found.sums, found.common)
     return replace(found, gate_rows=rows)
 
 
@@ -168,22 +155,22 @@ def compare_sides(
 
     What the plan's gates ask for is summed as well, and has no rows.
     """
-    baselines = None if baseline is None else baseline.models
+    sides = {CANDIDATE: candidate} | ({} if baseline is None else {BASELINE: baseline})
+    other = sides.get(BASELINE, candidate)
     plan = replace(plan, test_train_ratio=plan.test_train_ratio or candidate.test_train_ratio)
+    baselines, run = (None, None) if baseline is None else (baseline.models, baseline.run)
     matched = match_models(candidate.models, baselines, baseline_model, plan)
-    measured = None if baseline is None else baseline.metrics
-    values, pairs = match_metrics(candidate.metrics, measured, plan), matched.pairs
-    asked = asked_of(matched, values, plan, candidate, baseline)
-    if baseline is not None:
-        check_digests(candidate.truth_digest, baseline.truth_digest)
-        check_conventions(candidate.conventions, baseline.conventions, asked.values)
+    values, pairs = match_metrics(candidate.metrics, other.metrics, plan), matched.pairs
+    asked = asked_of(matched, values, plan, sides)
+    check_digests(candidate.truth_digest, other.truth_digest)
+    check_conventions(candidate.conventions, other.conventions, asked.values)
     by_fold = FOLD in candidate.per_user.columns
     if by_fold:
         check_over_folds(plan)
     needs = Needs(plan, by_fold)
-    question = question_of_pairs(candidate, baseline, asked, needs_largest=needs.any)
+    question = question_of_pairs(sides, asked, needs_largest=needs.any)
     with ExitStack() as held:
-        buckets = buckets_of_sides(candidate, baseline, question)
+        buckets = buckets_of_sides(sides, question)
         if needs.any and buckets.is_sent:
             kept(buckets.frame, held)
         found = sums_of_pairs(buckets)
@@ -199,7 +186,7 @@ def compare_sides(
     entries = [*model_entries(matched), *pair_entries(asked.matched.pairs, found.counts, question.moved)]
     check_closed(entries)
     return Comparison(
-        rows=comparison_rows(shown, plan, None if baseline is None else baseline.run, candidate.conventions),
+        rows=comparison_rows(shown, plan, run, candidate.conventions),
         gate_rows=[],
         entries=entries,
         pairs=pairs,

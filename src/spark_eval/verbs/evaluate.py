@@ -15,10 +15,10 @@ from spark_eval.accounting import Entry, list_entries, rows_in, table_entries
 from spark_eval.arrow.files import keep_files
 from spark_eval.engine.items.facts import ItemFacts
 from spark_eval.engine.replicates import Bootstrap
-from spark_eval.engine.segments import check_segments, user_columns
+from spark_eval.engine.segments import check_given, unread_tables
 from spark_eval.engine.summary import Ends, MeanKey
 from spark_eval.errors import ConfigError, each
-from spark_eval.metrics.options import EvaluateOptions, MeanInterval, Plan, make_plan
+from spark_eval.metrics.options import EvaluateOptions, MeanInterval, make_plan
 from spark_eval.metrics.stages import check_stage_models
 from spark_eval.names import literal
 from spark_eval.options import documented
@@ -88,14 +88,10 @@ def evaluate(
     Raises ConfigError or DataError; every row is accounted for before any number is given out.
     """
     plan = make_plan(**options)
-    if model is not None:
-        check_stage_models(plan.stages, [model])
-    check_segments(plan.segments, plan.columns, train is not None, users is not None)
-    plan.check_tables(has_train=train is not None, has_items=items is not None)
-    users = users if user_columns(plan.segments) else None
-    items = items if plan.needs_items else None
-    given = {"recommendations": recommendations, "truth": truth, "train": train, "users": users}
-    frames = in_spark(given | {"items": items})
+    optional = {"train": train, "users": users, "items": items}
+    check_given(plan, [name for name, frame in optional.items() if frame is not None], model)
+    given = {"recommendations": recommendations, "truth": truth} | optional
+    frames = in_spark({name: given[name] for name in given if name not in unread_tables(plan)})
     described = {
         "recommendations": Described(columns, model, layout),
         "truth": Described(truth_columns, timestamp_unit=timestamp_unit),
@@ -110,10 +106,10 @@ def evaluate(
         }
     )
     tables = Tables.of({name: (frames[name], conformed[name]) for name in frames}, described, plan, {})
-    return measure_lists(tables, plan, folder)
+    return measure_lists(tables, folder)
 
 
-def measure_lists(tables: Tables, plan: Plan, folder: str | None = None) -> Evaluation:
+def measure_lists(tables: Tables, folder: str | None = None) -> Evaluation:
     """Take the data path: conformed tables, one exchange by bucket of users, measured buckets, checks.
 
     With ``folder``, ``per_user`` is written below it on the way. One DataError tells all that is wrong with
@@ -121,15 +117,15 @@ def measure_lists(tables: Tables, plan: Plan, folder: str | None = None) -> Eval
     """
     check_id_types(tables.given())
     recommendations, truth = align_ids(tables.recommendations, tables.truth)
-    tables = replace(tables, recommendations=recommendations, truth=truth)
-    tables, plan = check_folds(tables, plan)
+    tables = check_folds(replace(tables, recommendations=recommendations, truth=truth))
+    plan = tables.plan
     with ExitStack() as held:
-        training = read_about(tables, plan, held)
-        facts, tables = facts_of_items(tables, training, plan)
-        question = question_of(tables, plan, training.bounds, facts)
+        training = read_about(tables, held)
+        facts, tables = facts_of_items(tables, training)
+        question = question_of(tables, training.bounds, facts)
         n_buckets, n_tasks = buckets_for(tables)
-        messages = exchanged(messages_of(tables, plan, n_buckets, n_tasks), n_tasks)
-        schema = per_user_schema(tables, plan)
+        messages = exchanged(messages_of(tables, n_buckets, n_tasks), n_tasks)
+        schema = per_user_schema(tables)
         # The folders of a remote session are those of its server.
         in_place = folder if folder and takes_files(folder) and not is_remote(messages) else None
         rows = measure(messages, question, n_buckets, schema, in_place)
@@ -137,7 +133,7 @@ def measure_lists(tables: Tables, plan: Plan, folder: str | None = None) -> Eval
             kept(rows, held)
         of_buckets = rows.where(F.col(SUMMARY).isNotNull()).select(SUMMARY).collect()
         summaries = Summaries([pickle.loads(row[SUMMARY]) for row in of_buckets], plan)
-        entries = checked_entries_of(tables, plan, training, facts, summaries)
+        entries = checked_entries_of(tables, training, facts, summaries)
         if in_place is None:
             of_users = rows.where(F.col(USER).isNotNull()).select(*schema.fieldNames())
             per_user = read_back(of_users, folder)
@@ -170,7 +166,7 @@ def bootstrapped(evaluation: Evaluation) -> Mapping[MeanKey, Ends]:
     has_text_ids = isinstance(evaluation.per_user.schema[USER].dataType, T.StringType)
     question = bootstrap.question(has_text_ids=has_text_ids)
     with ExitStack() as held:
-        buckets = buckets_of_sides(side_of(evaluation, None, CANDIDATE), None, question)
+        buckets = buckets_of_sides({CANDIDATE: side_of(evaluation, None, CANDIDATE)}, question)
         if buckets.is_sent:
             kept(buckets.frame, held)
         unbounded = bootstrap.unbounded
@@ -181,20 +177,20 @@ def bootstrapped(evaluation: Evaluation) -> Mapping[MeanKey, Ends]:
 
 
 def checked_entries_of(
-    tables: Tables, plan: Plan, training: Training, facts: ItemFacts | None, summaries: Summaries
+    tables: Tables, training: Training, facts: ItemFacts | None, summaries: Summaries
 ) -> list[Entry]:
     """Return the entries of the accounting; one DataError tells all that is wrong with the tables.
 
     Raises ConfigError UNKNOWN_MODEL for a base, or a stage, that no recommendations are of.
     """
-    entries = [*training.entries, *table_entries("truth", summaries.truth)]
+    plan, entries = tables.plan, [*training.entries, *table_entries("truth", summaries.truth)]
     of_truth = truth_faults(entries, summaries.truth, plan)
     of_folds = fold_faults(summaries) if plan.by_fold and not of_truth else []
     if facts is not None and facts.folds is not None and plan.needs_items:
         of_folds += train_fold_faults(summaries, facts.folds.tolist())
     entries += list_entries(summaries.lists, summaries.truth.n_users, plan.conventions)
     events.stage("measure", rows_in(entries, "truth") + rows_in(entries, "recommendations"), then="metrics")
-    check_tables(tables, entries, summaries.lists, plan, [*of_truth, *of_folds])
+    check_tables(tables, entries, summaries.lists, [*of_truth, *of_folds])
     if plan.base is not None and plan.base not in summaries.models:
         raise ConfigError.unknown("UNKNOWN_MODEL", "model", plan.base, summaries.models, "evaluate.base")
     check_stage_models(plan.stages, summaries.models)

@@ -7,11 +7,12 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from spark_eval.accounting import ACCOUNTING, Entry
 from spark_eval.arrow.row_faults import fault_rules
+from spark_eval.arrow.user_files import dataset_at
 from spark_eval.comparing.leaderboard import Leaderboard
-from spark_eval.conventions import Conventions
 from spark_eval.engine.summary import (
     METRICS,
     SUMS,
@@ -24,36 +25,41 @@ from spark_eval.engine.summary import (
     metric_rows,
 )
 from spark_eval.metrics.options import Plan
-from spark_eval.names import literal, models_shown
-from spark_eval.pipeline.rows import FUNNEL, STAGE_TABLE, FunnelRow, StageSums
+from spark_eval.names import literal, models_shown, quoted
+from spark_eval.pipeline.rows import FUNNEL, STAGE_TABLE, StageSums
 from spark_eval.reporting.facts import RunFacts
-from spark_eval.reporting.spread import UserCount
+from spark_eval.reporting.spread import (
+    N_BINS,
+    UserCount,
+    spread_of,
+    spread_values,
+    upper_bound,
+    user_counts,
+)
 from spark_eval.schema import MODEL, Outcome, Table
 from spark_eval.transforms.conform import unusable_rows
 from spark_eval.transforms.plain_files import PlainFiles, plain_recommendations, plain_train, plain_truth
-from spark_eval.verbs.results.shown import ShownTable, Writable, unpublished
-from spark_eval.verbs.results.spread import spread_in_folder, spread_in_spark
-from spark_eval.verbs.small import small_table
+from spark_eval.verbs.results.shown import ShownTable, SmallFrame, Writable
+from spark_eval.verbs.small import SmallRows
 
 
 @dataclass(frozen=True)
 class Tables:
-    """The conformed tables.
+    """The conformed tables, and the plan by which they are measured.
 
-    ``model`` is the name of the only model, if no column holds names. ``files`` are the recommendations,
-    ``truth_files`` the truth, ``train_files`` the training interactions, where these are plain Parquet.
-    ``most_quarantined`` is the share of each table that may be quarantined, by default any.
+    ``model`` is the name of the only model, if no column holds names. ``files`` are those of recommendations,
+    truth and training interactions, by the table's name, where these are plain Parquet. ``most_quarantined``
+    is the share of each table that may be quarantined, by default any.
     """
 
+    plan: Plan
     recommendations: DataFrame
     truth: DataFrame
     train: DataFrame | None = None
     users: DataFrame | None = None
     items: DataFrame | None = None
     model: str | None = None
-    files: PlainFiles | None = None
-    truth_files: PlainFiles | None = None
-    train_files: PlainFiles | None = None
+    files: Mapping[str, PlainFiles | None] = field(default_factory=dict)
     most_quarantined: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
@@ -65,29 +71,27 @@ class Tables:
         most_quarantined: Mapping[str, float],
     ) -> "Tables":
         """Return the tables of an evaluation, each of them as it is and conformed; see ``conform_table``."""
-        lists, truth = described["recommendations"], described["truth"]
-        return cls(
-            **{name: conformed for name, (_, conformed) in frames.items()},
-            model=lists.model,
-            files=plain_recommendations(
-                frames["recommendations"][0], lists.columns or {}, lists.model, lists.layout
+        given, lists = {name: frame for name, (frame, _) in frames.items()}, described["recommendations"]
+        names = {name: described[name].columns or {} for name in frames}
+        files = {
+            "recommendations": plain_recommendations(
+                given["recommendations"], names["recommendations"], lists.model, lists.layout
             ),
-            truth_files=plain_truth(frames["truth"][0], truth.columns or {}, plan.conventions),
-            train_files=plain_train(frames["train"][0], described["train"].columns or {})
-            if "train" in frames
-            else None,
-            most_quarantined=most_quarantined,
-        )
+            "truth": plain_truth(given["truth"], names["truth"], plan.conventions),
+            "train": plain_train(given["train"], names["train"]) if "train" in given else None,
+        }
+        conformed = {name: frame for name, (_, frame) in frames.items()}
+        return cls(plan, **conformed, model=lists.model, files=files, most_quarantined=most_quarantined)
 
     def given(self) -> dict[str, DataFrame]:
         """Return the tables that there are, by name."""
         names = ("recommendations", "truth", "train", "users", "items")
         return {name: frame for name in names if (frame := getattr(self, name)) is not None}
 
-    def judged(self, entries: Iterable[Entry], conventions: Conventions) -> dict[str, DataFrame]:
+    def judged(self, entries: Iterable[Entry]) -> dict[str, DataFrame]:
         """Return the tables with quarantined rows, codes in ``fault``; of lists and truth these alone."""
         bad = {entry.source for entry in entries if entry.outcome == Outcome.QUARANTINED}
-        rules = fault_rules(conventions)
+        rules = fault_rules(self.plan.conventions)
         return {
             name: unusable_rows(frame, rules[name]) if name in rules else frame
             for name, frame in self.given().items()
@@ -121,6 +125,7 @@ class Evaluation(Writable):
     folder: str | None = None
     stage_sums: StageSums | None = None
     intervals: Mapping[MeanKey, Ends] | None = None
+    verb: ClassVar[str] = "evaluate"
     tables: ClassVar[tuple[str, ...]] = ("metrics", "per_user", "stages", "funnel", "sums", "accounting")
 
     def __repr__(self) -> str:
@@ -147,22 +152,20 @@ class Evaluation(Writable):
         bad = [f"{n_bad:,} rows could not be used; the table accounting tells why"] if n_bad else []
         return [replace(board, notes=[*board.notes, *bad])]
 
+    @property
+    def record(self) -> dict[str, str]:
+        """The conventions, and what tells whether the truth of two results is the same."""
+        return {"conventions": self.plan.stamp, "truth_digest": self.truth_digest}
+
     def facts_of_run(self) -> RunFacts:
         """Return what a report is made of; users are counted where their spread is drawn."""
-        tables: dict[Table, Sequence[Any]] = {
-            Table.METRICS: self.metric_rows,
-            Table.STAGES: self.stage_rows,
-            Table.FUNNEL: self.funnel_rows,
-            Table.ACCOUNTING: self.entries,
-        }
-        record = {"conventions": self.plan.stamp, "truth_digest": self.truth_digest}
-        return unpublished("evaluate", record, tables, self.count_users)
+        return replace(super().facts_of_run(), count_users=self.count_users)
 
     def count_users(self, measures: Collection[str]) -> Sequence[UserCount]:
         """Return how users spread over values of metrics (``ndcg@10``): from files, or by jobs of Spark."""
         if self.folder is None:
             return spread_in_spark(self.per_user, measures)
-        return spread_in_folder(self.folder, measures)[0]
+        return spread_of(dataset_at(self.folder), measures)[0]
 
     @cached_property
     def metric_rows(self) -> list[MetricRow]:
@@ -173,39 +176,22 @@ class Evaluation(Writable):
         return rows + fold_rows(rows)
 
     @cached_property
-    def metrics(self) -> DataFrame:
-        """The table ``metrics``: value, standard error and interval per model, metric and k."""
-        return small_table(self.spark, self.metric_rows, METRICS)
+    def small_tables(self) -> dict[Table, SmallRows]:
+        """The rows of all tables but ``per_user``; of stages there are none without these."""
+        stages = self.stage_sums
+        return {
+            Table.METRICS: (self.metric_rows, METRICS),
+            Table.SUMS: (self.sum_rows, SUMS),
+            Table.STAGES: ([] if stages is None else stages.stage_rows(), STAGE_TABLE),
+            Table.FUNNEL: ([] if stages is None else stages.funnel_rows(), FUNNEL),
+            Table.ACCOUNTING: (self.entries, ACCOUNTING),
+        }
 
-    @cached_property
-    def sums(self) -> DataFrame:
-        """The table ``sums``: exact sums per model, metric and k, which add to those of other runs."""
-        return small_table(self.spark, self.sum_rows, SUMS)
-
-    @cached_property
-    def stage_rows(self) -> list[MetricRow]:
-        """The rows of ``stages``."""
-        return [] if self.stage_sums is None else self.stage_sums.stage_rows()
-
-    @cached_property
-    def funnel_rows(self) -> list[FunnelRow]:
-        """The rows of ``funnel``."""
-        return [] if self.stage_sums is None else self.stage_sums.funnel_rows()
-
-    @cached_property
-    def stages(self) -> DataFrame:
-        """The table ``stages``: recall, oracle, efficiency of each stage; empty without stages."""
-        return small_table(self.spark, self.stage_rows, STAGE_TABLE)
-
-    @cached_property
-    def funnel(self) -> DataFrame:
-        """The table ``funnel``: users at each step, relevant items by what became of them."""
-        return small_table(self.spark, self.funnel_rows, FUNNEL)
-
-    @cached_property
-    def accounting(self) -> DataFrame:
-        """The table ``accounting``: what became of every input row."""
-        return small_table(self.spark, self.entries, ACCOUNTING)
+    metrics = SmallFrame(Table.METRICS, "value, standard error and interval per model, metric and k.")
+    sums = SmallFrame(Table.SUMS, "exact sums per model, metric and k, which add to those of other runs.")
+    stages = SmallFrame(Table.STAGES, "recall, oracle, efficiency of each stage; empty without stages.")
+    funnel = SmallFrame(Table.FUNNEL, "users at each step, relevant items by what became of them.")
+    accounting = SmallFrame(Table.ACCOUNTING, "what became of every input row.")
 
     def unpersist(self) -> None:
         """Free what is held in memory."""
@@ -224,3 +210,19 @@ def read_back(per_user: DataFrame, folder: str | None) -> DataFrame:
     per_user.write.mode("error").partitionBy(MODEL).parquet(folder)
     # Read with its schema: Spark would take models named 1 and 01 for one number.
     return per_user.sparkSession.read.schema(per_user.schema).parquet(literal(folder))
+
+
+def spread_in_spark(per_user: DataFrame, measures: Collection[str] | None = None) -> list[UserCount]:
+    """Return what ``reporting.spread.spread_of`` counts in files, by a job of Spark for each metric."""
+    found: list[UserCount] = []
+    for value in spread_values(per_user.columns, measures):
+        upper, column = upper_bound(value), F.col(quoted(value.column))
+        place = F.least(F.floor(column * N_BINS / upper), F.lit(N_BINS - 1)) + 1
+        binned = F.when(column == 0, 0).otherwise(place).alias("bin")
+        is_defined = column.isNotNull() & ~F.isnan(column)
+        counts: dict[str, list[int]] = {}
+        for row in per_user.where(is_defined).groupBy(MODEL, binned).count().collect():
+            counts.setdefault(row[MODEL], [0] * (N_BINS + 1))[row["bin"]] = row["count"]
+        for model in sorted(counts):
+            found += user_counts(model, value, counts[model])
+    return found

@@ -4,9 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import chain
-from typing import Any, ClassVar, Final, Unpack
+from typing import ClassVar, Final, Unpack
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -28,7 +27,6 @@ from spark_eval.pointwise.tables import (
 )
 from spark_eval.pointwise.task import PredictionPlan
 from spark_eval.pointwise.totals import Cell, segment_faults
-from spark_eval.reporting.facts import RunFacts
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import kept
 from spark_eval.schema import MODEL, Outcome, Table
@@ -46,8 +44,8 @@ from spark_eval.transforms.predictions import (
 )
 from spark_eval.verbs.checks import share_faults
 from spark_eval.verbs.frames import Frame, in_spark
-from spark_eval.verbs.results.shown import ShownTable, Writable, unpublished
-from spark_eval.verbs.small import collected, small_table
+from spark_eval.verbs.results.shown import ShownTable, SmallFrame, Writable
+from spark_eval.verbs.small import SmallRows, collected
 
 # What a task sorts together, about: distinct scores of both labels, rows of users.
 SCORES_PER_RANGE: Final = 1_000_000
@@ -173,6 +171,7 @@ class PredictionMetrics(MeasuredPredictions, Writable):
 
     spark: SparkSession
     entries: Sequence[Entry]
+    verb: ClassVar[str] = PREDICTIONS
     tables: ClassVar[tuple[str, ...]] = ("metrics", "thresholds", "curves", "accounting")
 
     def shown(self) -> list[ShownTable]:
@@ -185,32 +184,22 @@ class PredictionMetrics(MeasuredPredictions, Writable):
         tables = "metrics, thresholds, curves, accounting are DataFrames"
         return f"PredictionMetrics of {models_shown(self.models)}: {names}; {tables}"
 
-    def facts_of_run(self) -> RunFacts:
-        """Return what a report is made of."""
-        tables: dict[Table, Sequence[Any]] = {
-            Table.METRICS: self.metric_rows,
-            Table.CURVES: self.curve_rows,
-            Table.THRESHOLDS: self.threshold_rows,
-            Table.ACCOUNTING: self.entries,
+    @property
+    def record(self) -> dict[str, str]:
+        """The conventions."""
+        return {"conventions": self.plan.stamp}
+
+    @property
+    def small_tables(self) -> dict[Table, SmallRows]:
+        """The rows of all tables."""
+        return {
+            Table.METRICS: (self.metric_rows, PREDICTION_METRICS),
+            Table.CURVES: (self.curve_rows, CURVES),
+            Table.THRESHOLDS: (self.threshold_rows, THRESHOLDS),
+            Table.ACCOUNTING: (self.entries, ACCOUNTING),
         }
-        return unpublished("predictions", {"conventions": self.plan.stamp}, tables)
 
-    @cached_property
-    def metrics(self) -> DataFrame:
-        """The table ``metrics``: a value per model, segment and metric."""
-        return small_table(self.spark, self.metric_rows, PREDICTION_METRICS)
-
-    @cached_property
-    def thresholds(self) -> DataFrame:
-        """The table ``thresholds``: what was chosen by each rule, and what it gives."""
-        return small_table(self.spark, self.threshold_rows, THRESHOLDS)
-
-    @cached_property
-    def curves(self) -> DataFrame:
-        """The table ``curves``: the points of ROC, P-R and calibration curves."""
-        return small_table(self.spark, self.curve_rows, CURVES)
-
-    @cached_property
-    def accounting(self) -> DataFrame:
-        """The table ``accounting``: what became of every row."""
-        return small_table(self.spark, self.entries, ACCOUNTING)
+    metrics = SmallFrame(Table.METRICS, "a value per model, segment and metric.")
+    thresholds = SmallFrame(Table.THRESHOLDS, "what was chosen by each rule, and what it gives.")
+    curves = SmallFrame(Table.CURVES, "the points of ROC, P-R and calibration curves.")
+    accounting = SmallFrame(Table.ACCOUNTING, "what became of every row.")

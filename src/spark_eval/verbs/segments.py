@@ -16,7 +16,6 @@ from spark_eval.engine.items.facts import ItemFacts, item_facts
 from spark_eval.engine.messages import united
 from spark_eval.engine.segments import activity_bounds, user_columns
 from spark_eval.errors import DataError, each
-from spark_eval.metrics.options import Plan
 from spark_eval.metrics.registry import Fact
 from spark_eval.runtime.any_session import kept
 from spark_eval.schema import FAULT, IN_TRAIN, ITEM, USER, BuiltIn, Fault, Outcome
@@ -51,14 +50,14 @@ class Training:
     entries: Sequence[Entry] = ()
 
 
-def read_about(tables: Tables, plan: Plan, held: ExitStack) -> Training:
+def read_about(tables: Tables, held: ExitStack) -> Training:
     """Check the users with their segments and the items, return what the training interactions tell.
 
     Raises one DataError for what is wrong with any, before truth and lists are read, which are larger.
     """
     readers: dict[str, Callable[[], Any]] = {
-        "users": lambda: check_about(tables.users, plan.segments, held),
-        "train": lambda: read_train(tables, plan),
+        "users": lambda: check_about(tables.users, tables.plan.segments, held),
+        "train": lambda: read_train(tables),
         "items": lambda: check_items(tables.items),
     }
     read = each(readers)
@@ -66,11 +65,11 @@ def read_about(tables: Tables, plan: Plan, held: ExitStack) -> Training:
     return replace(training, entries=[*training.entries, *read["items"]])
 
 
-def read_train(tables: Tables, plan: Plan) -> Training:
+def read_train(tables: Tables) -> Training:
     """Count the training interactions; nothing is known without any. Raises DataError EMPTY_TRAIN."""
     if tables.train is None:
         return Training()
-    messages, n_buckets = train_messages(tables)
+    plan, (messages, n_buckets) = tables.plan, train_messages(tables)
     most_items = MOST_BYTES // BYTES_PER_ITEM if plan.needs_items else MOST_ITEMS
     sees_takers = Fact.POPULARITY in plan.facts
     parts = collected(counted_train(messages, n_buckets, most_items, sees_takers=sees_takers))
@@ -125,7 +124,7 @@ def check_bytes(n_bytes: int, source: str) -> None:
         raise DataError("TOO_MANY_FACTS", message)
 
 
-def facts_of_items(tables: Tables, training: Training, plan: Plan) -> tuple[ItemFacts | None, Tables]:
+def facts_of_items(tables: Tables, training: Training) -> tuple[ItemFacts | None, Tables]:
     """Return what is known of items, for all workers; None where nobody asks.
 
     Where all that is asked is which ones have training interactions, and they are too many, Spark tells it of
@@ -133,12 +132,12 @@ def facts_of_items(tables: Tables, training: Training, plan: Plan) -> tuple[Item
     """
     if tables.train is None and tables.items is None:
         return None, tables
-    is_left_out = tables.train is not None and training.items is None
+    plan, is_left_out = tables.plan, tables.train is not None and training.items is None
     if tables.train is not None and (is_left_out or training.n_items > MOST_ITEMS) and not plan.needs_items:
         seen = trained_items(tables.train)
         recommendations, truth = (mark(rows, seen) for rows in (tables.recommendations, tables.truth))
-        marked = replace(tables, recommendations=recommendations, truth=truth, files=None, truth_files=None)
-        return None, marked
+        files = {"train": tables.files.get("train")}
+        return None, replace(tables, recommendations=recommendations, truth=truth, files=files)
     check_bytes(max(training.n_items * BYTES_PER_ITEM, is_left_out * (MOST_BYTES + 1)), "train")
     items = tables.items and tables.items.where(F.col(FAULT).isNull()).drop(FAULT)
     taken, n_users = None, training.n_users if Fact.POPULARITY in plan.facts else {}

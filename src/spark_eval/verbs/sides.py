@@ -97,37 +97,30 @@ class Asked:
 
 
 def asked_of(
-    matched: Matched,
-    values: Sequence[MeanOfUsers],
-    plan: ComparePlan,
-    candidate: Side,
-    baseline: Side | None,
+    matched: Matched, values: Sequence[MeanOfUsers], plan: ComparePlan, sides: Mapping[str, Side]
 ) -> Asked:
     """Return what is compared, and behind it what the plan's gates need beside."""
-    of_baseline, side = (candidate, CANDIDATE) if baseline is None else (baseline, BASELINE)
+    candidate, side = sides[CANDIDATE], BASELINE if BASELINE in sides else CANDIDATE
     all_values, segments = list(values), list(plan.segments)
     for gate in plan.gates:
         if gate.sees_users:
-            pairs = gated_pairs(gate, candidate.models, of_baseline.models)
+            pairs = gated_pairs(gate, candidate.models, sides[side].models)
             matched = matched.with_pairs((pair.names for pair in pairs if pair.is_there), side)
             only = replace(plan, metrics=(str(gate.value),), tests=(), interval=Interval.T)
-            all_values += match_metrics(candidate.metrics, of_baseline.metrics, only)
+            all_values += match_metrics(candidate.metrics, sides[side].metrics, only)
             segments += [gate.segment] if gate.segment != ALL else []
     by_text = {str(value): value for value in all_values}
     return Asked(matched, list(by_text.values()), list(dict.fromkeys(segments)))
 
 
-def question_of_pairs(
-    candidate: Side, baseline: Side | None, asked: Asked, *, needs_largest: bool
-) -> PairQuestion:
+def question_of_pairs(sides: Mapping[str, Side], asked: Asked, *, needs_largest: bool) -> PairQuestion:
     """Return what the workers are asked; raise ConfigError UNKNOWN_SEGMENT, DataError ID_TYPE_MISMATCH.
 
     DataError FOLDS_DIFFER where one side has folds, and the other has none.
     """
-    segments = asked.segments
+    candidate, baseline, segments = sides[CANDIDATE], sides.get(BASELINE), asked.segments
     for name in segments:
         check_known("segment", name, [*candidate.segments, FOLD], f"{COMPARE}.segments")
-    sides = {CANDIDATE: candidate} if baseline is None else {CANDIDATE: candidate, BASELINE: baseline}
     check_id_types({f"per_user of the {side}": one.per_user for side, one in sides.items()})
     by_fold = {FOLD in one.per_user.columns for one in sides.values()}
     if len(by_fold) > 1:
@@ -152,11 +145,10 @@ def question_of_pairs(
     )
 
 
-def buckets_of_sides(candidate: Side, baseline: Side | None, question: PairQuestion) -> Buckets:
+def buckets_of_sides(sides: Mapping[str, Side], question: PairQuestion) -> Buckets:
     """Return the buckets in which all models' users meet: of files that tell theirs, or by an exchange."""
-    spark = candidate.per_user.sparkSession
+    spark = sides[CANDIDATE].per_user.sparkSession
     at_once = tasks_at_once(spark)
-    sides = {CANDIDATE: candidate} if baseline is None else {CANDIDATE: candidate, BASELINE: baseline}
     groups = groups_of_files(sides, question)
     if groups is not None:
         n_tasks = max(1, min(len(groups), BUCKETS_PER_TASK * at_once))

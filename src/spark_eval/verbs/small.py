@@ -17,6 +17,9 @@ from spark_eval.names import folder_name
 from spark_eval.schema import MODEL
 from spark_eval.transforms.objects import OBJECT
 
+# Rows that the driver holds, and the columns of their table as Spark writes them.
+SmallRows = tuple[Sequence[Sequence[Any]], str]
+
 
 def small_table(spark: SparkSession, rows: Sequence[Sequence[Any]], schema: str) -> DataFrame:
     """Return rows as a frame, by way of Arrow: Spark would start Python workers to convert tuples."""

@@ -11,7 +11,6 @@ from spark_eval.engine.items.facts import ItemFacts
 from spark_eval.engine.messages import Content
 from spark_eval.engine.question import Question
 from spark_eval.engine.send import Sender
-from spark_eval.metrics.options import Plan
 from spark_eval.runtime.any_session import tasks_at_once
 from spark_eval.schema import (
     FAULT,
@@ -40,30 +39,33 @@ MOST_BUCKETS: Final = 10_000
 LEAST_ROWS: Final = 50_000
 
 
-def question_of(
-    tables: Tables, plan: Plan, bounds: Mapping[int, int] | None, facts: ItemFacts | None
-) -> Question:
+def question_of(tables: Tables, bounds: Mapping[int, int] | None, facts: ItemFacts | None) -> Question:
     """Return what the workers are asked."""
     return Question(
-        plan=plan,
+        plan=tables.plan,
         user=id_type(tables.truth, USER),
         item=id_type(tables.truth, ITEM),
         model=tables.model,
         has_scores=RANK not in tables.recommendations.columns,
-        most_relevance=plan.most_relevance,
+        most_relevance=tables.plan.most_relevance,
         bounds=bounds,
         facts=facts,
     )
 
 
-def messages_of(tables: Tables, plan: Plan, n_buckets: int, n_tasks: int) -> list[DataFrame]:
+def messages_of(tables: Tables, n_buckets: int, n_tasks: int) -> list[DataFrame]:
     """Return the messages of all tables."""
     names = [USER, ITEM, RANK, SCORE, FOLD, IN_TRAIN, *([MODEL] if tables.model is None else [])]
     lists = tables.recommendations.select(*(name for name in names if name in tables.recommendations.columns))
-    rules = fault_rules(plan.conventions)
+    plan, files, rules = tables.plan, tables.files, fault_rules(tables.plan.conventions)
     messages = [
-        send(tables.truth, tables.truth_files, Sender(n_buckets, Content.TRUTH, rules["truth"]), n_tasks),
-        send(lists, tables.files, Sender(n_buckets, Content.LISTS, rules["recommendations"]), n_tasks),
+        send(tables.truth, files.get("truth"), Sender(n_buckets, Content.TRUTH, rules["truth"]), n_tasks),
+        send(
+            lists,
+            files.get("recommendations"),
+            Sender(n_buckets, Content.LISTS, rules["recommendations"]),
+            n_tasks,
+        ),
     ]
     if tables.users is not None:
         messages.append(send(tables.users, None, Sender(n_buckets, Content.SEGMENTS), n_tasks))
@@ -79,7 +81,7 @@ def messages_of(tables: Tables, plan: Plan, n_buckets: int, n_tasks: int) -> lis
 def send_train(tables: Tables, sender: Sender, n_tasks: int) -> DataFrame:
     """Return the messages of the training interactions."""
     assert tables.train is not None
-    return send(tables.train.drop(FAULT), tables.train_files, sender, n_tasks)
+    return send(tables.train.drop(FAULT), tables.files.get("train"), sender, n_tasks)
 
 
 def train_messages(tables: Tables) -> tuple[DataFrame, int]:
@@ -87,7 +89,7 @@ def train_messages(tables: Tables) -> tuple[DataFrame, int]:
 
     Return the number of buckets as well.
     """
-    cores, files = tasks_at_once(tables.truth.sparkSession), tables.train_files
+    cores, files = tasks_at_once(tables.truth.sparkSession), tables.files.get("train")
     n_buckets = BUCKETS_PER_TASK * cores
     if files is not None:
         n_buckets = min(1 + files.n_rows // ROWS_PER_BUCKET, MOST_BUCKETS)
@@ -99,9 +101,10 @@ def train_messages(tables: Tables) -> tuple[DataFrame, int]:
 def buckets_for(tables: Tables) -> tuple[int, int]:
     """Return the number of buckets, and of the tasks that measure them."""
     cores = tasks_at_once(tables.truth.sparkSession)
-    if tables.files is None or tables.truth_files is None:
+    lists, truth = tables.files.get("recommendations"), tables.files.get("truth")
+    if lists is None or truth is None:
         return BUCKETS_PER_TASK * 2 * cores, 2 * cores
-    n_lists, n_truth = tables.files.n_rows, tables.truth_files.n_rows
+    n_lists, n_truth = lists.n_rows, truth.n_rows
     wanted = 1 + max(n_lists // ROWS_PER_BUCKET, n_truth // TRUTH_PER_BUCKET)
     if max(n_lists, n_truth) > LEAST_ROWS:
         wanted = max(wanted, 2 * cores)
@@ -109,8 +112,9 @@ def buckets_for(tables: Tables) -> tuple[int, int]:
     return n_buckets, min(n_buckets, max(2 * cores, n_buckets // BUCKETS_PER_TASK))
 
 
-def per_user_schema(tables: Tables, plan: Plan) -> T.StructType:
+def per_user_schema(tables: Tables) -> T.StructType:
     """Return the columns of ``per_user``."""
+    plan = tables.plan
     longs = [T.StructField(name, T.LongType()) for name in (N_RELEVANT, N_RECOMMENDED)]
     fold = [T.StructField(FOLD, T.IntegerType())] if plan.by_fold else []
     segments = [T.StructField(name, T.StringType()) for name in plan.segments if name != FOLD]

@@ -1,8 +1,9 @@
 """What results show and draw of themselves in a notebook, give to pandas, write and log."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -14,11 +15,11 @@ from pyspark.sql import DataFrame
 
 from spark_eval.errors import ConfigError, printable
 from spark_eval.metrics.aliases import several
-from spark_eval.reporting.facts import RunFacts
-from spark_eval.reporting.spread import UserCount
+from spark_eval.reporting.facts import SMALL, RunFacts
 from spark_eval.runtime.versions import versions
 from spark_eval.schema import MODEL, Table
 from spark_eval.verbs.results.mlflow_runs import log_run
+from spark_eval.verbs.small import SmallRows, small_table
 
 if TYPE_CHECKING:
     from spark_eval.reporting.plots import Plot
@@ -107,8 +108,42 @@ class Shown(ABC):
         return frame
 
 
+class SmallFrame(cached_property[DataFrame]):
+    """An attribute of results: a table that the driver holds, as a frame once it is asked for."""
+
+    def __init__(self, table: Table, meaning: str) -> None:
+        def frame(result: Any) -> DataFrame:
+            return small_table(result.spark, *result.small_tables[table])
+
+        frame.__doc__ = f"The table ``{table}``: {meaning}"
+        super().__init__(frame)
+
+    def __set_name__(self, owner: type[Any], name: str) -> None:
+        super().__set_name__(owner, name)
+        self.func.__module__ = owner.__module__  # where documents look for it
+
+
 class Writable(Shown):
-    """A result that writes its tables, and logs its numbers to MLflow."""
+    """A result that writes its tables, and logs its numbers to MLflow; ``verb`` is what it came of."""
+
+    verb: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def small_tables(self) -> Mapping[Table, SmallRows]:
+        """The rows that the driver holds, by their tables."""
+
+    @property
+    def record(self) -> Mapping[str, Any]:
+        """What a report tells of the result beside its tables."""
+        return {}
+
+    def facts_of_run(self) -> RunFacts:
+        """Return what a report is made of."""
+        tables: dict[Table, Sequence[Any]] = {
+            table: rows for table, (rows, _) in self.small_tables.items() if table in SMALL
+        }
+        return unpublished(self.verb, self.record, tables)
 
     def log_mlflow(self, run_id: str | None = None) -> str:
         """Log to the active run of MLflow, else to a new one; return its id at MLflow.
@@ -142,8 +177,7 @@ def unpublished(
     verb: str,
     record: Mapping[str, Any],
     tables: Mapping[Table, Sequence[Any]],
-    count_users: Callable[[Collection[str]], Sequence[UserCount]] | None = None,
 ) -> RunFacts:
     """Return what a verb's record and tables of named tuples say, as if they had been published."""
     rows = {table: [row._asdict() for row in of_table] for table, of_table in tables.items()}
-    return RunFacts(UNPUBLISHED, {verb: {**record, "versions": versions()}}, rows, count_users)
+    return RunFacts(UNPUBLISHED, {verb: {**record, "versions": versions()}}, rows)
