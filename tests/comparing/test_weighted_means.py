@@ -11,8 +11,9 @@ from tests.comparing.plain_pairs import population_of, table_of
 from spark_eval.comparing.matching import match_metrics
 from spark_eval.comparing.options import make_compare_plan
 from spark_eval.errors import ConfigError
+from spark_eval.metrics import MetricValue
 from spark_eval.metrics.columns import value_of_column
-from spark_eval.metrics.means import MeanOfUsers, means_of_users
+from spark_eval.metrics.means import means_of_users
 from spark_eval.pairing.population import CANDIDATE, PairQuestion
 from spark_eval.pairing.sums import ratio_sums, sum_bucket
 
@@ -111,7 +112,7 @@ def check(
     )
 
 
-def measured(*columns: str) -> list[MeanOfUsers]:
+def measured(*columns: str) -> list[MetricValue]:
     return means_of_users([value for name in columns if (value := value_of_column(name)) is not None])
 
 

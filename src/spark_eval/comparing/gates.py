@@ -7,7 +7,8 @@ from typing import Annotated, Any, Final, TypedDict
 
 from spark_eval.conventions.choice import Choice
 from spark_eval.errors import ConfigError
-from spark_eval.metrics.means import MeanOfUsers, weighted_means
+from spark_eval.metrics import MetricValue
+from spark_eval.metrics.means import weighted_means
 from spark_eval.metrics.values import formed, has_cutoff, parse_k, parse_metric, published_name
 from spark_eval.options import (
     AT_LEAST_0,
@@ -87,7 +88,7 @@ class Gate:
 
     metric: str
     k: int | None
-    value: MeanOfUsers
+    value: MetricValue
     max_drop: float
     model: str | None
     against_run: str | None
@@ -160,7 +161,7 @@ def make_gate(key: str, given: Mapping[str, Any]) -> Gate:
     return gate
 
 
-def value_of(text: str, k: int | str | None, key: str) -> MeanOfUsers:
+def value_of(text: str, k: int | str | None, key: str) -> MetricValue:
     """Return the metric at its cutoff, which stands in the text or beside it."""
     if has_cutoff(formed(text, key)) == (k is not None):
         raise ConfigError("INVALID_GATE", f"{key}: {text!r} needs one k: k: 10 beside it, or {text}@10")
@@ -169,7 +170,7 @@ def value_of(text: str, k: int | str | None, key: str) -> MeanOfUsers:
     return next((mean for mean in weighted_means([value]) if mean.name == name), value)
 
 
-def direction_of(value: MeanOfUsers, given: str | None, key: str) -> Direction:
+def direction_of(value: MetricValue, given: str | None, key: str) -> Direction:
     """Return which values are better; raise ConfigError NO_DIRECTION where nobody says so."""
     chosen = value.metric.direction.value if given is None else given
     if chosen not in (Direction.HIGHER, Direction.LOWER):

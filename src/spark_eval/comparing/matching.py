@@ -9,7 +9,8 @@ from spark_eval.comparing.gating import ModelPair, UserCounts
 from spark_eval.comparing.options import COMPARE, OF_WEIGHTED_MEANS, OVER_FOLDS, ComparePlan
 from spark_eval.conventions import POPULATION
 from spark_eval.errors import ConfigError, DataError, nearest
-from spark_eval.metrics.means import MeanOfUsers, WeightedMean
+from spark_eval.metrics import MetricValue
+from spark_eval.metrics.means import WeightedMean
 from spark_eval.metrics.values import formed, ranking_names
 from spark_eval.pairing.population import BASELINE, CANDIDATE, PairCounts
 from spark_eval.pairing.products import Match, models_of
@@ -109,8 +110,8 @@ def match_names(candidates: Sequence[str], baselines: Sequence[str]) -> Matched:
 
 
 def match_metrics(
-    candidate: Sequence[MeanOfUsers], baseline: Sequence[MeanOfUsers] | None, plan: ComparePlan
-) -> list[MeanOfUsers]:
+    candidate: Sequence[MetricValue], baseline: Sequence[MetricValue] | None, plan: ComparePlan
+) -> list[MetricValue]:
     """Return the metrics that are compared.
 
     Raises ConfigError METRIC_NOT_MEASURED if a side lacks one, NOT_PER_USER for one that users have no values
@@ -165,7 +166,7 @@ def check_per_user(text: str) -> None:
         raise ConfigError("NOT_PER_USER", f"{message}; a gate of mode observed has it")
 
 
-def check_conventions(candidate: str, baseline: str, values: Sequence[MeanOfUsers]) -> None:
+def check_conventions(candidate: str, baseline: str, values: Sequence[MetricValue]) -> None:
     """Raise DataError CONVENTIONS_DIFFER unless both stamps define the metrics and their population alike."""
     if candidate == baseline:
         return

@@ -12,7 +12,8 @@ from spark_eval.comparing.gating import ModelPair, PairCell
 from spark_eval.comparing.options import COMPARE, ComparePlan, Interval, PairTest
 from spark_eval.comparing.rows import ComparisonRow
 from spark_eval.errors import ConfigError
-from spark_eval.metrics.means import MeanOfUsers, WeightedMean
+from spark_eval.metrics import MetricValue
+from spark_eval.metrics.means import WeightedMean
 from spark_eval.pairing.cells import EVERYBODY, SegmentValue
 from spark_eval.pairing.population import PairQuestion
 from spark_eval.pairing.sums import N_COMMON, BucketTotals, cluster_sums, pair_sums, ratio_sums
@@ -51,7 +52,7 @@ class ComparedCell:
     """
 
     models: ModelPair
-    value: MeanOfUsers
+    value: MetricValue
     segment: str
     segment_value: str
     sums: PairSums
@@ -148,7 +149,7 @@ class ComparedCell:
 def cells_of_pairs(
     summed: BucketTotals,
     pairs: Sequence[ModelPair],
-    values: Sequence[MeanOfUsers],
+    values: Sequence[MetricValue],
     question: PairQuestion,
 ) -> dict[PairCell, ComparedCell]:
     """Return all cells of the pairs, by pair and metric; of each everybody first, then segments' values."""

@@ -148,7 +148,7 @@ class AllLists:
             n_relevant=self.truth.n_relevant[users],
             n_recommended=self.n_recommended[chosen],
             hits=Ragged(len(chosen), hits.of_list, hits.rank, relevance),
-            ideal=ideal if np.array_equal(users, np.arange(ideal.n_rows)) else ideal.of_rows(users),
+            ideal=ideal.of_rows(users),
             tie_first=hits.tie_first,
             tie_last=hits.tie_last,
             held=held,
@@ -202,17 +202,6 @@ def entries_between(entries: Entries, first: int, last: int) -> Entries:
     part = slice(*np.searchsorted(entries.row, [first, last]))
     values = (entries.rank[part], entries.item[part], entries.place[part])
     return Entries(last - first, entries.row[part] - first, *values)
-
-
-def entries_of_rows(entries: Entries, rows: Ints) -> Entries:
-    """Return the entries of these rows, in this order; a row may come several times."""
-    if np.array_equal(rows, np.arange(entries.n_rows)):
-        return entries
-    counts = counted(entries.row, entries.n_rows)
-    sizes, starts = counts[rows], (np.cumsum(counts) - counts)[rows]
-    chosen = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes - starts, sizes)
-    row = np.repeat(np.arange(len(rows)), sizes)
-    return Entries(len(rows), row, entries.rank[chosen], entries.item[chosen], entries.place[chosen])
 
 
 def distinct_hits(hits: Hits) -> tuple[Hits, Hits]:

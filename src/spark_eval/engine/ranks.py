@@ -13,6 +13,7 @@ from spark_eval.arrow.codes import Codes, SortKey, distinct_of, grouped, in_one,
 from spark_eval.arrow.hashes import Booleans, Hashes, changes, numbers
 from spark_eval.arrow.xxhash64 import id_hashes
 from spark_eval.conventions import Ties
+from spark_eval.metrics.beyond.arrays import positions
 from spark_eval.stats.exact import Ints
 
 TIES_SEED = np.int32(20231)
@@ -60,14 +61,8 @@ def places_held(of_list: Ints, ranks: Ints) -> Ints:
     """Return the place of each row among those of its list, by rank, from 1; shape (n,)."""
     order = ordered(of_list, ranks)
     place = np.empty(len(ranks), dtype=np.int64)
-    place[order] = numbers_within(changes(of_list[order]))
+    place[order] = positions(changes(of_list[order])) + 1
     return place
-
-
-def numbers_within(is_first: Booleans) -> Ints:
-    """Return 1 for the first of each run of entries, 2 for its second, ...; shape (n,)."""
-    starts = np.flatnonzero(is_first)
-    return np.arange(1, len(is_first) + 1) - np.repeat(starts, np.diff(np.append(starts, len(is_first))))
 
 
 def places_by_score(
@@ -86,7 +81,7 @@ def places_by_score(
     order = by_score(of_list, n_lists, scores, tie_order)
     listed = of_list[order]
     new_list = changes(listed)
-    place = numbers_within(new_list)
+    place = positions(new_list) + 1
     new_score = new_list | changes(scores[order])
     rank = np.empty(n, dtype=np.int64)
     rank[order] = place

@@ -28,10 +28,6 @@ class WeightedMean(MetricValue):
         return [self.column, self.weight]
 
 
-# What stands in ``metrics`` and follows from values of users.
-MeanOfUsers = MetricValue
-
-
 def weighted_means(values: Iterable[MetricValue]) -> list[WeightedMean]:
     """Return the weighted means of metric values."""
     return [
@@ -41,7 +37,7 @@ def weighted_means(values: Iterable[MetricValue]) -> list[WeightedMean]:
     ]
 
 
-def means_of_users(values: Sequence[MetricValue]) -> list[MeanOfUsers]:
+def means_of_users(values: Sequence[MetricValue]) -> list[MetricValue]:
     """Return all means over users of metric values: plain ones, then weighted ones."""
     of_users = [value for value in values if value.metric.is_of_users]
     return [*of_users, *weighted_means(of_users)]

@@ -13,8 +13,9 @@ from spark_eval.comparing.gating import gated_pairs
 from spark_eval.comparing.matching import Matched, check_known, match_metrics
 from spark_eval.comparing.options import COMPARE, ComparePlan, Interval
 from spark_eval.errors import ConfigError, DataError, nearest
+from spark_eval.metrics import MetricValue
 from spark_eval.metrics.columns import value_of_column
-from spark_eval.metrics.means import MeanOfUsers, WeightedMean, means_of_users
+from spark_eval.metrics.means import WeightedMean, means_of_users
 from spark_eval.pairing.population import BASELINE, CANDIDATE, PairQuestion
 from spark_eval.runtime.any_session import is_remote, tasks_at_once
 from spark_eval.schema import ALL, FOLD, MODEL, N_RECOMMENDED, N_RELEVANT, USER
@@ -42,7 +43,7 @@ class Side:
 
     per_user: DataFrame
     models: Sequence[str]
-    metrics: Sequence[MeanOfUsers]
+    metrics: Sequence[MetricValue]
     segments: Sequence[str]
     conventions: str
     run: str | None = None
@@ -81,7 +82,7 @@ def side_of(measured: Evaluation | Frame, model: str | None, name: str) -> Side:
     return Side(frame, sorted(names), means, segments, conventions="")
 
 
-def has_columns(mean: MeanOfUsers, columns: Sequence[str]) -> bool:
+def has_columns(mean: MetricValue, columns: Sequence[str]) -> bool:
     """Return whether columns have what a mean takes: its values and, if it is weighted, their weights."""
     needed = mean.columns if isinstance(mean, WeightedMean) else [mean.column]
     return set(needed) <= set(columns)
@@ -92,12 +93,12 @@ class Asked:
     """Which models are compared in which metrics and segments, by rows of their own or by gates."""
 
     matched: Matched
-    values: Sequence[MeanOfUsers]
+    values: Sequence[MetricValue]
     segments: Sequence[str]
 
 
 def asked_of(
-    matched: Matched, values: Sequence[MeanOfUsers], plan: ComparePlan, sides: Mapping[str, Side]
+    matched: Matched, values: Sequence[MetricValue], plan: ComparePlan, sides: Mapping[str, Side]
 ) -> Asked:
     """Return what is compared, and behind it what the plan's gates need beside."""
     candidate, side = sides[CANDIDATE], BASELINE if BASELINE in sides else CANDIDATE

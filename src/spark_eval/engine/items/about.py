@@ -5,10 +5,10 @@ import numpy as np
 from spark_eval.arrow.codes import counted, ordered
 from spark_eval.arrow.hashes import Booleans, changes
 from spark_eval.engine.bucket import Bucket
-from spark_eval.engine.lists import AllLists, entries_of_rows
+from spark_eval.engine.lists import AllLists
 from spark_eval.engine.messages import Content
 from spark_eval.engine.people import People, places_of_people
-from spark_eval.engine.ranks import numbers_within
+from spark_eval.metrics.beyond.arrays import positions
 from spark_eval.metrics.beyond.catalog import About, Entries, Sets
 from spark_eval.metrics.registry import Fact
 from spark_eval.schema import Outcome
@@ -49,7 +49,7 @@ class Surroundings:
         relevance = truth.relevances(np.arange(len(truth.user)))
         order = np.lexsort((~in_order, -relevance, truth.user))
         row = truth.user[order]
-        return self.entries(row, numbers_within(changes(row)), truth.item[order])
+        return self.entries(row, positions(changes(row)) + 1, truth.item[order])
 
     def trained_items(self) -> Entries:
         """Return the items that each user had in training, each once, by id."""
@@ -61,20 +61,20 @@ class Surroundings:
         row, item = row[order], item[order]
         is_first = changes(row) | changes(item)
         row, item = row[is_first], item[is_first]
-        return self.entries(row, numbers_within(changes(row)), item)
+        return self.entries(row, positions(changes(row)) + 1, item)
 
     def about(self, lists: AllLists, chosen: Ints) -> About:
         """Return what metrics see of these lists."""
         users, hits = chosen % max(lists.truth.n_users, 1), lists.chosen_hits(chosen)
         hit_items = lists.truth.item[hits.pair]
         of_users = (self.relevant, self.profile, self.base)
-        relevant, profile, base = (one and entries_of_rows(one, users) for one in of_users)
+        relevant, profile, base = (one and one.of_rows(users) for one in of_users)
         return About(
             catalog=self.facts.catalog,
             fold=self.fold[users],
             hits=self.bucket.place_of(hit_items),
             hit_items=self.bucket.items.in_order(hit_items),
-            listed=lists.listed and entries_of_rows(lists.listed, chosen),
+            listed=lists.listed and lists.listed.of_rows(chosen),
             relevant=relevant,
             profile=profile,
             base=base,
