@@ -161,6 +161,7 @@ def test_arrays_hold_lists_by_rank_and_all_that_is_relevant(tmp_path: Path) -> N
             assert rows[name].map(list).to_dict() == of_users[both].to_dict()
 
 
+@pytest.mark.slow
 def test_functions_take_turns_with_those_of_spark_and_give_its_means(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

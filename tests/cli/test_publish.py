@@ -211,7 +211,7 @@ def test_a_failed_write_publishes_nothing(desk: "Desk", monkeypatch: pytest.Monk
         raise OSError("no space left on device")
 
     desk.change("truth", path=str(desk.home / "log"))
-    monkeypatch.setattr(run, "write_entries", fail)
+    monkeypatch.setattr(run, "stage_quarantine", fail)
     code, name, line = desk.refused(verb)
     assert (code, name) == (1, "FILE_SYSTEM")
     assert "no space left" in line

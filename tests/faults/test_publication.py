@@ -241,7 +241,13 @@ def test_a_reader_of_replaced_content_finds_old_or_new(tmp_path: Path) -> None:
     assert n_seen > 200
 
 
-@pytest.mark.parametrize("n_runs", [15, pytest.param(200, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize(
+    "n_runs",
+    [
+        pytest.param(15, marks=pytest.mark.slow),
+        pytest.param(200, marks=[pytest.mark.slow, pytest.mark.exhaustive]),
+    ],
+)
 def test_spark_reads_during_publications(tmp_path: Path, spark: SparkSession, n_runs: int) -> None:
     """The same with Spark, which lists the files, reads a footer and scans in separate steps."""
     enough = tmp_path / "enough"
