@@ -29,14 +29,16 @@ OPTIONS = (
     *("-W", "ignore::ResourceWarning", "-W", "ignore::pytest.PytestUnraisableExceptionWarning"),
 )
 TOOLS = ("chispa", "hypothesis", "pytest", "pytest-timeout")
-# The numbers, the evaluation against an oracle, splits, predictions, the commands end to end, and the
-# values of one evaluation.
+# The numbers, lists and items against oracles, comparison, splits, predictions, the commands end to end, and
+# the values of one evaluation.
 TESTS = (
     "tests/metrics/test_textbook.py",
     "tests/metrics/test_golden.py",
+    "tests/engine/test_engine_oracle.py",
     "tests/spark/test_evaluate.py",
     "tests/spark/test_frames.py",
-    "tests/spark/test_oracle.py",
+    "tests/spark/test_items.py",
+    "tests/spark/test_compare.py",
     "tests/spark/test_predictions.py",
     "tests/spark/test_split.py",
     "tests/spark/test_split_plain.py",
@@ -132,9 +134,9 @@ def attempt(line: Line) -> bool:
     seen = {"tests": tests, "values": "".join(values), "seen": f"{datetime.now(UTC):%Y-%m-%d}"}
     line.result.write_text(json.dumps(seen), encoding="utf-8")
     print(f"{line.name}: {tests} in {float(suite.attrib['time']):.0f} s, values {seen['values'] or 'none'}")
-    if n_bad:
+    if done.returncode:
         print(f"  see {log}")
-    return not n_bad
+    return not done.returncode
 
 
 def table() -> str:

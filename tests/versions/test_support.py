@@ -41,3 +41,9 @@ def test_pip_allows_what_was_tried_and_nothing_below() -> None:
     # The next minor release of Spark has not been tried.
     newest = max(numbers(line.pyspark)[:2] for line in matrix.lines())
     assert numbers(ranges["pyspark"][1]) == (newest[0], newest[1] + 1)
+
+
+def test_all_that_each_line_runs_is_there() -> None:
+    for name in matrix.TESTS:
+        file, _, function = name.partition("::")
+        assert function in (matrix.REPOSITORY / file).read_text(encoding="utf-8"), name
