@@ -1,6 +1,5 @@
 """What a comparison says in plain words, and what gates show."""
 
-import doctest
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from spark_eval.cli import terminal
-from spark_eval.comparing import sentences as words
 from spark_eval.comparing.sentences import compared_lines, gated_lines, sentence, sentences, short
 from spark_eval.metrics import RANKING
 from spark_eval.runs.job import Run
@@ -50,10 +48,6 @@ GATE: dict[str, Any] = {
     "passed": False,
     "reason": "neither is certain",
 }
-
-
-def test_the_example_holds() -> None:
-    assert doctest.testmod(words).failed == 0
 
 
 @pytest.mark.parametrize(

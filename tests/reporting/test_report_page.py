@@ -18,7 +18,7 @@ from tests.reporting.conftest import MODELS
 from spark_eval.arrow.user_files import dataset_at
 from spark_eval.cli.commands import main
 from spark_eval.publishing.local import LocalStore
-from spark_eval.reporting import chapters, origins, page, spread
+from spark_eval.reporting import page, spread
 from spark_eval.reporting.facts import RunFacts
 from spark_eval.runs.report import facts_of, write_report
 from spark_eval.schema import Table
@@ -175,13 +175,6 @@ def test_counts_leave_out_what_is_undefined_and_keep_the_upper_bound(tmp_path: P
     # Metrics without an upper bound have no bins.
     assert {one.measure for one in counts} == {"ndcg@5"}
     assert (counts[0].users, counts[-1].users, sum(one.users for one in counts)) == (1, 2, 3)
-
-
-def test_columns_are_embedded_once_and_read_back() -> None:
-    import doctest
-
-    for module in (chapters, spread, origins):
-        assert doctest.testmod(module, extraglobs={"np": np}).failed == 0
 
 
 def call(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:

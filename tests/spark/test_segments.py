@@ -1,6 +1,5 @@
 """Segments of users by their names and tables: who is in which, and what is refused."""
 
-import doctest
 import shutil
 from collections import Counter
 from collections.abc import Sequence
@@ -15,7 +14,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_eval.accounting import Counts
-from spark_eval.engine import segments
 from spark_eval.engine.segments import activity_bounds, check_segments
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.metrics.options import make_plan
@@ -35,10 +33,6 @@ def activity(interactions: int, of_users: Sequence[int]) -> int:
     """A decile by its words: the tenths of the users, begun ones counted whole, with at most so many."""
     at_most = sum(number <= interactions for number in of_users)
     return next(tenths for tenths in range(1, 11) if at_most * 10 <= tenths * len(of_users))
-
-
-def test_the_example_of_the_deciles_is_true() -> None:
-    assert doctest.testmod(segments).failed == 0
 
 
 @pytest.mark.parametrize(
