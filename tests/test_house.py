@@ -5,6 +5,7 @@ A module has no minimum size. A private helper needs no docstring where its name
 """
 
 import ast
+import tomllib
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+import yaml
 
 REPOSITORY = Path(__file__).parents[1]
 SOURCE = REPOSITORY / "src" / "spark_eval"
@@ -86,3 +88,19 @@ def test_randomness_is_a_hash_and_no_window_holds_a_whole_table() -> None:
         and node.value.id in ("F", "Window")
     }
     assert not called & {"rand", "randn", "uuid", "shuffle", "orderBy", "rowsBetween", "rangeBetween"}
+
+
+def test_commits_are_checked_by_what_make_check_runs() -> None:
+    makefile = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
+    recipe = makefile.split("\ncheck:")[1].split("\n\n")[0].splitlines()[1:]
+    commands = [
+        line.strip().removeprefix("@").replace("$(in_venv)", ".venv/bin/python -m") for line in recipe
+    ]
+    hooks = yaml.safe_load((REPOSITORY / ".pre-commit-config.yaml").read_text(encoding="utf-8"))
+    assert [hook["entry"] for hook in hooks["repos"][0]["hooks"]] == commands
+
+
+def test_what_is_cited_is_this_version() -> None:
+    citation = yaml.safe_load((REPOSITORY / "CITATION.cff").read_text(encoding="utf-8"))
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert (citation["version"], citation["license"]) == (project["version"], project["license"])

@@ -12,7 +12,15 @@ from mkdocs.structure.files import File, Files
 REPOSITORY = Path(__file__).parents[2]
 # Whatever pages link to is on the site, at the same path, so that a link is right in both places.
 PUBLISHED = (
-    *("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "docs/**/*.md", "docs/**/*.png"),
+    *(
+        "README.md",
+        "CONTRIBUTING.md",
+        "SECURITY.md",
+        "CHANGELOG.md",
+        "LICENSE",
+        "docs/**/*.md",
+        "docs/**/*.png",
+    ),
     *("docs/site/*.js", "docs/site/*.css", "examples/*", "benchmarks/README.md", "conf/*.yaml", "dags/*.py"),
 )
 PUBLIC_MODULES = ("spark_eval", "spark_eval.functions")

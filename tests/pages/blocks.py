@@ -12,7 +12,7 @@ REPOSITORY = Path(__file__).parents[2]
 GENERATED = ("docs/conventions.md",)
 # The pages of the site, but for what is history: CHANGELOG.md and docs/decisions.
 PAGES = [
-    *("README.md", "CONTRIBUTING.md"),
+    *("README.md", "CONTRIBUTING.md", "SECURITY.md"),
     *sorted(str(page.relative_to(REPOSITORY)) for page in (REPOSITORY / "docs").glob("*.md")),
     *("benchmarks/README.md", "examples/README.md"),
 ]
