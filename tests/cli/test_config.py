@@ -139,7 +139,7 @@ def test_wrong_types_and_values(tmp_path: Path, text: str, says: str) -> None:
         ("evaluate.conventions.gain=exp", "INVALID_CHOICE", "did you mean 'exp2'?"),
         ("evaluate.segments=[known]", "MISSING_TRAIN", "give the table train"),
         ("evaluate.segments=[activiti]", "MISSING_USERS", "did you mean 'activity'?"),
-        ("evaluate.segments=[User]", "INVALID_SEGMENT", "'User' has the name of a column of ours"),
+        ("evaluate.segments=[User]", "INVALID_SEGMENT", "'User' has a reserved name"),
         ("evaluate.no_truth=keep", "INVALID_CHOICE", "allowed: drop, zero"),
         ("evaluate.checks=all", "INVALID_CHOICE", "allowed: full, hits"),
         ("split.timezone=Mars", "INVALID_TIMEZONE", "IANA"),

@@ -1,4 +1,4 @@
-"""Intervals of means by the bootstrap: what is drawn of the measured users, and what replicates say."""
+"""Bootstrap intervals of means: resampled sums of measured users, and percentiles of the replicates."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,9 +22,9 @@ CONFIDENCE: Final = 0.95
 
 @dataclass(frozen=True)
 class DrawnMean:
-    """A mean of a model: the sum of ``above`` by that of ``below``, or by the number of users if it is None.
+    """Mean of a model: the sum of ``above`` divided by that of ``below``, or by the number of users if None.
 
-    ``upper`` is the largest value that there can be, None where nobody knows.
+    ``upper`` is the largest possible value, None if unknown.
     """
 
     model: str
@@ -37,7 +37,7 @@ class DrawnMean:
 
 @dataclass(frozen=True)
 class Bootstrap:
-    """The means of a plan over users who are drawn again, with all their rows and alike for all models.
+    """Means of a plan over resampled users; all rows of a user, for all models, are drawn together.
 
     ``cells`` are segments with their values. Raises ConfigError TOO_MANY_REPLICATES.
     """
@@ -60,16 +60,16 @@ class Bootstrap:
 
     @cached_property
     def uppers(self) -> dict[Amount, float | None]:
-        """Each amount that is drawn, with the largest value that there can be."""
+        """Largest possible value of each resampled amount, None if unknown."""
         return {amount: mean.upper for mean in self.means() for amount in (mean.above, mean.below) if amount}
 
     @property
     def unbounded(self) -> list[Amount]:
-        """Amounts of which nobody knows the largest."""
+        """Amounts without a known largest value."""
         return [amount for amount, upper in self.uppers.items() if upper is None]
 
     def question(self, *, has_text_ids: bool) -> PairQuestion:
-        """Return what the workers are asked: the users of each model by themselves."""
+        """Return the task of the executors: the users of each model, without pairs."""
         return PairQuestion(
             models=[(CANDIDATE, model) for model in self.models],
             matches=(),
@@ -80,14 +80,14 @@ class Bootstrap:
         )
 
     def drawing(self, largest: Sequence[Floats]) -> Drawing:
-        """Return how users are drawn; ``largest`` are the largest of unbounded amounts, by bucket."""
+        """Return the plan of the resamples; ``largest`` has the largest unbounded amounts, by bucket."""
         found = np.max([np.zeros(len(self.unbounded)), *largest], axis=0).tolist()
         known = self.uppers | dict(zip(self.unbounded, found, strict=True))
         sizes = np.array([known[amount] for amount in self.uppers], dtype=np.float64)
         return Drawing(self.cells, list(self.uppers), sizes, self.plan.seed, self.plan.resamples)
 
     def intervals(self, drawing: Drawing, sums: DrawnSums) -> Mapping[MeanKey, Ends]:
-        """Return the percentiles of the replicates of each mean in each cell."""
+        """Return the percentile interval of each mean in each cell."""
         place_of = {amount: place for place, amount in enumerate(drawing.drawn)}
         found = {}
         for (number, cell), mean in product(enumerate(self.cells), self.means()):

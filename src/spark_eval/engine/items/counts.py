@@ -1,4 +1,4 @@
-"""How often items are recommended: what workers counted (``tally``), added by item, and values of a run."""
+"""Metrics of a whole run: tallies of recommended items from all buckets, added up by item."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -26,9 +26,9 @@ CUT: Final = "cut"
 
 
 def histogram(tallies: Sequence[pa.Table]) -> pa.Table:
-    """Return how many items have each number of lists, by cell, cutoff, and what is known of the items.
+    """Count the items with each number of lists, by cell, cutoff and known bits.
 
-    ``tallies`` have counts of the same items, which are added first.
+    ``tallies`` are counts of the same items in different buckets; they are summed first.
     """
     counts = added_up(tallies, [*CELL, ITEM, KNOWN_BITS])
     n_cuts = sum(name.startswith(COUNTED[0]) for name in counts.column_names)
@@ -52,7 +52,7 @@ def run_rows(
 ) -> list[MetricRow]:
     """Return the rows of METRICS of the metrics of a whole run, in each cell.
 
-    ``totals`` are the sums that ``means.added`` returns: they tell who is there.
+    ``totals`` are the sums of ``means.added``; they have the numbers of users.
     """
     found = counts_by_cell(histograms)
     rows = []
@@ -66,7 +66,7 @@ def run_rows(
 
 
 def counts_by_cell(histograms: Sequence[pa.Table]) -> dict[tuple[Any, ...], list[tuple[int, ...]]]:
-    """Return n_lists, known, n_items and the parts of slots, if any, ascending, by cell and cutoff."""
+    """Return sorted tuples of n_lists, known bits, n_items and slots (if counted), by cell and cutoff."""
     found: dict[tuple[Any, ...], list[tuple[int, ...]]] = {}
     if not histograms:
         return found
@@ -79,7 +79,7 @@ def counts_by_cell(histograms: Sequence[pa.Table]) -> dict[tuple[Any, ...], list
 def item_counts(
     rows: Sequence[tuple[int, ...]], facts: ItemFacts, cell: SegmentCell, users: ColumnSums
 ) -> ItemCounts:
-    """Return the counts of a cell as kernels take them."""
+    """Return the counts of a cell as input of the kernels."""
     width = len(rows[0]) if rows else 3
     n_lists, known, n_items, *parts = np.array(rows, dtype=np.int64).reshape(-1, width).T
     high, low = (part.tolist() for part in parts or [np.zeros_like(n_lists)] * 2)
@@ -99,7 +99,7 @@ def item_counts(
 
 
 def n_known(facts: ItemFacts, table: Booleans | None, cell: SegmentCell) -> int:
-    """Count the items that a table of the catalogue has: in the fold of a cell, else in any."""
+    """Count the items in a table of the catalogue: of the cell's fold, or of any fold."""
     if table is None:
         return 0
     _, segment, value = cell
@@ -115,10 +115,10 @@ def group_rows(
     totals: Mapping[SegmentCell, Mapping[str, ColumnSums]],
     models: Sequence[str],
 ) -> list[MetricRow]:
-    """Return the rows of METRICS of metrics by group of items, beside each the same of the catalogue.
+    """Return the rows of METRICS of metrics by item group, with the catalogue's value in each.
 
-    ``parts`` are the weights of each bucket, ``totals`` the sums that ``means.added`` returns. The groups are
-    values of the segment GROUP.
+    ``parts`` are the weights of each bucket, ``totals`` the sums of ``means.added``. Groups are values of the
+    segment GROUP.
     """
     rows = []
     for place, value in enumerate(plan.of_groups):
