@@ -51,11 +51,11 @@ def parts_of(path: str, footer: pq.FileMetaData, most_bytes: int) -> Iterator[Fi
 
 def statistics_of(footer: pq.FileMetaData, column: str) -> Iterator[pq.Statistics | None]:
     """Yield a column's statistics for each row group with rows; None if the footer has none."""
-    paths = [footer.schema.column(place).path for place in range(len(footer.schema))]
-    place = paths.index(column)
+    paths = [footer.schema.column(index).path for index in range(len(footer.schema))]
+    index = paths.index(column)
     for number in range(footer.num_row_groups):
         if footer.row_group(number).num_rows:
-            yield footer.row_group(number).column(place).statistics
+            yield footer.row_group(number).column(index).statistics
 
 
 def read_parts(
@@ -118,8 +118,8 @@ def read_part(part: FilePart, columns: Iterable[str], coded: Sequence[str] = ())
 
 def has_codes(footer: pq.FileMetaData, groups: Iterable[int], name: str) -> bool:
     """Return True if Arrow can read a text column as codes: all its encodings allow it."""
-    [place] = [n for n in range(footer.num_columns) if footer.schema.column(n).path == name]
-    return all(WITH_CODES.issuperset(footer.row_group(group).column(place).encodings) for group in groups)
+    [index] = [n for n in range(footer.num_columns) if footer.schema.column(n).path == name]
+    return all(WITH_CODES.issuperset(footer.row_group(group).column(index).encodings) for group in groups)
 
 
 def int96_of(footer: pq.FileMetaData) -> set[str]:

@@ -84,7 +84,7 @@ def is_plain(path: str, wanted: pa.Schema) -> bool:
         schema = footer.schema.to_arrow_schema()
     except (OSError, EncryptedFile, pa.ArrowException):
         return False
-    places = places_of(footer)
+    indices = places_of(footer)
     names, instants = [name.lower() for name in schema.names], int96_of(footer)
     return (
         has_fitting_checksums(Path(path))
@@ -92,10 +92,10 @@ def is_plain(path: str, wanted: pa.Schema) -> bool:
         and is_consistent(footer)
         and all(
             names.count(column.name.lower()) == 1
-            and column.name in places
-            and type_of(footer.schema.column(places[column.name])) == column.type
+            and column.name in indices
+            and type_of(footer.schema.column(indices[column.name])) == column.type
             and form_of(schema.field(column.name).type, column.name in instants) == column.type
-            and is_packed_plainly(footer, places[column.name])
+            and is_packed_plainly(footer, indices[column.name])
             for column in wanted
         )
     )
@@ -105,8 +105,8 @@ def places_of(footer: pq.FileMetaData) -> dict[str, int]:
     """Return the index of each column that is neither repeated nor nested."""
     columns = enumerate(map(footer.schema.column, range(len(footer.schema))))
     return {
-        column.path: place
-        for place, column in columns
+        column.path: index
+        for index, column in columns
         if not column.max_repetition_level and column.max_definition_level <= 1
     }
 

@@ -42,15 +42,15 @@ def file_name(bucket: int, n_buckets: int) -> str:
 
 def user_files(folder: str) -> list[UserFile] | None:
     """Return the files below a local folder; None if a file name has no bucket."""
-    found = []
+    files = []
     for path in sorted(Path(folder).rglob("*.parquet")):
         form = FILE_FORM.fullmatch(path.name)
         if form is None or not path.parent.name.startswith(f"{MODEL}="):
             return None
         bucket, n_buckets = int(form["bucket"]), int(form["of"])
         model = unquote(path.parent.name.removeprefix(f"{MODEL}="))
-        found.append(UserFile(model, str(path), Fraction(bucket, n_buckets), Fraction(bucket + 1, n_buckets)))
-    return found
+        files.append(UserFile(model, str(path), Fraction(bucket, n_buckets), Fraction(bucket + 1, n_buckets)))
+    return files
 
 
 def met(files: Iterable[UserFile]) -> Iterator[list[UserFile]]:

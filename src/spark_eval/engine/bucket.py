@@ -266,8 +266,8 @@ class Bucket:
         row, pair = self.truth.find(rows.user, rows.item)
         if near is not None:
             row, pair = row[near[row]], pair[near[row]]
-        held = places.rank if self.question.held_cuts is None else places_held(rows.of_list, places.rank)
-        ranks = (values[row] for values in (places.rank, places.tie_first, places.tie_last, held))
+        position = places.rank if self.question.held_cuts is None else places_held(rows.of_list, places.rank)
+        ranks = (values[row] for values in (places.rank, places.tie_first, places.tie_last, position))
         return distinct_hits(Hits(rows.of_list[row], pair, *ranks))
 
     def n_cold(self, rows: ListRows, near: Booleans | None, again: Hits) -> Ints | None:

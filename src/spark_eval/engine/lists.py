@@ -194,7 +194,7 @@ class AllLists:
     def by_line(self, of_lists: Mapping[EntryKey, NDArray[Any]]) -> list[Counter[EntryKey]]:
         """Sum values of lists by model, separately for each key."""
         totals = {line: self.sums(values) for line, values in of_lists.items()}
-        return [Counter({line: n[place] for line, n in totals.items()}) for place in range(self.n_models)]
+        return [Counter({line: n[index] for line, n in totals.items()}) for index in range(self.n_models)]
 
 
 def entries_between(entries: Entries, first: int, last: int) -> Entries:

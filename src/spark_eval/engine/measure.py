@@ -89,29 +89,29 @@ class Measuring:
         chosen = lists.population(question.plan.conventions)
         if lists.truth.largest_relevance > question.most_relevance:
             chosen = chosen[:0]  # the gain of such a relevance overflows: the run is refused
-        taken = lists.lists(chosen, self.ideal)
+        inputs = lists.lists(chosen, self.ideal)
         if self.surroundings is not None:
-            taken = replace(taken, about=self.surroundings.about(lists, chosen))
-        columns, users, model = self.columns(taken), chosen % n_users, chosen // n_users
+            inputs = replace(inputs, about=self.surroundings.about(lists, chosen))
+        columns, users, model = self.columns(inputs), chosen % n_users, chosen // n_users
         segments = {name: (segment.code[users], segment.names) for name, segment in self.segments.items()}
         names = [name or "" for name in models]
-        filled = self.filled(taken)
+        filled = self.filled(inputs)
         self.sums.add(sums(columns | filled, question.plan.summed, (model, names), segments))
         if question.plan.of_run:
-            self.tally.add(bucket, taken.about, (model, names), segments)
-        self.groups |= self.weighed_groups(taken, model, names)
-        rows, ends = self.per_user(users, taken, columns), np.searchsorted(model, np.arange(len(models) + 1))
+            self.tally.add(bucket, inputs.about, (model, names), segments)
+        self.groups |= self.weighed_groups(inputs, model, names)
+        rows, ends = self.per_user(users, inputs, columns), np.searchsorted(model, np.arange(len(models) + 1))
         is_list = lists.by_model(lists.n_recommended > 0)
         counts = lists.counts(question.plan.cuts, question.has_scores, bucket.is_odd_user)
         lacking = {
             outcome: counted(model[with_it], len(models))
-            for outcome, with_it in lists_with(taken.about).items()
+            for outcome, with_it in lists_with(inputs.about).items()
         }
-        for place, name in enumerate(models):
-            lists_lacking = Counter[EntryKey]({(outcome, None): int(n[place]) for outcome, n in lacking.items()})
-            of_rows = counts[place].plus(bucket.nameless(name)).plus(ListCounts(users=lists_lacking))
-            folds = () if bucket.people.folds is None else bucket.people.folds[is_list[place]].tolist()
-            part = rows.slice(ends[place], ends[place + 1] - ends[place])
+        for index, name in enumerate(models):
+            extra = Counter[EntryKey]({(outcome, None): int(n[index]) for outcome, n in lacking.items()})
+            of_rows = counts[index].plus(bucket.nameless(name)).plus(ListCounts(users=extra))
+            folds = () if bucket.people.folds is None else bucket.people.folds[is_list[index]].tolist()
+            part = rows.slice(ends[index], ends[index + 1] - ends[index])
             yield ModelSummary(name, of_rows, frozenset(folds), key_sum(name or "", part)), part
 
     def per_user(self, users: Ints, lists: Lists, columns: Mapping[str, Floats]) -> pa.Table:
@@ -137,10 +137,10 @@ class Measuring:
         """Return the weights of item groups in the lists of each model, by metric index and model."""
         plan, about = self.question.plan, lists.about
         weights: dict[tuple[int, str], GroupWeights] = {}
-        for place, value in enumerate(plan.of_groups if about is not None else ()):
+        for index, value in enumerate(plan.of_groups if about is not None else ()):
             own = value.conventions(plan.conventions)
             of_models = GroupWeights.of_lists(filled_in(about), value.k, own, model, len(names))
-            weights |= {(place, name): one for name, one in zip(names, of_models, strict=True)}
+            weights |= {(index, name): one for name, one in zip(names, of_models, strict=True)}
         return weights
 
     def filled(self, lists: Lists) -> dict[str, Floats]:

@@ -186,22 +186,22 @@ def added_up(tables: Sequence[pa.Table], keys: Sequence[str]) -> pa.Table:
 
 def with_codes(table: pa.Table) -> pa.Table:
     """Dictionary-code the text columns of a table."""
-    for place, field in enumerate(table.schema):
+    for index, field in enumerate(table.schema):
         if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
             column = table[field.name].cast(pa.string()).dictionary_encode()
-            table = table.set_column(place, field.name, column)
+            table = table.set_column(index, field.name, column)
         elif pa.types.is_dictionary(field.type) and field.type != CODED_TEXT:
-            table = table.set_column(place, field.name, table[field.name].cast(CODED_TEXT))
+            table = table.set_column(index, field.name, table[field.name].cast(CODED_TEXT))
     return table
 
 
 def coded_once(table: pa.Table) -> pa.Table:
     """Dictionary-code the text columns of a table, each text once: a file's dictionary may repeat a text."""
     table = with_codes(table)
-    for place, field in enumerate(table.schema):
+    for index, field in enumerate(table.schema):
         if pa.types.is_dictionary(field.type):
             column = one_chunk(table[field.name])
             if len(pc.unique(column.dictionary)) < len(column.dictionary):
                 column = column.cast(pa.string()).dictionary_encode()
-            table = table.set_column(place, field.name, column)
+            table = table.set_column(index, field.name, column)
     return table

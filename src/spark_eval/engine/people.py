@@ -141,8 +141,8 @@ def model_codes(names: pa.ChunkedArray, models: Sequence[str | None]) -> Ints:
     for chunk in names.chunks:
         if not pa.types.is_dictionary(chunk.type):
             chunk = chunk.cast(pa.string()).dictionary_encode("encode")
-        place = place_in(chunk.dictionary.cast(pa.string()), known)
+        index = place_in(chunk.dictionary.cast(pa.string()), known)
         null = int(known.null_count and models.index(None))
-        codes = numbers(chunk.indices.fill_null(len(place)))
-        parts.append(np.append(place, null)[codes])
+        codes = numbers(chunk.indices.fill_null(len(index)))
+        parts.append(np.append(index, null)[codes])
     return np.concatenate(parts)

@@ -51,12 +51,12 @@ class Bootstrap:
 
     def means(self) -> Iterator[DrawnMean]:
         """Yield the means of all models, weighted ones last."""
-        for value, (place, model) in product(self.plan.metrics, enumerate(self.models)):
+        for value, (index, model) in product(self.plan.metrics, enumerate(self.models)):
             if value.metric.is_of_users:
-                of_users = Amount.of(place, value.column)
+                of_users = Amount.of(index, value.column)
                 yield DrawnMean(model, value.name, value.k, of_users, None, value.metric.upper)
-        for mean, (place, model) in product(weighted_means(self.plan.metrics), enumerate(self.models)):
-            yield DrawnMean(model, mean.name, mean.k, *Amount.parts(place, mean.column, mean.weight), None)
+        for mean, (index, model) in product(weighted_means(self.plan.metrics), enumerate(self.models)):
+            yield DrawnMean(model, mean.name, mean.k, *Amount.parts(index, mean.column, mean.weight), None)
 
     @cached_property
     def uppers(self) -> dict[Amount, float | None]:
@@ -81,15 +81,15 @@ class Bootstrap:
 
     def drawing(self, largest: Sequence[Floats]) -> Drawing:
         """Return the plan of the resamples; ``largest`` has the largest unbounded amounts, by bucket."""
-        found = np.max([np.zeros(len(self.unbounded)), *largest], axis=0).tolist()
-        known = self.uppers | dict(zip(self.unbounded, found, strict=True))
+        maxima = np.max([np.zeros(len(self.unbounded)), *largest], axis=0).tolist()
+        known = self.uppers | dict(zip(self.unbounded, maxima, strict=True))
         sizes = np.array([known[amount] for amount in self.uppers], dtype=np.float64)
         return Drawing(self.cells, list(self.uppers), sizes, self.plan.seed, self.plan.resamples)
 
     def intervals(self, drawing: Drawing, sums: DrawnSums) -> Mapping[MeanKey, Ends]:
         """Return the percentile interval of each mean in each cell."""
-        place_of = {amount: place for place, amount in enumerate(drawing.drawn)}
-        found = {}
+        place_of = {amount: index for index, amount in enumerate(drawing.drawn)}
+        ends = {}
         for (number, cell), mean in product(enumerate(self.cells), self.means()):
             first, above = number * len(drawing.drawn), place_of[mean.above]
             divisors, scale = sums.weights[first + above], scale_of(float(drawing.largest[above]))
@@ -98,5 +98,5 @@ class Bootstrap:
                 divisors = sums.totals[first + below]
                 scale *= 2.0**SCALE_BITS / scale_of(float(drawing.largest[below]))
             means = Replicates.of(sums.totals[first + above].tolist(), divisors.tolist(), scale)
-            found[mean.model, mean.metric, mean.k, *cell] = percentile_interval(means, CONFIDENCE)
-        return found
+            ends[mean.model, mean.metric, mean.k, *cell] = percentile_interval(means, CONFIDENCE)
+        return ends

@@ -36,8 +36,8 @@ def histogram(tallies: Sequence[pa.Table]) -> pa.Table:
     parts = []
     for cut in range(n_cuts):
         n_lists, sums = f"{COUNTED[0]}_{cut}", [(f"{name}_{cut}", "sum") for name in slots]
-        held = counts.filter(pc.greater(counts[n_lists], 0))
-        of_cut = held.group_by([*CELL, KNOWN_BITS, n_lists]).aggregate([(ITEM, "count"), *sums])
+        listed = counts.filter(pc.greater(counts[n_lists], 0))
+        of_cut = listed.group_by([*CELL, KNOWN_BITS, n_lists]).aggregate([(ITEM, "count"), *sums])
         of_cut = of_cut.rename_columns([*CELL, KNOWN_BITS, COUNTED[0], N_ITEMS, *slots])
         parts.append(of_cut.append_column(CUT, pa.repeat(pa.scalar(cut, pa.int32()), len(of_cut))))
     return pa.concat_tables(parts)
@@ -54,12 +54,12 @@ def run_rows(
 
     ``totals`` are the sums of ``means.added``; they have the numbers of users.
     """
-    found = counts_by_cell(histograms)
+    of_cells = counts_by_cell(histograms)
     rows = []
     for cell in cells_of_models(totals, models):
         for value in plan.of_run:
             users = totals.get(cell, {}).get(filled_column(value.k), NOBODY)
-            counts = item_counts(found.get((*cell, plan.run_cuts.index(value.k)), []), facts, cell, users)
+            counts = item_counts(of_cells.get((*cell, plan.run_cuts.index(value.k)), []), facts, cell, users)
             key = (cell[0], value.name, value.k, *cell[1:], plan.stamp)
             rows.append(MetricRow.of_run(key, value.of_run(counts, plan.conventions), users.n_users))
     return rows
@@ -67,13 +67,13 @@ def run_rows(
 
 def counts_by_cell(histograms: Sequence[pa.Table]) -> dict[tuple[Any, ...], list[tuple[int, ...]]]:
     """Return sorted tuples of n_lists, known bits, n_items and slots (if counted), by cell and cutoff."""
-    found: dict[tuple[Any, ...], list[tuple[int, ...]]] = {}
+    by_cell: dict[tuple[Any, ...], list[tuple[int, ...]]] = {}
     if not histograms:
-        return found
+        return by_cell
     added = added_up(histograms, [*CELL, CUT, COUNTED[0], KNOWN_BITS])
     for model, segment, value, cut, *counts in zip(*added.to_pydict().values(), strict=True):
-        found.setdefault((model, segment, value, cut), []).append(tuple(counts))
-    return {cell: sorted(rows) for cell, rows in found.items()}
+        by_cell.setdefault((model, segment, value, cut), []).append(tuple(counts))
+    return {cell: sorted(rows) for cell, rows in by_cell.items()}
 
 
 def item_counts(
@@ -121,10 +121,10 @@ def group_rows(
     segment GROUP.
     """
     rows = []
-    for place, value in enumerate(plan.of_groups):
+    for index, value in enumerate(plan.of_groups):
         of_catalog = GroupWeights.of_catalog(facts.catalog)
         for model in models:
-            weights = [part[place, model] for part in parts if (place, model) in part]
+            weights = [part[index, model] for part in parts if (index, model) in part]
             if not weights:
                 continue
             users = totals.get((model, ALL, ALL), {}).get(filled_column(value.k), NOBODY)

@@ -73,16 +73,16 @@ class ItemTally:
             cells = np.array([self.cells.setdefault(name, len(self.cells)) for name in names], dtype=np.int64)
             of_list = models[0] * len(values) + code
             group = number if len(cells) == 1 else of_list[row] * n_numbers + number
-            n_groups, kept = len(cells) * n_numbers, None
+            n_groups, distinct = len(cells) * n_numbers, None
             if n_groups > SPARSEST_COUNTS * len(group):
-                kept, group = distinct_of(group)
-                n_groups = len(kept)
+                distinct, group = distinct_of(group)
+                n_groups = len(distinct)
             places = counted(group * len(self.cuts) + cut, n_groups * len(self.cuts))
             n_lists = np.cumsum(places.reshape(-1, len(self.cuts)), axis=1)
             slots = slots_of(group, n_lists, row, cut, lengths)
-            held = np.flatnonzero(n_lists[:, -1])
-            amounts = np.concatenate([part[held] for part in (n_lists, *slots)], axis=1)
-            cell, item = np.divmod(held if kept is None else kept[held], max(n_numbers, 1))
+            used = np.flatnonzero(n_lists[:, -1])
+            amounts = np.concatenate([part[used] for part in (n_lists, *slots)], axis=1)
+            cell, item = np.divmod(used if distinct is None else distinct[used], max(n_numbers, 1))
             self.parts.append((cells[cell], item, amounts))
         if sum(amounts.size for *_, amounts in self.parts) > max(MOST_HELD, 2 * self.n_added):
             self.add_up()
