@@ -167,7 +167,7 @@ def test_segments_of_tables_that_are_given(tmp_path: Path) -> None:
     assert config.evaluate.checked().segments == tuple(names)
     error = refused(tmp_path, SMALLEST + tables, "evaluate.segments=[country, RR_at_5]")
     assert error.code == "INVALID_SEGMENT"
-    assert "users.columns can give it another" in error.message
+    assert "rename the column with users.columns" in error.message
 
 
 def test_all_that_is_wrong_comes_in_one_error(tmp_path: Path) -> None:
