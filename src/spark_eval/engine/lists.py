@@ -49,11 +49,11 @@ class Hits(RowArrays):
 class AllLists:
     """Lists of the n users of the truth for several models, sorted by model, then by user.
 
-    ``n_valid`` counts valid rows, ``bad`` the invalid ones by fault. Of the valid rows, ``n_repeated`` repeat
-    an item of the list and ``n_beyond`` are below the largest cutoff; ``n_cold`` of the rest have items
-    without training interactions. ``held_within[k]`` counts the items at ranks up to k (None if not
-    requested), ``n_within[k]`` the same for the cutoffs of pipeline stages. All have shape (lists,).
-    ``listed`` are the items that metrics need.
+    Row counts of each list, all of shape (lists,): ``n_valid`` valid rows and, by fault, ``bad`` invalid
+    ones. Of the valid rows, ``n_repeated`` repeat an item of the list, ``n_beyond`` have a rank beyond the
+    largest cutoff, and ``n_cold`` of the rest have items without training interactions. ``held_within[k]``
+    counts the items at ranks up to k (None if not requested), ``n_within[k]`` the same for the cutoffs of
+    pipeline stages. ``listed`` are the items that metrics need.
     """
 
     truth: Truth

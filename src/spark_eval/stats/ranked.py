@@ -110,7 +110,7 @@ def wilcoxon(
 
 
 def share_up_to(most: int, sizes: Sequence[int], n_below: int) -> float:
-    """Return the share of sign assignments that have twice the positive rank sum at most ``most``.
+    """Return the share of sign assignments with a doubled positive rank sum of at most ``most``.
 
     Mid-ranks are of groups of these sizes, above ``n_below`` lower ranks.
     """

@@ -32,7 +32,7 @@ UNDEFINED: Final = math.nan
     facts={Fact.CATALOG},
 )
 def catalog_coverage(counts: ItemCounts, k: int | None, conventions: Conventions) -> float:
-    """Share of the catalogue that any user is recommended in the top k.
+    """Share of the catalogue that is recommended to any user in the top k.
 
     The lists have the items 1, 2 and 9; the catalogue has 1, 2, 3 and 4, training has 1 and 9.
 
