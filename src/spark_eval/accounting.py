@@ -1,4 +1,4 @@
-"""The accounting: every input row is used, filtered, combined, dropped or quarantined, and the sum closes."""
+"""Accounting: the number of rows used, filtered, deduplicated, dropped or quarantined; the counts add up."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +11,7 @@ from spark_eval.schema import FATAL, FOLDS, Fault, Outcome, Reason, ddl_of
 
 RECOMMENDATIONS: Final = "recommendations"
 USERS: Final = "users"
-# What is counted of lists or users beside rows: each a count of such users.
+# Outcomes that are counted for users (or lists) only, not for rows.
 BESIDE: Final = (
     Outcome.TIES_AT_CUT,
     Outcome.RANK_GAPS,
@@ -26,7 +26,7 @@ BESIDE: Final = (
 
 
 class Entry(NamedTuple):
-    """A row of the table ``accounting``; ``users`` is None where counting them would cost a shuffle."""
+    """Row of the table ``accounting``; ``users`` is None if counting them would cost a shuffle."""
 
     source: str
     model: str | None
@@ -37,29 +37,29 @@ class Entry(NamedTuple):
 
     @property
     def table(self) -> str:
-        """The table that it is of, and the model if it is one model's."""
+        """Name of the input table, with the model if the counts are of one model."""
         return self.source if self.model is None else f"{self.source} of model {self.model!r}"
 
 
 ACCOUNTING: Final = ddl_of(Entry)
-# The outcome of rows, and its reason.
+# Outcome of rows, and its reason.
 EntryKey = tuple[Outcome, str | None]
-# Of what the largest is told, not the sum.
+# Fields with the maximum over parts, not the sum.
 LARGEST: Final = ("largest", "max_relevance")
 
 
 def key_of(fault: str) -> EntryKey:
-    """Return what becomes of rows with this fault, or this reason of a filter."""
+    """Return the outcome of rows with this fault, or with this reason of a filter."""
     return (Outcome.QUARANTINED if fault in set(Fault) else Outcome.FILTERED), fault
 
 
 @dataclass(frozen=True)
 class Counts:
-    """What became of the rows of a table, or of a model's lists: in a bucket, or in all of them.
+    """Counts of the rows of a table, or of a model's lists, by outcome; of one bucket, or of all.
 
-    ``rows`` are by outcome and reason, all of them under ``in``. ``users`` are those who have such rows, as
-    far as they are counted, and those of whom something else is worth knowing (see BESIDE). ``largest`` is
-    the number of rows of the user, or of the list, with most.
+    ``rows`` are by outcome and reason; ``in`` counts all of them. ``users`` counts the users with such rows,
+    if they are counted, and users of the outcomes BESIDE. ``largest`` is the largest number of rows of a
+    user, or of a list.
     """
 
     rows: Counter[EntryKey] = field(default_factory=Counter)
@@ -67,23 +67,23 @@ class Counts:
     largest: int = 0
 
     def note(self, key: EntryKey, rows: int, users: int) -> None:
-        """Count these rows and users as well."""
+        """Add rows and users to a key."""
         self.rows[key] += rows
         self.users[key] += users
 
     def plus(self, other: Self) -> Self:
-        """Return the counts of both."""
+        """Return the sum of these counts and others."""
         both = {one.name: (getattr(self, one.name), getattr(other, one.name)) for one in fields(self)}
         return type(self)(**{name: plus(name, *numbers) for name, numbers in both.items()})
 
     def entry(self, source: str, model: str | None, line: EntryKey) -> Entry:
-        """Return the entry of such rows."""
+        """Return the accounting entry of a key."""
         return Entry(source, model, *line, self.rows[line], self.users.get(line))
 
 
 @dataclass(frozen=True)
 class TruthCounts(Counts):
-    """Counts of the truth: of its users with anything relevant, and its largest relevance."""
+    """Counts of the truth: also its users with a relevant item, and its largest relevance."""
 
     n_users: int = 0
     max_relevance: float = 0
@@ -91,7 +91,7 @@ class TruthCounts(Counts):
 
 @dataclass(frozen=True)
 class ListCounts(Counts):
-    """Counts of a model's lists, and of their users: with truth, of these without a hit, without truth.
+    """Counts of a model's lists, and of their users: with truth, with truth but no hit, without truth.
 
     ``clashes`` are hits that share a rank.
     """
@@ -103,7 +103,7 @@ class ListCounts(Counts):
 
 
 def plus(name: str, one: Any, other: Any) -> Any:
-    """Return the sum of two numbers of this name, or of two Counters; lines of which there are 0 stay."""
+    """Add two numbers, or two Counters (keys with 0 stay); take the maximum for names in LARGEST."""
     if isinstance(one, Counter):
         total = Counter(one)
         total.update(other)
@@ -124,7 +124,7 @@ def table_entries(source: str, counts: Counts) -> list[Entry]:
 
 
 def beside(source: str, model: str | None, counts: Counts) -> list[Entry]:
-    """Return entries without rows: users of whom something holds, and how much one of them has."""
+    """Return entries that count users only, and the entry of the largest number of rows."""
     known = (line for line, users in counts.users.items() if line[0] in BESIDE and users)
     entries = [counts.entry(source, model, line) for line in known]
     if counts.largest:
@@ -154,7 +154,7 @@ def list_entries(
 
 
 def user_entries(model: str | None, count: ListCounts, without: int, conventions: Conventions) -> list[Entry]:
-    """Return who is in the mean of a model, and who is not: users are the rows of the source ``users``."""
+    """Return the entries of the source ``users``: users in the mean of a model, and users left out."""
     users = (
         (None, count.with_truth - count.without_hits, False),
         (Reason.NO_HITS, count.without_hits, conventions.no_hits is NoHits.DROP),
@@ -171,7 +171,7 @@ def user_entries(model: str | None, count: ListCounts, without: int, conventions
 
 
 def check(entries: Sequence[Entry], others: Sequence[DataError] = ()) -> None:
-    """Raise one DataError for faults that refuse a table and for ``others``; then check that sums close."""
+    """Raise one DataError for fatal faults and ``others``; then check that the counts add up."""
     faults = [
         DataError(entry.reason, f"{entry.table}: {entry.rows} {FATAL[Fault(entry.reason)]}")
         for entry in entries
@@ -182,7 +182,7 @@ def check(entries: Sequence[Entry], others: Sequence[DataError] = ()) -> None:
 
 
 def check_closed(entries: Iterable[Entry]) -> None:
-    """Raise SparkEvalError LEDGER_OPEN unless the ``in`` of every table is the sum of all its others."""
+    """Raise SparkEvalError LEDGER_OPEN unless ``in`` is the sum of the other outcomes for every table."""
     rows, accounted = dict[str, int](), Counter[str]()
     for entry in entries:
         if entry.outcome == Outcome.IN:
@@ -196,12 +196,12 @@ def check_closed(entries: Iterable[Entry]) -> None:
 
 
 def rows_in(entries: Iterable[Entry], source: str) -> int:
-    """Return the rows that a source had."""
+    """Return the number of input rows of a source."""
     return sum(entry.rows for entry in entries if (entry.source, entry.outcome) == (source, Outcome.IN))
 
 
 def totals(entries: Iterable[Entry]) -> dict[str, int | None]:
-    """Return what an operator looks for: rows in, used, quarantined, users of the largest mean, models."""
+    """Return a summary for operators: rows in, used, quarantined, users of the largest mean, models."""
     rows, users = Counter[str](), Counter[str | None]()
     for entry in entries:
         if entry.source not in (USERS, FOLDS):

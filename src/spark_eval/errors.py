@@ -1,6 +1,6 @@
-"""Every failure a user can meet, as one line: ``error[NAMED_CODE] what was found, where, how to mend it``.
+"""Errors for users, each one line: ``error[NAMED_CODE] what is wrong, where, how to fix it``.
 
-The class says what a scheduler should do (its ``exit_code``); the code says what happened.
+The class decides what a scheduler should do (its ``exit_code``); the code tells what happened.
 """
 
 import difflib
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Any, ClassVar, Final, TypeVar
 
-# Messages quote what is wrong, of whatever size that is.
+# Maximum length of a message, which may quote input of any size.
 LONGEST: Final = 4_000
 Made = TypeVar("Made")
 Member = TypeVar("Member", bound=StrEnum)
@@ -19,9 +19,9 @@ HIDDEN: Final = "***"
 NAMES: Final = r"pass(?:word|wd|phrase)|secret|token|(?:access|account|api|private|encryption)[._-]?key"
 # Keys such as fs.s3a.secret.key, sfPassword, fs.azure.account.key.ACCOUNT, fs.azure.sas.CONTAINER.
 SECRET_KEY: Final = re.compile(rf"(?i){NAMES}|credentials?$|(^|[._-])(sas|pwd)($|[._-])")
-# What such a key ends with where its value is none: the place of a secret, who knows it, how long it is.
+# Endings of such keys whose value is not a secret: where a secret is, who provides it, its length.
 POINTER: Final = re.compile(r"(?i)(file|path|name|provider|class|type|url|enabled|length|timeout)$")
-# Each takes time in proportion to the text, whatever stands in it.
+# Each takes time proportional to the length of the text, whatever it contains.
 SECRETS: Final = (
     re.compile(r"(?P<before>://[^\s/:@]*:)[^\s/@]+(?=@)"),  # user:password@host
     re.compile(
@@ -34,7 +34,7 @@ SECRETS: Final = (
 
 
 class SparkEvalError(Exception):
-    """Base of all named errors. ``code`` is UPPER_SNAKE and stable; ``message`` one line without secrets."""
+    """Base class of named errors; ``code`` is stable UPPER_SNAKE, ``message`` one line without secrets."""
 
     exit_code: ClassVar[int] = 1
 
@@ -48,11 +48,11 @@ class SparkEvalError(Exception):
 
     @property
     def trace(self) -> str:
-        """Where it was raised, and all that lies behind it."""
+        """The full traceback."""
         return "".join(traceback.format_exception(self))
 
     def _render_traceback_(self) -> list[str]:
-        """Return what IPython shows of it: a line, and where the others are."""
+        """Return the lines that IPython shows: the error, and how to print the trace."""
         return [str(self), "(the whole trace: import sys; print(sys.last_value.trace))"]
 
 
@@ -67,21 +67,21 @@ class ConfigError(SparkEvalError):
 
     @classmethod
     def unknown(cls, code: str, kind: str, name: str, known: Iterable[str], where: str) -> "ConfigError":
-        """Return the error of a name that is not among the known ones, with the nearest of them."""
+        """Return the error for an unknown name, with the nearest known name."""
         return cls(code, f"unknown {kind} {name!r} in {where}; {nearest(name, known)}")
 
 
 class DataError(SparkEvalError):
     """The data breaks the contract: exit 3, nothing was published.
 
-    Faults that are seen together come in one error: the first names the code, the message lists all.
+    Faults found together are one error: the code is that of the first, the message lists all.
     """
 
     exit_code = 3
 
     @classmethod
     def raise_all(cls, faults: "Sequence[DataError]") -> None:
-        """Raise one error out of all that were found, if there are any."""
+        """Raise one error for all faults, if there are any."""
         if faults:
             more = "".join(f"; also [{fault.code}] {fault.message}" for fault in faults[1:])
             raise cls(faults[0].code, faults[0].message + more)
@@ -94,13 +94,13 @@ class BusyError(SparkEvalError):
 
 
 class GateFailure(SparkEvalError):
-    """A gate failed: exit 5. The run is published, and a retry ends the same way: alert."""
+    """A gate failed: exit 5. The run is published, and a retry gives the same result: alert."""
 
     exit_code = 5
 
 
 def each(makers: Mapping[str, Callable[[], Made]]) -> dict[str, Made]:
-    """Return what each of these makes; raise the DataErrors of all of them as one."""
+    """Call all makers; raise the DataErrors of all of them as one."""
     made, faults = {}, []
     for name, make in makers.items():
         try:
@@ -112,7 +112,7 @@ def each(makers: Mapping[str, Callable[[], Made]]) -> dict[str, Made]:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return ``did you mean 'x'?``, or the list of what is allowed."""
+    """Return ``did you mean 'x'?``, or the list of allowed values."""
     allowed = sorted(map(str, known))  # also those of an enumeration
     by_case = {one.casefold(): one for one in allowed}
     close = difflib.get_close_matches(name.casefold(), by_case, n=1)
@@ -128,24 +128,24 @@ def parse_choice(choices: type[Member], value: str, where: str) -> Member:
 
 
 def printable(text: str) -> str:
-    """Return the text, with what could move a cursor or turn the writing round spelt out."""
+    """Escape characters that could move a cursor or reverse the direction of writing."""
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 
 
 def is_secret(key: str) -> bool:
-    """Return whether the value under a key is a secret."""
+    """Return True if the value of a key is a secret."""
     return bool(SECRET_KEY.search(key)) and not POINTER.search(key)
 
 
 def redacted(text: str) -> str:
-    """Return the text, each credential in it hidden."""
+    """Hide each credential in a text."""
     for secret in SECRETS:
         text = secret.sub(rf"\g<before>{HIDDEN}", text)
     return text
 
 
 def without_secrets(tree: Any) -> Any:
-    """Return the same mappings and lists, each secret in them hidden."""
+    """Hide each secret in nested mappings and lists."""
     match tree:
         case str():
             return redacted(tree)

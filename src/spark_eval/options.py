@@ -1,7 +1,7 @@
-"""Options of a verb, declared once: calls from Python, sections of the config and ``help()`` read them here.
+"""Options of a verb, declared once for Python calls, sections of the config and ``help()``.
 
-A verb's options are a ``TypedDict``: each key is annotated with its type and with what makes an ``Option`` of
-it, its meaning first.
+A verb's options are a ``TypedDict``: each key is annotated with its type and the fields of an ``Option``, its
+meaning first.
 """
 
 import inspect
@@ -22,10 +22,11 @@ INDENT: Final = " " * 4
 
 @dataclass(frozen=True)
 class Option:
-    """What an option means, its default, and what it can be.
+    """Meaning, default and parser of an option.
 
-    ``parse`` are its choices, or a function of a value and its key in the config, which returns the value of
-    a plan or raises ConfigError. ``published`` returns what a run's record has for one of several names.
+    ``parse`` is an enumeration of choices, or a function of a value and its config key that returns the
+    parsed value or raises ConfigError. ``published`` maps one of several names to its form in the run's
+    record.
     """
 
     meaning: str
@@ -34,7 +35,7 @@ class Option:
     published: Callable[[str], str] | None = None
 
     def parsed(self, given: Any, where: str) -> Any:
-        """Return the value that a plan holds; a default of None stays None."""
+        """Parse a value; a default of None stays None."""
         if self.parse is None or given is self.default is None:
             return given
         if isinstance(self.parse, type):
@@ -49,9 +50,9 @@ def declared(options: type[Options]) -> dict[str, tuple[Any, Option]]:
 
 
 def checked(options: type[Options], given: Options, key: str) -> dict[str, Any]:
-    """Return all options as plans hold them, those that are not given by their defaults.
+    """Parse all options; missing ones have their defaults.
 
-    Raises TypeError for an unknown one, and ConfigError for what an option under this key cannot be.
+    Raises TypeError for an unknown option, and ConfigError for an invalid value.
     """
     known = declared(options)
     for name in given:
@@ -64,14 +65,14 @@ def checked(options: type[Options], given: Options, key: str) -> dict[str, Any]:
 
 
 def check_keys(given: Iterable[str], known: Collection[str], key: str) -> None:
-    """Raise ConfigError UNKNOWN_CONFIG_KEY for what is not among the known keys of a mapping."""
+    """Raise ConfigError UNKNOWN_CONFIG_KEY for a key of a mapping that is not among the known ones."""
     for name in given:
         if name not in known:
             raise ConfigError.unknown("UNKNOWN_CONFIG_KEY", "key", str(name), known, key)
 
 
 def in_range(allowed: str, holds: Callable[[Any], bool]) -> Callable[[Any, str], Any]:
-    """Return what lets numbers of a range pass, and raises ConfigError OUT_OF_RANGE for others."""
+    """Make a validator for a numeric range; it raises ConfigError OUT_OF_RANGE."""
 
     def parse(given: Any, where: str) -> Any:
         if holds(given):
@@ -92,7 +93,7 @@ SEED: Final = in_range(
 
 
 def documented(options: type[Options]) -> Callable[[Function], Function]:
-    """Show the options that a function takes as ``**options`` in its signature and its docstring."""
+    """Show the options of ``**options`` in the signature and the docstring of a function."""
 
     def decorate(function: Function) -> Function:
         signature = inspect.signature(function)
@@ -105,7 +106,7 @@ def documented(options: type[Options]) -> Callable[[Function], Function]:
         wrapped = [
             textwrap.fill(line, WIDTH, initial_indent=INDENT, subsequent_indent=INDENT * 2) for line in lines
         ]
-        # The heading and the indents by which tools know a list of arguments.
+        # Tools recognise a list of arguments by this heading and indentation.
         text = [inspect.getdoc(function) or "", "Keyword args:", *wrapped]
         function.__doc__ = f"{text[0]}\n\n" + "\n".join(text[1:])
         vars(function)["__signature__"] = signature.replace(parameters=[*own, *shown])

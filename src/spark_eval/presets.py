@@ -1,7 +1,7 @@
-"""Conventions by name: ours, those of ten libraries, and those of the documents the project started from.
+"""Presets: conventions of this package, of ten libraries, and of five published texts, by name.
 
-With a library's preset the same input gives the number that the library gives; what a preset leaves out,
-it says. ``spark-eval metrics --preset NAME`` and the table in docs/conventions.md print what is below.
+With a library's preset the same input gives the library's numbers; exceptions are in ``leaves_out``.
+``spark-eval metrics --preset NAME`` and the table in docs/conventions.md print the texts below.
 """
 
 import math
@@ -18,9 +18,9 @@ CONVENTIONS_KEY: Final = "evaluate.conventions"
 
 @dataclass(frozen=True)
 class Preset:
-    """Conventions with their story: whose they are, and in which way they differ from the default.
+    """Conventions of a source, with their differences from the default.
 
-    ``differs`` says why numbers differ from ours, ``leaves_out`` what of the library is not reproduced.
+    ``differs`` explains different numbers; ``leaves_out`` lists parts of the library that are not reproduced.
     """
 
     source: str
@@ -30,15 +30,15 @@ class Preset:
 
 
 def parse_convention(name: str, choice: object) -> Choice | float | None:
-    """Return the choice of one convention; raise ConfigError UNKNOWN_CONVENTION or INVALID_CHOICE."""
+    """Parse one convention; raise ConfigError UNKNOWN_CONVENTION or INVALID_CHOICE."""
     where = f"{CONVENTIONS_KEY}.{name}"
     if name == "threshold":
         if choice is None:
             return None
         if isinstance(choice, int | float) and not isinstance(choice, bool) and 0 <= choice < math.inf:
             return float(choice)
-        message = f"{where} is {choice!r}; give the smallest relevance that counts, 0 or more"
-        raise ConfigError("INVALID_CHOICE", f"{message}; without a threshold every relevance above 0 counts")
+        message = f"{where} is {choice!r}; give the smallest relevance of a relevant item, 0 or more"
+        raise ConfigError("INVALID_CHOICE", f"{message}; without a threshold it is any above 0")
     if name not in CONVENTIONS:
         raise ConfigError.unknown(
             "UNKNOWN_CONVENTION", "convention", name, [*CONVENTIONS, "threshold"], CONVENTIONS_KEY
@@ -47,7 +47,7 @@ def parse_convention(name: str, choice: object) -> Choice | float | None:
 
 
 def changed(conventions: Conventions, choices: Mapping[str, object]) -> Conventions:
-    """Return conventions with single ones chosen otherwise, by name, as a config writes them."""
+    """Change conventions by name, with choices as in a config."""
     return conventions.changed({name: parse_convention(name, choice) for name, choice in choices.items()})
 
 
@@ -65,18 +65,18 @@ PRESETS: Final[dict[str, Preset]] = {
     "spark": preset(
         "Spark's RankingMetrics and RankingEvaluator",
         "nDCG is binary; users without truth count with 0.",
-        "Repeated items of a list count again in Spark (recall@3 of a, a, a is 3); its graded nDCG takes the "
+        "Spark counts repeated items of a list again (recall@3 of a, a, a is 3); its graded nDCG takes the "
         "ideal in the order of the truth's rows and can exceed 1. Neither is reproduced.",
         gain="binary",
         no_truth="zero",
     ),
     "trec_eval": preset(
         "trec_eval (pytrec_eval, ir_measures)",
-        "AP over all m relevant items, so that k places may not be able to reach 1; users without "
+        "AP over all m relevant items, so that k ranks may not be enough to reach 1; users without "
         "recommendations are left out; relevance below 1 is not relevant.",
-        "Scores are floats of 32 bits in trec_eval: doubles that differ by less tie there. A user whose "
+        "Scores are 32-bit floats in trec_eval: doubles that differ by less tie there. A user whose "
         "judgements are all below 1 counts with 0 there and has no truth here. Its map, recip_rank and "
-        "set_ measures are uncut: ask for k: all.",
+        "set_ measures are uncut: use k: all.",
         ap_denominator="relevant",
         negative_relevance="irrelevant",
         no_recommendations="drop",
@@ -85,7 +85,7 @@ PRESETS: Final[dict[str, Preset]] = {
     "ranx": preset(
         "ranx",
         "AP over all m relevant items; relevance below 1 is not relevant.",
-        "ranx sorts equal scores in no fixed order; here the item decides. A user whose judgements are all "
+        "ranx sorts equal scores in no fixed order; here by item. A user whose judgements are all "
         "below 1 counts with 0 there and has no truth here.",
         ap_denominator="relevant",
         negative_relevance="irrelevant",
@@ -94,9 +94,9 @@ PRESETS: Final[dict[str, Preset]] = {
     "recommenders": preset(
         "Microsoft recommenders (map_at_k)",
         "nDCG is binary; users without recommendations are left out. Popularity counts rows; its novelty is "
-        "novelty_micro; what nothing is known of has nothing in common with anything; catalogue coverage is "
-        "over the items of training.",
-        "Its nDCG alone also counts users without recommendations, and its mean r-precision forgets users "
+        "novelty_micro; items without attributes are unlike any other; catalogue coverage is "
+        "over the training items.",
+        "Only its nDCG also counts users without recommendations, and its mean r-precision leaves out users "
         "without hits; here all metrics have one population. Equal scores keep the order of rows "
         "there. Repeated training rows count again in its serendipity. Not reproduced: diversity by common "
         "training users (that by vectors is ild).",
@@ -112,8 +112,8 @@ PRESETS: Final[dict[str, Preset]] = {
     "replay": preset(
         "RePlay",
         "nDCG is binary; in-list AUC is 0 without hits and 1 with hits only, and goes by rank, not by score. "
-        "Its Surprisal is novelty over k places, as a share of that of an item with one user; catalogue "
-        "coverage sees items of training only.",
+        "Its Surprisal is novelty over k ranks, as a share of that of an item with one user; catalogue "
+        "coverage counts training items only.",
         "On pandas and Polars, RePlay counts repeated truth rows as relevant items of their own; on Spark it "
         "does not, and neither does this preset. Its MAP counts an item repeated in a list again. "
         "Users with an empty list count with 0 in its Surprisal and Unexpectedness, and have no value here. "
@@ -128,13 +128,13 @@ PRESETS: Final[dict[str, Preset]] = {
     ),
     "rectools": preset(
         "RecTools",
-        "AP over all m relevant items; nDCG is binary and normalised by k hits, also where m < k. Popularity "
+        "AP over all m relevant items; nDCG is binary and normalised by k hits, even if m < k. Popularity "
         "counts rows, but novelty users; diversity is by features that differ, 0 for a list of one item; "
         "catalogue coverage counts all recommended items; Intersection is 1 - unexpectedness.",
         "Repeated rows count as items of their own in RecTools. Its options: divide_by_k is "
         "ap_denominator: k, divide_by_achievable is ideal: truth, r_precision is recall_capped, "
         "normalize of AvgRecPopularity is arp(scale=share); SufficientReco is user_coverage(places=all). "
-        "Serendipity is over users with a list: ask for no_recommendations: drop.",
+        "Serendipity is over users with a list: use no_recommendations: drop.",
         ap_denominator="relevant",
         gain="binary",
         ideal="positions",
@@ -148,7 +148,7 @@ PRESETS: Final[dict[str, Preset]] = {
     "lenskit": preset(
         "LensKit",
         "Precision over min(k, length), recall over min(m, k), AP over min(m, length): short lists are not "
-        "punished; DCG weighs ranks 1 and 2 alike; nDCG is binary; a gain field is gain: linear.",
+        "penalised; DCG discounts ranks 1 and 2 alike; nDCG is binary; a gain field is gain: linear.",
         "A user who is absent from LensKit's run is not measured there; with an empty list they count with "
         "0, as here. Users without truth are an error there.",
         precision_denominator="min_k_length",
@@ -159,14 +159,14 @@ PRESETS: Final[dict[str, Preset]] = {
     ),
     "evidently": preset(
         "Evidently",
-        "Evidently sees recommended rows only: relevant items that were not recommended do not exist, m and "
+        "Evidently uses recommended rows only: relevant items that were not recommended do not exist, m and "
         "the ideal are those of the list, and users without a hit are left out. "
         "Items without training are left out of popularity, novelty and catalogue coverage, diversity "
-        "divides by items, Gini divides by n - 1, personalization takes short lists for full ones.",
+        "divides by items, Gini divides by n - 1, personalization treats short lists as full.",
         "For lists shorter than k its MAP and MAR count the last item's relevance again at every empty "
-        "place and can exceed 1; its F-beta is that of the mean precision and recall. Neither is reproduced. "
+        "rank and can exceed 1; its F-beta is that of the mean precision and recall. Neither is reproduced. "
         "normalize_arp is arp(scale=max). Its popularity, novelty and diversity are "
-        "over all users with a list: ask for no_hits: zero with them. UserBias is not reproduced.",
+        "over all users with a list: use no_hits: zero with them. UserBias is not reproduced.",
         precision_denominator="min_k_length",
         recall_denominator="retrieved",
         ap_denominator="retrieved",
@@ -187,8 +187,8 @@ PRESETS: Final[dict[str, Preset]] = {
         "Elliot",
         "MAP and MAR are means over all ranks up to k; DCG with 2^relevance - 1; users without "
         "recommendations are left out. APLT is long_tail, UserCoverageAtN user_coverage(places=all). Gini is "
-        "1 - ours by n - 1: higher is more even. Entropy lets all lists count the same.",
-        "Its gain is 2^(relevance - t + 1) - 1 for its threshold t: ours for t = 1, and for relevances that "
+        "1 - Gini by n - 1: higher is more even. Entropy lets all lists count the same.",
+        "Its gain is 2^(relevance - t + 1) - 1 for its threshold t: as here for t = 1 and if relevances "
         "are all equal. Its coverages are counts, not shares; equally popular items keep the order of its "
         "numbers at the end of the head.",
         ap_variant="window",
@@ -200,25 +200,25 @@ PRESETS: Final[dict[str, Preset]] = {
     ),
     "sklearn": preset(
         "scikit-learn (ndcg_score, dcg_score, average_precision_score)",
-        "Equal scores share their places: DCG averages over their orders, AP takes them as one threshold. AP "
+        "Equal scores share their ranks: DCG averages over their orders, AP takes them as one threshold. AP "
         "is uncut (k: all) and over all m relevant items. AUC is roc_auc_score; other metrics are refused.",
-        "scikit-learn wants a score for every item; truth that is not in the list has none here.",
+        "scikit-learn needs a score for every item; relevant items without one have none here.",
         ap_denominator="relevant",
         tie_order="shared",
     ),
     "seed000": preset(
-        "evaluation notes with a sliding window",
-        "nDCG by the list's own relevances, as its example has it.",
+        '"Evaluation Frameworks" (notes, with a sliding window)',
+        "nDCG by the list's own relevances, as in its example.",
         "Its first formulas of AP and AR sum over all ranks and exceed 1.",
         ideal="list",
     ),
     "seed001": preset(
-        "lecture on metrics and their limits",
-        "AP over the hits, whatever was missed.",
+        "lecture on evaluation metrics (Wang Zhe, Geekbang)",
+        "AP over the hits, without missed items.",
         ap_denominator="hits",
     ),
     "seed002": preset(
-        "book chapter on validation and metrics",
+        '"Validation and Metrics" (book chapter)',
         "AP over all m relevant items; DCG with 2^relevance - 1, normalised by the list's own relevances.",
         "Its precision sorts scores ascending and gives -1 to a user without positives.",
         ap_denominator="relevant",
@@ -226,10 +226,10 @@ PRESETS: Final[dict[str, Preset]] = {
         ideal="list",
     ),
     "seed003": preset(
-        "notes on metrics of classifiers and rankings", "Precision@k only: that of the default."
+        '"Evaluation Metrics and Their Limitations" (notes)', "Precision@k only, as in the default."
     ),
     "seed004": preset(
-        "tutorial on evaluating embeddings",
+        '"Evaluation Metrics" (tutorial on embedding models)',
         "Recall over min(m, k); AP over the hits; nDCG is binary.",
         "The nDCG it prints passes document ids as scores.",
         recall_denominator="min_relevant_k",
@@ -247,9 +247,9 @@ def conventions_of(name: str) -> Conventions:
 
 
 def parse_conventions(value: Conventions | str | Mapping[str, Any]) -> Conventions:
-    """Return the conventions of a preset's name, or of ``{preset: ..., convention: choice, ...}``.
+    """Parse conventions: the name of a preset, or ``{preset: ..., convention: choice, ...}``.
 
-    Raises ConfigError UNKNOWN_PRESET, UNKNOWN_CONVENTION or INVALID_CHOICE with what is allowed.
+    Raises ConfigError UNKNOWN_PRESET, UNKNOWN_CONVENTION or INVALID_CHOICE with the allowed values.
     """
     if isinstance(value, Conventions):
         return value
@@ -259,14 +259,14 @@ def parse_conventions(value: Conventions | str | Mapping[str, Any]) -> Conventio
 
 
 def changed_choices(conventions: Conventions, base: Conventions) -> dict[str, Choice]:
-    """Return the choices in which conventions differ from others."""
+    """Return the choices that differ from those of other conventions."""
     return {
         name: choice for name in CONVENTIONS if (choice := getattr(conventions, name)) != getattr(base, name)
     }
 
 
 def stamp(conventions: Conventions) -> str:
-    """Return what stands on every output row: the preset, the choices changed, who is in the mean.
+    """Return the conventions as text for every output row: preset, changed choices, population rules.
 
     ``default, gain=exp2; no_recommendations=zero; no_truth=drop; no_hits=zero; relevance>=4.0``
     """
@@ -278,7 +278,7 @@ def stamp(conventions: Conventions) -> str:
 
 
 def parse_stamp(text: str) -> Conventions:
-    """Return the conventions that a stamp stands for; raise ConfigError or ValueError for another text.
+    """Parse a stamp to conventions; raise ConfigError or ValueError for an invalid text.
 
     >>> own = parse_conventions({"preset": "spark", "gain": "exp2", "no_hits": "drop", "threshold": 4})
     >>> parse_stamp(stamp(own)) == own

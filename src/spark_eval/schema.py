@@ -1,4 +1,4 @@
-"""The words of the domain: column, table and subset names, each spelled in exactly one place."""
+"""Names of columns, tables, subsets, outcomes and faults; each is spelled here only."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -17,40 +17,40 @@ SUBSET: Final = "subset"
 FOLD: Final = "fold"
 N_RELEVANT: Final = "n_relevant"
 N_RECOMMENDED: Final = "n_recommended"
-# The values of segments of predictions on their way, by the place of their segment.
+# Columns of segment values in intermediate tables of predictions, by the segment's index.
 SEGMENT_COLUMN: Final = "segment_{}"
 
 VERSION: Final = "0.1.0"
 
-# What is wrong with text that cannot be read, and what to do about it.
-NO_TEXT: Final = "holds text that is no UTF-8; write it as UTF-8, or name its encoding in options"
-# Why a row is not used; null in rows that are. Holds a fault's code, or the reason of a filter.
+# Error and fix for text that cannot be read.
+NO_TEXT: Final = "has text that is not valid UTF-8; write it as UTF-8, or name its encoding in options"
+# Fault code of an invalid row, or reason of a filtered one; null for used rows.
 FAULT: Final = "fault"
-# How many input rows a row stands for, once equal ones are combined.
+# Number of equal input rows combined in a row.
 N_ROWS: Final = "n_rows"
-# In microseconds: before 1900 Spark and Hive may have shifted what they wrote, and hardly anybody logged.
+# In microseconds; Spark and Hive may have shifted earlier timestamps, and logs are rarely older.
 EPOCH_1900: Final = -2_208_988_800_000_000
-# A double holds every whole number up to this one, and not the next.
+# A double represents every integer up to this one exactly.
 LARGEST_EXACT: Final = 2**53
-# A double tells any two decimals of up to so many digits apart, wherever their points are.
+# Doubles distinguish decimals of up to this many digits, wherever the point is.
 EXACT_DIGITS: Final = 15
-# Ids of text that look like others: a control character, a blank at an end, an accent apart from its letter,
-# a letter that has another code in the form NFC. Java and RE2 take it alike.
+# Text ids that look like others: with a control character, leading or trailing blanks, a detached accent, or
+# a letter that NFC replaces. The pattern means the same in Java and RE2.
 ODD_ID: Final = (
     r"[\x00-\x1F\x7F]|\A[\x20\x{A0}\x{FEFF}\x{3000}]|[\x20\x{A0}\x{FEFF}\x{3000}]\z|[\x{300}-\x{36F}"
     r"\x{1100}-\x{11FF}\x{1AB0}-\x{1AFF}\x{1DC0}-\x{1DFF}\x{20D0}-\x{20FF}\x{2126}\x{212A}\x{212B}"
     r"\x{3099}\x{309A}\x{F900}-\x{FAFF}\x{FE20}-\x{FE2F}]"
 )
-# How many training interactions a user has, and whether an item has any.
+# Number of training interactions of a user, and True if an item has any.
 N_INTERACTIONS: Final = "n_interactions"
 IN_TRAIN: Final = "in_train"
-# What a table of items holds of each, beside its id; how many users have it in training.
+# Columns of the table of items in addition to the id; number of an item's training users.
 GROUPS: Final = "groups"
 FEATURES: Final = "features"
 VECTOR: Final = "vector"
 N_TAKERS: Final = "n_takers"
 
-# Our columns of each input; ``columns`` says what they are called there. Segments of users are theirs.
+# Our columns of each input; ``columns`` maps them to the user's names. Segments keep the user's names.
 EVENT_COLUMNS: Final = (USER, ITEM, TIMESTAMP, RELEVANCE)
 INPUT_COLUMNS: Final[dict[str, tuple[str, ...]]] = {
     "interactions": EVENT_COLUMNS,
@@ -64,7 +64,7 @@ INPUT_COLUMNS: Final[dict[str, tuple[str, ...]]] = {
 
 
 class Direction(StrEnum):
-    """Which of two values of a metric is the better one; ``none`` where no number is better than another."""
+    """Direction of better values of a metric; ``none`` if neither direction is better."""
 
     HIGHER = "higher"
     LOWER = "lower"
@@ -74,7 +74,8 @@ class Direction(StrEnum):
 class Subset(StrEnum):
     """Labels of rows.
 
-    Four are of ``global_local_ranker``, whose global_train is the first three; three of all other methods.
+    Four are of ``global_local_ranker``, where global_train consists of the first three; all other methods
+    have three.
     """
 
     LOCAL_TRAIN = "local_train"
@@ -86,7 +87,7 @@ class Subset(StrEnum):
     TEST = "test"
 
 
-# Labels, and names for several of them at once, as a source's ``subset`` takes them.
+# Labels, and names for several labels together, for a source's ``subset``.
 SUBSETS: Final[dict[str, tuple[Subset, ...]]] = {
     **{subset.value: (subset,) for subset in Subset},
     "local_test": (Subset.RANKER_TRAIN, Subset.RANKER_TEST),
@@ -112,15 +113,14 @@ class Table(StrEnum):
     FUNNEL = "funnel"
 
 
-# Columns of whole numbers of 32 bits; all others have 64.
+# Columns of 32-bit integers; other integers have 64 bits.
 SHORT_COLUMNS: Final = ("k", FOLD, "unit")
 
 
 def ddl_of(row: Any, first: Sequence[str] = (), without: Sequence[str] = ()) -> str:
-    """Return the columns of a table in Spark's words, from the fields of its rows, a NamedTuple.
+    """Return the columns of a table as Spark DDL, from the fields of its rows, a NamedTuple.
 
-    Fields that come ``first`` in the table may come later in the row; those ``without`` which the table is
-    are of other tables.
+    Columns in ``first`` come first; those in ``without`` are left out.
     """
     kinds = {str: "string", float: "double", bool: "boolean", int: "long"}
     hints = {name: (*get_args(hint), hint)[0] for name, hint in get_type_hints(row).items()}
@@ -129,7 +129,7 @@ def ddl_of(row: Any, first: Sequence[str] = (), without: Sequence[str] = ()) -> 
 
 
 class Outcome(StrEnum):
-    """What became of an input row. ``in`` is the exact sum of all others."""
+    """Outcome of an input row; ``in`` is the exact sum of all others."""
 
     IN = "in"
     USED = "used"
@@ -137,7 +137,7 @@ class Outcome(StrEnum):
     DEDUPLICATED = "deduplicated"
     QUARANTINED = "quarantined"
     DROPPED = "dropped"
-    # What is worth knowing beside: their ``rows`` is 0.
+    # Outcomes that count users or lists only: their ``rows`` is 0.
     NO_RECOMMENDATIONS = "no_recommendations"
     TIES_AT_CUT = "ties_at_cut"
     RANK_GAPS = "rank_gaps"
@@ -154,7 +154,7 @@ class Outcome(StrEnum):
 
 
 class Fault(StrEnum):
-    """Codes of rows that cannot be used: kept in ``quarantine`` and counted, unless they are FATAL."""
+    """Codes of invalid rows: written to ``quarantine`` and counted, unless they are FATAL."""
 
     NULL_ID = "NULL_ID"
     NULL_SCORE = "NULL_SCORE"
@@ -170,7 +170,7 @@ class Fault(StrEnum):
     NO_DISTRIBUTION = "NO_DISTRIBUTION"
     NULL_WEIGHT = "NULL_WEIGHT"
     WEIGHT_OUT_OF_RANGE = "WEIGHT_OUT_OF_RANGE"
-    # A single row of these refuses the whole table.
+    # A single row with one of these makes the whole table invalid.
     NULL_MODEL = "NULL_MODEL"
     RANK_BASE = "RANK_BASE"
     DUPLICATE_RANK = "DUPLICATE_RANK"
@@ -179,7 +179,7 @@ class Fault(StrEnum):
     SCORE_NOT_EXACT = "SCORE_NOT_EXACT"
 
 
-# What a row of recommendations can have; the first in this order that holds.
+# Faults of recommendations; a row has the first one that applies.
 ROW_FAULTS: Final = (
     Fault.NULL_MODEL,
     Fault.NULL_ID,
@@ -190,7 +190,7 @@ ROW_FAULTS: Final = (
     Fault.DUPLICATE_RANK,
 )
 
-# What to say of the faults that refuse a table.
+# Messages of the faults that make a table invalid.
 FATAL: Final[dict[Fault, str]] = {
     Fault.NULL_MODEL: "rows without a model name; fill the model column, or name one model in the config",
     Fault.RANK_BASE: "rows with a rank below 1; ranks start at 1",
@@ -202,7 +202,7 @@ FATAL: Final[dict[Fault, str]] = {
 
 
 class Reason(StrEnum):
-    """Why a valid row is not used."""
+    """Reason why a valid row is not used."""
 
     BEYOND_K = "beyond_k"
     BELOW_THRESHOLD = "below_threshold"
@@ -222,21 +222,21 @@ class Reason(StrEnum):
 
 
 SEGMENT: Final = "segment"
-# The segment of the mean and the deviation over folds; the folds themselves are the segment ``fold``. And the
-# source in the accounting whose rows are those of a log, once for each fold that has a place for them.
+# The segment of the mean and the standard deviation over folds; the folds themselves are the segment
+# ``fold``. Also the accounting source for the rows of a log, counted once per fold that uses them.
 FOLDS: Final = "folds"
 SEGMENT_VALUE: Final = "segment_value"
-# The segment of groups of items: its values are those of metrics that have one for each group.
+# The segment of item groups, for metrics with a value per group.
 GROUP: Final = "group"
-# The segment that holds everybody, and the value of users of whom nothing is known.
+# The segment of all users, and the value of users without one.
 ALL: Final = "all"
 MISSING: Final = "(missing)"
-# The value of users without training interactions, in both segments that follow from these.
+# The value of users without training interactions, in both built-in segments.
 NO_TRAIN: Final = "no_train"
 
 
 class BuiltIn(StrEnum):
-    """Segments that follow from the training interactions; all others are columns of ``users``."""
+    """Built-in segments, computed from training interactions; all others are columns of ``users``."""
 
     KNOWN = "known"
     ACTIVITY = "activity"

@@ -139,7 +139,7 @@ def test_wrong_types_and_values(tmp_path: Path, text: str, says: str) -> None:
         ("evaluate.conventions.gain=exp", "INVALID_CHOICE", "did you mean 'exp2'?"),
         ("evaluate.segments=[known]", "MISSING_TRAIN", "give the table train"),
         ("evaluate.segments=[activiti]", "MISSING_USERS", "did you mean 'activity'?"),
-        ("evaluate.segments=[User]", "INVALID_SEGMENT", "'User' has the name of a column of ours"),
+        ("evaluate.segments=[User]", "INVALID_SEGMENT", "'User' has a reserved name"),
         ("evaluate.no_truth=keep", "INVALID_CHOICE", "allowed: drop, zero"),
         ("evaluate.checks=all", "INVALID_CHOICE", "allowed: full, hits"),
         ("split.timezone=Mars", "INVALID_TIMEZONE", "IANA"),
@@ -167,7 +167,7 @@ def test_segments_of_tables_that_are_given(tmp_path: Path) -> None:
     assert config.evaluate.checked().segments == tuple(names)
     error = refused(tmp_path, SMALLEST + tables, "evaluate.segments=[country, RR_at_5]")
     assert error.code == "INVALID_SEGMENT"
-    assert "users.columns can give it another" in error.message
+    assert "rename the column with users.columns" in error.message
 
 
 def test_all_that_is_wrong_comes_in_one_error(tmp_path: Path) -> None:

@@ -98,6 +98,6 @@ def test_rows_are_combined_and_then_judged(
 
 @pytest.mark.parametrize("threshold", [-1.0, -0.5, float("nan"), float("inf")])
 def test_a_threshold_that_judges_nothing_is_refused(threshold: float) -> None:
-    with pytest.raises(ConfigError, match="smallest relevance that counts, 0 or more") as raised:
+    with pytest.raises(ConfigError, match="smallest relevance of a relevant item, 0 or more") as raised:
         make_plan(threshold=threshold)
     assert raised.value.code == "INVALID_CHOICE"

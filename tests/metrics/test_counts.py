@@ -221,7 +221,7 @@ def test_exposure_without_facts_of_items_is_an_error() -> None:
     about = about_of(grouped_lists([[1]], [[]], {1: "a"}))
     without_groups = replace(about, catalog=replace(about.catalog, groups=None))
     for part in (replace(about, listed=None), without_groups):
-        with pytest.raises(ValueError, match="needs a fact"):
+        with pytest.raises(ValueError, match="needs an input"):
             GroupWeights.of_lists(part, 1, Conventions(), np.array([0]), 1)
 
 

@@ -172,5 +172,5 @@ def test_lists_are_seen_as_they_are_ranked(name: str, order: TieOrder) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_without_facts_of_items_it_is_an_error_not_a_number(name: str) -> None:
-    with pytest.raises(ValueError, match="needs a fact"):
+    with pytest.raises(ValueError, match="needs an input"):
         measured(name, Lists.of([[1, 0]]), 2)

@@ -26,7 +26,7 @@ def test_stages_are_checked_and_kept_in_order() -> None:
 @pytest.mark.parametrize(
     ("stages", "code", "says"),
     [
-        ([FIRST], "TOO_FEW_STAGES", "'candidates' alone"),
+        ([FIRST], "TOO_FEW_STAGES", "has only 'candidates'"),
         ([FIRST, SECOND, THIRD, {**THIRD, "name": "x"}], "TOO_MANY_STAGES", "at most 3"),
         ([FIRST, {**SECOND, "name": "candidates"}], "DUPLICATE_STAGE", "'candidates'"),
         ([FIRST, {"model": "ranker", "k": 10}], "INVALID_STAGE", "stages.1 has no name"),

@@ -68,13 +68,13 @@ def test_equally_active_users_share_the_decile_of_their_rank(of_users: list[int]
         (["activity"], (False, True), "MISSING_TRAIN", "segment 'activity'"),
         (["country"], (True, False), "MISSING_USERS", "allowed: activity, known"),
         (["knwon"], (True, False), "MISSING_USERS", "did you mean 'known'?"),
-        (["country", "Country"], (True, True), "INVALID_SEGMENT", "'Country' comes twice"),
-        (["known", "known"], (True, True), "INVALID_SEGMENT", "'known' comes twice"),
+        (["country", "Country"], (True, True), "INVALID_SEGMENT", "'Country' is given twice"),
+        (["known", "known"], (True, True), "INVALID_SEGMENT", "'known' is given twice"),
         *(
-            ([name], (True, True), "INVALID_SEGMENT", "a column of ours")
+            ([name], (True, True), "INVALID_SEGMENT", "has a reserved name")
             for name in ("", "user", "MODEL", "n_relevant", "n_recommended", "all", "run_id")
         ),
-        (["AP_at_5"], (True, True), "INVALID_SEGMENT", "a column of ours"),
+        (["AP_at_5"], (True, True), "INVALID_SEGMENT", "has a reserved name"),
     ],
 )
 def test_names_that_nothing_tells_of_or_that_clash_are_refused(

@@ -1,1 +1,1 @@
-"""Columns and files as the workers hold them, by numpy and pyarrow: hashes, messages, Parquet."""
+"""Columns and files in the executors, by numpy and pyarrow: hashes, codes, Parquet."""

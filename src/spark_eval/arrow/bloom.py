@@ -1,4 +1,4 @@
-"""A Bloom filter of pairs of user and item, with a slice for each bucket of users."""
+"""Bloom filter of pairs of user and item, with a slice for each bucket of users."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,16 +10,16 @@ from numpy.typing import NDArray
 from spark_eval.arrow.hashes import Booleans, Hashes, bucket_of, pair_hash
 from spark_eval.stats.exact import Ints
 
-# Bits per pair, at least: of other pairs, at most one in sixty-four passes.
+# Minimum number of bits per pair: at most one in sixty-four other pairs passes.
 BITS_PER_PAIR: Final = 16
 LEAST_SLICE_BITS: Final = 10
-# A larger set has fewer bits per pair; then more pairs pass and travel for nothing.
+# Larger sets have fewer bits per pair; then more pairs pass and are shuffled needlessly.
 MOST_FILTER_BYTES: Final = 64 << 20
 
 
 @dataclass(frozen=True)
 class BloomFilter:
-    """``n_buckets`` slices of 2^``slice_bits`` bits, end to end; a pair of the set has two bits in one."""
+    """``n_buckets`` slices of 2^``slice_bits`` bits each; a pair sets two bits in the slice of its bucket."""
 
     n_buckets: int
     slice_bits: int
@@ -27,28 +27,28 @@ class BloomFilter:
 
     @classmethod
     def of(cls, slices: Mapping[int, bytes], n_buckets: int, slice_bits: int) -> "BloomFilter":
-        """Return the filter of the slices of those buckets that have any pair."""
+        """Return the filter of these slices; buckets without a slice are empty."""
         bits = np.zeros((n_buckets, 1 << slice_bits >> 3), dtype=np.uint8)
         for bucket, marks in slices.items():
             bits[bucket] = np.frombuffer(marks, dtype=np.uint8)
         return cls(n_buckets, slice_bits, bits.ravel())
 
     def passing(self, users: Hashes, items: Hashes) -> Ints:
-        """Return the places of pairs that may be in the set."""
+        """Return the indices of pairs that may be in the set."""
         first = bucket_of(users, self.n_buckets).astype(np.uint64) << np.uint64(self.slice_bits)
         high, low = filter_bits(pair_hash(users, items), self.slice_bits)
         places = np.flatnonzero(self.has(first + high))
         return places[self.has(first[places] + low[places])]
 
     def has(self, bits: Hashes) -> Booleans:
-        """Return whether these bits are set."""
+        """Return True for bits that are set."""
         bytes_: NDArray[np.uint8] = self.bits[bits >> np.uint64(3)]
         is_set: Booleans = (bytes_ >> (bits & np.uint64(7)).astype(np.uint8) & np.uint8(1)).view(np.bool_)
         return is_set
 
 
 def slice_of(pairs: Hashes, slice_bits: int) -> bytes:
-    """Return the slice in which these pairs have their bits."""
+    """Return the slice with the bits of these pairs."""
     marks = np.zeros(1 << slice_bits, dtype=bool)
     for bits in filter_bits(pairs, slice_bits):
         marks[bits] = True
@@ -61,7 +61,7 @@ def filter_bits(pairs: Hashes, slice_bits: int) -> tuple[Hashes, Hashes]:
 
 
 def slice_bits_for(n_pairs: int, n_buckets: int) -> int:
-    """Return how large a slice is, as a power of two, for so many pairs in all."""
+    """Return log2 of the number of bits in a slice, for ``n_pairs`` in all."""
     most = (8 * MOST_FILTER_BYTES // n_buckets).bit_length() - 1
     wanted = (BITS_PER_PAIR * n_pairs // n_buckets).bit_length()
     return min(max(LEAST_SLICE_BITS, wanted), most)

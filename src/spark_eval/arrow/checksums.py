@@ -1,4 +1,4 @@
-"""The rows of a table as one number, whatever their order: the keys of ``per_user``, and the truth."""
+"""Checksums of tables, independent of row order: the keys of ``per_user``, and the truth."""
 
 from typing import Final
 
@@ -11,16 +11,16 @@ from spark_eval.arrow.xxhash64 import SPARK_SEED, text_hashes, word_hashes
 from spark_eval.schema import N_RECOMMENDED, N_RELEVANT, USER
 from spark_eval.stats.exact import Floats, Ints
 
-# What of a row is looked at, beside its model.
+# Columns in a row's checksum, in addition to its model.
 KEYS: Final = (USER, N_RELEVANT, N_RECOMMENDED)
-# So many rows of the truth are hashed at once: they stay in the processor's cache.
+# Rows of the truth hashed at once: few enough for the processor's cache.
 HASHED_AT_ONCE: Final = 1 << 16
 
 
 def key_sum(model: str, rows: pa.Table) -> int:
     """Return the exact sum of Spark's ``xxhash64(model, string(user), n_relevant, n_recommended)`` over rows.
 
-    A row that is lost, twice there, of another model or of another run changes it, whatever the order.
+    It detects rows that are missing, duplicated, or from another model or run, in any order of rows.
     """
     if not rows.num_rows:
         return 0
@@ -29,15 +29,15 @@ def key_sum(model: str, rows: pa.Table) -> int:
     for name in (N_RELEVANT, N_RECOMMENDED):
         hashes = word_hashes(numbers(rows[name]).astype(np.int64, copy=False), hashes)
     signed = hashes.view(np.int64)
-    # In halves, which cannot outgrow 64 bits.
+    # Summed in halves, which cannot overflow 64 bits.
     return (int((signed >> 32).sum()) << 32) + int((signed & 0xFFFFFFFF).sum())
 
 
 def truth_digest(users: pa.Array, user: Ints, items: Codes, item: Ints, relevance: Floats) -> int:
     """Return the sum modulo 2^64 of Spark's ``xxhash64(user, item, relevance)`` over n relevant pairs.
 
-    ``user`` (n,) are places in ``users``, ``item`` (n,) are codes of ``items``. Ids are bigints or text.
-    Equal digests stand for the same pairs, in whatever order.
+    ``user`` (n,) are indices in ``users``, ``item`` (n,) are codes of ``items``. Ids are bigints or text.
+    Equal digests mean the same pairs, in any order.
     """
     of_user, total = spark_hashes(users, np.uint64(SPARK_SEED)), 0
     for start in range(0, len(user), HASHED_AT_ONCE):
@@ -48,5 +48,5 @@ def truth_digest(users: pa.Array, user: Ints, items: Codes, item: Ints, relevanc
 
 
 def spark_hashes(ids: pa.Array, seed: np.uint64 | Hashes) -> Hashes:
-    """Return Spark's ``xxhash64`` of n ids as they are, bigints or text; ``seed`` of all, or of each."""
+    """Return Spark's ``xxhash64`` of n ids, bigints or text; ``seed`` is one for all or one for each."""
     return word_hashes(numbers(ids), seed) if pa.types.is_integer(ids.type) else text_hashes(ids, seed)

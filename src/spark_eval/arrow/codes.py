@@ -1,4 +1,4 @@
-"""Ids as numbers, equal where ids are in all columns numbered together; counts and orders of numbers."""
+"""Integer codes of ids, the same in all columns coded together; counts and orders of integers."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,17 +13,18 @@ from numpy.typing import NDArray
 from spark_eval.arrow.hashes import Booleans, Hashes, changes, numbers
 from spark_eval.stats.exact import Ints
 
-# What some rows are sorted by.
+# Function from row indices to the sort values of these rows.
 SortKey = Callable[[Ints], NDArray[Any]]
-# Longer runs than this are sorted one by one.
+# Longer runs are sorted one by one.
 LONGEST_TOGETHER: Final = 1 << 11
 
 
 @dataclass(frozen=True)
 class Codes:
-    """The ids of several columns as numbers.
+    """Integer codes of the ids of several columns.
 
-    ``columns`` hold a number for each row. Of integers it is the id itself, of text its place in ``texts``.
+    ``columns`` have a code per row: an integer id is its own code; the code of a text is its index in
+    ``texts``.
     """
 
     columns: Sequence[Ints]
@@ -31,7 +32,7 @@ class Codes:
 
     @classmethod
     def of(cls, columns: Sequence[pa.ChunkedArray]) -> "Codes":
-        """Return the numbers of columns of integers, or of text, plain or dictionary-coded, without nulls."""
+        """Code columns of integers, or of text (plain or dictionary-coded), without nulls."""
         if all(pa.types.is_integer(column.type) for column in columns):
             return cls([numbers(column).astype(np.int64, copy=False) for column in columns], None)
         coded = [
@@ -47,15 +48,15 @@ class Codes:
         return cls(np.split(codes, ends), united.chunk(0).dictionary)
 
     def ids(self, codes: Ints) -> pa.Array:
-        """Return the ids that these numbers stand for, as int64 or text."""
+        """Return the ids of codes, as int64 or text."""
         return pa.array(codes) if self.texts is None else self.texts.take(pa.array(codes))
 
     def in_order(self, codes: Ints) -> Ints:
-        """Return numbers that ascend as the ids do: integers by value, text by its UTF-8 bytes."""
+        """Return integers in the order of the ids: integers by value, text by its UTF-8 bytes."""
         return codes if self.texts is None else self.text_order[codes]
 
     def ids_in_order(self, places: Ints) -> pa.Array:
-        """Return the ids of numbers that ``in_order`` gives."""
+        """Return the ids of integers returned by ``in_order``."""
         if self.texts is None:
             return pa.array(places)
         codes = np.empty_like(self.text_order)
@@ -64,7 +65,7 @@ class Codes:
 
     @cached_property
     def text_order(self) -> Ints:
-        """The place of each text among all, by their UTF-8 bytes."""
+        """Rank of each text among all, by UTF-8 bytes."""
         by_text = numbers(pc.sort_indices(self.texts))
         place = np.empty(len(by_text), dtype=np.int64)
         place[by_text] = np.arange(len(by_text))
@@ -75,15 +76,15 @@ CODED_TEXT: Final = pa.dictionary(pa.int32(), pa.string())
 
 
 def distinct_of(values: Ints) -> tuple[Ints, Ints]:
-    """Return the distinct values as they come first, and the place of each row's own among them."""
-    starts = np.flatnonzero(changes(values))  # lists mostly lie together: of each run one value is looked up
+    """Return the distinct values in order of appearance, and the index of each row's value in them."""
+    starts = np.flatnonzero(changes(values))  # equal values are mostly adjacent: one lookup per run
     coded = pa.array(values[starts]).dictionary_encode()
     place = numbers(coded.indices).astype(np.int64)
     return numbers(coded.dictionary), np.repeat(place, np.diff(np.append(starts, len(values))))
 
 
 def distinct_in_order(values: Ints) -> tuple[Ints, Ints]:
-    """Return the distinct values, ascending, and the place of each row's own among them."""
+    """Return the distinct values, ascending, and the index of each row's value in them."""
     distinct, place = distinct_of(values)
     order = np.argsort(distinct)
     rank = np.empty_like(order)
@@ -98,21 +99,21 @@ def n_distinct(values: Ints) -> int:
 
 
 def counted(places: Ints, n: int) -> Ints:
-    """Count how often each place below n is named; shape (n,)."""
+    """Count how often each index below n occurs; shape (n,)."""
     return np.bincount(places, minlength=n)
 
 
 def ordered(*keys: Ints | Hashes) -> Ints:
     """Return the order that sorts rows by the first key, then by the next, and so on; shape (n,).
 
-    Rows that are equal in all keys come in no particular order.
+    The order of rows with equal keys is undefined.
     """
     packed = in_one(*keys)
     return np.lexsort(keys[::-1]) if packed is None else np.argsort(packed)
 
 
 def in_one(*keys: Ints | Hashes) -> Hashes | None:
-    """Return numbers that are in the order of the first key, then of the next; None: 64 bits hold none."""
+    """Pack keys into one integer per row with the same order; None if they do not fit 64 bits."""
     packed, n_bits = np.zeros(len(keys[0]), dtype=np.uint64), 0
     for key in reversed(keys if len(keys[0]) else ()):
         least = int(key.min())
@@ -125,7 +126,7 @@ def in_one(*keys: Ints | Hashes) -> Hashes | None:
 
 
 def grouped(places: Ints, n_places: int) -> Ints:
-    """Return the order that puts rows of equal places together, places ascending, else as they come."""
+    """Return the order that sorts rows by ``places``; stable."""
     if (places[1:] >= places[:-1]).all():
         return np.arange(len(places))
     order = np.argsort(places.astype(np.uint16), kind="stable")
@@ -135,10 +136,10 @@ def grouped(places: Ints, n_places: int) -> Ints:
 
 
 def sort_runs(rows: Ints, is_first: Booleans, keys: Sequence[SortKey]) -> None:
-    """Sort each run of rows by the first key, those that are equal in it by the next, and so on.
+    """Sort each run of rows by the first key, equal rows by the next key, and so on.
 
-    Runs begin where ``is_first``; both arrays (n,) change, in the end a run has rows that are equal in all
-    keys. A key is asked for the rows that are still to be told apart only.
+    Runs begin where ``is_first`` is True; both arrays (n,) are changed in place: finally a run has the rows
+    that are equal in all keys. Each key is computed only for rows that are still equal.
     """
     for key in keys:
         again = np.flatnonzero(~is_first | ~np.append(is_first[1:], True))
@@ -154,12 +155,13 @@ def sort_runs(rows: Ints, is_first: Booleans, keys: Sequence[SortKey]) -> None:
 def order_within(values: NDArray[Any], starts: Ints) -> Ints:
     """Return the order that sorts each run of values (n,); a run begins at each of ``starts``.
 
-    Runs of about one length are sorted as the rows of one array: many short sorts cost a tenth of a long one.
+    Runs of about the same length are sorted as rows of one matrix: many short sorts cost a tenth of a long
+    one.
     """
     order, lengths = np.arange(len(values)), np.diff(np.append(starts, len(values)))
     _, size = np.frexp(lengths - 1)
     for bits in np.flatnonzero(np.bincount(size))[::-1].tolist():
-        if not bits:  # nothing but single values is left
+        if not bits:  # only runs of one value are left
             break
         runs = np.flatnonzero(size == bits)
         if 1 << bits > LONGEST_TOGETHER:
@@ -175,6 +177,6 @@ def order_within(values: NDArray[Any], starts: Ints) -> Ints:
         padded = np.full(place.shape, np.iinfo(values.dtype).max, dtype=values.dtype)
         padded[is_own] = values[place[is_own]]
         in_order = np.argsort(padded, axis=1)
-        # A value may be as large as what stands behind the end of its run.
+        # The padding may equal values of the run, so positions beyond the run are masked out.
         order[place[is_own]] = (start + in_order)[in_order < length]
     return order

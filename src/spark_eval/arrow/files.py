@@ -1,4 +1,4 @@
-"""Plain Parquet files, read and written by Arrow itself: no conversion to rows and back."""
+"""Plain Parquet files, read and written by Arrow, without conversion to Python rows."""
 
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -14,14 +14,14 @@ from spark_eval.errors import DataError
 from spark_eval.schema import ITEM, MODEL, NO_TEXT, SEGMENT_COLUMN, USER
 
 Batches = Iterable[pa.RecordBatch]
-# Instants as Parquet has them.
+# Type of points in time in Parquet.
 INSTANT: Final = pa.timestamp("us", "UTC")
 BATCH_ROWS: Final = 1 << 17
-# Of a file that is written: what readers can skip, and what a writer keeps in memory.
+# Rows per group of a written file: the unit that readers skip and writers buffer.
 ROWS_PER_GROUP: Final = 1 << 18
-# How pages are encoded that Arrow reads as codes of texts.
+# Encodings of pages that Arrow can read as dictionary codes of text.
 WITH_CODES: Final = frozenset({"PLAIN", "RLE", "BIT_PACKED", "PLAIN_DICTIONARY", "RLE_DICTIONARY"})
-# Our columns of text, beside those of segments.
+# Built-in columns of text; segments are text too.
 TEXTS: Final = (USER, ITEM, MODEL)
 
 
@@ -35,7 +35,7 @@ class FilePart:
 
 
 def parts_of(path: str, footer: pq.FileMetaData, most_bytes: int) -> Iterator[FilePart]:
-    """Yield the file in parts of about so many bytes."""
+    """Yield the parts of a file, of about ``most_bytes`` each."""
     groups: list[int] = []
     n_bytes = 0
     for number in range(footer.num_row_groups):
@@ -50,22 +50,22 @@ def parts_of(path: str, footer: pq.FileMetaData, most_bytes: int) -> Iterator[Fi
 
 
 def statistics_of(footer: pq.FileMetaData, column: str) -> Iterator[pq.Statistics | None]:
-    """Yield the statistics of a column in each row group that has rows; None where the footer has none."""
-    paths = [footer.schema.column(place).path for place in range(len(footer.schema))]
-    place = paths.index(column)
+    """Yield a column's statistics for each row group with rows; None if the footer has none."""
+    paths = [footer.schema.column(index).path for index in range(len(footer.schema))]
+    index = paths.index(column)
     for number in range(footer.num_row_groups):
         if footer.row_group(number).num_rows:
-            yield footer.row_group(number).column(place).statistics
+            yield footer.row_group(number).column(index).statistics
 
 
 def read_parts(
     parts: Sequence[FilePart], columns: Mapping[str, str], *, coded: bool = False
 ) -> Iterator[pa.RecordBatch]:
-    """Read batches with these columns (ours: theirs), each of one type whatever wrote the files.
+    """Yield batches of ``columns`` (our names to names in the files), with the same types for all writers.
 
-    With ``coded`` texts are dictionary-coded, as most files hold them; a dictionary may hold one twice.
+    With ``coded``, text is dictionary-coded, as in most files; a dictionary may have duplicates.
 
-    Raises DataError CORRUPT_FILE, INVALID_TEXT, or INPUT_CHANGED_DURING_RUN where a file is gone.
+    Raises DataError CORRUPT_FILE, INVALID_TEXT, or INPUT_CHANGED_DURING_RUN if a file was removed.
     """
     texts = [theirs for ours, theirs in columns.items() if ours in TEXTS] if coded else []
     for part in parts:
@@ -80,18 +80,18 @@ def read_parts(
 
 @contextmanager
 def named_faults(path: str) -> Iterator[None]:
-    """Raise DataError CORRUPT_FILE for a damaged file, or INPUT_CHANGED_DURING_RUN where it is gone."""
+    """Raise DataError CORRUPT_FILE for a damaged file, INPUT_CHANGED_DURING_RUN for a missing one."""
     try:
         yield
     except FileNotFoundError as error:
-        message = f"{path!r} is gone; start again once it rests"
+        message = f"{path!r} was removed during the run; rerun when the input files are stable"
         raise DataError("INPUT_CHANGED_DURING_RUN", message) from error
     except (OSError, pa.ArrowException) as error:
         raise DataError("CORRUPT_FILE", f"{path!r}: {error}; write the file again") from error
 
 
 def check_text(array: pa.Array, column: str, path: str) -> None:
-    """Raise DataError INVALID_TEXT for bytes that are no UTF-8, which no table of ours could hold."""
+    """Raise DataError INVALID_TEXT for bytes that are not valid UTF-8."""
     try:
         texts = array.dictionary if pa.types.is_dictionary(array.type) else array
         texts.validate(full=pa.types.is_string(texts.type))
@@ -100,7 +100,7 @@ def check_text(array: pa.Array, column: str, path: str) -> None:
 
 
 def read_part(part: FilePart, columns: Iterable[str], coded: Sequence[str] = ()) -> Iterator[pa.RecordBatch]:
-    """Read batches of columns in one form, those named ``coded`` with codes; damaged pages are refused."""
+    """Yield batches of columns in normal form, those in ``coded`` dictionary-coded; check page checksums."""
     options = {"coerce_int96_timestamp_unit": "us", "page_checksum_verification": True}
     footer = pq.read_metadata(part.path)
     coded = [name for name in coded if has_codes(footer, part.groups, name)]
@@ -117,19 +117,19 @@ def read_part(part: FilePart, columns: Iterable[str], coded: Sequence[str] = ())
 
 
 def has_codes(footer: pq.FileMetaData, groups: Iterable[int], name: str) -> bool:
-    """Return whether Arrow can read a column of text as codes: nothing of it is encoded in another way."""
-    [place] = [n for n in range(footer.num_columns) if footer.schema.column(n).path == name]
-    return all(WITH_CODES.issuperset(footer.row_group(group).column(place).encodings) for group in groups)
+    """Return True if Arrow can read a text column as codes: all its encodings allow it."""
+    [index] = [n for n in range(footer.num_columns) if footer.schema.column(n).path == name]
+    return all(WITH_CODES.issuperset(footer.row_group(group).column(index).encodings) for group in groups)
 
 
 def int96_of(footer: pq.FileMetaData) -> set[str]:
-    """Return the columns that are stored as INT96: instants, though their type names no zone."""
+    """Return the columns stored as INT96: points in time, although their type has no zone."""
     columns = map(footer.schema.column, range(len(footer.schema)))
     return {column.path for column in columns if column.physical_type == "INT96"}
 
 
 def is_consistent(footer: pq.FileMetaData) -> bool:
-    """Return whether all numbers of rows in a footer agree: of the file, its row groups, their columns."""
+    """Return True if all row counts of a footer agree: of the file, its row groups, their columns."""
     flat = [n for n in range(footer.num_columns) if not footer.schema.column(n).max_repetition_level]
     groups = [footer.row_group(n) for n in range(footer.num_row_groups)]
     return footer.num_rows == sum(group.num_rows for group in groups) and all(
@@ -138,12 +138,12 @@ def is_consistent(footer: pq.FileMetaData) -> bool:
 
 
 def in_one_form(column: pa.Array, is_instant: bool = False) -> pa.Array:
-    """Cast text to plain strings, and moments to microseconds, in UTC if they have a zone."""
+    """Cast text to plain strings, and timestamps to microseconds, in UTC if they have a zone."""
     return column.cast(form_of(column.type, is_instant))
 
 
 def form_of(kind: pa.DataType, is_instant: bool = False) -> pa.DataType:
-    """Return the one type for all columns that hold the same; moments that are instants have a zone."""
+    """Return the normal form of a type; timestamps that are points in time have a zone."""
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     if pa.types.is_timestamp(kind):
         return pa.timestamp("us", None if kind.tz is None and not is_instant else "UTC")
@@ -153,7 +153,7 @@ def form_of(kind: pa.DataType, is_instant: bool = False) -> pa.DataType:
 class PartWriter:
     """Writes tables of one schema below a folder, a file for each value of a partition column.
 
-    Files have names that no other attempt gives to its own.
+    File names are unique per attempt.
     """
 
     def __init__(self, folder: str, column: str) -> None:
@@ -174,14 +174,14 @@ class PartWriter:
         self.opened.close()
 
     def add(self, value: str, table: pa.Table) -> None:
-        """Write these rows, or keep them until there are more."""
+        """Buffer these rows; write the buffer once it is large enough."""
         waiting = self.waiting.setdefault(value, [])
         waiting.append(table)
         if sum(table.num_rows for table in waiting) >= ROWS_PER_GROUP:
             self.flush(value)
 
     def flush(self, value: str) -> None:
-        """Write the rows of a value that wait."""
+        """Write the buffered rows of a value."""
         waiting = self.waiting[value]
         if not waiting:
             return
@@ -196,7 +196,7 @@ class PartWriter:
 
 
 def parquet_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
-    """Open a writer that stores moments as differences: hardly any comes twice, so a dictionary costs."""
+    """Open a writer that delta-encodes timestamps: they rarely repeat, so a dictionary only costs."""
     moments = [column.name for column in schema if pa.types.is_timestamp(column.type)]
     return pq.ParquetWriter(
         path,
@@ -208,7 +208,7 @@ def parquet_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
 
 
 def keep_files(folder: str, written: Collection[str]) -> None:
-    """Remove the files of task attempts that came to nothing."""
+    """Remove files of failed task attempts: all but ``written``."""
     root = Path(folder)
     root.mkdir(parents=True, exist_ok=True)
     for file in root.rglob("*.parquet"):

@@ -1,7 +1,7 @@
-"""Footers of Parquet files: which files the workers read as Spark does. All others are left to Spark.
+"""Footers of Parquet files: find the files that executors read as Spark does; Spark reads all others.
 
-What the workers read is listed here: physical and logical types, codecs, encodings, releases of Spark that
-wrote the file. Tests show that Spark reads all that is listed alike. Whatever is new or odd is not listed.
+Files that executors read are listed here by physical and logical types, codecs, encodings, and the release of
+Spark that wrote them. Tests show that Spark reads all of these alike. Anything else is not listed.
 """
 
 import json
@@ -24,7 +24,7 @@ ENCODINGS: Final = frozenset(
         *("DELTA_BINARY_PACKED", "DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY"),
     }
 )
-# Physical types, and the logical ones that they are read with.
+# Physical and logical types, and the Arrow type to read them with.
 PHYSICAL_TYPES: Final[Mapping[tuple[str, str], pa.DataType]] = {
     ("BOOLEAN", "None"): pa.bool_(),
     ("INT32", "None"): pa.int32(),
@@ -35,37 +35,37 @@ PHYSICAL_TYPES: Final[Mapping[tuple[str, str], pa.DataType]] = {
     ("BYTE_ARRAY", "String"): pa.string(),
 }
 INTEGERS: Final = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
-# Before 23, Arrow reads a moment before 1970 stored as INT96, which is Spark's default, as another one.
+# Before 23, Arrow misreads timestamps before 1970 that are stored as INT96, Spark's default.
 READS_INT96: Final = int(pa.__version__.partition(".")[0]) >= 23
 NANOSECONDS: Final = "nanoseconds"
-# Who wrote a file, and marks of calendars and clocks of before 1582 and 1900.
-# Spark compares releases as text.
+# Keys for the writer of a file, and for calendars before 1582 and clocks before 1900. Spark compares releases
+# as text.
 SPARK_VERSION: Final = b"org.apache.spark.version"
 MARKS: Final = frozenset({b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96"})
 FIRST_MODERN: Final = b"3.1.0"
-# Footers that are looked at by the checks, by the choice of who reads, and for their numbers of rows.
+# Cached footers; each is read by checks, by the choice of the reader, and for row counts.
 MOST_KEPT: Final = 1024
-# What stands at the end of a file with an encrypted footer, and how long the signature of a readable one is.
+# End of a file with an encrypted footer, and length of the signature of a readable one.
 ENCRYPTED: Final = b"PARE"
 SIGNATURE_BYTES: Final = 28
-# What checksums of Hadoop's begin with, and how much later than these a file of a busy machine is closed.
+# First bytes of Hadoop's checksum files, and the longest delay between writing one and closing its file.
 CHECKSUMS_BEGIN: Final = b"crc\0"
 MOMENT_NS: Final = 10_000_000_000
 
 
 class EncryptedFile(ValueError):
-    """A file that takes keys to read; Arrow would end the process where it looks at such a column."""
+    """File that needs decryption keys; Arrow would abort the process on reading an encrypted column."""
 
 
 def read_footer(path: str) -> pq.FileMetaData:
-    """Return the footer of a file; raises EncryptedFile, and what Arrow raises for a damaged one."""
+    """Return the footer of a file; raise EncryptedFile, or Arrow's error for a damaged file."""
     status = Path(path).stat()
     return footer_of(path, status.st_size, status.st_mtime_ns)
 
 
 @lru_cache(MOST_KEPT)
 def footer_of(path: str, n_bytes: int, _: int) -> pq.FileMetaData:
-    """Read the footer of a file that has so many bytes and was changed at this moment."""
+    """Read the footer of a file of this size and modification time."""
     with Path(path).open("rb") as file:
         file.seek(-min(8, n_bytes), os.SEEK_END)
         end = file.read(8)
@@ -78,13 +78,13 @@ def footer_of(path: str, n_bytes: int, _: int) -> pq.FileMetaData:
 
 
 def is_plain(path: str, wanted: pa.Schema) -> bool:
-    """Return whether the workers read these columns of a file, with these types, as Spark does."""
+    """Return True if executors read these columns of a file, with these types, as Spark does."""
     try:
         footer = read_footer(path)
         schema = footer.schema.to_arrow_schema()
     except (OSError, EncryptedFile, pa.ArrowException):
         return False
-    places = places_of(footer)
+    indices = places_of(footer)
     names, instants = [name.lower() for name in schema.names], int96_of(footer)
     return (
         has_fitting_checksums(Path(path))
@@ -92,27 +92,27 @@ def is_plain(path: str, wanted: pa.Schema) -> bool:
         and is_consistent(footer)
         and all(
             names.count(column.name.lower()) == 1
-            and column.name in places
-            and type_of(footer.schema.column(places[column.name])) == column.type
+            and column.name in indices
+            and type_of(footer.schema.column(indices[column.name])) == column.type
             and form_of(schema.field(column.name).type, column.name in instants) == column.type
-            and is_packed_plainly(footer, places[column.name])
+            and is_packed_plainly(footer, indices[column.name])
             for column in wanted
         )
     )
 
 
 def places_of(footer: pq.FileMetaData) -> dict[str, int]:
-    """Return the place of each column that is neither repeated nor in another one."""
+    """Return the index of each column that is neither repeated nor nested."""
     columns = enumerate(map(footer.schema.column, range(len(footer.schema))))
     return {
-        column.path: place
-        for place, column in columns
+        column.path: index
+        for index, column in columns
         if not column.max_repetition_level and column.max_definition_level <= 1
     }
 
 
 def type_of(column: Any) -> pa.DataType | None:
-    """Return the type with which the workers read a column; None for a type that is not listed."""
+    """Return the type to read a column with; None for a type that is not listed."""
     logical = json.loads(column.logical_type.to_json())
     match column.physical_type, logical["Type"]:
         case "INT32" | "INT64", "Int" if logical["isSigned"]:
@@ -126,7 +126,7 @@ def type_of(column: Any) -> pa.DataType | None:
 
 
 def is_packed_plainly(footer: pq.FileMetaData, place: int) -> bool:
-    """Return whether a column is in this very file, by a listed codec and listed encodings."""
+    """Return True if a column is in this file, with a listed codec and listed encodings."""
     chunks = [footer.row_group(number).column(place) for number in range(footer.num_row_groups)]
     return all(
         chunk.compression in CODECS and ENCODINGS.issuperset(chunk.encodings) and not chunk.file_path
@@ -135,16 +135,17 @@ def is_packed_plainly(footer: pq.FileMetaData, place: int) -> bool:
 
 
 def counts_as_today(footer: pq.FileMetaData) -> bool:
-    """Return whether days and moments are counted as they are today; Spark takes others for legacy."""
+    """Return True if dates and timestamps use today's calendar; Spark takes other files as legacy."""
     keys = footer.metadata or {}
     return MARKS.isdisjoint(keys) and keys.get(SPARK_VERSION, FIRST_MODERN) >= FIRST_MODERN
 
 
 def has_fitting_checksums(path: Path) -> bool:
-    """Return whether the checksums that Hadoop may have left beside a file are of that file.
+    """Return True unless a file has Hadoop checksums that do not match it.
 
-    Older ones are of another file. But Hadoop may close a file a moment after its checksums: such a pair is
-    compared. Only Spark looks at these checksums, so the workers leave a doubtful file to it.
+    Checksums older than the file belong to a previous one. But Hadoop may close a file shortly after its
+    checksums, so such a pair is compared. Only Spark checks these checksums, so a doubtful file is left to
+    Spark.
     """
     checksums = path.with_name(f".{path.name}.crc")
     if not checksums.exists():
@@ -154,7 +155,7 @@ def has_fitting_checksums(path: Path) -> bool:
 
 
 def fits(path: Path, checksums: bytes) -> bool:
-    """Return whether these are the checksums of a file: a CRC-32 of every so many bytes."""
+    """Return True if these are Hadoop's checksums of a file: a CRC-32 per chunk of fixed size."""
     size = int.from_bytes(checksums[4:8], "big")
     if checksums[:4] != CHECKSUMS_BEGIN or not size:
         return False
@@ -164,7 +165,7 @@ def fits(path: Path, checksums: bytes) -> bool:
 
 
 def moments_of(footer: pq.FileMetaData) -> dict[str, tuple[bool, bool]]:
-    """Return of each column of moments whether it has a zone, and whether it counts nanoseconds."""
+    """Return for each timestamp column whether it has a zone, and whether it counts nanoseconds."""
     moments = {}
     for column in map(footer.schema.column, range(len(footer.schema))):
         logical = json.loads(column.logical_type.to_json())

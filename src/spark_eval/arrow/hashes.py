@@ -1,6 +1,6 @@
-"""Ids of a batch as numbers: equal ids have equal keys and hashes, whatever their type.
+"""Hashes and integers of ids: equal ids have equal hashes, whatever their type.
 
-A hash finds candidates fast; whoever finds by hash compares the ids themselves afterwards.
+A hash finds candidates fast; the ids themselves are compared afterwards.
 """
 
 from collections.abc import Sequence
@@ -19,42 +19,42 @@ from spark_eval.stats.exact import Ints
 Hashes = NDArray[np.uint64]
 Booleans = NDArray[np.bool_]
 
-# Of all hashes: tasks must agree on them.
+# Seed of all hashes: tasks must use the same.
 HASH_SEED: Final = 20231
 
 
 def hashes_of(column: pa.Array) -> Hashes:
-    """Return 64 bits of each id of a column of integers or text without nulls; shape (n,)."""
+    """Return a 64-bit hash of each id; integers or text without nulls; shape (n,)."""
     if pa.types.is_integer(column.type):
         return mixed(numbers(column).astype(np.int64, copy=False).view(np.uint64))
     if not pa.types.is_dictionary(column.type):
         column = column.dictionary_encode()
     texts = numbers(column.dictionary.cast(pa.string()))
-    # SipHash, of each text of the batch once.
+    # SipHash, once for each distinct text of the batch.
     of_text = pd.util.hash_array(texts, hash_key=f"{HASH_SEED:016}", categorize=False)
     hashes: Hashes = of_text[numbers(column.indices)]
     return hashes
 
 
 def plain(column: pa.Array) -> pa.Array:
-    """Return a column of integers or text as int64 or text."""
+    """Cast ids to int64 or text."""
     return column.cast(pa.int64() if pa.types.is_integer(column.type) else pa.string())
 
 
 def is_odd(ids: pa.Array) -> Booleans:
-    """Return which ids of text look like others; none, of integers or nulls; shape (n,)."""
+    """Return True for text ids that look like other ids; False for integers and nulls; shape (n,)."""
     if not pa.types.is_string(ids.type):
         return np.zeros(len(ids), dtype=bool)
     return numbers(pc.match_substring_regex(ids, ODD_ID).fill_null(False))
 
 
 def mixed(numbers: Hashes) -> Hashes:
-    """Return each number scrambled, one to one."""
+    """Scramble each integer, one to one."""
     return scrambled(numbers + np.uint64(HASH_SEED * GOLDEN % 2**64))
 
 
 def pair_hash(users: Hashes, items: Hashes) -> Hashes:
-    """Return 64 bits of each pair of two ids, from their hashes."""
+    """Return a 64-bit hash of each pair of ids, from the hashes of the ids."""
     return users + items * np.uint64(GOLDEN)
 
 
@@ -64,19 +64,19 @@ def bucket_of(users: Hashes, n_buckets: int) -> Ints:
 
 
 def changes(values: NDArray[Any]) -> Booleans:
-    """Return where a value differs from the one before, and at the first."""
+    """Return True where a value differs from the previous one, and for the first value."""
     changed = np.ones(len(values), dtype=bool)
     np.not_equal(values[1:], values[:-1], out=changed[1:])
     return changed
 
 
 def numbers(column: pa.Array | pa.ChunkedArray) -> NDArray[Any]:
-    """Return a column without nulls as numpy has it."""
+    """Convert a column without nulls to numpy."""
     is_whole = isinstance(column, pa.Array)
     values: NDArray[Any] = column.to_numpy(zero_copy_only=False) if is_whole else column.to_numpy()
     return values
 
 
 def in_one_piece(parts: Sequence[pa.Table]) -> pa.Table:
-    """Return tables end to end, with one dictionary for each coded column."""
+    """Concatenate tables, with one dictionary for each dictionary-coded column."""
     return pa.concat_tables(parts).unify_dictionaries().combine_chunks()

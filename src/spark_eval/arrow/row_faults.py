@@ -1,4 +1,4 @@
-"""The rows of recommendations and truth that cannot be used, by one rule for workers and quarantine."""
+"""Validate rows of recommendations, truth and train: the same rules for executors and quarantine."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -27,18 +27,18 @@ from spark_eval.schema import (
     Reason,
 )
 
-# Rows as the engine takes them, and why each cannot be used: null where it can, None where all can.
+# Rows in the engine's form, and the fault of each: null for a valid row, None if all are valid.
 Judged = tuple[pa.Table, pa.Array | None]
 FaultRule = Callable[[pa.Table], Judged]
 
 
 def fault_rules(conventions: Conventions) -> dict[str, FaultRule]:
-    """Return the rule of each table whose rows are judged by the workers."""
+    """Return the rule of each table whose rows are validated in executors."""
     return {"recommendations": judge_lists, "truth": partial(judge_truth, conventions=conventions)}
 
 
 def judge_lists(rows: pa.Table) -> Judged:
-    """Judge rows of recommendations, which have a rank or a score."""
+    """Validate rows of recommendations, which have a rank or a score."""
     faults: dict[Fault | Reason, Booleans] = {
         Fault.NULL_MODEL: nulls(rows, MODEL),
         Fault.NULL_ID: nulls(rows, USER, ITEM, FOLD),
@@ -53,10 +53,10 @@ def judge_lists(rows: pa.Table) -> Judged:
 
 
 def judge_truth(rows: pa.Table, conventions: Conventions) -> Judged:
-    """Judge rows of the truth: by their faults and, where rows are judged one by one, by their relevance.
+    """Validate rows of the truth; filter them by relevance if rows are filtered one by one.
 
-    The rows come back with relevance as a double (1 if there is none), and a timestamp as a number if there
-    is one. A column ``fault`` marks relevances that lost something when Spark made them doubles.
+    Return rows with relevance as a double (default 1), and timestamp, if any, as an integer. A column
+    ``fault`` marks relevances that Spark rounded when it made them doubles.
     """
     names = [name for name in (USER, ITEM, FOLD, IN_TRAIN) if name in rows.column_names]
     ones = pa.chunked_array([pa.repeat(1.0, len(rows))])
@@ -85,25 +85,25 @@ def judge_truth(rows: pa.Table, conventions: Conventions) -> Judged:
 
 
 def judge_train(rows: pa.Table) -> Judged:
-    """Judge training interactions."""
+    """Validate training interactions."""
     return rows, first_fault([(Fault.NULL_ID, nulls(rows, USER, ITEM, FOLD))])
 
 
 def valid_train(rows: pa.Table) -> Judged:
-    """Return the training interactions without a fault."""
+    """Return the valid training interactions."""
     _, faults = judge_train(rows)
     return rows if faults is None else rows.filter(faults.is_null()), None
 
 
 def interactions_of_users(rows: pa.Table) -> Judged:
-    """Return the users of training interactions without a fault, each with how many these are."""
+    """Return the users of valid training interactions, with the number of interactions."""
     valid, _ = valid_train(rows)
     keys = [name for name in (USER, FOLD) if name in rows.column_names]
     return valid.group_by(keys).aggregate([([], "count_all")]).rename_columns([*keys, N_INTERACTIONS]), None
 
 
 def first_fault(faults: Sequence[tuple[Fault | Reason, Booleans]]) -> pa.Array | None:
-    """Return the first fault of each row, null where it has none; None where no row has any."""
+    """Return the first fault of each row, null for a valid row; None if all are valid."""
     if not any(rows.any() for _, rows in faults):
         return None
     codes = np.full(len(faults[0][1]), -1, dtype=np.int32)
@@ -114,7 +114,7 @@ def first_fault(faults: Sequence[tuple[Fault | Reason, Booleans]]) -> pa.Array |
 
 
 def nulls(rows: pa.Table, *names: str) -> Booleans:
-    """Return which rows lack a value in one of these columns, as far as the table has them."""
+    """Return True for rows with a null in one of these columns, if the table has it."""
     lacking = np.zeros(len(rows), dtype=bool)
     for name in names:
         if name in rows.column_names and rows[name].null_count:
@@ -123,19 +123,19 @@ def nulls(rows: pa.Table, *names: str) -> Booleans:
 
 
 def holds(condition: pa.ChunkedArray) -> Booleans:
-    """Return where a condition holds; it does not where it is null."""
+    """Return True where a condition is True, and not null."""
     rows: Booleans = numbers(condition.fill_null(False))
     return rows
 
 
 def beyond_doubles(numbers: pa.Array) -> pa.Array:
-    """Return which are whole numbers that a double may round; null where a number is."""
+    """Return True for integers that a double may round; null for nulls."""
     if not pa.types.is_int64(numbers.type):
         return pa.scalar(False)
     return pc.or_(pc.greater(numbers, LARGEST_EXACT), pc.less(numbers, -LARGEST_EXACT))
 
 
 def inexact_relevance() -> DataError:
-    """Return what refuses a log: its rows are written, and nobody would know that a relevance was rounded."""
+    """Return the error for a log whose relevances would be rounded without notice in the written tables."""
     what = "a relevance that a double cannot hold; divide it, or cast it to double"
     return DataError(Fault.RELEVANCE_NOT_EXACT, f"interactions: {what}")

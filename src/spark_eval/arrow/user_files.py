@@ -1,4 +1,4 @@
-"""Files of ``per_user``: names that tell the bucket of their users, so that runs meet without a shuffle."""
+"""Files of ``per_user``: their names have the bucket, so that runs are compared without a shuffle."""
 
 import re
 import uuid
@@ -20,14 +20,14 @@ FILE_FORM: Final = re.compile(r"part-(?P<bucket>\d+)-of-(?P<of>\d+)-[0-9a-f]{32}
 
 
 def dataset_at(place: str) -> ds.Dataset:
-    """Return a table of this machine, its models as text."""
+    """Open a local table, with its models as text."""
     by_model = ds.partitioning(pa.schema([(MODEL, pa.string())]), flavor="hive")
     return ds.dataset(place, partitioning=by_model, format="parquet")
 
 
 @dataclass(frozen=True)
 class UserFile:
-    """A file with one model's users of a range of hashes, as shares of all: from ``start`` up to ``end``."""
+    """File of one model's users in a range of hashes; ``start`` and ``end`` are shares of all hashes."""
 
     model: str
     path: str
@@ -36,25 +36,25 @@ class UserFile:
 
 
 def file_name(bucket: int, n_buckets: int) -> str:
-    """Return a name for the users of a bucket that no other attempt gives to its own file."""
+    """Return a file name for a bucket, unique per attempt."""
     return f"part-{bucket:05}-of-{n_buckets:05}-{uuid.uuid4().hex}.parquet"
 
 
 def user_files(folder: str) -> list[UserFile] | None:
-    """Return the files below a folder of this machine; None where one of them tells no bucket."""
-    found = []
+    """Return the files below a local folder; None if a file name has no bucket."""
+    files = []
     for path in sorted(Path(folder).rglob("*.parquet")):
         form = FILE_FORM.fullmatch(path.name)
         if form is None or not path.parent.name.startswith(f"{MODEL}="):
             return None
         bucket, n_buckets = int(form["bucket"]), int(form["of"])
         model = unquote(path.parent.name.removeprefix(f"{MODEL}="))
-        found.append(UserFile(model, str(path), Fraction(bucket, n_buckets), Fraction(bucket + 1, n_buckets)))
-    return found
+        files.append(UserFile(model, str(path), Fraction(bucket, n_buckets), Fraction(bucket + 1, n_buckets)))
+    return files
 
 
 def met(files: Iterable[UserFile]) -> Iterator[list[UserFile]]:
-    """Yield files that may hold the same users together: those whose ranges overlap.
+    """Group files whose user ranges overlap.
 
     >>> halves = [UserFile("a", str(n), Fraction(n, 2), Fraction(n + 1, 2)) for n in range(2)]
     >>> [len(group) for group in met(halves + [UserFile("b", "c", Fraction(1, 4), Fraction(1, 2))])]
@@ -73,7 +73,7 @@ def met(files: Iterable[UserFile]) -> Iterator[list[UserFile]]:
 
 
 def read_files(paths: Sequence[str], columns: Sequence[str]) -> list[pa.Table]:
-    """Return the columns of each file; raise DataError as ``files.named_faults`` does."""
+    """Read columns of each file; raise DataError as ``files.named_faults`` does."""
     tables = []
     for path in paths:
         with named_faults(path), pq.ParquetFile(path, page_checksum_verification=True) as file:

@@ -1,7 +1,7 @@
-"""Spark's ``xxhash64`` of ids, without Spark: the draw that decides a user's part of local_test.
+"""Spark's ``xxhash64`` of ids, without Spark: the draw that assigns users of local_test to subsets.
 
 XXH64 as Yann Collet specifies it (https://github.com/Cyan4973/xxHash, doc/xxhash_spec.md). As in Spark, the
-hash of one column is the seed of the next one's, and the first one's seed is 42.
+hash of each column is the seed for the next column; the first seed is 42.
 """
 
 from typing import Final
@@ -30,7 +30,7 @@ Bytes = NDArray[np.uint8]
 def id_hashes(ids: pa.Array, seed: np.int32 | np.int64) -> Hashes:
     """Return ``xxhash64(seed, string(id))`` of n ids, integers or text, without nulls; shape (n,).
 
-    Spark hashes the bytes of the seed: an int has 4, a bigint 8.
+    Spark hashes the bytes of the seed: 4 for an int, 8 for a bigint.
     """
     coded = ids.dictionary_encode()
     of_seed = xxh64(np.frombuffer(seed.tobytes(), dtype=np.uint8)[None, :], np.uint64(SPARK_SEED))
@@ -40,7 +40,7 @@ def id_hashes(ids: pa.Array, seed: np.int32 | np.int64) -> Hashes:
 
 
 def text_hashes(texts: pa.Array, seed: np.uint64 | Hashes) -> Hashes:
-    """Return XXH64 of the UTF-8 bytes of n texts; ``seed`` of all, or of each; shape (n,)."""
+    """Return XXH64 of the UTF-8 bytes of n texts; ``seed`` is one for all or one for each; shape (n,)."""
     hashes, seeds = np.empty(len(texts), dtype=np.uint64), np.broadcast_to(seed, len(texts))
     lengths = numbers(pc.binary_length(texts))
     for length in np.unique(lengths):
@@ -53,7 +53,7 @@ def text_hashes(texts: pa.Array, seed: np.uint64 | Hashes) -> Hashes:
 
 
 def word_hashes(values: NDArray[np.int64] | NDArray[np.float64], seed: np.uint64 | Hashes) -> Hashes:
-    """Return Spark's ``xxhash64`` of n bigints or doubles; ``seed`` of all, or of each; shape (n,)."""
+    """Return Spark's ``xxhash64`` of n bigints or doubles; ``seed`` is one for all or each; shape (n,)."""
     words = np.ascontiguousarray(values).view("<u8")
     if values.dtype.kind == "f":
         words = np.where(values == 0, np.uint64(0), words)  # to Spark -0.0 is 0.0
@@ -61,7 +61,7 @@ def word_hashes(values: NDArray[np.int64] | NDArray[np.float64], seed: np.uint64
 
 
 def xxh64(data: Bytes, seed: np.uint64 | Hashes) -> Hashes:
-    """Return the hash of each row of shape (n, length) in bytes; ``seed`` of all rows, or of each."""
+    """Return the XXH64 of each row of bytes (n, length); ``seed`` is one for all or one for each."""
     n_rows, length = data.shape
     n_words, n_stripes = length // 8, length // 32
     words = np.ascontiguousarray(data[:, : 8 * n_words]).view("<u8")
@@ -94,10 +94,10 @@ def xxh64(data: Bytes, seed: np.uint64 | Hashes) -> Hashes:
 
 
 def mixed_in(lane: Hashes, word: Hashes) -> Hashes:
-    """Return a lane that has taken up a word."""
+    """Mix a word into a lane."""
     return rotated(lane + word * P2, 31) * P1
 
 
 def rotated(numbers: Hashes, bits: int) -> Hashes:
-    """Turn the bits of each number to the left."""
+    """Rotate the bits of each integer to the left."""
     return numbers << np.uint64(bits) | numbers >> np.uint64(64 - bits)

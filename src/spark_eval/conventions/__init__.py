@@ -1,6 +1,6 @@
-"""The conventions of definitions, each an enumeration of choices; a line says what each choice does.
+"""Conventions of metric definitions: enumerations of choices, each with a one-line meaning.
 
-Conventions travel as one value and are stamped on every output row; ``presets`` fixes them all at once.
+Conventions are passed as one value and written to every output row; ``presets`` sets all of them at once.
 """
 
 from collections.abc import Mapping
@@ -12,40 +12,40 @@ from spark_eval.conventions.choice import LENGTH, SLOTS, WHOLE_LIST, Choice
 
 
 class PrecisionDenominator(Choice):
-    """What precision divides its hits by."""
+    """Denominator of precision."""
 
-    K = "k", "k places, also those that a short list leaves empty"
+    K = "k", "the cutoff, even if the list is shorter"
     MIN_K_LENGTH = "min_k_length", "min(k, length of the list)", LENGTH
 
 
 class RecallDenominator(Choice):
-    """What recall divides its hits by."""
+    """Denominator of recall."""
 
     RELEVANT = "relevant", "m, the user's relevant items"
-    MIN_RELEVANT_K = "min_relevant_k", "min(m, k), what k places can hold"
+    MIN_RELEVANT_K = "min_relevant_k", "min(m, k), the most hits possible"
     RETRIEVED = "retrieved", "the relevant items anywhere in the user's own list", WHOLE_LIST
 
 
 class AverageDenominator(Choice):
-    """What the sum of precisions, or of recalls, at the hits is divided by."""
+    """Divisor of the sum of precisions, or of recalls, at the hits."""
 
     MIN_RELEVANT_K = "min_relevant_k", "min(m, k)"
     RELEVANT = "relevant", "m, the user's relevant items"
     HITS = "hits", "h, the hits in the top k"
-    K = "k", "k places"
+    K = "k", "the cutoff"
     MIN_RELEVANT_LENGTH = "min_relevant_length", "min(m, length of the list, k)", LENGTH
     RETRIEVED = "retrieved", "the relevant items anywhere in the user's own list, for m", WHOLE_LIST
 
 
 class AverageVariant(Choice):
-    """Which ranks average precision and average recall look at."""
+    """Ranks that average precision and average recall use."""
 
     GATED = "gated", "the ranks of the hits"
     WINDOW = "window", "all ranks from 1 to k: the mean of the values at 1, ..., k"
 
 
 class Gain(Choice):
-    """What a relevant item is worth in DCG."""
+    """Gain of a relevant item in DCG."""
 
     LINEAR = "linear", "its relevance"
     EXP2 = "exp2", "2^relevance - 1"
@@ -53,114 +53,114 @@ class Gain(Choice):
 
 
 class Discount(Choice):
-    """What DCG multiplies the gain at rank i by."""
+    """Factor of the gain at rank i in DCG."""
 
     LOG2 = "log2", "1 / log2(i + 1)"
-    LOG2_CLIPPED = "log2_clipped", "1 / log2(max(i, 2)): ranks 1 and 2 weigh the same"
+    LOG2_CLIPPED = "log2_clipped", "1 / log2(max(i, 2)): ranks 1 and 2 have the same discount"
 
 
 class Ideal(Choice):
     """The list that nDCG is normalised by."""
 
     TRUTH = "truth", "the user's whole truth, best first, cut at k"
-    POSITIONS = "positions", "all k places filled with the user's best gain"
+    POSITIONS = "positions", "the user's best gain at all k ranks"
     LIST = "list", "the relevant items of the user's own list, best first, cut at k", WHOLE_LIST
 
 
 class TieOrder(Choice):
-    """Where a metric sees hits whose score ties with other items of the list."""
+    """Position of hits whose score ties with other items of the list."""
 
-    AS_RANKED = "as_ranked", "where the convention ties put them"
-    BEST = "best", "before the items that they tie with: the most that luck can give", WHOLE_LIST
-    WORST = "worst", "after the items that they tie with: the least", WHOLE_LIST
+    AS_RANKED = "as_ranked", "as ranked by the convention ties"
+    BEST = "best", "before the items that they tie with: the best case", WHOLE_LIST
+    WORST = "worst", "after the items that they tie with: the worst case", WHOLE_LIST
     SHARED = (
         "shared",
-        "DCG: the mean discount of the places they share; AP: the precision behind them all",
+        "DCG: the mean discount of the tied ranks; AP: the precision at the last of them",
         WHOLE_LIST,
     )
 
 
 class OneClass(Choice):
-    """In-list AUC of a list whose top k holds hits only, or none."""
+    """In-list AUC of a list whose top k has only hits, or none."""
 
     UNDEFINED = "undefined", "no value; the user counts in n_undefined"
-    EXTREMES = "extremes", "1 for hits only, 0 for none"
+    EXTREMES = "extremes", "1 for hits only, 0 for no hits"
 
 
 class AucTies(Choice):
-    """A hit and a miss of the same score, in in-list AUC."""
+    """Hit and miss of the same score, in in-list AUC."""
 
     HALF = "half", "count one half"
-    AS_RANKED = "as_ranked", "count as the convention ties ranks them"
+    AS_RANKED = "as_ranked", "count as ranked by the convention ties"
 
 
 class IdealTies(Choice):
-    """Which of two items with equal gains goes first in the greedy ideal of intents."""
+    """First of two items with equal gains in the greedy ideal of intents."""
 
     ITEM_DESC = "item_desc", "the larger item id"
     TEXT = "text", "the item id that is larger as text", "text_order"
 
 
 class CoverageVariant(Choice):
-    """Which items catalogue coverage counts, and what it divides them by."""
+    """Items counted by catalogue coverage, and its denominator."""
 
     CATALOG = "catalog", "recommended items of the catalogue / its items"
-    RECOMMENDED = "recommended", "all recommended items / items of the catalogue: can pass 1"
-    BY_TRAINED = "by_trained", "all recommended items / items of training: can pass 1", "popularity"
-    TRAINED = "trained", "recommended items of training / these", "popularity"
+    RECOMMENDED = "recommended", "all recommended items / items of the catalogue: can exceed 1"
+    BY_TRAINED = "by_trained", "all recommended items / training items: can exceed 1", "popularity"
+    TRAINED = "trained", "recommended training items / training items", "popularity"
 
 
 class GiniVariant(Choice):
-    """What Gini's mean of differences over n items is divided by."""
+    """Divisor of Gini's mean of differences over n items."""
 
     N = "n", "n: at most 1 - 1/n"
     N_MINUS_1 = "n_minus_1", "n - 1: 1 if one item has all lists"
-    EQUALITY = "equality", "n - 1, and the whole is taken from 1: higher is more even"
+    EQUALITY = "equality", "n - 1, and the result is subtracted from 1: higher is more even"
 
 
 class EntropyWeights(Choice):
-    """How often the information of an item counts in the entropy of a run."""
+    """Weight of an item's information in the entropy of a run."""
 
-    LISTS = "lists", "once for each list that holds it"
-    SLOTS = "slots", "1 / length for each list that holds it, so that all lists count the same", SLOTS
+    LISTS = "lists", "1 for each list with the item"
+    SLOTS = "slots", "1 / length for each list with the item, so that all lists count the same", SLOTS
 
 
 class PersonalizationVariant(Choice):
-    """What two lists of fewer than k items share, in personalization."""
+    """Items shared by two lists of fewer than k items, in personalization."""
 
-    EXACT = "exact", "the items that both hold"
-    FULL_LISTS = "full_lists", "as if every list had k items: too high where some are shorter"
+    EXACT = "exact", "the items in both lists"
+    FULL_LISTS = "full_lists", "as if every list had k items: too high if some are shorter"
 
 
 class ExposureWeights(Choice):
-    """What a place of a list weighs in exposure."""
+    """Weight of a rank in exposure."""
 
-    EQUAL = "equal", "1, whatever its rank"
+    EQUAL = "equal", "1, whatever the rank"
     DISC = "disc", "1 / log2(rank + 1)"
 
 
 class Ties(Choice):
-    """Who goes first among equal scores. All three are independent of row order and partitioning."""
+    """Order of equal scores. All choices are independent of row order and partitioning."""
 
     ITEM_DESC = "item_desc", "the larger item id"
     ITEM_ASC = "item_asc", "the smaller item id"
-    HASH = "hash", "a seeded hash of the item id decides"
+    HASH = "hash", "by a seeded hash of the item id"
 
 
 class TruthDuplicates(Choice):
-    """The relevance of an item that a user has in several truth rows; it is judged after that."""
+    """Relevance of an item with several truth rows of a user; compared with the threshold afterwards."""
 
     MAX = "max", "the largest"
     SUM = "sum", "their sum"
-    LAST = "last", "that of the latest row by timestamp, of equally late ones the largest"
-    COUNT = "count", "how many rows there are, whatever their relevance"
+    LAST = "last", "that of the latest row by timestamp; if several are latest, the largest"
+    COUNT = "count", "the number of rows, whatever their relevance"
 
 
 class RecommendationDuplicates(Choice):
-    """An item repeated in one list."""
+    """Items repeated in a list."""
 
-    BEST_RANK = "best_rank", "counts once, at its best rank or score; repeats are counted in accounting"
-    REFUSE = "refuse", "is an error"
+    BEST_RANK = "best_rank", "count once, at their best rank or score; repeats are counted in accounting"
+    REFUSE = "refuse", "are an error"
 
 
 class NegativeRelevance(Choice):
@@ -185,16 +185,16 @@ class NoTruth(Choice):
 
 
 class NoHits(Choice):
-    """Users with truth whose whole list holds nothing relevant."""
+    """Users with truth but without a hit in the whole list."""
 
-    ZERO = "zero", "count like everybody"
+    ZERO = "zero", "count like other users"
     DROP = "drop", "are left out"
 
 
 class Checks(Choice):
-    """Where repeated items and ranks are looked for. Not a convention: it changes what is counted, no metric.
+    """Search for repeated items and ranks. Not a convention: it changes counts, but no metric.
 
-    Metrics that ask how many items a list has look everywhere of themselves.
+    Metrics that need the number of items in a list always search full lists.
     """
 
     HITS = "hits", "among the hits"
@@ -205,7 +205,7 @@ class Checks(Choice):
 class Conventions:
     """One choice for every convention. The defaults are those of the preset ``default``.
 
-    ``threshold`` is the smallest relevance that counts as relevant, 0 or more; None: all above 0.
+    ``threshold`` is the smallest relevance of a relevant item, 0 or more; None: any above 0.
     """
 
     precision_denominator: PrecisionDenominator = PrecisionDenominator.K
@@ -253,18 +253,18 @@ class Conventions:
     preset: str = "default"
 
     def changed(self, choices: Mapping[str, Any]) -> "Conventions":
-        """Return the same with single conventions chosen otherwise."""
+        """Return a copy with some choices changed."""
         return replace(self, **choices) if choices else self
 
     @property
     def judges_rows(self) -> bool:
-        """Whether an item is relevant exactly if one of its rows is: then rows are judged one by one."""
+        """True if an item is relevant exactly if one of its rows is, so that rows are filtered one by one."""
         return self.truth_duplicates is TruthDuplicates.MAX
 
 
-# The conventions with enumerated choices, and the choices of each.
+# The conventions with enumerated choices, and their enumerations.
 CONVENTIONS: Final[dict[str, type[Choice]]] = {
     field.name: type(field.default) for field in fields(Conventions) if isinstance(field.default, Choice)
 }
-# Who is in the mean: stamped on every row, whatever the preset.
+# Rules for the users in the mean, stamped on every row whatever the preset.
 POPULATION: Final = ("no_recommendations", "no_truth", "no_hits")

@@ -1,32 +1,32 @@
-"""The conventions of metrics beyond accuracy: popularity, distances, histories."""
+"""Conventions of metrics beyond accuracy: popularity, distances, histories."""
 
 from spark_eval.conventions.choice import HISTORY, Choice
 
 
 class CoveredPlaces(Choice):
-    """Which lists cover their user."""
+    """Lists that cover their user."""
 
-    ANY = "any", "those that hold an item in the top k"
-    ALL = "all", "those that hold k items in the top k"
+    ANY = "any", "lists with an item in the top k"
+    ALL = "all", "lists with k items in the top k"
 
 
 class Popularity(Choice):
-    """What the popularity of an item counts."""
+    """Popularity of an item."""
 
-    USERS = "users", "its distinct training users"
-    ROWS = "rows", "its training interactions, repeated ones too"
+    USERS = "users", "number of its distinct training users"
+    ROWS = "rows", "number of its training interactions, including repeated ones"
 
 
 class ArpScale(Choice):
-    """The unit of the mean popularity of recommended items."""
+    """Unit of the mean popularity of recommended items."""
 
     COUNT = "count", "as counted"
     SHARE = "share", "as a share of the sum over all items"
-    MAX = "max", "as a share of the most popular item's"
+    MAX = "max", "as a share of the largest popularity"
 
 
 class ArpUnseen(Choice):
-    """Recommended items without training interactions, in their mean popularity."""
+    """Recommended items without training interactions, in mean popularity."""
 
     ZERO = "zero", "count with popularity 0"
     DROP = "drop", "are left out"
@@ -35,64 +35,64 @@ class ArpUnseen(Choice):
 class NoveltyUnseen(Choice):
     """Recommended items without training interactions, in novelty."""
 
-    ONE = "one", "are as novel as an item with one user (or interaction, where these are counted)"
+    ONE = "one", "count like items with one user (or interaction, by the popularity)"
     DROP = "drop", "are left out"
     ZERO = "zero", "count with 0"
 
 
 class NoveltyScale(Choice):
-    """The unit of novelty."""
+    """Unit of novelty."""
 
     BITS = "bits", "bits"
-    SHARE = "share", "the bits of an item with one user (or interaction, where these are counted)"
+    SHARE = "share", "as a share of the bits of an item with one user (or interaction, by the popularity)"
 
 
 class NoveltyDenominator(Choice):
-    """What the sum of the novelties of a list is divided by."""
+    """Divisor of the sum of the novelties of a list."""
 
-    LENGTH = "length", "the items that count"
-    K = "k", "k places, also those that a short list leaves empty"
+    LENGTH = "length", "number of items that count"
+    K = "k", "the cutoff, even if the list is shorter"
 
 
 class Distance(Choice):
-    """How far two items of a list are apart."""
+    """Distance of two items of a list."""
 
-    COSINE = "cosine", "1 - cosine of their vectors; 1 where one is all zeros", "vectors"
+    COSINE = "cosine", "1 - cosine of their vectors; 1 if one is all zeros", "vectors"
     EUCLID = "euclid", "Euclidean distance of their vectors", "vectors"
     JACCARD = "jaccard", "1 - shared features / features of either", "features"
-    HAMMING = "hamming", "how many features one of them has and the other has not", "features"
+    HAMMING = "hamming", "number of features that only one of them has", "features"
 
 
 class DistanceAverage(Choice):
-    """What the sum of the distances within a list is divided by."""
+    """Divisor of the sum of the distances within a list."""
 
-    PAIRS = "pairs", "the pairs of items"
-    LENGTH = "length", "the items"
+    PAIRS = "pairs", "number of pairs of items"
+    LENGTH = "length", "number of items"
 
 
 class ShortList(Choice):
-    """The distance within a list of one item; without two items that can be compared others have none."""
+    """Distance within a list of one item; longer lists without two comparable items have no value."""
 
     UNDEFINED = "undefined", "no value; the user counts in n_undefined"
     ZERO = "zero", "0"
 
 
 class NoFeatures(Choice):
-    """Items of which no features, or no vector, are known, where items are compared."""
+    """Items without features, or without a vector, if items are compared."""
 
     DROP = "drop", "are left out"
     UNLIKE = "unlike", "have nothing in common with any item: distance 1, similarity 0"
 
 
 class UnexpectednessDenominator(Choice):
-    """What the items that two lists share are divided by."""
+    """Denominator of the share of common items."""
 
-    K = "k", "k places"
-    LENGTH = "length", "the items in the top k"
+    K = "k", "the cutoff"
+    LENGTH = "length", "number of items in the top k"
 
 
 class NoBase(Choice):
-    """Unexpectedness for users to whom the baseline model recommends nothing."""
+    """Unexpectedness for users without recommendations of the baseline model."""
 
     UNDEFINED = "undefined", "no value; the user counts in n_undefined"
     ZERO = "zero", "0"
@@ -100,11 +100,11 @@ class NoBase(Choice):
 
 
 class SerendipityVariant(Choice):
-    """What a hit of a serendipitous list is far from."""
+    """Reference that the hits of a serendipitous list are far from."""
 
     RECTOOLS = (
         "rectools",
-        "its place among all items by popularity: the mean of how much higher it was ranked",
+        "the rank by popularity: the mean lead over it",
         "catalog",
         "popularity",
     )
@@ -122,14 +122,14 @@ class SerendipityVariant(Choice):
     )
     EVIDENTLY = (
         "evidently",
-        "the user's history, by the cosine of vectors: 1 - the sum over hits; without a hit no value",
+        "the user's history, by the cosine of vectors: 1 - the sum over hits; no value without a hit",
         HISTORY,
         "vectors",
     )
 
 
 class CalibrationWeights(Choice):
-    """How items of a list weigh in the groups that it holds."""
+    """Weights of a list's items in the shares of its groups."""
 
     UNIFORM = "uniform", "the same at all ranks"
     DISC = "disc", "1 / log2(rank + 1)"

@@ -1,12 +1,11 @@
-"""What a convention is: an enumeration of choices, each of which says what it does and what it needs."""
+"""Base class of conventions: an enumeration of choices with their meanings and inputs."""
 
 from enum import StrEnum
 from typing import Final, Self
 
-# What a metric must see, beside the hits up to k, where such a choice is made: how many items a list has, so
-# that repeats must be looked for also where they are no hits; or the hits beyond k; or the user's history; or
-# of every item of a run the sum of 1 / length over the lists that hold it.
-# Other words name facts of items (``metrics.registry.Fact``).
+# Inputs that a choice can need in addition to the hits up to k: the number of items in a list (then repeated
+# items are searched among all items, not only hits); hits beyond k; the user's history; for every item of a
+# run, the sum of 1 / length over its lists. Other words are item attributes (``metrics.registry.Fact``).
 LENGTH: Final = "length"
 WHOLE_LIST: Final = "whole list"
 HISTORY: Final = "profile"
@@ -14,13 +13,13 @@ SLOTS: Final = "slots"
 
 
 class Choice(StrEnum):
-    """One choice of a convention: ``spark-eval metrics`` shows its ``meaning``; ``sees`` is what it needs."""
+    """A choice of a convention; ``spark-eval metrics`` prints its ``meaning``, ``sees`` are its inputs."""
 
     meaning: str
     sees: tuple[str, ...]
 
     def __new__(cls, value: str, meaning: str, *sees: str) -> Self:
-        """Return the member, a string with its meaning."""
+        """Create the member, a string with its meaning."""
         member = str.__new__(cls, value)
         member._value_ = value
         member.meaning = meaning

@@ -1,1 +1,1 @@
-"""What runs inside the workers: rows become messages, messages lists, lists metrics. numpy, pyarrow."""
+"""Code of the executors: from rows to messages, lists and metrics; numpy and pyarrow only."""

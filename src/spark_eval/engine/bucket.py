@@ -1,4 +1,4 @@
-"""A bucket of users: its rows become the truth, and lists with their hits."""
+"""Truth, lists and hits of one bucket of users."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -41,10 +41,10 @@ from spark_eval.stats.exact import Ints
 
 @dataclass(frozen=True)
 class ListRows(RowArrays):
-    """n valid rows of lists: numbers of user, item and list; the score or rank; what is known of the item.
+    """n valid rows of recommendations: codes of user, item and list, and the score or rank.
 
-    ``place`` is that in the catalogue, ``is_cold`` whether it has no training interactions; None where nobody
-    asks.
+    ``place`` is the item's index in the catalogue, ``is_cold`` True if the item has no training interactions;
+    both None if not requested.
     """
 
     user: Ints
@@ -56,10 +56,10 @@ class ListRows(RowArrays):
 
 
 class Bucket:
-    """The users of a bucket with their truth and lists; ``rows`` are all that came, by kind.
+    """Users of a bucket with their truth and lists; ``rows`` are the received tables by content.
 
-    ``people`` are the n users, once per fold. ``user`` has the number of each row's user, by kind; ``items``
-    has that of the items of the truth and of the lists.
+    ``people`` are the n users, once per fold. ``user`` maps each content to the user codes of its rows;
+    ``items`` codes the items of truth, lists and profiles.
     """
 
     def __init__(self, question: Question, rows: Mapping[Content, pa.Table]) -> None:
@@ -76,22 +76,22 @@ class Bucket:
 
     @cached_property
     def models(self) -> list[str | None]:
-        """The models that any bucket has, by name."""
+        """Sorted names of the models that occur in any bucket."""
         return models_in(self.rows, self.question.model)
 
     @cached_property
     def n_lists(self) -> int:
-        """One for each model and user."""
+        """Number of lists: one per model and user."""
         return len(self.people) * len(self.models)
 
     @cached_property
     def is_odd_user(self) -> Booleans:
-        """Which users have ids that look like others."""
+        """True for users whose ids look like other users' ids; shape (n,)."""
         return is_odd(self.people.ids)
 
     @cached_property
     def pairs(self) -> tuple[Ints, Ints, NDArray[np.float64], Ints, Booleans | None]:
-        """Each pair of the truth once: user, item, relevance, rows that name it, whether its item is cold."""
+        """Distinct pairs of the truth: user, item, relevance, number of rows, cold flag (or None)."""
         user, item = self.user[Content.TRUTH], self.items.columns[0]
         is_cold = self.is_cold(Content.TRUTH, user, self.placed(item))
         first, relevance, size = combined(
@@ -101,7 +101,7 @@ class Bucket:
 
     @cached_property
     def irrelevant(self) -> tuple[Reason, Booleans]:
-        """Which pairs are not relevant, after the reason."""
+        """Reason for leaving out pairs, and True for the pairs that are not relevant."""
         relevance, least = self.pairs[2], self.question.plan.conventions.threshold
         if least is None:
             return Reason.NOT_RELEVANT, relevance <= 0
@@ -109,10 +109,10 @@ class Bucket:
 
     @cached_property
     def truth(self) -> Truth:
-        """The relevant pairs."""
+        """Relevant pairs."""
         user, item, relevance, _, is_cold = self.pairs
         is_relevant = ~self.irrelevant[1]
-        # Where all are, nothing is copied: a single user may have millions.
+        # If all pairs are relevant, nothing is copied: a single user may have millions.
         chosen = slice(None) if is_relevant.all() else is_relevant
         relevance = relevance[chosen]
         return Truth(
@@ -125,19 +125,19 @@ class Bucket:
 
     @property
     def truth_digest(self) -> int:
-        """One number for the relevant pairs."""
+        """Checksum of the relevant pairs."""
         truth = self.truth
         relevance = truth.relevances(np.arange(len(truth.user)))
         return truth_digest(self.people.ids, truth.user, self.items, truth.item, relevance)
 
     @property
     def truth_folds(self) -> frozenset[int]:
-        """The folds in which anything is relevant."""
+        """Folds with at least one relevant pair."""
         folds = self.people.folds
         return frozenset() if folds is None else frozenset(folds[self.truth.n_relevant > 0].tolist())
 
     def truth_counts(self) -> TruthCounts:
-        """Count what became of the rows of the truth, and the users that they name."""
+        """Count the rows of the truth and their users by outcome."""
         user, size = self.pairs[0], self.pairs[3]
         truth, bad, bad_users = self.truth, self.rows[Content.BAD_TRUTH], self.user[Content.BAD_TRUTH]
         largest, n_users = int(truth.n_relevant.max(initial=0)), n_distinct(truth.user)
@@ -161,9 +161,10 @@ class Bucket:
         return counts
 
     def is_cold(self, kind: Content, user: Ints, place: Ints | None) -> Booleans | None:
-        """Return which rows name an item without training interactions (in the fold of the user).
+        """Return True for rows whose item has no training interactions (in the fold of the user).
 
-        ``place`` is that of each row's item. None where nothing is known of these.
+        ``place`` has the catalogue index of each row's item. None if nothing is known of training
+        interactions.
         """
         if IN_TRAIN in self.rows[kind].column_names:
             return ~numbers(self.rows[kind][IN_TRAIN]).astype(bool)
@@ -176,17 +177,17 @@ class Bucket:
         return ~facts.is_trained[fold, place] & (fold >= 0)
 
     def placed(self, item: Ints) -> Ints | None:
-        """Return the places of numbered items in the catalogue; None where nothing is known of any."""
+        """Return the catalogue indices of item codes; None if there are no item attributes."""
         return None if self.question.facts is None else self.place_of(item)
 
     @cached_property
     def place_of(self) -> PlaceFinder:
-        """Finds the places of numbered items in the catalogue."""
+        """Function from item codes to catalogue indices."""
         return self.question.known_items.places(self.items)
 
     @cached_property
     def list_rows(self) -> ListRows:
-        """The valid rows of recommendations."""
+        """Valid rows of recommendations."""
         rows, user, item = self.rows[Content.LISTS], self.user[Content.LISTS], self.items.columns[1]
         order = comparable(rows[SCORE]) if self.question.has_scores else numbers(rows[RANK]).astype(np.int64)
         place = self.placed(item)
@@ -194,7 +195,7 @@ class Bucket:
         return ListRows(user, item, self.list_of(Content.LISTS), order, place, is_cold)
 
     def list_of(self, kind: Content) -> Ints:
-        """Return the list of each row that has a user: they are numbered by model, then by user."""
+        """Return the list number of each row with a user; lists are numbered by model, then by user."""
         if self.question.model is not None:
             return self.user[kind]
         return self.user[kind] + len(self.people) * model_codes(self.named[kind][MODEL], self.models)
@@ -239,19 +240,19 @@ class Bucket:
         )
 
     def listed(self, rows: ListRows, places: Places) -> Entries:
-        """Return the items of all lists, as far as a metric sees them."""
+        """Return the recommended items of all lists, up to the largest rank that a metric needs."""
         row = by_list(rows.of_list, self.n_lists, places.rank, self.question.plan.listed_depth)
         place = np.full(len(row), UNKNOWN) if rows.place is None else rows.place[row]
         item = self.items.in_order(rows.item[row])
         return Entries(self.n_lists, rows.of_list[row], places.rank[row], item, place)
 
     def is_regular(self, rows: ListRows) -> bool:
-        """Return whether ranks are given, and no rank or item comes twice in any list; False: perhaps."""
+        """Return True if ranks are given and surely no list has a duplicate rank or item."""
         is_ranked = not self.question.has_scores
         return is_ranked and are_regular(rows.of_list, self.n_lists, rows.item, rows.order)
 
     def repeated(self, rows: ListRows) -> tuple[Booleans, Booleans]:
-        """Return which rows repeat an item of their list, and which name one that shares its rank."""
+        """Return masks of rows that repeat an item of their list, and of rows that share a rank."""
         before = falling(rows.order) if self.question.has_scores else rows.order
         again = repeats(rows.of_list, self.n_lists, rows.item, before)
         is_again = np.zeros(len(rows.item), dtype=bool)
@@ -261,16 +262,16 @@ class Bucket:
         return is_again, sharing_rank(rows.of_list, rows.item, rows.order, is_again)
 
     def hits(self, rows: ListRows, places: Places, near: Booleans | None) -> tuple[Hits, Hits]:
-        """Return the hits of all lists, each item once at its best rank, and those that repeat one."""
+        """Return the hits of all lists, each item once at its best rank, and the duplicate hits."""
         row, pair = self.truth.find(rows.user, rows.item)
         if near is not None:
             row, pair = row[near[row]], pair[near[row]]
-        held = places.rank if self.question.held_cuts is None else places_held(rows.of_list, places.rank)
-        ranks = (values[row] for values in (places.rank, places.tie_first, places.tie_last, held))
+        position = places.rank if self.question.held_cuts is None else places_held(rows.of_list, places.rank)
+        ranks = (values[row] for values in (places.rank, places.tie_first, places.tie_last, position))
         return distinct_hits(Hits(rows.of_list[row], pair, *ranks))
 
     def n_cold(self, rows: ListRows, near: Booleans | None, again: Hits) -> Ints | None:
-        """Count the cold items of each list; a hit is one item however often it was recommended."""
+        """Count the cold items of each list; an item that is recommended twice counts once if it is a hit."""
         if rows.is_cold is None or self.truth.is_cold is None:
             return None
         is_cold = rows.is_cold if near is None else rows.is_cold & near
@@ -278,7 +279,7 @@ class Bucket:
         return counted(rows.of_list[is_cold], self.n_lists) - counted(counted_again, self.n_lists)
 
     def bad_lists(self) -> dict[Fault, Ints]:
-        """Count the rows with each fault, list by list."""
+        """Count invalid rows by fault; arrays of shape (n_lists,)."""
         faults, of_list = self.named[Content.BAD_LISTS][FAULT], self.list_of(Content.BAD_LISTS)
         return {
             Fault(fault): counted(of_list[numbers(pc.equal(faults, fault))], self.n_lists)

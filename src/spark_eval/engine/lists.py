@@ -1,4 +1,4 @@
-"""The lists of a bucket: what became of their rows, where their hits are, and who is in the mean."""
+"""Lists of a bucket: counts of their rows, hits, and the users in the mean."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -22,19 +22,19 @@ from spark_eval.stats.exact import Ints
 
 @dataclass(frozen=True)
 class RowArrays:
-    """Arrays of one length, some of which may be None."""
+    """Arrays of one length; some may be None."""
 
     def take(self, chosen: "Ints | Booleans | slice") -> Self:
-        """Return some of their rows."""
+        """Return the chosen rows of every array."""
         return type(self)(*(None if values is None else values[chosen] for values in vars(self).values()))
 
 
 @dataclass(frozen=True)
 class Hits(RowArrays):
-    """Hits by list and rank; all of shape (hits,).
+    """Hits sorted by list and rank; all of shape (hits,).
 
-    ``pair`` is the relevant pair; ``held`` is the place among the items that the list holds, or the rank
-    where nobody asks.
+    ``pair`` is the index of the relevant pair. ``held`` is the hit's position among the items of the list
+    that are present (gaps in the ranks are skipped), from 1; it equals the rank if this is not requested.
     """
 
     of_list: Ints
@@ -47,13 +47,13 @@ class Hits(RowArrays):
 
 @dataclass(frozen=True)
 class AllLists:
-    """Lists of the n users of the truth, of several models: those of one model after those of another.
+    """Lists of the n users of the truth for several models, sorted by model, then by user.
 
-    ``n_valid`` are rows without a fault, ``bad`` the others by fault. Of the valid rows ``n_repeated`` name
-    an item of the list again, ``n_beyond`` lie behind the largest rank that counts, ``n_cold`` of the rest
-    are of items without training interactions. ``held_within[k]`` counts the items at ranks up to k, None
-    where nobody asks; ``n_within[k]`` counts them up to the k of stages. All have shape (lists,). ``listed``
-    are the items, as far as a metric sees them.
+    Row counts of each list, all of shape (lists,): ``n_valid`` valid rows and, by fault, ``bad`` invalid
+    ones. Of the valid rows, ``n_repeated`` repeat an item of the list, ``n_beyond`` have a rank beyond the
+    largest cutoff, and ``n_cold`` of the rest have items without training interactions. ``held_within[k]``
+    counts the items at ranks up to k (None if not requested), ``n_within[k]`` the same for the cutoffs of
+    pipeline stages. ``listed`` are the items that metrics need.
     """
 
     truth: Truth
@@ -71,7 +71,7 @@ class AllLists:
     listed: Entries | None = None
 
     def of_models(self, first: int, last: int) -> "AllLists":
-        """Return the lists of some models, by their places."""
+        """Return the lists of the models with indices ``first`` to ``last - 1``."""
         part = slice(first * self.truth.n_users, last * self.truth.n_users)
         hits = self.hits.take(slice(*np.searchsorted(self.hits.of_list, [part.start, part.stop])))
         return AllLists(
@@ -92,35 +92,35 @@ class AllLists:
 
     @property
     def n_lists(self) -> int:
-        """One for each model and user, empty ones included."""
+        """Number of lists: one per model and user, including empty ones."""
         return self.n_models * self.truth.n_users
 
     def by_model(self, of_users: NDArray[Any]) -> NDArray[Any]:
-        """Return values of lists by model and user; shape (models, users)."""
+        """Reshape values of lists to (models, users)."""
         return of_users.reshape(self.n_models, self.truth.n_users)
 
     @cached_property
     def n_rows(self) -> Ints:
-        """All rows of each list."""
+        """Number of rows of each list, valid or not."""
         return self.n_valid + sum(self.bad.values(), np.zeros(1, dtype=np.int64))
 
     @cached_property
     def n_recommended(self) -> Ints:
-        """Distinct items of each list, as far as repeats were looked for."""
+        """Number of distinct items of each list; with quick checks only repeated hits are found."""
         return self.n_valid - self.n_repeated
 
     @cached_property
     def n_hits(self) -> Ints:
-        """Hits of each list."""
+        """Number of hits of each list."""
         return counted(self.hits.of_list, self.n_lists)
 
     @cached_property
     def has_truth(self) -> Booleans:
-        """Whose lists have anything relevant."""
+        """True for lists of users with at least one relevant item."""
         return np.tile(self.truth.n_relevant > 0, self.n_models)
 
     def population(self, conventions: Conventions) -> Ints:
-        """Return the lists of the users in the mean."""
+        """Return the indices of the lists in the mean."""
         is_list, has_truth = self.n_recommended > 0, self.has_truth
         chosen = has_truth | (is_list & (conventions.no_truth is NoTruth.ZERO))
         if conventions.no_recommendations is NoRecommendations.DROP:
@@ -130,7 +130,7 @@ class AllLists:
         return np.flatnonzero(chosen)
 
     def chosen_hits(self, chosen: Ints) -> Hits:
-        """Return the hits of these lists, which are numbered anew."""
+        """Return the hits of the chosen lists, renumbered from 0."""
         if len(chosen) == self.n_lists:
             return self.hits
         number = np.full(self.n_lists, -1, dtype=np.int64)
@@ -139,7 +139,7 @@ class AllLists:
         return replace(hits, of_list=number[hits.of_list])
 
     def lists(self, chosen: Ints, ideal: Ragged) -> Lists:
-        """Return these lists as kernels take them; ``ideal`` are those of all users."""
+        """Return the chosen lists as input of the kernels; ``ideal`` has a row per user."""
         users, hits = chosen % max(self.truth.n_users, 1), self.chosen_hits(chosen)
         relevance, held = self.truth.relevances(hits.pair), None
         if self.held_within is not None:
@@ -155,7 +155,7 @@ class AllLists:
         )
 
     def counts(self, cuts: Sequence[int], has_scores: bool, is_odd_user: Booleans) -> list[ListCounts]:
-        """Count what became of every row of each model, and of how many users."""
+        """Count the rows and users of each model by outcome."""
         used, has_truth, is_list = self.n_recommended - self.n_beyond, self.has_truth, self.n_recommended > 0
         reasons: dict[str | None, Ints] = {None: used}
         if self.n_cold is not None:
@@ -188,24 +188,24 @@ class AllLists:
         return [ListCounts(*one) for one in of_models]
 
     def sums(self, of_lists: NDArray[Any]) -> list[int]:
-        """Add values of lists up by model."""
+        """Sum values of lists by model."""
         return [int(total) for total in self.by_model(of_lists).sum(axis=1)]
 
     def by_line(self, of_lists: Mapping[EntryKey, NDArray[Any]]) -> list[Counter[EntryKey]]:
-        """Add values of lists up by model, each line by itself."""
+        """Sum values of lists by model, separately for each key."""
         totals = {line: self.sums(values) for line, values in of_lists.items()}
-        return [Counter({line: n[place] for line, n in totals.items()}) for place in range(self.n_models)]
+        return [Counter({line: n[index] for line, n in totals.items()}) for index in range(self.n_models)]
 
 
 def entries_between(entries: Entries, first: int, last: int) -> Entries:
-    """Return the entries of the rows from the first to before the last."""
+    """Return the entries of rows ``first`` to ``last - 1``, renumbered from 0."""
     part = slice(*np.searchsorted(entries.row, [first, last]))
     values = (entries.rank[part], entries.item[part], entries.place[part])
     return Entries(last - first, entries.row[part] - first, *values)
 
 
 def distinct_hits(hits: Hits) -> tuple[Hits, Hits]:
-    """Return hits by list and rank, each item once, at its best rank; and those that are left out."""
+    """Return hits sorted by list and rank, each item at its best rank, and the duplicates left out."""
     hits = hits.take(ordered(hits.of_list, hits.pair, hits.rank))
     is_first = changes(hits.of_list) | changes(hits.pair)
     first = hits.take(is_first)

@@ -23,19 +23,19 @@ from spark_eval.stats.exact import (
 )
 from spark_eval.stats.totals import CellTotals
 
-# Users, those with a value, and those of whose value is too large for a double.
+# Numbers of users, of users with a value, and of users whose value overflows a double.
 N_USERS: Final = "n_users"
 N_DEFINED: Final = "n_defined"
 N_INFINITE: Final = "n_infinite"
 TOTAL: Final = "total"
 SQUARES: Final = "squares"
-# Of a value times its weight: times the weight again.
+# Of value * weight: sums of value * weight * weight.
 PRODUCTS: Final = "products"
 EACH: Final = slice(None)
 
 
 class ColumnSums(NamedTuple):
-    """What is summed of one column over the users of a segment."""
+    """Sums of one column over the users of a segment."""
 
     n_users: int
     n_defined: int
@@ -48,9 +48,9 @@ class ColumnSums(NamedTuple):
 NOBODY: Final = ColumnSums(0, 0, 0, Fraction(), Fraction(), Fraction())
 # model, segment, value of the segment
 SegmentCell = tuple[str, str, str]
-# The code of each user's value, and the values.
+# Code of each user's model or segment value, and the names of the codes.
 Group = tuple[Ints, Sequence[str]]
-# Sums of columns, of shape (cells, columns).
+# Sums of columns; shape (cells, columns).
 SegmentTotals = CellTotals[SegmentCell]
 
 
@@ -60,10 +60,10 @@ def sums(
     models: Group,
     segments: Mapping[str, Group],
 ) -> SegmentTotals:
-    """Return the sums of values of each model, over everybody and over each value of each segment.
+    """Sum the values of each model over all users and over each segment value.
 
-    ``measured`` are the values of the users, NaN where undefined; ``summed`` names values and products of a
-    value and a weight. A group has the code of each user's model or segment, and their names.
+    ``measured`` has the values of the users, NaN where undefined; ``summed`` maps each column to its one or
+    two factors (value, or value and weight).
     """
     model, names = models
     codes = [] if len(names) == 1 else [(model, len(names))]
@@ -74,7 +74,7 @@ def sums(
     totals = SegmentTotals(cells, (len(summed),))
     for start in range(0, len(model), MOST_SUMMED):
         part = slice(start, start + MOST_SUMMED)
-        # Of a single model the sums over all users are its own.
+        # With a single model, the sums over all users are the sums of the model.
         groups = Groups([(code[part], n_groups) for code, n_groups in codes], groups_only=len(names) > 1)
         n_users = groups.sums(np.ones(len(model[part]), dtype=bool))
         totals.put_count(N_USERS, (EACH, EACH), n_users[:, np.newaxis])
@@ -102,7 +102,7 @@ def put_column(
 
 
 def added(parts: Iterable[SegmentTotals], names: Sequence[str]) -> dict[SegmentCell, dict[str, ColumnSums]]:
-    """Return the sums of all parts by model and segment, where there are users, and by the column's name."""
+    """Return the total sums by cell and column name, for cells with at least one user."""
     whole = SegmentTotals.together(parts, (len(names),))
     totals: dict[SegmentCell, dict[str, ColumnSums]] = defaultdict(dict)
     for (row, cell), (column, name) in product(enumerate(whole.cells), enumerate(names)):

@@ -1,4 +1,4 @@
-"""A bucket of users measured: rows of ``per_user``, their sums, and counts of what became of every row."""
+"""Measure a bucket of users: rows of ``per_user``, their sums, and counts of all rows."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,16 +26,16 @@ from spark_eval.metrics.options import filled_column
 from spark_eval.schema import FOLD, N_RECOMMENDED, N_RELEVANT, USER
 from spark_eval.stats.exact import Floats, Ints
 
-# So many values of ``per_user``, and relevant items, are measured at once; those of one model may be more.
+# Maximum number of values of ``per_user`` and relevant items measured at once; one model may have more.
 MOST_AT_ONCE: Final = 1_000_000
 
 
 @dataclass(frozen=True)
 class ModelSummary:
-    """What is left of one model's lists in a bucket beside their rows of ``per_user``.
+    """Per-model summary of a bucket: counts, folds, key checksum, output file.
 
-    ``counts`` are for the accounting, ``folds`` those in which it has a list. ``keys`` is the sum of the keys
-    of its rows, which are written to ``file``, if any.
+    ``folds`` are those with a list of the model. ``keys`` is the sum of the keys of its rows of ``per_user``;
+    the rows are written to ``file``, if any.
     """
 
     model: str | None
@@ -45,15 +45,15 @@ class ModelSummary:
     file: str | None = None
 
 
-# A model's summary, and its rows of ``per_user``: one per user of the population.
+# A model's summary and its rows of ``per_user``, one per user in the mean.
 Measured = tuple[ModelSummary, pa.Table]
 
 
 class Measuring:
-    """Measures a bucket.
+    """Measures the lists of a bucket.
 
-    Once all models are measured, ``sums`` are those of the columns of ``per_user``, and ``groups`` the
-    weights of groups of items by the place of the metric and model; ``tally`` counts the items of the lists.
+    After ``measured`` is exhausted, ``sums`` has the sums of the columns of ``per_user``, ``groups`` the
+    weights of item groups by metric index and model, and ``tally`` counts of the recommended items.
     """
 
     def __init__(self, bucket: Bucket, tally: ItemTally) -> None:
@@ -67,11 +67,11 @@ class Measuring:
 
     @cached_property
     def lists(self) -> AllLists:
-        """The lists of all models."""
+        """Lists of all models."""
         return self.bucket.lists()
 
     def measured(self) -> Iterator[Measured]:
-        """Measure each model's lists; those of several models together as long as they are few."""
+        """Measure each model's lists; small models are measured together."""
         lists, models = self.lists, self.bucket.models
         n_columns = sum(len(value.columns) for value in self.question.plan.metrics)
         n_listed = 0 if lists.listed is None else len(lists.listed.row) // max(len(models), 1)
@@ -84,38 +84,38 @@ class Measuring:
             yield from self.of_models(names, lists.of_models(first, first + len(names)))
 
     def of_models(self, models: Sequence[str | None], lists: AllLists) -> Iterator[Measured]:
-        """Measure the lists of some models: population, kernels, sums."""
+        """Measure the lists of some models: users in the mean, kernels, sums."""
         question, bucket, n_users = self.question, self.bucket, max(len(self.bucket.people), 1)
         chosen = lists.population(question.plan.conventions)
         if lists.truth.largest_relevance > question.most_relevance:
-            chosen = chosen[:0]  # no gain of such relevances can be computed: the run is refused
-        taken = lists.lists(chosen, self.ideal)
+            chosen = chosen[:0]  # the gain of such a relevance overflows: the run is refused
+        inputs = lists.lists(chosen, self.ideal)
         if self.surroundings is not None:
-            taken = replace(taken, about=self.surroundings.about(lists, chosen))
-        columns, users, model = self.columns(taken), chosen % n_users, chosen // n_users
+            inputs = replace(inputs, about=self.surroundings.about(lists, chosen))
+        columns, users, model = self.columns(inputs), chosen % n_users, chosen // n_users
         segments = {name: (segment.code[users], segment.names) for name, segment in self.segments.items()}
         names = [name or "" for name in models]
-        filled = self.filled(taken)
+        filled = self.filled(inputs)
         self.sums.add(sums(columns | filled, question.plan.summed, (model, names), segments))
         if question.plan.of_run:
-            self.tally.add(bucket, taken.about, (model, names), segments)
-        self.groups |= self.weighed_groups(taken, model, names)
-        rows, ends = self.per_user(users, taken, columns), np.searchsorted(model, np.arange(len(models) + 1))
+            self.tally.add(bucket, inputs.about, (model, names), segments)
+        self.groups |= self.weighed_groups(inputs, model, names)
+        rows, ends = self.per_user(users, inputs, columns), np.searchsorted(model, np.arange(len(models) + 1))
         is_list = lists.by_model(lists.n_recommended > 0)
         counts = lists.counts(question.plan.cuts, question.has_scores, bucket.is_odd_user)
         lacking = {
             outcome: counted(model[with_it], len(models))
-            for outcome, with_it in lists_with(taken.about).items()
+            for outcome, with_it in lists_with(inputs.about).items()
         }
-        for place, name in enumerate(models):
-            beside = Counter[EntryKey]({(outcome, None): int(n[place]) for outcome, n in lacking.items()})
-            of_rows = counts[place].plus(bucket.nameless(name)).plus(ListCounts(users=beside))
-            folds = () if bucket.people.folds is None else bucket.people.folds[is_list[place]].tolist()
-            part = rows.slice(ends[place], ends[place + 1] - ends[place])
+        for index, name in enumerate(models):
+            extra = Counter[EntryKey]({(outcome, None): int(n[index]) for outcome, n in lacking.items()})
+            of_rows = counts[index].plus(bucket.nameless(name)).plus(ListCounts(users=extra))
+            folds = () if bucket.people.folds is None else bucket.people.folds[is_list[index]].tolist()
+            part = rows.slice(ends[index], ends[index + 1] - ends[index])
             yield ModelSummary(name, of_rows, frozenset(folds), key_sum(name or "", part)), part
 
     def per_user(self, users: Ints, lists: Lists, columns: Mapping[str, Floats]) -> pa.Table:
-        """Return the rows of these users."""
+        """Return the rows of ``per_user`` of these users."""
         people = self.bucket.people
         fold = {} if people.folds is None else {FOLD: people.folds[users].astype(np.int32)}
         segments = {name: segment.column(users) for name, segment in self.segments.items() if name != FOLD}
@@ -134,17 +134,17 @@ class Measuring:
     def weighed_groups(
         self, lists: Lists, model: Ints, names: Sequence[str]
     ) -> dict[tuple[int, str], GroupWeights]:
-        """Return what each group of items weighs in the lists of each model, by metric and model."""
+        """Return the weights of item groups in the lists of each model, by metric index and model."""
         plan, about = self.question.plan, lists.about
         weights: dict[tuple[int, str], GroupWeights] = {}
-        for place, value in enumerate(plan.of_groups if about is not None else ()):
+        for index, value in enumerate(plan.of_groups if about is not None else ()):
             own = value.conventions(plan.conventions)
             of_models = GroupWeights.of_lists(filled_in(about), value.k, own, model, len(names))
-            weights |= {(place, name): one for name, one in zip(names, of_models, strict=True)}
+            weights |= {(index, name): one for name, one in zip(names, of_models, strict=True)}
         return weights
 
     def filled(self, lists: Lists) -> dict[str, Floats]:
-        """Return columns for the cutoffs of the run: 1 for lists with an item up to there, NaN for others."""
+        """Return a column per cutoff of the run: 1 for lists with an item up to it, NaN for others."""
         columns: dict[str, Floats] = {}
         if lists.about is not None and lists.about.listed is not None:
             for k in self.question.plan.run_cuts:

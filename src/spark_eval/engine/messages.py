@@ -1,4 +1,4 @@
-"""What travels in the exchange: rows as Arrow bytes, each message for one bucket of users."""
+"""Messages of the shuffle: rows as Arrow bytes, each message for one bucket of users."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,29 +16,29 @@ from spark_eval.arrow.hashes import bucket_of, hashes_of, numbers
 from spark_eval.schema import USER
 from spark_eval.stats.exact import Ints
 
-# So many rows are divided among the buckets at once: more make larger messages, and take more memory.
+# Maximum number of rows divided among the buckets at once; more make larger messages and take more memory.
 ROWS_AT_ONCE: Final = 1 << 20
 MESSAGE: Final = pa.schema({"bucket": pa.int32(), "content": pa.string(), "rows": pa.binary()})
-# Spark copies, hashes and compresses each byte that it shuffles, which costs more than to compress it here.
+# Spark copies, hashes and compresses each byte that it shuffles, so compressing here is cheaper.
 COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 NARROW: Final = (np.int8, np.int16, np.int32)
 
 
 class Content(StrEnum):
-    """What the rows of a message are (what metrics see of them is ``metrics.registry.Kind``)."""
+    """Content of a message's rows (``metrics.registry.Kind`` is what metrics need)."""
 
     LISTS = "lists"  # valid rows of recommendations
-    BAD_LISTS = "bad_lists"  # other rows of recommendations: model, user and fault
-    MODELS = "models"  # the models that a task has seen; every bucket gets them
+    BAD_LISTS = "bad_lists"  # invalid rows of recommendations: model, user and fault
+    MODELS = "models"  # model names seen by a task; sent to every bucket
     TRUTH = "truth"  # valid rows of the truth
-    BAD_TRUTH = "bad_truth"  # other rows of the truth: user and fault
+    BAD_TRUTH = "bad_truth"  # invalid rows of the truth: user and fault
     SEGMENTS = "segments"  # users with a column per segment
     TRAIN = "train"  # valid training interactions, to be counted
-    BAD_TRAIN = "bad_train"  # other training interactions: user and fault
+    BAD_TRAIN = "bad_train"  # invalid training interactions: user and fault
     TRAINED = "trained"  # users with numbers of training interactions
     PROFILE = "profile"  # training interactions: users with their items
-    BASELINES = "baselines"  # users measured, of models that others are compared with
-    CANDIDATES = "candidates"  # users measured, of models that are compared
+    BASELINES = "baselines"  # per-user values of the baseline models
+    CANDIDATES = "candidates"  # per-user values of the candidate models
 
 
 def messages(tables: Iterable[pa.Table], content: Content, n_buckets: int) -> Iterator[pa.RecordBatch]:
@@ -49,7 +49,7 @@ def messages(tables: Iterable[pa.Table], content: Content, n_buckets: int) -> It
 
 
 def buckets_of(users: pa.Array, n_buckets: int) -> Ints:
-    """Return the bucket of each user, the first for null: equal ranges of the upper half of the hash."""
+    """Return the bucket of each user by equal ranges of the hash's upper half; null is in bucket 0."""
     if users.null_count:
         buckets = np.zeros(len(users), dtype=np.int64)
         buckets[numbers(users.is_valid())] = buckets_of(users.drop_null(), n_buckets)
@@ -58,7 +58,7 @@ def buckets_of(users: pa.Array, n_buckets: int) -> Ints:
 
 
 def divided(table: pa.Table, places: Ints, n_places: int) -> Iterator[pa.RecordBatch]:
-    """Return the rows of each place, in the order of the places."""
+    """Yield the rows of each group 0 to ``n_places - 1``, in this order."""
     order = np.argsort(places.astype(np.uint16), kind="stable")
     ends = np.cumsum(np.bincount(places, minlength=n_places)).tolist()
     columns = {name: taken(table[name], order) for name in table.column_names}
@@ -68,7 +68,7 @@ def divided(table: pa.Table, places: Ints, n_places: int) -> Iterator[pa.RecordB
 
 
 def batch_of(content: Content, parts: Sequence[tuple[int, pa.RecordBatch]]) -> pa.RecordBatch:
-    """Return messages of one content: buckets with their rows as bytes."""
+    """Return a batch of messages of one content: buckets, with their rows as bytes."""
     data = [packed(rows) for _, rows in parts]
     ends = np.cumsum([0, *(rows.size for rows in data)]).astype(np.int32)
     rows = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(data))]
@@ -81,7 +81,7 @@ def batch_of(content: Content, parts: Sequence[tuple[int, pa.RecordBatch]]) -> p
 
 
 def gathered(tables: Iterable[pa.Table], most: int = ROWS_AT_ONCE) -> Iterator[pa.Table]:
-    """Put small tables together, until they have so many rows."""
+    """Concatenate small tables until they have at least ``most`` rows."""
     waiting: list[pa.Table] = []
     for table in tables:
         waiting.append(table)
@@ -93,7 +93,7 @@ def gathered(tables: Iterable[pa.Table], most: int = ROWS_AT_ONCE) -> Iterator[p
 
 
 def taken(column: pa.ChunkedArray, order: Ints) -> pa.Array:
-    """Return the rows in this order, integers as narrow as they fit."""
+    """Reorder the rows of a column; narrow its integers."""
     whole = one_chunk(column)
     if whole.null_count or not pa.types.is_primitive(whole.type) or pa.types.is_boolean(whole.type):
         return whole.take(pa.array(order))
@@ -101,7 +101,7 @@ def taken(column: pa.ChunkedArray, order: Ints) -> pa.Array:
 
 
 def compact(column: pa.Array) -> pa.Array:
-    """Return a slice of coded text with no text that it does not use; other columns as they are."""
+    """Drop the unused dictionary values of a slice of coded text; return other columns unchanged."""
     if not pa.types.is_dictionary(column.type):
         return column
     if column.null_count:
@@ -114,7 +114,7 @@ def compact(column: pa.Array) -> pa.Array:
 
 
 def narrowed(values: NDArray[Any]) -> NDArray[Any]:
-    """Return integers in the smallest type that holds them all; else the values as they are."""
+    """Cast integers to the smallest type that holds all of them; return other values unchanged."""
     if values.dtype.kind == "i" and len(values):
         least, most = values.min(), values.max()
         for kind in NARROW:
@@ -125,14 +125,14 @@ def narrowed(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def one_chunk(column: pa.ChunkedArray) -> pa.Array:
-    """Return a column in one piece, with one dictionary if it is coded."""
+    """Return a column as one array, with one dictionary if it is coded."""
     if pa.types.is_dictionary(column.type):
         column = column.unify_dictionaries()
     return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
 
 
 def packed(batch: pa.RecordBatch) -> pa.Buffer:
-    """Return a batch as bytes."""
+    """Serialise a batch as a compressed Arrow stream."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema, options=COMPRESSED) as stream:
         stream.write_batch(batch)
@@ -140,12 +140,12 @@ def packed(batch: pa.RecordBatch) -> pa.Buffer:
 
 
 def unpacked(data: pa.Buffer) -> pa.Table:
-    """Return the rows again."""
+    """Read the rows of a serialised batch."""
     return pa.ipc.open_stream(data, options=pa.ipc.IpcReadOptions(use_threads=False)).read_all()
 
 
 def by_bucket(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, dict[Content, pa.Table]]]:
-    """Return the number and the rows, by content, of each bucket of a task, a bucket after the other."""
+    """Yield the number and the rows, by content, of each bucket of a task, one bucket after the other."""
     arrived: dict[int, dict[Content, list[pa.Buffer]]] = defaultdict(lambda: defaultdict(list))
     for batch in batches:
         for bucket, content, data in zip(*(batch[name] for name in MESSAGE.names), strict=True):
@@ -159,7 +159,7 @@ def by_bucket(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, dict[Con
 def divided_further(
     rows: Mapping[Content, pa.Table], n_buckets: int, n_parts: int
 ) -> Iterator[dict[Content, pa.Table]]:
-    """Divide the rows of one of ``n_buckets`` buckets further, by their users."""
+    """Divide the rows of one of ``n_buckets`` buckets by user into ``n_parts`` smaller ones."""
     of_users = {
         content: divided(table, buckets_of(one_chunk(table[USER]), n_buckets * n_parts) % n_parts, n_parts)
         for content, table in rows.items()
@@ -171,12 +171,12 @@ def divided_further(
 
 
 def united(tables: Sequence[pa.Table]) -> pa.Table:
-    """Return the rows of all messages: integers in the widest type of any, text with codes of one type."""
+    """Concatenate messages: integers in their widest type, text dictionary-coded."""
     return pa.concat_tables(map(with_codes, tables), promote_options="permissive")
 
 
 def added_up(tables: Sequence[pa.Table], keys: Sequence[str]) -> pa.Table:
-    """Return one row for all that are equal in the keys that the tables have; other columns are added."""
+    """Sum the columns other than ``keys`` over rows with equal keys; keys that no table has are ignored."""
     together = united(tables).unify_dictionaries().combine_chunks()
     keys = [name for name in keys if name in together.column_names]
     amounts = [name for name in together.column_names if name not in keys]
@@ -185,23 +185,23 @@ def added_up(tables: Sequence[pa.Table], keys: Sequence[str]) -> pa.Table:
 
 
 def with_codes(table: pa.Table) -> pa.Table:
-    """Return the table with its columns of text dictionary-coded."""
-    for place, field in enumerate(table.schema):
+    """Dictionary-code the text columns of a table."""
+    for index, field in enumerate(table.schema):
         if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
             column = table[field.name].cast(pa.string()).dictionary_encode()
-            table = table.set_column(place, field.name, column)
+            table = table.set_column(index, field.name, column)
         elif pa.types.is_dictionary(field.type) and field.type != CODED_TEXT:
-            table = table.set_column(place, field.name, table[field.name].cast(CODED_TEXT))
+            table = table.set_column(index, field.name, table[field.name].cast(CODED_TEXT))
     return table
 
 
 def coded_once(table: pa.Table) -> pa.Table:
-    """Return the table with its text coded, each text once: the dictionary of a file may hold it twice."""
+    """Dictionary-code the text columns of a table, each text once: a file's dictionary may repeat a text."""
     table = with_codes(table)
-    for place, field in enumerate(table.schema):
+    for index, field in enumerate(table.schema):
         if pa.types.is_dictionary(field.type):
             column = one_chunk(table[field.name])
             if len(pc.unique(column.dictionary)) < len(column.dictionary):
                 column = column.cast(pa.string()).dictionary_encode()
-            table = table.set_column(place, field.name, column)
+            table = table.set_column(index, field.name, column)
     return table

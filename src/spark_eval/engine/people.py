@@ -1,4 +1,4 @@
-"""The users of a bucket, each once per fold, and which segments they are in."""
+"""Users of a bucket, each once per fold, and their segments."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,9 +17,9 @@ from spark_eval.stats.exact import Ints
 
 @dataclass(frozen=True)
 class People:
-    """n users, those in several folds once for each.
+    """n users, once per fold.
 
-    ``ids`` are int64 or text; ``folds`` (n,) is None where there are none.
+    ``ids`` are int64 or text; ``folds`` (n,) is None if there are no folds.
     """
 
     ids: pa.Array
@@ -27,7 +27,7 @@ class People:
 
     @classmethod
     def of(cls, rows: pa.Table, kind: pa.DataType) -> Self:
-        """Return the user of each row, whose ids become this type."""
+        """Return the user of each row, with ids cast to this type."""
         folds = numbers(rows[FOLD]) if FOLD in rows.column_names else None
         return cls(rows[USER].cast(kind).combine_chunks(), folds)
 
@@ -36,7 +36,7 @@ class People:
 
 
 def numbered(tables: Sequence[pa.Table]) -> tuple[People, list[Ints]]:
-    """Return all users that the tables name, by fold and id, and the number of each row's, by table."""
+    """Return all users of the tables by fold and id, and for each table the user index of each row."""
     codes = Codes.of([table[USER] for table in tables])
     users, number = distinct_in_order(codes.in_order(np.concatenate(codes.columns)))
     ids, folds = codes.ids_in_order(users), None
@@ -50,29 +50,28 @@ def numbered(tables: Sequence[pa.Table]) -> tuple[People, list[Ints]]:
 
 @dataclass(frozen=True)
 class Segment:
-    """The place of each user's value in ``values``; None is the value of users of whom none is known."""
+    """Values of a segment and the index of each user's value; None is the value of users without one."""
 
     code: Ints
     values: Sequence[str | None]
 
     @property
     def names(self) -> list[str]:
-        """The values as the means name them."""
+        """Value names as shown in the means."""
         return [MISSING if value is None else value for value in self.values]
 
     def column(self, chosen: Ints) -> pa.Array:
-        """Return the values of these users."""
+        """Return the values of the chosen users."""
         return pa.array(self.values, pa.string()).take(pa.array(self.code[chosen]))
 
 
 def segments_of(
     names: Sequence[str], people: People, users: pa.Table, trained: pa.Table, bounds: Mapping[int, int] | None
 ) -> dict[str, Segment]:
-    """Return the segments of these names, of all people.
+    """Return the segments of all people by name.
 
-    ``users`` have a column for each that is not built in; ``trained`` have numbers of training interactions,
-    which add up.
-    ``bounds`` are the most interactions of each activity decile.
+    ``users`` has a column per segment that is not built in; ``trained`` has numbers of training interactions,
+    to be summed. ``bounds`` maps each activity decile to its largest number of interactions.
     """
     segments: dict[str, Segment] = {}
     row = places_of_people(people, People.of(users, people.ids.type))
@@ -98,7 +97,7 @@ def segments_of(
 
 
 def places_of_people(asked: People, known: People) -> Ints:
-    """Return the place of each asked for among known ones, in the same fold if both have any; else -1."""
+    """Return the index of each of ``asked`` in ``known``, in the same fold if both have folds; else -1."""
     if asked.folds is None or known.folds is None:
         return place_in(asked.ids, known.ids)
     places = np.full(len(asked), -1, dtype=np.int64)
@@ -110,14 +109,14 @@ def places_of_people(asked: People, known: People) -> Ints:
 
 
 def place_in(asked: pa.Array, known: pa.Array) -> Ints:
-    """Return the place of each that is asked for among distinct known ones, -1 where it is not there."""
+    """Return the index of each of ``asked`` among distinct ``known`` values, -1 if missing."""
     return numbers(pc.index_in(asked, value_set=known).fill_null(-1)).astype(np.int64)
 
 
 def models_in(rows: Mapping[Content, pa.Table], only: str | None) -> list[str | None]:
-    """Return the models that any bucket has, by name; None is that of rows that name none.
+    """Return the sorted names of the models that any bucket has; rows without a name have None.
 
-    ``only`` is the name of the only model, if no column holds names.
+    ``only`` is the name of the only model, if no column has the names.
     """
     if only is not None:
         return [only]
@@ -130,20 +129,20 @@ def models_in(rows: Mapping[Content, pa.Table], only: str | None) -> list[str | 
 
 
 def is_named(rows: pa.Table) -> pa.ChunkedArray:
-    """Return which rows have a user, and a fold if there are folds."""
+    """Return True for rows with a user, and with a fold if there are folds."""
     named = pc.is_valid(rows[USER])
     return pc.and_(named, pc.is_valid(rows[FOLD])) if FOLD in rows.column_names else named
 
 
 def model_codes(names: pa.ChunkedArray, models: Sequence[str | None]) -> Ints:
-    """Return the place of each row's model among all models."""
+    """Return the index of each row's model among all models."""
     known = pa.array(models, pa.string())
     parts = [np.empty(0, dtype=np.int64)]
     for chunk in names.chunks:
         if not pa.types.is_dictionary(chunk.type):
             chunk = chunk.cast(pa.string()).dictionary_encode("encode")
-        place = place_in(chunk.dictionary.cast(pa.string()), known)
+        index = place_in(chunk.dictionary.cast(pa.string()), known)
         null = int(known.null_count and models.index(None))
-        codes = numbers(chunk.indices.fill_null(len(place)))
-        parts.append(np.append(place, null)[codes])
+        codes = numbers(chunk.indices.fill_null(len(index)))
+        parts.append(np.append(index, null)[codes])
     return np.concatenate(parts)

@@ -1,4 +1,4 @@
-"""What is asked of the workers: which metrics, by which rules, of which columns."""
+"""Evaluation task sent to the executors: metrics, rules and columns."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,12 +26,12 @@ from spark_eval.schema import (
 
 @dataclass(frozen=True)
 class Question:
-    """What is measured of lists: the plan, and the facts of the tables that workers need.
+    """Plan of an evaluation, and the facts about its tables that executors need.
 
     ``user`` and ``item`` are the types of the ids, int64 or text. ``model`` is the name of the only model,
-    None where a column holds names. No gain is computed of a relevance above ``most_relevance``. ``bounds``
-    are the most interactions of each activity decile. Items without training interactions by ``facts`` are
-    cold; None: nothing is known of items.
+    None if a column has the names. Relevances above ``most_relevance`` have no finite gain. ``bounds`` maps
+    each activity decile to its largest number of interactions. Items without training interactions by
+    ``facts`` are cold; None if there are no item attributes.
     """
 
     plan: Plan
@@ -45,22 +45,22 @@ class Question:
 
     @property
     def known_items(self) -> ItemFacts:
-        """The facts of items, which are none where nothing is known of them."""
+        """Item attributes; empty if there are none."""
         return self.facts or ItemFacts(pa.array([], self.item), Catalog(0))
 
     @property
     def checks_all(self) -> bool:
-        """Whether repeats are looked for among all items, not among hits alone."""
+        """True if duplicates are searched among all items, not only among hits."""
         return self.has_scores or self.plan.checks is Checks.FULL
 
     @property
     def held_cuts(self) -> tuple[int, ...] | None:
-        """Ranks up to which the items of lists are counted, beside those of hits; None: nobody asks."""
+        """Cutoffs for counts of the items present in a list (gaps in ranks skipped); None: not requested."""
         return None if self.has_scores else self.plan.held_cuts
 
     @property
     def schemas(self) -> dict[Content, pa.Schema]:
-        """The columns of rows of which none came, for all that is asked about."""
+        """Schema of the rows of each content, for contents without rows."""
         fold = {FOLD: pa.int64()} if self.plan.by_fold else {}
         model = {MODEL: pa.string()} if self.model is None else {}
         user = {USER: self.user}

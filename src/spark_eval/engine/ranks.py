@@ -1,4 +1,4 @@
-"""Where the rows of lists stand: ranks, repeated items, equal scores."""
+"""Rank each list: ties, duplicate items, duplicate ranks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,18 +17,18 @@ from spark_eval.metrics.beyond.arrays import positions
 from spark_eval.stats.exact import Ints
 
 TIES_SEED = np.int32(20231)
-# Of the order of score bits, the sign bit; and what the others are.
+# Sign bit of a double or integer.
 SIGN = np.uint64(1 << 63)
-# Rows go to their list and rank without a sort, unless more than so many places for each would stay empty.
+# Rows are placed in a grid of lists and ranks without a sort if it has at most this many cells per row.
 SPARSEST_GRID = 8
 
 
 @dataclass(frozen=True)
 class Places:
-    """The ranks of n rows, and the ranks between which rows of equal score lie; all of shape (n,).
+    """Ranks of n rows, and the first and last rank of their ties (rows of equal score); all of shape (n,).
 
-    The ties are the ranks themselves where no scores are known, or nobody asks. By list, ``tied_cuts`` has a
-    bit for each cutoff that equal scores straddle, and ``last_rank`` is the largest given rank.
+    Without scores, or if not requested, ties are the ranks themselves. By list, ``tied_cuts`` has a bit for
+    each cutoff that splits a tie, and ``last_rank`` is the largest given rank.
     """
 
     rank: Ints
@@ -39,14 +39,14 @@ class Places:
 
 
 def places_by_rank(of_list: Ints, n_lists: int, ranks: Ints) -> Places:
-    """Take ranks as they are given; nothing ties."""
+    """Use the given ranks; there are no ties."""
     none, last_rank = np.zeros(n_lists, dtype=np.int64), np.zeros(n_lists, dtype=np.int64)
     np.maximum.at(last_rank, of_list, ranks)
     return Places(ranks, ranks, ranks, none, last_rank)
 
 
 def by_list(of_list: Ints, n_lists: int, rank: Ints, depth: int | None) -> Ints:
-    """Return the rows at ranks up to ``depth``, by list and rank; no two rows share both."""
+    """Return the rows at ranks up to ``depth``, sorted by list and rank; ranks of a list are distinct."""
     rows = np.arange(len(rank)) if depth is None else np.flatnonzero(rank <= depth)
     width = int(rank[rows].max(initial=0))
     if n_lists * width > SPARSEST_GRID * max(len(rows), 1):
@@ -58,7 +58,7 @@ def by_list(of_list: Ints, n_lists: int, rank: Ints, depth: int | None) -> Ints:
 
 
 def places_held(of_list: Ints, ranks: Ints) -> Ints:
-    """Return the place of each row among those of its list, by rank, from 1; shape (n,)."""
+    """Return the position of each row in its list by rank, from 1 and without gaps; shape (n,)."""
     order = ordered(of_list, ranks)
     place = np.empty(len(ranks), dtype=np.int64)
     place[order] = positions(changes(of_list[order])) + 1
@@ -102,14 +102,14 @@ def places_by_score(
 
 
 def by_score(of_list: Ints, n_lists: int, scores: NDArray[Any], tie_order: Sequence[SortKey]) -> Ints:
-    """Return the order of the rows by list, then by falling score, then by ``tie_order``."""
+    """Return the rows sorted by list, then by falling score, then by ``tie_order``."""
     order, best_first = grouped(of_list, n_lists), falling(scores)
     sort_runs(order, changes(of_list[order]), [lambda rows: best_first[rows], *tie_order])
     return order
 
 
 def comparable(scores: pa.ChunkedArray) -> NDArray[Any]:
-    """Return numbers that are in the order of the scores, equal where these are; none is rounded."""
+    """Return numbers in the order of the scores, equal for equal scores; decimals are not rounded."""
     if not pa.types.is_decimal(scores.type):
         return numbers(scores)
     coded = scores.combine_chunks().dictionary_encode()
@@ -120,7 +120,7 @@ def comparable(scores: pa.ChunkedArray) -> NDArray[Any]:
 
 
 def falling(scores: NDArray[Any]) -> Hashes:
-    """Return numbers that ascend as scores fall: of doubles and of whole numbers, every one exactly."""
+    """Return integers that ascend as scores fall; exact for doubles and integers."""
     if scores.dtype.kind == "i":
         return ~(scores.astype(np.int64).view(np.uint64) ^ SIGN)
     bits = (scores.astype(np.float64) + 0.0).view(np.int64)  # adding 0 turns -0.0 to 0.0
@@ -129,9 +129,9 @@ def falling(scores: NDArray[Any]) -> Hashes:
 
 
 def are_regular(of_list: Ints, n_lists: int, item: Ints, rank: Ints) -> bool:
-    """Return whether no two rows of a list share a rank or an item, where that is quick to tell; else False.
+    """Return True if no two rows of a list share a rank or an item; False also if that is costly to find out.
 
-    Lists of one item at every rank are the rule: they are sorted as the rows of one array, not row by row.
+    Usually every rank has one item: such lists are sorted as rows of one matrix, which is fast.
     """
     width, filler = int(rank.max(initial=0)), np.iinfo(np.int64).min
     if n_lists * width > SPARSEST_GRID * len(rank) or item.min(initial=0) == filler:
@@ -151,11 +151,11 @@ def are_regular(of_list: Ints, n_lists: int, item: Ints, rank: Ints) -> bool:
 def repeats(of_list: Ints, n_lists: int, item: Ints, before: Ints | Hashes) -> Ints:
     """Return the rows that are not the first of their list and item, by ``before``.
 
-    Of rows that are equal in all three, one is kept.
+    Of rows that are equal in all three, one is first.
     """
     pairs = in_one(of_list, item)
     if pairs is not None and changes(np.sort(pairs)).all():
-        return np.empty(0, dtype=np.int64)  # as a rule: the rows themselves are not sorted
+        return np.empty(0, dtype=np.int64)  # the usual case, without sorting the rows themselves
     rows = grouped(of_list, n_lists)
     sort_runs(rows, changes(of_list[rows]), [lambda some: item[some], lambda some: before[some]])
     again: Ints = rows[~(changes(of_list[rows]) | changes(item[rows]))]
@@ -163,9 +163,9 @@ def repeats(of_list: Ints, n_lists: int, item: Ints, before: Ints | Hashes) -> I
 
 
 def sharing_rank(of_list: Ints, item: Ints, rank: Ints, is_again: Booleans) -> Booleans:
-    """Return which rows name an item whose best rank is that of another item.
+    """Return True for rows whose item shares its best rank with another item.
 
-    ``is_again`` are the rows that repeat an item of their list at a worse rank.
+    ``is_again`` is True for rows that repeat an item of their list at a worse rank.
     """
     shares = np.zeros(len(rank), dtype=bool)
     rows = np.flatnonzero(~is_again)
@@ -173,7 +173,7 @@ def sharing_rank(of_list: Ints, item: Ints, rank: Ints, is_again: Booleans) -> B
     is_new = changes(of_list[rows]) | changes(rank[rows])
     shares[rows[~is_new | ~np.append(is_new[1:], True)]] = True
     if is_again.any() and shares.any():
-        # Repeats of such items share their fault.
+        # Repeats of such items have the same fault.
         rows = np.flatnonzero(shares | is_again)
         rows = rows[np.lexsort((~shares[rows], item[rows], of_list[rows]))]
         starts = np.flatnonzero(changes(of_list[rows]) | changes(item[rows]))
@@ -182,7 +182,7 @@ def sharing_rank(of_list: Ints, item: Ints, rank: Ints, is_again: Booleans) -> B
 
 
 def tie_keys(items: Codes, item: Ints, ties: Ties) -> Sequence[SortKey]:
-    """Return what orders rows of equal score; ``item`` are their numbers in ``items``."""
+    """Return the sort keys for rows of equal score; ``item`` has the row's item codes in ``items``."""
 
     def in_order(rows: Ints) -> Ints:
         return items.in_order(item[rows])

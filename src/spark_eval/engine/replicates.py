@@ -1,4 +1,4 @@
-"""Intervals of means by the bootstrap: what is drawn of the measured users, and what replicates say."""
+"""Bootstrap intervals of means: resampled sums of measured users, and percentiles of the replicates."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,9 +22,9 @@ CONFIDENCE: Final = 0.95
 
 @dataclass(frozen=True)
 class DrawnMean:
-    """A mean of a model: the sum of ``above`` by that of ``below``, or by the number of users if it is None.
+    """Mean of a model: the sum of ``above`` divided by that of ``below``, or by the number of users if None.
 
-    ``upper`` is the largest value that there can be, None where nobody knows.
+    ``upper`` is the largest possible value, None if unknown.
     """
 
     model: str
@@ -37,7 +37,7 @@ class DrawnMean:
 
 @dataclass(frozen=True)
 class Bootstrap:
-    """The means of a plan over users who are drawn again, with all their rows and alike for all models.
+    """Means of a plan over resampled users; all rows of a user, for all models, are drawn together.
 
     ``cells`` are segments with their values. Raises ConfigError TOO_MANY_REPLICATES.
     """
@@ -51,25 +51,25 @@ class Bootstrap:
 
     def means(self) -> Iterator[DrawnMean]:
         """Yield the means of all models, weighted ones last."""
-        for value, (place, model) in product(self.plan.metrics, enumerate(self.models)):
+        for value, (index, model) in product(self.plan.metrics, enumerate(self.models)):
             if value.metric.is_of_users:
-                of_users = Amount.of(place, value.column)
+                of_users = Amount.of(index, value.column)
                 yield DrawnMean(model, value.name, value.k, of_users, None, value.metric.upper)
-        for mean, (place, model) in product(weighted_means(self.plan.metrics), enumerate(self.models)):
-            yield DrawnMean(model, mean.name, mean.k, *Amount.parts(place, mean.column, mean.weight), None)
+        for mean, (index, model) in product(weighted_means(self.plan.metrics), enumerate(self.models)):
+            yield DrawnMean(model, mean.name, mean.k, *Amount.parts(index, mean.column, mean.weight), None)
 
     @cached_property
     def uppers(self) -> dict[Amount, float | None]:
-        """Each amount that is drawn, with the largest value that there can be."""
+        """Largest possible value of each resampled amount, None if unknown."""
         return {amount: mean.upper for mean in self.means() for amount in (mean.above, mean.below) if amount}
 
     @property
     def unbounded(self) -> list[Amount]:
-        """Amounts of which nobody knows the largest."""
+        """Amounts without a known largest value."""
         return [amount for amount, upper in self.uppers.items() if upper is None]
 
     def question(self, *, has_text_ids: bool) -> PairQuestion:
-        """Return what the workers are asked: the users of each model by themselves."""
+        """Return the task of the executors: the users of each model, without pairs."""
         return PairQuestion(
             models=[(CANDIDATE, model) for model in self.models],
             matches=(),
@@ -80,16 +80,16 @@ class Bootstrap:
         )
 
     def drawing(self, largest: Sequence[Floats]) -> Drawing:
-        """Return how users are drawn; ``largest`` are the largest of unbounded amounts, by bucket."""
-        found = np.max([np.zeros(len(self.unbounded)), *largest], axis=0).tolist()
-        known = self.uppers | dict(zip(self.unbounded, found, strict=True))
+        """Return the plan of the resamples; ``largest`` has the largest unbounded amounts, by bucket."""
+        maxima = np.max([np.zeros(len(self.unbounded)), *largest], axis=0).tolist()
+        known = self.uppers | dict(zip(self.unbounded, maxima, strict=True))
         sizes = np.array([known[amount] for amount in self.uppers], dtype=np.float64)
         return Drawing(self.cells, list(self.uppers), sizes, self.plan.seed, self.plan.resamples)
 
     def intervals(self, drawing: Drawing, sums: DrawnSums) -> Mapping[MeanKey, Ends]:
-        """Return the percentiles of the replicates of each mean in each cell."""
-        place_of = {amount: place for place, amount in enumerate(drawing.drawn)}
-        found = {}
+        """Return the percentile interval of each mean in each cell."""
+        place_of = {amount: index for index, amount in enumerate(drawing.drawn)}
+        ends = {}
         for (number, cell), mean in product(enumerate(self.cells), self.means()):
             first, above = number * len(drawing.drawn), place_of[mean.above]
             divisors, scale = sums.weights[first + above], scale_of(float(drawing.largest[above]))
@@ -98,5 +98,5 @@ class Bootstrap:
                 divisors = sums.totals[first + below]
                 scale *= 2.0**SCALE_BITS / scale_of(float(drawing.largest[below]))
             means = Replicates.of(sums.totals[first + above].tolist(), divisors.tolist(), scale)
-            found[mean.model, mean.metric, mean.k, *cell] = percentile_interval(means, CONFIDENCE)
-        return found
+            ends[mean.model, mean.metric, mean.k, *cell] = percentile_interval(means, CONFIDENCE)
+        return ends

@@ -1,4 +1,4 @@
-"""Segments of users: their names, and the rule of the activity deciles. No Spark here."""
+"""Segments of users: checks of their names, and activity deciles. No Spark here."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
@@ -19,7 +19,7 @@ from spark_eval.schema import (
 )
 
 DECILES: Final = 10
-# What a segment cannot be called: it stands beside these columns, in ``per_user`` or on the way to it.
+# Names that a segment cannot have: columns of ``per_user`` and of intermediate tables.
 RESERVED: Final = frozenset(
     {
         *(FOLD, FOLDS),
@@ -35,28 +35,28 @@ def user_columns(segments: Sequence[str]) -> list[str]:
 
 
 def check_segments(segments: Sequence[str], metrics: Iterable[str], has_train: bool, has_users: bool) -> None:
-    """Raise ConfigError for a segment that no table holds, or that clashes with a column of ours.
+    """Raise ConfigError for a segment without a table, or with the name of another column.
 
-    ``metrics`` are the metric columns of ``per_user``. Names that differ by case only are one to Spark.
+    ``metrics`` are the metric columns of ``per_user``. Names are compared as Spark does, ignoring case.
     """
     reserved, built_in, seen = RESERVED.union(map(str.lower, metrics)), set(BuiltIn), set()
     for name in segments:
         if name.lower() in reserved:
-            message = f"segment {name!r} has the name of a column of ours; users.columns can give it another"
+            message = f"segment {name!r} has a reserved name; rename the column with users.columns"
             raise ConfigError("INVALID_SEGMENT", message)
         if name.lower() in seen:
-            raise ConfigError("INVALID_SEGMENT", f"segment {name!r} comes twice, but for case")
+            raise ConfigError("INVALID_SEGMENT", f"segment {name!r} is given twice (case is ignored)")
         seen.add(name.lower())
         if name in built_in and not has_train:
-            message = f"segment {name!r} follows from the training interactions; give the table train"
+            message = f"segment {name!r} is computed from training interactions; give the table train"
             raise ConfigError("MISSING_TRAIN", message)
         if name not in built_in and not has_users:
-            message = f"segment {name!r} is none of ours ({nearest(name, BuiltIn)}); give the table users"
+            message = f"segment {name!r} is not built in ({nearest(name, BuiltIn)}); give the table users"
             raise ConfigError("MISSING_USERS", message)
 
 
 def check_given(plan: Plan, tables: Collection[str], model: str | None) -> None:
-    """Raise ConfigError for what a plan needs of tables, by those that are given, or of the only model."""
+    """Raise ConfigError if a plan needs a table that is not given, or has stages for an unknown model."""
     has_train = "train" in tables
     if model is not None:
         check_stage_models(plan.stages, [model])
@@ -65,18 +65,18 @@ def check_given(plan: Plan, tables: Collection[str], model: str | None) -> None:
 
 
 def unread_tables(plan: Plan) -> set[str]:
-    """Return the tables that a plan asks nothing of."""
+    """Return the given tables that a plan does not read."""
     is_read = {"users": bool(user_columns(plan.segments)), "items": plan.needs_items}
     return {name for name in is_read if not is_read[name]}
 
 
 def activity_bounds(histogram: Mapping[int, int]) -> dict[int, int]:
-    """Return the largest number of interactions in each decile that holds any user, ascending.
+    """Return the largest number of interactions of each non-empty activity decile, ascending.
 
-    ``histogram`` maps a number of interactions to the users who have so many. Their decile is
-    ceil(10 * users with at most so many / all users): a tenth of the users, rounded up to whole groups of
-    equally active ones, who are never parted. The most active are always in 10; the larger a group, the more
-    deciles below its own are empty. Computed in integers, so that nothing is rounded.
+    ``histogram`` maps a number of interactions to the number of users who have it. The decile of these users
+    is ceil(10 * users with at most this number / all users). Equally active users are always in the same
+    decile, so a large group leaves the deciles below its own empty; the most active users are always in
+    decile 10. Computed in integers, without rounding.
 
     Five users with 1, 1, 1, 2 and 9 interactions: 3/5, 4/5 and 5/5 of the users have at most 1, 2 and 9.
 

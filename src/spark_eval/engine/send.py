@@ -1,4 +1,4 @@
-"""From rows of a table to messages for buckets of users: rows that cannot be used go apart."""
+"""Send the rows of a table as messages to buckets of users; invalid rows are sent separately."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from spark_eval.arrow.row_faults import FaultRule
 from spark_eval.engine.messages import Content, batch_of, coded_once, gathered, messages
 from spark_eval.schema import FAULT, FOLD, MODEL, USER
 
-# Where the rows go that a rule finds a fault in.
+# Content of a table's invalid rows.
 BAD = {
     Content.LISTS: Content.BAD_LISTS,
     Content.TRUTH: Content.BAD_TRUTH,
@@ -20,14 +20,14 @@ BAD = {
 
 @dataclass(frozen=True)
 class Sender:
-    """Sends the rows of a table, those without a fault by ``rule`` as ``content``; no rule: all of them."""
+    """Sends the rows of a table; rows that are valid by ``rule`` (None: all) as ``content``."""
 
     n_buckets: int
     content: Content
     rule: FaultRule | None = None
 
     def __call__(self, batches: Batches) -> Iterator[pa.RecordBatch]:
-        """Return the messages of all rows of a task, and the models that a column of theirs names."""
+        """Yield the messages of all rows of a task, and the names in its column ``model``."""
         bad: list[pa.Table] = []
         models: dict[str | None, None] = {}
         yield from messages(self.valid(batches, bad, models), self.content, self.n_buckets)
@@ -40,11 +40,11 @@ class Sender:
     def valid(
         self, batches: Batches, bad: list[pa.Table], models: dict[str | None, None]
     ) -> Iterator[pa.Table]:
-        """Return the rows without a fault; add model, user and fault of the others to ``bad``."""
+        """Yield the valid rows; add model, user and fault of the others to ``bad``."""
         for rows in map(coded_once, gathered(map(pa.table, batches))):
             faults = None
             if MODEL in rows.column_names:
-                # A dictionary may hold what no row names.
+                # A dictionary may have values that no row uses.
                 models |= dict.fromkeys(rows[MODEL].unique().cast(pa.string()).to_pylist())
             if self.rule is not None:
                 rows, faults = self.rule(rows)

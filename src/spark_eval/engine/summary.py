@@ -1,4 +1,4 @@
-"""From exact sums to the rows of the tables ``sums`` and ``metrics``."""
+"""Rows of the tables ``sums`` and ``metrics``, computed from exact sums."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,24 +15,24 @@ from spark_eval.schema import ALL, FOLD, FOLDS, ddl_of
 from spark_eval.stats.differences import RatioSums
 from spark_eval.stats.intervals import Summary, around, summarise
 
-# Total and weight are counted in units; squares, products and squares of weights in squares of the unit.
+# Powers of the unit for total, squares, weight, products and squares of weights.
 POWERS: Final = (1, 2, 1, 2, 2)
 # model, metric, k, segment, segment_value, conventions
 Key = tuple[str, str, int | None, str, str, str]
 
 
-# The same without conventions, and the ends of an interval.
+# The key without conventions, and the ends of an interval.
 MeanKey = tuple[str, str, int | None, str, str]
 Ends = tuple[float | None, float | None]
 
 
 class SumRow(NamedTuple):
-    """A row of SUMS: exact sums over the users of a segment, from which their mean follows.
+    """Row of SUMS: exact sums over the users of a segment; the mean is computed from them.
 
-    ``n_defined`` of the ``n_users`` have a value. The sum of these is ``total`` times 2^unit, that of their
-    squares ``squares`` times 4^unit. In a weighted mean ``total`` sums weight times value, ``squares`` its
-    squares; ``weight`` times 2^unit is the sum of the weights. Times 4^unit ``products`` sums weight
-    times value times weight, ``weight_squares`` the squares of the weights.
+    ``n_defined`` of the ``n_users`` have a value. The sum of the values is ``total`` times 2^unit, of their
+    squares ``squares`` times 4^unit. For a weighted mean, ``total`` sums weight * value and ``squares`` its
+    squares; ``weight`` times 2^unit is the sum of the weights. Times 4^unit, ``products`` sums weight * value
+    * weight, ``weight_squares`` the squares of the weights.
     """
 
     model: str
@@ -52,7 +52,7 @@ class SumRow(NamedTuple):
 
     @classmethod
     def of(cls, key: Key, n_users: int, n_defined: int, sums: Sequence[Fraction | None]) -> "SumRow":
-        """Return the row of sums as ``sums`` has them, in the largest unit of which all are whole numbers."""
+        """Return a row of exact sums, in the largest unit that makes all of them integers."""
         unit = -max(
             -(-(number.denominator.bit_length() - 1) // power)
             for number, power in zip(sums, POWERS, strict=True)
@@ -66,7 +66,7 @@ class SumRow(NamedTuple):
 
     @property
     def key(self) -> Key:
-        """What is summed."""
+        """Columns that identify the row."""
         return (*self[:5], self.conventions)
 
     @property
@@ -78,10 +78,10 @@ class SumRow(NamedTuple):
 
 
 class MetricRow(NamedTuple):
-    """A row of METRICS; of predictions also ``n_rows``, the number of these; of a pipeline the ``stage``.
+    """Row of METRICS; predictions also have ``n_rows``, pipelines the ``stage``.
 
-    ``n_users`` counts the users in the mean, ``n_undefined`` those for whom the metric is undefined.
-    ``model`` is None where a stage is a union of several.
+    ``n_users`` counts the users in the mean, ``n_undefined`` those without a value.
+    ``model`` is None for a stage that is a union of several models.
     """
 
     model: str | None
@@ -101,7 +101,7 @@ class MetricRow(NamedTuple):
 
     @classmethod
     def of_run(cls, key: Key, value: float, n_users: int) -> Self:
-        """Return the row of a value that no user has, NaN where it is undefined."""
+        """Return the row of a metric of the whole run, without values per user; NaN means undefined."""
         known = None if math.isnan(value) else value
         return cls(*key[:5], known, None, None, None, n_users, 0, key[5])
 
@@ -116,10 +116,10 @@ def sum_rows(
     metrics: Sequence[MetricValue],
     stamp: str,
 ) -> list[SumRow]:
-    """Return a row per model, segment and metric value, from the sums that ``engine.means.added`` returns.
+    """Return a row per model, segment and metric value from the sums of ``engine.means.added``.
 
-    A model without a single user in the population has sums over 0 users. Raises DataError METRIC_OVERFLOW
-    for values that no double holds.
+    A model without users in the mean has sums over 0 users. Raises DataError METRIC_OVERFLOW for values too
+    large for a double.
     """
     rows = []
     for cell, value in product(cells_of_models(totals, models), metrics):
@@ -141,7 +141,7 @@ def sum_rows(
 def added_rows(rows: Iterable[SumRow]) -> list[SumRow]:
     """Add the sums of several runs, such as days: a row per model, metric, k, segment and conventions.
 
-    For readers of published sums, as docs/operations.md shows under "Days added"; no verb adds runs.
+    For readers of published sums, as in docs/operations.md under "Days added"; no verb adds runs.
     """
     totals: dict[Key, SumRow] = {}
     for row in rows:
@@ -157,11 +157,11 @@ def added_rows(rows: Iterable[SumRow]) -> list[SumRow]:
 
 
 def metric_rows(sums: Iterable[SumRow], intervals: Mapping[MeanKey, Ends] | None = None) -> list[MetricRow]:
-    """Return the row of METRICS that follows from each row of SUMS, in their order.
+    """Return the row of METRICS for each row of SUMS, in the same order.
 
-    ``intervals`` are shown instead of those that follow from the standard errors. Means over no users are
-    null. Weighted means, such as the micro average, have errors by the delta method.
-    Raises DataError METRIC_OVERFLOW for what no double holds.
+    ``intervals`` replace those computed from the standard errors. Means over no users are null. Weighted
+    means, such as the micro average, have standard errors by the delta method. Raises DataError
+    METRIC_OVERFLOW for values too large for a double.
     """
     rows = []
     for row in sums:
@@ -186,11 +186,11 @@ def metric_rows(sums: Iterable[SumRow], intervals: Mapping[MeanKey, Ends] | None
 
 
 def fold_rows(rows: Iterable[MetricRow]) -> list[MetricRow]:
-    """Return the mean and the deviation over folds, two rows per model, metric and k.
+    """Return the mean and the standard deviation over folds: two rows per model, metric and k.
 
-    The mean is that of the folds' values, each fold counting the same, and the deviation their standard
-    deviation with the divisor n - 1, over the folds where the metric is defined; null where these are none,
-    or for the deviation one. Counts are the sums of the folds'.
+    Every fold has the same weight; the standard deviation has the divisor n - 1. Folds without a value are
+    left out: the mean over none is null, and so is the standard deviation over fewer than two. Counts are
+    summed over the folds.
     """
     groups: dict[tuple[Any, ...], list[MetricRow]] = {}
     for row in rows:
@@ -210,13 +210,13 @@ def fold_rows(rows: Iterable[MetricRow]) -> list[MetricRow]:
 
 
 def total_known(counts: Sequence[int | None]) -> int | None:
-    """Return the sum of counts, None where one is not known."""
+    """Sum counts; None if any is None."""
     known = [count for count in counts if count is not None]
     return sum(known) if len(known) == len(counts) else None
 
 
 def in_asked_order(rows: Iterable[MetricRow], asked: Sequence[MetricValue]) -> list[MetricRow]:
-    """Return rows by model and segment, everybody first, then in the order in which they were asked for."""
+    """Sort rows by model and segment (all users first), then in the order of the requested metrics."""
     names = [(name, value.k) for value in asked for name in (value.name, *value.weights, value.catalog_name)]
     place = {name: number for number, name in enumerate(names)}
 
@@ -228,18 +228,18 @@ def in_asked_order(rows: Iterable[MetricRow], asked: Sequence[MetricValue]) -> l
 
 
 def cells_of_models(cells: Iterable[SegmentCell], models: Sequence[str]) -> list[SegmentCell]:
-    """Return the cells of these models in order, that of everybody for each."""
+    """Return the sorted cells of these models, with the cell of all users for each."""
     own = {cell for cell in cells if cell[0] in models}
     return sorted(own | {(model, ALL, ALL) for model in models}, key=everybody_first)
 
 
 def everybody_first(cell: SegmentCell) -> tuple[str, bool, str, str]:
-    """Return the key that sorts by model, everybody before the segments."""
+    """Return the sort key of a cell: by model, all users before the segments."""
     model, segment, segment_value = cell
     return (model, segment != ALL, segment, segment_value)
 
 
 def overflow(metric: str) -> DataError:
-    """Return the error of a metric whose value, or an end of its interval, is larger than any double."""
+    """Return the error for a metric with a value or interval too large for a double."""
     message = f"{metric} has a value or an interval larger than any double"
     return DataError("METRIC_OVERFLOW", f"{message}; scale the relevances of the truth down")

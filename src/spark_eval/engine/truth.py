@@ -1,4 +1,4 @@
-"""The truth of a bucket: which items are relevant to whom, each pair once."""
+"""Truth of a bucket: the relevant items of each user, each once."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,7 +13,7 @@ from spark_eval.metrics.lists import Ragged
 from spark_eval.schema import RELEVANCE, TIMESTAMP
 from spark_eval.stats.exact import Floats, Ints
 
-# A Bloom filter of two places for each pair: of other pairs, one in some hundred passes.
+# A Bloom filter with two bits per pair: about one in a hundred other pairs passes.
 PLACES_PER_PAIR = 24
 MOST_TABLE_BITS = 24
 FACTORS = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F))
@@ -21,11 +21,10 @@ FACTORS = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F))
 
 @dataclass(frozen=True)
 class Truth:
-    """The distinct relevant pairs of n users, by user and item.
+    """Distinct relevant pairs of n users, sorted by user and item.
 
-    ``user`` and ``item`` hold the numbers of each pair's user and item, ``relevance`` is its relevance, None
-    where all are 1; ``is_cold`` tells items without training interactions, None where nothing is known of
-    these; all of shape (pairs,).
+    ``user`` and ``item`` are codes; ``relevance`` is None if all are 1; ``is_cold`` is True for items without
+    training interactions, None if these are unknown. All have shape (pairs,).
     """
 
     n_users: int
@@ -36,7 +35,7 @@ class Truth:
 
     @cached_property
     def n_relevant(self) -> Ints:
-        """How many items are relevant to each user; shape (n,)."""
+        """Number of relevant items of each user; shape (n,)."""
         return counted(self.user, self.n_users)
 
     def relevances(self, pairs: Ints) -> Floats:
@@ -45,14 +44,14 @@ class Truth:
 
     @cached_property
     def largest_relevance(self) -> float:
-        """The relevance of the most relevant pair; 0 of no pairs."""
+        """Largest relevance of a pair; 0 without pairs."""
         if self.relevance is None:
             return float(len(self.user) > 0)
         return float(self.relevance.max(initial=0.0))
 
     @cached_property
     def items(self) -> Ints | range:
-        """The distinct items, ascending; all from the least to the last where 64 bits number their pairs."""
+        """Distinct items, ascending; a range that covers all codes if the keys then fit 64 bits."""
         least, last = int(self.item.min()), int(self.item.max())
         if self.n_users * (last - least + 1) < 1 << 63:
             return range(least, last + 1)
@@ -61,7 +60,7 @@ class Truth:
         return distinct
 
     def places(self, item: Ints) -> tuple[Ints, Booleans]:
-        """Return the place of each of these in ``items``, and which are there at all."""
+        """Return the index of each item in ``items``, and True for those that are in it."""
         items = self.items
         if isinstance(items, range):
             return item - items[0], (items[0] <= item) & (item <= items[-1])
@@ -70,12 +69,12 @@ class Truth:
 
     @cached_property
     def keys(self) -> Ints:
-        """A number for each pair, ascending: no two are equal."""
+        """Unique number of each pair, ascending."""
         return self.user * len(self.items) + self.places(self.item)[0]
 
     @cached_property
     def filter(self) -> Booleans:
-        """A Bloom filter in which every relevant pair has two places."""
+        """Bloom filter of the relevant pairs, two bits each."""
         bits = min(max((PLACES_PER_PAIR * len(self.user)).bit_length(), 10), MOST_TABLE_BITS)
         table = np.zeros(1 << bits, dtype=bool)
         hashes = pair_hashes(self.user, self.item)
@@ -84,10 +83,10 @@ class Truth:
         return table
 
     def find(self, user: Ints, item: Ints) -> tuple[Ints, Ints]:
-        """Return which of these rows are relevant pairs, ascending, and which pair each is."""
+        """Return the rows that are relevant pairs, ascending, and the index of each one's pair."""
         if not len(self.user):
             return np.empty(0, np.int64), np.empty(0, np.int64)
-        # Hardly any row but the hits passes the filter; those are looked up exactly.
+        # Few rows other than hits pass the filter; these are looked up exactly.
         hashes = pair_hashes(user, item)
         rows = np.flatnonzero(self.filter[hashes >> np.uint64(65 - len(self.filter).bit_length())])
         rows = rows[self.filter[hashes[rows] & np.uint64(len(self.filter) - 1)]]
@@ -99,7 +98,7 @@ class Truth:
         return rows[is_hit], pair[is_hit]
 
     def ideal(self, depth: int | None) -> Ragged:
-        """Return each user's relevant items, best first, as far as ``depth``."""
+        """Return each user's relevant items, best first, up to rank ``depth``."""
         first = np.cumsum(self.n_relevant) - self.n_relevant
         rank = np.arange(1, len(self.user) + 1) - first[self.user]
         relevance = np.broadcast_to(1.0, len(rank)) if self.relevance is None else self.relevance
@@ -113,7 +112,7 @@ class Truth:
 
 
 def pair_hashes(user: Ints, item: Ints) -> Hashes:
-    """Return 64 bits of each pair."""
+    """Return a 64-bit hash of each pair."""
     hashes = item.view(np.uint64) * FACTORS[0]
     hashes ^= hashes >> np.uint64(32)
     hashes += user.view(np.uint64)
@@ -125,9 +124,9 @@ def pair_hashes(user: Ints, item: Ints) -> Hashes:
 def combined(
     user: Ints, item: Ints, rows: pa.Table, duplicates: TruthDuplicates
 ) -> tuple[Ints, Floats, Ints]:
-    """Combine the rows of each pair of user and item: a row of it, its relevance, how many rows name it.
+    """Combine the rows of each pair of user and item: index of one row, relevance, number of rows.
 
-    ``user`` and ``item`` are the numbers of those of ``rows``. Pairs are in the order of these.
+    ``user`` and ``item`` are the codes of ``rows``; pairs are sorted by them.
     """
     order = ordered(user, item)
     starts = np.flatnonzero(changes(user[order]) | changes(item[order]))
@@ -141,7 +140,7 @@ def combined(
 def one_relevance(
     relevance: Floats, rows: pa.Table, order: Ints, starts: Ints, size: Ints, duplicates: TruthDuplicates
 ) -> Floats:
-    """Return the relevance of each pair, named by the rows ``order[starts[i]:starts[i] + size[i]]``."""
+    """Return the relevance of each pair, which has the rows ``order[starts[i]:starts[i] + size[i]]``."""
     if len(starts) == len(order) and duplicates is not TruthDuplicates.COUNT:
         return relevance
     match duplicates:
@@ -153,13 +152,13 @@ def one_relevance(
     group = np.repeat(np.arange(len(starts)), size)
     if duplicates is TruthDuplicates.LAST:
         when = rows[TIMESTAMP]
-        # Rows without a time count as the earliest; of equally late ones the larger relevance counts.
+        # Rows without a time are the earliest; among rows of the same time the largest relevance is used.
         known = numbers(when.is_valid())[order]
         time = numbers(when.fill_null(0))[order]
         latest: Floats = relevance[np.lexsort((relevance, time, known, group))[starts + size - 1]]
         return latest
-    # Added one by one in ascending order, so that the order of rows never decides; what each addition rounds
-    # away (Knuth, TAOCP 2, 4.2.2) is added in the end, so that ten rows of 0.1 make 1.
+    # Summed in ascending order, so that the order of rows does not matter, with compensated summation (Knuth,
+    # TAOCP 2, 4.2.2), so that ten rows of 0.1 make 1.
     ascending = relevance[np.lexsort((relevance, group))]
     total, lost = np.zeros(len(starts)), np.zeros(len(starts))
     with np.errstate(over="ignore", invalid="ignore"):

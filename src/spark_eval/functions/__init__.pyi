@@ -19,7 +19,7 @@ def precision(
     denominator: str | None = None,
     tie_order: str | None = None,
 ) -> Column:
-    """Share of the k places that hold a relevant item; the places a short list leaves empty count."""
+    """Share of the k ranks with a relevant item; ranks beyond the end of a short list count."""
 
 def recall(
     recommended: Column | str,
@@ -44,7 +44,7 @@ def recall_capped(
     conventions: Conventions | str | Mapping[str, Any] = "default",
     tie_order: str | None = None,
 ) -> Column:
-    """Recall of what k places can hold: a perfect top k scores 1 even where m > k."""
+    """Recall relative to min(m, k), the most hits possible: a perfect top k scores 1 even if m > k."""
 
 def f1(
     recommended: Column | str,
@@ -70,7 +70,7 @@ def hit_rate(
     conventions: Conventions | str | Mapping[str, Any] = "default",
     tie_order: str | None = None,
 ) -> Column:
-    """Whether any relevant item is in the top k."""
+    """1 if the top k has a relevant item, 0 otherwise."""
 
 def ap(
     recommended: Column | str,
@@ -110,7 +110,7 @@ def rr(
     conventions: Conventions | str | Mapping[str, Any] = "default",
     tie_order: str | None = None,
 ) -> Column:
-    """How early the first relevant item comes; what follows it does not matter."""
+    """Reciprocal rank of the first relevant item; later hits do not matter."""
 
 def rhr(
     recommended: Column | str,
@@ -134,7 +134,7 @@ def rhr_norm(
     conventions: Conventions | str | Mapping[str, Any] = "default",
     tie_order: str | None = None,
 ) -> Column:
-    """Reciprocal hit rate as a share of the best that k places allow; a perfect list scores 1."""
+    """Reciprocal hit rate as a share of the best possible in k ranks; a perfect list scores 1."""
 
 def r_precision(
     recommended: Column | str,
@@ -158,7 +158,7 @@ def cg(
     conventions: Conventions | str | Mapping[str, Any] = "default",
     tie_order: str | None = None,
 ) -> Column:
-    """Relevance found in the top k, wherever it lies."""
+    """Relevance of the hits in the top k, whatever their ranks."""
 
 def dcg(
     recommended: Column | str,
@@ -172,7 +172,7 @@ def dcg(
     discount: str | None = None,
     tie_order: str | None = None,
 ) -> Column:
-    """Relevance found, discounted by the logarithm of the rank; the convention ``gain`` says its worth."""
+    """Gain of the hits, discounted by the logarithm of the rank; the convention ``gain`` defines the gain."""
 
 def mdcg(
     recommended: Column | str,
@@ -214,7 +214,7 @@ def auc(
     one_class: str | None = None,
     ties: str | None = None,
 ) -> Column:
-    """Chance that a hit of the top k ranks before a miss of the top k; equal scores count one half."""
+    """Probability that a hit ranks before a miss in the top k; equal scores count one half."""
 
 def fcp(
     recommended: Column | str,
@@ -225,7 +225,7 @@ def fcp(
     scores: Column | str | None = None,
     conventions: Conventions | str | Mapping[str, Any] = "default",
 ) -> Column:
-    """Share of pairs of the user's relevant items that the list has in the order of their relevance."""
+    """Share of the pairs of relevant items in the list that are in the order of their relevance."""
 
 def user_coverage(
     recommended: Column | str,
@@ -237,7 +237,7 @@ def user_coverage(
     conventions: Conventions | str | Mapping[str, Any] = "default",
     places: str | None = None,
 ) -> Column:
-    """Whether the user got a recommendation at all; with ``places=all``, as many as there are places."""
+    """1 if the user got a recommendation, 0 otherwise; with ``places=all``, 1 if they got k of them."""
 
 map = ap
 mar = ar

@@ -1,4 +1,4 @@
-"""What is measured: pure numpy kernels and their registry. No Spark here."""
+"""Metrics: pure numpy kernels and their registry. No Spark here."""
 
 from spark_eval.metrics import binary, graded, pairwise
 from spark_eval.metrics.beyond import (

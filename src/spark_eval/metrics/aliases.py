@@ -1,4 +1,4 @@
-"""How people name metrics: in any case, and by the other names that the field has for them."""
+"""Aliases of metric names: the other names used in the field; case is ignored."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,7 +8,7 @@ from spark_eval.errors import ConfigError
 
 Known = TypeVar("Known")
 
-# By a registered name, of rankings or of predictions: its other names. Case, "_" and "-" do not count.
+# Aliases by registered name, of rankings or of predictions. Case, "_" and "-" are ignored.
 ALIASES: Final[Mapping[str, Sequence[str]]] = {
     "precision": ("P", "prec", "positive_predictive_value"),
     "recall": ("R", "sensitivity", "true_positive_rate"),
@@ -62,7 +62,7 @@ ALIASES: Final[Mapping[str, Sequence[str]]] = {
 
 
 def find(name: str, known: Mapping[str, Known]) -> Known | None:
-    """Return what a name or an alias of it stands for among the ``known`` names; None if it is unknown.
+    """Look up a name or an alias among the ``known`` names; None if it is unknown.
 
     >>> find("HR", {"hit_rate": 1}), find("Average-Precision", {"auprc": 2}), find("hrr", {"hit_rate": 1})
     (1, 2, None)
@@ -74,7 +74,7 @@ def find(name: str, known: Mapping[str, Known]) -> Known | None:
 
 
 def metric_named(name: str, known: Mapping[str, Known], where: str) -> Known:
-    """Return what a name or an alias stands for; raise ConfigError UNKNOWN_METRIC with the nearest one."""
+    """Look up a name or an alias; raise ConfigError UNKNOWN_METRIC with the nearest known name."""
     metric = find(name, known)
     if metric is None:
         raise ConfigError.unknown("UNKNOWN_METRIC", "metric", name, known, where)
@@ -82,12 +82,12 @@ def metric_named(name: str, known: Mapping[str, Known], where: str) -> Known:
 
 
 def bare_name(name: str) -> str:
-    """Return a name without case, underscores and hyphens, and without ``AtK`` at its end."""
+    """Return a name in lower case, without underscores, hyphens and a final ``AtK``."""
     return re.sub("[_-]", "", name.casefold()).removesuffix("atk")
 
 
 def several(given: Any) -> list[Any]:
-    """Return a list of what is given: a single text, number or mapping is a list of one.
+    """Convert to a list; a single text, number or mapping becomes a list of one.
 
     >>> several("ndcg"), several(5), several(("map", "mrr"))
     (['ndcg'], [5], ['map', 'mrr'])

@@ -1,9 +1,9 @@
-"""Ranking metrics of hits and misses, one pure kernel each; ``graded`` and ``pairwise`` hold the others.
+"""Ranking metrics of hits and misses, one pure kernel each; ``graded`` and ``pairwise`` have the others.
 
-Every kernel takes a batch of lists and a cutoff k (None: the whole list) and gives one value per list. Its
-docstring holds meaning, the undefined case, an example that tells the variants apart, and the source. A
-list without hits scores 0 in all that do not say otherwise, and so does a user without truth, should the
-population rules count them.
+Every kernel takes a batch of lists and a cutoff k (None: the whole list) and returns one value per list. Its
+docstring has the meaning, the undefined case, an example that distinguishes the variants, and the source.
+Unless it says otherwise, a list without hits scores 0, and so does a user without truth, if the population
+rules count such users.
 """
 
 import numpy as np
@@ -25,7 +25,7 @@ from spark_eval.stats.exact import Floats
 
 @ranking_metric("precision", formula="h / k", conventions=("precision_denominator",))
 def precision(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
-    """Share of the k places that hold a relevant item; the places a short list leaves empty count.
+    """Share of the k ranks with a relevant item; ranks beyond the end of a short list count.
 
     Hits at ranks 1 and 3 of 3, k = 5:
 
@@ -70,12 +70,12 @@ def recall(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
 
 @ranking_metric("recall_capped", formula="h / min(m, k)")
 def recall_capped(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
-    """Recall of what k places can hold: a perfect top k scores 1 even where m > k.
+    """Recall relative to min(m, k), the most hits possible: a perfect top k scores 1 even if m > k.
 
     >>> recall_capped(Lists.of([[1, 0, 1]], truth=[[1] * 8]), 2, Conventions())
     array([0.5])
 
-    Source: seed document 004; LensKit's recall.
+    Source: Thakur and others, BEIR, 2021 (capped recall); LensKit's recall.
     """
     return divide(lists.n_hits(k), lists.fillable(k))
 
@@ -101,7 +101,7 @@ def f1(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
 
 @ranking_metric("hit_rate", formula="1 if h > 0 else 0")
 def hit_rate(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
-    """Whether any relevant item is in the top k.
+    """1 if the top k has a relevant item, 0 otherwise.
 
     >>> hit_rate(Lists.of([[0, 0, 1], [0, 0, 0]]), 3, Conventions())
     array([1., 0.])
@@ -120,7 +120,7 @@ def hit_rate(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
 def average_precision(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Mean of the precisions at the ranks of the hits; early hits count for more.
 
-    The convention ``ap_denominator`` decides what the mean is over. Hits at ranks 1 and 3 of 3, m = 8:
+    The convention ``ap_denominator`` defines the divisor of the mean. Hits at ranks 1 and 3 of 3, m = 8:
 
     >>> lists = Lists.of([[1, 0, 1]], truth=[[1] * 8])
     >>> for denominator in AverageDenominator:
@@ -138,16 +138,16 @@ def average_precision(lists: Lists, k: int | None, conventions: Conventions) -> 
     >>> average_precision(lists, 5, Conventions(ap_variant=AverageVariant.WINDOW)).round(4)
     array([0.6133])
 
-    With ``tie_order=shared`` every hit counts with the precision behind all items that it ties with.
+    With ``tie_order=shared`` a hit has the precision at the last rank of the items that it ties with.
 
-    Source: seed document 000, second formula; Spark and RePlay divide by the same. Window: Elliot.
+    Source: Manning, Raghavan, Schuetze, 8.4; Spark and RePlay divide by min(m, k). Window: Elliot.
     """
-    hits, places = lists.hits, lists.places(k)
+    hits, n_ranks = lists.hits, lists.places(k)
     if conventions.ap_variant is AverageVariant.WINDOW:
         # The i-th precision counts the hits up to i: a hit at rank r adds 1/r + 1/(r+1) + ... + 1/k.
-        reach = np.maximum(harmonic(places)[hits.row] - harmonic(hits.rank - 1), 0)
-        # Differences of sums: those of a perfect list can round to just above 1.
-        return np.minimum(divide(hits.total(reach, k), places), 1.0)
+        reach = np.maximum(harmonic(n_ranks)[hits.row] - harmonic(hits.rank - 1), 0)
+        # The value of a perfect list can be rounded to just above 1.
+        return np.minimum(divide(hits.total(reach, k), n_ranks), 1.0)
     at_hits = hits.number / hits.rank
     if conventions.tie_order is TieOrder.SHARED:
         at_hits = behind_ties(lists) / lists.tie_last
@@ -155,7 +155,7 @@ def average_precision(lists: Lists, k: int | None, conventions: Conventions) -> 
 
 
 def behind_ties(lists: Lists) -> Floats:
-    """Count the hits up to the last rank of the ties of each hit; shape (hits,)."""
+    """Count the hits up to the last rank of each hit's ties; shape (hits,)."""
     hits = lists.hits
     # Ranks of one list stay below those of the next, so one search serves all lists.
     step = int(lists.tie_last.max(initial=0)) + 1
@@ -165,7 +165,7 @@ def behind_ties(lists: Lists) -> Floats:
 
 
 def average_denominator(lists: Lists, k: int | None, denominator: AverageDenominator) -> Floats:
-    """Return what a sum over hits is divided by; shape (n,)."""
+    """Return the divisor of a sum over hits; shape (n,)."""
     match denominator:
         case AverageDenominator.MIN_RELEVANT_K:
             return lists.fillable(k).astype(np.float64)
@@ -201,26 +201,26 @@ def average_recall(lists: Lists, k: int | None, conventions: Conventions) -> Flo
     >>> average_recall(lists, 3, Conventions(ar_variant=AverageVariant.WINDOW))
     array([0.5])
 
-    Source: seed document 000. The recall at the i-th hit is i / m, whatever its rank. Window: Elliot.
+    Source: "Evaluation Frameworks" (preset ``seed000``); recall at the i-th hit is i / m. Window: Elliot.
     """
-    hits, places = lists.hits, lists.places(k)
+    hits, n_ranks = lists.hits, lists.places(k)
     is_retrieved = conventions.ar_denominator is AverageDenominator.RETRIEVED
     relevant = lists.n_hits(None) if is_retrieved else lists.n_relevant
     if conventions.ar_variant is AverageVariant.WINDOW:
-        reach = np.maximum(places[hits.row] - hits.rank + 1, 0).astype(np.float64)
-        return divide(divide(hits.total(reach, k), relevant), places)
+        reach = np.maximum(n_ranks[hits.row] - hits.rank + 1, 0).astype(np.float64)
+        return divide(divide(hits.total(reach, k), relevant), n_ranks)
     at_hits = divide(hits.total(hits.number.astype(np.float64), k), relevant)
     return divide(at_hits, average_denominator(lists, k, conventions.ar_denominator))
 
 
 @ranking_metric("rr", run_name="mrr", formula="1 / rank of the first hit, 0 without one")
 def reciprocal_rank(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
-    """How early the first relevant item comes; what follows it does not matter.
+    """Reciprocal rank of the first relevant item; later hits do not matter.
 
     >>> reciprocal_rank(Lists.of([[1, 0, 0], [0, 0, 1], [0, 0, 0]]), 3, Conventions()).round(6)
     array([1.      , 0.333333, 0.      ])
 
-    Source: seed document 002; Voorhees, TREC-8 question answering track, 1999.
+    Source: Voorhees, The TREC-8 question answering track report, 1999.
     """
     return lists.hits.total((lists.hits.number == 1) / lists.hits.rank, k)
 
@@ -232,21 +232,21 @@ def reciprocal_hit_rate(lists: Lists, k: int | None, conventions: Conventions) -
     >>> reciprocal_hit_rate(Lists.of([[1, 1, 0]]), 3, Conventions())
     array([1.5])
 
-    Source: seed document 000.
+    Source: Deshpande, Karypis, Item-based top-N recommendation algorithms, 2004.
     """
     return lists.hits.total(1 / lists.hits.rank, k)
 
 
 @ranking_metric("rhr_norm", run_name="arhr_norm", formula="RHR / (1 + 1/2 + ... + 1/min(m, k))")
 def reciprocal_hit_rate_norm(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
-    """Reciprocal hit rate as a share of the best that k places allow; a perfect list scores 1.
+    """Reciprocal hit rate as a share of the best possible in k ranks; a perfect list scores 1.
 
     Hits at ranks 1 and 3, m = 2: (1 + 1/3) / (1 + 1/2).
 
     >>> reciprocal_hit_rate_norm(Lists.of([[1, 0, 1]]), 3, Conventions()).round(6)
     array([0.888889])
 
-    Source: seed document 000's RHR over its ideal, as nDCG is DCG over its ideal.
+    Source: Deshpande, Karypis, 2004, over its ideal, as nDCG is DCG over its ideal.
     """
     share = divide(reciprocal_hit_rate(lists, k, conventions), harmonic(lists.fillable(k)))
     return np.minimum(share, 1.0)

@@ -1,4 +1,4 @@
-"""The columns of ``per_user``: whose values they hold, and what is summed of them."""
+"""Columns of ``per_user``: the metric of each, and the sums over users."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from spark_eval.metrics.values import UNCUT, WHOLE, MetricValue, parse_k, withou
 
 
 def summed(values: Sequence[MetricValue]) -> dict[str, tuple[str, ...]]:
-    """Return what is summed over users: a name, and the columns of ``per_user`` whose product it is.
+    """Return the sums over users: names, with the columns of ``per_user`` that are multiplied.
 
     These are each value, each weight, and their products for the weighted means.
     """
@@ -26,7 +26,7 @@ def weighted(value: MetricValue, weight: str) -> str:
 
 
 def value_of_column(column: str) -> MetricValue | None:
-    """Return the metric whose values a column of ``per_user`` holds; None for another column.
+    """Return the metric of a column of ``per_user``; None for another column.
 
     >>> str(value_of_column("ap_denominator_relevant_at_5")), value_of_column("n_relevant")
     ('map(denominator=relevant)@5', None)
@@ -45,14 +45,14 @@ def value_of_column(column: str) -> MetricValue | None:
 def options_of_column(
     text: str, metric: RankingMetric, conventions: Sequence[str]
 ) -> tuple[tuple[str, Choice], ...] | None:
-    """Return the options in the name of a column, ``_gain_exp2_ideal_list``, or None."""
+    """Parse the options in a column's name, such as ``_gain_exp2_ideal_list``; None if invalid."""
     if not text:
         return ()
-    for place, name in enumerate(conventions):
+    for index, name in enumerate(conventions):
         for choice in CONVENTIONS[name]:
             start = f"_{without_metric(name, metric)}_{choice}"
             if text.startswith(start):
-                rest = options_of_column(text.removeprefix(start), metric, conventions[place + 1 :])
+                rest = options_of_column(text.removeprefix(start), metric, conventions[index + 1 :])
                 if rest is not None:
                     return ((name, choice), *rest)
     return None

@@ -1,6 +1,6 @@
 """Gains, discounts and harmonic numbers, by the C library's scalar functions.
 
-numpy's vector functions may differ in the last bit from one kind of processor to another.
+The last bit of numpy's vector functions may differ between processors.
 """
 
 import math
@@ -14,7 +14,7 @@ from spark_eval.stats.exact import Floats, Ints
 
 
 def gains(relevance: Floats, gain: Gain) -> Floats:
-    """Return what each entry is worth; same shape."""
+    """Return the gain of each entry; same shape."""
     match gain:
         case Gain.LINEAR:
             return relevance
@@ -26,7 +26,7 @@ def gains(relevance: Floats, gain: Gain) -> Floats:
 
 
 def discounts(rank: Ints, discount: Discount) -> Floats:
-    """Return what a gain at each rank is multiplied by; same shape."""
+    """Return the discount of each rank; same shape."""
     return discount_table(bits_of(rank), discount)[rank]
 
 
@@ -41,13 +41,13 @@ def harmonic(number: Ints) -> Floats:
 
 
 def bits_of(numbers: Ints) -> int:
-    """Return how many bits the largest takes: tables grow by doubling, so few are made."""
+    """Return the bit length of the largest number: tables grow by doubling, so few are computed."""
     return int(numbers.max(initial=0)).bit_length()
 
 
 @cache
 def discount_table(bits: int, discount: Discount) -> Floats:
-    """Return the discounts of all ranks below 2^bits, at their ranks."""
+    """Return the discounts of the ranks 0 to 2^bits - 1; 0 for rank 0."""
     ranks = range(1, 2**bits)
     match discount:
         case Discount.LOG2:
@@ -58,11 +58,11 @@ def discount_table(bits: int, discount: Discount) -> Floats:
 
 @cache
 def discount_sum_table(bits: int, discount: Discount) -> Floats:
-    """Return the running sums of the discounts."""
+    """Return the running sums of the discounts; shape (2^bits,)."""
     return np.array(list(accumulate(discount_table(bits, discount).tolist())))
 
 
 @cache
 def harmonic_table(bits: int) -> Floats:
-    """Return the harmonic numbers below 2^bits."""
+    """Return the harmonic numbers 0 to 2^bits - 1."""
     return np.array(list(accumulate([0.0] + [1 / number for number in range(1, 2**bits)])))

@@ -1,6 +1,6 @@
-"""Distances of vectors, between arrays of them: cosine and Euclid.
+"""Cosine and Euclidean distances between arrays of vectors.
 
-Sums over the components run in one order on every kind of processor, so the bits are the same on all.
+Components are summed in the same order on every processor, so the results are identical.
 """
 
 import numpy as np
@@ -9,19 +9,19 @@ from spark_eval.stats.exact import Floats
 
 
 def cosine(one: Floats, other: Floats) -> Floats:
-    """Return 1 - cosine of vectors (..., d) and (..., d) as they broadcast, from 0 to 2; shape (...).
+    """Return 1 - cosine of vectors (..., d) and (..., d), broadcast, from 0 to 2; shape (...).
 
-    1 where one of the vectors is all zeros; NaN where one is NaN. Vectors of the same direction are at 0,
-    right angles at 1, however long they are. All pairs of two arrays (n, d) and (m, d):
+    1 if one of the vectors is all zeros; NaN if one is NaN. Vectors of the same direction have distance 0,
+    orthogonal ones 1, whatever their length. All pairs of two arrays (n, d) and (m, d):
 
     >>> one, other = np.array([[0.0, 1.0], [1.0, 10.0]]), np.array([[1.0, 0.0], [10.0, 100.0]])
     >>> cosine(one[:, None], other).round(6)
     array([[1.      , 0.004963],
            [0.900496, 0.      ]])
 
-    Half the squared distance of vectors of length 1: next to 0 it loses no digits, as 1 - cosine does.
+    Computed as half the squared distance of the unit vectors: unlike 1 - cosine, it loses no digits near 0.
 
-    Source: seed document 003; Salton, Wong, Yang, A vector space model for automatic indexing, 1975.
+    Source: Salton, Wong, Yang, A vector space model for automatic indexing, 1975.
     """
     one_length, other_length = lengths(one), lengths(other)
     apart = squares(units(one, one_length) - units(other, other_length)) / 2
@@ -30,26 +30,26 @@ def cosine(one: Floats, other: Floats) -> Floats:
 
 
 def euclid(one: Floats, other: Floats) -> Floats:
-    """Return the Euclidean distance of vectors (..., d) and (..., d) as they broadcast; shape (...).
+    """Return the Euclidean distance of vectors (..., d) and (..., d), broadcast; shape (...).
 
     >>> euclid(np.array([[0.0, 1.0], [1.0, 10.0]]), np.array([[1.0, 0.0], [10.0, 100.0]])).round(6)
     array([ 1.414214, 90.448881])
 
-    Source: seed document 003.
+    Source: Deza, Deza, Encyclopedia of Distances, 2009.
     """
     return lengths(one - other)
 
 
 def lengths(vectors: Floats) -> Floats:
     """Return the Euclidean length of vectors (..., d); shape (...)."""
-    # Scaled by powers of two, which is exact: squares neither overflow nor vanish.
+    # Scaling by powers of two is exact: squares neither overflow nor vanish.
     _, exponent = np.frexp(np.abs(vectors).max(axis=-1, initial=0.0))
     scaled = np.ldexp(vectors, -exponent[..., None])
     return np.asarray(np.ldexp(np.sqrt(squares(scaled)), exponent), dtype=np.float64)
 
 
 def units(vectors: Floats, length: Floats) -> Floats:
-    """Return vectors (..., d) of these lengths (...) scaled to length 1; those of length 0 stay 0."""
+    """Scale vectors (..., d) of these lengths (...) to length 1; vectors of length 0 stay 0."""
     return vectors / np.where(length == 0, 1.0, length)[..., None]
 
 

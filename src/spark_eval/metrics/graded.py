@@ -12,7 +12,7 @@ from spark_eval.stats.exact import Floats
 
 @ranking_metric("cg", formula="sum over hits of relevance", upper=None)
 def cumulated_gain(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
-    """Relevance found in the top k, wherever it lies.
+    """Relevance of the hits in the top k, whatever their ranks.
 
     >>> cumulated_gain(Lists.of([[3, 2, 3, 0, 1, 2]]), 3, Conventions())
     array([8.])
@@ -29,7 +29,7 @@ def cumulated_gain(lists: Lists, k: int | None, conventions: Conventions) -> Flo
     upper=None,
 )
 def dcg(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
-    """Relevance found, discounted by the logarithm of the rank; the convention ``gain`` says its worth.
+    """Gain of the hits, discounted by the logarithm of the rank; the convention ``gain`` defines the gain.
 
     >>> lists = Lists.of([[3, 2, 3, 0, 1, 2]])
     >>> from spark_eval.conventions import Gain
@@ -46,7 +46,7 @@ def dcg(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     log2 1.061606
     log2_clipped 1.5
 
-    With ``tie_order=shared`` a hit is discounted by the mean over the places of the items it ties with.
+    With ``tie_order=shared`` a hit has the mean discount of the ranks of the items that it ties with.
 
     Source: Jarvelin, Kekalainen, 2002; McSherry, Najork, Computing IR measures with tied scores, 2008.
     """
@@ -59,7 +59,7 @@ def dcg(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
 
 
 def mean_discounts(lists: Lists, k: int | None, discount: Discount) -> Floats:
-    """Per hit the mean discount over the places of its ties, 0 for places beyond k; shape (hits,)."""
+    """Per hit the mean discount over the ranks of its ties, 0 for ranks beyond k; shape (hits,)."""
     first, last = lists.tie_first, lists.tie_last
     within = last if k is None else np.minimum(last, k)
     before = np.minimum(first - 1, within)
@@ -76,12 +76,12 @@ def mean_dcg(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     >>> mean_dcg(Lists.of([[1, 0, 1]]), 3, Conventions()).round(6)
     array([1.166667])
 
-    Source: seed document 000. A hit at rank r is in the k - r + 1 windows that reach it.
+    Source: Jarvelin, Kekalainen, 2002 (mean of a DCG vector). A hit at rank r is in k - r + 1 windows.
     """
-    hits, places = lists.hits, lists.places(k)
-    windows = np.maximum(places[hits.row] - hits.rank + 1, 0)
+    hits, n_ranks = lists.hits, lists.places(k)
+    windows = np.maximum(n_ranks[hits.row] - hits.rank + 1, 0)
     worth = gains(hits.relevance, conventions.gain) * discounts(hits.rank, conventions.discount)
-    return divide(hits.total(worth * windows, k), places)
+    return divide(hits.total(worth * windows, k), n_ranks)
 
 
 @ranking_metric(
@@ -97,7 +97,7 @@ def ndcg(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     >>> ndcg(lists, 6, Conventions(gain=Gain.EXP2)), ndcg(lists, 6, Conventions()).round(6)
     (array([0.94881075]), array([0.960808]))
 
-    The convention ``ideal`` says what is best. A hit at rank 2 of 3, and one relevant item missed:
+    The convention ``ideal`` defines the best. A hit at rank 2 of 3, and one relevant item missed:
 
     >>> lists = Lists.of([[0, 1, 0]], truth=[[1, 1]])
     >>> for ideal in Ideal:
@@ -111,13 +111,13 @@ def ndcg(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     ideal = ideal_dcg(lists, k, conventions)
     with np.errstate(invalid="ignore"):
         share = divide(dcg(lists, k, conventions), ideal)
-    # Nearly equal relevances, added in another order than the ideal's, can round to just above 1. Of an ideal
-    # that outgrows a double nothing is a share: the run is refused for that value.
+    # Nearly equal relevances, summed in another order than the ideal's, can be rounded to just above 1. If
+    # the ideal overflows a double, the value is infinite and the run is refused.
     return np.where(ideal < np.inf, np.minimum(share, 1.0), np.inf)
 
 
 def ideal_dcg(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
-    """Return the DCG that counts as 1; shape (n,)."""
+    """Return the DCG of the ideal list; shape (n,)."""
     match conventions.ideal:
         case Ideal.TRUTH:
             return discounted(lists.ideal, k, conventions)

@@ -1,7 +1,7 @@
-"""A batch of users' lists, reduced to all that a ranking metric can see: where the hits are.
+"""Batch of users' lists, reduced to the hits and the numbers that ranking metrics need.
 
-Hits are few, so metrics cost O(hits), not O(users x k), and memory stays flat for any k. A cutoff k is a
-number of places, or None for the whole list.
+Hits are few, so metrics cost O(hits), not O(users x k), and memory does not grow with k. A cutoff k is a
+number of ranks, or None for the whole list.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ from spark_eval.stats.exact import Floats, Ints
 
 @dataclass(frozen=True)
 class Ragged(RankedEntries):
-    """Relevant entries of lists; ``relevance`` (entries,) is the true one, >= 0."""
+    """Relevant entries of lists; ``relevance`` (entries,) is from the truth, >= 0."""
 
     relevance: Floats
 
@@ -40,19 +40,19 @@ class Ragged(RankedEntries):
 
     @cached_property
     def best_first(self) -> "Ragged":
-        """The same entries sorted by relevance and moved to ranks 1, 2, ... of their lists."""
+        """The same entries sorted by relevance, with ranks 1, 2, ... in each list."""
         order = np.lexsort((-self.relevance, self.row))
         return Ragged(self.n_rows, self.row, self.number, self.relevance[order])
 
 
 @dataclass(frozen=True)
 class Held:
-    """How many items lists hold up to a rank, where ranks are given and some may hold nothing.
+    """Numbers of items up to a rank, for lists with given ranks, which may have gaps.
 
     A repeated item counts once, at its best rank. ``places`` counts the items of a hit's list at ranks up to
-    that of the hit, itself included; shape (hits,), in the order of ``Lists.hits``. ``within[k]`` counts the
-    items of each list at ranks up to k; shape (n,). It has every cutoff k at which a metric of the kind
-    ``pairs`` is asked for; without a cutoff the count is ``Lists.n_recommended``.
+    the hit's, including the hit; shape (hits,), in the order of ``Lists.hits``. ``within[k]`` counts the
+    items of each list at ranks up to k; shape (n,). It has every cutoff k of a requested metric of the kind
+    ``pairs``; without a cutoff the count is ``Lists.n_recommended``.
     """
 
     places: Ints
@@ -64,15 +64,15 @@ class Lists:
     """One recommendation list per user, for n users at once.
 
     ``n_relevant`` (m) counts the user's relevant items, ``n_recommended`` the distinct items of the list;
-    shape (n,). ``hits`` are the relevant items of the list at their ranks; ``ideal`` is the user's whole
-    truth sorted by relevance, best first, as far as the largest k. ``tie_first`` and ``tie_last`` are the
-    ranks between which items of the same score as each hit lie; shape (hits,).
+    shape (n,). ``hits`` are the relevant items of the list at their ranks; ``ideal`` is the user's truth
+    sorted by relevance, best first, up to the largest k. ``tie_first`` and ``tie_last`` are the first and
+    last rank of the items with the same score as each hit; shape (hits,).
 
-    ``held`` is needed by metrics of the kind ``pairs`` alone, and by these only where ranks are given. None
-    says that each list holds one item at every rank from 1 to ``n_recommended``, as lists ranked by score do,
-    or that no chosen metric needs to know. Where ranks are given, each hit ties with itself alone.
+    Only metrics of the kind ``pairs`` need ``held``, and only if ranks are given. If it is None, each list
+    has one item at every rank from 1 to ``n_recommended`` (as lists ranked by score do), or no metric needs
+    it. If ranks are given, there are no ties.
 
-    ``about`` is what is known of the items, None unless a chosen metric needs facts of them.
+    ``about`` is the item context; None if no metric needs it.
     """
 
     n_relevant: Ints
@@ -93,8 +93,8 @@ class Lists:
     ) -> "Lists":
         """Make lists of the relevance at each rank, for examples and tests.
 
-        ``truth`` holds the relevances of all the user's relevant items; by default those in the list.
-        ``scores`` fall along each list; by default no two are equal.
+        ``truth`` has the relevances of all relevant items of the user; by default those in the list.
+        ``scores`` fall along each list; by default they are distinct.
         """
         ideal = [
             sorted((r for r in row if r > 0), reverse=True) for row in (lists if truth is None else truth)
@@ -119,7 +119,8 @@ class Lists:
     def of_items(cls, lists: ListsOfItems, *, truth: ListsOfItems | None = None, **facts: Any) -> "Lists":
         """Make lists of items 0, 1, ..., best first, for examples and tests; by default nothing is relevant.
 
-        ``truth`` has the relevant items of each list's user, ``facts`` what else ``known_about`` takes.
+        ``truth`` has the relevant items of each list's user; ``facts`` are further arguments of
+        ``known_about``.
         """
         relevant = [set(row) for row in truth or [[]] * len(lists)]
         hits = [[float(item in wanted) for item in row] for row, wanted in zip(lists, relevant, strict=True)]
@@ -128,16 +129,16 @@ class Lists:
 
     @property
     def known(self) -> About:
-        """What is known of the items, for metrics that declare to need it."""
+        """Item context, for metrics that declare to need it."""
         return filled_in(self.about)
 
     @property
     def listed(self) -> Entries:
-        """All items of the lists, for metrics that declare to see them."""
+        """All items of the lists, for metrics that declare to need them."""
         return filled_in(self.known.listed)
 
     def of_hits(self, table: NDArray[Any]) -> NDArray[Any]:
-        """Return what a table by fold and item (f, n + 1) has for the hits; shape (hits,)."""
+        """Look the hits up in a table by fold and item (f, n + 1); shape (hits,)."""
         return self.known.of_places(table, self.hits.row, self.known.hits)
 
     def n_hits(self, k: int | None) -> Floats:
@@ -153,19 +154,19 @@ class Lists:
         return np.minimum(self.n_recommended, self.places(k))
 
     def n_held(self, k: int | None) -> Ints:
-        """Return how many items the list holds at ranks up to k; shape (n,)."""
+        """Return the number of items at ranks up to k; shape (n,)."""
         if k is None or self.held is None:
             return self.filled(k)
         return self.held.within[k]
 
     def fillable(self, k: int | None) -> Ints:
-        """Return min(m, k), the hits that a perfect list has; shape (n,)."""
+        """Return min(m, k), the number of hits of a perfect list; shape (n,)."""
         return self.n_relevant if k is None else np.minimum(self.n_relevant, k)
 
     def arranged(self, order: TieOrder) -> "Lists":
         """Return the lists with each hit before (``best``) or after (``worst``) the items that it ties with.
 
-        Several hits among them lie the more relevant first, or last.
+        Hits that tie with each other are sorted by relevance, highest first (``best``) or last.
         """
         if order not in (TieOrder.BEST, TieOrder.WORST):
             return self

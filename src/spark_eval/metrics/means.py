@@ -1,4 +1,4 @@
-"""Means over users: of each metric value, and those in which users weigh."""
+"""Means over users: plain means of metric values, and weighted ones."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,17 +14,17 @@ class WeightedMean(MetricValue):
 
     @property
     def name(self) -> str:
-        """Its name with the options, as in the table ``metrics``."""
+        """Name with the options, as in the table ``metrics``."""
         return self.named(self.run_name)
 
     @property
     def weight(self) -> str:
-        """The column of ``per_user`` that holds what users weigh."""
+        """Column of ``per_user`` with the users' weights."""
         return self.column_of(self.metric.weights[self.run_name].name)
 
     @property
     def columns(self) -> list[str]:
-        """Its columns in ``per_user``: the values, and what weighs."""
+        """Columns in ``per_user``: values and weights."""
         return [self.column, self.weight]
 
 

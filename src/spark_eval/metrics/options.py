@@ -1,4 +1,4 @@
-"""What to measure, and by which rules: checked choices, as one value."""
+"""Options of ``evaluate``: checked, and turned into a ``Plan``."""
 
 import sys
 from collections.abc import Mapping, Sequence, Set
@@ -20,30 +20,30 @@ from spark_eval.presets import changed, parse_conventions, stamp
 from spark_eval.schema import FOLD
 from spark_eval.stats.resampling import DEFAULT_RESAMPLES, MOST_RESAMPLES
 
-# 2^512 squared still is a double.
+# The square of 2^512 is still a double.
 MAX_EXP2_RELEVANCE: Final = 511
 LARGEST_DOUBLE: Final = sys.float_info.max
 DEFAULT_METRICS: Final = ("precision", "recall", "f1", "hit_rate", "map", "mar", "mrr", "arhr", "ndcg")
 
-# What metrics must be given training interactions for, and what the table of items.
+# Kinds and facts that need training interactions, and facts that need the table of items.
 OF_TRAIN: Final[Set[Kind | Fact]] = {Kind.PROFILE, Fact.POPULARITY, Fact.TAKERS}
 OF_ITEMS: Final[Set[Kind | Fact]] = {Fact.GROUPS, Fact.FEATURES, Fact.VECTORS}
 
 
 class MeanInterval(Choice):
-    """Whose interval stands beside a mean over users."""
+    """Confidence interval of a mean over users."""
 
     NORMAL = "normal", "mean -+ z * std_error; of weighted means by the delta method"
-    BOOTSTRAP = "bootstrap", "percentiles of means over users drawn again"
+    BOOTSTRAP = "bootstrap", "percentiles of means over resampled users"
 
 
 def as_tuple(given: Any, _where: str) -> tuple[Any, ...]:
-    """Return the values of an option that takes one, several or none."""
+    """Return the values of an option that may be one, several or none."""
     return () if given is None else tuple(several(given))
 
 
 def metric_texts(given: Any, where: str) -> list[str]:
-    """Return the metrics that are asked for; raise ConfigError NO_METRICS where there are none."""
+    """Return the requested metrics; raise ConfigError NO_METRICS if there are none."""
     if texts := several(given):
         return texts
     raise ConfigError("NO_METRICS", f"{where} is empty; `spark-eval metrics` lists them")
@@ -57,23 +57,23 @@ def ascending_cutoffs(given: Any, where: str) -> list[int | None]:
     return sorted(cutoffs, key=lambda cut: (cut is None, cut))
 
 
-# Options of all that is drawn.
+# Options of resampling.
 RESAMPLES: Final = in_range(f"1 to {MOST_RESAMPLES}", lambda given: 1 <= given <= MOST_RESAMPLES)
-Seed = Annotated[int, "of the draws, which follow from it and the user alone.", 0, SEED]
+Seed = Annotated[int, "random seed; a user's draws depend on it and the user id only.", 0, SEED]
 
 
 class EvaluateOptions(TypedDict, total=False):
-    """What ``evaluate`` measures, and by which rules: also the keys of the config's section ``evaluate``."""
+    """Options of ``evaluate`` and keys of the config's section ``evaluate``."""
 
     segments: Annotated[
         Sequence[str],
-        "columns of users, or known and activity: their users' means stand beside those of all.",
+        "columns of users, or known and activity: means are also computed for each of their values.",
         (),
         as_tuple,
     ]
     metrics: Annotated[
         Sequence[str],
-        "names, each perhaps with conventions and k of its own: ndcg(gain=exp2)@10.",
+        "names, optionally with conventions and k: ndcg(gain=exp2)@10.",
         DEFAULT_METRICS,
         metric_texts,
         canonical,
@@ -83,16 +83,18 @@ class EvaluateOptions(TypedDict, total=False):
     ]
     conventions: Annotated[
         Conventions | str | Mapping[str, Any],
-        "a preset's name, or a mapping of it and single choices: {preset: spark, ...}.",
+        "name of a preset, or a mapping of a preset and single choices: {preset: spark, ...}.",
         "default",
     ]
-    threshold: Annotated[float | None, "relevant is what has this relevance or more; None: more than 0."]
+    threshold: Annotated[float | None, "smallest relevance of a relevant item; None: any above 0."]
     no_recommendations: Annotated[
-        str | None, "users with truth but no list: zero or drop; None: by the conventions."
+        str | None, "users with truth but no list: zero or drop; None: as in the conventions."
     ]
-    no_truth: Annotated[str | None, "users with a list but no truth: drop or zero; None: by the conventions."]
+    no_truth: Annotated[
+        str | None, "users with a list but no truth: drop or zero; None: as in the conventions."
+    ]
     checks: Annotated[
-        str, "look for repeated items and ranks among the hits, or in full lists: full.", "hits", Checks
+        str, "search for repeated items and ranks among hits, or in full lists: full.", "hits", Checks
     ]
     stages: Annotated[
         Sequence[Mapping[str, Any]],
@@ -100,16 +102,16 @@ class EvaluateOptions(TypedDict, total=False):
         (),
     ]
     interval: Annotated[
-        str, "of means: normal, or bootstrap, which takes a second pass.", "normal", MeanInterval
+        str, "of means: normal, or bootstrap, which needs a second pass.", "normal", MeanInterval
     ]
-    resamples: Annotated[int, "replicates of bootstrap.", DEFAULT_RESAMPLES, RESAMPLES]
+    resamples: Annotated[int, "number of bootstrap replicates.", DEFAULT_RESAMPLES, RESAMPLES]
     seed: Seed
-    base: Annotated[str | None, "name of the model whose lists unexpectedness compares others with."]
+    base: Annotated[str | None, "name of the baseline model for unexpectedness."]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The section ``evaluate`` of the config, checked; ``asked`` are all metrics, in their order."""
+    """The checked options of ``evaluate``; ``asked`` are the requested metrics, in order."""
 
     asked: Sequence[MetricValue]
     conventions: Conventions
@@ -123,94 +125,94 @@ class Plan:
 
     @cached_property
     def run_cuts(self) -> list[int | None]:
-        """Every cutoff at which recommended items, or groups of them, are counted; None: in whole lists."""
+        """Cutoffs of the counts of recommended items and of item groups; None: whole lists."""
         return list(dict.fromkeys(value.k for value in (*self.of_run, *self.of_groups)))
 
     @cached_property
     def metrics(self) -> list[MetricValue]:
-        """The metrics of users: each has a value for every one."""
+        """Metrics with a value per user."""
         return [value for value in self.asked if value.metric.is_of_users]
 
     @cached_property
     def of_run(self) -> list[MetricValue]:
-        """The metrics of a whole run, which see how often each item was recommended."""
+        """Metrics of the whole run, computed from the number of lists with each item."""
         return [value for value in self.asked if value.metric.kind is Kind.CATALOG]
 
     @cached_property
     def sees_slots(self) -> bool:
-        """Whether any of these weighs an item in each list by 1 / length of the list."""
+        """True if a metric of the run weights an item in each list by 1 / length of the list."""
         return any(SLOTS in value.sees(self.conventions) for value in self.of_run)
 
     @cached_property
     def of_groups(self) -> list[MetricValue]:
-        """The metrics with a value of the run for each group of items."""
+        """Metrics with a value of the run for each group of items."""
         return [value for value in self.asked if value.metric.kind is Kind.GROUPS]
 
     @cached_property
     def facts(self) -> frozenset[Fact]:
-        """What the metrics need to know of items."""
+        """Item attributes that the metrics need."""
         return frozenset[Fact]().union(*(value.facts(self.conventions) for value in self.asked))
 
     @property
     def columns(self) -> list[str]:
-        """The metric columns of ``per_user``: ``ap_at_1``, ``ap_at_5``, ..."""
+        """Metric columns of ``per_user``: ``ap_at_1``, ``ap_at_5``, ..."""
         return [column for value in self.metrics for column in value.columns]
 
     @cached_property
     def summed(self) -> dict[str, tuple[str, ...]]:
-        """What is summed over users (see ``values.summed``), and at run_cuts who has an item of a list."""
+        """Sums over users (see ``columns.summed``), and numbers of non-empty lists at ``run_cuts``."""
         filled = map(filled_column, self.run_cuts)
         return summed(self.metrics) | {column: (column,) for column in filled}
 
     @cached_property
     def cuts(self) -> list[int]:
-        """Every cutoff k that a metric is asked for at, ascending."""
+        """All cutoffs k of the metrics, ascending."""
         return sorted({value.k for value in self.asked if value.k is not None})
 
     @cached_property
     def sees_about(self) -> bool:
-        """Whether any metric of users sees more than hits: ``Lists.about``."""
+        """True if any metric of users needs the item context, ``Lists.about``."""
         run = self.conventions
         return any(value.facts(run) or value.sees_items(run) for value in self.metrics)
 
     @property
     def needs_items(self) -> bool:
-        """Whether any metric sees more than hits, so that facts of items are read."""
+        """True if any metric needs more than hits, so that item attributes are read."""
         return self.sees_about or bool(self.of_run or self.of_groups)
 
     @property
     def sees_items(self) -> bool:
-        """Whether any metric sees all items of lists."""
+        """True if any metric needs all items of lists."""
         return any(value.sees_items(self.conventions) for value in self.asked)
 
     @cached_property
     def listed_depth(self) -> int | None:
-        """The largest rank of a list up to which a metric sees its items; None: any."""
+        """Largest rank of the items that a metric needs; None: any."""
         cuts = [value.k for value in self.asked if value.sees_items(self.conventions)]
         return None if None in cuts else max((k for k in cuts if k is not None), default=0)
 
     @property
     def sees_profiles(self) -> bool:
-        """Whether any metric sees what users had in training."""
+        """True if any metric needs the training items of users."""
         return any(value.sees_history(self.conventions) for value in self.asked)
 
     def seen_by(self, value: MetricValue) -> Set[Kind | Fact]:
-        """Return the facts that a metric sees under its choices, and whether it sees histories."""
+        """Return the attributes that a metric needs under its choices, and PROFILE if it needs histories."""
         facts: Set[Kind | Fact] = value.facts(self.conventions)
         return facts | {Kind.PROFILE} if value.sees_history(self.conventions) else facts
 
     def check_tables(self, *, has_train: bool, has_items: bool) -> None:
-        """Raise ConfigError for tables, or a model, that chosen metrics need and nobody gave."""
+        """Raise ConfigError for a table, or a baseline model, that a metric needs and that is not given."""
         has_catalog, has_base = has_items or has_train, self.base is not None
         for is_there, needed, fault in (
             (has_train, OF_TRAIN, ConfigError("MISSING_TRAIN", "training interactions; give train")),
-            (has_items, OF_ITEMS, ConfigError("MISSING_ITEMS", "facts of items; give items")),
+            (has_items, OF_ITEMS, ConfigError("MISSING_ITEMS", "item attributes; give items")),
             (
                 has_catalog,
                 {Fact.CATALOG},
                 ConfigError("MISSING_CATALOG", "a catalogue; items, or train"),
             ),
-            (has_base, {Fact.BASE}, ConfigError("MISSING_BASE", "a model to compare with; name it by base")),
+            (has_base, {Fact.BASE}, ConfigError("MISSING_BASE", "a baseline model; name it in base")),
         ):
             names = ", ".join(dict.fromkeys(one.name for one in self.asked if self.seen_by(one) & needed))
             if names and not is_there:
@@ -218,59 +220,59 @@ class Plan:
 
     @cached_property
     def depth(self) -> int | None:
-        """The largest rank at which a hit can change a number; None: any."""
+        """Largest rank of the hits that can change a metric; None: any."""
         if any(value.sees_whole_list(self.conventions) for value in self.asked):
             return None
         return None if self.drops_users_without_hits else max([*self.cuts, *self.stage_cuts])
 
     @cached_property
     def stage_cuts(self) -> list[int]:
-        """The ranks at which the lists of stages are cut, ascending."""
+        """Cutoffs of the pipeline's stages, ascending."""
         return sorted({stage.k for stage in self.stages})
 
     @cached_property
     def truth_depth(self) -> int | None:
-        """How many of a user's relevant items, best first, an ideal list can hold; None: all."""
+        """Maximum number of a user's relevant items in an ideal list, best first; None: all."""
         return None if any(value.k is None for value in self.asked) else max(self.cuts)
 
     @cached_property
     def sees_ties(self) -> bool:
-        """Whether a metric must know which items have equal scores."""
+        """True if a metric needs to know the items with equal scores."""
         return any(value.sees_ties(self.conventions) for value in self.metrics)
 
     @cached_property
     def held_cuts(self) -> tuple[int, ...] | None:
-        """The cutoffs up to which the items of a list are counted; None: no metric asks where items are."""
+        """Cutoffs of the item counts that metrics of pairs need; None: no such metric."""
         values = [value for value in self.metrics if value.sees_pairs]
         return tuple(sorted({value.k for value in values if value.k is not None})) if values else None
 
     @cached_property
     def most_relevance(self) -> float:
-        """The largest relevance of which every gain can be computed."""
+        """Largest relevance with a finite gain in every metric."""
         is_power = any(value.conventions(self.conventions).gain is Gain.EXP2 for value in self.metrics)
         return MAX_EXP2_RELEVANCE if is_power else LARGEST_DOUBLE
 
     @property
     def by_fold(self) -> bool:
-        """Whether ids carry their fold; it is the first segment then."""
+        """True if ids include their fold; ``fold`` is then the first segment."""
         return FOLD in self.segments
 
     @property
     def drops_users_without_hits(self) -> bool:
-        """Whether the population leaves out users whose list holds nothing relevant."""
+        """True if users without a hit are left out of the mean."""
         return self.conventions.no_hits == "drop"
 
     @property
     def stamp(self) -> str:
-        """Conventions and population rules, as they stand on every output row."""
+        """Conventions and population rules, as in every output row."""
         return stamp(self.conventions)
 
 
 def make_plan(**options: Unpack[EvaluateOptions]) -> Plan:
-    """Return the checked choices; raise ConfigError with the nearest allowed one.
+    """Check the options; raise ConfigError with the nearest allowed value.
 
-    A single name or number of ``metrics``, ``k`` and ``segments`` means a list of one.
-    ``threshold``, ``no_recommendations`` and ``no_truth`` go before those of the conventions.
+    A single name or number of ``metrics``, ``k`` and ``segments`` means a list of one. ``threshold``,
+    ``no_recommendations`` and ``no_truth`` take precedence over the conventions.
     """
     chosen = checked(EvaluateOptions, options, "evaluate")
     first = {name: chosen.pop(name) for name in ("threshold", "no_recommendations", "no_truth")}
@@ -284,5 +286,5 @@ def make_plan(**options: Unpack[EvaluateOptions]) -> Plan:
 
 
 def filled_column(k: int | None) -> str:
-    """Return the name of what tells whether a user's list holds an item at a rank up to k."""
+    """Return the name of the column that is 1 for lists with an item at a rank up to k."""
     return f"filled_at_{UNCUT if k is None else k}"

@@ -10,12 +10,12 @@ from spark_eval.stats.exact import Floats, Ints
 
 
 def impressions(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
-    """Items that the top k holds where in-list AUC is defined, else NaN; shape (n,)."""
+    """Count the items in the top k if in-list AUC is defined, else NaN; shape (n,)."""
     return np.where(np.isnan(auc(lists, k, conventions)), np.nan, lists.n_held(k))
 
 
 def positives(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
-    """Hits in the top k where in-list AUC is defined, else NaN; shape (n,)."""
+    """Count the hits in the top k if in-list AUC is defined, else NaN; shape (n,)."""
     return np.where(np.isnan(auc(lists, k, conventions)), np.nan, lists.n_hits(k))
 
 
@@ -32,19 +32,18 @@ def positives(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     },
 )
 def auc(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
-    """Chance that a hit of the top k ranks before a miss of the top k; equal scores count one half.
+    """Probability that a hit ranks before a miss in the top k; equal scores count one half.
 
-    The items that the list holds up to rank k count, in their order. A given rank that no item holds does not
-    count, a repeated item counts once, at its best rank. Undefined where the top k holds hits only, or none.
-    Hits at ranks 1 and 3 of 4: of the four pairs three are in order; if the items at ranks 3 and 4 tie, two
-    and a half.
+    Only ranks that have an item count, and a repeated item counts once, at its best rank. Undefined if the
+    top k has only hits, or none. Hits at ranks 1 and 3 of 4: three of the four pairs are in order; two and a
+    half if the items at ranks 3 and 4 tie.
 
     >>> auc(Lists.of([[1, 0, 1, 0], [0, 0, 0, 0]]), 4, Conventions())
     array([0.75,  nan])
     >>> auc(Lists.of([[1, 0, 1, 0]], scores=[[9, 8, 7, 7]]), 4, Conventions())
     array([0.625])
 
-    With ``ties=as_ranked`` equal scores count as they are ranked:
+    With ``ties=as_ranked`` equal scores count in the order of their ranks:
 
     >>> conventions = Conventions(auc_ties=AucTies.AS_RANKED)
     >>> auc(Lists.of([[1, 0, 1, 0]], scores=[[9, 8, 7, 7]]), 4, conventions)
@@ -65,9 +64,9 @@ def auc(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
 
 
 def middles(lists: Lists, n_held: Ints, ties: AucTies) -> Floats:
-    """Return the place of each hit among the items that its list holds; shape (hits,).
+    """Return the position of each hit among the items of its list; shape (hits,).
 
-    Hits that tie stand in the middle of the places that their ties share within the first ``n_held``.
+    Tied hits have the mean position of their ties within the first ``n_held`` items.
     """
     if lists.held is not None:
         return lists.held.places.astype(np.float64)
@@ -78,7 +77,7 @@ def middles(lists: Lists, n_held: Ints, ties: AucTies) -> Floats:
 
 
 def pairs(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
-    """Count comparable pairs of hits in the top k, NaN where there are none; shape (n,)."""
+    """Count comparable pairs of hits in the top k, NaN if there are none; shape (n,)."""
     concordant, discordant = compared_pairs(lists, k)
     total = concordant + discordant
     return np.where(total > 0, total, np.nan)
@@ -91,15 +90,15 @@ def pairs(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     weights={"fcp_micro": Weight("fcp_pairs", pairs)},
 )
 def fraction_of_concordant_pairs(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
-    """Share of pairs of the user's relevant items that the list has in the order of their relevance.
+    """Share of the pairs of relevant items in the list that are in the order of their relevance.
 
-    Equal relevance is no pair; equal scores count for neither side. Undefined without a pair. Relevances 3,
-    1, 2 in rank order: (3, 1) and (3, 2) are concordant, (1, 2) is not.
+    Pairs of equal relevance are not counted; pairs of equal scores count for neither side. Undefined without
+    a pair. Relevances 3, 1, 2 in rank order: (3, 1) and (3, 2) are concordant, (1, 2) is not.
 
     >>> fraction_of_concordant_pairs(Lists.of([[3, 1, 2], [1, 1, 0]]), 3, Conventions()).round(6)
     array([0.666667,      nan])
 
-    Source: Koren, Sill, Collaborative filtering on ordinal user feedback, 2013; seed document 000.
+    Source: Koren, Sill, Collaborative filtering on ordinal user feedback, 2013.
     """
     concordant, discordant = compared_pairs(lists, k)
     total = concordant + discordant
@@ -125,5 +124,5 @@ def compared_pairs(lists: Lists, k: int | None) -> tuple[Floats, Floats]:
 
 
 def longest_run(row: Ints) -> int:
-    """Return how many entries the list with most of them has."""
+    """Return the largest number of entries of a list."""
     return int(np.bincount(row).max(initial=0))

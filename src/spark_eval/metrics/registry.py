@@ -1,4 +1,4 @@
-"""The one table of metrics. Config checks, output columns, help and tests follow from it."""
+"""Registry of metrics; config checks, output columns, help and tests are derived from it."""
 
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field, replace
@@ -14,22 +14,21 @@ from spark_eval.schema import Direction
 from spark_eval.stats.exact import Floats
 
 Kernel = Callable[[Lists, int | None, Conventions], Floats]
-# One value of a run, NaN where undefined.
+# Returns one value of the run, NaN if undefined.
 RunKernel = Callable[[ItemCounts, int | None, Conventions], float]
-# One value of a run for each group of items, the last for items without groups.
+# Returns one value of the run per group of items; the last is for items without groups.
 GroupKernel = Callable[[GroupWeights, int | None, Conventions], Floats]
 AnyKernel = TypeVar("AnyKernel", Kernel, RunKernel, GroupKernel)
 
 
 class Kind(StrEnum):
-    """What a metric sees of a list, and so what must be carried to it.
+    """Input that a metric needs, which decides what is sent to executors.
 
-    ``hits`` are where the relevant items are. ``pairs`` is, beside, how many items the list holds up to each
-    hit and each cutoff (``Lists.held``). ``items`` are all items of the list (``About.listed``), ``profile``
-    also those that the user had in training (``About.profile``). ``catalog`` sees no list, but how often each
-    item was recommended by a model (``ItemCounts``): its values are those of a run, without an interval.
-    ``groups`` sees what recommended places of each group of items weigh (``GroupWeights``): it has a value of
-    the run for each group.
+    ``hits``: the ranks of the relevant items. ``pairs``: also the number of items up to each hit and each
+    cutoff (``Lists.held``). ``items``: all items of the list (``About.listed``); ``profile``: also the user's
+    training items (``About.profile``). ``catalog``: the number of lists with each item (``ItemCounts``)
+    instead of lists; the metric has a value of the run, without an interval. ``groups``: the weights of item
+    groups in the lists (``GroupWeights``); the metric has a value of the run for each group.
     """
 
     HITS = "hits"
@@ -40,12 +39,12 @@ class Kind(StrEnum):
     GROUPS = "groups"
 
 
-# Kinds for which all items of lists are carried.
+# Kinds that need all items of lists.
 ALL_ITEMS: Final = frozenset({Kind.ITEMS, Kind.PROFILE, Kind.CATALOG, Kind.GROUPS})
 
 
 class Fact(StrEnum):
-    """What a metric needs to know of items, and so what is read of them (``metrics.beyond.catalog``)."""
+    """Item attribute or item context that a metric needs (see ``metrics.beyond.catalog``)."""
 
     CATALOG = "catalog"  # Catalog.is_listed
     POPULARITY = "popularity"  # Catalog.n_takers, n_rows, n_users
@@ -60,16 +59,16 @@ class Fact(StrEnum):
 
 @dataclass(frozen=True)
 class RankingMetric:
-    """What is known of a metric besides its numbers.
+    """A metric: its kernel and its properties.
 
-    ``name`` is the per-user name (``ap``), ``run_name`` that of its mean over users (``map``).
-    ``formula`` is plain text. ``conventions`` are the conventions that can change its value.
-    ``direction`` says which values are better. ``lower`` and ``upper`` are its smallest and its largest
-    possible value, None if there is none under some choice. ``whole_list`` says that it sees hits beyond k,
-    ``kind`` what else it sees of a list, ``ties`` that it sees equal scores. ``facts`` are what it needs to
-    know of items whatever the choices; these can need more (``MetricValue.facts``). ``weights`` give it
-    further means over users, weighted ones: run name -> what weighs. ``catalog_name`` names the same share of
-    the catalogue, which stands beside a value for each group.
+    ``name`` is the per-user name (``ap``), ``run_name`` the name of its mean over users (``map``).
+    ``formula`` is plain text. ``conventions`` are the conventions that can change its value. ``direction``
+    tells which values are better. ``lower`` and ``upper`` are the smallest and the largest possible value,
+    None if unbounded under some choice. ``whole_list`` is True if the metric needs hits beyond k, ``ties`` if
+    it needs equal scores; ``kind`` is its input. ``facts`` are the item attributes that it always needs;
+    choices can need more (``MetricValue.facts``). ``weights`` define further, weighted means over users: run
+    name -> weight. ``catalog_name`` is the name of the catalogue's share, reported with the value of each
+    group.
     """
 
     name: str
@@ -89,24 +88,24 @@ class RankingMetric:
 
     @property
     def is_of_users(self) -> bool:
-        """Whether it has a value per user; else it has one of the run, or one of the run per group."""
+        """True if it has a value per user; else it has one of the run, or one per group of items."""
         return self.kind not in (Kind.CATALOG, Kind.GROUPS)
 
     @property
     def moves_hits(self) -> bool:
-        """Whether it can be asked for with the best and the worst order of equal scores."""
+        """True if its ties can be broken in the best and the worst order (``tie_order``)."""
         return self.kind is Kind.HITS and not self.ties and not self.facts
 
     @property
     def knows_items(self) -> bool:
-        """Whether it sees more of items than whether they are relevant, and where."""
+        """True if it needs item attributes or item context, not only hits."""
         choices = (choice for name in self.conventions for choice in CONVENTIONS[name])
         of_choices = {*Fact, HISTORY}.intersection(seen for choice in choices for seen in choice.sees)
         return self.kind not in (Kind.HITS, Kind.PAIRS) or bool(self.facts or of_choices)
 
     @property
     def names(self) -> list[str]:
-        """Its names in the table ``metrics``: of the mean or the run, of weighted means, of the catalogue."""
+        """Names in the table ``metrics``: of the mean or the run, of weighted means, of the catalogue."""
         return [self.run_name, *self.weights, *([self.catalog_name] if self.catalog_name else [])]
 
     @property
@@ -116,13 +115,13 @@ class RankingMetric:
 
     @property
     def notes(self) -> str:
-        """The kernel's docstring: meaning, undefined case, an example, the source."""
+        """Docstring of the kernel: meaning, undefined case, example, source."""
         return self.kernel.__doc__ or ""
 
 
 @dataclass(frozen=True)
 class Weight:
-    """What a user weighs in a weighted mean; ``name`` is that of its column in ``per_user``."""
+    """Weight of a user in a weighted mean; ``name`` is the name of its column in ``per_user``."""
 
     name: str
     kernel: Kernel
@@ -134,10 +133,9 @@ RANKING: Final[dict[str, RankingMetric]] = {}
 def ranking_metric(name: str, **known: Any) -> Callable[[AnyKernel], AnyKernel]:
     """Register a kernel: (lists, k, conventions) -> one value per list, NaN where undefined.
 
-    Of the kind ``catalog`` it takes ItemCounts and returns one value, of the kind ``groups`` it takes
-    GroupWeights and returns one value per group. ``known`` are fields of RankingMetric; ``run_name`` is the
-    name, unless given. Metrics of where the hits are have the convention ``tie_order``; others take lists as
-    they are ranked.
+    A kernel of the kind ``catalog`` takes ItemCounts and returns one value; of the kind ``groups`` it takes
+    GroupWeights and returns one value per group. ``known`` are fields of RankingMetric; ``run_name`` defaults
+    to the name. Metrics of hits get the convention ``tie_order``; others use lists as ranked.
     """
 
     def register(kernel: AnyKernel) -> AnyKernel:

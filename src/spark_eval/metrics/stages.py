@@ -1,4 +1,4 @@
-"""The stages of a recommender pipeline: candidates, a ranking of these, the final list; checked."""
+"""Stages of a recommender pipeline: candidates, ranking, final list; parsed and checked."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,24 +11,24 @@ from spark_eval.options import check_keys, checked, declared
 
 STAGES_KEY: Final = "stages"
 FEWEST_STAGES: Final = 2
-# With more, an item could be lost and found again in more ways than there are names for.
+# With more stages, an item could be lost and found again in more ways than there are names.
 MOST_STAGES: Final = 3
 
 
 class StageOptions(TypedDict, total=False):
-    """What a stage is: also the keys of an entry of the config's ``stages``."""
+    """Keys of an entry of the option ``stages``."""
 
-    name: Annotated[str | None, "what it is called; no two stages share a name."]
-    model: Annotated[str | None, "the model whose lists it hands on."]
+    name: Annotated[str | None, "name of the stage, unique."]
+    model: Annotated[str | None, "model whose lists are the stage's output."]
     models: Annotated[
-        Sequence[str], "of candidates, in the place of model: generators whose union it hands on.", ()
+        Sequence[str], "for candidates, instead of model: generators; the output is their union.", ()
     ]
-    k: Annotated[int | None, "the list is cut behind this rank, that of each generator alike."]
+    k: Annotated[int | None, "largest rank of the output; applied to each generator."]
 
 
 @dataclass(frozen=True)
 class Stage:
-    """What a stage hands on: the items at ranks up to k of a model's list, of several models their union."""
+    """Output of a stage: the items at ranks up to k of a model's list, or the union over several models."""
 
     name: str
     models: tuple[str, ...]
@@ -36,12 +36,12 @@ class Stage:
 
     @property
     def model(self) -> str | None:
-        """The only model; None of a union, which has no order."""
+        """The only model; None for a union, which has no order."""
         return self.models[0] if len(self.models) == 1 else None
 
 
 def make_stages(given: Sequence[Mapping[str, Any]]) -> tuple[Stage, ...]:
-    """Return the checked stages of mappings, candidates first; none of none.
+    """Parse mappings to stages, candidates first.
 
     Raises ConfigError INVALID_STAGE, INVALID_K, DUPLICATE_STAGE, TOO_FEW_STAGES, TOO_MANY_STAGES or
     UNKNOWN_CONFIG_KEY.
@@ -53,30 +53,30 @@ def make_stages(given: Sequence[Mapping[str, Any]]) -> tuple[Stage, ...]:
     """
     if not given:
         return ()
-    stages = tuple(make_stage(f"{STAGES_KEY}.{place}", one, place) for place, one in enumerate(given))
+    stages = tuple(make_stage(f"{STAGES_KEY}.{index}", one, index) for index, one in enumerate(given))
     names = [stage.name for stage in stages]
-    if again := next((name for place, name in enumerate(names) if name in names[:place]), None):
-        raise ConfigError("DUPLICATE_STAGE", f"{STAGES_KEY}: two are called {again!r}; rename one")
+    if again := next((name for index, name in enumerate(names) if name in names[:index]), None):
+        raise ConfigError("DUPLICATE_STAGE", f"{STAGES_KEY}: two stages are named {again!r}; rename one")
     if len(stages) < FEWEST_STAGES:
-        message = f"{STAGES_KEY} has {names[0]!r} alone; give candidates, and what becomes of them"
+        message = f"{STAGES_KEY} has only {names[0]!r}; give candidates and at least one later stage"
         raise ConfigError("TOO_FEW_STAGES", message)
     if len(stages) > MOST_STAGES:
-        message = f"{STAGES_KEY}: {len(stages)} are given, at most {MOST_STAGES} are told apart"
-        raise ConfigError("TOO_MANY_STAGES", f"{message}; leave out some between, or evaluate twice")
+        message = f"{STAGES_KEY}: {len(stages)} are given; at most {MOST_STAGES} are supported"
+        raise ConfigError("TOO_MANY_STAGES", f"{message}; leave out intermediate stages, or evaluate twice")
     return stages
 
 
 def check_stage_models(stages: Sequence[Stage], models: Sequence[str]) -> None:
-    """Raise ConfigError UNKNOWN_MODEL for a stage's model that is not among those with recommendations."""
+    """Raise ConfigError UNKNOWN_MODEL for a stage's model without recommendations."""
     for stage in stages:
         for model in stage.models:
             if model not in models:
-                where = f"{STAGES_KEY}, stage {stage.name!r}: the recommendations have no row of it"
+                where = f"{STAGES_KEY}, stage {stage.name!r}: it has no recommendations"
                 raise ConfigError.unknown("UNKNOWN_MODEL", "model", model, models, where)
 
 
 def make_stage(key: str, given: Mapping[str, Any], place: int) -> Stage:
-    """Return the stage that stands under a key of the config, at a place from 0."""
+    """Parse the entry with index ``place`` under a key of the config."""
     if not isinstance(given, Mapping):
         raise ConfigError("INVALID_STAGE", f"{key} is {given!r}; give a mapping of name, model and k")
     check_keys(given, declared(StageOptions), key)
@@ -85,7 +85,7 @@ def make_stage(key: str, given: Mapping[str, Any], place: int) -> Stage:
     if not isinstance(name, str) or not name:
         raise ConfigError("INVALID_STAGE", f"{key} has no name; give it one, such as candidates")
     if k is None:
-        raise ConfigError("INVALID_STAGE", f"{key} ({name!r}) has no k; say at which rank its lists are cut")
+        raise ConfigError("INVALID_STAGE", f"{key} ({name!r}) has no k; give the largest rank of its lists")
     if (cut := parse_k(k)) is None:
         message = f"{key}.k ({name!r}) is {k!r}; a stage hands on a number of items"
         raise ConfigError("INVALID_K", message)
@@ -93,15 +93,15 @@ def make_stage(key: str, given: Mapping[str, Any], place: int) -> Stage:
 
 
 def models_of_stage(key: str, model: str | None, models: Sequence[str], place: int) -> tuple[str, ...]:
-    """Return the models of a stage; raise ConfigError INVALID_STAGE unless it has what its place asks for."""
+    """Return the models of a stage; raise ConfigError INVALID_STAGE unless they suit its position."""
     chosen = tuple(models) if model is None else (model, *models)
     if not chosen:
-        raise ConfigError("INVALID_STAGE", f"{key} has no model; name the one whose lists it hands on")
+        raise ConfigError("INVALID_STAGE", f"{key} has no model; name the model of its lists")
     if model is not None and models:
         raise ConfigError("INVALID_STAGE", f"{key} has both model and models; give one of them")
     if any(not isinstance(one, str) for one in chosen) or len(set(chosen)) < len(chosen):
         raise ConfigError("INVALID_STAGE", f"{key}: models {list(chosen)} are not distinct names")
     if place and len(chosen) > 1:
-        message = f"{key} has several models, and a union has no order; only candidates may have some"
+        message = f"{key} has several models, but their union has no order; only candidates may have several"
         raise ConfigError("INVALID_STAGE", message)
     return chosen

@@ -1,4 +1,4 @@
-"""A metric as a value: ``ndcg(gain=exp2)@10``, printed in one way and parsed back."""
+"""Metrics as values: ``ndcg(gain=exp2)@10``, with one printed form that can be parsed."""
 
 import re
 from collections.abc import Sequence
@@ -21,13 +21,13 @@ MAX_K: Final = 100_000
 UNCUT: Final = "all"
 WHOLE: Final = re.compile(r"[0-9]{1,10}")
 FORM: Final = re.compile(r"(?P<name>\w+(-[A-Za-z]\w*)*)(\((?P<options>[^()]*)\))?(@(?P<k>\w+))?")
-# Tied items share their places in these only, as in scikit-learn.
+# Metrics that can let tied items share their ranks, as scikit-learn does.
 SHARES_PLACES: Final = ("dcg", "ndcg", "ap")
 
 
 @dataclass(frozen=True)
 class MetricValue:
-    """One metric at one cutoff (None: the whole list), under conventions of its own where it names them.
+    """A metric at a cutoff (None: the whole list), optionally with its own conventions.
 
     ``options`` are pairs of a convention and a choice, in the order of the metric's conventions.
     """
@@ -38,7 +38,7 @@ class MetricValue:
 
     @property
     def name(self) -> str:
-        """The run name with its options, as in the table ``metrics``: ``map(denominator=relevant)``."""
+        """Run name with options, as in the table ``metrics``: ``map(denominator=relevant)``."""
         return self.named(self.metric.run_name)
 
     def named(self, run_name: str) -> str:
@@ -51,87 +51,87 @@ class MetricValue:
 
     @property
     def cutoff(self) -> str:
-        """k, or ``all``."""
+        """The cutoff as text: k, or ``all``."""
         return UNCUT if self.k is None else str(self.k)
 
     @property
     def column(self) -> str:
-        """Its column in ``per_user``: ``ap_denominator_relevant_at_5``."""
+        """Column in ``per_user``: ``ap_denominator_relevant_at_5``."""
         return self.column_of(self.metric.name)
 
     @property
     def columns(self) -> list[str]:
-        """Its columns in ``per_user``: the value, and behind it what weighs in its weighted means.
+        """Columns in ``per_user``: the value, then the weights of its weighted means.
 
-        Values of a run have none.
+        Values of a run have no columns.
         """
         if not self.metric.is_of_users:
             return []
         return [self.column, *(self.column_of(weight.name) for weight in self.metric.weights.values())]
 
     def column_of(self, name: str) -> str:
-        """Return the column of a quantity that belongs to this value, as one of its weights does."""
+        """Return the column of a quantity of this value, such as a weight."""
         options = [f"{without_metric(name, self.metric)}_{choice}" for name, choice in self.options]
         return "_".join([name, *options, "at", self.cutoff])
 
     @property
     def weights(self) -> dict[str, Weight]:
-        """Weighted means by the name that they have in the table ``metrics``."""
+        """Weights of the weighted means, by their names in the table ``metrics``."""
         return {self.named(run_name): weight for run_name, weight in self.metric.weights.items()}
 
     @property
     def catalog_name(self) -> str:
-        """The name of the same share of the catalogue, beside a value for each group of items."""
+        """Name of the catalogue's share, reported with the value of each group of items."""
         return self.named(self.metric.catalog_name or "")
 
     def conventions(self, run: Conventions) -> Conventions:
-        """Return those of the run with this value's own choices."""
+        """Return the conventions of the run, changed by this value's options."""
         return run.changed(dict(self.options)) if self.options else run
 
     def sees(self, run: Conventions) -> set[str]:
-        """Return what its choices make it see beside the hits up to k."""
+        """Return the inputs that its choices need, in addition to the hits up to k."""
         own = self.conventions(run)
         return {seen for name in self.metric.conventions for seen in getattr(own, name).sees}
 
     def facts(self, run: Conventions) -> frozenset[Fact]:
-        """Return what it needs to know of items under its choices."""
+        """Return the item attributes that it needs under its choices."""
         return frozenset({*self.metric.facts, *(fact for fact in Fact if fact in self.sees(run))})
 
     def sees_items(self, run: Conventions) -> bool:
-        """Return whether it sees all items of a list, not its hits alone."""
+        """Return True if it needs all items of a list, not only hits."""
         return self.metric.kind in ALL_ITEMS or self.sees_history(run) or Fact.BASE in self.facts(run)
 
     def sees_history(self, run: Conventions) -> bool:
-        """Return whether it sees what the users had in training."""
+        """Return True if it needs the users' training items."""
         return self.metric.kind is Kind.PROFILE or HISTORY in self.sees(run)
 
     def sees_whole_list(self, run: Conventions) -> bool:
-        """Return whether hits beyond k can change it."""
+        """Return True if hits beyond k can change it."""
         return self.k is None or self.metric.whole_list or WHOLE_LIST in self.sees(run)
 
     def sees_length(self, run: Conventions) -> bool:
-        """Return whether the number of items in the list can change it."""
+        """Return True if the number of items in the list can change it."""
         return self.k is None or self.sees_pairs or self.sees_items(run) or LENGTH in self.sees(run)
 
     @property
     def sees_pairs(self) -> bool:
-        """Whether it must know how many items a list holds up to a rank."""
+        """True if it needs the number of items of a list up to a rank."""
         return self.metric.kind is Kind.PAIRS
 
     def sees_ties(self, run: Conventions) -> bool:
-        """Return whether it must know which items have equal scores."""
+        """Return True if it needs to know the items with equal scores."""
         return self.metric.ties or self.is_arranged(run)
 
     def is_arranged(self, run: Conventions) -> bool:
-        """Return whether it sees equal scores in another order than they are ranked in.
+        """Return True if it reorders equal scores instead of using the ranks.
 
-        Metrics that see ties themselves, or more than the hits, take the list as it is ranked.
+        Metrics that handle ties themselves, or need more than hits, use the list as ranked.
         """
         has_order = "tie_order" in self.metric.conventions
         return has_order and self.conventions(run).tie_order is not TieOrder.AS_RANKED
 
     def measure(self, lists: Lists, run: Conventions) -> dict[str, Floats]:
-        """Return its values and its weights, by column; each of shape (n,)."""
+        """Return its values and its weights by column; each of shape (n,)."""
         own = self.conventions(run)
         seen = lists.arranged(own.tie_order) if self.is_arranged(run) else lists
         columns = {self.column: self.metric.kernel(seen, self.k, own)}
@@ -140,24 +140,24 @@ class MetricValue:
         return columns
 
     def of_run(self, counts: ItemCounts, run: Conventions) -> float:
-        """Return the value of a metric of the kind ``catalog``, NaN where undefined."""
+        """Return the value of a metric of the kind ``catalog``, NaN if undefined."""
         return float(self.metric.kernel(counts, self.k, self.conventions(run)))
 
     def of_groups(self, weights: GroupWeights, run: Conventions) -> dict[str, float]:
-        """Return the value for each group of items of a metric of the kind ``groups``, or NaN."""
+        """Return the values of a metric of the kind ``groups`` by group of items, NaN if undefined."""
         shares = self.metric.kernel(weights, self.k, self.conventions(run))
         return dict(zip(weights.names, shares.tolist(), strict=True))
 
 
 def without_metric(convention: str, metric: RankingMetric) -> str:
-    """Return a convention's name without that of the metric: ``denominator`` of ap for ``ap_denominator``."""
+    """Strip the metric from a convention's name: ``ap_denominator`` of ap is ``denominator``."""
     return convention.removeprefix(f"{metric.name}_")
 
 
 def metric_values(
     texts: Sequence[str], ks: Sequence[int | None], conventions: Conventions
 ) -> list[MetricValue]:
-    """Return the metrics of these names, each at its own cutoff or at all of ``ks``, once, in their order.
+    """Parse metrics, each at its own cutoff or at all of ``ks``; without duplicates, in order.
 
     Raises ConfigError INVALID_METRIC, UNKNOWN_METRIC, UNKNOWN_OPTION, INVALID_CHOICE or TIE_ORDER.
     """
@@ -170,9 +170,9 @@ def metric_values(
 
 
 def parse_metric(text: str, ks: Sequence[int | None] = (), key: str = METRICS_KEY) -> list[MetricValue]:
-    """Return ``map(denominator=relevant)@5`` as a value; without ``@``, or with ``@k``, one per ``ks``.
+    """Parse ``map(denominator=relevant)@5``; without ``@``, or with ``@k``, return one value per ``ks``.
 
-    ``key`` is that of the config where the text stands.
+    ``key`` is the config key of the text, for messages.
     """
     form = formed(text, key)
     metric = metric_named(form["name"], ranking_names(), key)
@@ -182,13 +182,13 @@ def parse_metric(text: str, ks: Sequence[int | None] = (), key: str = METRICS_KE
 
 
 def canonical(text: str) -> str:
-    """Return a metric as it is printed, without a cutoff where it has none: ``map`` for ``AP@k``."""
+    """Return the printed form of a metric, without a cutoff if it has none: ``map`` for ``AP@k``."""
     [value] = parse_metric(text, [None])
     return str(value) if has_cutoff(formed(text)) else value.name
 
 
 def published_name(text: str, key: str = METRICS_KEY) -> str:
-    """Return the name in the table ``metrics`` of what a text names: a weighted mean has one of its own.
+    """Return the name of a metric in the table ``metrics``; weighted means have their own.
 
     >>> published_name("AP(denominator=relevant)@5"), published_name("fcp_micro")
     ('map(denominator=relevant)', 'fcp_micro')
@@ -199,7 +199,7 @@ def published_name(text: str, key: str = METRICS_KEY) -> str:
 
 
 def formed(text: str, key: str = METRICS_KEY) -> re.Match[str]:
-    """Return the parts name, options and k of a metric's text; raise ConfigError INVALID_METRIC."""
+    """Split a metric's text into name, options and k; raise ConfigError INVALID_METRIC."""
     form = FORM.fullmatch(text.strip())
     if form is None:
         raise ConfigError("INVALID_METRIC", f"{key}: {text!r} is not name, name@k or name(option=choice)@k")
@@ -207,17 +207,17 @@ def formed(text: str, key: str = METRICS_KEY) -> re.Match[str]:
 
 
 def has_cutoff(form: re.Match[str]) -> bool:
-    """Return whether it names a cutoff; the letter k stands for those of the run."""
+    """Return True if the text has a cutoff; the letter k stands for the cutoffs of the run."""
     return form["k"] not in (None, "k", "K")
 
 
 def ranking_names() -> dict[str, RankingMetric]:
-    """Return the metrics by their names: per user, of the mean, of weighted means."""
+    """Return the metrics by name: per user, of the mean, of weighted means."""
     return {name: metric for metric in RANKING.values() for name in (metric.name, *metric.names)}
 
 
 def parse_options(text: str, metric: RankingMetric, key: str) -> tuple[tuple[str, Choice], ...]:
-    """Return ``gain=exp2, ideal=list`` as pairs of convention and choice, in the metric's order."""
+    """Parse ``gain=exp2, ideal=list`` to pairs of convention and choice, in the metric's order."""
     known = {name: one for one in metric.conventions for name in (one, without_metric(one, metric))}
     chosen: dict[str, Choice] = {}
     for option in filter(None, (part.strip() for part in text.split(","))):
@@ -232,7 +232,7 @@ def parse_options(text: str, metric: RankingMetric, key: str) -> tuple[tuple[str
 
 
 def parse_k(k: object) -> int | None:
-    """Return a cutoff, None for ``all``; raise ConfigError INVALID_K."""
+    """Parse a cutoff, None for ``all``; raise ConfigError INVALID_K."""
     if k == UNCUT:
         return None
     number = int(k) if isinstance(k, str) and WHOLE.fullmatch(k) else k
@@ -242,12 +242,12 @@ def parse_k(k: object) -> int | None:
 
 
 def check_shared(value: MetricValue, own: Conventions) -> None:
-    """Raise ConfigError TIE_ORDER where tied items are to share their places and cannot."""
+    """Raise ConfigError TIE_ORDER if tied items shall share their ranks in a metric without that choice."""
     is_window = value.metric.name == "ap" and own.ap_variant is AverageVariant.WINDOW
     shares = own.tie_order is TieOrder.SHARED and "tie_order" in value.metric.conventions
     if shares and (is_window or value.metric.name not in SHARES_PLACES):
         raise ConfigError(
             "TIE_ORDER",
             f"{value}: tie_order=shared is defined for {', '.join(SHARES_PLACES)} (gated); "
-            "ask for best and worst, or for as_ranked",
+            "use best and worst, or as_ranked",
         )

@@ -1,1 +1,1 @@
-"""How sure we are: exact means and their standard errors. No Spark here."""
+"""Statistics: exact means, standard errors, tests, resampling. No Spark here."""

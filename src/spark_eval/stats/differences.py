@@ -1,7 +1,7 @@
-"""What is estimated: mean differences with their variances, from sums that are exact and add.
+"""Mean differences with their variances, from exact sums that can be added.
 
-A is a user's value under the baseline, B under the candidate, d = B - A. All is rational arithmetic, rounded
-once at the end, so that a number depends on no order of its users.
+A is a user's value under the baseline, B under the candidate, d = B - A. Sums are rational and rounded once
+at the end, so that results do not depend on the order of users.
 """
 
 import math
@@ -16,14 +16,14 @@ import numpy as np
 from spark_eval.stats.exact import Floats
 from spark_eval.stats.intervals import square_root
 
-# In binary 0.6 - 0.4 is not 0.4 - 0.2: signs, ranks and flips take differences in units of 2^-40.
+# In binary 0.6 - 0.4 is not 0.4 - 0.2: signs, ranks and flips use differences in units of 2^-40.
 QUANTUM_BITS: Final = 40
-# Values that differ by less than 2^-48 of their size differ by the rounding of doubles.
+# Values that differ by less than 2^-48 of their size differ by rounding only.
 DUST: Final = Fraction(1, 2**96)
 
 
 class TestResult(NamedTuple):
-    """What a test says; each is None where it is undefined, never NaN."""
+    """Result of a test; fields are None if undefined, never NaN."""
 
     statistic: float | None = None
     p_value: float | None = None
@@ -38,7 +38,7 @@ UNTESTED: Final = TestResult()
 class Estimate:
     """A mean, its variance (the squared standard error) and its degrees of freedom.
 
-    ``value`` is None where nobody was measured, ``variance`` where one alone was.
+    ``value`` is None without users, ``variance`` with fewer than two.
     """
 
     value: Fraction | None
@@ -47,20 +47,20 @@ class Estimate:
 
     @property
     def std_error(self) -> float | None:
-        """The standard error of the mean."""
+        """Standard error of the mean."""
         return None if self.variance is None else square_root(self.variance)
 
 
 UNMEASURED: Final = Estimate(None, None, 0)
 
 
-# Means of the candidate and of the baseline; None over nobody.
+# Means of the candidate and of the baseline; None without users.
 Means = tuple[Fraction, Fraction] | None
 
 
 @dataclass(frozen=True)
 class ComparedSums(ABC):
-    """Sums over n independent users, from which two means follow, and how far they differ."""
+    """Sums over n independent users, for two means and their difference."""
 
     n: int
 
@@ -75,17 +75,17 @@ class ComparedSums(ABC):
 
     @property
     def estimate(self) -> Estimate:
-        """The mean difference, candidate minus baseline."""
+        """Mean difference, candidate minus baseline."""
         return self.combination(Fraction(1), Fraction(-1))
 
 
 @dataclass(frozen=True)
 class PairSums(ComparedSums):
-    """Exact sums over the n users whom both models have a value for.
+    """Exact sums over the n users with a value under both models.
 
     ``greater`` and ``less`` count users with d above and below 0, in quanta. ``difference_squares`` sums the
-    squares of exact differences: those of rounded ones do not fit the other sums, and what is constant would
-    vary.
+    squares of exact differences: squares of rounded ones would be inconsistent with the other sums, and a
+    constant difference would seem to vary.
 
     >>> sums = PairSums.of([0.5, 0.25, 1.0], [1.0, 0.25, 0.75])
     >>> sums.greater, sums.less, sums.difference_squares
@@ -118,13 +118,14 @@ class PairSums(ComparedSums):
 
     @property
     def means(self) -> Means:
-        """The means over all users."""
+        """Means over all users."""
         return (self.candidate / self.n, self.baseline / self.n) if self.n else None
 
     def combination(self, candidate: Fraction, baseline: Fraction, *, amount: float = 0) -> Estimate:
         """Return the mean of candidate * B + baseline * A + amount over users, with n - 1 degrees of freedom.
 
-        Its variance is s^2 / n; s^2 divides by n - 1. What rounding alone can make is none.
+        Its variance is s^2 / n, where s^2 has the divisor n - 1; a variance of the size of rounding errors is
+        0.
         """
         if not self.n:
             return UNMEASURED
@@ -135,7 +136,7 @@ class PairSums(ComparedSums):
         return estimate_of(mean + Fraction(amount), spread, self.n, sizes)
 
     def acceleration(self, cubes: Fraction) -> float:
-        """Return sum((d - mean)^3) / (6 sum((d - mean)^2)^1.5), from the sum of d^3; without a spread 0.
+        """Return sum((d - mean)^3) / (6 sum((d - mean)^2)^1.5) from the sum of d^3; 0 without a spread.
 
         Source: Efron, Better bootstrap confidence intervals, 1987, section 7.
         """
@@ -148,7 +149,7 @@ class PairSums(ComparedSums):
 
 
 def over_folds(differences: Sequence[float], test_train_ratio: float | None = None) -> Estimate:
-    """Return the mean over J folds, with the variance that overlapping train sets leave: (1/J + r) s^2.
+    """Return the mean over J folds; its variance (1/J + r) s^2 allows for overlapping train sets.
 
     ``test_train_ratio`` r is test / train rows of a fold; None: 1 / (J - 1), as in J folds.
 
@@ -176,7 +177,7 @@ def unpaired(
     candidate_error: float | None,
     n_candidate: int,
 ) -> Estimate:
-    """Return the difference of two published means, with the degrees of freedom of Welch.
+    """Return the difference of two published means, with Welch's degrees of freedom.
 
     >>> difference = unpaired(0.5, 0.03, 11, 0.75, 0.04, 11)
     >>> difference.value, round(difference.std_error, 6), round(difference.freedom, 3)
@@ -196,16 +197,17 @@ def unpaired(
 
 
 def estimate_of(mean: Fraction, spread: Fraction, n: int, squares: Fraction) -> Estimate:
-    """Return the mean of n values whose squared distances from it sum to ``spread``.
+    """Return the estimate of a mean of n values whose squared deviations sum to ``spread``.
 
-    ``squares`` is the sum of the squares of the values that were subtracted: their rounding shows in both.
+    ``squares`` is the sum of the squares of the values that were subtracted; mean and spread of the size of
+    their rounding errors are 0.
     """
     variance = (spread if spread > DUST * squares else Fraction(0)) / (n - 1) / n if n > 1 else None
     return Estimate(mean if n * mean**2 > DUST * squares else Fraction(0), variance, n - 1)
 
 
 def quanta(differences: Floats) -> Floats:
-    """Return differences as whole numbers of 2^-40: as doubles, which hold them at any size.
+    """Return differences as integers of 2^-40; as doubles, which hold them at any size.
 
     >>> quanta(np.array([0.6 - 0.4, 0.4 - 0.2, 0.3 - 0.2 - 0.1])).tolist()
     [219902325555.0, 219902325555.0, -0.0]
@@ -214,7 +216,7 @@ def quanta(differences: Floats) -> Floats:
 
 
 def p_value_of(greater: float, less: float, alternative: str) -> float:
-    """Return the p-value of an alternative, from the chances of being as far on either side."""
+    """Return the p-value of an alternative, from the probabilities of the two tails."""
     return {"greater": greater, "less": less, "two_sided": min(1.0, 2 * min(greater, less))}[alternative]
 
 
@@ -225,9 +227,9 @@ def signed_root(value: Fraction, variance: Fraction) -> float:
 
 @dataclass(frozen=True)
 class RatioSums(ComparedSums):
-    """Exact sums over n users: of the 2 r amounts of r ratios, and of the products (2 r, 2 r) of any two.
+    """Exact sums over n users: of the 2 r amounts of r ratios, and of all their products (2 r, 2 r).
 
-    Of a pair of models the first ratio is the candidate's, the second the baseline's.
+    For a pair of models the first ratio is the candidate's, the second the baseline's.
 
     >>> products = [[Fraction(5), Fraction(7)], [Fraction(7), Fraction(10)]]
     >>> estimate = RatioSums(2, [Fraction(3), Fraction(4)], products).combination(Fraction(1))
@@ -240,7 +242,7 @@ class RatioSums(ComparedSums):
 
     @property
     def ratios(self) -> list[Fraction] | None:
-        """The weighted means; None where nothing weighs."""
+        """Weighted means; None if a total weight is 0."""
         weights = self.totals[1::2]
         if not all(weights):
             return None
@@ -248,15 +250,15 @@ class RatioSums(ComparedSums):
 
     @property
     def means(self) -> Means:
-        """The weighted means of a pair of models."""
+        """Weighted means of a pair of models."""
         ratios = self.ratios
         return None if ratios is None else (ratios[0], ratios[1])
 
     def combination(self, *factors: Fraction, amount: float = 0) -> Estimate:
-        """Return the sum of factor * ratio, and ``amount``, with n - 1 degrees of freedom.
+        """Return the sum of factor * ratio, plus ``amount``, with n - 1 degrees of freedom.
 
         A user adds e = sum of factor * (weighted value - ratio * weight) / total weight, and the variance is
-        n / (n - 1) * sum(e^2). What rounding alone can make is none.
+        n / (n - 1) * sum(e^2); a variance of the size of rounding errors is 0.
 
         Source: Deng, Knoblich, Lu, Applying the delta method in metric analytics, 2018, section 3; over rows
         the same as Cameron, Miller, A practitioner's guide to cluster-robust inference, 2015, section II.
@@ -273,5 +275,5 @@ class RatioSums(ComparedSums):
             sum(gradient[i] * gradient[j] * self.products[i][j] for i in places for j in places)
         )
         sizes = Fraction(sum(gradient[i] ** 2 * self.products[i][i] for i in places))
-        # Each user's share, n times: their mean is the sum of ratios.
+        # Each user's share times n: the mean of these is the sum of ratios.
         return estimate_of(value, spread * self.n**2, self.n, sizes * self.n**2)

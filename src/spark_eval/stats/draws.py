@@ -1,7 +1,7 @@
-"""Draws that follow from a user's hash alone: how often they count in a replicate, and with which sign.
+"""Random draws from a user's hash: Poisson weights of replicates, and random signs.
 
-The hash is ``xxhash64(seed, text(user))`` (``arrow.xxhash64.id_hashes``), the state of a SplitMix64 generator
-of the user's own. So users have the same draws in whatever order and parts they come.
+The hash is ``xxhash64(seed, text(user))`` (``arrow.xxhash64.id_hashes``), the state of the user's own
+SplitMix64 generator. So a user's draws do not depend on other users, their order or their partitions.
 """
 
 from collections.abc import Callable
@@ -12,23 +12,23 @@ from numpy.typing import NDArray
 
 from spark_eval.stats.exact import Floats, Ints
 
-# The numbers of splitmix64: Steele, Lea and Flood, OOPSLA 2014.
+# Constants of SplitMix64: Steele, Lea and Flood, OOPSLA 2014.
 GOLDEN: Final = 0x9E3779B97F4A7C15
 MIXERS: Final = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
-# How many of 65,536 lanes lie below each step of the distribution of Poisson(1); the last step is 8.
+# Number of the 65,536 lanes below each step of the distribution of Poisson(1); the last step is 8.
 POISSON_STEPS: Final = (24109, 48218, 60273, 64291, 65296, 65497, 65530, 65535)
-# So many users are drawn at once: their draws fit into the processor's cache.
+# Number of users drawn at once: their draws fit the processor's cache.
 USERS_AT_ONCE: Final = 512
 
-# Draws (n, replicates), whole numbers from -8 to 8, from the hashes (n,) of users.
+# Function from the hashes (n,) of users to draws (n, replicates), integers from -8 to 8.
 Draw = Callable[[NDArray[np.uint64], int], NDArray[np.int8]]
 
 
 def poisson_weights(hashes: NDArray[np.uint64], n_replicates: int) -> NDArray[np.int8]:
-    """Return how often each of n users counts in each replicate: Poisson(1); shape (n, n_replicates).
+    """Return the weight of each of n users in each replicate: Poisson(1); shape (n, n_replicates).
 
-    Replicate b has 16 bits, lane b mod 4 (the lowest first) of output b div 4. Its weight is the number of
-    POISSON_STEPS that are not above the lane.
+    Replicate b uses 16 bits: lane b mod 4 (the lowest first) of output b div 4. Its weight is the number of
+    POISSON_STEPS that are at most the lane.
 
     >>> poisson_weights(np.array([358500231933474740], dtype=np.uint64), 12).tolist()
     [[3, 3, 1, 1, 1, 2, 0, 0, 0, 2, 1, 1]]
@@ -45,7 +45,7 @@ def poisson_weights(hashes: NDArray[np.uint64], n_replicates: int) -> NDArray[np
 def flips(hashes: NDArray[np.uint64], n_replicates: int) -> NDArray[np.int8]:
     """Return the sign, 1 or -1, of each of n users in each replicate; shape (n, n_replicates).
 
-    Replicate b has bit b mod 64 (the lowest first) of output b div 64; where it is set, the sign is minus.
+    Replicate b uses bit b mod 64 (the lowest first) of output b div 64: -1 if it is set.
 
     >>> flips(np.array([1234567], dtype=np.uint64), 8).tolist()  # 6457827717110365317 ends in 10000101
     [[-1, 1, -1, 1, 1, 1, 1, -1]]
@@ -75,10 +75,10 @@ def scrambled(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def drawn_sums(draw: Draw, hashes: NDArray[np.uint64], columns: Floats, n_replicates: int) -> Ints:
-    """Return exact sums of columns (n, c): plain in row 0, in row b + 1 as replicate b draws them.
+    """Return exact sums of columns (n, c): plain in row 0, weighted by the draws of replicate b in row b + 1.
 
-    Columns hold whole numbers up to 2^31 in size. Sums have the shape (1 + n_replicates, c) and add: those
-    of 2^32 draws of 1 fit. They are the same in any order of users, and of the additions of BLAS.
+    Columns contain integers up to 2^31 in size. Sums have shape (1 + n_replicates, c) and can be added: those
+    of 2^32 draws of 1 fit 64 bits. They do not depend on the order of users or of BLAS operations.
 
     >>> drawn_sums(poisson_weights, np.array([358500231933474740], dtype=np.uint64), np.array([[5.0]]), 3)
     array([[ 5],
@@ -90,7 +90,7 @@ def drawn_sums(draw: Draw, hashes: NDArray[np.uint64], columns: Floats, n_replic
     for start in range(0, len(hashes), USERS_AT_ONCE):
         block = slice(start, start + USERS_AT_ONCE)
         drawn = draw(hashes[block], n_replicates).astype(np.float64)
-        # Below 512 * 8 * 2^31 = 2^43.
+        # Sums are below 512 * 8 * 2^31 = 2^43.
         sums[0] += columns[block].sum(axis=0).astype(np.int64)
         sums[1:] += (drawn.T @ columns[block]).astype(np.int64)
     return sums

@@ -1,12 +1,12 @@
-"""Exact sums of doubles and of their squares, by cell: digits, which any order adds to the same total.
+"""Exact sums of doubles and of their squares, by cell; they can be added in any order.
 
-A double is cut into digits of 20 bits, whole numbers d_p from -2^19 to 2^19 at places p of one grid,
+A double is split into digits of 20 bits, integers d_p from -2^19 to 2^19 at positions p of one grid,
 
     value = sum of d_p * 2^(20 p - 18),    value^2 = sum of d_p * d_q * 2^(20 (p + q) - 36).
 
-No more than four digits in a row differ from 0, wherever these lie. Digits of one place, and products of
-places that add to the same, are whole numbers below 2^40: sums of 2^13 of them are exact as doubles. Only
-such sums are kept, as integers by place. They add in any order, and are rounded once, at the very end.
+At most four adjacent digits differ from 0. Digits, and products of digits with the same p + q, are integers
+below 2^40: sums of 2^13 of them are exact as doubles. Only such sums are stored, as integers by position.
+They are added in any order, and rounded once, at the very end.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,37 +19,38 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-# Whole numbers by place: an array (cells,) for each.
+# Integers by position of the digit: an array (cells,) for each.
 ByPlace = dict[int, Ints]
 
 DIGIT_BITS: Final = 20
-# Place 0 of values up to 1 is a digit of theirs; those of squares have twice as many bits behind the point.
+# The highest digit of values up to 1 is at position 0; squares have twice as many bits after the binary
+# point.
 POINT_BITS: Final = 18
-# So many digits of a value, all in a row, may differ from 0.
+# Maximum number of adjacent digits of a value that differ from 0.
 MOST_DIGITS: Final = 4
-# So many values are summed as doubles, and sums of so many as integers of 64 bits.
+# Number of values summed as doubles, and of such sums added as 64-bit integers.
 BLOCK: Final = 1 << 13
 MOST_SUMMED: Final = BLOCK << 9
-# Two digits at a time travel: sums of millions of such limbs fit 64 bits.
+# Sums are transferred as limbs of two digits: sums of millions of limbs fit 64 bits.
 LIMB_BITS: Final = 2 * DIGIT_BITS
-# The largest factor to scale by is 2^998: what is smaller has its first digit further down.
+# The largest scale factor is 2^998: smaller values have their first digit at a lower position.
 LOWEST_PLACE: Final = -49
 
 
 @dataclass(frozen=True)
 class Groups:
-    """The cells of values: each group, by codes (n,) below a size; all together, unless ``groups_only``."""
+    """Cells of values: one for all values (unless ``groups_only``), then one per group, by codes (n,)."""
 
     groups: Sequence[tuple[Ints, int]] = ()
     groups_only: bool = False
 
     def block(self, start: int) -> "Groups":
-        """Return the groups of the block of values that begins here."""
+        """Return the groups of the block of values that starts here."""
         parts = [(codes[start : start + BLOCK], n_groups) for codes, n_groups in self.groups]
         return Groups(parts, self.groups_only)
 
     def sums(self, values: Floats | NDArray[np.bool_]) -> Ints:
-        """Return the sum of whole numbers over all values, then in each group; shape (cells,)."""
+        """Return the sum of integers over all values, then in each group; shape (cells,)."""
         parts = [np.bincount(codes, values, minlength=n_groups) for codes, n_groups in self.groups]
         together = [] if self.groups_only else [values.sum(keepdims=True)]
         return np.concatenate([*together, *parts]).astype(np.int64)
@@ -57,14 +58,14 @@ class Groups:
 
 @dataclass(frozen=True)
 class ExactSums:
-    """Sums of values and of their squares in each cell, by place."""
+    """Sums of values and of their squares in each cell, by position of the digit."""
 
     total: ByPlace = field(default_factory=dict)
     squares: ByPlace = field(default_factory=dict)
 
     @classmethod
     def of(cls, values: Floats, groups: Groups, *, has_squares: bool = True) -> "ExactSums":
-        """Sum finite values: up to MOST_SUMMED where they have squares."""
+        """Sum finite values: up to MOST_SUMMED if squares are summed too."""
         sums = cls()
         for start in range(0, len(values), BLOCK):
             block = groups.block(start)
@@ -77,9 +78,9 @@ class ExactSums:
 
 
 def exact_sums(values: Floats, places: Ints | None = None, n_places: int = 1) -> ByPlace:
-    """Return the sum at each place; values (n,) go to places (n,), None: all to the first.
+    """Return the sum of values in each cell; ``places`` (n,) has the cell of each value, None: one cell.
 
-    Raise ValueError for values that are no numbers.
+    Raise ValueError for values that are NaN or infinite.
 
     >>> list(map(float, numbers_of(exact_sums(np.array([1e100, 1.0, -1e100, 0.1])))))
     [1.1]
@@ -87,23 +88,23 @@ def exact_sums(values: Floats, places: Ints | None = None, n_places: int = 1) ->
     [1.0, 0.0, 2.0]
     """
     if not np.isfinite(values).all():
-        raise ValueError("a value is too large to be added")
+        raise ValueError("a value is too large to be summed")
     groups = Groups() if places is None else Groups([(places, n_places)], groups_only=True)
     return {0: np.zeros(n_places, dtype=np.int64)} | ExactSums.of(values, groups, has_squares=False).total
 
 
 def counts(places: Ints, n_places: int) -> ByPlace:
-    """Return how many values go to each place, as sums of ones."""
+    """Return the number of values in each cell, as sums of ones."""
     return {0: np.bincount(places, minlength=n_places) << POINT_BITS}
 
 
 def add(totals: ByPlace, place: int, amounts: Ints) -> None:
-    """Add amounts (cells,) to those of a place."""
+    """Add amounts (cells,) to the total of a position."""
     totals[place] = totals[place] + amounts if place in totals else amounts
 
 
 def digit_runs(values: Floats) -> Iterator[tuple[int, list[Floats]]]:
-    """Yield the first place and the digits (n,) of values, highest first; twice if sizes lie far apart."""
+    """Yield the first position and the digits (n,) of values, highest first; twice if sizes differ widely."""
     largest = max(values.max(initial=0.0), -values.min(initial=0.0))
     if not largest:
         return
@@ -112,7 +113,7 @@ def digit_runs(values: Floats) -> Iterator[tuple[int, list[Floats]]]:
     scale = 2.0 ** (POINT_BITS - DIGIT_BITS * first)
     scaled = values * scale
     if scale < 1 and not (is_exact := scaled / scale == values).all():
-        # Some are so small beside the others that they have fewer bits once they are scaled down.
+        # Values that are much smaller than the largest lose bits when they are scaled down.
         yield from digit_runs(np.where(is_exact, 0.0, values))
         scaled = np.where(is_exact, scaled, 0.0)
     digits = []
@@ -123,7 +124,7 @@ def digit_runs(values: Floats) -> Iterator[tuple[int, list[Floats]]]:
 
 
 def products(digits: Sequence[Floats]) -> dict[int, Floats]:
-    """Return the digits (n,) of the squares, by how far their place lies below twice the first one."""
+    """Return the digits (n,) of the squares, by their distance below twice the first position."""
     squares: dict[int, Floats] = {}
     for high, one in enumerate(digits):
         for low in range(high, min(high + MOST_DIGITS, len(digits))):
@@ -133,12 +134,12 @@ def products(digits: Sequence[Floats]) -> dict[int, Floats]:
 
 
 def limbs(places: ByPlace) -> Mapping[int, Ints]:
-    """Return limbs of 40 bits, by their number: arrays (cells,), all but the highest from 0 to 2^40."""
+    """Return limbs of 40 bits by index: arrays (cells,), all but the highest from 0 to 2^40."""
     if not places:
         return {}
     first, last = min(places) // 2, max(places) // 2
     n_cells = len(next(iter(places.values())))
-    # What is carried beyond the last place takes up to 64 bits.
+    # The carry beyond the last digit takes up to 64 bits.
     digits = np.zeros((2 * (last - first + 3), n_cells), dtype=np.int64)
     for place, amounts in places.items():
         digits[place - 2 * first] = amounts
@@ -150,7 +151,7 @@ def limbs(places: ByPlace) -> Mapping[int, Ints]:
 
 
 def number_of(amounts: Mapping[int, int], point_bits: int) -> Fraction:
-    """Return the number that limbs make; those of squares have twice the POINT_BITS of those of values.
+    """Return the number with these limbs; squares have twice the POINT_BITS of values.
 
     >>> number_of({0: 3, 1: 1}, POINT_BITS) == Fraction(3 + 2**40, 2**18)
     True
@@ -161,7 +162,7 @@ def number_of(amounts: Mapping[int, int], point_bits: int) -> Fraction:
 
 
 def numbers_of(places: ByPlace) -> list[Fraction]:
-    """Return the sums of values in all cells as numbers."""
+    """Return the sums of values in all cells as fractions."""
     lowest = min(places)
     unit = Fraction(2) ** (DIGIT_BITS * lowest - POINT_BITS)
     columns = zip(*(amounts.tolist() for amounts in places.values()), strict=True)
@@ -172,7 +173,7 @@ def numbers_of(places: ByPlace) -> list[Fraction]:
 
 
 def two_product(one: Floats, other: Floats) -> tuple[Floats, Floats]:
-    """Return the product as a double, and what its rounding took away: together they are exact below 1e300.
+    """Return a product as a double, and its rounding error; their sum is exact below 1e300.
 
     >>> product, rest = two_product(np.array([1.0 + 2.0**-30]), np.array([1.0 + 2.0**-30]))
     >>> float(product[0] - 1.0 - 2.0**-29), float(rest[0]) == 2.0**-60
@@ -189,7 +190,7 @@ def two_product(one: Floats, other: Floats) -> tuple[Floats, Floats]:
 
 
 def halves(values: Floats) -> tuple[Floats, Floats]:
-    """Return each value as a sum of two of half as many bits."""
+    """Split each value into the sum of two doubles with half as many bits."""
     spread = values * (2.0**27 + 1)
     high = spread - (spread - values)
     return high, values - high

@@ -1,7 +1,7 @@
 """Means and their normal confidence intervals, from exact sums.
 
-A sum of doubles depends on the order of its terms, and Spark adds them in no fixed order. So values are
-summed exactly (``stats.exact``). Here the sums become numbers by rational arithmetic, rounded once.
+A sum of doubles depends on the order of its terms, and Spark adds in no fixed order. So values are summed
+exactly (``stats.exact``); here the sums become doubles by rational arithmetic, rounded once.
 """
 
 import math
@@ -10,13 +10,13 @@ from fractions import Fraction
 from statistics import NormalDist
 from typing import Final
 
-# More bits of a root than a double has, so that one more rounding cannot be seen.
+# More bits than a double has, so that rounding the root again has no effect.
 ROOT_BITS: Final = 64
 
 
 @dataclass(frozen=True)
 class Summary:
-    """A mean over n users, its standard error and confidence interval; None where undefined."""
+    """Mean over n users, standard error and confidence interval; None if undefined."""
 
     value: float | None = None
     std_error: float | None = None
@@ -28,10 +28,10 @@ class Summary:
 def summarise(total: Fraction, total_of_squares: Fraction, n: int, confidence: float = 0.95) -> Summary:
     """Return the mean of n values with the interval value +- z * std_error, from their sums.
 
-    ``value`` is the correctly rounded quotient, total / n. ``std_error`` = s / sqrt(n), where s^2 =
-    (sum of squares - total^2 / n) / (n - 1) is the sample variance, correctly rounded as well. z is the
-    normal quantile at (1 + confidence) / 2, 1.96 for 0.95. The interval is symmetric and may reach outside
-    the metric's bounds. Without values nothing is defined; from one value its mean alone is.
+    ``value`` is total / n, correctly rounded. ``std_error`` = s / sqrt(n), where s^2 = (sum of squares -
+    total^2 / n) / (n - 1) is the sample variance; it is correctly rounded as well. z is the normal quantile
+    at (1 + confidence) / 2, 1.96 for 0.95. The interval is symmetric and may exceed the metric's bounds.
+    Without values everything is undefined; with one value only the mean is defined.
 
     Values 0, 0, 1, 1: s^2 = (2 - 1) / 3, std_error = sqrt(1 / 12).
 
@@ -47,7 +47,7 @@ def summarise(total: Fraction, total_of_squares: Fraction, n: int, confidence: f
 
 
 def around(mean: Fraction | None, std_error: float | None, n: int, confidence: float = 0.95) -> Summary:
-    """Return a mean over n users with the interval value +- z * std_error, as far as they are known."""
+    """Return a mean over n users with the interval value +- z * std_error; None if undefined."""
     value = None if mean is None else float(mean)
     if value is None or std_error is None:
         return Summary(value, n=n)
@@ -66,6 +66,6 @@ def square_root(number: Fraction) -> float:
     shift = ROOT_BITS + (below.bit_length() - above.bit_length()) // 2 + 1
     above, below = (above << 2 * shift, below) if shift >= 0 else (above, below << -2 * shift)
     root = math.isqrt(above // below)
-    # What lies beyond its bits shows in the last one, which decides between two doubles.
+    # A remainder sets the last bit, which decides between two doubles.
     root |= root * root * below != above
     return float(root * Fraction(2) ** -shift)

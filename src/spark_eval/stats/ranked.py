@@ -1,7 +1,8 @@
-"""Wilcoxon's signed ranks from counts: exact for few users, normal for many; all sums are whole numbers.
+"""Wilcoxon's signed-rank test from counts: exact for few users, normal for many; all sums are integers.
 
-Users are counted by |q|, the size of their difference in quanta, ascending: how many went up, how many down.
-Counts may come in slices of the range of |q|; what is known of slices (``RankSums``) adds in ascending order.
+Users are counted by |q|, the size of their difference in quanta, ascending: those with an increase, and those
+with a decrease. Counts may come in slices of the range of |q|; sums of slices (``RankSums``) are added in
+ascending order.
 """
 
 import math
@@ -15,16 +16,17 @@ import numpy as np
 from spark_eval.stats.differences import UNTESTED, TestResult, p_value_of, signed_root
 from spark_eval.stats.exact import Ints
 
-# All signs of the ranks of so many users are counted.
+# Up to this many users, all signs of the ranks are enumerated.
 MOST_EXACT: Final = 50
 
 
 @dataclass(frozen=True)
 class RankSums:
-    """What the test takes from the users of a slice of |q|, none of them 0.
+    """Sums for the test over the users of a slice of |q|, none of them 0.
 
-    ``doubled`` is twice the sum of the mid-ranks, within the slice, of those who went up; ``ties`` the sum of
-    t^3 - t over groups of t users of one |q|. ``sizes`` are these t, ascending by |q|: None if too many.
+    ``doubled`` is twice the sum of the mid-ranks, within the slice, of users with an increase; ``ties`` the
+    sum of t^3 - t over groups of t users with equal |q|. ``sizes`` are these t, ascending by |q|; None if too
+    many.
 
     >>> below, above = RankSums.of([2, 0], [1, 1]), RankSums.of([1], [0])
     >>> below + above == RankSums.of([2, 0, 1], [1, 1, 0])
@@ -44,7 +46,7 @@ class RankSums:
         groups = up + np.asarray(less, dtype=np.int64)
         ranks = 2 * groups.cumsum() - groups + 1
         n, n_greater = int(groups.sum()), int(up.sum())
-        # Cubes outgrow 64 bits, and there are few different sizes.
+        # Cubes overflow 64 bits, and there are few different sizes.
         ties = sum(
             times * (size**3 - size)
             for size, times in zip(*map(np.ndarray.tolist, np.unique_counts(groups)), strict=True)
@@ -54,7 +56,7 @@ class RankSums:
 
     @property
     def n(self) -> int:
-        """All users of the slice."""
+        """Number of users in the slice."""
         return self.greater + self.less
 
     def __add__(self, above: "RankSums") -> "RankSums":
@@ -76,11 +78,12 @@ def wilcoxon(
     alternative: str = "two_sided",
     most_exact: int = MOST_EXACT,
 ) -> TestResult:
-    """Test whether differences lie about 0, by the ranks of their sizes; not a test of the mean.
+    """Test if differences are symmetric about 0, by the ranks of their sizes; not a test of the mean.
 
-    ``zeros`` users have no difference. Up to ``most_exact`` others all signs of their ranks are counted, ties
-    as well; else p is that of a normal z without continuity correction. The statistic is the smaller of the
-    sums of ranks, of a one-sided test that of users who went up. Where nobody differs p is 1.
+    ``zeros`` users have no difference. With up to ``most_exact`` other users all signs of their ranks are
+    enumerated, also with ties; else p is from a normal z without continuity correction. The statistic is the
+    smaller sum of ranks, for a one-sided test the sum of the users with an increase. Without differences p is
+    1.
 
     >>> wilcoxon(5, RankSums.of([4, 2], [1, 0]), "wilcox").p_value
     0.09375
@@ -107,12 +110,12 @@ def wilcoxon(
 
 
 def share_up_to(most: int, sizes: Sequence[int], n_below: int) -> float:
-    """Return the share of all signs for which twice the sum of the ranks that go up is no more than ``most``.
+    """Return the share of sign assignments with a doubled positive rank sum of at most ``most``.
 
-    Mid-ranks of groups of these sizes stand above ``n_below`` lower ranks.
+    Mid-ranks are of groups of these sizes, above ``n_below`` lower ranks.
     """
     n = sum(sizes)
-    # Signs by how many ranks go up, and by twice the sum of these as if nothing stood below.
+    # Numbers of signs, by the number of positive ranks, and by twice their sum without the lower ranks.
     signs = np.zeros((n + 1, n * (n + 1) + 1), dtype=np.int64)
     signs[0, 0] = 1
     before = 0
@@ -126,7 +129,7 @@ def share_up_to(most: int, sizes: Sequence[int], n_below: int) -> float:
 
 
 def normal_tail(z: float) -> float:
-    """Return the chance of a normal number above z."""
+    """Return the probability of a standard normal above z."""
     return math.erfc(z / math.sqrt(2)) / 2
 
 

@@ -1,6 +1,6 @@
-"""What replicates say: intervals of means by the bootstrap, p-values of flipped signs.
+"""Intervals of means by the bootstrap, and p-values by random sign flips, from replicates.
 
-Differences are drawn as whole numbers (``scaled``), which add exactly; ``draws.drawn_sums`` adds them.
+Differences are resampled as integers (``scaled``), whose sums are exact (``draws.drawn_sums``).
 """
 
 import math
@@ -16,22 +16,22 @@ from spark_eval.stats.exact import Floats
 SCALE_BITS: Final = 31
 DEFAULT_RESAMPLES: Final = 1_000
 MOST_RESAMPLES: Final = 100_000
-# All signs of so many users are tried.
+# Up to this many users, all signs are enumerated.
 MOST_FLIPPED: Final = 20
-# A lower and an upper end, as far as they are known.
+# Lower and upper end; None if unknown.
 LowHigh = tuple[float | None, float | None]
 
 
 @dataclass(frozen=True)
 class Replicates:
-    """A mean of the users as they are, and the means of the replicates that anybody was drawn for."""
+    """Mean over all users, and the means of the replicates that have any user."""
 
     value: float
     means: Floats
 
     @classmethod
     def of(cls, totals: Sequence[int], weights: Sequence[int], scale: float) -> "Replicates | None":
-        """Divide sums of scaled differences by sums of weights; the first of each are those of all users.
+        """Divide sums of scaled differences by sums of weights; the first of each is over all users.
 
         None without users.
 
@@ -42,7 +42,7 @@ class Replicates:
 
     @classmethod
     def known(cls, means: Sequence[float | None]) -> "Replicates | None":
-        """Return the mean of the users, which comes first, and those of replicates that have one."""
+        """Return replicates from means, the first over all users; None if the first is None."""
         first, *drawn = means
         if first is None:
             return None
@@ -50,22 +50,22 @@ class Replicates:
 
 
 def quotients(above: Sequence[int], below: Sequence[int], unit: float) -> list[float | None]:
-    """Return quotients of whole numbers in a unit; None where they have none.
+    """Return quotients of integers in a unit; None where the divisor is 0.
 
-    Each is rounded once, whatever the size of the numbers, so that equal means are equal doubles.
+    Each is rounded once, whatever the size of the numbers, so equal means are equal doubles.
     """
     pairs = zip(map(int, above), map(int, below), strict=True)
     return [one / other * unit if other else None for one, other in pairs]
 
 
 def less(means: Sequence[float | None], others: Sequence[float | None]) -> list[float | None]:
-    """Return means less others, None where one is not known."""
+    """Subtract means pairwise; None where either is None."""
     pairs = zip(means, others, strict=True)
     return [None if one is None or other is None else one - other for one, other in pairs]
 
 
 def scale_of(largest: float) -> float:
-    """Return the least power of two that is no smaller than the largest of the sizes; of none, 1.
+    """Return the least power of two that is at least ``largest``; 1 for 0.
 
     >>> scale_of(0.4), scale_of(0.5), scale_of(3.0), scale_of(0.0)
     (0.5, 0.5, 4.0, 1.0)
@@ -75,12 +75,12 @@ def scale_of(largest: float) -> float:
 
 
 def scaled(differences: Floats, scale: float) -> Floats:
-    """Return differences as whole numbers of scale / 2^31, from -2^31 to 2^31."""
+    """Return differences as integers of scale / 2^31, from -2^31 to 2^31."""
     return np.rint(differences * (2.0**SCALE_BITS / scale))
 
 
 def percentile_interval(replicates: Replicates | None, confidence: float) -> LowHigh:
-    """Return the percentiles of the means that leave out as much on either side (linear between two).
+    """Return equal-tailed percentiles of the means, with linear interpolation.
 
     >>> percentile_interval(Replicates(2.0, np.arange(5.0)), 0.5)
     (1.0, 3.0)
@@ -92,9 +92,9 @@ def percentile_interval(replicates: Replicates | None, confidence: float) -> Low
 
 
 def bca_interval(replicates: Replicates | None, acceleration: float, confidence: float) -> LowHigh:
-    """Return the percentiles that mend bias and skew; None where all means lie on one side of the value.
+    """Return percentiles corrected for bias and skew; None if all means are on one side of the value.
 
-    Means that are equal to the value count one half. ``acceleration`` is ``PairSums.acceleration``.
+    Means that equal the value count one half. ``acceleration`` is ``PairSums.acceleration``.
 
     >>> bca_interval(Replicates(2.0, np.arange(5.0)), 0.0, 0.5)
     (1.0, 3.0)
@@ -117,7 +117,7 @@ def bca_interval(replicates: Replicates | None, acceleration: float, confidence:
 
 
 def interval_at(replicates: Replicates | None, low: float, high: float) -> LowHigh:
-    """Return two quantiles of the means; None without any."""
+    """Return two quantiles of the means; None if there are no means."""
     if replicates is None or not len(replicates.means):
         return None, None
     lower, upper = np.quantile(replicates.means, [low, high]).tolist()
@@ -125,9 +125,10 @@ def interval_at(replicates: Replicates | None, low: float, high: float) -> LowHi
 
 
 def exact_flip_p(quanta: Sequence[int], alternative: str = "two_sided") -> float:
-    """Return the share of all signs of up to MOST_FLIPPED differences whose sum is as extreme as theirs.
+    """Return the share of all signs of up to MOST_FLIPPED differences with a sum as extreme as observed.
 
-    ``quanta`` are those that differ from 0. One quantum of each is no difference.
+    ``quanta`` are the differences other than 0. Sums are equal if they differ by at most one quantum per
+    difference.
 
     >>> exact_flip_p([300, 200, -100])
     0.5
@@ -141,9 +142,9 @@ def exact_flip_p(quanta: Sequence[int], alternative: str = "two_sided") -> float
 
 
 def drawn_flip_p(sums: Sequence[int], n_differing: int, alternative: str = "two_sided") -> float:
-    """Return the share of drawn signs whose sum is as extreme as theirs, which itself is one of them.
+    """Return the share of random signs with a sum as extreme as observed, including the observed one.
 
-    ``sums`` are those of scaled differences: first theirs, then of each draw.
+    ``sums`` are of scaled differences: first the observed sum, then one per draw.
 
     >>> drawn_flip_p([10, 4, -9, 2], n_differing=1)
     0.5
@@ -156,7 +157,7 @@ def drawn_flip_p(sums: Sequence[int], n_differing: int, alternative: str = "two_
 
 
 def as_extreme(sums: np.ndarray, theirs: int, slack: int, alternative: str) -> int:
-    """Return how many sums lie as far to the side that the alternative names, or further."""
+    """Count the sums at least as extreme as ``theirs`` in the direction of the alternative."""
     match alternative:
         case "greater":
             return int(np.count_nonzero(sums >= theirs - slack))

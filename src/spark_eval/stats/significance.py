@@ -1,7 +1,7 @@
-"""How sure a difference is: t and sign tests, equivalence, sizes of effects, corrections. For the driver.
+"""Significance of a difference: t and sign tests, equivalence, effect sizes, corrections. For the driver.
 
-What a test cannot say is None: nobody was measured, or one user alone, or all users differ by one amount.
-SciPy's special functions are imported where they are needed: they are slow to load, and executors have none.
+Results are None if undefined: without users, with a single user, or if all users have the same difference.
+SciPy's special functions are imported in functions: they are slow to load, and executors lack them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,15 +22,15 @@ from spark_eval.stats.differences import (
 )
 from spark_eval.stats.exact import Floats
 
-# The chance to see an effect of the size that is asked for.
+# Probability of detecting the minimal detectable effect.
 POWER: Final = 0.8
 
 
 def t_test(estimate: Estimate, confidence: float, alternative: str = "two_sided") -> TestResult:
-    """Test a mean against 0 with Student's t, and give its two-sided interval whatever the alternative.
+    """Test a mean against 0 with Student's t; the interval is two-sided for every alternative.
 
-    ``greater`` and ``less`` say where the mean lies. Without any spread there is no statistic: a mean of 0
-    has p 1 and the interval [0, 0]; another one has no p, and an interval of that one point.
+    ``greater`` and ``less`` are directions of the mean. Without any spread there is no statistic: a mean of 0
+    has p 1 and the interval [0, 0]; any other mean has no p, and an interval of that one point.
 
     >>> result = t_test(PairSums.of([0.0, 0.0, 0.0], [0.25, 0.5, 0.75]).estimate, 0.95)
     >>> [round(number, 6) for number in result]
@@ -48,7 +48,7 @@ def t_test(estimate: Estimate, confidence: float, alternative: str = "two_sided"
 
 
 def bounds(estimate: Estimate, confidence: float) -> tuple[float | None, float | None]:
-    """Return the one-sided lower and the one-sided upper bound of a mean: mean -+ t_confidence * std_error.
+    """Return the one-sided lower and upper bounds of a mean: mean -+ t_confidence * std_error.
 
     >>> bounds(PairSums.of([0.0], [0.25]).estimate, 0.95)
     (None, None)
@@ -64,9 +64,9 @@ def bounds(estimate: Estimate, confidence: float) -> tuple[float | None, float |
 
 
 def tost(estimate: Estimate, delta: float, confidence: float) -> TestResult:
-    """Test that a mean lies within +-delta: two one-sided t tests, of which the larger p and its t are given.
+    """Test that a mean is within +-delta by two one-sided t tests; return the larger p and its t.
 
-    The interval is the one that lies within +-delta where p < 1 - confidence: of 90 % for 0.95.
+    The interval is within +-delta exactly if p < 1 - confidence; it has 90 % confidence for 0.95.
 
     >>> result = tost(PairSums.of([0.5, 0.5, 0.5], [0.5, 0.5625, 0.4375]).estimate, 0.25, 0.95)
     >>> [round(number, 6) for number in result]
@@ -85,10 +85,10 @@ def tost(estimate: Estimate, delta: float, confidence: float) -> TestResult:
 
 
 def sign_test(greater: int, less: int, alternative: str = "two_sided") -> TestResult:
-    """Test whether as many users go up as down; who has no difference is out. Exact at any number of users.
+    """Test if increases and decreases are equally frequent; users without a difference are left out.
 
-    p = min(1, 2 P(Bin(greater + less, 1/2) <= min(greater, less))). The statistic is the smaller count, of a
-    one-sided test ``greater``. Without differences p is 1.
+    Exact for any number of users: p = min(1, 2 P(Bin(greater + less, 1/2) <= min(greater, less))). The
+    statistic is the smaller count, for a one-sided test ``greater``. Without differences p is 1.
 
     >>> sign_test(6, 1).p_value
     0.125
@@ -103,7 +103,7 @@ def sign_test(greater: int, less: int, alternative: str = "two_sided") -> TestRe
 
 
 def effect_size(sums: PairSums) -> float | None:
-    """Return Cohen's dz, the mean of d in units of its standard deviation; None without a spread.
+    """Return Cohen's dz, the mean of d divided by its standard deviation; None without a spread.
 
     >>> effect_size(PairSums.of([0.0, 0.0, 0.0], [0.25, 0.5, 0.75]))
     2.0
@@ -115,7 +115,7 @@ def effect_size(sums: PairSums) -> float | None:
 
 
 def minimal_detectable_effect(estimate: Estimate, confidence: float) -> float | None:
-    """Return the mean that a two-sided test finds in four of five cases: (z_(1 - alpha/2) + z_.8) std_error.
+    """Return the mean that a two-sided test detects with power 0.8: (z_(1 - alpha/2) + z_.8) std_error.
 
     >>> round(minimal_detectable_effect(PairSums.of([0.0] * 3, [0.25, 0.5, 0.75]).estimate, 0.95), 6)
     0.404374
@@ -129,7 +129,7 @@ def minimal_detectable_effect(estimate: Estimate, confidence: float) -> float | 
 
 
 def relative_change(sums: ComparedSums) -> tuple[float | None, float | None]:
-    """Return mean B / mean A - 1 and its standard error by the delta method; None where mean A is 0.
+    """Return mean B / mean A - 1 and its standard error by the delta method; None if mean A is 0.
 
     The error is that of the mean of B / mean A - A * mean B / mean A^2.
 
@@ -146,17 +146,17 @@ def relative_change(sums: ComparedSums) -> tuple[float | None, float | None]:
 
 
 def p_of_t(statistic: float, freedom: float, alternative: str) -> float:
-    """Return the chance of a t at least as far to the side that the alternative names."""
+    """Return the p-value of a t statistic for an alternative."""
     from scipy.special import stdtr
 
     return p_value_of(float(stdtr(freedom, -statistic)), float(stdtr(freedom, statistic)), alternative)
 
 
 def binomial_tail(most: int, n: int) -> float:
-    """Return the chance of at most so many heads in n throws.
+    """Return the probability of at most ``most`` heads in n throws of a coin.
 
-    By the beta function: ``scipy.special.bdtr`` is wrong in the ninth digit from a million throws on, and in
-    the first from ten millions.
+    Computed by the beta function: ``scipy.special.bdtr`` is wrong in the ninth digit from a million throws
+    on, and in the first from ten millions.
     """
     from scipy.special import betainc
 
@@ -164,7 +164,7 @@ def binomial_tail(most: int, n: int) -> float:
 
 
 def adjusted(p_values: Sequence[float | None], method: str) -> list[float | None]:
-    """Return the adjusted p-value of each test; the family are those that have one.
+    """Return the adjusted p-value of each test; the family are the tests with a p-value.
 
     ``method`` is a name of CORRECTIONS. As ``statsmodels.stats.multitest.multipletests``.
 
@@ -180,7 +180,7 @@ def adjusted(p_values: Sequence[float | None], method: str) -> list[float | None
 
 
 def holm(ascending: Floats) -> Floats:
-    """Return p times how many are no smaller, and no less than the one before.
+    """Return p times the number of p-values that are not smaller, made non-decreasing.
 
     Source: Holm, A simple sequentially rejective multiple test procedure, 1979.
     """
@@ -189,12 +189,12 @@ def holm(ascending: Floats) -> Floats:
 
 
 def bonferroni(ascending: Floats) -> Floats:
-    """Return p times the size of the family."""
+    """Multiply p by the size of the family."""
     return ascending * len(ascending)
 
 
 def bh(ascending: Floats) -> Floats:
-    """Return p times the size of the family by its rank, and no more than the next one: false discoveries.
+    """Return p times the size of the family divided by its rank, made non-decreasing.
 
     Source: Benjamini, Hochberg, Controlling the false discovery rate, 1995.
     """

@@ -1,4 +1,4 @@
-"""Exact sums in many cells, which add in any order: whole numbers of 64 bits, limb by limb."""
+"""Exact sums in many cells, which can be added in any order: 64-bit integers, limb by limb."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -10,17 +10,17 @@ import numpy as np
 from spark_eval.stats.exact import POINT_BITS, ByPlace, Ints, limbs, number_of
 
 CellName = TypeVar("CellName")
-# What is summed, and which limb of it; counts have limb 0.
+# Name of the sum, and index of its limb; counts have limb 0.
 SumKey = tuple[str, int]
-# Chooses cells, and of the other axes of the sums.
+# Index of cells, and of the other axes of the sums.
 Where = tuple[Any, ...]
 
 
 @dataclass
 class CellTotals(Generic[CellName]):
-    """Sums of c cells: arrays (c, *shape) of integers, by what they sum; limbs of 0 have none.
+    """Sums of c cells: arrays (c, *shape) of integers by name and limb; limbs that are 0 may be missing.
 
-    A cell may come twice until its sums are added to those of others.
+    Cells may be repeated until the sums are added to others.
     """
 
     cells: list[CellName]
@@ -28,7 +28,7 @@ class CellTotals(Generic[CellName]):
     sums: dict[SumKey, Ints] = field(default_factory=dict)
 
     def of(self, key: SumKey) -> Ints:
-        """Return the sums of one kind, for as many cells as there are."""
+        """Return the sums of one key, extended to the current number of cells."""
         known = self.sums.get(key, np.zeros((0, *self.shape), dtype=np.int64))
         if len(known) < len(self.cells):
             more = np.zeros((len(self.cells) - len(known), *self.shape), dtype=np.int64)
@@ -36,7 +36,7 @@ class CellTotals(Generic[CellName]):
         return known
 
     def add(self, other: Self) -> None:
-        """Add the sums of other users; they may be in other cells."""
+        """Add the sums of other users, by cell."""
         place_of = {cell: place for place, cell in enumerate(self.cells)}
         places = [place_of.setdefault(cell, len(place_of)) for cell in other.cells]
         self.cells = list(place_of)
@@ -45,25 +45,25 @@ class CellTotals(Generic[CellName]):
 
     @classmethod
     def together(cls, parts: Iterable[Self], shape: tuple[int, ...]) -> Self:
-        """Return the sums of all parts, each cell once."""
+        """Sum all parts, so that each cell is there once."""
         whole = cls([], shape)
         for part in parts:
             whole.add(part)
         return whole
 
     def put_count(self, name: str, where: Where, counts: Ints) -> None:
-        """Add counts to those of some cells."""
+        """Add counts to the chosen cells."""
         self.of((name, 0))[where] += counts
 
     def put_sums(self, name: str, where: Where, sums: ByPlace) -> None:
-        """Add sums by place, each an array of the shape of what is chosen."""
+        """Add sums by position of the digit to the chosen cells."""
         flat = {place: amounts.ravel() for place, amounts in sums.items()}
         for limb, amounts in limbs(flat).items():
             mine = self.of((name, limb))
             mine[where] += amounts.reshape(mine[where].shape)
 
     def number(self, name: str, place: tuple[int, ...], bits: int = POINT_BITS) -> Fraction:
-        """Return one sum as a number; those of squares have twice the bits."""
+        """Return one sum as a fraction; squares have twice as many bits after the binary point."""
         own = [key for key in self.sums if key[0] == name]
         return number_of({key[1]: int(self.of(key)[place]) for key in own}, bits)
 

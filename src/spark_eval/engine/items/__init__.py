@@ -1,1 +1,1 @@
-"""What workers know of items, beside who finds them relevant, and how often they recommend each."""
+"""Items in the executors: their attributes, and how often they are recommended."""

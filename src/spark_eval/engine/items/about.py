@@ -1,4 +1,4 @@
-"""What metrics see of the items of lists beside hits: the items themselves, truths, histories, base lists."""
+"""Context of lists for metrics: recommended items, truth, training history, base lists."""
 
 import numpy as np
 
@@ -16,16 +16,16 @@ from spark_eval.stats.exact import Floats, Ints
 
 
 class Surroundings:
-    """What is known of the users and items of a bucket, as far as a chosen metric needs it.
+    """Users' relevant, trained and base items in a bucket, if a metric needs them.
 
     ``lists`` are those of all models. ``fold`` (users,) is the row of each user in the catalogue's tables;
-    ``relevant`` and ``profile`` have a row per user, ``base`` as well.
+    ``relevant``, ``profile`` and ``base`` have a row per user.
     """
 
     def __init__(self, bucket: Bucket, lists: AllLists) -> None:
         plan, self.bucket = bucket.question.plan, bucket
         people, self.facts = bucket.people, bucket.question.known_items
-        # A fold that training lacks is refused once all is measured.
+        # A fold that is missing in training is refused after all buckets are measured.
         self.fold = np.maximum(self.facts.tables_of(people.folds, len(people)), 0)
         self.relevant = self.relevant_items() if Fact.RELEVANT in plan.facts else None
         self.profile = self.trained_items() if plan.sees_profiles else None
@@ -39,12 +39,12 @@ class Surroundings:
                 self.base, self.has_base = of_base.listed, of_base.n_recommended > 0
 
     def entries(self, row: Ints, rank: Ints, item: Ints) -> Entries:
-        """Return numbered items of users, which are sorted by row and rank."""
+        """Return entries from item codes; rows are users, and sorted by row and rank."""
         bucket = self.bucket
         return Entries(len(bucket.people), row, rank, bucket.items.in_order(item), bucket.place_of(item))
 
     def relevant_items(self) -> Entries:
-        """Return the truth of each user, best first, among equal relevances by falling id."""
+        """Return the relevant items of each user, best first; equal relevances by falling id."""
         truth, in_order = self.bucket.truth, self.bucket.items.in_order(self.bucket.truth.item)
         relevance = truth.relevances(np.arange(len(truth.user)))
         order = np.lexsort((~in_order, -relevance, truth.user))
@@ -52,7 +52,7 @@ class Surroundings:
         return self.entries(row, positions(changes(row)) + 1, truth.item[order])
 
     def trained_items(self) -> Entries:
-        """Return the items that each user had in training, each once, by id."""
+        """Return the distinct training items of each user, sorted by id."""
         bucket = self.bucket
         rows, item = bucket.rows[Content.PROFILE], bucket.items.columns[2]
         row = places_of_people(People.of(rows, bucket.people.ids.type), bucket.people)
@@ -64,7 +64,7 @@ class Surroundings:
         return self.entries(row, positions(changes(row)) + 1, item)
 
     def about(self, lists: AllLists, chosen: Ints) -> About:
-        """Return what metrics see of these lists."""
+        """Return the item context of the chosen lists."""
         users, hits = chosen % max(lists.truth.n_users, 1), lists.chosen_hits(chosen)
         hit_items = lists.truth.item[hits.pair]
         of_users = (self.relevant, self.profile, self.base)
@@ -83,7 +83,7 @@ class Surroundings:
 
 
 def lists_with(about: About | None) -> dict[Outcome, Booleans]:
-    """Return which lists are empty, and which hold an item of which something is not known."""
+    """Return masks of lists that are empty, or have an item without some attribute, by outcome."""
     if about is None or about.listed is None:
         return {}
     listed, catalog = about.listed, about.catalog
@@ -105,5 +105,5 @@ def lists_with(about: About | None) -> dict[Outcome, Booleans]:
 
 
 def is_unknown(facts: Floats | Sets) -> Booleans:
-    """Return the items of which nothing is known; shape (n + 1,)."""
+    """Return True for items without the attribute; shape (n + 1,)."""
     return np.asarray(facts.sizes == 0 if isinstance(facts, Sets) else np.isnan(facts).all(axis=1))

@@ -1,4 +1,4 @@
-"""How often items are recommended: what workers counted (``tally``), added by item, and values of a run."""
+"""Metrics of a whole run: tallies of recommended items from all buckets, added up by item."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -26,9 +26,9 @@ CUT: Final = "cut"
 
 
 def histogram(tallies: Sequence[pa.Table]) -> pa.Table:
-    """Return how many items have each number of lists, by cell, cutoff, and what is known of the items.
+    """Count the items with each number of lists, by cell, cutoff and known bits.
 
-    ``tallies`` have counts of the same items, which are added first.
+    ``tallies`` are counts of the same items in different buckets; they are summed first.
     """
     counts = added_up(tallies, [*CELL, ITEM, KNOWN_BITS])
     n_cuts = sum(name.startswith(COUNTED[0]) for name in counts.column_names)
@@ -36,8 +36,8 @@ def histogram(tallies: Sequence[pa.Table]) -> pa.Table:
     parts = []
     for cut in range(n_cuts):
         n_lists, sums = f"{COUNTED[0]}_{cut}", [(f"{name}_{cut}", "sum") for name in slots]
-        held = counts.filter(pc.greater(counts[n_lists], 0))
-        of_cut = held.group_by([*CELL, KNOWN_BITS, n_lists]).aggregate([(ITEM, "count"), *sums])
+        listed = counts.filter(pc.greater(counts[n_lists], 0))
+        of_cut = listed.group_by([*CELL, KNOWN_BITS, n_lists]).aggregate([(ITEM, "count"), *sums])
         of_cut = of_cut.rename_columns([*CELL, KNOWN_BITS, COUNTED[0], N_ITEMS, *slots])
         parts.append(of_cut.append_column(CUT, pa.repeat(pa.scalar(cut, pa.int32()), len(of_cut))))
     return pa.concat_tables(parts)
@@ -52,34 +52,34 @@ def run_rows(
 ) -> list[MetricRow]:
     """Return the rows of METRICS of the metrics of a whole run, in each cell.
 
-    ``totals`` are the sums that ``means.added`` returns: they tell who is there.
+    ``totals`` are the sums of ``means.added``; they have the numbers of users.
     """
-    found = counts_by_cell(histograms)
+    of_cells = counts_by_cell(histograms)
     rows = []
     for cell in cells_of_models(totals, models):
         for value in plan.of_run:
             users = totals.get(cell, {}).get(filled_column(value.k), NOBODY)
-            counts = item_counts(found.get((*cell, plan.run_cuts.index(value.k)), []), facts, cell, users)
+            counts = item_counts(of_cells.get((*cell, plan.run_cuts.index(value.k)), []), facts, cell, users)
             key = (cell[0], value.name, value.k, *cell[1:], plan.stamp)
             rows.append(MetricRow.of_run(key, value.of_run(counts, plan.conventions), users.n_users))
     return rows
 
 
 def counts_by_cell(histograms: Sequence[pa.Table]) -> dict[tuple[Any, ...], list[tuple[int, ...]]]:
-    """Return n_lists, known, n_items and the parts of slots, if any, ascending, by cell and cutoff."""
-    found: dict[tuple[Any, ...], list[tuple[int, ...]]] = {}
+    """Return sorted tuples of n_lists, known bits, n_items and slots (if counted), by cell and cutoff."""
+    by_cell: dict[tuple[Any, ...], list[tuple[int, ...]]] = {}
     if not histograms:
-        return found
+        return by_cell
     added = added_up(histograms, [*CELL, CUT, COUNTED[0], KNOWN_BITS])
     for model, segment, value, cut, *counts in zip(*added.to_pydict().values(), strict=True):
-        found.setdefault((model, segment, value, cut), []).append(tuple(counts))
-    return {cell: sorted(rows) for cell, rows in found.items()}
+        by_cell.setdefault((model, segment, value, cut), []).append(tuple(counts))
+    return {cell: sorted(rows) for cell, rows in by_cell.items()}
 
 
 def item_counts(
     rows: Sequence[tuple[int, ...]], facts: ItemFacts, cell: SegmentCell, users: ColumnSums
 ) -> ItemCounts:
-    """Return the counts of a cell as kernels take them."""
+    """Return the counts of a cell as input of the kernels."""
     width = len(rows[0]) if rows else 3
     n_lists, known, n_items, *parts = np.array(rows, dtype=np.int64).reshape(-1, width).T
     high, low = (part.tolist() for part in parts or [np.zeros_like(n_lists)] * 2)
@@ -99,7 +99,7 @@ def item_counts(
 
 
 def n_known(facts: ItemFacts, table: Booleans | None, cell: SegmentCell) -> int:
-    """Count the items that a table of the catalogue has: in the fold of a cell, else in any."""
+    """Count the items in a table of the catalogue: of the cell's fold, or of any fold."""
     if table is None:
         return 0
     _, segment, value = cell
@@ -115,16 +115,16 @@ def group_rows(
     totals: Mapping[SegmentCell, Mapping[str, ColumnSums]],
     models: Sequence[str],
 ) -> list[MetricRow]:
-    """Return the rows of METRICS of metrics by group of items, beside each the same of the catalogue.
+    """Return the rows of METRICS of metrics by item group, with the catalogue's value in each.
 
-    ``parts`` are the weights of each bucket, ``totals`` the sums that ``means.added`` returns. The groups are
-    values of the segment GROUP.
+    ``parts`` are the weights of each bucket, ``totals`` the sums of ``means.added``. Groups are values of the
+    segment GROUP.
     """
     rows = []
-    for place, value in enumerate(plan.of_groups):
+    for index, value in enumerate(plan.of_groups):
         of_catalog = GroupWeights.of_catalog(facts.catalog)
         for model in models:
-            weights = [part[place, model] for part in parts if (place, model) in part]
+            weights = [part[index, model] for part in parts if (index, model) in part]
             if not weights:
                 continue
             users = totals.get((model, ALL, ALL), {}).get(filled_column(value.k), NOBODY)

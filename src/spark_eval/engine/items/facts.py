@@ -1,4 +1,4 @@
-"""Facts of items as every worker has them: the place of each in the catalogue, and what is known of it."""
+"""Item attributes in the executors: the catalogue, and the index of each item in it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -19,16 +19,16 @@ from spark_eval.metrics.beyond.catalog import UNKNOWN, Catalog, Sets
 from spark_eval.schema import FEATURES, FOLD, GROUPS, ITEM, N_ROWS, N_TAKERS, USER, VECTOR
 from spark_eval.stats.exact import Ints
 
-# Ids are looked up in a table as long as it has no more than so many entries for each of them.
+# Maximum number of table entries per id for looking ids up in a table.
 SPARSEST: Final = 16
 PlaceFinder = Callable[[Ints], Ints]
 
 
 @dataclass(frozen=True)
 class ItemFacts:
-    """The items of which anything is known, by ascending id (``ids`` are int64 or text), and their facts.
+    """Items with attributes, by ascending id (``ids`` are int64 or text).
 
-    ``folds`` are those of the catalogue's tables, ascending; None where there are none.
+    ``folds`` are those of the catalogue's tables, ascending; None without folds.
     """
 
     ids: pa.Array
@@ -36,23 +36,23 @@ class ItemFacts:
     folds: Ints | None = None
 
     def tables_of(self, folds: Ints | None, n: int) -> Ints:
-        """Return the row of the catalogue's tables of each of n users, -1 where training lacks their fold."""
+        """Return the row of each of n users in the catalogue's tables, -1 if training lacks their fold."""
         if self.folds is None or folds is None:
             return np.zeros(n, dtype=np.int64)
         return place_in(pa.array(folds), pa.array(self.folds))
 
     def places(self, items: Codes) -> "PlaceFinder":
-        """Return what finds the place of each numbered item, UNKNOWN where nothing is known of it."""
+        """Return a function from item codes to catalogue indices, UNKNOWN for items without attributes."""
         if items.texts is None:
             return self.places_of_integers
         of_text = place_in(items.texts, self.ids)
         return lambda numbered: of_text[numbered]
 
     def places_of_integers(self, items: Ints) -> Ints:
-        """Return the place of each of these ids, UNKNOWN where nothing is known of it."""
+        """Return the index of each id, UNKNOWN for items without attributes."""
         table, ids = self.table, numbers(self.ids)
         if table is not None:
-            # Differences wrap round: whatever is not among the ids becomes large.
+            # Unsigned differences wrap around: ids out of range become large.
             offset = (items - (ids[0] if len(ids) else 0)).view(np.uint64)
             return table[np.minimum(offset, np.uint64(len(table) - 1))].astype(np.int64)
         distinct, row = distinct_of(items)
@@ -60,19 +60,19 @@ class ItemFacts:
         return np.where(ids[place] == distinct, place, UNKNOWN)[row]
 
     def cells_of_rows(self, rows: pa.Table) -> tuple[Ints, Ints]:
-        """Return the row of the catalogue's tables of each row, by its fold, and the place of its item."""
+        """Return the row in the catalogue's tables (by fold) and the item index of each row."""
         folds = numbers(rows[FOLD]).astype(np.int64) if self.folds is not None else None
         return self.tables_of(folds, len(rows)), self.places_of_rows(rows)
 
     def places_of_rows(self, rows: pa.Table) -> Ints:
-        """Return the place of the item of each row."""
+        """Return the index of each row's item."""
         return place_in(rows[ITEM].cast(self.ids.type).combine_chunks(), self.ids)
 
     @cached_property
     def table(self) -> NDArray[np.int32] | None:
-        """The place of each whole number from the least id on, the last one for all others.
+        """Index of each integer from the smallest id on; the last entry is for all others.
 
-        None where ids lie too far apart.
+        None if the ids are too far apart.
         """
         if not len(self.ids):
             return np.array([UNKNOWN], dtype=np.int32)
@@ -86,7 +86,7 @@ class ItemFacts:
 
     @property
     def with_text_order(self) -> "ItemFacts":
-        """The same with the place of each id among all as text."""
+        """The same with the rank of each id in the order of ids as text."""
         by_text = numbers(pc.sort_indices(self.ids.cast(pa.string())))
         order = np.full(len(by_text) + 1, -1, dtype=np.int64)
         order[by_text] = np.arange(len(by_text))
@@ -94,7 +94,7 @@ class ItemFacts:
 
     @cached_property
     def is_trained(self) -> Booleans:
-        """Which items have training interactions, by fold; shape (f, n + 1)."""
+        """True for items with training interactions, by fold; shape (f, n + 1)."""
         n_rows = self.catalog.n_rows
         return np.zeros((1, self.catalog.n_items + 1), dtype=bool) if n_rows is None else n_rows > 0
 
@@ -106,11 +106,11 @@ def item_facts(
     n_users: Mapping[int | None, int],
     taken: pa.Table | None = None,
 ) -> ItemFacts:
-    """Return the facts of items, whose ids are of this type.
+    """Build the item attributes; ids are cast to ``kind``.
 
-    ``items`` has a row per item: groups and features (lists of text) and vector, as far as needed.
-    ``trained`` has a row per item, and fold, with n_rows and perhaps n_takers; ``n_users`` are the training
-    users by fold, if they are needed; ``taken`` has a row per item, user, and fold.
+    ``items`` has a row per item with the required columns: groups and features (lists of text), vector.
+    ``trained`` has a row per item (and fold) with n_rows, and n_takers if required; ``n_users`` are the
+    training users by fold, if required; ``taken`` has a row per item and user (and fold).
 
     Raises DataError DUPLICATE_ITEM, VECTOR_LENGTHS or VECTOR_NOT_FINITE.
     """
@@ -130,7 +130,7 @@ def item_facts(
 
 
 def with_training(facts: ItemFacts, trained: pa.Table, n_users: Mapping[int | None, int]) -> Catalog:
-    """Return what training tells of items; those it has are the catalogue."""
+    """Return the catalogue of training items, with their numbers of interactions."""
     folds = [None] if facts.folds is None else facts.folds.tolist()
     shape = len(folds), len(facts.ids) + 1
     at = facts.cells_of_rows(trained)
@@ -145,7 +145,7 @@ def with_training(facts: ItemFacts, trained: pa.Table, n_users: Mapping[int | No
 
 
 def with_table(facts: ItemFacts, known: Catalog, items: pa.Table) -> Catalog:
-    """Return what the table of items tells, beside what is known; those it has are the catalogue."""
+    """Add the attributes of the table of items; its items become the catalogue."""
     n = len(facts.ids) + 1
     place = facts.places_of_rows(items)
     rows = counted(place, n)
@@ -166,7 +166,7 @@ def with_table(facts: ItemFacts, known: Catalog, items: pa.Table) -> Catalog:
 
 
 def takers_of(facts: ItemFacts, taken: pa.Table) -> list[Sets]:
-    """Return the training users of each item as numbers, by fold."""
+    """Return the sets of training users of each item, by fold."""
     row, place = facts.cells_of_rows(taken)
     user = numbers(taken[USER].combine_chunks().dictionary_encode().indices).astype(np.int64)
     n_folds = 1 if facts.folds is None else len(facts.folds)

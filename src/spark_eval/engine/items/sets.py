@@ -1,4 +1,4 @@
-"""Columns of lists, maps and vectors as arrays by the place of each item."""
+"""Convert columns of lists, maps and vectors to arrays by item index."""
 
 import numpy as np
 import pyarrow as pa
@@ -13,9 +13,9 @@ from spark_eval.stats.exact import Floats, Ints
 
 
 def sets_of(column: pa.ChunkedArray, place: Ints, n: int) -> Sets:
-    """Return lists of text as the sets of n things; row i of the column is of the thing ``place[i]``.
+    """Convert lists of text to n sets; row i of the column is set ``place[i]``.
 
-    Nulls and empty texts are no members.
+    Nulls and empty texts are left out.
     """
     lists = column.cast(pa.list_(pa.string())).combine_chunks()
     size = numbers(pc.list_value_length(lists).fill_null(0))
@@ -28,7 +28,7 @@ def sets_of(column: pa.ChunkedArray, place: Ints, n: int) -> Sets:
 
 
 def sets_of_pairs(row: Ints, member: Ints, n: int, names: list[str] | None = None) -> Sets:
-    """Return the sets of n things from pairs of a thing and a member, in any order, some perhaps twice."""
+    """Return n sets from pairs of a set's index and a member, in any order and with duplicates."""
     n_members = int(member.max(initial=-1)) + 1
     pairs = np.unique(row * n_members + member)
     sizes = np.bincount(pairs // max(n_members, 1), minlength=n)
@@ -36,10 +36,10 @@ def sets_of_pairs(row: Ints, member: Ints, n: int, names: list[str] | None = Non
 
 
 def vectors_of(column: pa.ChunkedArray, place: Ints, n: int) -> Floats | Sets:
-    """Return vectors by place: dense ones as an array (n, dimensions), sparse ones as sets with values.
+    """Return vectors by index: dense ones as an array (n, dimensions), sparse ones as sets with values.
 
-    Raises DataError VECTOR_LENGTHS for dense ones of several lengths, and VECTOR_NOT_FINITE for components
-    that are no numbers.
+    Raises DataError VECTOR_LENGTHS for dense vectors of several lengths, VECTOR_NOT_FINITE for components
+    that are null, NaN or infinite.
     """
     if pa.types.is_map(column.type):
         return sparse_vectors(column.combine_chunks(), place, n)
@@ -60,7 +60,7 @@ def vectors_of(column: pa.ChunkedArray, place: Ints, n: int) -> Floats | Sets:
 
 
 def sparse_vectors(maps: pa.MapArray, place: Ints, n: int) -> Sets:
-    """Return maps of whole numbers to components as sets with values."""
+    """Convert maps from integers to components to sets with values."""
     ends = numbers(maps.offsets)
     part = slice(int(ends[0]), int(ends[-1]))
     check_finite(maps.items[part])
@@ -71,8 +71,8 @@ def sparse_vectors(maps: pa.MapArray, place: Ints, n: int) -> Sets:
 
 
 def check_finite(values: pa.Array) -> None:
-    """Raise DataError VECTOR_NOT_FINITE unless all components of vectors are numbers."""
+    """Raise DataError VECTOR_NOT_FINITE for components that are null, NaN or infinite."""
     n_bad = values.null_count or int(np.count_nonzero(~np.isfinite(numbers(values))))
     if n_bad:
-        message = f"items: {n_bad} components of column {VECTOR!r} are null, NaN or infinite; mend them"
+        message = f"items: {n_bad} components of column {VECTOR!r} are null, NaN or infinite; fix them"
         raise DataError("VECTOR_NOT_FINITE", message)

@@ -1,8 +1,8 @@
-"""How many lists hold each item, counted by a worker over all buckets of its task.
+"""Count the lists with each item, in an executor, over all buckets of its task.
 
-Every item has counts of lists in each cell: a model, everybody or a value of a segment. At each cutoff there
-is one, the lists that hold it. Where a chosen metric asks for slots, there are two more: in two whole numbers
-the sum of 1 / length of these lists, rounded to 2^-52.
+A cell is a model with a segment value or all users. For each item, cell and cutoff, the count is the number
+of lists with the item. If a metric needs slots, two integers per count also hold the sum of 1 / length over
+these lists, rounded to 2^-52.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,22 +25,22 @@ from spark_eval.schema import ALL, FOLD, ITEM, MODEL, SEGMENT, SEGMENT_VALUE
 from spark_eval.stats.exact import Floats, Ints
 
 CELL: Final = (MODEL, SEGMENT, SEGMENT_VALUE)
-# Whether an item is in the catalogue, and whether it has training interactions, in two bits.
+# Two bits per item: in the catalogue, and with training interactions.
 KNOWN_BITS: Final = "known"
 IS_LISTED: Final = 1
 IS_TRAINED: Final = 2
 COUNTED: Final = ("n_lists", "slots_high", "slots_low")
 SLOT_BITS: Final = 26
-# Groups are counted in a table unless it has more than so many places for each entry.
+# Groups are counted in a dense table if it has at most this many cells per entry.
 SPARSEST_COUNTS: Final = 4
-# So many counts are held before those of the same items and cells are added, or twice what that left.
+# Counts are summed when there are more than this, or than twice the number left by the last time.
 MOST_HELD: Final = 4_000_000
 
 
 class ItemTally:
     """Counts of lists by item and cell.
 
-    Items are numbered: those of the catalogue by their place, all others (``unknown``) as they come.
+    Items of the catalogue are numbered by their index, all others (``unknown``) in order of arrival.
     """
 
     def __init__(self, question: Question) -> None:
@@ -50,14 +50,14 @@ class ItemTally:
         self.unknown = pa.array([], question.item)
         self.cells: dict[SegmentCell, int] = {}
         self.names = COUNTED if question.plan.sees_slots else COUNTED[:1]
-        # Cell and item, of shape (rows,), and amounts (rows, names * cuts).
+        # Cell and item, both (rows,), and amounts (rows, names * cuts).
         self.parts: list[tuple[Ints, Ints, Ints]] = []
         self.n_added = 0
 
     def add(self, bucket: Bucket, about: About | None, models: Group, segments: Mapping[str, Group]) -> None:
-        """Count the lists of a bucket for everybody and for each segment.
+        """Count the lists of a bucket for all users and for each segment value.
 
-        A group has the code of each list's model or segment, and their names.
+        A group has the code of each list's model or segment value, and the names of the codes.
         """
         if about is None or about.listed is None:
             return
@@ -73,27 +73,27 @@ class ItemTally:
             cells = np.array([self.cells.setdefault(name, len(self.cells)) for name in names], dtype=np.int64)
             of_list = models[0] * len(values) + code
             group = number if len(cells) == 1 else of_list[row] * n_numbers + number
-            n_groups, kept = len(cells) * n_numbers, None
+            n_groups, distinct = len(cells) * n_numbers, None
             if n_groups > SPARSEST_COUNTS * len(group):
-                kept, group = distinct_of(group)
-                n_groups = len(kept)
+                distinct, group = distinct_of(group)
+                n_groups = len(distinct)
             places = counted(group * len(self.cuts) + cut, n_groups * len(self.cuts))
             n_lists = np.cumsum(places.reshape(-1, len(self.cuts)), axis=1)
             slots = slots_of(group, n_lists, row, cut, lengths)
-            held = np.flatnonzero(n_lists[:, -1])
-            amounts = np.concatenate([part[held] for part in (n_lists, *slots)], axis=1)
-            cell, item = np.divmod(held if kept is None else kept[held], max(n_numbers, 1))
+            used = np.flatnonzero(n_lists[:, -1])
+            amounts = np.concatenate([part[used] for part in (n_lists, *slots)], axis=1)
+            cell, item = np.divmod(used if distinct is None else distinct[used], max(n_numbers, 1))
             self.parts.append((cells[cell], item, amounts))
         if sum(amounts.size for *_, amounts in self.parts) > max(MOST_HELD, 2 * self.n_added):
             self.add_up()
 
     @property
     def n_numbers(self) -> int:
-        """How many items have numbers."""
+        """Number of numbered items."""
         return self.facts.catalog.n_items + len(self.unknown)
 
     def numbers(self, bucket: Bucket, listed: Entries) -> Ints:
-        """Return the numbers of listed items; (entries,)."""
+        """Return the numbers of recommended items; shape (entries,)."""
         unknown = np.flatnonzero(listed.place < 0)
         if not len(unknown):
             return listed.place
@@ -106,7 +106,7 @@ class ItemTally:
         return number
 
     def add_up(self) -> None:
-        """Add the amounts of the same items in the same cells."""
+        """Sum the amounts of equal items and cells."""
         keys = [cell * self.n_numbers + item for cell, item, _ in self.parts]
         distinct = np.sort(np.concatenate(keys))
         distinct = distinct[changes(distinct)]
@@ -117,7 +117,7 @@ class ItemTally:
         self.n_added = total.size
 
     def table(self) -> pa.Table | None:
-        """Return a row per cell and item: their names, what is known of the item, counts by cutoff."""
+        """Return a row per cell and item with their names, known bits, and counts by cutoff."""
         if not self.parts:
             return None
         self.add_up()
@@ -132,7 +132,7 @@ class ItemTally:
         return pa.table(columns | dict(zip(names, amounts.T.copy(), strict=True)))
 
     def known_bits(self, cell: Ints, item: Ints) -> NDArray[np.int8]:
-        """Return which items are in the catalogue, which in training: of the fold of a cell, else of any."""
+        """Return the bits IS_LISTED and IS_TRAINED of items, in the fold of each cell or in any fold."""
         facts, bits = self.facts, np.zeros(len(item), dtype=np.int8)
         place = np.minimum(item, facts.catalog.n_items)
         fold = np.array([fold_of_cell(facts, name) for name in self.cells])[cell]
@@ -144,18 +144,18 @@ class ItemTally:
 
 
 def fold_of_cell(facts: ItemFacts, cell: SegmentCell) -> int:
-    """Return the row of the catalogue's tables of a cell that is a fold, -1 of all others."""
+    """Return the row of a fold's cell in the catalogue's tables, -1 for other cells."""
     _, segment, value = cell
     if segment != FOLD or facts.folds is None:
         return -1
-    # A fold that training lacks is refused once all is measured.
+    # A fold that is missing in training is refused after all buckets are measured.
     return max(int(facts.tables_of(np.array([int(value)]), 1)[0]), 0)
 
 
 def first_cuts(rank: Ints, cuts: Sequence[int | None]) -> Ints:
-    """Return the place of the first cutoff that holds each rank, that behind the last one if none does.
+    """Return the index of the first cutoff that includes each rank; ``len(cuts)`` if none does.
 
-    Cutoffs ascend, None (any rank) is the last.
+    Cutoffs ascend; None (any rank) is last.
     """
     ranked = [k for k in cuts if k is not None]
     deepest = min(max(ranked, default=0), int(rank.max(initial=0)))
@@ -166,15 +166,15 @@ def first_cuts(rank: Ints, cuts: Sequence[int | None]) -> Ints:
 
 
 def slots_of(group: Ints, n_lists: Ints, row: Ints, cut: Ints, lengths: Sequence[Ints]) -> list[Ints]:
-    """Return both parts of the slots of each group at each cutoff, each of the shape of ``n_lists``.
+    """Return the high and low parts of the slots by group and cutoff, each of the shape of ``n_lists``.
 
-    ``group``, ``row`` and ``cut`` are each entry's group, list and first cutoff; ``lengths`` count by cutoff
-    the items of the lists. Nothing without lengths.
+    ``group``, ``row`` and ``cut`` are each entry's group, list and first cutoff; ``lengths`` has the lengths
+    of the lists at each cutoff. Empty without lengths.
     """
     slots = [np.zeros_like(n_lists) for _ in COUNTED[1:] if len(lengths)]
     for place, length in enumerate(lengths):
         parts = slot_parts(int(length.max(initial=0)))
-        # Most lists are as long as the longest one: only what others have more is added one by one.
+        # Most lists have the maximum length: only the difference of shorter ones is added one by one.
         shorter = np.flatnonzero((cut <= place) & (length < length.max(initial=0))[row])
         for sums, of_length in zip(slots, parts, strict=True):
             more = (of_length[length] - of_length[-1])[row[shorter]]
@@ -184,13 +184,13 @@ def slots_of(group: Ints, n_lists: Ints, row: Ints, cut: Ints, lengths: Sequence
 
 
 def slot_parts(longest: int) -> tuple[Floats, Floats]:
-    """Return 1 / length in two whole numbers below 2^27, by length up to the longest; of 0 as of 1."""
+    """Return 1 / length as two integers below 2^27, by length up to ``longest``; 0 counts as 1."""
     share = 2.0**SLOT_BITS / np.maximum(np.arange(longest + 1), 1)
     high = np.floor(share)
     return high, np.rint((share - high) * 2.0**SLOT_BITS)
 
 
 def divided_by_item(table: pa.Table, n_parts: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Divide counts by item: yield the number and the rows of each part that has any."""
+    """Divide counts by item; yield the number and the rows of each part that is not empty."""
     parts = divided(table, buckets_of(one_chunk(table[ITEM]), n_parts), n_parts)
     yield from ((number, part) for number, part in enumerate(parts) if part.num_rows)

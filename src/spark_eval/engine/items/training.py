@@ -1,4 +1,4 @@
-"""Training interactions counted by bucket of users: rows and users, and how popular each item is."""
+"""Count training interactions by bucket of users: rows and users, and the popularity of each item."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -18,9 +18,9 @@ from spark_eval.stats.exact import Ints
 
 @dataclass(frozen=True)
 class TrainSummary:
-    """What a bucket tells of training interactions beside its items.
+    """Summary of a bucket's training interactions, without items.
 
-    ``n_users`` counts the users with valid rows by fold, ``activity`` those with so many valid rows.
+    ``n_users`` counts users with valid rows by fold; ``activity`` counts users by their number of valid rows.
     """
 
     counts: Counts
@@ -31,10 +31,10 @@ class TrainSummary:
 def count_train(
     rows: Mapping[Content, pa.Table], *, sees_takers: bool
 ) -> tuple[TrainSummary, pa.Table | None]:
-    """Count the training interactions of a bucket: all of its users, in each fold if there are folds.
+    """Count the training interactions of a bucket, by fold if there are folds.
 
-    Return its summary, and by item, and fold if there are folds, ``n_rows`` and, if anybody sees these, the
-    distinct users ``n_takers``; None without a valid row.
+    Return its summary and a table by item (and fold) with ``n_rows`` and, if requested, the distinct users
+    ``n_takers``; None without a valid row.
     """
     valid, bad = rows.get(Content.TRAIN), rows.get(Content.BAD_TRAIN)
     named = [None if table is None else table.filter(is_named(table)) for table in (valid, bad)]
@@ -53,7 +53,7 @@ def count_train(
 
 
 def counts_by_item(rows: pa.Table, people: People, user: Ints, *, sees_takers: bool) -> pa.Table:
-    """Return the rows and users of each item, in each fold; ``user`` (rows,) are numbers of people."""
+    """Count rows and users by item (and fold); ``user`` (rows,) are indices of people."""
     codes = Codes.of([rows[ITEM]])
     item, group = distinct_of(codes.columns[0])
     columns: dict[str, pa.Array] = {ITEM: codes.ids(item)}

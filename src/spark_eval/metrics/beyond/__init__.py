@@ -1,1 +1,1 @@
-"""Metrics beyond accuracy: what lists hold beside hits, against the catalogue and the users' histories."""
+"""Metrics beyond accuracy: lists compared with the catalogue and the users' histories."""

@@ -1,4 +1,4 @@
-"""What kernels do with arrays: of runs laid end to end, of quotients; and how they keep what they made."""
+"""Array operations of the kernels (runs, spans, quotients), and a cache for their results."""
 
 from collections.abc import Callable, Iterator
 from functools import wraps
@@ -17,7 +17,7 @@ Returned = TypeVar("Returned")
 def once(
     function: Callable[Concatenate[Bearer, Arguments], Returned],
 ) -> Callable[Concatenate[Bearer, Arguments], Returned]:
-    """Keep what a function makes of facts and choices with these facts, for all cutoffs that ask for it."""
+    """Cache a function's results on its first argument, so that all cutoffs share them."""
     name = f"{function.__module__}.{function.__qualname__}"
 
     @wraps(function)
@@ -32,19 +32,19 @@ def once(
 
 
 def positions(is_first: Booleans) -> Ints:
-    """Return 0 for the first entry of each run, 1 for its second, ...; runs begin where ``is_first``."""
+    """Return 0 for the first entry of each run, 1 for the second, ...; runs begin where ``is_first``."""
     starts = np.flatnonzero(is_first)
     return np.arange(len(is_first)) - np.repeat(starts, np.diff(starts, append=len(is_first)))
 
 
 def spans(starts: Ints, sizes: Ints) -> tuple[Ints, Ints]:
-    """Return all places of spans, one span after the other, behind the number of the span of each."""
+    """Return the concatenated spans: the span's number of each index, and the indices."""
     owner = np.repeat(np.arange(len(sizes)), sizes)
     return owner, np.arange(len(owner)) - np.repeat(np.cumsum(sizes) - sizes - starts, sizes)
 
 
 def parts(cost: Ints, most: int) -> Iterator[slice]:
-    """Yield slices of things that cost up to ``most`` together, or of a single thing."""
+    """Yield slices whose total cost is at most ``most``, or of a single element."""
     until, first = np.cumsum(cost), 0
     while first < len(cost):
         reach = until[first] - cost[first] + most
@@ -54,13 +54,13 @@ def parts(cost: Ints, most: int) -> Iterator[slice]:
 
 
 def places_in(keys: Ints, wanted: Ints) -> Ints:
-    """Return the place of numbers (from 0) among ascending keys, -1 where they are none of them."""
+    """Return the index of numbers (from 0) in ascending keys, -1 if missing."""
     places = np.searchsorted(keys, wanted)
     return np.where(np.append(keys, -1)[places] == wanted, places, -1)
 
 
 def divide(numerator: Floats | Ints, denominator: Floats | Ints, otherwise: float = 0.0) -> Floats:
-    """Return quotients, and what they are otherwise where the denominator is 0; shape of the numerator."""
+    """Divide, with ``otherwise`` where the denominator is 0; shape of the numerator."""
     quotient = np.full(numerator.shape, otherwise)
     np.divide(numerator, denominator, out=quotient, where=denominator > 0)
     return quotient

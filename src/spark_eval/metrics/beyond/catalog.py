@@ -1,7 +1,7 @@
-"""What is known of items beside who finds them relevant: popularity, groups, features, vectors.
+"""Item attributes and item context: popularity, groups, features, vectors.
 
-Arrays over the n items of a catalogue have n + 1 places: the last one, reached as -1 too, stands for all
-items of which nothing is known.
+Arrays over the n items of a catalogue have n + 1 entries: the last one, also reached as -1, is for all items
+without attributes.
 """
 
 from collections import Counter
@@ -18,27 +18,27 @@ from spark_eval.arrow.hashes import Booleans, changes
 from spark_eval.metrics.beyond.arrays import once, positions, spans
 from spark_eval.stats.exact import Floats, Ints
 
-# The place of an item of which nothing is known.
+# Index of an item without attributes.
 UNKNOWN: Final = -1
-# Lists are laid out as a table by rank unless it has more than so many places for each item.
+# Lists are laid out as a table by rank if it has at most this many cells per item.
 SPARSEST_LISTS: Final = 4
 Given = TypeVar("Given")
 
 
 def filled_in(fact: Given | None) -> Given:
-    """Return a fact that a metric declares to need; raise ValueError where nobody filled it in."""
+    """Return an input that a metric declares to need; raise ValueError if it is None."""
     if fact is None:
-        raise ValueError("a metric needs a fact that these lists do not carry")
+        raise ValueError("a metric needs an input that these lists do not have")
     return fact
 
 
 @dataclass(frozen=True)
 class Sets:
-    """A set for each of n things, laid end to end: that of thing i is ``members[starts[i]:starts[i + 1]]``.
+    """n sets, concatenated: set i is ``members[starts[i]:starts[i + 1]]``.
 
-    ``starts`` has shape (n + 1,); members are numbers, ascending within a set, each once. ``names`` are those
-    of the members, in the order of their UTF-8 bytes. ``values`` (members,) are the components of sparse
-    vectors, None of sets.
+    ``starts`` has shape (n + 1,); members are integers, ascending and distinct within a set. ``names`` are
+    the members' names, sorted by UTF-8 bytes. ``values`` (members,) are the components of sparse vectors,
+    None for sets.
     """
 
     starts: Ints
@@ -48,45 +48,45 @@ class Sets:
 
     @property
     def sizes(self) -> Ints:
-        """How many members each set has; shape (n,)."""
+        """Number of members of each set; shape (n,)."""
         return self.starts[1:] - self.starts[:-1]
 
     @cached_property
     def n_members(self) -> int:
-        """One more than the largest member."""
+        """Largest member plus one."""
         return int(self.members.max(initial=0)) + 1
 
     @property
     def owner(self) -> Ints:
-        """Which set each member belongs to; shape (members,)."""
+        """Index of the set of each member; shape (members,)."""
         return np.repeat(np.arange(len(self.sizes)), self.sizes)
 
     def places_of_members(self, things: Ints) -> tuple[Ints, Ints]:
-        """Return which of these things (their index) each of their members belongs to, and its place.
+        """Return all members of these sets: the position of the set in ``things``, and the member's index.
 
-        Both have shape (members of these things,); the place is that in ``members`` and ``values``.
+        Both have shape (members of these sets,); the index is that in ``members`` and ``values``.
         """
         return spans(self.starts[:-1][things], self.sizes[things])
 
     def cells(self, row: Ints, things: Ints) -> tuple[Ints, Ints]:
-        """Return the members of things in rows: the index of the thing, and row * n_members + member."""
+        """Return the members of sets in rows: the position of the set, and row * n_members + member."""
         owner, place = self.places_of_members(things)
         return owner, row[owner] * self.n_members + self.members[place]
 
 
 @dataclass(frozen=True)
 class Catalog:
-    """Facts of n items, as far as a chosen metric needs them, else None; places ascend as the items' ids do.
+    """Attributes of n items, sorted by id; None if no metric needs them.
 
-    What follows from training interactions stands once for each of f folds, once alone where there are none.
-    ``is_listed`` (f, n + 1) tells the items of the catalogue: those of the table ``items``, without one those
-    of training. ``n_takers`` (f, n + 1) counts the distinct training users of each item, ``n_rows`` of the
-    same shape its training interactions, ``n_users`` (f,) all training users.
+    Attributes from training have a row per fold, or one row without folds. ``is_listed`` (f, n + 1) is True
+    for items of the catalogue: the table ``items``, or else the training items. ``n_takers`` (f, n + 1)
+    counts the distinct training users of each item, ``n_rows`` (f, n + 1) its training interactions,
+    ``n_users`` (f,) all training users.
 
-    ``groups`` and ``features`` are sets of n + 1 items, ``vectors`` an array (n + 1, dimensions) or sparse
-    vectors as Sets; an empty set, a vector of NaN, a sparse one without members: nothing is known.
-    ``takers`` (one for each fold) are the training users of each item as numbers. ``text_order`` (n + 1,)
-    ascends as the ids of the items do as text.
+    ``groups`` and ``features`` are sets of n + 1 items; ``vectors`` is an array (n + 1, dimensions), or
+    sparse vectors as Sets. An empty set, a vector of NaN or a sparse vector without members means unknown.
+    ``takers`` (one per fold) are the training users of each item as integers. ``text_order`` (n + 1,) ranks
+    items by their ids as text.
     """
 
     n_items: int
@@ -103,7 +103,7 @@ class Catalog:
 
 @dataclass(frozen=True)
 class RankedEntries:
-    """Entries of n lists at their ranks, laid end to end; arrays have the shape (entries,).
+    """Entries of n lists at their ranks, concatenated; arrays have the shape (entries,).
 
     Entry i is in list ``row[i]`` (ascending) at rank ``rank[i]``, from 1 (ascending within a list).
     """
@@ -113,21 +113,21 @@ class RankedEntries:
     rank: Ints
 
     def total(self, weight: Floats, k: int | None) -> Floats:
-        """Return per list the sum of weights (entries,) at ranks <= k; shape (n_rows,).
+        """Sum the weights (entries,) at ranks up to k in each list; shape (n_rows,).
 
-        The sum runs in rank order, one entry after the other, so a list's value does not depend on which
-        other lists share its batch.
+        Entries are added in rank order, one after the other, so a list's value does not depend on the other
+        lists of its batch.
         """
         top = self.top(k)
         totals = np.bincount(self.row[top], weights=weight[top], minlength=self.n_rows)
         return totals.astype(np.float64, copy=False)
 
     def totals(self, weight: Floats) -> Callable[[int | None], Floats]:
-        """Return what ``total`` returns of these weights, by k: added once for all cutoffs."""
+        """Return a function of k with the results of ``total``; sums are computed once for all cutoffs."""
         width, size = self.width, len(self.row)
         if self.n_rows * width > SPARSEST_LISTS * size:
             return partial(self.total, weight)
-        # Sums run in rank order from 0, as those of ``total``: they have the same bits.
+        # Running sums in rank order from 0 have the same bits as those of ``total``.
         table = np.zeros((self.n_rows, width + 1))
         if size == self.n_rows * width:
             table[:, 1:] = weight.reshape(self.n_rows, width)
@@ -138,7 +138,7 @@ class RankedEntries:
 
     @cached_property
     def width(self) -> int:
-        """The largest rank."""
+        """Largest rank."""
         return int(self.rank.max(initial=0))
 
     @cached_property
@@ -148,27 +148,27 @@ class RankedEntries:
 
     @cached_property
     def has_no_gaps(self) -> bool:
-        """Whether every list holds an entry at each rank up to its own largest."""
+        """True if every list has an entry at each rank up to its largest."""
         size = self.count(None)
         last = np.cumsum(size)[size > 0] - 1
         return np.array_equal(self.rank[last], size[size > 0])
 
     @once
     def count(self, k: int | None) -> Ints:
-        """Return how many entries each list holds at ranks <= k; shape (n_rows,)."""
+        """Return the number of entries of each list at ranks up to k; shape (n_rows,)."""
         if k is not None and self.has_no_gaps:
             return np.asarray(np.minimum(self.count(None), k))
         return np.bincount(self.row[self.top(k)], minlength=self.n_rows)
 
     @once
     def top(self, k: int | None) -> "Ints | slice":
-        """Return what selects the entries at ranks <= k."""
+        """Return an index that selects the entries at ranks up to k."""
         if k is None or self.width <= k:
             return slice(None)
         return np.flatnonzero(self.rank <= k)
 
     def of_rows(self, rows: Ints) -> Self:
-        """Return the entries of these lists, in this order; a list may come several times."""
+        """Return the entries of these lists, in this order; lists may be repeated."""
         if np.array_equal(rows, np.arange(self.n_rows)):
             return self
         ends, sizes = np.cumsum(self.count(None)), self.count(None)[rows]
@@ -179,10 +179,10 @@ class RankedEntries:
 
 @dataclass(frozen=True)
 class Entries(RankedEntries):
-    """Items of n lists (or histories, or truths), each once in a list; unordered items rank by item.
+    """Items of n lists (or histories, or truths), each once per list; unordered items rank by item.
 
-    ``item`` is a number that is equal where items are, and ascends as their ids do; ``place`` is the item's
-    place in the catalogue, or UNKNOWN.
+    ``item`` is an integer that is equal for equal items and ascends with the ids; ``place`` is the item's
+    index in the catalogue, or UNKNOWN.
     """
 
     item: Ints
@@ -191,14 +191,14 @@ class Entries(RankedEntries):
 
 @dataclass(frozen=True)
 class About:
-    """What metrics beyond accuracy see of n lists, as far as a chosen one needs it, else None.
+    """Item context of n lists: inputs of metrics beyond accuracy; None if no metric needs them.
 
-    ``fold`` (n,) is the row of each list in the catalogue's tables by fold. ``hits`` (hits,) are the places
-    of the hits in the catalogue, and ``hit_items`` their numbers as in Entries, both in the order of
-    ``Lists.hits``. ``listed`` are the items of the lists, as far as the largest k; ``relevant`` those of the
-    truth, best first and among equal ones by falling id; ``profile`` those of training; ``base`` the items of
-    the baseline model's list of the same user, as far as the largest k, and ``has_base`` (n,) whether there
-    is such a list.
+    ``fold`` (n,) is the row of each list in the catalogue's tables by fold. ``hits`` (hits,) are the
+    catalogue indices of the hits, and ``hit_items`` their integers as in Entries, both in the order of
+    ``Lists.hits``. ``listed`` are the items of the lists up to the largest k; ``relevant`` the items of the
+    truth, best first, equal relevances by falling id; ``profile`` the training items; ``base`` the items of
+    the baseline model's list for the same user up to the largest k. ``has_base`` (n,) is True if there is
+    such a list.
     """
 
     catalog: Catalog
@@ -212,24 +212,24 @@ class About:
     has_base: Booleans | None = None
 
     def of_entries(self, table: NDArray[Any], entries: Entries) -> NDArray[Any]:
-        """Return what a table by fold and item (f, n + 1) has for entries of these lists; (entries,)."""
+        """Look up entries of these lists in a table by fold and item (f, n + 1); shape (entries,)."""
         return self.of_places(table, entries.row, entries.place)
 
     def of_places(self, table: NDArray[Any], row: Ints, place: Ints) -> NDArray[Any]:
-        """Return what a table by fold and item (f, n + 1) has for places of lists; shape of ``place``."""
+        """Look up items of lists in a table by fold and item (f, n + 1); shape of ``place``."""
         values: NDArray[Any] = table[0][place] if len(table) == 1 else table[self.fold[row], place]
         return values
 
 
 @dataclass(frozen=True)
 class ItemCounts:
-    """How often items were recommended up to a rank, by a model, in a fold if there are folds.
+    """Number of lists with each item up to a rank, for one model (and fold).
 
-    An entry stands for ``n_items`` items of one kind, each in ``n_lists`` lists. ``is_listed`` tells whether
-    they are in the catalogue, ``is_trained`` whether they have training interactions; ``slots`` sums
-    1 / length of the list over these lists and items, 0 where no chosen metric asks; all of shape (entries,).
-    The catalogue has ``n_catalog`` items, training ``n_trained``. ``n_population`` users are in the
-    population, ``n_filled`` of them have a list that is not empty.
+    An entry stands for ``n_items`` items with equal properties, each in ``n_lists`` lists. ``is_listed`` is
+    True for items of the catalogue, ``is_trained`` for items with training interactions; ``slots`` sums 1 /
+    length over these lists and items, 0 if not requested; all of shape (entries,). The catalogue has
+    ``n_catalog`` items, training ``n_trained``. ``n_population`` users are in the mean; ``n_filled`` of them
+    have a list that is not empty.
     """
 
     n_lists: Ints
@@ -246,7 +246,7 @@ class ItemCounts:
     def of(
         cls, lists: Sequence[Sequence[int]], catalog: Collection[int] = (), trained: Collection[int] = ()
     ) -> "ItemCounts":
-        """Count each item of lists, for examples and tests; an empty list is that of a user without one."""
+        """Count each item of lists, for examples and tests; an empty list means a user without one."""
         n_lists = Counter(item for items in lists for item in items)
         slots = [sum(Fraction(items.count(item), len(items) or 1) for items in lists) for item in n_lists]
         return cls(

@@ -1,7 +1,7 @@
-"""Values of a run: from how many lists hold each item.
+"""Metrics of the whole run, computed from the number of lists with each item.
 
-Counts are whole numbers and sums of them exact, so that no value depends on the order of entries. A value
-without anything that it could be of is NaN.
+Counts are integers and their sums are exact, so no value depends on the order of entries. Undefined values
+are NaN.
 """
 
 import math
@@ -32,9 +32,9 @@ UNDEFINED: Final = math.nan
     facts={Fact.CATALOG},
 )
 def catalog_coverage(counts: ItemCounts, k: int | None, conventions: Conventions) -> float:
-    """Share of the catalogue that anybody is recommended in their top k.
+    """Share of the catalogue that is recommended to any user in the top k.
 
-    Of the items 1, 2, 3, 4 the lists hold 1 and 2, and 9, which is none of them; training knew 1 and 9.
+    The lists have the items 1, 2 and 9; the catalogue has 1, 2, 3 and 4, training has 1 and 9.
 
     >>> counts = ItemCounts.of([[1, 9], [1, 2]], catalog=[1, 2, 3, 4], trained=[1, 9])
     >>> for variant in CoverageVariant:
@@ -45,7 +45,7 @@ def catalog_coverage(counts: ItemCounts, k: int | None, conventions: Conventions
     trained 1.0
 
     Undefined without a catalogue (of training: without training interactions). It grows with the number of
-    users, so compare models by the same users.
+    users, so compare models on the same users.
 
     Source: Herlocker and others, Evaluating collaborative filtering recommender systems, 2004. RecTools
     (``recommended``), recommenders (``by_trained``), RePlay and Evidently (``trained``).
@@ -70,9 +70,9 @@ def catalog_coverage(counts: ItemCounts, k: int | None, conventions: Conventions
     facts={Fact.CATALOG},
 )
 def gini_catalog(counts: ItemCounts, k: int | None, conventions: Conventions) -> float:
-    """How unequally lists are shared among the items of the catalogue: 0 if all items have as many.
+    """Inequality of the items of the catalogue by number of lists: 0 if all are in equally many.
 
-    Items that nobody is recommended count with 0, items outside the catalogue not at all. Four items, of
+    Items that are never recommended count with 0; items outside the catalogue are left out. Four items, of
     which one is in three lists and one in one:
 
     >>> counts = ItemCounts.of([[1, 2], [1], [1]], catalog=[1, 2, 3, 4])
@@ -82,10 +82,10 @@ def gini_catalog(counts: ItemCounts, k: int | None, conventions: Conventions) ->
     n_minus_1 0.833333
     equality 0.166667
 
-    Undefined where no list holds an item of the catalogue. No direction is better in itself, and under
-    ``equality`` it is turned round.
+    Undefined if no list has an item of the catalogue. Neither direction is better in itself; ``equality``
+    turns it round.
 
-    Source: Gini, 1912; LensKit. Elliot's is 1 - ours by n - 1 (``equality``).
+    Source: Gini, 1912; LensKit. Elliot's is 1 - Gini with the divisor n - 1 (``equality``).
     """
     items = items_by_lists(counts, of_catalog=True)
     items[0] += counts.n_catalog - items.total()
@@ -100,15 +100,15 @@ def gini_catalog(counts: ItemCounts, k: int | None, conventions: Conventions) ->
     kind=Kind.CATALOG,
 )
 def gini_recommended(counts: ItemCounts, k: int | None, conventions: Conventions) -> float:
-    """How unequally lists are shared among the items that are recommended at all, of the catalogue or not.
+    """Inequality of the recommended items by number of lists, whether in the catalogue or not.
 
-    What is never recommended does not count, so a model that recommends the same items to all has 0. Of two
-    items one is in three lists, one in one:
+    Items that are never recommended are left out, so a model that recommends the same items to all has 0.
+    Of two items one is in three lists, one in one:
 
     >>> gini_recommended(ItemCounts.of([[1, 2], [1], [1]]), 2, Conventions())
     0.25
 
-    Undefined where nothing is recommended; under ``n_minus_1`` also where it is one item alone.
+    Undefined if nothing is recommended; under ``n_minus_1`` also for a single item.
 
     Source: Evidently, which divides by n - 1 (``n_minus_1``).
     """
@@ -124,7 +124,7 @@ def gini_recommended(counts: ItemCounts, k: int | None, conventions: Conventions
     kind=Kind.CATALOG,
 )
 def entropy(counts: ItemCounts, k: int | None, conventions: Conventions) -> float:
-    """How many bits tell which item a recommendation is of: log2 of n for n equally frequent items.
+    """Bits needed to encode the item of a recommendation: log2 of n for n equally frequent items.
 
     >>> entropy(ItemCounts.of([[1, 2], [3, 4]]), 2, Conventions())
     2.0
@@ -137,7 +137,7 @@ def entropy(counts: ItemCounts, k: int | None, conventions: Conventions) -> floa
     lists 0.918296
     slots 0.834963
 
-    Undefined where nothing is recommended.
+    Undefined if nothing is recommended.
 
     Source: Shannon, 1948; recommenders. Elliot (``slots``).
     """
@@ -165,13 +165,13 @@ def entropy(counts: ItemCounts, k: int | None, conventions: Conventions) -> floa
     facts={Fact.CATALOG},
 )
 def entropy_norm(counts: ItemCounts, k: int | None, conventions: Conventions) -> float:
-    """Entropy as a share of what a catalogue could have all of whose items are equally frequent.
+    """Entropy as a share of its maximum, reached if all items of the catalogue are equally frequent.
 
     >>> entropy_norm(ItemCounts.of([[1, 2], [3, 4]], catalog=range(16)), 2, Conventions())
     0.5
 
-    It passes 1 only where items outside the catalogue are recommended. Undefined where nothing is
-    recommended, and for a catalogue of fewer than two items.
+    It exceeds 1 only if items outside the catalogue are recommended. Undefined if nothing is recommended,
+    and for a catalogue of fewer than two items.
 
     Source: Shannon, 1948; the efficiency of a distribution.
     """
@@ -188,10 +188,10 @@ def entropy_norm(counts: ItemCounts, k: int | None, conventions: Conventions) ->
     kind=Kind.CATALOG,
 )
 def personalization(counts: ItemCounts, k: int | None, conventions: Conventions) -> float:
-    """How different two users' lists are: 1 if no two share an item, 0 if all hold the same k.
+    """Mean dissimilarity of two users' lists: 1 if no two share an item, 0 if all have the same k.
 
     Over all pairs of lists, exactly, from counts alone: an item in c lists is shared by c (c - 1) / 2 pairs.
-    Of the three pairs one shares an item of two:
+    Of the three pairs one shares one item of two:
 
     >>> counts = ItemCounts.of([[1, 2], [1, 3], [4]])
     >>> for variant in PersonalizationVariant:
@@ -199,7 +199,7 @@ def personalization(counts: ItemCounts, k: int | None, conventions: Conventions)
     exact 0.833333
     full_lists 0.916667
 
-    Short lists cannot share k items, so they look personal; ``full_lists`` can even pass 1. Undefined for
+    Short lists cannot share k items, so they look personal; ``full_lists`` can even exceed 1. Undefined for
     fewer than two lists, and without a cutoff.
 
     Source: Zhou and others, Solving the apparent diversity-accuracy dilemma of recommender systems, 2010,
@@ -218,7 +218,7 @@ def personalization(counts: ItemCounts, k: int | None, conventions: Conventions)
 
 
 def items_by_lists(counts: ItemCounts, of_catalog: bool = False) -> Counter[int]:
-    """Count the items that are in each number of lists; those of the catalogue alone, if so wanted."""
+    """Count the items by their number of lists; of the catalogue only, if ``of_catalog``."""
     items = Counter[int]()
     for count, n_items, is_listed in zip(
         counts.n_lists.tolist(), counts.n_items.tolist(), counts.is_listed.tolist(), strict=True
@@ -228,14 +228,15 @@ def items_by_lists(counts: ItemCounts, of_catalog: bool = False) -> Counter[int]
 
 
 def gini(items: Counter[int], variant: GiniVariant) -> float:
-    """Return the Gini index of so many items for each number of lists that hold them."""
+    """Return the Gini index of items, given as the number of items by number of lists."""
     n, total = items.total(), sum(count * n_items for count, n_items in items.items())
     divisor = n if variant is GiniVariant.N else n - 1
     if not total or not divisor:
         return UNDEFINED
     differences = fewer = 0
     for count, n_items in sorted(items.items()):
-        # Items before these are in fewer lists, those behind them in more; among each other they cancel out.
+        # Items before these are in fewer lists, items after them in more; the items among each other cancel
+        # out.
         differences += count * n_items * (2 * fewer + n_items - n)
         fewer += n_items
     value = Fraction(differences, divisor * total)
@@ -243,5 +244,5 @@ def gini(items: Counter[int], variant: GiniVariant) -> float:
 
 
 def share_of(part: int, whole: int) -> float:
-    """Return the share, NaN of nothing."""
+    """Return the share, NaN if the whole is 0."""
     return part / whole if whole else UNDEFINED

@@ -1,6 +1,6 @@
-"""Relevant items that users would hardly have found themselves: rare, unlike the usual, unlike their history.
+"""Discovery of relevant items: rare, unlike the baseline's, or unlike the user's history.
 
-A metric of relevant items alone scores an empty list 0; the others do not.
+A metric of relevant items only scores an empty list 0; for the others it is undefined.
 """
 
 import math
@@ -26,7 +26,7 @@ from spark_eval.stats.exact import Floats, Ints
     facts={Fact.POPULARITY},
 )
 def expected_popularity_complement(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
-    """Chance that a relevant recommended item is new to a random user; early ranks count for more.
+    """Probability that relevant recommended items are new to a random user; early ranks count for more.
 
     p of all N training users have the item. 0 without a hit, also for an empty list. One of two users has
     item 0, which is the hit at rank 2 of 2:
@@ -51,8 +51,8 @@ def expected_popularity_complement(lists: Lists, k: int | None, conventions: Con
 def expected_free_discovery(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Self-information of the relevant recommended items, in bits; early ranks count for more.
 
-    An item without training counts as the rarest one. 0 without a hit, also for an empty list. Item 0 makes
-    one third of all training:
+    An item without training counts as the rarest one. 0 without a hit, also for an empty list. Item 0 has
+    one third of all training users, summed over items:
 
     >>> lists = Lists.of_items([[1, 0], []], truth=[[0], [1]], train=[[0, 1], [1]])
     >>> expected_free_discovery(lists, 2, Conventions()).round(6)
@@ -65,20 +65,20 @@ def expected_free_discovery(lists: Lists, k: int | None, conventions: Convention
 
 
 def discounted_share(lists: Lists, worth: Floats, k: int | None) -> Floats:
-    """Return the discounted sum of what hits are worth, over that of the discounts of the items held."""
+    """Return the discounted sum of the hits' worth, divided by the discounts of the list's items."""
     discounted = lists.hits.total(worth * discounts(lists.hits.rank, Discount.LOG2), k)
     return divide(discounted, discount_sums(lists.n_held(k), Discount.LOG2))
 
 
 @once
 def rarity(catalog: Catalog) -> Floats:
-    """Return the share of training users who do not have an item, NaN without training; (f, n + 1)."""
+    """Return the share of training users without an item, NaN without training; shape (f, n + 1)."""
     return 1 - divide(filled_in(catalog.n_takers), filled_in(catalog.n_users)[:, None], math.nan)
 
 
 @once
 def surprise(catalog: Catalog) -> Floats:
-    """Return -log2 of the share of an item in all users' items, unseen ones as the rarest; (f, n + 1)."""
+    """Return -log2 of an item's share of all users' items, unseen ones as the rarest; shape (f, n + 1)."""
     counts = filled_in(catalog.n_takers)
     most = counts.max(axis=1, initial=1, keepdims=True)
     rarest = np.where(counts > 0, counts, most).min(axis=1, keepdims=True)
@@ -93,10 +93,10 @@ def surprise(catalog: Catalog) -> Floats:
     facts={Fact.BASE},
 )
 def unexpectedness(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
-    """Share of the k places without an item that a baseline model also recommends to this user, in its top k.
+    """Share of the k ranks without an item that a baseline model also recommends to this user in its top k.
 
-    Undefined for an empty list, and for users to whom the baseline recommends nothing. One of two items is
-    the baseline's, too; k is 4:
+    Undefined for an empty list, and for users without recommendations of the baseline. One of two items is
+    also the baseline's; k is 4:
 
     >>> lists = Lists.of_items([[5, 7], [5], []], base=[[7, 8], None, [7]])
     >>> for denominator in UnexpectednessDenominator:
@@ -122,12 +122,12 @@ def unexpectedness(lists: Lists, k: int | None, conventions: Conventions) -> Flo
 
 @once
 def base_ranks(about: About) -> Ints:
-    """Return the rank of each listed item in the baseline's list of the same user, 0 without one."""
+    """Return the rank of each recommended item in the baseline's list of the same user, 0 if missing."""
     listed, base = filled_in(about.listed), filled_in(about.base)
     step = 1 + max(listed.item.max(initial=0), base.item.max(initial=0))
     keys = base.row * step + base.item
     order = np.argsort(keys)
-    # The last rank is that of items without a place.
+    # The last entry is for items that are not found.
     return np.append(base.rank[order], 0)[places_in(keys[order], listed.row * step + listed.item)]
 
 
@@ -140,13 +140,13 @@ def base_ranks(about: About) -> Ints:
     kind=Kind.PAIRS,
 )
 def serendipity(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
-    """Share of the list that is relevant and not obvious, with how little obvious it is.
+    """Share of the list that is relevant and not obvious, weighted by how little obvious it is.
 
-    C counts the items of the catalogue; equally popular items have one rank, and an item without training
-    comes after all. An empty list scores 0. Other variants compare hits with the user's history; they are
-    undefined where there is none, *evidently* also without a hit. Item 2 is the only hit, at rank 1; by
-    popularity it is third of three. One of the two users of item 0 has it, too; their vectors are at 45
-    degrees:
+    C counts the items of the catalogue; equally popular items have the same rank, and items without training
+    come last. An empty list scores 0. Other variants compare hits with the user's history; they are
+    undefined without a history, *evidently* also without a hit. Item 2 is the only hit, at rank 1; by
+    popularity it is third of three. Item 0 is the history: one of its three users also has item 2; their
+    vectors are at 45 degrees:
 
     >>> train, vectors = [[0], [0, 1, 2], [0, 1]], [[1, 0], [0, 1], [1, 1]]
     >>> lists = Lists.of_items([[2, 1], []], truth=[[2], [1]], train=train, vectors=vectors)
@@ -177,7 +177,7 @@ def serendipity(lists: Lists, k: int | None, conventions: Conventions) -> Floats
 
 @once
 def above_popularity(lists: Lists, popularity: Popularity) -> Floats:
-    """Return how much higher each hit was ranked than its popularity would have it; (hits,)."""
+    """Return each hit's lead over its rank by popularity, as a share of the catalogue, or 0; (hits,)."""
     about = lists.known
     n_items = filled_in(about.catalog.is_listed).sum(axis=1)[about.fold][lists.hits.row]
     by_popularity = lists.of_hits(ranks_by_popularity(about.catalog, popularity))
@@ -188,7 +188,7 @@ def above_popularity(lists: Lists, popularity: Popularity) -> Floats:
 
 @once
 def ranks_by_popularity(catalog: Catalog, popularity: Popularity) -> Floats:
-    """Return the dense rank of items by falling popularity, infinity without training; (f, n + 1)."""
+    """Return the dense rank of items by falling popularity, infinity without training; shape (f, n + 1)."""
     of_folds = popularity_counts(catalog, popularity)
     ranks = np.full(of_folds.shape, np.inf)
     for fold, counts in enumerate(of_folds):

@@ -1,4 +1,4 @@
-"""How different the items of a list are from each other."""
+"""Distances between the items of a list."""
 
 import math
 from typing import Final
@@ -16,7 +16,7 @@ from spark_eval.metrics.lists import Lists
 from spark_eval.metrics.registry import Kind, ranking_metric
 from spark_eval.stats.exact import Floats, Ints
 
-# Shorter vectors have no direction: too few bits of them are left.
+# Shorter vectors have lost too many bits to have a direction.
 LEAST_LENGTH: Final = 1e-300
 
 
@@ -28,10 +28,10 @@ LEAST_LENGTH: Final = 1e-300
     kind=Kind.ITEMS,
 )
 def intra_list_distance(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
-    """Mean distance over the pairs of items in the top k; undefined where there is no pair.
+    """Mean distance over the pairs of items in the top k; undefined if there is no pair.
 
-    Items of which no vector (or feature) is known are left out. Items 0 and 1 are at right angles, 2 and 3
-    point the same way; items 0 and 1 share one of three features:
+    Items without a vector (or features) are left out. Items 0 and 1 are orthogonal, 2 and 3 have the same
+    direction; items 0 and 1 share one of three features:
 
     >>> vectors = [[1, 0], [0, 1], [1, 1], [2, 2]]
     >>> features = [["a", "b"], ["b", "c"], ["c"], ["c"]]
@@ -62,7 +62,7 @@ def intra_list_distance(lists: Lists, k: int | None, conventions: Conventions) -
 
 @once
 def compared(about: About, distance: Distance, no_features: NoFeatures) -> Booleans:
-    """Return whether the distance to a listed item counts; (entries,)."""
+    """Return True for recommended items whose distances count; shape (entries,)."""
     place = filled_in(about.listed).place
     if no_features is NoFeatures.UNLIKE:
         return np.ones(len(place), dtype=bool)
@@ -71,22 +71,22 @@ def compared(about: About, distance: Distance, no_features: NoFeatures) -> Boole
 
 @once
 def is_known(catalog: Catalog, distance: Distance) -> Booleans:
-    """Return whether the vector, or the features, of an item are known; (n + 1,)."""
+    """Return True for items with a vector, or with features; shape (n + 1,)."""
     facts = compared_by(catalog, distance)
     return facts.sizes > 0 if isinstance(facts, Sets) else ~np.isnan(vector_lengths(catalog))
 
 
 @once
 def vector_lengths(catalog: Catalog) -> Floats:
-    """Return the lengths of vectors, 0 for what is shorter than LEAST_LENGTH, NaN if unknown; (n + 1,)."""
+    """Return the lengths of vectors, 0 if shorter than LEAST_LENGTH, NaN if unknown; shape (n + 1,)."""
     length = unrounded_lengths(known_vectors(catalog))
     return np.where(length < LEAST_LENGTH, 0.0, length)
 
 
 def unrounded_lengths(vectors: "Floats | Sets") -> Floats:
-    """Return the lengths of vectors, dense or sparse, NaN where none is known; (n + 1,)."""
+    """Return the lengths of vectors, dense or sparse, NaN if unknown; shape (n + 1,)."""
     if not isinstance(vectors, Sets):
-        # One block of items at a time: temporary arrays stay small.
+        # One block of items at a time keeps temporary arrays small.
         starts = range(0, len(vectors), 1 << 14)
         return np.concatenate([lengths(vectors[start : start + (1 << 14)]) for start in starts])
     owner, values = vectors.owner, filled_in(vectors.values)
@@ -98,7 +98,7 @@ def unrounded_lengths(vectors: "Floats | Sets") -> Floats:
 
 
 def compared_by(catalog: Catalog, distance: Distance) -> "Floats | Sets":
-    """Return what a distance compares of items."""
+    """Return the attribute that a distance compares."""
     match distance:
         case Distance.COSINE | Distance.EUCLID:
             return known_vectors(catalog)
@@ -109,18 +109,18 @@ def compared_by(catalog: Catalog, distance: Distance) -> "Floats | Sets":
 def known_vectors(catalog: Catalog) -> "Floats | Sets":
     """Return the vectors of all items, dense or sparse."""
     if catalog.vectors is None:
-        raise ValueError("a metric needs vectors of items, which these lists do not carry")
+        raise ValueError("a metric needs vectors of items, which these lists do not have")
     return catalog.vectors
 
 
 def distances_to_earlier(about: About, distance: Distance, no_features: NoFeatures, k: int | None) -> Floats:
-    """Return the sum of the distances of each item of the top k to those before it; (entries,)."""
+    """Sum the distances of each item of the top k to the earlier ones of its list; shape (entries,)."""
     catalog, listed = about.catalog, filled_in(about.listed)
     is_compared = compared(about, distance, no_features)
     is_regular = is_known(catalog, distance)[listed.place]
     if distance is Distance.COSINE:
         is_regular &= vector_lengths(catalog)[listed.place] > 0
-    # All others are at distance 1 from each item, and each item from them.
+    # All other pairs have distance 1.
     n_compared, n_regular = earlier(listed, is_compared), earlier(listed, is_regular)
     distances = np.where(is_regular, n_compared - n_regular, n_compared).astype(np.float64)
     distances[~is_compared] = 0.0
@@ -132,7 +132,7 @@ def distances_to_earlier(about: About, distance: Distance, no_features: NoFeatur
 
 
 def earlier(listed: Entries, is_in: Booleans) -> Ints:
-    """Count the entries of the same list before each one that are in; (entries,)."""
+    """Count the earlier entries of the same list that are in; shape (entries,)."""
     before: Ints = np.append(0, np.cumsum(is_in))
     first = np.searchsorted(listed.row, np.arange(listed.n_rows))
     return before[:-1] - before[first][listed.row]

@@ -1,4 +1,4 @@
-"""What share of recommended places each group of items gets: a value of the run for each group."""
+"""Exposure of item groups: their share of the recommended ranks, for the whole run."""
 
 import math
 
@@ -13,7 +13,7 @@ from spark_eval.stats.exact import Floats, numbers_of
 
 @ranking_metric(
     "exposure",
-    formula="share of places of items of the group; an item of s groups gives 1/s to each",
+    formula="share of the ranks with items of the group; an item of s groups gives 1/s to each",
     conventions=("exposure_weights",),
     direction=Direction.NONE,
     kind=Kind.GROUPS,
@@ -21,10 +21,10 @@ from spark_eval.stats.exact import Floats, numbers_of
     catalog_name="exposure_catalog",
 )
 def exposure(weights: GroupWeights, k: int | None, conventions: Conventions) -> Floats:
-    """How much of all recommended places each group of items gets, beside its share of the catalogue.
+    """Share of the recommended ranks that each group of items gets, reported with its share of the catalogue.
 
-    A value of the run for each group; items without one make the group ``(missing)``. Item 2 belongs to a and
-    b, so it gives one half to each. With ``weights=disc`` places weigh 1 / log2(rank + 1).
+    A value of the run for each group; items without a group form the group ``(missing)``. Item 2 is in a and
+    b, so each gets one half. With ``weights=disc`` ranks are weighted by 1 / log2(rank + 1).
 
     >>> from spark_eval.conventions import ExposureWeights
     >>> from spark_eval.metrics.beyond.known import known_about
@@ -38,8 +38,8 @@ def exposure(weights: GroupWeights, k: int | None, conventions: Conventions) -> 
     >>> exposure(GroupWeights.of_catalog(about.catalog), 2, Conventions())
     array([0.5, 0.5, 0. ])
 
-    Undefined where nothing is recommended. A group above its share of the catalogue is not yet favoured:
-    users may like it.
+    Undefined if nothing is recommended. A group above its share of the catalogue is not necessarily
+    favoured: users may like it.
 
     Source: Singh, Joachims, Fairness of exposure in rankings, 2018; Steck, Calibrated recommendations, 2018
     (how items of several groups count).

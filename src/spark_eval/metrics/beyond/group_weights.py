@@ -1,4 +1,4 @@
-"""What the recommended places of each group of items weigh: exact sums, which add in any order."""
+"""Weights of item groups in the recommended ranks, as exact sums that do not depend on order."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,17 +14,17 @@ from spark_eval.stats.exact import ByPlace, Floats, Ints, add, exact_sums
 
 @dataclass(frozen=True)
 class GroupWeights:
-    """What recommended places weigh by the group of their items: exact sums, which add in any order.
+    """Weights of item groups in the recommended ranks, as exact sums that do not depend on order.
 
-    An item of s groups gives 1/s of the weight to each. ``names`` are the n groups, MISSING among them, to
-    which items without a group give theirs; ``sums`` are arrays (n,) by place (``stats.exact``).
+    An item of s groups gives 1/s of its weight to each. ``names`` are the n groups, including MISSING for
+    items without a group; ``sums`` are arrays (n,) by digit (``stats.exact``).
     """
 
     names: Sequence[str]
     sums: ByPlace
 
     def __add__(self, other: "GroupWeights") -> "GroupWeights":
-        """Return the weights of both, which have the same groups."""
+        """Add weights of the same groups."""
         sums = dict(self.sums)
         for place, amounts in other.sums.items():
             add(sums, place, amounts)
@@ -34,9 +34,9 @@ class GroupWeights:
     def of_lists(
         cls, about: About, k: int | None, conventions: Conventions, part: Ints, n_parts: int
     ) -> list["GroupWeights"]:
-        """Weigh ``about.listed`` up to rank k, for each part, such as a model; lists belong to parts (n,).
+        """Weigh ``about.listed`` up to rank k for each part, such as a model; ``part`` (n,) is by list.
 
-        All parts there are have weights, also those without lists.
+        Every part has weights, also one without lists.
         """
         listed, groups = filled_in(about.listed), filled_in(about.catalog.groups)
         top = listed.top(k)
@@ -46,7 +46,7 @@ class GroupWeights:
 
     @classmethod
     def of_catalog(cls, catalog: Catalog) -> "GroupWeights":
-        """Weigh the items of the catalogue, each the same; those of all folds together."""
+        """Weight every item of the catalogue equally, over all folds together."""
         _, items = np.nonzero(filled_in(catalog.is_listed))
         [weights] = cls.of_items(
             filled_in(catalog.groups), items, np.ones(len(items)), np.zeros_like(items), 1
@@ -57,7 +57,7 @@ class GroupWeights:
     def of_items(
         cls, groups: Sets, places: Ints, weights: Floats, part: Ints, n_parts: int
     ) -> list["GroupWeights"]:
-        """Divide the weights of items at these places among their groups; all are of shape (entries,)."""
+        """Divide the weights of items among their groups; arrays of shape (entries,)."""
         names = (*groups.names, *({MISSING} - set(groups.names)))
         sizes = groups.sizes[places]
         which, of_item = groups.places_of_members(places)

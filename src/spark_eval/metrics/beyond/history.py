@@ -1,4 +1,4 @@
-"""Lists against what their users had in training: more popular, or of other groups."""
+"""Lists compared with the users' training history: popularity and groups."""
 
 import math
 
@@ -15,19 +15,19 @@ from spark_eval.metrics.registry import Fact, Kind, Weight, ranking_metric
 from spark_eval.schema import Direction
 from spark_eval.stats.exact import Floats, Ints
 
-# What the history makes of the list's groups, so that none of them is at 0.
+# Share of the history in the smoothed groups of the list, so that none is 0.
 ALPHA = 0.01
 
 
 def profile_popularity(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
-    """Return the mean popularity of the history where the lift is defined, else NaN; shape (n,)."""
+    """Return the mean popularity of the history if the lift is defined, else NaN; shape (n,)."""
     of_history = history_popularity(lists.known, conventions.popularity)
     return np.where(lists.listed.count(k) == 0, np.nan, of_history)
 
 
 @once
 def history_popularity(about: About, popularity: Popularity) -> Floats:
-    """Return the mean popularity of the items of each user's history, NaN where there is none; (n,)."""
+    """Return the mean popularity of each user's training items, NaN without any; shape (n,)."""
     history = filled_in(about.profile)
     values = about.of_entries(in_unit(about.catalog, popularity, ArpScale.COUNT), history)
     means = divide(history.total(values, None), history.count(None))
@@ -47,10 +47,10 @@ def history_popularity(about: About, popularity: Popularity) -> Floats:
     weights={"pop_lift": Weight("pop_lift_profile", profile_popularity)},
 )
 def popularity_lift(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
-    """How much more popular the recommended items are than those that the user had: 0 for as popular.
+    """Relative increase of the mean popularity from the user's history to the list: 0 if equal.
 
     Undefined for an empty list, and without a history. ``pop_lift`` of a run is the ratio of the means over
-    users, ``mean_pop_lift`` the mean of their ratios. The history's item has one user, the recommended two:
+    users, ``mean_pop_lift`` the mean of the ratios. The history's item has one user, the recommended two:
 
     >>> popularity_lift(Lists.of_items([[1], [0], [0]], train=[[0], [1], [], [1]]), 1, Conventions())
     array([ 1. , -0.5,  nan])
@@ -71,11 +71,11 @@ def popularity_lift(lists: Lists, k: int | None, conventions: Conventions) -> Fl
     facts={Fact.GROUPS},
 )
 def calibration_kl(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
-    """How far the groups of the list are from those of the user's history: 0 for the same shares.
+    """Divergence of the groups of the list from those of the user's history: 0 for equal shares.
 
-    An item of several groups counts for each in equal parts, one without groups is left out. Undefined for an
-    empty list, and where the history has no group; a list without any has the largest value, 4.60517. The
-    history is half a, half b; one list is as well, one is all a:
+    An item of several groups counts for each in equal parts; items without groups are left out. Undefined for
+    an empty list, and if the history has no group; a list without groups has the largest value, 4.60517. The
+    history is half a, half b; so is one list, another is all a:
 
     >>> groups, train = [["a"], ["b"], ["a", "b"], ["a"], []], [[0, 1]] * 4
     >>> lists = Lists.of_items([[2], [0, 3], [4], []], groups=groups, train=train)
@@ -88,7 +88,7 @@ def calibration_kl(lists: Lists, k: int | None, conventions: Conventions) -> Flo
     row, _, p = history_shares(lists.known)
     q = list_shares(lists.known, conventions.calibration_kl_weights, k)
     mixed = (1 - ALPHA) * q + ALPHA * p
-    # By the C library's scalar function: numpy's may differ from one kind of processor to another.
+    # The C library's scalar function: numpy's may differ between processors.
     logarithms = np.fromiter(map(math.log, (p / mixed).tolist()), np.float64, len(p))
     divergence = np.bincount(row, weights=p * logarithms, minlength=listed.n_rows)
     is_defined = (np.bincount(row, minlength=listed.n_rows) > 0) & (listed.count(k) > 0)
@@ -97,9 +97,9 @@ def calibration_kl(lists: Lists, k: int | None, conventions: Conventions) -> Flo
 
 @once
 def history_shares(about: About) -> tuple[Ints, Ints, Floats]:
-    """Return the list, the cell and its share of the history, of each group that occurs in one.
+    """Return the list, the cell and its share of the history, for each group in a history.
 
-    Cells are those of ``Sets.cells``; they ascend.
+    Cells are those of ``Sets.cells``, ascending.
     """
     history = filled_in(about.profile)
     entry, cell, part = group_parts(about, history)
@@ -111,7 +111,7 @@ def history_shares(about: About) -> tuple[Ints, Ints, Floats]:
 
 
 def list_shares(about: About, weights: CalibrationWeights, k: int | None) -> Floats:
-    """Return the share of the top k that each group of a history has; as ``history_shares``."""
+    """Return the share of the top k of each cell of ``history_shares``."""
     listed, groups = filled_in(about.listed), filled_in(about.catalog.groups)
     weight = np.ones(len(listed.row))
     if weights is CalibrationWeights.DISC:
@@ -127,7 +127,7 @@ def list_shares(about: About, weights: CalibrationWeights, k: int | None) -> Flo
 
 @once
 def parts_in_history(about: About) -> tuple[Ints, Floats, Ints]:
-    """Return entry, part and place in ``history_shares`` of each group of a listed item that occurs there."""
+    """Return entry, part and index in ``history_shares`` of each group of a recommended item found there."""
     entry, cell, part = group_parts(about, filled_in(about.listed))
     _, cells, _ = history_shares(about)
     place = places_in(cells, cell)
@@ -136,7 +136,7 @@ def parts_in_history(about: About) -> tuple[Ints, Floats, Ints]:
 
 
 def group_parts(about: About, entries: Entries) -> tuple[Ints, Ints, Floats]:
-    """Return each group of each entry as a cell, and the equal part of the entry that it gets."""
+    """Return the groups of entries: entry, cell, and the part of the entry (1 / number of its groups)."""
     groups = filled_in(about.catalog.groups)
     entry, cell = groups.cells(entries.row, entries.place)
     return entry, cell, 1 / groups.sizes[entries.place[entry]]

@@ -1,7 +1,7 @@
-"""Metrics of intents: a user's intents are the groups of what they find relevant; a hit serves its groups.
+"""Intent-aware metrics: a user's intents are the groups of their relevant items.
 
-Lists are seen as they are ranked. An empty list scores 0, and so does a user without relevant items; who has
-some, but none that belongs to a group, has no intents, and no value. Greedy ideals stand behind the metrics.
+Lists are used as ranked. An empty list scores 0, and so does a user without relevant items. A user whose
+relevant items have no groups has no intents, and no value. Some metrics are normalised by a greedy ideal.
 """
 
 from collections.abc import Callable
@@ -21,12 +21,12 @@ from spark_eval.metrics.lists import Lists, Ragged
 from spark_eval.metrics.registry import Fact, ranking_metric
 from spark_eval.stats.exact import Floats, Ints
 
-# Of each further hit that serves an intent, as much of its worth is lost.
+# Share of the gain that an intent loses with each further hit.
 REDUNDANCY: Final = 0.5
-# A greedy ideal ends where no item adds more: all that it leaves out is less than a rounding of what it has.
+# A greedy ideal ends when the remaining gains are less than the rounding of the sum.
 NEGLIGIBLE: Final = 2.0**-60
 NEEDED: Final = frozenset({Fact.GROUPS, Fact.RELEVANT})
-# What an intent gains in r places that all serve it; a hit behind so many others is worth nothing.
+# Maximum gain of an intent in r ranks that all serve it; later gains round to 0.
 MOST_SERVED: Final = np.array(
     list(accumulate((REDUNDANCY ** (rank - 1) / rank for rank in range(1, 1100)), initial=0.0))
 )
@@ -35,14 +35,14 @@ MOST_SERVED: Final = np.array(
 def share_of_ideal(
     lists: Lists, k: int | None, conventions: Conventions, weights: Callable[[Ints], Floats]
 ) -> Floats:
-    """Return the gains up to k, weighted by their ranks, over those of the greedy ideal; shape (n,)."""
+    """Return the sum of weighted gains up to k, divided by that of the greedy ideal; shape (n,)."""
     hits, ideal = lists.hits, greedy_ideal(lists, conventions.ideal_ties)
     gains = hits.total(gains_of(lists) * weights(hits.rank), k)
     return where_known(lists, divide(gains, ideal.total(ideal.relevance * weights(ideal.rank), k)))
 
 
 def where_known(lists: Lists, values: Floats) -> Floats:
-    """Return the values, NaN for users with relevant items of which none belongs to a group."""
+    """Return the values, with NaN for users whose relevant items have no groups."""
     return np.where((intents_of(lists).n_intents == 0) & (lists.n_relevant > 0), np.nan, values)
 
 
@@ -55,26 +55,26 @@ def where_known(lists: Lists, values: Floats) -> Floats:
     facts=NEEDED,
 )
 def alpha_ndcg(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
-    """Whether early hits serve many intents of the user; the second hit of an intent is worth half.
+    """Gain of early hits in many intents, as a share of a greedy ideal; repeated intents count half.
 
-    Items 1 and 2 serve a, item 3 serves b. Taking 1 and 3 first is as good as it gets, 1 and 2 is not:
+    Items 1 and 2 are in a, item 3 is in b. The order 1, 3 is ideal, the order 1, 2 is not:
 
     >>> groups = ["", "a", "a", "b"]
     >>> lists = Lists.of_items([[1, 3, 2], [1, 2, 3]], truth=[[1, 2, 3], [1, 2, 3]], groups=groups)
     >>> alpha_ndcg(lists, 2, Conventions()).round(6)
     array([1.      , 0.806574])
 
-    The ideal is greedy, rank by rank the item that gains most, of equal ones the larger id: to find the best
-    order is too hard. So a list can be better than its ideal, and score above 1:
+    The ideal takes the item with the largest gain at each rank, of equal ones the larger id: finding the
+    best order is too costly. So a list can be better than its ideal, and score above 1:
 
     >>> lists = Lists.of_items([[1, 2, 3]], truth=[[1, 2, 3, 4]], groups=["", "ac", "bd", "bc", "b"])
     >>> alpha_ndcg(lists, 3, Conventions()).round(6)
     array([1.01771])
 
-    Undefined where no relevant item belongs to a group.
+    Undefined if no relevant item has a group.
 
     Source: Clarke and others, Novelty and diversity in information retrieval evaluation, 2008; alpha is 1/2.
-    ``ideal_ties=text`` compares ids as ndeval does, which measures up to rank 20.
+    ``ideal_ties=text`` compares ids as ndeval does, up to rank 20.
     """
     return share_of_ideal(lists, k, conventions, lambda rank: discounts(rank, Discount.LOG2))
 
@@ -85,23 +85,23 @@ def alpha_ndcg(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     facts=NEEDED,
 )
 def err_ia(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
-    """How early intents are served: expected reciprocal rank as a share of the most that k places allow.
+    """Intent-aware expected reciprocal rank as a share of the largest possible value in k ranks.
 
-    A hit gains as in ``alpha_ndcg``. G are the user's intents; in a list of k places each could serve all of
-    them. Items 1 and 3 serve a and b: (1 + 1/2) / (2 (1 + 1/4)).
+    Gains are those of ``alpha_ndcg``. G are the user's intents; each of k items could serve all of them.
+    Items 1 and 3 serve a and b: (1 + 1/2) / (2 (1 + 1/4)).
 
     >>> groups = ["", "a", "a", "b"]
     >>> err_ia(Lists.of_items([[1, 3, 2]], truth=[[1, 2, 3]], groups=groups), 2, Conventions())
     array([0.6])
 
-    Without a cutoff k is the length of the list. Undefined where no relevant item belongs to a group.
+    Without a cutoff k is the length of the list. Undefined if no relevant item has a group.
 
-    Source: Chapelle and others, Intent-based diversification of web search results, 2011, as ndeval has it,
+    Source: Chapelle and others, Intent-based diversification of web search results, 2011, as in ndeval,
     which measures up to rank 20, and does not divide the value at rank 1.
     """
     gains = lists.hits.total(gains_of(lists) / lists.hits.rank, k)
     most = intents_of(lists).n_intents * MOST_SERVED[np.minimum(lists.places(k), len(MOST_SERVED) - 1)]
-    # Sums that are added in two ways: those of a perfect list can round to just above 1.
+    # Sums in different orders: the value of a perfect list can be rounded to just above 1.
     return where_known(lists, np.minimum(divide(gains, most), 1.0))
 
 
@@ -115,16 +115,16 @@ def err_ia(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
 def nerr_ia(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Intent-aware expected reciprocal rank as a share of that of the user's greedy ideal.
 
-    The ideal is that of ``alpha_ndcg``, so values can pass 1. Item 3 would be better at rank 2:
+    The ideal is that of ``alpha_ndcg``, so values can exceed 1. Item 3 would be better at rank 2:
 
     >>> groups = ["", "a", "a", "b"]
     >>> nerr_ia(Lists.of_items([[1, 2, 3]], truth=[[1, 2, 3]], groups=groups), 2, Conventions()).round(6)
     array([0.833333])
 
-    Undefined where no relevant item belongs to a group.
+    Undefined if no relevant item has a group.
 
     Source: Clarke and others, A comparative analysis of cascade measures for novelty and diversity, 2011;
-    ndeval, which measures up to rank 20.
+    ndeval, up to rank 20.
     """
     return share_of_ideal(lists, k, conventions, lambda rank: 1 / rank)
 
@@ -133,15 +133,15 @@ def nerr_ia(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
 def p_ia(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Precision of each intent, averaged over the user's intents.
 
-    Of three places two serve a, one serves b:
+    Of three items two serve a, one serves b:
 
     >>> groups = ["", "a", "ab", "b"]
     >>> p_ia(Lists.of_items([[1, 2, 9]], truth=[[1, 2, 3]], groups=groups), 3, Conventions())
     array([0.5])
 
-    Without a cutoff k is the length of the list. Undefined where no relevant item belongs to a group.
+    Without a cutoff k is the length of the list. Undefined if no relevant item has a group.
 
-    Source: Agrawal and others, Diversifying search results, 2009, every intent as likely.
+    Source: Agrawal and others, Diversifying search results, 2009, with equally likely intents.
     """
     intents = intents_of(lists)
     served = lists.hits.total(intents.of_hits(np.ones(len(intents.hit)), len(lists.hits.row)), k)
@@ -150,14 +150,14 @@ def p_ia(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
 
 @ranking_metric("subtopic_recall", formula="intents with a hit / |G|", facts=NEEDED)
 def subtopic_recall(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
-    """Share of the user's intents that the top k serves at all.
+    """Share of the user's intents with a hit in the top k.
 
     >>> groups = ["", "a", "a", "b", "cd"]
     >>> lists = Lists.of_items([[1, 2, 3]], truth=[[1, 2, 3, 4]], groups=groups)
     >>> subtopic_recall(lists, 2, Conventions()), subtopic_recall(lists, 3, Conventions())
     (array([0.25]), array([0.5]))
 
-    Undefined where no relevant item belongs to a group.
+    Undefined if no relevant item has a group.
 
     Source: Zhai, Cohen, Lafferty, Beyond independent relevance, 2003.
     """
@@ -170,16 +170,16 @@ def subtopic_recall(lists: Lists, k: int | None, conventions: Conventions) -> Fl
 def ap_ia(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Average precision of each intent, averaged over the user's intents.
 
-    m_g counts the user's relevant items in g, whether k places can hold them or not. Hits of a at ranks 1 and
-    3 of m = 2, none of b: (1/1 + 2/3) / 2, and 0.
+    m_g counts the user's relevant items in g, even if more than k. Hits of a at ranks 1 and 3 of m = 2, none
+    of b: (1/1 + 2/3) / 2, and 0.
 
     >>> groups = ["", "a", "a", "b"]
     >>> ap_ia(Lists.of_items([[1, 9, 2]], truth=[[1, 2, 3]], groups=groups), 3, Conventions()).round(6)
     array([0.416667])
 
-    Undefined where no relevant item belongs to a group.
+    Undefined if no relevant item has a group.
 
-    Source: Agrawal and others, Diversifying search results, 2009, every intent as likely.
+    Source: Agrawal and others, Diversifying search results, 2009, with equally likely intents.
     """
     intents, rank = intents_of(lists), lists.hits.rank[intents_of(lists).hit]
     at_hits = intents.number / rank if k is None else np.where(rank <= k, intents.number / rank, 0.0)
@@ -190,12 +190,12 @@ def ap_ia(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
 
 @dataclass(frozen=True)
 class Intents:
-    """The intents of n users, as cells: a cell is a user and one of their intents.
+    """Intents of n users, as cells: a cell is a user and one of their intents.
 
-    ``row`` tells the cells' users, ascending, ``n_relevant`` how many relevant items belong to the group;
-    shape (cells,). A relevant item and a cell of its are a pair: ``relevant`` are places in
-    ``about.relevant``, ``relevant_cell`` the cells. A hit and a cell of its are a pair, too: ``hit`` are
-    places in the hits, ``cell`` the cells, ``number`` counts the hits of the cell so far, this one included.
+    ``row`` is the user of each cell, ascending, ``n_relevant`` the number of relevant items in the group;
+    shape (cells,). Pairs of a relevant item and its cell are in ``relevant`` (indices in ``about.relevant``)
+    and ``relevant_cell``. Pairs of a hit and its cell are in ``hit`` (indices of hits) and ``cell``;
+    ``number`` counts the hits of the cell so far, including this one.
     """
 
     n: int
@@ -209,11 +209,11 @@ class Intents:
 
     @cached_property
     def n_intents(self) -> Ints:
-        """Count the intents of each user; shape (n,)."""
+        """Number of intents of each user; shape (n,)."""
         return np.bincount(self.row, minlength=self.n).astype(np.int64, copy=False)
 
     def of_hits(self, values: Floats, n_hits: int) -> Floats:
-        """Return per hit the sum of its pairs' values; shape (hits,)."""
+        """Sum the values of pairs by hit; shape (hits,)."""
         return np.bincount(self.hit, values, minlength=n_hits).astype(np.float64, copy=False)
 
 
@@ -225,7 +225,7 @@ def intents_of(lists: Lists) -> Intents:
     cells, cell_of_item, n_relevant = np.unique(of_item, return_inverse=True, return_counts=True)
     hit, of_hit = groups.cells(lists.hits.row, lists.known.hits)
     cell = np.searchsorted(cells, of_hit)
-    # Pairs of a cell lie in the order of their hits' ranks.
+    # The pairs of a cell are sorted by the rank of the hit.
     order = np.argsort(cell, kind="stable")
     number = np.empty(len(cell), dtype=np.int64)
     number[order] = positions(changes(cell[order])) + 1
@@ -241,9 +241,9 @@ def gains_of(lists: Lists) -> Floats:
 
 @once
 def greedy_ideal(lists: Lists, ties: IdealTies) -> Ragged:
-    """Return each user's greedy ideal with its gains as relevance, as far as the largest k.
+    """Return each user's greedy ideal up to the largest k, with its gains as relevance.
 
-    Rank by rank it takes of the user's relevant items the one that gains most, of several the larger id.
+    Each rank has the relevant item with the largest gain, of equal ones the larger id.
     """
     relevant = filled_in(lists.known.relevant)
     larger = relevant.item
@@ -253,9 +253,9 @@ def greedy_ideal(lists: Lists, ties: IdealTies) -> Ragged:
 
 
 def taken_greedily(intents: Intents, row: Ints, larger: Ints, depth: Ints) -> Ragged:
-    """Take the best relevant item of all users at once, rank by rank, as far as ``depth`` (n,).
+    """Select the best relevant item of every user, rank by rank, up to ``depth`` (n,).
 
-    ``row`` and ``larger`` are the users of relevant items, and numbers that are larger where ids are.
+    ``row`` has the users of relevant items, ``larger`` integers that ascend with their ids.
     """
     order = np.lexsort((-larger, row))
     place = np.argsort(order)[intents.relevant]
@@ -279,6 +279,6 @@ def taken_greedily(intents: Intents, row: Ints, larger: Ints, depth: Ints) -> Ra
         is_left = ~is_chosen & ((depth[users] >= len(rows)) & (best > NEGLIGIBLE))[number]
         cell, row, n_cells = cell[np.repeat(is_left, n_cells)], row[is_left], n_cells[is_left]
     rank = np.repeat(np.arange(len(rows)), [len(users) for users in rows])
-    taken = np.concatenate(rows)
-    order = np.argsort(taken, kind="stable")
-    return Ragged(intents.n, taken[order], rank[order], np.concatenate(gains)[order])
+    selected = np.concatenate(rows)
+    order = np.argsort(selected, kind="stable")
+    return Ragged(intents.n, selected[order], rank[order], np.concatenate(gains)[order])

@@ -1,4 +1,4 @@
-"""All that is known of the items of lists, for examples and tests."""
+"""Item context of lists, built from plain Python values, for examples and tests."""
 
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -23,12 +23,12 @@ def known_about(
     vectors: Sequence[Sequence[float]] = (),
     base: Sequence[Sequence[int] | None] | None = None,
 ) -> About:
-    """Return all that is known of lists of items 0, 1, ..., best first; by default nobody has training.
+    """Build the item context of lists of items 0, 1, ..., best first; by default there is no training.
 
-    ``relevant`` are the items of each list's user, ``train`` the training interactions of each user, the
-    lists' users first. ``listed`` are the items of the catalogue, by default those of training. ``groups``,
-    ``features`` and ``vectors`` are those of the items 0, 1, ... . ``base`` are the baseline model's lists,
-    None where there is none.
+    ``relevant`` has the relevant items of each list's user, ``train`` the training items of each user, the
+    lists' users first. ``listed`` are the items of the catalogue, by default the training items. ``groups``,
+    ``features`` and ``vectors`` are by item 0, 1, ... . ``base`` has the baseline model's lists, None for a
+    user without one.
     """
     trained = {item for row in train for item in row}
     most = max(map(len, (groups, features, vectors)))
@@ -62,25 +62,25 @@ def known_about(
 
 
 def occurrences(rows: Sequence[Collection[int]], n_items: int) -> Ints:
-    """Count how often each item occurs; (n + 1,)."""
+    """Count the occurrences of each item; shape (n + 1,)."""
     counts = Counter(item for row in rows for item in row)
     return np.array([counts[item] for item in range(n_items + 1)], dtype=np.int64)
 
 
 def known_places(items: Sequence[int], n_items: int) -> Ints:
-    """Return the place of each item in the catalogue, -1 where it has none."""
+    """Return the index of each item in the catalogue, -1 if missing."""
     return np.array([item if item < n_items else -1 for item in items], dtype=np.int64)
 
 
 def entries_of_items(lists: ListsOfItems, n_items: int) -> Entries:
-    """Return the items of lists, in their order."""
+    """Return the items of lists, in order."""
     entries = [(row, rank, item) for row, items in enumerate(lists) for rank, item in enumerate(items, 1)]
     row, rank, item = np.array(entries, dtype=np.int64).reshape(-1, 3).T
     return Entries(len(lists), row, rank, item, known_places(item.tolist(), n_items))
 
 
 def takers_by_item(train: ListsOfItems, n_items: int) -> Sets:
-    """Return the users of each item."""
+    """Return the training users of each item."""
     users = [[user for user, row in enumerate(train) if item in row] for item in range(n_items + 1)]
     starts = np.cumsum([0, *map(len, users)])
     return Sets(starts, np.array([user for row in users for user in row], dtype=np.int64))

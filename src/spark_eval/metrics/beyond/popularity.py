@@ -1,7 +1,7 @@
-"""How popular and how novel recommended items are; popularity is that in training.
+"""Popularity in training, and novelty, of recommended items.
 
-Kernels as in ``metrics.binary``, but they see whole lists: an empty list has no value where it does not say
-otherwise. An item without training interactions is unseen: its popularity is 0.
+Kernels as in ``metrics.binary``, but they need whole lists: unless they say otherwise, an empty list has no
+value. An item without training interactions is unseen: its popularity is 0.
 """
 
 import math
@@ -27,20 +27,20 @@ from spark_eval.metrics.registry import Fact, Kind, Weight, ranking_metric
 from spark_eval.schema import Direction
 from spark_eval.stats.exact import Floats, Ints
 
-# The most popular items that have this share, 4 / 5, of all users and items are the head.
+# The head: the most popular items, which together have 4 / 5 of all training users, summed over items.
 HEAD_SHARE = (4, 5)
-# Values of lists (n,) by k, None for whole lists.
+# Values of lists (n,) as a function of k, None for whole lists.
 ByCut = Callable[[int | None], Floats]
 
 
 @ranking_metric(
     "user_coverage",
-    formula="1 if the top k holds an item else 0",
+    formula="1 if the top k has an item else 0",
     conventions=("user_coverage_places",),
     kind=Kind.PAIRS,
 )
 def user_coverage(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
-    """Whether the user got a recommendation at all; with ``places=all``, as many as there are places.
+    """1 if the user got a recommendation, 0 otherwise; with ``places=all``, 1 if they got k of them.
 
     Lists of three items, of one and of none:
 
@@ -52,12 +52,12 @@ def user_coverage(lists: Lists, k: int | None, conventions: Conventions) -> Floa
 
     Source: Ge, Delgado-Battenfeld, Jannach, Beyond accuracy, RecSys 2010; Elliot counts such users.
     """
-    held = lists.n_held(k)
+    n_items = lists.n_held(k)
     match conventions.user_coverage_places:
         case CoveredPlaces.ANY:
-            return (held > 0).astype(np.float64)
+            return (n_items > 0).astype(np.float64)
         case CoveredPlaces.ALL:
-            return ((held > 0) & (held >= lists.places(k))).astype(np.float64)
+            return ((n_items > 0) & (n_items >= lists.places(k))).astype(np.float64)
 
 
 @ranking_metric(
@@ -72,7 +72,7 @@ def user_coverage(lists: Lists, k: int | None, conventions: Conventions) -> Floa
 def average_popularity(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Mean popularity of the recommended items; undefined for an empty list.
 
-    Items 0 and 1 have training users 0 and 1, item 2 has both, item 3 none:
+    Items 0 and 1 have training users 0 and 1, item 2 has both, item 3 has none:
 
     >>> lists = Lists.of_items([[0, 2, 3], []], train=[[0, 2], [1, 2]])
     >>> average_popularity(lists, 3, Conventions())
@@ -95,7 +95,7 @@ def average_popularity(lists: Lists, k: int | None, conventions: Conventions) ->
 
 
 def count_of_novelty(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
-    """Return what novelty is divided by where it is defined, else NaN; shape (n,)."""
+    """Return the divisor of novelty if it is defined, else NaN; shape (n,)."""
     n_counted = lists.listed.count(k).astype(np.float64)
     if conventions.novelty_unseen is NoveltyUnseen.DROP:
         n_counted = sums_by_cut(lists, is_seen, conventions.novelty_popularity)(k)
@@ -115,10 +115,10 @@ def count_of_novelty(lists: Lists, k: int | None, conventions: Conventions) -> F
     weights={"novelty_micro": Weight("novelty_items", count_of_novelty)},
 )
 def novelty(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
-    """Mean self-information of the recommended items: how few users could know them, in bits.
+    """Mean self-information of the recommended items, in bits: high for items with few training users.
 
     Undefined for an empty list, and without training. ``novelty_micro`` is the mean over all items of all
-    lists. One of two users has item 0, both have item 2, nobody has item 3:
+    lists. Item 0 has one of two users, item 2 has both, item 3 has none:
 
     >>> lists = Lists.of_items([[0, 2, 3], []], train=[[0, 2], [1, 2]])
     >>> for unseen in NoveltyUnseen:
@@ -143,9 +143,9 @@ def novelty(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
 def long_tail(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Share of recommended items that are not among the most popular ones; undefined for an empty list.
 
-    The head takes items by falling number of training users, of equal ones the larger id first, until these
-    are 4/5 of the sum over all items. Item 1 has three of the four users here, so it does not reach 4/5, and
-    the larger of the other two is in the head, too:
+    The head takes items by falling number of training users (of equal ones the larger id first) until their
+    users are 4/5 of the sum over all items. Here item 1 has three of four users, less than 4/5, so the larger
+    of the other two is also in the head:
 
     >>> lists = Lists.of_items([[0, 1], [2]], train=[[1], [1], [1], [2], [0]])
     >>> long_tail(lists, 2, Conventions())
@@ -158,12 +158,12 @@ def long_tail(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
 
 @once
 def sums_by_cut(lists: Lists, table: Callable[..., Floats], *choices: Choice) -> ByCut:
-    """Return by k the sum over the top k of what ``table(catalog, *choices)`` (f, n + 1) has; shape (n,)."""
+    """Return a function of k that sums ``table(catalog, *choices)`` (f, n + 1) over the top k; shape (n,)."""
     return lists.listed.totals(lists.known.of_entries(table(lists.known.catalog, *choices), lists.listed))
 
 
 def popularity_counts(catalog: Catalog, popularity: Popularity) -> Ints:
-    """Return the popularity of all items; (f, n + 1)."""
+    """Return the popularity of all items; shape (f, n + 1)."""
     match popularity:
         case Popularity.USERS:
             return filled_in(catalog.n_takers)
@@ -172,13 +172,13 @@ def popularity_counts(catalog: Catalog, popularity: Popularity) -> Ints:
 
 
 def is_seen(catalog: Catalog, popularity: Popularity) -> Floats:
-    """Return 1 for items with training interactions, else 0; (f, n + 1)."""
+    """Return 1 for items with training interactions, else 0; shape (f, n + 1)."""
     return (popularity_counts(catalog, popularity) > 0).astype(np.float64)
 
 
 @once
 def in_unit(catalog: Catalog, popularity: Popularity, scale: ArpScale) -> Floats:
-    """Return the popularity of all items in a unit; (f, n + 1)."""
+    """Return the popularity of all items in a unit; shape (f, n + 1)."""
     counts = popularity_counts(catalog, popularity)
     match scale:
         case ArpScale.COUNT:
@@ -187,7 +187,7 @@ def in_unit(catalog: Catalog, popularity: Popularity, scale: ArpScale) -> Floats
             unit = counts.sum(axis=1, keepdims=True)
         case ArpScale.MAX:
             unit = counts.max(axis=1, keepdims=True)
-    # Of a fold without training no item has a share.
+    # In a fold without training no item has a share.
     return divide(counts, unit, math.nan)
 
 
@@ -195,33 +195,33 @@ def in_unit(catalog: Catalog, popularity: Popularity, scale: ArpScale) -> Floats
 def bits_of_items(
     catalog: Catalog, popularity: Popularity, unseen: NoveltyUnseen, scale: NoveltyScale
 ) -> Floats:
-    """Return the novelty of all items, 0 for those that do not count; (f, n + 1)."""
+    """Return the novelty of all items, 0 for those that are left out; shape (f, n + 1)."""
     counts = popularity_counts(catalog, popularity)
     of_all = filled_in(catalog.n_users) if popularity is Popularity.USERS else counts.sum(axis=1)
     bits = self_information(counts, of_all)
     if scale is NoveltyScale.SHARE:
         largest = self_information(np.ones((len(bits), 1), dtype=np.int64), of_all)
-        # Where there is one user only, all that they have is worth 0 bits of 0.
+        # With a single user, every item has 0 of at most 0 bits.
         bits = np.divide(bits, largest, out=bits, where=largest != 0)
     return bits if unseen is NoveltyUnseen.ONE else np.where(counts > 0, bits, 0.0)
 
 
 def self_information(counts: Ints, of_all: Ints) -> Floats:
-    """Return -log2(count / all) of counts (f, ...) and all (f,), of 0 as of 1; NaN where all are none.
+    """Return -log2(count / all) of counts (f, ...) and all (f,), with 0 counted as 1; NaN if all is 0.
 
-    By the C library's scalar function (see ``metrics.discounts``), once for each count.
+    By the C library's scalar function (see ``metrics.discounts``), once per distinct count.
     """
     bits = np.full(counts.shape, np.nan)
     for fold, n_all in enumerate(of_all.tolist()):
         numbers, which = np.unique(np.maximum(counts[fold], 1), return_inverse=True)
         if n_all:
-            # Adding 0 makes 0 of -0.
+            # Adding 0 turns -0 to 0.
             bits[fold] = np.array([0.0 - math.log2(number / n_all) for number in numbers.tolist()])[which]
     return bits
 
 
 def is_in_tail(catalog: Catalog) -> Floats:
-    """Return 0 for the most popular items, which together have HEAD_SHARE of all users and items, else 1."""
+    """Return 0 for the head, the most popular items with HEAD_SHARE of all users and items, else 1."""
     n_takers = filled_in(catalog.n_takers)
     share, of = HEAD_SHARE
     tail = np.ones(n_takers.shape)

@@ -1,4 +1,4 @@
-"""How similar hits are to what their users had in training."""
+"""Similarity of hits to their users' training history."""
 
 import math
 from typing import Final
@@ -14,15 +14,15 @@ from spark_eval.metrics.beyond.spread import list_parts
 from spark_eval.metrics.lists import Lists
 from spark_eval.stats.exact import Floats, Ints
 
-# So many pairs of items, or members of such, are compared at once.
+# Maximum number of pairs of items, or of their members, compared at once.
 MOST_COMPARED: Final = 1 << 20
 
 
 @once
 def mean_similarities(lists: Lists, variant: SerendipityVariant, no_features: NoFeatures) -> Floats:
-    """Return the mean similarity of each hit to its user's history; (hits,).
+    """Return the mean similarity of each hit to its user's history; shape (hits,).
 
-    NaN where the hit, or the whole history, cannot be compared.
+    NaN if the hit, or the whole history, cannot be compared.
     """
     about, row = lists.known, lists.hits.row
     if variant is SerendipityVariant.RECOMMENDERS:
@@ -40,23 +40,23 @@ def mean_similarities(lists: Lists, variant: SerendipityVariant, no_features: No
 def comparable_counts(
     lists: Lists, variant: SerendipityVariant, no_features: NoFeatures, k: int | None
 ) -> tuple[Floats, Floats]:
-    """Count the items of the top k, and of the history, that can be compared; (n,) and (n,)."""
+    """Count the comparable items of the top k, and of the history; both of shape (n,)."""
     is_in = is_comparable(lists.known.catalog, variant, no_features).astype(np.float64)
     listed, history = lists.listed, filled_in(lists.known.profile)
     return listed.total(is_in[listed.place], k), history.total(is_in[history.place], None)
 
 
 def is_comparable(catalog: Catalog, variant: SerendipityVariant, no_features: NoFeatures) -> Booleans:
-    """Return whether an item can be compared with others; (n + 1,)."""
+    """Return True for items that can be compared with others; shape (n + 1,)."""
     if variant is SerendipityVariant.RECOMMENDERS or no_features is NoFeatures.UNLIKE:
         return np.ones(catalog.n_items + 1, dtype=bool)
     return is_known(catalog, Distance.COSINE)
 
 
 def cosines(catalog: Catalog, row: Ints, hits: Ints, history: Entries) -> Floats:
-    """Return the sum of the cosines of each hit with its user's history: that with the sum of unit vectors.
+    """Sum the cosines of each hit with its user's history: the cosine with the sum of unit vectors.
 
-    Items without a vector, or with one of zeros, add nothing.
+    Items without a vector, or with a vector of zeros, add nothing.
     """
     vectors, length = known_vectors(catalog), vector_lengths(catalog)
     assert not isinstance(vectors, Sets)
@@ -77,10 +77,10 @@ def cosines(catalog: Catalog, row: Ints, hits: Ints, history: Entries) -> Floats
 
 
 def similarities(about: About, row: Ints, *, by_takers: bool) -> Floats:
-    """Return the sum of the similarities of each hit with its user's history, pair by pair; (hits,).
+    """Sum the similarities of each hit with its user's history, pair by pair; shape (hits,).
 
-    By takers it is n_ij / sqrt(p_i p_j), n_ij the training users of both items; else the cosine of sparse
-    vectors. The pairs of items are few beside all; equal ones are compared once.
+    By takers, the similarity is n_ij / sqrt(p_i p_j), with n_ij the number of training users of both items;
+    else it is the cosine of sparse vectors. Equal pairs are compared once.
     """
     catalog, history = about.catalog, filled_in(about.profile)
     start = np.searchsorted(history.row, np.arange(history.n_rows + 1))
@@ -103,7 +103,7 @@ def similarities(about: About, row: Ints, *, by_takers: bool) -> Floats:
 
 
 def shares(catalog: Catalog, fold: int, one: Ints, other: Ints, *, by_takers: bool) -> Floats:
-    """Return the similarities of pairs of items in a fold, 0 where either has no members; (pairs,)."""
+    """Return the similarities of pairs of items in a fold, 0 if either has no members; shape (pairs,)."""
     if by_takers:
         sets = filled_in(catalog.takers)[fold]
         size = sets.sizes.astype(np.float64)
@@ -115,24 +115,24 @@ def shares(catalog: Catalog, fold: int, one: Ints, other: Ints, *, by_takers: bo
 
 
 def shared_products(sets: Sets, values: Floats | None, one: Ints, other: Ints) -> Floats:
-    """Return the sum over shared members of the products of their values, 1 without values; (pairs,).
+    """Sum the products of values over shared members, 1 each without values; shape (pairs,).
 
-    The members of the smaller set are looked up in the larger one.
+    The members of the smaller set are searched in the larger one.
     """
     is_swapped = sets.sizes[one] > sets.sizes[other]
     small, large = np.where(is_swapped, other, one), np.where(is_swapped, one, other)
     sums = np.zeros(len(one))
     for part in parts(sets.sizes[small], MOST_COMPARED):
         pair, where = sets.places_of_members(small[part])
-        found = looked_up(sets, large[part][pair], sets.members[where])
-        is_found = found >= 0
-        weight = None if values is None else (values[where] * values[found])[is_found]
+        index = looked_up(sets, large[part][pair], sets.members[where])
+        is_found = index >= 0
+        weight = None if values is None else (values[where] * values[index])[is_found]
         sums[part] = np.bincount(pair[is_found], weights=weight, minlength=len(sums[part]))
     return sums
 
 
 def looked_up(sets: Sets, thing: Ints, member: Ints) -> Ints:
-    """Return the place of members in the sets of things, -1 where they are not in them: by bisection."""
+    """Return the index of each member in its set, -1 if missing; by bisection."""
     low, high = sets.starts[thing], sets.starts[thing + 1]
     end = high
     for _ in range(int(sets.sizes.max(initial=0)).bit_length()):

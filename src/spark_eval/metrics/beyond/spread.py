@@ -1,7 +1,8 @@
-"""Sums of distances within lists: of each item to the earlier ones of its list.
+"""Sums of distances within lists: of each item to the earlier items of its list.
 
-Items are given by their row, ascending, in rank order, and by their place in the catalogue. Lists are taken a
-few at a time, so temporary arrays stay small; no sum runs over several lists, so none depends on the others.
+Items are given by list, ascending, in rank order, and by their index in the catalogue. A few lists are
+processed at a time, so temporary arrays stay small; no sum spans several lists, so lists do not affect each
+other.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,17 +19,17 @@ from spark_eval.metrics.beyond.catalog import Sets, filled_in
 from spark_eval.metrics.distances import euclid, squares
 from spark_eval.stats.exact import Floats, Ints
 
-# So many numbers of a temporary array: they fit the cache of a processor.
+# Maximum length of a temporary array: it fits the processor's cache.
 MOST_IN_CACHE: Final = 1 << 17
 
 
 def distance_sums(
     row: Ints, place: Ints, facts: Floats | Sets, distance: Distance, length: Floats | None
 ) -> Floats:
-    """Return the sum of the distances of each item to the earlier ones of its list; (entries,).
+    """Sum the distances of each item to the earlier ones of its list; shape (entries,).
 
-    ``facts`` are vectors (items, d), sparse vectors or sets of features. Vectors have these lengths (items,),
-    which are not 0 where the distance is the cosine.
+    ``facts`` are vectors (items, d), sparse vectors or sets of features. ``length`` (items,) has the lengths
+    of the vectors; for the cosine, none is 0.
     """
     sums, longest = np.zeros(len(row)), np.bincount(row).max(initial=0)
     sums_of: Callable[[Ints, Ints], Floats]
@@ -50,11 +51,11 @@ def distance_sums(
 
 
 def cosine_sums(number: Ints, place: Ints, vectors: Floats, length: Floats) -> Floats:
-    """Return sums of 1 - cosine, without pairs.
+    """Return sums of 1 - cosine, without comparing pairs.
 
-    1 - cosine is half the squared distance of the vectors scaled to length 1. Let w be such vectors less the
-    first one of their list. Over the j earlier ones, sum |w - w_i|^2 = j |w|^2 - 2 w * sum w_i + sum |w_i|^2.
-    Of equal vectors all w are 0, and so is the sum, exactly.
+    1 - cosine is half the squared distance of the unit vectors. Let w be a unit vector minus the first one of
+    its list. Over the j earlier ones, sum |w - w_i|^2 = j |w|^2 - 2 w * sum w_i + sum |w_i|^2. For equal
+    vectors every w is 0, and so is the sum, exactly.
     """
     sums = np.zeros(len(place))
     start = np.flatnonzero(number == 0)
@@ -79,7 +80,7 @@ def cosine_sums(number: Ints, place: Ints, vectors: Floats, length: Floats) -> F
 
 
 def euclid_sums(number: Ints, place: Ints, vectors: Floats) -> Floats:
-    """Return sums of Euclidean distances, one pass for each distance between positions of a list."""
+    """Return sums of Euclidean distances, one pass for each difference of positions in a list."""
     sums, own = np.zeros(len(number)), vectors[place]
     for back in range(1, int(number.max(initial=0)) + 1):
         later = np.flatnonzero(number >= back)
@@ -88,9 +89,9 @@ def euclid_sums(number: Ints, place: Ints, vectors: Floats) -> Floats:
 
 
 def sums_by_position(number: Ints, place: Ints, sets: Sets, distance: Distance) -> Floats:
-    """Return the sums of lists as tables: all items at one position are compared with the later ones at once.
+    """Return the sums of distances; all items at one position are compared with the later ones at once.
 
-    ``number`` and ``place`` (entries,) are the position and place of each item.
+    ``number`` and ``place`` (entries,) are the position and catalogue index of each item.
     """
     of_list, width = np.cumsum(number == 0) - 1, int(number.max(initial=0)) + 1
     size = np.zeros((int(of_list.max(initial=-1)) + 1, width), dtype=np.int64)
@@ -99,7 +100,7 @@ def sums_by_position(number: Ints, place: Ints, sets: Sets, distance: Distance) 
     for position in range(width - 1):
         both, common = size[:, position, None] + size[:, position + 1 :], shared[:, position, position + 1 :]
         if distance is Distance.JACCARD:
-            # Behind the end of a list nothing is there; nobody asks for it.
+            # Beyond the end of a list the values are never read.
             apart = 1 - common / np.maximum(both - common, 1)
         else:
             apart = both - 2.0 * common
@@ -110,7 +111,7 @@ def sums_by_position(number: Ints, place: Ints, sets: Sets, distance: Distance) 
 def shared_members(of_list: Ints, number: Ints, place: Ints, sets: Sets, shape: tuple[int, ...]) -> Ints:
     """Count the members that two items of a list share, by list, earlier and later position.
 
-    Members are sorted by list, then by member, then by position: items that share one are neighbours.
+    Members are sorted by list, then by member, then by position: items with the same member are adjacent.
     """
     owner, where = sets.places_of_members(place)
     member, (n_lists, width) = sets.members[where], shape
@@ -136,9 +137,9 @@ def shared_members(of_list: Ints, number: Ints, place: Ints, sets: Sets, shape: 
 class Crossing:
     """Members of the sparse vectors of some lists, sorted by list, then by member, then by position.
 
-    ``entry`` (members,) is the item that a member belongs to, ``value`` its component. ``among`` (members,)
-    numbers the different members of the lists: ``values`` (numbers, positions) are the components of the item
-    at each position of the list, 0 where ``has`` is False.
+    ``entry`` (members,) is the item of each member, ``value`` its component. ``among`` (members,) is an
+    integer for each distinct member of a list: ``values`` (integers, positions) are the components of the
+    item at each position of the list, 0 where ``has`` is False.
     """
 
     entry: Ints
@@ -149,7 +150,7 @@ class Crossing:
 
     @classmethod
     def of(cls, number: Ints, place: Ints, sets: Sets, scale: Floats | None) -> "Crossing":
-        """Return the members of items at these positions of lists; values divided by a scale (items,)."""
+        """Return the members of items at these positions of lists, divided by ``scale`` (items,)."""
         owner, where = sets.places_of_members(place)
         value = filled_in(sets.values)[where]
         if scale is not None:
@@ -165,12 +166,12 @@ class Crossing:
         return cls(entry, value, among, values, has)
 
     def summed(self, weight: Floats, n_entries: int) -> Floats:
-        """Return the sum of weights over the members of each item, in their order; (entries,)."""
+        """Sum weights over the members of each item, in order; shape (entries,)."""
         sums = np.bincount(self.entry, weights=weight, minlength=n_entries)
         return sums.astype(np.float64, copy=False)
 
     def lacked(self, number: Ints, position: int) -> Floats:
-        """Return the squares of what the item at a position of a list has and each later one has not."""
+        """Sum the squared components that the item at a position has and each later item lacks."""
         at = np.flatnonzero(number[self.entry] == position)
         later = np.arange(position + 1, self.values.shape[1])
         item = (self.entry[at] - position)[:, None] + later
@@ -185,7 +186,7 @@ class Crossing:
 def sparse_sums(number: Ints, place: Ints, vectors: Sets, distance: Distance, length: Floats) -> Floats:
     """Return sums of distances to earlier items, one pass for each position of lists.
 
-    Products of equal vectors are summed in one order, so equal ones are at cosine 1, exactly.
+    Products of equal vectors are summed in the same order, so their cosine is exactly 1.
     """
     crossing = Crossing.of(number, place, vectors, length if distance is Distance.COSINE else None)
     n_entries = len(number)
@@ -205,7 +206,7 @@ def sparse_sums(number: Ints, place: Ints, vectors: Sets, distance: Distance, le
 
 
 def list_parts(row: Ints, cost: Ints) -> Iterator[slice]:
-    """Yield slices of whole lists that cost up to MOST_IN_CACHE together, or of a single list."""
+    """Yield slices of whole lists with a total cost of at most MOST_IN_CACHE, or of a single list."""
     starts = np.flatnonzero(changes(row))
     ends = np.append(starts[1:], len(row))
     for part in parts(np.add.reduceat(cost, starts), MOST_IN_CACHE):
