@@ -59,7 +59,7 @@ class PairQuestion:
         return [USER, FOLD] if self.by_fold else [USER]
 
     def schema(self, columns: Sequence[str]) -> pa.Schema:
-        """Return the types to which columns are cast before they are compared."""
+        """Return the types of columns in comparisons; columns are cast to them."""
         kinds = {
             USER: pa.string() if self.has_text_ids else pa.int64(),
             FOLD: pa.int64(),

@@ -77,7 +77,7 @@ class PredictionOptions(TypedDict, total=False):
     ]
     segments: Annotated[Sequence[str], "columns; metrics are also computed for each value.", (), as_tuple]
     sampling_rate: Annotated[
-        float | None, "rate at which negatives were sampled; probabilities are corrected for it."
+        float | None, "sampling rate of negatives in training; probabilities are corrected for it."
     ]
     bins: Annotated[int, "number of calibration bins of equal width.", DEFAULT_BINS]
     curves: Annotated[bool, "write the curves roc, pr and calibration.", False]

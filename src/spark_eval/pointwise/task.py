@@ -42,7 +42,7 @@ class Auprc(Choice):
 
 
 class Goal(StrEnum):
-    """Criterion by which a threshold is chosen."""
+    """Criterion of the choice of a threshold."""
 
     FLAGS = "flags"
     RECALL = "recall"

@@ -34,7 +34,7 @@ ALLOWED_CUTS: Final = (
 
 
 class Boundary(StrEnum):
-    """Side to which rows at the instant of the cut belong: train < cut <= test, or train <= cut < test."""
+    """Side of the rows at the instant of the cut: train < cut <= test, or train <= cut < test."""
 
     EXCLUSIVE = "exclusive"
     INCLUSIVE_TRAIN = "inclusive_train"

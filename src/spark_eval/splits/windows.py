@@ -110,7 +110,7 @@ class Window:
 
     @property
     def edges(self) -> list[int]:
-        """All instants at which a subset begins or ends."""
+        """Starts and ends of the subsets, as instants."""
         start = [] if self.train_start is None else [self.train_start]
         return [*start, self.train_end, self.test_start, self.test_end]
 
