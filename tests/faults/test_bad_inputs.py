@@ -831,7 +831,7 @@ def fails(error: Exception | None) -> Callable[[Iterator[pa.RecordBatch]], Itera
         (fails(MemoryError()), "error[OUT_OF_MEMORY] MemoryError; give more"),
         (
             fails(OSError(28, "No space left on device")),
-            "error[DISK_FULL] No space left on device; make room",
+            "error[DISK_FULL] No space left on device; free disk space",
         ),
         (fails(DataError("CORRUPT_FILE", "x is bad; mend it")), "error[CORRUPT_FILE] x is bad; mend it"),
         (fails(None), "error[WORKER_CRASHED] Python worker exited unexpectedly"),
