@@ -46,7 +46,7 @@ class DrawnSums(NamedTuple):
         return DrawnSums(*map(np.add, self, other))
 
     def cube(self, cell: int, scale: float) -> Fraction:
-        """Return the exact sum of the cubed amounts of a cell, in the unit of the metric."""
+        """Return the exact sum of the cubes of a cell's amounts, unscaled."""
         high, low, mixed_high, mixed_low = map(int, self.cubes[cell])
         whole = (((high << HALF_BITS) + low) << HALF_BITS) + (mixed_high << HALF_BITS) + mixed_low
         return whole * (Fraction(scale) / (1 << SCALE_BITS)) ** 3

@@ -42,7 +42,7 @@ def stage_sums(measuring: Measuring) -> SegmentTotals:
     summed = summed_columns(plan)
     is_refused = truth.largest_relevance > measuring.question.most_relevance
     if is_refused or not {model for stage in plan.stages for model in stage.models} <= set(models):
-        return SegmentTotals([], (len(summed),))  # the evaluation fails later with a named error
+        return SegmentTotals([], (len(summed),))  # nothing is published for such tables
     users = np.flatnonzero(truth.n_relevant)
     columns = StagedUsers(measuring, users).columns()
     segments = {name: (segment.code[users], segment.names) for name, segment in measuring.segments.items()}

@@ -39,7 +39,7 @@ class Fate(Choice):
     OUTSIDE_CANDIDATES = "outside_candidates", "a later stage has it, but it is not a candidate"
 
 
-# Fates by number of stages. The index has a binary digit per stage that has the item; C is the highest.
+# Fates by number of stages. A binary digit of the index is 1 if a stage has the item; the highest one is C.
 CELLS: Final[Mapping[int, Sequence[Fate]]] = {
     2: (Fate.LOST_CANDIDATES, Fate.OUTSIDE_CANDIDATES, Fate.LOST_RANKING, Fate.KEPT),
     3: (

@@ -108,7 +108,7 @@ def row_faults(table: pa.Table, rows: Rows, plan: PredictionPlan) -> Iterator[tu
 
 
 def score_faults(table: pa.Table, rows: Rows, plan: PredictionPlan) -> Iterator[tuple[Fault, Booleans]]:
-    """Yield the codes of invalid scores; that of an array of the wrong length comes first."""
+    """Yield each code of invalid scores with its mask (n,); for arrays, NO_DISTRIBUTION comes first."""
     is_null = nulls(table, *(name for name in table.column_names if name.startswith(SCORE)))
     if plan.scores is Scores.CLASS:
         yield Fault.NULL_SCORE, is_null

@@ -160,7 +160,7 @@ class Backtest:
     def check(self, rule: Windows, oldest: int, newest: int) -> None:
         """Raise DataError SPLIT_OUT_OF_RANGE unless all windows are within the log.
 
-        The first rolling train window may begin up to a day before the oldest row.
+        The first rolling train window may begin less than a day before the oldest row.
         """
         before, clock = rule.boundary.before, zone(rule.timezone)
         first, last = self.windows[0], self.windows[-1]
