@@ -102,7 +102,7 @@ def truth_of(arrays: dict[str, pa.Array]) -> pa.Table:
     relevance = numeric(arrays, RELEVANCE_ARRAY, "RELEVANCE_NOT_NUMERIC")
     if pa.types.is_decimal(relevance.type):
         if relevance.type.precision > EXACT_DIGITS:
-            message = f"{RELEVANCE_ARRAY}: {relevance.type} has more digits than a double; cast it to double"
+            message = f"{RELEVANCE_ARRAY}: {relevance.type} can exceed a double's digits; cast it to double"
             raise DataError("RELEVANCE_NOT_EXACT", message)
         relevance = relevance.cast(pa.string()).cast(pa.float64())
     return pa.table({USER: row, ITEM: items, RELEVANCE: relevance})
