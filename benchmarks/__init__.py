@@ -1,1 +1,1 @@
-"""Peers and floors measured side by side with spark-eval; see README.md."""
+"""Benchmarks of spark-eval, peers and lower bounds (floors); see README.md."""

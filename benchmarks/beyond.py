@@ -1,9 +1,9 @@
-"""Metrics beyond accuracy beside accuracy alone: ``python -m benchmarks.beyond [SIZE] [REPETITIONS]``.
+"""Cost of metrics beyond accuracy: ``python -m benchmarks.beyond [SIZE] [REPETITIONS]``.
 
-The lists and truth of SIZE (M by default) with training interactions and a table of items: groups, a set of
-twenty text features of each, a vector of 64 floats. Programs take turns in one session with 1 GB of heap, and
-each writes ``per_user``: six metrics of accuracy at five cutoffs alone, then with what its name says. CPU
-seconds are those of driver, JVM and workers. Linux only.
+Inputs are lists and truth of SIZE (M by default), training interactions, and a table of items with groups,
+twenty text features and a vector of 64 floats each. Programs take turns in one session with 1 GB of heap, and
+each writes ``per_user``: six accuracy metrics at five cutoffs, alone or with the metrics in the program's
+name. CPU seconds are those of driver, JVM and workers. Linux only.
 """
 
 import os
@@ -29,7 +29,7 @@ ACCURACY: Final = ("precision", "recall", "map", "mrr", "ndcg", "hit_rate")
 TRAINED_PER_USER: Final = 10
 DIMENSIONS: Final = 64
 FEATURES: Final = 20
-# What is asked for beside accuracy, and the tables that this needs.
+# Metrics in addition to accuracy, and the tables that they need.
 PROGRAMS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
     "accuracy": ((), ()),
     "accuracy, with train": ((), ("train",)),
@@ -43,7 +43,7 @@ PROGRAMS: Final[Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
 
 
 def write_facts(dataset: Dataset, folder: Path) -> None:
-    """Training interactions, Zipf's law as in the lists, and what is known of each item."""
+    """Write training interactions, distributed by Zipf's law as in the lists, and the attributes of items."""
     random = np.random.default_rng(dataset.seed)
     n_rows = dataset.users * TRAINED_PER_USER
     users = random.integers(1, dataset.users + 1, n_rows)
@@ -72,8 +72,8 @@ def main(size: str, repetitions: int) -> None:
         spark = get_session(
             "beyond", "local[2]", {"spark.driver.memory": "1g", "spark.sql.shuffle.partitions": "4"}
         )
-        places = {"recommendations": tables, "truth": tables, "train": folder, "items": folder}
-        frames = {name: spark.read.parquet(str(place / name)) for name, place in places.items()}
+        folders = {"recommendations": tables, "truth": tables, "train": folder, "items": folder}
+        frames = {name: spark.read.parquet(str(parent / name)) for name, parent in folders.items()}
         costs: dict[str, list[tuple[float, float]]] = {}
         for number in range(1 + repetitions):
             for program, (metrics, needed) in PROGRAMS.items():
@@ -99,9 +99,9 @@ def main(size: str, repetitions: int) -> None:
     print(f"{size}: {dataset.users:,} users x {dataset.length}, {dataset.items:,} items\n")
     print("| program | CPU s | least | most | wall s | / accuracy |\n|---|---|---|---|---|---|")
     alone = statistics.median(cpu for cpu, _ in costs["accuracy"])
-    for program, found in costs.items():
-        cpu = sorted(cpu for cpu, _ in found)
-        median, wall = statistics.median(cpu), statistics.median(wall for _, wall in found)
+    for program, measured in costs.items():
+        cpu = sorted(cpu for cpu, _ in measured)
+        median, wall = statistics.median(cpu), statistics.median(wall for _, wall in measured)
         print(
             f"| {program} | {median:.1f} | {cpu[0]:.1f} | {cpu[-1]:.1f} | {wall:.1f} | {median / alone:.2f} |"
         )

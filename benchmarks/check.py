@@ -1,4 +1,4 @@
-"""Whether a contender's numbers are ours, to 1e-9."""
+"""Compare a contender's numbers with those of spark-eval, to 1e-9."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,20 +16,20 @@ COUNTS: Final = ("n_relevant", "n_recommended")
 
 
 def read_per_user(folder: Path, workload: Workload) -> pd.DataFrame:
-    """The table that a repetition wrote, sorted by its key."""
+    """Read the table that a repetition wrote, sorted by its key."""
     files = [str(path) for path in sorted(folder.rglob("*.parquet")) if is_per_user(path, folder)]
     table: pd.DataFrame = ds.dataset(files, format="parquet", partitioning="hive").to_table().to_pandas()
     return table.sort_values(workload.key, ignore_index=True)
 
 
 def is_per_user(path: Path, folder: Path) -> bool:
-    """Published output holds other tables as well."""
+    """Return True for files of ``per_user``; published output has other tables as well."""
     parts = path.relative_to(folder).parts
     return not path.name.startswith((".", "_")) and parts[0].startswith("per_user")
 
 
 def expected(reference: pd.DataFrame, contender: Contender, workload: Workload) -> pd.DataFrame:
-    """Our table under the contender's convention of average precision, for its population."""
+    """Convert our table to the contender's convention of average precision and its population."""
     table = reference
     if contender.population == "both":
         table = table[table["n_recommended"] > 0]
@@ -42,7 +42,7 @@ def expected(reference: pd.DataFrame, contender: Contender, workload: Workload) 
 
 
 def of_means(means: Mapping[str, float], ours: Mapping[str, float]) -> float | None:
-    """The largest difference of the numbers that both give; None where there are none."""
+    """Return the largest difference of the means that both have; None if there are none."""
     return max((abs(means[name] - ours[name]) for name in means.keys() & ours.keys()), default=None)
 
 
@@ -53,18 +53,18 @@ def difference(
     contender: Contender,
     workload: Workload,
 ) -> float | None:
-    """The largest difference to ours, of users' values and of means; None if the contender gives neither.
+    """Return the largest difference from ours, of users' values and of means; None if there are neither.
 
-    Infinite where users or counts are not the same.
+    It is infinite if users or counts differ.
     """
     table = expected(reference, contender, workload)
-    found = []
+    gaps = []
     if contender.per_user:
         theirs = read_per_user(output, workload)
         keys = [*workload.key, *(count for count in COUNTS if count in theirs.columns)]
         if len(theirs) != len(table) or not (theirs[keys].to_numpy() == table[keys].to_numpy()).all():
             return float("inf")
-        found.append(np.abs(theirs[workload.columns].to_numpy() - table[workload.columns].to_numpy()).max())
+        gaps.append(np.abs(theirs[workload.columns].to_numpy() - table[workload.columns].to_numpy()).max())
     if means is not None and workload.dataset.models == 1:
-        found += [abs(value - table[name.replace("@", "_at_")].mean()) for name, value in means.items()]
-    return float(max(found)) if found else None
+        gaps += [abs(value - table[name.replace("@", "_at_")].mean()) for name, value in means.items()]
+    return float(max(gaps)) if gaps else None

@@ -1,4 +1,4 @@
-"""Made-up lists, truth, logs and predictions, the same for the same seed: Zipf items, skewed users."""
+"""Synthetic lists, truth, logs and predictions, reproducible by seed: Zipf items, skewed users."""
 
 import hashlib
 import json
@@ -28,39 +28,39 @@ FEWEST_FILES: Final = 4
 # Share of users with a list who have no truth, and of users with truth but without a list.
 WITHOUT_TRUTH: Final = 0.03
 WITHOUT_LIST: Final = 0.02
-# Of the truth, the share that lies in the user's own list (nearer its top): what makes hits.
+# Share of the truth that is drawn from the user's own list, mostly from its top: these are the hits.
 IN_LIST: Final = 0.12
-# Relevant items of a user: 1 + a lognormal number, 5.8 in the mean, at most MOST_RELEVANT.
+# Relevant items of a user: 1 + a lognormal number, 5.8 on average, at most MOST_RELEVANT.
 TRUTH_LOG_MEAN: Final = 1.23
 MOST_RELEVANT: Final = 2_000
 GRADES: Final = np.arange(1.0, 6.0)
 GRADE_SHARES: Final = np.array([0.4, 0.25, 0.15, 0.12, 0.08])
-# Two models in tables of users, and how many of these are in a bucket.
+# The two models in tables of users, and the number of users per bucket.
 MEASURED: Final = ("before", "candidate")
 USERS_PER_BUCKET: Final = 15_000
-TIED_SCORES: Final = 20  # how many different scores there are where scores tie
+TIED_SCORES: Final = 20  # number of distinct scores if scores tie
 LOG_BEGINS: Final = 1_672_531_200  # 2023-01-01
 LOG_SECONDS: Final = 2 * 365 * 86_400
-# Training interactions of a user, at most: none of them is in the list. Features of items, three of each.
+# Maximum number of training interactions of a user, none of them in the list. Features, three per item.
 TRAINED: Final = 10
 FEATURES: Final = 20
-# How the rows of recommendations lie: list after list, all first ranks first, in no order, by item.
+# Orders of the rows of recommendations: list by list, by rank, random, by item.
 TOGETHER: Final = "together"
 LAYOUTS: Final = (TOGETHER, "by_rank", "anywhere", "by_item")
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """What the tables hold: recommendations and truth.
+    """Specification of synthetic tables; by default recommendations and truth.
 
-    ``ids`` are ``int`` or ``string``; lists have ranks, or with ``scored`` scores, of few different values
-    with ``ties``; ``graded`` truth has a column relevance of 1 to 5; ``repeats`` is the share of rows, in
-    both tables, that repeat another of the same user. With several ``models`` there is a column model, with
-    ``folds`` a column fold in both tables, each user being in one. ``layout`` is one of LAYOUTS.
-    Where it ``holds`` no lists, there is one table only: a log is ``interactions``, ``length`` rows a user in
-    the mean, by time; ``predictions`` are as many labels, one in nine positive, with their probabilities;
-    ``users`` are tables of users as ``evaluate`` writes them, of two models. ``facts`` are lists and truth,
-    ``train`` and ``items`` with features.
+    ``ids`` are ``int`` or ``string``. Lists have ranks, or scores if ``scored``; with ``ties`` there are few
+    distinct scores. ``graded`` truth has a column relevance, 1 to 5. ``repeats`` is the share of duplicate
+    rows in both tables. Several ``models`` add a column model, ``folds`` a column fold to both tables; each
+    user is in one fold. ``layout`` is one of LAYOUTS.
+
+    ``holds`` selects the tables. ``log``: ``interactions`` by time, with ``length`` rows per user on average.
+    ``predictions``: as many labels, one in nine positive, with probabilities. ``users``: ``per_user`` tables
+    of two models as ``evaluate`` writes them. ``facts``: lists, truth, ``train``, ``items`` with features.
     """
 
     users: int
@@ -78,12 +78,12 @@ class Dataset:
 
     @property
     def items(self) -> int:
-        """Size of the catalogue: grows with the users, slower."""
+        """Size of the catalogue; it grows with the users, but slower."""
         return max(20 * self.length, int(40 * self.users**0.6))
 
     @property
     def name(self) -> str:
-        """A folder name that says what is in it."""
+        """Name of the folder, unique for the specification."""
         digest = hashlib.sha256(json.dumps([FORMAT, asdict(self)]).encode()).hexdigest()
         layout = "" if self.layout == TOGETHER else f"-{self.layout}"
         return f"{self.users}x{self.length}{layout}-{digest[:8]}"
@@ -99,14 +99,14 @@ SIZES: Final = {
 
 
 def ensure(dataset: Dataset, folder: Path) -> Path:
-    """The folder with the tables, each a folder of files, written now unless it is there already."""
-    place = folder / dataset.name
-    if place.exists():
-        return place
+    """Return the folder with the tables, each a folder of files; write them unless they exist."""
+    goal = folder / dataset.name
+    if goal.exists():
+        return goal
     folder.mkdir(parents=True, exist_ok=True)
     staged = Path(tempfile.mkdtemp(prefix="being-written-", dir=folder))
     n_files = max(FEWEST_FILES, -(-dataset.users // USERS_PER_FILE))
-    # Users lie in no order, those of one list together, as a recommender writes them.
+    # Users are in random order, the rows of one list together, as a recommender writes them.
     users = np.random.default_rng(dataset.seed).permutation(dataset.users).astype(np.int64) + 1
     if dataset.holds == "users":
         write_measured(dataset, users, staged)
@@ -117,38 +117,38 @@ def ensure(dataset: Dataset, folder: Path) -> Path:
     if dataset.layout != TOGETHER:
         scatter(dataset, staged / "recommendations")
     try:
-        staged.rename(place)
-    except OSError:  # somebody else was faster
+        staged.rename(goal)
+    except OSError:  # another process was faster
         shutil.rmtree(staged)
-    return place
+    return goal
 
 
 def write_rows(dataset: Dataset, users: Ints, n_files: int, staged: Path) -> None:
-    """Lists and truth, a log, or predictions, in so many files each."""
-    made = {"lists": tables, "facts": with_train, "log": log, "predictions": predictions}[dataset.holds]
+    """Write lists and truth, a log, or predictions; each table in ``n_files`` files."""
+    make = {"lists": tables, "facts": with_train, "log": log, "predictions": predictions}[dataset.holds]
     for number, part in enumerate(np.array_split(users, n_files)):
-        for name, table in made(dataset, part, np.random.default_rng([dataset.seed, number])):
+        for name, table in make(dataset, part, np.random.default_rng([dataset.seed, number])):
             (staged / name).mkdir(exist_ok=True)
             pq.write_table(table, staged / name / f"part-{number:04}.parquet", compression="snappy")
 
 
 def scatter(dataset: Dataset, folder: Path) -> None:
-    """Write the rows of all files again in the order of the layout: into as many files, each of a part."""
+    """Rewrite the files with all rows in the order of the layout."""
     files, rows = sorted(folder.iterdir()), pq.read_table(folder)
     match dataset.layout:
         case "by_rank":
             order = ("score", "descending") if dataset.scored else ("rank", "ascending")
-            places = pc.sort_indices(rows, sort_keys=[order]).to_numpy()
+            indices = pc.sort_indices(rows, sort_keys=[order]).to_numpy()
         case "by_item":
-            places = pc.sort_indices(rows, sort_keys=[("item", "ascending")]).to_numpy()
+            indices = pc.sort_indices(rows, sort_keys=[("item", "ascending")]).to_numpy()
         case _:
-            places = np.random.default_rng(dataset.seed).permutation(len(rows))
-    for file, part in zip(files, np.array_split(places, len(files)), strict=True):
+            indices = np.random.default_rng(dataset.seed).permutation(len(rows))
+    for file, part in zip(files, np.array_split(indices, len(files)), strict=True):
         pq.write_table(rows.take(pa.array(part)), file, compression="snappy")
 
 
 def tables(dataset: Dataset, users: Ints, random: np.random.Generator) -> Iterator[tuple[str, pa.Table]]:
-    """Recommendations and truth of some users."""
+    """Yield recommendations and truth of some users."""
     lists = [draw_lists(dataset, len(users), random) for _ in range(dataset.models)]
     models = [
         recommendations(dataset, users, items, f"model_{number}", random)
@@ -159,7 +159,7 @@ def tables(dataset: Dataset, users: Ints, random: np.random.Generator) -> Iterat
 
 
 def with_train(dataset: Dataset, users: Ints, random: np.random.Generator) -> Iterator[tuple[str, pa.Table]]:
-    """Recommendations and truth of some users, and what they had in training."""
+    """Yield recommendations, truth and training interactions of some users."""
     step = dataset.items + 1
     made = dict(tables(dataset, users, random))
     listed = made["recommendations"]["user"].to_numpy() * step + made["recommendations"]["item"].to_numpy()
@@ -194,17 +194,17 @@ def log(dataset: Dataset, users: Ints, random: np.random.Generator) -> Iterator[
 
 
 def predictions(dataset: Dataset, users: Ints, random: np.random.Generator) -> Iterator[tuple[str, pa.Table]]:
-    """Labels and what a model that is about right says of them, as precise as its 32 bits."""
+    """Yield labels and the probabilities of a roughly calibrated model, rounded to 32-bit floats."""
     rate = random.beta(1, 8, dataset.length * len(users))
     noise = np.exp(random.normal(0.0, 0.3, len(rate)))
-    # Where the label is certain, libraries clip at different probabilities.
+    # Libraries clip near 0 and 1 at different probabilities.
     score = np.clip(rate * noise, 1e-6, 1 - 1e-6).astype(np.float32).astype(np.float64)
     label = (random.random(len(rate)) < rate).astype(np.int32)
     yield "predictions", pa.table({"label": pa.array(label), "score": pa.array(score)})
 
 
 def write_measured(dataset: Dataset, users: Ints, staged: Path) -> None:
-    """Users by bucket, in files that tell theirs: of each model values that half of them share."""
+    """Write ``per_user`` of each model, one file per bucket of users."""
     n_buckets = max(FEWEST_FILES, dataset.users // USERS_PER_BUCKET)
     buckets = bucket_of(hashes_of(pa.array(users)), n_buckets)
     for model in MEASURED:
@@ -219,28 +219,28 @@ def write_measured(dataset: Dataset, users: Ints, staged: Path) -> None:
 
 
 def measured_values(n: int, random: np.random.Generator) -> dict[str, NDArray[Any]]:
-    """Six metrics at five cutoffs: hits at ranks that follow no law, few of them."""
-    found: dict[str, NDArray[Any]] = {}
+    """Return six metrics at five cutoffs, from few hits at random ranks."""
+    columns: dict[str, NDArray[Any]] = {}
     for k in (1, 5, 10, 20, 50):
         hits = random.binomial(k, 0.1, n)
         some = np.where(hits > 0, random.random(n), 0.0)
-        found |= {f"precision_at_{k}": hits / k, f"recall_at_{k}": np.minimum(hits / 5, 1.0)}
-        found |= {f"ap_at_{k}": some / 2, f"ndcg_at_{k}": some, f"hit_rate_at_{k}": (hits > 0) * 1.0}
-        found[f"rr_at_{k}"] = np.where(hits > 0, 1 / random.integers(1, k + 1, n), 0.0)
-    return found
+        columns |= {f"precision_at_{k}": hits / k, f"recall_at_{k}": np.minimum(hits / 5, 1.0)}
+        columns |= {f"ap_at_{k}": some / 2, f"ndcg_at_{k}": some, f"hit_rate_at_{k}": (hits > 0) * 1.0}
+        columns[f"rr_at_{k}"] = np.where(hits > 0, 1 / random.integers(1, k + 1, n), 0.0)
+    return columns
 
 
 def zipf(n_items: int, shape: tuple[int, ...], random: np.random.Generator) -> Ints:
-    """Items 1 to n_items, item i drawn in proportion to 1 / i."""
+    """Draw items 1 to n_items, item i in proportion to 1 / i."""
     return np.floor(np.power(float(n_items), random.random(shape))).astype(np.int64)
 
 
 def draw_lists(dataset: Dataset, n_users: int, random: np.random.Generator) -> Ints:
-    """Distinct items of each list, best first; shape (n_users, length)."""
-    places = np.arange(dataset.length)
+    """Draw distinct items of each list, best first; shape (n_users, length)."""
+    positions = np.arange(dataset.length)
     drawn = np.sort(zipf(dataset.items - dataset.length, (n_users, dataset.length), random), axis=1)
-    # An item drawn again gives way to the next less popular one.
-    items = np.maximum.accumulate(drawn - places, axis=1) + places
+    # A repeated item is replaced by the next less popular one.
+    items = np.maximum.accumulate(drawn - positions, axis=1) + positions
     shuffled: Ints = random.permuted(items, axis=1)
     return shuffled
 
@@ -248,7 +248,7 @@ def draw_lists(dataset: Dataset, n_users: int, random: np.random.Generator) -> I
 def recommendations(
     dataset: Dataset, users: Ints, items: Ints, model: str, random: np.random.Generator
 ) -> pa.Table:
-    """A row per user and item of one model."""
+    """Return a row per user and item of one model."""
     if dataset.repeats:
         repeated = random.random(items.shape) < dataset.repeats
         items = np.where(repeated, items[:, :1], items)
@@ -271,18 +271,18 @@ def recommendations(
 
 
 def truth(dataset: Dataset, users: Ints, lists: Ints, random: np.random.Generator) -> pa.Table:
-    """Relevant items: most users have few, some have hundreds."""
+    """Draw relevant items: most users have few, some have hundreds."""
     n_new = round(WITHOUT_LIST * len(users))
-    place = np.flatnonzero(random.random(len(users)) >= WITHOUT_TRUTH)
-    counts = 1 + np.floor(random.lognormal(TRUTH_LOG_MEAN, 1.0, len(place) + n_new)).astype(np.int64)
+    index = np.flatnonzero(random.random(len(users)) >= WITHOUT_TRUTH)
+    counts = 1 + np.floor(random.lognormal(TRUTH_LOG_MEAN, 1.0, len(index) + n_new)).astype(np.int64)
     counts = np.minimum(counts, min(MOST_RELEVANT, dataset.items // 10))
-    # Users without a list have the ids beyond those of all users with one.
-    everybody = np.concatenate([users[place], dataset.users + users[:n_new]])
+    # Users without a list have ids above those of all users with one.
+    everybody = np.concatenate([users[index], dataset.users + users[:n_new]])
     row = np.repeat(np.arange(len(everybody)), counts)
     items = zipf(dataset.items, (len(row),), random)
-    from_list = (row < len(place)) & (random.random(len(row)) < IN_LIST)
+    from_list = (row < len(index)) & (random.random(len(row)) < IN_LIST)
     depth = np.floor(dataset.length * random.random(len(row)) ** 2).astype(np.int64)
-    items[from_list] = lists[place[row[from_list]], depth[from_list]]
+    items[from_list] = lists[index[row[from_list]], depth[from_list]]
     distinct = np.unique(row * (dataset.items + 1) + items)
     row, items = np.divmod(distinct, dataset.items + 1)
     grades = random.choice(GRADES, len(row), p=GRADE_SHARES)
@@ -301,12 +301,12 @@ def truth(dataset: Dataset, users: Ints, lists: Ints, random: np.random.Generato
 
 
 def folds_of(dataset: Dataset, users: Ints) -> pa.Array:
-    """The fold of each of these users."""
+    """Return the fold of each user."""
     return pa.array((users % dataset.folds).astype(np.int32))
 
 
 def as_ids(dataset: Dataset, kind: str, numbers: Ints) -> pa.Array:
-    """Ids as they are stored: the numbers themselves, or text such as ``user-00000042``."""
+    """Return stored ids: the numbers themselves, or text such as ``user-00000042``."""
     if dataset.ids == "int":
         return pa.array(numbers)
     largest = int(numbers.max(initial=0))

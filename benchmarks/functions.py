@@ -1,10 +1,10 @@
-"""Functions of array columns beside Spark's own RankingMetrics: ``python -m benchmarks.functions [LISTS]``.
+"""Array functions compared with Spark's RankingMetrics: ``python -m benchmarks.functions [LISTS]``.
 
-Lists of 50 items and their relevant items lie in arrays, in Parquet. Programs take turns in one session, and
-each gives means over all lists. ``scan`` reads the arrays and adds their lengths, ``one`` is nDCG@10 by our
-function, ``thirty`` six metrics at five cutoffs by ``ranking_metrics``. ``spark one`` and ``spark thirty``
-are Spark's RankingEvaluator (RankingMetrics underneath, in the JVM): a job for each cutoff of each metric, of
-the four that it has of ours. CPU seconds are those of driver, JVM and workers. Linux only.
+Lists of 50 items and their relevant items are array columns in Parquet. Programs take turns in one session,
+and each computes means over all lists. ``scan`` reads the arrays and sums their lengths, ``one`` is nDCG@10
+by our function, ``thirty`` six metrics at five cutoffs by ``ranking_metrics``. ``spark one`` and ``spark
+thirty`` use Spark's RankingEvaluator (RankingMetrics in the JVM), with one job per metric and cutoff; it has
+four of our metrics. CPU seconds are those of driver, JVM and workers. Linux only.
 """
 
 import os
@@ -37,7 +37,7 @@ FILES: Final = 4
 
 
 def write_arrays(n_lists: int, folder: Path) -> None:
-    """Lists with something relevant, a row each; also as doubles, which RankingEvaluator takes alone."""
+    """Write a row per list with relevant items; also as doubles, the only type of RankingEvaluator."""
     tables = ensure(Dataset(users=n_lists, length=LENGTH), folder)
     lists, truth = (pq.read_table(tables / name) for name in ("recommendations", "truth"))
     rows = pa.table({"user": pc.unique(lists["user"]).sort()})
@@ -56,7 +56,7 @@ def write_arrays(n_lists: int, folder: Path) -> None:
 
 
 def programs(rows: DataFrame) -> dict[str, Callable[[], Any]]:
-    """Every program, by name; each returns means."""
+    """Return the programs by name; each returns means."""
 
     def of_struct(metrics: tuple[str, ...], ks: tuple[int, ...]) -> Any:
         several = rows.select(F2.ranking_metrics(*BOTH, metrics, ks, conventions="spark").alias("m")).select(
@@ -77,7 +77,7 @@ def programs(rows: DataFrame) -> dict[str, Callable[[], Any]]:
 
 
 def main(n_lists: int, repetitions: int = 3) -> None:
-    """Print a line per program: medians over warm repetitions, and what a million lists cost."""
+    """Print a line per program: medians over warm repetitions, and the cost per million lists."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_arrays(n_lists, folder)
@@ -88,18 +88,18 @@ def main(n_lists: int, repetitions: int = 3) -> None:
         for number in range(1 + repetitions):
             for program, run in programs(rows).items():
                 before, start = usage(os.getpid()).cpu, perf_counter()
-                found = run()
+                means = run()
                 cost = usage(os.getpid()).cpu - before, perf_counter() - start
                 if number:
                     costs.setdefault(program, []).append(cost)
                 else:
-                    print(f"{program}: {str(found)[:200]}", file=sys.stderr)
+                    print(f"{program}: {str(means)[:200]}", file=sys.stderr)
         spark.stop()
     print(f"{n_rows:,} lists of {LENGTH}\n")
     print("| program | CPU s | least | most | wall s | CPU s per million lists |\n|---|---|---|---|---|---|")
-    for program, found in costs.items():
-        cpu = sorted(cpu for cpu, _ in found)
-        median, wall = statistics.median(cpu), statistics.median(wall for _, wall in found)
+    for program, measured in costs.items():
+        cpu = sorted(cpu for cpu, _ in measured)
+        median, wall = statistics.median(cpu), statistics.median(wall for _, wall in measured)
         line = f"{median:.1f} | {cpu[0]:.1f} | {cpu[-1]:.1f} | {wall:.1f} | {median / n_rows * 1e6:.0f}"
         print(f"| {program} | {line} |")
 

@@ -1,8 +1,8 @@
-"""Single users and many models that outgrow a bucket: ``python -m benchmarks.heavy FOLDER``; see README.md.
+"""Giant users and many models, larger than a bucket: ``python -m benchmarks.heavy FOLDER``; see README.md.
 
-Each case is measured twice in one session with 1 GB of heap, from files that hold the same rows in another
-order and in another number of parts; both must give the same bits. ``python -m benchmarks.heavy FOLDER
-vectors`` does so with 2 GB and a table of a million items, each a vector of 64 floats. Linux only.
+Each case runs twice in one session with 1 GB of heap, from files with the same rows in a different order and
+a different number of files; both results must be bit for bit equal. ``python -m benchmarks.heavy FOLDER
+vectors`` does this with 2 GB and a table of a million items, each with a vector of 64 floats. Linux only.
 """
 
 import os
@@ -29,7 +29,7 @@ DIMENSIONS: Final = 64
 
 
 def crowd(random: np.random.Generator, n_models: int, n_users: int, length: int) -> Tables:
-    """Lists of some models for the same users, and their truth."""
+    """Return lists of some models for the same users, and their truth."""
     user = np.repeat(np.arange(n_users), length)
     lists = [
         pa.table(
@@ -49,14 +49,14 @@ def crowd(random: np.random.Generator, n_models: int, n_users: int, length: int)
 
 
 def with_giant_truth(random: np.random.Generator) -> Tables:
-    """A thousand users, and one with 3 million relevant items."""
+    """Return tables of a thousand users, and one with 3 million relevant items."""
     lists, truth = crowd(random, 1, 1_000, 50)
     giant = pa.table({"user": np.zeros(GIANT, np.int64), "item": 10_000 + random.permutation(GIANT)})
     return lists, pa.concat_tables([truth, giant])
 
 
 def with_giant_list(random: np.random.Generator) -> Tables:
-    """A thousand users, and one with a list of 3 million items."""
+    """Return tables of a thousand users, and one with a list of 3 million items."""
     lists, truth = crowd(random, 1, 1_000, 50)
     giant = pa.table(
         {
@@ -71,7 +71,7 @@ def with_giant_list(random: np.random.Generator) -> Tables:
 
 
 def with_vectors(random: np.random.Generator) -> Tables:
-    """Lists of 50 of a million items for 20,000 users, their truth, and a vector of each item."""
+    """Return lists of 50 of a million items for 20,000 users, their truth, and a vector per item."""
     user = np.repeat(np.arange(20_000), 50)
     item = random.integers(0, N_VECTORS, len(user))
     lists = pa.table({"model": np.full(len(user), "m"), "user": user, "item": item})
@@ -95,7 +95,7 @@ OF_VECTORS: Final[Cases] = {"diversity by a million vectors of 64": with_vectors
 
 
 def written(table: pa.Table, folder: Path, n_files: int, random: np.random.Generator) -> str:
-    """Write the rows in a new order."""
+    """Write the rows in random order; return the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     order = random.permutation(len(table))
     for number, part in enumerate(np.array_split(order, n_files)):
@@ -105,7 +105,7 @@ def written(table: pa.Table, folder: Path, n_files: int, random: np.random.Gener
 
 @contextmanager
 def watched() -> Iterator[list[int]]:
-    """Sample the largest worker ten times a second; the list has the peak in the end."""
+    """Sample the largest worker ten times a second; the yielded list has the peak in bytes."""
     ended, peaks = Event(), [0]
 
     def watch() -> None:
@@ -124,7 +124,7 @@ def watched() -> Iterator[list[int]]:
 def measured(
     spark: SparkSession, lists: str, truth: str, items: str | None = None
 ) -> list[tuple[object, ...]]:
-    """The means, and the number of rows of ``per_user`` with the sum of their hashes."""
+    """Return the means, and the number of rows of ``per_user`` with the sum of their hashes."""
     frames = (spark.read.parquet(lists), spark.read.parquet(truth))
     if items is None:
         result = evaluate(*frames)
@@ -139,25 +139,25 @@ def measured(
 
 
 def main(folder: Path, cases: Cases, memory: str) -> None:
-    """Print a line per case; AssertionError where bits differ."""
+    """Print a line per case; raise AssertionError if results differ."""
     spark = get_session("heavy", "local[2]", {"spark.driver.memory": memory})
     print("| case | CPU s | largest worker MiB | same bits |\n|---|---|---|---|")
-    for place, (name, make) in enumerate(cases.items()):
-        random = np.random.default_rng(place)
+    for number, (name, make) in enumerate(cases.items()):
+        random = np.random.default_rng(number)
         tables = make(random)
-        found, spent, peak = [], [], 0
+        results, spent, peak = [], [], 0
         for n_files in (1, 7):
-            home = folder / f"{place}-{n_files}"
+            home = folder / f"{number}-{n_files}"
             paths = [
                 written(table, home / kind, n_files, random)
                 for kind, table in zip(KINDS, tables, strict=False)
             ]
             before = usage(os.getpid()).cpu
             with watched() as peaks:
-                found.append(measured(spark, *paths))
+                results.append(measured(spark, *paths))
             spent.append(usage(os.getpid()).cpu - before)
             peak = max(peak, *peaks)
-        assert found[0] == found[1], name
+        assert results[0] == results[1], name
         seconds = " and ".join(f"{cpu:.1f}" for cpu in spent)
         print(f"| {name} | {seconds} | {peak / MEBIBYTE:.0f} | yes |", flush=True)
 

@@ -1,4 +1,4 @@
-"""CPU time and memory of a process with everything below it, from Linux's /proc."""
+"""CPU time and memory of a process with all its descendants, from Linux's /proc."""
 
 import os
 from collections.abc import Iterator
@@ -12,10 +12,10 @@ PAGE: Final = os.sysconf("SC_PAGE_SIZE")
 
 @dataclass(frozen=True)
 class Usage:
-    """CPU seconds since the start, children that ended included, and resident bytes now.
+    """CPU seconds since the start, including ended children, and resident bytes now.
 
-    ``worker`` are those of the largest process that a child has started: of a program on Spark, its largest
-    Python worker. Memory that several processes share counts for each of them.
+    ``worker`` is the resident size, in bytes, of the largest process that a child has started; with Spark,
+    that is the largest Python worker. Shared memory counts for each process.
     """
 
     cpu: float
@@ -25,7 +25,7 @@ class Usage:
 
 @dataclass(frozen=True)
 class Process:
-    """A line of /proc."""
+    """One process of /proc."""
 
     pid: int
     parent: int
@@ -34,7 +34,7 @@ class Process:
 
 
 def usage(root: int) -> Usage:
-    """Of the process ``root`` and all its descendants."""
+    """Measure the process ``root`` and all its descendants."""
     children: dict[int, list[Process]] = {}
     tree: list[Process] = []
     for process in every_process():
@@ -49,7 +49,7 @@ def usage(root: int) -> Usage:
 
 
 def every_process() -> Iterator[Process]:
-    """Every process of this machine."""
+    """Yield every process of this machine."""
     for folder in Path("/proc").iterdir():
         if not folder.name.isdigit():
             continue
@@ -57,7 +57,7 @@ def every_process() -> Iterator[Process]:
             line = (folder / "stat").read_text()
         except OSError:  # it ended
             continue
-        # The name in brackets may hold anything; the fields are numbered from 3 behind it, see proc(5).
+        # The name in parentheses may have any characters; fields after it are numbered from 3, see proc(5).
         fields = line.rpartition(")")[2].split()
         own_and_children = sum(int(fields[number - 3]) for number in (14, 15, 16, 17))
         yield Process(int(folder.name), int(fields[4 - 3]), own_and_children, int(fields[24 - 3]))

@@ -1,4 +1,4 @@
-"""Runs contenders in turn, each in a process of its own that stays warm, and measures them from outside."""
+"""Run contenders in turn, each in a warm process of its own, and measure the processes from outside."""
 
 import json
 import os
@@ -20,14 +20,14 @@ from benchmarks.workload import Task
 
 SAMPLED_EVERY: Final = 0.1  # seconds
 ENDS_WITHIN: Final = 20.0
-# What "local[2]" is to contenders without Spark.
+# Two threads for contenders without Spark, as "local[2]" for those with it.
 THREADS: Final = {f"{name}_THREADS": "2" for name in ("POLARS_MAX", "NUMBA_NUM", "OMP_NUM")}
 REPOSITORY: Final = Path(__file__).parents[1]
 
 
 @dataclass(frozen=True)
 class Sample:
-    """What one stretch of work took: CPU and wall seconds; most resident bytes, of all and of one worker."""
+    """Cost of one repetition: CPU and wall seconds, peak resident bytes of all processes and of a worker."""
 
     cpu: float
     wall: float
@@ -36,12 +36,12 @@ class Sample:
 
 
 class Failed(Exception):
-    """A contender did not do its work; says why."""
+    """A contender failed; the message has the reason."""
 
 
 @dataclass
 class Entrant:
-    """A contender with a task, its running process, and what was measured of it."""
+    """Contender with its task, process and measurements."""
 
     contender: Contender
     task: Task
@@ -56,13 +56,13 @@ class Entrant:
 
     @property
     def means(self) -> Mapping[str, float] | None:
-        """What its last repetition gave."""
+        """Means of the last repetition."""
         means: Mapping[str, float] | None = self.answers[-1]["means"]
         return means
 
     @property
     def output(self) -> Path:
-        """Where its last repetition wrote."""
+        """Output folder of the last repetition."""
         return self.folder / "out"
 
     def launch(self, timeout: float) -> None:
@@ -81,7 +81,7 @@ class Entrant:
         self.start, _ = self.measure(timeout)
 
     def repeat(self, timeout: float) -> None:
-        """One repetition into a fresh folder; the first is the cold one."""
+        """Run one repetition into an empty folder; the first one is the cold one."""
         shutil.rmtree(self.output, ignore_errors=True)
         self.output.mkdir()
         assert self.process is not None
@@ -100,7 +100,7 @@ class Entrant:
         process = self.process
         assert process is not None
         assert process.stdout is not None
-        # A process that is just being started has used nothing yet.
+        # A process that is just starting has used no CPU time yet.
         before = usage(process.pid).cpu if self.start is not None else 0.0
         begin, seen = monotonic(), list[Usage]()
         while not select.select([process.stdout], [], [], SAMPLED_EVERY)[0]:
@@ -119,7 +119,7 @@ class Entrant:
         return Sample(after.cpu - before, wall, peak, worker), answer
 
     def end(self) -> None:
-        """Let the process go, by force if it stays."""
+        """End the process; kill it if it does not exit in time."""
         if self.process is None:
             return
         if self.process.stdin is not None:
@@ -136,7 +136,7 @@ class Entrant:
 
 
 def race(entrants: Sequence[Entrant], repetitions: int, timeout: float, tell: Callable[[str], None]) -> None:
-    """One cold and so many warm repetitions of each, round by round; a failed one leaves the race."""
+    """Run one cold and ``repetitions`` warm repetitions of each contender in turn; drop those that fail."""
     try:
         for turn in range(-1, repetitions + 1):
             for entrant in entrants:
@@ -154,7 +154,7 @@ def race(entrants: Sequence[Entrant], repetitions: int, timeout: float, tell: Ca
 
 
 def take_turn(entrant: Entrant, turn: int, timeout: float) -> None:
-    """Turn -1 starts the process, the others are repetitions."""
+    """Start the process in turn -1; run a repetition in all other turns."""
     if entrant.contender.missing:
         raise Failed(f"not installed: {', '.join(entrant.contender.missing)}")
     if turn < 0:
@@ -164,7 +164,7 @@ def take_turn(entrant: Entrant, turn: int, timeout: float) -> None:
 
 
 def progress(entrant: Entrant, turn: int) -> str:
-    """The last thing that happened, in a few words."""
+    """Describe the last step in a few words."""
     if entrant.fault is not None:
         return entrant.fault
     last = [entrant.start, entrant.cold, *entrant.warm][turn + 1]

@@ -1,4 +1,4 @@
-"""The one command: ``python -m benchmarks.run``; see README.md."""
+"""Command line of the benchmarks: ``python -m benchmarks.run``; see README.md."""
 
 import os
 import shutil
@@ -20,7 +20,7 @@ from benchmarks.race import Entrant, race
 from benchmarks.workload import KINDS, LISTS, READERS, Task, Workload, of_kind, workload
 
 RESULTS: Final = Path(__file__).parent / "results"
-# What a scaling curve changes of the workload, and the points it has.
+# Parameter of the workload that a scaling curve varies, and its values.
 CURVES: Final[Mapping[str, Sequence[int | str]]] = {
     "kinds": ("ranked", "text", "graded", "models", "folds"),
     "users": (8_000, 40_000, 200_000, 1_000_000),
@@ -38,19 +38,19 @@ CURVES: Final[Mapping[str, Sequence[int | str]]] = {
     "what",
     type=click.Choice(["peers", "profile", *CURVES]),
     default="peers",
-    help="What to measure: contenders side by side, our own steps, or a scaling curve.",
+    help="Table to measure: all contenders, the steps of spark-eval, or a scaling curve.",
 )
-@click.option("--size", type=click.Choice(list(SIZES)), default="S", help="How many users.")
-@click.option("--workload", "kind", type=click.Choice(list(KINDS)), default="ranked", help="Which lists.")
-@click.option("--layout", type=click.Choice(LAYOUTS), default=TOGETHER, help="How the rows of lists lie.")
-@click.option("--read", type=click.Choice(list(READERS)), default="files", help="Who reads Parquet for us.")
+@click.option("--size", type=click.Choice(list(SIZES)), default="S", help="Number of users, by name.")
+@click.option("--workload", "kind", type=click.Choice(list(KINDS)), default="ranked", help="Kind of tables.")
+@click.option("--layout", type=click.Choice(LAYOUTS), default=TOGETHER, help="Order of the rows of lists.")
+@click.option("--read", type=click.Choice(list(READERS)), default="files", help="Reader of Parquet files.")
 @click.option("--contenders", default="", help="Comma-separated names; default: all.")
-@click.option("--repetitions", type=click.IntRange(1), default=3, help="Warm ones; a cold one comes before.")
-@click.option("--timeout", type=float, default=20.0, help="Minutes for one repetition.")
-@click.option("--memory", default="2g", help="Of each Spark driver.")
-@click.option("--partitions", type=click.IntRange(1), default=4, help="Of Spark's shuffles.")
-@click.option("--data", type=click.Path(path_type=Path), default=DEFAULT_FOLDER, help="Keeps made-up data.")
-@click.option("--results", type=click.Path(path_type=Path), default=RESULTS, help="Where tables go.")
+@click.option("--repetitions", type=click.IntRange(1), default=3, help="Warm repetitions, after a cold one.")
+@click.option("--timeout", type=float, default=20.0, help="Minutes per repetition.")
+@click.option("--memory", default="2g", help="Memory of each Spark driver.")
+@click.option("--partitions", type=click.IntRange(1), default=4, help="Partitions of Spark's shuffles.")
+@click.option("--data", type=click.Path(path_type=Path), default=DEFAULT_FOLDER, help="Folder of the data.")
+@click.option("--results", type=click.Path(path_type=Path), default=RESULTS, help="Folder of the tables.")
 def main(
     what: str,
     size: str,
@@ -65,9 +65,9 @@ def main(
     data: Path,
     results: Path,
 ) -> None:
-    """Measure spark-eval, floors and peers side by side; write a dated table."""
+    """Benchmark spark-eval, floors and peers; write a dated table."""
     if kind not in LISTS and (layout, read) != (TOGETHER, "files"):
-        raise click.BadParameter(f"--layout and --read are of lists: {', '.join(LISTS)}")
+        raise click.BadParameter(f"--layout and --read apply to lists only: {', '.join(LISTS)}")
     plain = workload(kind, size, layout, partitions=partitions, memory=memory, read=read)
     title = named(kind, layout, read)
     chosen = chosen_contenders(what, kind, [name for name in contenders.split(",") if name])
@@ -102,13 +102,13 @@ def main(
 
 
 def named(kind: str, layout: str, read: str) -> str:
-    """The workload for the names of tables: what is not as usual follows its kind."""
+    """Name the workload for tables: its kind, then the options that differ from the defaults."""
     others = [layout] * (layout != TOGETHER) + [f"read-by-{read}"] * (read != "files")
     return "-".join([kind, *others])
 
 
 def chosen_contenders(what: str, kind: str, names: Sequence[str]) -> list[Contender]:
-    """Who takes part; a curve is of ours and the floor."""
+    """Return the contenders; a curve has spark-eval and the floor only."""
     if what == "profile":
         return [PROFILE]
     for name in names:
@@ -120,7 +120,7 @@ def chosen_contenders(what: str, kind: str, names: Sequence[str]) -> list[Conten
 
 @contextmanager
 def scratch_folder(data: Path) -> Iterator[Path]:
-    """A folder for what repetitions write, gone in the end."""
+    """Yield a temporary folder for the output of repetitions."""
     data.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="run-", dir=data))
     try:
@@ -132,7 +132,7 @@ def scratch_folder(data: Path) -> Iterator[Path]:
 def enter(
     what: str, plain: Workload, chosen: Sequence[Contender], data: Path, scratch: Path
 ) -> Iterator[Entrant]:
-    """Every contender at every point."""
+    """Yield every contender at every point of a curve, or once."""
     points = {f"{what} {size}": at(plain, what, size) for size in CURVES.get(what, ())}
     for point, work in (points or {"": plain}).items():
         task = Task(work, ensure(work.dataset, data.resolve()))
@@ -142,7 +142,7 @@ def enter(
 
 
 def at(plain: Workload, what: str, size: Any) -> Workload:
-    """The workload at a point of a curve."""
+    """Return the workload at a point of a curve."""
     side: dict[str, Any] = {what: size}
     match what:
         case "kinds":
@@ -158,7 +158,7 @@ def at(plain: Workload, what: str, size: Any) -> Workload:
 
 
 def compare(entrants: Sequence[Entrant]) -> dict[str, float | None]:
-    """How far each contender's last numbers are from ours; nothing where ours did not run."""
+    """Return the difference of each contender's last numbers from ours; empty if ours did not run."""
     running = {entrant.label: entrant for entrant in entrants if entrant.fault is None}
     for ours_there in (table.PREDICTIONS[0], table.COMPARE[0]):
         if ours_there in running:
@@ -188,14 +188,14 @@ def render(
     size: str,
     title: str,
 ) -> str:
-    """The table in Markdown."""
+    """Render the table as Markdown."""
     if what == "peers":
         return table.comparison(rows, differences, size, title)
     return table.steps(rows[0]) if what == "profile" else table.curve(rows)
 
 
 def describe(work: Workload) -> str:
-    """The workload in words."""
+    """Describe the workload in words."""
     dataset = work.dataset
     lists = f"{dataset.users:,} users x {dataset.length}, {dataset.models} model(s), {dataset.ids} ids"
     if dataset.holds == "log":
@@ -208,15 +208,15 @@ def describe(work: Workload) -> str:
         return f"{lists}, training and features; beyond accuracy, k = {ks}; local[2]"
     if dataset.holds == "predictions":
         return f"{dataset.users * dataset.length:,} rows of a label and a probability; 6 metrics; local[2]"
-    place = f"{work.place}s{' with ties' if dataset.ties else ''}"
-    place += "" if dataset.layout == TOGETHER else f", rows {dataset.layout}"
-    place += f", {dataset.folds} folds" if dataset.folds else ""
+    order = f"{work.place}s{' with ties' if dataset.ties else ''}"
+    order += "" if dataset.layout == TOGETHER else f", rows {dataset.layout}"
+    order += f", {dataset.folds} folds" if dataset.folds else ""
     grades = "graded truth" if dataset.graded else "binary truth"
     repeats = f", {dataset.repeats:.0%} repeated rows" if dataset.repeats else ""
     numbers = f"{len(work.metrics)} metrics x k = {', '.join(map(str, work.ks))}"
     reader = "Spark" if work.read == "spark" else "the workers"
     spark = f"local[2], {work.partitions} partitions; our tables read by {reader}"
-    return f"{lists}, {place}, {grades}{repeats}; {numbers}; {spark}"
+    return f"{lists}, {order}, {grades}{repeats}; {numbers}; {spark}"
 
 
 if __name__ == "__main__":

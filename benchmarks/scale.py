@@ -1,8 +1,8 @@
-"""The coefficients of docs/scale.md: CPU, shuffled and written bytes of five models at once, as JSON lines.
+"""Coefficients of docs/scale.md: CPU, shuffled and written bytes of five models at once, as JSON lines.
 
-``python -m benchmarks.scale FOLDER [USERS ...]``: tables are made below FOLDER; of each case the second
-repetition counts. Shuffled bytes are Spark's own, from its REST interface; CPU time is that of the process
-with everything below it.
+``python -m benchmarks.scale FOLDER [USERS ...]``: tables are written below FOLDER; the second repetition of
+each case counts. Shuffled bytes are from Spark's REST interface; CPU time is that of the process and its
+descendants.
 """
 
 import json
@@ -24,7 +24,7 @@ from spark_eval.runs.run import run_evaluate, run_split
 
 LENGTH, MODELS, LOG_ROWS = 100, 5, 50
 KS = [1, 5, 10, 20, 50]
-# What differs from ranked lists, list after list, that the workers read: tables, and who reads them.
+# Cases: changes of the dataset of ranked lists, and the reader.
 CASES: dict[str, tuple[dict[str, Any], str]] = {
     "ranked": ({}, "files"),
     "ranked, read by Spark": ({}, "spark"),
@@ -35,21 +35,21 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
 
 
 def shuffled(spark: SparkSession) -> dict[str, int]:
-    """What all stages so far have shuffled."""
+    """Return the shuffled and spilled bytes of all Spark stages so far."""
     context = spark.sparkContext
     url = f"{context.uiWebUrl}/api/v1/applications/{context.applicationId}/stages?status=complete"
     with urllib.request.urlopen(url, timeout=60) as answer:
-        found = json.load(answer)
-    return {name: sum(stage[name] for stage in found) for name in ("shuffleWriteBytes", "diskBytesSpilled")}
+        stages = json.load(answer)
+    return {name: sum(stage[name] for stage in stages) for name in ("shuffleWriteBytes", "diskBytesSpilled")}
 
 
 def size(folder: Path) -> int:
-    """Bytes of the data files below a folder."""
+    """Return the bytes of the data files below a folder."""
     return sum(file.stat().st_size for file in folder.rglob("*.parquet"))
 
 
 def run(spark: SparkSession, tables: Path, read: str, output: Path) -> None:
-    """Split or evaluation of what there is, published."""
+    """Publish a split of the log, or an evaluation of the lists."""
     tree: dict[str, Any] = {"output": {"path": str(output)}}
     if (tables / "interactions").exists():
         tree["interactions"] = {"path": str(tables / "interactions"), "columns": {"relevance": "rating"}}
@@ -62,7 +62,7 @@ def run(spark: SparkSession, tables: Path, read: str, output: Path) -> None:
 
 
 def main(folder: Path, all_users: list[int]) -> None:
-    """Print a line per case and number of users."""
+    """Print a line for each number of users and case."""
     ui = {"spark.ui.enabled": "true", "spark.driver.memory": "2g", "spark.sql.shuffle.partitions": "4"}
     spark = get_session("scale", "local[2]", ui)
     for users in all_users:
@@ -77,7 +77,7 @@ def main(folder: Path, all_users: list[int]) -> None:
                 written = size(folder / "out")
                 shutil.rmtree(folder / "out")
             moved = {name: after[name] - before[name] for name in after}
-            # A worker that ended unseen takes its seconds with it.
+            # The CPU seconds of a worker that ended between samples are lost.
             about = {
                 "case": case,
                 "users": users,

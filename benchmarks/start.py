@@ -1,8 +1,8 @@
-"""What the start costs: `spark-eval evaluate` of ten rows, of Parquet or CSV, against the barest program.
+"""Cost of the start: `spark-eval evaluate` of ten rows, from Parquet or CSV, and a bare Spark program.
 
-``python -m benchmarks.start [REPETITIONS]``: all are whole processes, and they take turns. The bare one
+``python -m benchmarks.start [REPETITIONS]``: each program is a whole process; they take turns. The bare one
 starts the session of the command line and runs one job with one Python worker. CPU time is that of the
-process with everything it started, the JVM and the workers that outlive it included. Linux only.
+process and all its descendants, including a JVM and workers that outlive it. Linux only.
 """
 
 import ctypes
@@ -37,7 +37,7 @@ spark: {master: "local[2]"}
 recommendations: {path: lists.FORMAT, format: FORMAT, options: OPTIONS, model: ten}
 truth: {path: truth.FORMAT, format: FORMAT, options: OPTIONS}
 """
-# Formats, and the options with which Spark reads them.
+# Formats, and Spark's options to read them.
 OPTIONS: Final = {"parquet": "{}", "csv": "{header: true}"}
 
 
@@ -50,7 +50,7 @@ class Cost:
 
 
 def write_tables(folder: Path) -> None:
-    """Ten rows of recommendations, the truth that they hit, and a config, in each format."""
+    """Write ten rows of recommendations, truth that they hit, and a config, in each format."""
     lists = pa.table({"user": [n // 5 for n in range(10)], "item": range(10), "rank": [1, 2, 3, 4, 5] * 2})
     for name, table in {"lists": lists, "truth": pa.table({"user": [0, 1], "item": [0, 7]})}.items():
         pq.write_table(table, folder / f"{name}.parquet")
@@ -60,7 +60,7 @@ def write_tables(folder: Path) -> None:
 
 
 def cost_of(command: list[str], folder: Path) -> Cost:
-    """What a command costs until nothing of it is left; CalledProcessError where it fails."""
+    """Measure a command until all its processes have ended; raise CalledProcessError if it fails."""
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), perf_counter()
     subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL)
     wall = perf_counter() - start
@@ -71,7 +71,7 @@ def cost_of(command: list[str], folder: Path) -> Cost:
 
 
 def has_children() -> bool:
-    """Whether a process is left that was started here, whoever started it first."""
+    """Return True if this process still has children, including adopted ones."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
     except ChildProcessError:
@@ -80,13 +80,13 @@ def has_children() -> bool:
 
 
 def adopt_orphans() -> None:
-    """Make this process the parent of what outlives its own parent, so that its seconds count here."""
+    """Make this process the parent of orphaned descendants, so that their CPU seconds count here."""
     if ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "prctl")
 
 
 def main(repetitions: int) -> None:
-    """Print a line per program: medians, the range of CPU seconds, and ratios to the bare one."""
+    """Print a line per program: medians, range of CPU seconds, ratios to the bare program."""
     adopt_orphans()
     program = str(Path(sys.executable).parent / "spark-eval")
     costs: dict[str, list[Cost]] = {"bare": [], **{kind: [] for kind in OPTIONS}}
@@ -100,14 +100,14 @@ def main(repetitions: int) -> None:
                 costs[kind].append(cost_of([program, "evaluate", *options], folder))
     print("| program | CPU s | least | most | wall s | CPU / bare | wall / bare |\n|" + "---|" * 7)
     bare = median_of(costs["bare"])
-    for name, found in costs.items():
-        cpu, middle = sorted(cost.cpu for cost in found), median_of(found)
+    for name, measured in costs.items():
+        cpu, middle = sorted(cost.cpu for cost in measured), median_of(measured)
         ratios = f"{middle.cpu / bare.cpu:.2f} | {middle.wall / bare.wall:.2f}"
         print(f"| {name} | {middle.cpu:.1f} | {cpu[0]:.1f} | {cpu[-1]:.1f} | {middle.wall:.1f} | {ratios} |")
 
 
 def median_of(costs: Sequence[Cost]) -> Cost:
-    """The medians of CPU and wall seconds."""
+    """Return the medians of CPU and wall seconds."""
     return Cost(*(statistics.median(getattr(cost, name) for cost in costs) for name in ("cpu", "wall")))
 
 

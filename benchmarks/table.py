@@ -1,4 +1,4 @@
-"""What was measured, as Markdown for people and JSON for programs."""
+"""Write the results as Markdown and JSON."""
 
 import json
 import platform
@@ -27,15 +27,15 @@ LIBRARIES: Final = (
 )
 FLOOR: Final = "floor-shuffle"
 OURS: Final = "ours"
-# Ours and the floor where a log is split.
+# Ours and the floor, if a log is split.
 SPLIT: Final = ("split", "constant-column")
-# And where predictions are measured.
+# Ours and the floor, if predictions are evaluated.
 PREDICTIONS: Final = ("predictions", "scores-shuffled")
-# And where two models are compared.
+# Ours and the floor, if two models are compared.
 COMPARE: Final = ("compare", "columns-summed")
 MEBIBYTE: Final = 1024**2
 LISTED: Final = ("machine", "versions")
-# What ours may take at most, as a multiple of the contender's warm CPU seconds; see README.md.
+# Upper bound of our warm CPU seconds, as a multiple of the contender's; see README.md.
 AIMS: Final[Mapping[tuple[str, str, str], float]] = {
     ("M", "ranked", "floor-shuffle"): 0.85,
     ("M", "ranked-by_rank", "floor-shuffle"): 1.15,
@@ -64,7 +64,7 @@ AIMS: Final[Mapping[tuple[str, str, str], float]] = {
 
 
 def machine() -> dict[str, Any]:
-    """Cores, memory and system; nothing that names this very machine."""
+    """Return cores, memory and system, without anything that identifies the machine."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     memory = int(Path("/proc/meminfo").read_text().split()[1]) * 1024
@@ -77,19 +77,19 @@ def machine() -> dict[str, Any]:
 
 
 def versions() -> dict[str, str]:
-    """Of everything installed that takes part."""
-    found = {"python": platform.python_version(), "java": str(find_java().version)}
-    found["spark-eval"] = f"{version('spark-eval')}, code {code_version()[:12]}"
+    """Return the versions of Python, Java, spark-eval and libraries."""
+    installed = {"python": platform.python_version(), "java": str(find_java().version)}
+    installed["spark-eval"] = f"{version('spark-eval')}, code {code_version()[:12]}"
     for name in LIBRARIES:
         try:
-            found[name] = version(name)
+            installed[name] = version(name)
         except PackageNotFoundError:
-            found[name] = "not installed"
-    return found
+            installed[name] = "not installed"
+    return installed
 
 
 def figures(entrant: Entrant) -> dict[str, Any]:
-    """What one entrant took, as numbers; medians and extremes are of the warm repetitions."""
+    """Return the measurements of an entrant; medians and maxima are over the warm repetitions."""
     return {
         "contender": entrant.label,
         "does": entrant.contender.does,
@@ -107,14 +107,14 @@ def figures(entrant: Entrant) -> dict[str, Any]:
 
 
 def middle(samples: Sequence[Sample], of: Callable[[Sample], float]) -> float | None:
-    """The median, None of nothing."""
+    """Return the median; None without samples."""
     return median(map(of, samples)) if samples else None
 
 
 def comparison(
     rows: Sequence[Mapping[str, Any]], differences: Mapping[str, float | None], size: str, kind: str
 ) -> str:
-    """The table of a race: one line per contender."""
+    """Render the table of a race: one line per contender."""
     ours, floor = {pair[0]: pair for pair in (SPLIT, PREDICTIONS, COMPARE)}.get(kind, (OURS, FLOOR))
     cpu = {row["contender"]: row["cpu"] for row in rows}
     lines = [
@@ -147,10 +147,10 @@ def comparison(
 
 
 def steps(row: Mapping[str, Any]) -> str:
-    """The table of a profile: what each step adds to the one before it."""
+    """Render the table of a profile: the cost that each step adds to the previous one."""
     if row["fault"] is not None:
         return str(row["fault"])
-    lines = ["| as far as | warm CPU s | spread | adds |", "|---|---|---|---|"]
+    lines = ["| up to step | warm CPU s | spread | adds |", "|---|---|---|---|"]
     before = 0.0
     for name in row["answers"][0]["means"]:
         spent = [answer["means"][name] for answer in row["answers"][1:]]
@@ -161,7 +161,7 @@ def steps(row: Mapping[str, Any]) -> str:
 
 
 def curve(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The table of a scaling curve: each contender at each point, beside the floor at that point."""
+    """Render the table of a scaling curve: each contender at each point, with its ratio to the floor."""
     floors = {
         row["contender"].removesuffix(FLOOR): row["cpu"] for row in rows if row["contender"].endswith(FLOOR)
     }
@@ -183,12 +183,12 @@ def curve(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def ratio(value: float | None, of: float | None) -> float | None:
-    """None where one of them is missing."""
+    """Return ``value / of``; None if one of them is missing."""
     return None if value is None or not of else value / of
 
 
 def number(value: float | None) -> str:
-    """Three significant digits, without exponents."""
+    """Format a number with three significant digits, without exponents."""
     if value is None:
         return ""
     digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2 if abs(value) >= 1 else 3
@@ -196,24 +196,24 @@ def number(value: float | None) -> str:
 
 
 def spread(samples: Sequence[Mapping[str, float]]) -> str:
-    """Least and most CPU seconds of the warm repetitions."""
+    """Format the range of CPU seconds of the warm repetitions."""
     return least_and_most([sample["cpu"] for sample in samples])
 
 
 def least_and_most(values: Sequence[float]) -> str:
-    """A range, in words."""
+    """Format the range of values."""
     return f"{number(min(values))} to {number(max(values))}"
 
 
 def equality(difference: float | None) -> str:
-    """How far the numbers are from ours."""
+    """Describe the difference of the numbers from ours."""
     if difference is None:
         return "gives none"
     return "yes" if difference <= 1e-9 else f"NO: off by {difference:.2g}"
 
 
 def write(folder: Path, name: str, heading: str, facts: Mapping[str, Any], text: str) -> Path:
-    """One Markdown file and one JSON file of the same name; returns the former."""
+    """Write a Markdown file and a JSON file of the same name; return the path of the Markdown file."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / f"{name}.json").write_text(json.dumps(facts, indent=1) + "\n")
     about = {title: ", ".join(f"{key} {value}" for key, value in facts[title].items()) for title in LISTED}

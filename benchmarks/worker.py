@@ -1,6 +1,6 @@
-"""The process of one contender: prepares it, then does one repetition for each line on stdin.
+"""Process of one contender: prepare it, then run one repetition for each line on stdin.
 
-A line names the folder to write to; the answer is one line of JSON on stdout. Whoever reads it measures.
+A line has the output folder; the answer is one line of JSON on stdout. The parent process measures.
 """
 
 import json
@@ -17,7 +17,7 @@ def main() -> None:
     """Answer until stdin ends."""
     name, task = sys.argv[1:]
     answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # what libraries and the JVM print must not mix with the answers
+    os.dup2(2, 1)  # output of libraries and the JVM must not mix with the answers
 
     def answer(**facts: object) -> None:
         answers.write(json.dumps(facts) + "\n")

@@ -1,4 +1,4 @@
-"""What is measured: a dataset, metrics, cutoffs, and settings of Spark; all contenders get the same."""
+"""Workload of a benchmark: dataset, metrics, cutoffs and Spark settings, equal for all contenders."""
 
 import json
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from benchmarks.data import SIZES, TOGETHER, Dataset
 
-# Names of one user's value (as columns have them) -> names of the mean (as configs have them).
+# Name of a user's value (in columns) -> name of the mean (in configs).
 RUN_NAMES: Final = {
     "precision": "precision",
     "recall": "recall",
@@ -19,13 +19,13 @@ RUN_NAMES: Final = {
 }
 
 
-# Who reads plain Parquet for us: the workers, or Spark, as it does where a table has an option of Spark's.
+# Readers of our Parquet files: the workers, or Spark, which reads tables with options of Spark.
 READERS: Final[Mapping[str, Mapping[str, str]]] = {"files": {}, "spark": {"mergeSchema": "true"}}
 
 
 @dataclass(frozen=True)
 class Workload:
-    """One evaluation. ``metrics`` are names of one user's value; ``conventions`` are choices of spark-eval.
+    """One evaluation; ``metrics`` are names of values per user, ``conventions`` are those of spark-eval.
 
     ``read`` is one of READERS.
     """
@@ -40,7 +40,7 @@ class Workload:
 
     @property
     def columns(self) -> list[str]:
-        """The metric columns of ``per_user``: ``precision_at_1``, ..."""
+        """Metric columns of ``per_user``: ``precision_at_1``, ..."""
         return [f"{metric}_at_{k}" for metric in self.metrics for k in self.ks]
 
     @property
@@ -50,66 +50,66 @@ class Workload:
 
     @property
     def key(self) -> list[str]:
-        """What a row of ``per_user`` belongs to."""
+        """Key columns of ``per_user``."""
         return ["model", "user"] if self.dataset.models > 1 else ["user"]
 
     @property
     def options(self) -> Mapping[str, str]:
-        """Options with which our tables are opened."""
+        """Reader options of our tables."""
         return READERS[self.read]
 
     @property
     def place(self) -> str:
-        """The column that orders a list."""
+        """Column that orders a list."""
         return "score" if self.dataset.scored else "rank"
 
 
 @dataclass(frozen=True)
 class Task:
-    """A workload, and where its dataset is: all that a contender's process is told."""
+    """Workload and folder of its dataset: the task of a contender's process."""
 
     workload: Workload
     folder: Path
 
     @property
     def recommendations(self) -> str:
-        """Where the recommendations are."""
+        """Path of the recommendations."""
         return str(self.folder / "recommendations")
 
     @property
     def truth(self) -> str:
-        """Where the truth is."""
+        """Path of the truth."""
         return str(self.folder / "truth")
 
     @property
     def interactions(self) -> str:
-        """Where the log is."""
+        """Path of the log."""
         return str(self.folder / "interactions")
 
     @property
     def predictions(self) -> str:
-        """Where the predictions are."""
+        """Path of the predictions."""
         return str(self.folder / "predictions")
 
     @property
     def per_user(self) -> str:
-        """Where the tables of users are."""
+        """Path of the tables of users."""
         return str(self.folder / "per_user")
 
     def to_json(self) -> str:
-        """One line of text, for the command line of a process."""
+        """Serialize the task to one line, for the command line of a process."""
         return json.dumps({"folder": str(self.folder), **asdict(self.workload)})
 
     @classmethod
     def from_json(cls, text: str) -> "Task":
-        """The task again."""
+        """Parse the output of ``to_json``."""
         fields = json.loads(text)
         folder = Path(fields.pop("folder"))
         fields |= {name: tuple(fields[name]) for name in ("ks", "metrics")}
         return cls(Workload(**fields | {"dataset": Dataset(**fields["dataset"])}), folder)
 
 
-# Changes to the plain workload: lists with ranks, integer ids, binary truth, one model; or another table.
+# Kinds of workloads, as changes of the default dataset: ranked lists, integer ids, binary truth, one model.
 LISTS: Final = ("ranked", "text", "graded", "scored", "models", "folds", "messy")
 KINDS: Final[Mapping[str, Mapping[str, Any]]] = {
     "ranked": {},
@@ -127,12 +127,12 @@ KINDS: Final[Mapping[str, Mapping[str, Any]]] = {
 
 
 def workload(kind: str, size: str, layout: str = TOGETHER, **settings: Any) -> Workload:
-    """One of KINDS in one of SIZES; the metrics of graded truth take 2^relevance - 1 as gain."""
+    """Return one of KINDS in one of SIZES; graded truth has the gain 2^relevance - 1."""
     return of_kind(Workload(replace(SIZES[size], layout=layout), **settings), kind)
 
 
 def of_kind(plain: Workload, kind: str) -> Workload:
-    """The same workload of another kind."""
+    """Return the same workload for another kind."""
     dataset = replace(plain.dataset, **KINDS[kind])
     conventions = {"gain": "exp2"} if dataset.graded else {}
     return replace(plain, dataset=dataset, conventions=conventions)

@@ -1,7 +1,7 @@
-"""Every day: split the log at the day under test, evaluate what the models recommended for it.
+"""Every day: split the log at the day under test, and evaluate the recommendations for it.
 
-The day is the run's data interval, so a backfill of last month gives what last month would have given. It is
-set up by environment variables where Airflow runs; see docs/airflow.md.
+The day is the run's data interval, so a backfill of last month has the same results as the runs of that
+month. Environment variables of Airflow configure the DAG; see docs/airflow.md.
 """
 
 import os
@@ -15,12 +15,12 @@ from spark_eval_operator import SparkEvalOperator
 
 HOME: Final = os.environ.get("SPARK_EVAL_HOME", str(Path(__file__).resolve().parents[1]))
 CONFIG: Final = os.environ.get("SPARK_EVAL_CONFIG", f"{HOME}/conf/example.yaml")
-# Where whatever recommends leaves one folder per run id.
+# Folder of the recommendations, with a subfolder per run id.
 RECOMMENDATIONS: Final = os.environ.get("SPARK_EVAL_RECOMMENDATIONS", f"{HOME}/recs")
-# Where reports are served, with {run_id} in it; without it links lead to files.
+# URL of the reports, with {run_id} in it; if empty, links lead to files.
 REPORT_URL: Final = os.environ.get("SPARK_EVAL_REPORT_URL", "")
 
-# Runs started by hand or by an asset may have no logical date; theirs is the day that they may run after.
+# Manual runs and those triggered by an asset may have no logical date; they use ``run_after``.
 DATE: Final = "(dag_run.logical_date or dag_run.run_after) | ds"
 DAY: Final = f"{{{{ {DATE} }}}}"
 LOCAL_CUT: Final = f"{{{{ macros.ds_add({DATE}, -params.local_test_days) }}}}"
@@ -28,7 +28,7 @@ LOCAL_CUT: Final = f"{{{{ macros.ds_add({DATE}, -params.local_test_days) }}}}"
 with DAG(
     "spark_eval_daily",
     description=__doc__,
-    # The interval of a run is the day before it; "@daily" alone has an empty one.
+    # The data interval of a run is the previous day; with "@daily" alone, it would be empty.
     schedule=CronDataIntervalTimetable("@daily", timezone="UTC"),
     start_date=datetime(2023, 1, 1, tzinfo=UTC),
     catchup=False,
@@ -37,7 +37,7 @@ with DAG(
         "local_test_days": Param(
             28, type="integer", minimum=1, description="days of local_test before the day"
         ),
-        "replace": Param(False, type="boolean", description="replace a published run that has other content"),
+        "replace": Param(False, type="boolean", description="replace a published run with different content"),
     },
     tags=["spark-eval"],
 ):
@@ -60,5 +60,5 @@ with DAG(
         outlets=[Asset("spark_eval_metrics")],
         **common,
     )
-    # What trains on this run's global_train and recommends for its global_test goes between the two.
+    # Insert here the task that trains on this run's global_train and recommends for its global_test.
     split >> evaluate

@@ -1,7 +1,7 @@
 """Every day: split and evaluate as spark_eval_daily does, then publish the model, or alert.
 
-``compare`` decides the gates of the config against the day before, and exits with 5 where one fails: the task
-fails at once, without a retry, and ``alert`` runs in the place of ``publish``. See docs/airflow.md.
+``compare`` decides the gates of the config, with the previous day as baseline. If a gate fails, it exits with
+code 5: the task fails without a retry, and ``alert`` runs instead of ``publish``. See docs/airflow.md.
 """
 
 import os
@@ -16,9 +16,9 @@ from spark_eval_operator import SparkEvalOperator
 HOME: Final = os.environ.get("SPARK_EVAL_HOME", str(Path(__file__).resolve().parents[1]))
 CONFIG: Final = os.environ.get("SPARK_EVAL_CONFIG", f"{HOME}/conf/example.yaml")
 RECOMMENDATIONS: Final = os.environ.get("SPARK_EVAL_RECOMMENDATIONS", f"{HOME}/recs")
-# Where reports are served, with {run_id} in it; without it links lead to files.
+# URL of the reports, with {run_id} in it; if empty, links lead to files.
 REPORT_URL: Final = os.environ.get("SPARK_EVAL_REPORT_URL", "")
-# Holds the day whose model serves; whatever serves reads it.
+# File with the day of the model in service; the serving system reads it.
 CURRENT: Final = Path(os.environ.get("SPARK_EVAL_CURRENT", f"{HOME}/current"))
 
 DATE: Final = "(dag_run.logical_date or dag_run.run_after) | ds"
@@ -28,14 +28,14 @@ LOCAL_CUT: Final = f"{{{{ macros.ds_add({DATE}, -28) }}}}"
 
 
 def publish(day: str) -> None:
-    """Let the model of this day serve."""
+    """Put the model of this day into service."""
     CURRENT.write_text(day)
 
 
 def alert(day: str) -> None:
-    """Tell somebody; here it is the log. Why the gate failed stands in the log of compare."""
+    """Alert the team; this example prints to the task's log. The log of ``compare`` has the failed gates."""
     serving = CURRENT.read_text() if CURRENT.exists() else "no day"
-    print(f"ALERT: the model of {day} is not published; that of {serving} serves on")
+    print(f"ALERT: the model of {day} is not published; that of {serving} stays in service")
 
 
 with DAG(
@@ -45,7 +45,7 @@ with DAG(
     start_date=datetime(2023, 1, 1, tzinfo=UTC),
     catchup=False,
     default_args={"retries": 3, "retry_exponential_backoff": 2},
-    params={"replace": Param(False, type="boolean", description="replace runs that have other content")},
+    params={"replace": Param(False, type="boolean", description="replace runs with different content")},
     tags=["spark-eval"],
 ):
     common = {"home": HOME, "config": CONFIG, "run_id": DAY, "report_url": REPORT_URL}

@@ -1,4 +1,4 @@
-"""spark-eval's verbs as Airflow tasks; nothing here needs Spark or spark-eval where Airflow runs."""
+"""Airflow operator for spark-eval's verbs; the Airflow machine needs neither Spark nor spark-eval."""
 
 import os
 import re
@@ -11,36 +11,42 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk import BaseOperatorLink, Context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-# Exit codes after which no retry helps; 1 (infrastructure) and 4 (another attempt holds the run) are retried.
+# Exit codes that no retry can fix; 1 (infrastructure) and 4 (another attempt holds the run) are retried.
 FINAL: Final = {
     2: "the config or the command line is wrong",
     3: "the data breaks the contract; nothing was published",
     5: "ALERT, a gate failed: a metric fell against its baseline",
 }
-# How the hook quotes the exit code, and the program's last words among those of Spark.
+# The exit code and the program's error line in the messages of Airflow's Spark hook.
 EXIT_CODE: Final = re.compile(r"Error code is: (-?\d+)")
 NAMED_ERROR: Final = re.compile(r"^error\[[A-Z_]+\] .*", re.MULTILINE)
 
 
 class ReportLink(BaseOperatorLink):
-    """The button ``Report`` of a task."""
+    """Button ``Report`` of a task."""
 
     name = "Report"
 
     def get_link(self, operator: Any, **_: Any) -> str:
-        """Return where the report is; nothing where there is none."""
+        """Return the link to the report; empty if there is none."""
         return str(operator.report_link())
 
 
 class SparkEvalOperator(SparkSubmitOperator):
-    """``spark-submit jobs/<verb>.py``: retried where a retry can help, failed at once where it cannot.
+    """Run ``spark-submit jobs/<verb>.py``; errors that a retry cannot fix fail the task at once.
 
-    ``home`` is a clone with ``.venv`` and ``dist/spark_eval.zip`` (``make demo package``). ``settings`` are
-    config keys to override, as ``--set`` takes them; they, ``run_id`` and ``config`` may be templates. The
-    DAG's parameter ``replace`` is passed on as ``--replace``. Events of the outlets carry the run id.
+    The DAG's parameter ``replace`` becomes ``--replace``. Events of the outlets have the run id. The task has
+    a button ``Report``.
 
-    The task has a button ``Report``. ``report_url`` is where your reports are served,
-    ``https://evals.example.com/{run_id}.html``; without it the button leads to the file.
+    Args:
+        verb: Verb of spark-eval: ``split``, ``evaluate``, ``predictions``, ``compare`` or ``report``.
+        home: A clone with ``.venv`` and ``dist/spark_eval.zip`` (``make demo package``).
+        config: Path of the config; may be a template.
+        run_id: Id of the run; may be a template.
+        settings: Config keys to override, as in ``--set``; values may be templates.
+        report_url: URL of your reports, such as ``https://evals.example.com/{run_id}.html``; without it, the
+            button leads to the file.
+        **kwargs: Arguments of ``SparkSubmitOperator``.
     """
 
     template_fields = (*SparkSubmitOperator.template_fields, "run_id", "report_url")
@@ -75,31 +81,31 @@ class SparkEvalOperator(SparkSubmitOperator):
         )
 
     def execute(self, context: Context) -> None:
-        """Submit and wait."""
+        """Submit the job and wait for its end."""
         if context["params"].get("replace"):
             self.application_args.append("--replace")
         try:
             super().execute(context)
         except AirflowException as failure:
-            code, said = EXIT_CODE.search(str(failure)), NAMED_ERROR.findall(str(failure))
+            code, errors = EXIT_CODE.search(str(failure)), NAMED_ERROR.findall(str(failure))
             meaning = FINAL.get(int(code[1])) if code else None
             if meaning is None:
                 raise
-            raise AirflowFailException(": ".join([meaning, *said[-1:]])) from failure
+            raise AirflowFailException(": ".join([meaning, *errors[-1:]])) from failure
         for asset in self.outlets:
             context["outlet_events"][asset].extra = {"run_id": self.run_id}
 
     def report_link(self) -> str:
-        """Return the address of the run's report; nothing where a file of this machine is not there."""
+        """Return the URL of the run's report; empty if it is a local file that does not exist."""
         if self.report_url:
             return self.report_url.replace("{run_id}", self.run_id)
         arguments = self.application_args
         config = Path(arguments[arguments.index("--config") + 1])
         given = [word.partition("=")[2] for word in arguments if word.startswith("output.path=")]
         path = given[-1] if given else yaml.safe_load(config.read_text())["output"]["path"]
-        place = f"{path}/report/{self.run_id}.html"
-        if "://" in place and not place.startswith("file:"):
-            return place
-        # Nothing is encoded in it, as Hadoop has it.
-        file = Path(place.removeprefix("file://").removeprefix("file:")).absolute()
+        report = f"{path}/report/{self.run_id}.html"
+        if "://" in report and not report.startswith("file:"):
+            return report
+        # Hadoop's file URIs are not percent-encoded.
+        file = Path(report.removeprefix("file://").removeprefix("file:")).absolute()
         return file.as_uri() if file.is_file() else ""

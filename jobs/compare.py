@@ -1,4 +1,4 @@
-"""spark-submit jobs/compare.py --config FILE ...: the same as ``spark-eval compare``."""
+"""spark-submit jobs/compare.py --config FILE ...: equivalent to ``spark-eval compare``."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""spark-submit jobs/evaluate.py --config FILE ...: the same as ``spark-eval evaluate``."""
+"""spark-submit jobs/evaluate.py --config FILE ...: equivalent to ``spark-eval evaluate``."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""spark-submit jobs/predictions.py --config FILE ...: the same as ``spark-eval predictions``."""
+"""spark-submit jobs/predictions.py --config FILE ...: equivalent to ``spark-eval predictions``."""
 
 import sys
 

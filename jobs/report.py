@@ -1,4 +1,4 @@
-"""spark-submit jobs/report.py --config FILE ...: the same as ``spark-eval report``."""
+"""spark-submit jobs/report.py --config FILE ...: equivalent to ``spark-eval report``."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""spark-submit jobs/split.py --config FILE ...: the same as ``spark-eval split``."""
+"""spark-submit jobs/split.py --config FILE ...: equivalent to ``spark-eval split``."""
 
 import sys
 

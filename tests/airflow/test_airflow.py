@@ -168,7 +168,7 @@ def test_a_model_is_published_or_somebody_is_alerted(airflow: "Airflow", desk: "
     # The day after: published, alerted, not retried. tests/cli shows that the gate fails again and again.
     done = airflow.run("dags", "test", "spark_eval_gated", second)
     told = done.stdout + done.stderr
-    assert f"ALERT: the model of {second} is not published; that of {first} serves on" in told, told
+    assert f"ALERT: the model of {second} is not published; that of {first} stays in service" in told, told
     assert "ALERT, a gate failed: a metric fell against its baseline: error[GATE_FAILED] 1 of 1" in told
     assert told.count("starting task_id=compare") == 1
     assert (desk.home / "current").read_text() == first

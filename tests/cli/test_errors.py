@@ -335,7 +335,7 @@ DISK = "java.io.IOException: lost\n\tat x\nCaused by: java.io.IOException: No sp
         ),
         (CAUSED, "SPARK_FAILED", "IllegalStateException: the inner of SomeException: twice. It stays; try"),
         (f"a.b.AnError: {'x' * 600}", "SPARK_FAILED", f"AnError: {'x' * 491}; try again"),
-        (DISK, "DISK_FULL", "No space left on device; make room"),
+        (DISK, "DISK_FULL", "No space left on device; free disk space"),
     ],
     ids=["advice", "the first that is known", "the last cause", "length", "the system's words"],
 )
@@ -362,7 +362,7 @@ def test_spark_speaks_in_one_line_without_a_trace(spark: SparkSession) -> None:
     for query, code, end in (
         ("SELECT 1 / 0", "SPARK_FAILED", "Division by zero; try again"),
         ("SELECT CAST('x' AS INT)", "TYPE_MISMATCH", "because it is malformed; compare with"),
-        ("SELECT CAST(3e9 AS INT)", "VALUE_TOO_LARGE", "due to an overflow; look at the value"),
+        ("SELECT CAST(3e9 AS INT)", "VALUE_TOO_LARGE", "due to an overflow; check the value"),
         ("SELECT * FROM no_such", "MISSING_INPUT", "`no_such` cannot be found; "),
     ):
         with pytest.raises(Exception, match="SQLSTATE") as raised:

@@ -31,10 +31,10 @@ def stage(tasks: int, at_work: int, done: int, failed: int = 0) -> SparkStageInf
     ("stages", "shown"),
     [
         ([], {"total": None, "completed": 0, "words": ""}),
-        ([stage(40, 2, 12)], {"total": 40, "completed": 12, "words": "12 of 40 tasks, 2 at work"}),
+        ([stage(40, 2, 12)], {"total": 40, "completed": 12, "words": "12 of 40 tasks, 2 running"}),
         (
             [stage(4000, 2, 1200), stage(1, 1, 0, 3)],
-            {"total": 4001, "completed": 1200, "words": "1,200 of 4,001 tasks, 3 at work, 3 failed"},
+            {"total": 4001, "completed": 1200, "words": "1,200 of 4,001 tasks, 3 running, 3 failed"},
         ),
     ],
 )
@@ -77,7 +77,7 @@ def test_a_terminal_shows_stages_and_tasks(desk: "Desk") -> None:
     assert seen.endswith(SHOWS_CURSOR) or SHOWS_CURSOR in seen[-40:]
     shown = ESCAPES.sub("", seen)
     assert "split: splits" in shown
-    assert re.search(r"\d+ of \d+ tasks, \d at work", shown)
+    assert re.search(r"\d+ of \d+ tasks, \d running", shown)
     assert "publish" not in shown.replace("split: publish", "")
 
 

@@ -828,10 +828,10 @@ def fails(error: Exception | None) -> Callable[[Iterator[pa.RecordBatch]], Itera
     ("work", "says"),
     [
         (fails(ValueError("no such thing")), "error[SPARK_FAILED] ValueError: no such thing; try again"),
-        (fails(MemoryError()), "error[OUT_OF_MEMORY] MemoryError; give more"),
+        (fails(MemoryError()), "error[OUT_OF_MEMORY] MemoryError; raise spark.driver.memory"),
         (
             fails(OSError(28, "No space left on device")),
-            "error[DISK_FULL] No space left on device; make room",
+            "error[DISK_FULL] No space left on device; free disk space",
         ),
         (fails(DataError("CORRUPT_FILE", "x is bad; mend it")), "error[CORRUPT_FILE] x is bad; mend it"),
         (fails(None), "error[WORKER_CRASHED] Python worker exited unexpectedly"),

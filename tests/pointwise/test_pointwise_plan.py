@@ -25,9 +25,9 @@ REPOSITORY = Path(__file__).parents[2]
         ({"metrics": ["log_loss"], "scores": "raw"}, "INVALID_CONFIG", "log_loss is not defined"),
         ({"metrics": []}, "NO_METRICS", "is empty"),
         ({"conventions": "sprak"}, "UNKNOWN_PRESET", "did you mean 'spark'?"),
-        ({"task": "multiclass"}, "INVALID_CONFIG", "classes: task: multiclass needs their list"),
+        ({"task": "multiclass"}, "INVALID_CONFIG", "classes: task: multiclass needs a list"),
         ({"task": "multiclass", "classes": [1, 1]}, "INVALID_CONFIG", "distinct"),
-        ({"task": "multiclass", "classes": [1, "a"]}, "INVALID_CONFIG", "all texts or all numbers"),
+        ({"task": "multiclass", "classes": [1, "a"]}, "INVALID_CONFIG", "all text or all numbers"),
         ({"positive": 0}, "INVALID_CONFIG", "distinct"),
         (
             {"task": "multiclass", "classes": [0, 1], "probabilities": ["a"]},
@@ -41,9 +41,9 @@ REPOSITORY = Path(__file__).parents[2]
         ({"task": "regression", "curves": True}, "INVALID_CONFIG", "curves and choose need"),
         ({"scores": "class", "choose": {"flags": [3]}}, "INVALID_CONFIG", "curves and choose need"),
         ({"choose": {"flag": [3]}}, "UNKNOWN_CONFIG_KEY", "did you mean 'flags'?"),
-        ({"choose": {"recall": [1.5]}}, "INVALID_CONFIG", "recall is in [0, 1]"),
-        ({"choose": {"flags": [-1]}}, "INVALID_CONFIG", "flags are 0 or more"),
-        ({"choose": {"cost": [{"false_positive": -1.0}]}}, "INVALID_CONFIG", "costs are 0 or more"),
+        ({"choose": {"recall": [1.5]}}, "INVALID_CONFIG", "recall in [0, 1]"),
+        ({"choose": {"flags": [-1]}}, "INVALID_CONFIG", "flags must be at least 0"),
+        ({"choose": {"cost": [{"false_positive": -1.0}]}}, "INVALID_CONFIG", "costs must be at least 0"),
         ({"sampling_rate": 0.0}, "INVALID_CONFIG", "not in (0, 1]"),
         (
             {"sampling_rate": 0.5, "scores": "raw", "metrics": ["auc"]},
@@ -52,7 +52,7 @@ REPOSITORY = Path(__file__).parents[2]
         ),
         ({"bins": 0}, "INVALID_CONFIG", "bins: 0"),
         ({"curve_points": 10}, "INVALID_CONFIG", "curve_points: 10"),
-        ({"segments": ["a", "A"]}, "INVALID_SEGMENT", "twice"),
+        ({"segments": ["a", "A"]}, "INVALID_SEGMENT", "repeated"),
         ({"segments": ["all"]}, "INVALID_SEGMENT", "all"),
     ],
 )

@@ -179,7 +179,7 @@ print(get_session("other", "local[2]", {"spark.sql.session.timeZone": "CET"}) is
 print(spark.conf.get("spark.sql.session.timeZone"))
 spark.stop()
 """
-IGNORED = "settings without effect, because a Spark session is there already: spark.sql.session.timeZone"
+IGNORED = "settings ignored, because a Spark session already exists: spark.sql.session.timeZone"
 
 
 @pytest.mark.setup

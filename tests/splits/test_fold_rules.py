@@ -55,7 +55,7 @@ def test_options_become_a_rule(method: str, options: dict[str, object], rule: ob
         ("k_fold", {"k": 1}, "INVALID_SPLIT", "k 1 is not from 2 to 1000"),
         ("k_fold", {"exact": "yes"}, "INVALID_SPLIT", "exact 'yes' is neither true nor false"),
         ("stratified_k_fold", {}, "INVALID_SPLIT", "by names no column"),
-        ("stratified_k_fold", {"by": [1]}, "INVALID_SPLIT", "by [1] is no list of names"),
+        ("stratified_k_fold", {"by": [1]}, "INVALID_SPLIT", "by [1] is not a list of names"),
         ("stratified_k_fold", {"by": ["a", "a"]}, "INVALID_SPLIT", "by names a column twice"),
         ("leave_p_out", {"p": 0}, "INVALID_SPLIT", "p 0 is below 1"),
         ("last_fraction", {"test_share": 1}, "INVALID_SPLIT", "test_share 1"),
@@ -63,7 +63,7 @@ def test_options_become_a_rule(method: str, options: dict[str, object], rule: ob
         ("rolling", {"train_days": 0}, "INVALID_SPLIT", "train_days 0"),
         ("expanding", {"train_days": 7}, "UNKNOWN_CONFIG_KEY", "unknown option 'train_days'"),
         ("expanding", {"n_folds": 0}, "INVALID_SPLIT", "n_folds 0"),
-        ("expanding", {"end": 0.9}, "INVALID_SPLIT", "end share 0.9 is no instant"),
+        ("expanding", {"end": 0.9}, "INVALID_SPLIT", "end share 0.9 is not an instant"),
         ("expanding", {"timezone": "Mars"}, "INVALID_TIMEZONE", "IANA"),
     ],
 )

@@ -1,1 +1,1 @@
-"""The whole path on embedded data: simulate a log, split it, recommend, evaluate."""
+"""End-to-end demo on simulated data: simulate a log, split it, recommend, evaluate."""

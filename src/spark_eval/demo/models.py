@@ -1,8 +1,9 @@
-"""Three honest models for the demo: popularity, recent popularity, and Spark ML's ALS.
+"""Three models for the demo: popularity, recent popularity, and Spark ML's ALS.
 
-Each takes ``train`` (user, item, relevance, timestamp) and ``users`` (user), and gives long recommendations
-(user, item, score, model). Every user gets the best n items that they do not have in ``train``, fewer only
-where no more items exist. Equal scores go by item, descending, however ``train`` is partitioned.
+Each takes ``train`` (user, item, relevance, timestamp) and ``users`` (user), and returns recommendations in
+long layout (user, item, score, model). Every user gets the best n items that they do not have in ``train``,
+or fewer if there are no more items. Ties are ordered by item, descending, so that the lists do not depend on
+the partitioning of ``train``.
 """
 
 from functools import reduce
@@ -19,7 +20,7 @@ POPULARITY: Final = "popularity"
 RECENT_POPULARITY: Final = "recent_popularity"
 ALS_MODEL: Final = "als"
 
-# Chosen on local_train -> local_test of the simulated log and of MovieLens; no global test was looked at.
+# Tuned on local_train and local_test of the simulated log and of MovieLens; global_test was not used.
 RECENT_DAYS: Final = 60
 ALS_RANK: Final = 16
 ALS_ITERATIONS: Final = 6
@@ -39,15 +40,15 @@ def recommend_all(train: DataFrame, users: DataFrame, n: int, seed: int) -> Data
 
 
 def popularity(train: DataFrame, users: DataFrame, n: int) -> DataFrame:
-    """Recommend the items that most users have; the score is their number."""
+    """Recommend the items that the most users have; the score is the number of users."""
     return _popular_lists(train, users, _popularity_scores(train), n, POPULARITY)
 
 
 def recent_popularity(train: DataFrame, users: DataFrame, n: int, days: int = RECENT_DAYS) -> DataFrame:
-    """Recommend the items that most users had in the last ``days`` of ``train``, to its last second.
+    """Recommend the items that the most users had in the last ``days`` before the newest row of ``train``.
 
-    The score is the number r of those users + a / (a + 1) for the a users who ever had the item, which
-    decides among items of equal recent popularity and orders those without any.
+    The score is r + a / (a + 1), with r recent users and a users in all: total popularity breaks ties of
+    recent popularity, and orders the items without recent users.
     """
     end = F.broadcast(train.agg(F.max(TIMESTAMP).alias("end")))
     is_recent = F.col("last") > F.col("end") - F.make_dt_interval(days=F.lit(days))
@@ -62,18 +63,17 @@ def recent_popularity(train: DataFrame, users: DataFrame, n: int, days: int = RE
 
 
 def als(train: DataFrame, users: DataFrame, n: int, seed: int) -> DataFrame:
-    """Recommend by ALS on implicit feedback: a pair of user and item counts once, the higher rated the more.
+    """Recommend by ALS on implicit feedback; each pair of user and item counts once, weighted by its rating.
 
-    Users without training interactions are unknown to ALS. They get the popular items, scored with the
-    share of users who have them; ALS predicts preferences of about 0 .. 1 as well, and scores of the two
-    kinds never meet in one list.
+    Users without training interactions are unknown to ALS. They get the popular items, scored by the share of
+    users who have them. A list has scores of one kind only; both kinds are about 0 to 1.
 
-    Fitting is an action. Raises DataError ``ID_NOT_INT`` where an id of ``train`` is not a 32-bit integer,
-    the only ids that Spark's ALS takes.
+    Fitting is an action. Raises DataError ``ID_NOT_INT`` if an id of ``train`` is not a 32-bit integer, the
+    only ids that Spark's ALS accepts.
     """
     most_seen, n_users = _check_ids(train)
     pairs = train.groupBy(_as_int(USER), _as_int(ITEM)).agg(F.max(RELEVANCE).alias(RELEVANCE))
-    # Sums of floats depend on their order, so rows come in one order however train is partitioned.
+    # Sums of floats depend on their order; sorted rows do not depend on the partitioning of train.
     ordered = pairs.repartition(ALS_BLOCKS, USER).sortWithinPartitions(USER, ITEM)
     fitted = ALS(
         userCol=USER,
@@ -89,7 +89,7 @@ def als(train: DataFrame, users: DataFrame, n: int, seed: int) -> DataFrame:
         seed=seed,
     ).fit(ordered)
 
-    # The items that a user has score high: ask for so many that n others remain for everybody.
+    # Items that a user already has score high: request enough that n others remain for every user.
     user_type, item_type = train.schema[USER].dataType, train.schema[ITEM].dataType
     known = users.select(_as_int(USER)).where(F.col(USER).isNotNull())
     generated = fitted.recommendForUserSubset(known, n + most_seen).select(
@@ -119,7 +119,7 @@ def _best_first(scores: DataFrame) -> DataFrame:
 
 
 def _popular_lists(train: DataFrame, users: DataFrame, scores: DataFrame, n: int, model: str) -> DataFrame:
-    """Recommend to each user the n items of the best scores that they do not have."""
+    """Recommend to each user the n best items that they do not have."""
     popular = F.broadcast(_best_first(scores))
     return _lists(_with_seen(users, train).crossJoin(popular), F.col(RANKED), n, model)
 
@@ -132,11 +132,11 @@ def _with_seen(users: DataFrame, train: DataFrame) -> DataFrame:
 
 
 def _lists(users: DataFrame, ranked: Column, n: int, model: str) -> DataFrame:
-    """Return the n best unseen items of each user, one a row.
+    """Return the n best unseen items of each user, one per row.
 
     ``users`` has one row per user with the items ``seen``; ``ranked`` is an array of (score, item), best
-    first. Of s seen items at most s stand in the way, so the best n + s are all that is looked at: the
-    rows grow with those of train, not with users x items.
+    first. For a user with s seen items, the best n + s items suffice, so that the work grows with the rows of
+    train, not with users x items.
     """
     near = F.slice(ranked, F.lit(1), F.size(SEEN) + n)
     unseen = F.filter(near, lambda pair: ~F.array_contains(SEEN, pair[ITEM]))
@@ -145,7 +145,7 @@ def _lists(users: DataFrame, ranked: Column, n: int, model: str) -> DataFrame:
 
 
 def _check_ids(train: DataFrame) -> tuple[int, int]:
-    """Return the most items that a user has, and the number of users; raise DataError for unfit ids."""
+    """Return the largest number of items of a user, and the number of users; raise DataError ID_NOT_INT."""
     user, item = (_not_int(train, column) for column in (USER, ITEM))
     per_user = train.groupBy(USER).agg(
         F.count_distinct(ITEM).alias("n_items"), F.count_if(user | item).alias("n_unfit")
@@ -155,18 +155,18 @@ def _check_ids(train: DataFrame) -> tuple[int, int]:
     if n_unfit:
         raise DataError(
             "ID_NOT_INT",
-            f"{n_unfit} training rows have a user or an item that is no 32-bit integer, and Spark's ALS "
-            "takes no other; number users and items from 1",
+            f"{n_unfit} training rows have a user or an item that is not a 32-bit integer, which Spark's ALS "
+            "needs; number users and items from 1",
         )
     return int(most_seen or 0), int(n_users)
 
 
 def _as_int(column: str) -> Column:
-    """Return an id as ALS takes it; null where it does not fit."""
+    """Cast an id to int; null if it does not fit."""
     return F.col(column).try_cast("int").alias(column)
 
 
 def _not_int(train: DataFrame, column: str) -> Column:
-    """Return whether an id changes on its way through a 32-bit integer."""
+    """Return a column that is true if a cast to a 32-bit integer changes the id."""
     there_and_back = _as_int(column).cast(train.schema[column].dataType)
     return ~there_and_back.eqNullSafe(F.col(column))

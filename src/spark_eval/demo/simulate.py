@@ -1,10 +1,10 @@
-"""A realistic interaction log out of a seed: what a film service would have kept over 18 months.
+"""Simulate a realistic interaction log from a seed: 18 months of a film service.
 
-numpy and pandas only. Users join over the whole time, come in sessions, and are active very unevenly. Items
-appear over time; their popularity is long-tailed, rises and decays. So the last weeks hold users and items
-never seen before, and what is popular lately differs from what was popular ever. Users and items are points
-in a space of taste, in which users drift; a user is shown popular items and takes the one that fits best.
-``Mechanisms`` has every number that shapes the log.
+Only numpy and pandas are needed. Users join over the whole time, come in sessions, and differ widely in
+activity. Items appear over time; their popularity is long-tailed, rises and decays. So the last weeks have
+new users and new items, and recent popularity differs from total popularity. Users and items are points in a
+space of taste, and users drift in it. A user is shown popular items and takes the one that fits best.
+``Mechanisms`` has all parameters.
 """
 
 from collections.abc import Iterator
@@ -18,41 +18,41 @@ from spark_eval.stats.exact import Floats, Ints
 
 DAY: Final = 86_400
 DAYS_PER_WEEK: Final = 7
-# Rows whose candidates are weighed at once: bounds the memory at any scale to some 100 MB.
+# Number of rows whose choices are drawn at once; bounds the memory at any scale to about 100 MB.
 ROWS_PER_CHUNK: Final = 100_000
 
 
 @dataclass(frozen=True)
 class Mechanisms:
-    """The numbers behind the log, at scale 1; times in days unless the name says otherwise."""
+    """Parameters of the simulation at scale 1; times are in days unless the name says otherwise."""
 
     # 2023-01-01 00:00 UTC.
     start_epoch_seconds: int = 1_672_531_200
     days: int = 546
 
-    # People. The share of founders is there from the first day, the others join evenly over time.
+    # Users: the share of founders is there from the first day; the others join evenly over time.
     users: int = 2_000
     founders: float = 0.15
     mean_stay: float = 240.0
-    # Interactions of a whole stay: exp(normal(log(median), spread)); a stay cut by the log's end has fewer.
+    # Interactions of a stay: exp(normal(log(median), spread)); fewer if the log ends before the stay.
     median_activity: float = 56.0
     activity_spread: float = 1.0
 
     rows_per_session: float = 6.0
     minutes_between_rows: float = 8.0
 
-    # Items: births are even over as many days before the log as within it; number ~ sqrt(scale).
+    # Items: they appear evenly over twice the log's time, half of it before the log; number ~ sqrt(scale).
     items: int = 1_200
     zipf_exponent: float = 1.0
     # Popularity climbs until this age and decays after it, to an evergreen share of its peak.
     peak_age: float = 45.0
     evergreen: float = 0.08
 
-    # Taste: how many factors, how many items are shown per choice, how much taste outweighs chance.
+    # Taste: number of factors, number of items shown per choice, weight of taste relative to noise.
     factors: int = 6
     shown: int = 12
     taste_strength: float = 4.0
-    # Length of the way from first to last taste, against the length 1 of a taste.
+    # Distance between a user's first and last taste; a taste has length 1.
     drift: float = 0.7
 
     repeats: float = 0.05
@@ -91,9 +91,9 @@ MECHANISMS: Final = Mechanisms()
 def simulate(scale: float = 1.0, seed: int = 7, mechanisms: Mechanisms = MECHANISMS) -> pd.DataFrame:
     """Return the log by time: userId, movieId (int64, from 1), rating (0.5 .. 5), timestamp (epoch seconds).
 
-    The number of users grows with ``scale``, that of items with its square root: 1 is about 68 thousand rows
-    of 2 thousand users, 100 about 10 million rows of 200 thousand users in 1.6 GB of memory. The same
-    arguments give the same log, to the bit, on one version of numpy. Raises ValueError unless ``scale`` is
+    The number of users grows with ``scale``, that of items with its square root. Scale 1 has about 68,000
+    rows of 2,000 users; scale 100 has about 10 million rows of 200,000 users, in 1.6 GB of memory. The same
+    arguments give the same log, bit for bit, with one version of numpy. Raises ValueError unless ``scale`` is
     positive.
     """
     if not scale > 0:
@@ -119,7 +119,7 @@ def simulate(scale: float = 1.0, seed: int = 7, mechanisms: Mechanisms = MECHANI
 
 
 def draw_people(mechanisms: Mechanisms, n_users: int, random: np.random.Generator) -> Viewers:
-    """Draw who is there, from when to when, how active, and with which taste."""
+    """Draw the users: time of joining and leaving, activity, taste."""
     joined = random.uniform(0, mechanisms.days, n_users)
     joined[random.random(n_users) < mechanisms.founders] = 0
     stay = 1 + random.exponential(mechanisms.mean_stay, n_users)
@@ -138,8 +138,8 @@ def draw_people(mechanisms: Mechanisms, n_users: int, random: np.random.Generato
 
 
 def draw_items(mechanisms: Mechanisms, n_items: int, random: np.random.Generator) -> Items:
-    """Draw what there is to take, how popular in every week, and where in the space of taste."""
-    # The oldest item is there from the first day, so that no week is without items.
+    """Draw the items: popularity per week, quality, position in the space of taste."""
+    # The oldest item exists from the first day, so that no week is without items.
     birth = random.uniform(-mechanisms.days, mechanisms.days, n_items)
     birth[0] = -mechanisms.days
     zipf = random.permutation(np.arange(1, n_items + 1) ** -mechanisms.zipf_exponent)
@@ -155,19 +155,19 @@ def draw_items(mechanisms: Mechanisms, n_items: int, random: np.random.Generator
 
 
 def directions(n: int, factors: int, random: np.random.Generator) -> Floats:
-    """Draw n points evenly from the unit sphere; shape (n, factors)."""
+    """Draw n points uniformly from the unit sphere; shape (n, factors)."""
     return unit(random.normal(size=(n, factors)))
 
 
 def unit(vectors: Floats) -> Floats:
-    """Return the same directions with length 1; shape (n, factors)."""
+    """Normalize vectors (n, factors) to length 1."""
     scaled: Floats = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     return scaled
 
 
 @dataclass(frozen=True)
 class World:
-    """Users and items, and what happens among them; arrays of rows have shape (rows,)."""
+    """Users, items and their interactions; arrays of rows have shape (rows,)."""
 
     mechanisms: Mechanisms
     people: Viewers
@@ -175,7 +175,7 @@ class World:
     random: np.random.Generator
 
     def visits(self) -> tuple[Ints, Floats]:
-        """Draw who takes something, and when: user and day of each row, ordered by user, then time."""
+        """Draw user and time (in days) of each row, sorted by user, then time."""
         people, random = self.people, self.random
         user = np.repeat(np.arange(len(people.activity)), people.activity)
         sessions = np.ceil(people.activity / self.mechanisms.rows_per_session).astype(np.int64)
@@ -199,13 +199,13 @@ class World:
         return user[order], time[order]
 
     def choices(self, user: Ints, time: Floats) -> Ints:
-        """Draw the item that each row takes.
+        """Draw the item of each row.
 
-        Items are shown by their popularity of the week; the largest fit + Gumbel noise wins, which is a draw
-        from the softmax of the fits.
+        Items are shown with probabilities by their popularity in the week; the largest fit + Gumbel noise
+        wins, which is a draw from the softmax of the fits.
         """
         n_weeks, n_items = self.items.popularity.shape
-        # One ascending line for all weeks: week w covers [w, w + 1), an item as much of it as it is popular.
+        # One ascending line for all weeks: week w covers [w, w + 1), and each item a share by its popularity.
         cumulative = np.cumsum(self.items.popularity, axis=1)
         line = (cumulative / cumulative[:, -1:] + np.arange(n_weeks)[:, np.newaxis]).ravel()
 
@@ -213,20 +213,20 @@ class World:
         for rows in chunks(len(user)):
             week = (time[rows] // DAYS_PER_WEEK).astype(np.int64)[:, np.newaxis]
             draws = self.random.random((len(week), self.mechanisms.shown))
-            place = np.searchsorted(line, week + draws, side="right") - week * n_items
-            shown = np.minimum(place, n_items - 1)
+            index = np.searchsorted(line, week + draws, side="right") - week * n_items
+            shown = np.minimum(index, n_items - 1)
             fit = np.einsum("rf,rsf->rs", self.tastes(user[rows], time[rows]), self.items.position[shown])
             liking = self.mechanisms.taste_strength * fit + self.random.gumbel(size=fit.shape)
             chosen[rows] = np.take_along_axis(shown, liking.argmax(axis=1)[:, np.newaxis], axis=1)[:, 0]
         return chosen
 
     def tastes(self, user: Ints, time: Floats) -> Floats:
-        """Return the tastes of users at times, on their way from first to last; shape (rows, factors)."""
+        """Interpolate the tastes of users at times between first and last; shape (rows, factors)."""
         way = (time / self.mechanisms.days)[:, np.newaxis]
         return unit((1 - way) * self.people.first_taste[user] + way * self.people.last_taste[user])
 
     def with_repeats(self, user: Ints, item: Ints) -> Ints:
-        """Return the items, of which some rows take that of an earlier row of their user instead."""
+        """Replace the items of some random rows by the item of an earlier row of the same user."""
         row = np.arange(len(user))
         first_row = np.searchsorted(user, user, side="left")
         earlier = row - first_row
@@ -240,7 +240,7 @@ class World:
         return item[source]
 
     def ratings(self, user: Ints, item: Ints, time: Floats) -> Floats:
-        """Draw the rating of each row, 0.5 .. 5 in halves."""
+        """Draw the rating of each row: 0.5, 1.0, ... 5.0."""
         mechanisms = self.mechanisms
         rating = mechanisms.mean_rating + self.people.mildness[user] + self.items.quality[item]
         for rows in chunks(len(user)):

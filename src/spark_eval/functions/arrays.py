@@ -1,4 +1,4 @@
-"""Lists that lie in array columns: rows of an Arrow batch become a bucket, which the engine measures."""
+"""Compute metrics of array columns: the rows of an Arrow batch become a bucket of the engine."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -25,20 +25,20 @@ RECOMMENDED: Final = "recommended"
 RELEVANT: Final = "relevant"
 RELEVANCE_ARRAY: Final = "relevances"
 SCORE_ARRAY: Final = "scores"
-# So many items of both arrays are measured at once; a single row may have more.
+# Number of items of both arrays that are processed at once; a single row may have more.
 ITEMS_AT_ONCE: Final = 1_000_000
 
 
 def measured_values(plan: Plan, arrays: dict[str, pa.Array]) -> dict[str, Floats]:
-    """Return the values of all metrics of the plan by column, NaN where there is none; shape (rows,) each.
+    """Return the values of all metrics of the plan by column, NaN if undefined; each of shape (rows,).
 
-    ``arrays`` are columns of a batch of rows: ``recommended`` and ``relevant``, perhaps ``relevances``
+    ``arrays`` are columns of a batch of rows: ``recommended`` and ``relevant``, optionally ``relevances``
     (parallel to relevant) and ``scores`` (parallel to recommended).
 
-    Raises DataError NOT_AN_ARRAY, ARRAYS_DIFFER, REPEATED_ITEM, RELEVANCE_TOO_LARGE, those of ids, numbers
-    and of rows that refuse a table.
+    Raises DataError NOT_AN_ARRAY, ARRAYS_DIFFER, REPEATED_ITEM, RELEVANCE_TOO_LARGE, and those of invalid
+    ids, numbers and rows.
     """
-    # The literal NULL of SQL stands for numbers that are not given.
+    # The SQL literal NULL means that relevances or scores are not given.
     needed = (RECOMMENDED, RELEVANT)
     arrays = {name: one for name, one in arrays.items() if name in needed or not pa.types.is_null(one.type)}
     for name, column in arrays.items():
@@ -48,7 +48,7 @@ def measured_values(plan: Plan, arrays: dict[str, pa.Array]) -> dict[str, Floats
     lengths = {name: lengths_of(column) for name, column in arrays.items()}
     for name, other in ((RELEVANCE_ARRAY, RELEVANT), (SCORE_ARRAY, RECOMMENDED)):
         if name in arrays and (n_bad := np.count_nonzero(lengths[name] != lengths[other])):
-            message = f"{name}: in {n_bad} rows the array is not as long as that of {other}"
+            message = f"{name}: in {n_bad} rows the array differs in length from {other}"
             raise DataError("ARRAYS_DIFFER", f"{message}; give one number for each item")
     parts = [
         values_at_once(plan, {name: column.slice(start, stop - start) for name, column in arrays.items()})
@@ -58,7 +58,7 @@ def measured_values(plan: Plan, arrays: dict[str, pa.Array]) -> dict[str, Floats
 
 
 def values_at_once(plan: Plan, arrays: dict[str, pa.Array]) -> dict[str, Floats]:
-    """Return the values of some rows, all measured at once."""
+    """Compute the values of some rows in one bucket."""
     lists, truth = rows_of_lists(arrays), truth_of(arrays)
     lists, truth = with_alike_ids(lists, truth)
     question = Question(
@@ -76,17 +76,17 @@ def values_at_once(plan: Plan, arrays: dict[str, pa.Array]) -> dict[str, Floats]
     ranked = bucket.lists()
     check_lists(ranked, plan)
     chosen = ranked.population(plan.conventions)
-    taken = ranked.lists(chosen, bucket.truth.ideal(plan.truth_depth))
+    chosen_lists = ranked.lists(chosen, bucket.truth.ideal(plan.truth_depth))
     rows = numbers(bucket.people.ids)[chosen]
     columns = {column: np.full(len(arrays[RECOMMENDED]), np.nan) for column in plan.columns}
     for value in plan.metrics:
-        for column, values in value.measure(taken, plan.conventions).items():
+        for column, values in value.measure(chosen_lists, plan.conventions).items():
             columns[column][rows] = values
     return columns
 
 
 def rows_of_lists(arrays: dict[str, pa.Array]) -> pa.Table:
-    """Return a row per recommended item: number of its list, item, and its score or its place as rank."""
+    """Return a row per recommended item: list number, item, and score or rank."""
     row, items = flattened(arrays[RECOMMENDED])
     if SCORE_ARRAY not in arrays:
         starts = np.searchsorted(row, row)
@@ -95,21 +95,21 @@ def rows_of_lists(arrays: dict[str, pa.Array]) -> pa.Table:
 
 
 def truth_of(arrays: dict[str, pa.Array]) -> pa.Table:
-    """Return a row per relevant item: number of its list, item, relevance if there are any."""
+    """Return a row per relevant item: list number, item, and relevance if given."""
     row, items = flattened(arrays[RELEVANT])
     if RELEVANCE_ARRAY not in arrays:
         return pa.table({USER: row, ITEM: items})
     relevance = numeric(arrays, RELEVANCE_ARRAY, "RELEVANCE_NOT_NUMERIC")
     if pa.types.is_decimal(relevance.type):
         if relevance.type.precision > EXACT_DIGITS:
-            message = f"{RELEVANCE_ARRAY}: a double may not hold a {relevance.type}; cast it to double"
+            message = f"{RELEVANCE_ARRAY}: {relevance.type} can exceed a double's digits; cast it to double"
             raise DataError("RELEVANCE_NOT_EXACT", message)
         relevance = relevance.cast(pa.string()).cast(pa.float64())
     return pa.table({USER: row, ITEM: items, RELEVANCE: relevance})
 
 
 def with_alike_ids(lists: pa.Table, truth: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Return both tables with items as int64, or both with text; other ids are DataErrors."""
+    """Cast the items of both tables to int64, or both to text; raise DataError for other ids."""
     kinds = [
         kind
         for name, table in ((RECOMMENDED, lists), (RELEVANT, truth))
@@ -124,7 +124,7 @@ def with_alike_ids(lists: pa.Table, truth: pa.Table) -> tuple[pa.Table, pa.Table
 
 
 def id_kind(name: str, kind: pa.DataType) -> pa.DataType | None:
-    """Return how ids of a type are held, None of nothing but nulls; DataError for what is no id."""
+    """Return int64 or string for ids of a type, None for nulls only; raise DataError for other types."""
     if pa.types.is_null(kind):
         return None
     if pa.types.is_integer(kind):
@@ -139,7 +139,7 @@ def id_kind(name: str, kind: pa.DataType) -> pa.DataType | None:
 
 
 def usable(rows: pa.Table, rule: FaultRule, name: str) -> pa.Table:
-    """Return the rows without a fault; raise DataError where a fault refuses the table."""
+    """Return the valid rows; raise DataError if a row has a fatal code."""
     rows, faults = rule(rows)
     if faults is None:
         return rows
@@ -152,44 +152,44 @@ def usable(rows: pa.Table, rule: FaultRule, name: str) -> pa.Table:
 
 
 def check_lists(lists: AllLists, plan: Plan) -> None:
-    """Raise DataError for gains that no double holds, and for repeated items that are refused."""
+    """Raise DataError for gains that overflow a double, and for repeated items if conventions refuse them."""
     largest = lists.truth.largest_relevance
     if largest > plan.most_relevance:
-        message = f"{RELEVANCE_ARRAY}: no gain can be computed of {largest}; at most {plan.most_relevance:g}"
+        message = f"{RELEVANCE_ARRAY}: the gain of {largest} overflows; at most {plan.most_relevance:g}"
         raise DataError("RELEVANCE_TOO_LARGE", f"{message}; scale relevances down")
     n_again = int(lists.n_repeated.sum())
     if n_again and plan.conventions.recommendation_duplicates is RecommendationDuplicates.REFUSE:
-        message = f"{RECOMMENDED}: {n_again} items repeat one of their list; remove them, or use "
+        message = f"{RECOMMENDED}: {n_again} items repeat an item of their list; remove them, or use "
         raise DataError("REPEATED_ITEM", f"{message}recommendation_duplicates=best_rank")
 
 
 def flattened(lists: pa.Array) -> tuple[Ints, pa.Array]:
-    """Return the number of the list of each element, and the elements; a null list has none."""
+    """Return the list number of each element, and the elements; a null list has none."""
     if pa.types.is_null(lists.type):
         return np.empty(0, np.int64), pa.nulls(0)
     return np.repeat(np.arange(len(lists)), lengths_of(lists)), lists.flatten()
 
 
 def lengths_of(lists: pa.Array) -> Ints:
-    """Return how many elements each list has, a null list none; shape (rows,)."""
+    """Return the number of elements of each list, 0 for a null list; shape (rows,)."""
     if pa.types.is_null(lists.type):
         return np.zeros(len(lists), dtype=np.int64)
     return numbers(pc.list_value_length(lists).fill_null(0)).astype(np.int64)
 
 
 def pieces(lengths: Ints) -> Iterator[tuple[int, int]]:
-    """Yield first and behind last of rows that have about ITEMS_AT_ONCE items together; at least one run."""
+    """Yield ranges [start, stop) of rows with about ITEMS_AT_ONCE items each; at least one range."""
     number = np.maximum(np.cumsum(lengths) - 1, 0) // ITEMS_AT_ONCE
     starts = [0, *(np.flatnonzero(np.diff(number)) + 1).tolist(), len(lengths)]
     yield from pairwise(starts)
 
 
 def numeric(arrays: dict[str, pa.Array], name: str, code: str) -> pa.Array:
-    """Return the numbers of all lists end to end, booleans and nulls as doubles; others are DataErrors."""
+    """Concatenate the numbers of all lists, booleans and nulls as doubles; raise DataError otherwise."""
     _, values = flattened(arrays[name])
     kind, of = values.type, pa.types
     if of.is_boolean(kind) or of.is_null(kind):
         return values.cast(pa.float64())
     if of.is_integer(kind) or of.is_floating(kind) or of.is_decimal(kind):
         return values
-    raise DataError(code, f"{name}: an array of {kind}; numbers are needed")
+    raise DataError(code, f"{name}: an array of {kind}; give numbers")

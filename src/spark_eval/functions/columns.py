@@ -1,4 +1,4 @@
-"""Functions of columns: what is asked for is checked here, and measured in the workers by ``arrays``."""
+"""Column functions: arguments are validated here, and ``arrays`` computes the values on the executors."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -22,24 +22,27 @@ from spark_eval.presets import parse_conventions
 
 ColumnOrName = Column | str
 Rules = Conventions | str | Mapping[str, Any]
-# Other kinds of metrics need facts of items, which no column of arrays holds.
+# Arguments of every function, for its docstring.
 ARGUMENTS: Final = """\
-recommended: the array of recommended items, best first; the place of an item is its rank.
-relevant: the array of relevant items.
-k: a cutoff, or "all" for the whole list.
-relevances: an array parallel to ``relevant``; without it every relevance is 1.
-scores: an array parallel to ``recommended``, which then orders the items, the best score first.
-conventions: a preset's name, or a mapping of it and single choices, as in ``evaluate``; before them go:"""
+recommended: array of recommended items, best first; the position in the array is the rank.
+relevant: array of relevant items.
+k: cutoff, or "all" for the whole list.
+relevances: array parallel to ``relevant``; default 1 for each item.
+scores: array parallel to ``recommended``; the items are then ranked by score, highest first.
+conventions: name of a preset, or a mapping as in ``evaluate``. These arguments override it:"""
 
 
 def measured_functions() -> dict[str, RankingMetric]:
-    """Return the metrics that have a function, by the names per user and of the mean: ``ap``, ``map``."""
+    """Return the metrics that have a function, by their names per user and of their means: ``ap``, ``map``.
+
+    Other metrics need item attributes, which arrays do not have.
+    """
     metrics = [one for one in RANKING.values() if not one.knows_items]
     return {name: metric for metric in metrics for name in (metric.name, metric.run_name)}
 
 
 def own_options(metric: RankingMetric) -> dict[str, str]:
-    """Return the conventions that can change a metric, by the names that it has for them."""
+    """Return the conventions that affect a metric, by their names as arguments of its function."""
     return {without_metric(convention, metric): convention for convention in metric.conventions}
 
 
@@ -50,24 +53,24 @@ def function_of(metric: RankingMetric) -> Callable[..., Column]:
     def function(*args: Any, **kwargs: Any) -> Column:
         given = signature.bind(*args, **kwargs)
         given.apply_defaults()
-        asked = given.arguments
-        options = [f"{name}={asked[name]}" for name in own_options(metric) if asked[name] is not None]
+        values = given.arguments
+        options = [f"{name}={values[name]}" for name in own_options(metric) if values[name] is not None]
         text = f"{metric.run_name}({', '.join(options)})"
-        arrays = {name: asked[name] for name in (RECOMMENDED, RELEVANT, RELEVANCE_ARRAY, SCORE_ARRAY)}
-        plan = plan_of([text], [asked["k"]], asked["conventions"])
+        arrays = {name: values[name] for name in (RECOMMENDED, RELEVANT, RELEVANCE_ARRAY, SCORE_ARRAY)}
+        plan = plan_of([text], [values["k"]], values["conventions"])
         return applied(plan, arrays, plan.columns[0], T.DoubleType())
 
     function.__name__ = function.__qualname__ = metric.name
     function.__module__ = __package__
     choices = [f"{name}: {' or '.join(CONVENTIONS[own])}." for name, own in own_options(metric).items()]
-    text = [inspect.cleandoc(metric.notes), "", ARGUMENTS, *choices, "", "Raises ConfigError for these."]
+    text = [inspect.cleandoc(metric.notes), "", ARGUMENTS, *choices, "", "Raises ConfigError if invalid."]
     function.__doc__ = "\n".join(text)
     vars(function)["__signature__"] = signature
     return function
 
 
 def signature_of(metric: RankingMetric) -> inspect.Signature:
-    """Return the signature of a metric's function; its own conventions are keywords."""
+    """Return the signature of a metric's function, with its conventions as keyword arguments."""
     named, keyword = inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY
     parameters = [
         *(inspect.Parameter(name, named, annotation=ColumnOrName) for name in (RECOMMENDED, RELEVANT)),
@@ -97,10 +100,20 @@ def ranking_metrics(
 ) -> Column:
     """Return a struct of several metrics at several cutoffs, for little more than the cost of one.
 
-    Its fields are the metric columns of ``per_user``: ``ndcg_at_10``. ``metrics`` are names, each perhaps
-    with conventions and a cutoff of its own: ``ndcg(gain=exp2)@10``. All else is as in the other functions.
+    Args:
+        recommended: Array of recommended items, best first; the position in the array is the rank.
+        relevant: Array of relevant items.
+        metrics: Names, optionally with conventions and a cutoff: ``ndcg(gain=exp2)@10``.
+        k: Cutoffs of the metrics without a cutoff of their own; "all" for the whole list.
+        relevances: Array parallel to ``relevant``; default 1 for each item.
+        scores: Array parallel to ``recommended``; the items are then ranked by score, highest first.
+        conventions: Name of a preset, or a mapping as in ``evaluate``.
 
-    Raises ConfigError, as ``evaluate`` does for its options.
+    Returns:
+        A struct column; its fields are the metric columns of ``per_user``, such as ``ndcg_at_10``.
+
+    Raises:
+        ConfigError: An argument is invalid, as in ``evaluate``.
     """
     plan = plan_of(metrics, k, conventions)
     arrays = {RECOMMENDED: recommended, RELEVANT: relevant, RELEVANCE_ARRAY: relevances, SCORE_ARRAY: scores}
@@ -109,12 +122,20 @@ def ranking_metrics(
 
 
 def register(spark: SparkSession, conventions: Rules = "default") -> list[str]:
-    """Make the functions known to SQL, each by its names and ``_at``; return the names.
+    """Register the functions for SQL, each under its names with the suffix ``_at``; return these names.
 
-    ``ndcg_at(recommended, relevant, 10)``, and behind the cutoff ``relevances`` and ``scores``; NULL stands
-    for the one that there is not. The cutoff may also be 'all', or a column. ``conventions`` hold for all.
+    In SQL: ``ndcg_at(recommended, relevant, 10)``, optionally followed by ``relevances`` and ``scores``; NULL
+    if not given. The cutoff may also be 'all' or a column. An invalid cutoff ends the query with an error.
 
-    Raises ConfigError for the conventions. A wrong cutoff ends the query, with its named error.
+    Args:
+        spark: The session.
+        conventions: Name of a preset, or a mapping as in ``evaluate``, for all functions.
+
+    Returns:
+        The names of the registered functions.
+
+    Raises:
+        ConfigError: The conventions are invalid.
     """
     names = []
     for name, metric in measured_functions().items():
@@ -126,15 +147,15 @@ def register(spark: SparkSession, conventions: Rules = "default") -> list[str]:
 
 
 def plan_of(texts: Sequence[str] | str, k: Any, conventions: Rules) -> Plan:
-    """Return what is asked for, checked; raise ConfigError, also for what needs more than arrays."""
+    """Validate the arguments as a plan; raise ConfigError, also if more than arrays is needed."""
     rules = parse_conventions(conventions)
     if rules.truth_duplicates is TruthDuplicates.LAST:
-        message = "truth_duplicates=last asks for the times of relevant items, and arrays hold none"
+        message = "truth_duplicates=last needs timestamps of relevant items, which arrays do not have"
         raise ConfigError("INVALID_CHOICE", f"{message}; choose max, sum or count, or use evaluate")
     plan = make_plan(metrics=texts, k=k, conventions=rules)
     for value in plan.asked:
         if value.metric.knows_items:
-            raise ConfigError("UNKNOWN_METRIC", f"{value} needs facts of items; ask evaluate for it")
+            raise ConfigError("UNKNOWN_METRIC", f"{value} needs item attributes; use evaluate instead")
     return plan
 
 
@@ -158,7 +179,7 @@ def applied(plan: Plan, arrays: Mapping[str, Any], name: str, kind: T.DataType) 
 
 
 def values_by_k(metric: RankingMetric, conventions: Rules) -> Callable[..., pa.Array]:
-    """Return the function of a metric with the cutoff as a column; rows of one are measured together."""
+    """Return the function of a metric with the cutoff as a column; rows of one cutoff are batched."""
 
     def values(recommended: pa.Array, relevant: pa.Array, k: pa.Array, *others: pa.Array) -> pa.Array:
         columns = (recommended, relevant, *others)
@@ -175,16 +196,16 @@ def values_by_k(metric: RankingMetric, conventions: Rules) -> Callable[..., pa.A
 
 
 def arrow_function(values: Callable[..., pa.Array], name: str, kind: T.DataType) -> Any:
-    """Return the function of Spark that gives batches of rows to ``values``, without pandas in between.
+    """Return a Spark function that passes Arrow batches to ``values``, without pandas.
 
     Raises EnvironmentFault SPARK_TOO_OLD.
     """
     try:
         from pyspark.sql.pandas.functions import arrow_udf
     except ImportError:
-        message = f"spark_eval.functions need Spark 4.1 or newer, and this is {pyspark.__version__}"
-        hint = "evaluate takes arrays by layout='array' in all"
+        message = f"spark_eval.functions needs Spark 4.1 or newer; this is {pyspark.__version__}"
+        hint = "evaluate with layout='array' works with all versions"
         raise EnvironmentFault("SPARK_TOO_OLD", f"{message}; {hint}") from None
     values.__name__ = name
-    make: Any = arrow_udf  # its types tell no function of several columns
+    make: Any = arrow_udf  # its type hints do not cover functions of several columns
     return make(values, kind)

@@ -1,1 +1,1 @@
-"""Pairs of models in the workers: users side by side, exact sums, ranks and draws. numpy, pyarrow."""
+"""Pairwise comparison on the executors: aligned users, exact sums, ranks, resamples; no pyspark."""

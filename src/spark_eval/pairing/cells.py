@@ -1,4 +1,4 @@
-"""Cells of users: everybody, and the values of segments."""
+"""Cells of users: all users, and one cell per segment value."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,20 +15,20 @@ from spark_eval.schema import ALL
 from spark_eval.stats.exact import Ints
 from spark_eval.stats.totals import CellTotals
 
-# A segment and its value.
+# Segment name and value.
 SegmentValue = tuple[str, str]
-# Sums of pairs, of shape (cells, pairs, columns).
+# Sums per pair of models; shape (cells, pairs, columns).
 PairTotals = CellTotals[SegmentValue]
 EVERYBODY: Final = (ALL, ALL)
-# Segments are crossed while each crossing of their values has so many users, on average.
+# Segments are crossed while a combination of their values has at least this many users on average.
 USERS_PER_CROSSING: Final = 256
 
 
 @dataclass(frozen=True)
 class Crossings:
-    """Crossings of some segments' values; ``crossing`` (n,) is the number of that of each user.
+    """All combinations of the values of some segments; ``crossing`` (n,) numbers the one of each user.
 
-    ``first`` is the place of the first of its cells among those of all crossings: that of everybody is 0.
+    ``first`` is the index of its first cell among the cells of all ``Crossings``; the cell of all users is 0.
     """
 
     names: Sequence[str]
@@ -38,37 +38,37 @@ class Crossings:
 
     @property
     def n_crossings(self) -> int:
-        """The number of crossings; some may have no users."""
+        """Number of combinations, including those without users."""
         return prod(map(len, self.values))
 
     @property
     def cells(self) -> list[SegmentValue]:
-        """The cells."""
+        """Cells of these segments; the first ``Crossings`` also has the cell of all users."""
         named = zip(self.names, self.values, strict=True)
         of_segments = [(name, value) for name, values in named for value in values]
         return [EVERYBODY, *of_segments] if self.first == 0 else of_segments
 
     @property
     def place(self) -> slice:
-        """The places of its cells among those of all crossings."""
+        """Slice of its cells among the cells of all ``Crossings``."""
         return slice(self.first, self.first + len(self.cells))
 
     @cached_property
     def order(self) -> Ints:
-        """The users in the order of their crossings; shape (n,)."""
+        """Indices that sort the users by combination; shape (n,)."""
         return np.argsort(self.crossing, kind="stable")
 
     @property
     def ends(self) -> Ints:
-        """With which user, in this order, each crossing begins, and the last one ends."""
+        """Offsets of each combination in ``order``; shape (n_crossings + 1,)."""
         return np.append(0, np.cumsum(self.counted(np.ones(len(self.crossing), dtype=bool))))
 
     def counted(self, chosen: Booleans) -> Ints:
-        """Count the chosen users (n,) in each crossing."""
+        """Count the chosen users (n,) of each combination; shape (n_crossings,)."""
         return np.bincount(self.crossing[chosen], minlength=self.n_crossings)
 
     def of_cells(self, sums: NDArray[Any]) -> NDArray[Any]:
-        """Return the sums of cells (cells, ...) from those of crossings (crossings, ...)."""
+        """Add up the sums of combinations (n_crossings, ...) to those of cells (cells, ...)."""
         grid = sums.reshape((*map(len, self.values), *sums.shape[1:]))
         axes = range(len(self.values))
         parts = [grid.sum(axis=tuple(axes))[None]] if self.first == 0 else []
@@ -76,10 +76,10 @@ class Crossings:
         return np.concatenate(parts)
 
     def by_person(self, person: Ints, folds: Ints | None) -> tuple[Ints, Ints, Ints]:
-        """Order rows by crossing, then by the user (n,) whose they are, then by fold.
+        """Sort rows by combination, then by their user ``person`` (n,), then by fold.
 
-        Return that order, where in it each user's rows in a crossing begin, and with which of these users
-        each crossing begins and the last one ends.
+        Return three arrays: the sort order (n,); the offset in it of each user's rows within a combination;
+        and the offsets of the combinations among these users, shape (n_crossings + 1,).
         """
         key = self.crossing * (int(person.max(initial=0)) + 1) + person
         order = np.lexsort((key,) if folds is None else (folds, key))
@@ -89,9 +89,9 @@ class Crossings:
 
 
 def crossings_of(segments: Mapping[str, pa.Array], n: int, *, crossed: bool = True) -> list[Crossings]:
-    """Return crossings of n users that have everybody and each segment once; the first has everybody.
+    """Group the segments of n users into ``Crossings``, each segment in one; the first has the cell of all.
 
-    Where segments may be ``crossed``, they are few.
+    With ``crossed``, small segments share one ``Crossings``; otherwise each segment has its own.
     """
     grouped = [Crossings([], [], np.zeros(n, dtype=np.int64), 0)]
     for name, texts in segments.items():
@@ -107,6 +107,6 @@ def crossings_of(segments: Mapping[str, pa.Array], n: int, *, crossed: bool = Tr
 
 
 def cells_of(grouped: Sequence[Crossings]) -> Iterator[SegmentValue]:
-    """Yield the cells of several crossings."""
+    """Yield the cells of several ``Crossings``."""
     for grouping in grouped:
         yield from grouping.cells

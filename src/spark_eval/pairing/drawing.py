@@ -1,4 +1,4 @@
-"""Amounts drawn again by user, cell by cell: exact sums of replicates, which add over buckets."""
+"""Resample users in each cell: exact sums of the replicates, which are added up over buckets."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,21 +18,22 @@ from spark_eval.stats.draws import drawn_sums, flips, poisson_weights
 from spark_eval.stats.exact import Floats, Ints
 from spark_eval.stats.resampling import SCALE_BITS, scale_of, scaled
 
-# A model, by its place in a question, and a column of its users.
+# Index of a model in the task, and a column of its ``per_user`` rows.
 Factor = tuple[int, str]
-# So many amounts are drawn at once.
+# Number of amounts that are resampled together.
 DRAWN_AT_ONCE: Final = 256
-# So many cells times replicates are summed at most: 16 bytes each.
+# Upper bound of cells times replicates; each takes 16 bytes.
 MOST_DRAWN: Final = 10_000_000
 HALF_BITS: Final = 32
 NO_HASHES: Final[Hashes] = np.empty(0, dtype=np.uint64)
 
 
 class DrawnSums(NamedTuple):
-    """Sums of what is drawn in each cell: the users' own in column 0, then those of replicates.
+    """Sums of each cell: column 0 over the sample itself, the others over its replicates.
 
-    ``totals`` (cells, 1 + replicates) are of scaled amounts, ``weights`` of the draws of users who have
-    one; ``flipped`` of amounts with signs drawn. ``cubes`` (cells, 4) are parts of the sum of cubes.
+    ``totals`` (cells, 1 + replicates) are sums of scaled amounts. ``weights``, of the same shape, count the
+    draws of users who have an amount. ``flipped`` (cells, 1 + flips) are sums with random signs. ``cubes``
+    (cells, 4) are four partial sums of the cubes.
     """
 
     totals: Ints
@@ -41,18 +42,18 @@ class DrawnSums(NamedTuple):
     cubes: Ints
 
     def __add__(self, other: Any) -> "DrawnSums":
-        """Return the sums over the users of both."""
+        """Add the sums of other users."""
         return DrawnSums(*map(np.add, self, other))
 
     def cube(self, cell: int, scale: float) -> Fraction:
-        """Return the sum of the cubes of a cell's amounts."""
+        """Return the exact sum of the cubes of a cell's amounts, unscaled."""
         high, low, mixed_high, mixed_low = map(int, self.cubes[cell])
         whole = (((high << HALF_BITS) + low) << HALF_BITS) + (mixed_high << HALF_BITS) + mixed_low
         return whole * (Fraction(scale) / (1 << SCALE_BITS)) ** 3
 
 
 class Amount(NamedTuple):
-    """What is drawn: a product of values, less that of others, of the users who have all ``defined`` ones."""
+    """Amount of a user: product of ``plus`` less that of ``minus``, defined if all ``defined`` are finite."""
 
     plus: tuple[Factor, ...]
     minus: tuple[Factor, ...]
@@ -60,22 +61,22 @@ class Amount(NamedTuple):
 
     @classmethod
     def of(cls, model: int, column: str) -> Self:
-        """Return the values of a model."""
+        """Return the amount that is one model's value of a column."""
         return cls(((model, column),), (), ((model, column),))
 
     @classmethod
     def difference(cls, left: int, right: int, column: str) -> Self:
-        """Return the differences of two models in a column."""
+        """Return the amount ``right - left`` of a column."""
         return cls(((right, column),), ((left, column),), ((left, column), (right, column)))
 
     @classmethod
     def parts(cls, model: int, column: str, weight: str, others: Sequence[int] = ()) -> tuple[Self, Self]:
-        """Return a model's weighted values, and its weights, of users whom the others have, too."""
+        """Return a model's weighted value and its weight, for users that all ``others`` have as well."""
         defined = tuple((one, name) for one in (model, *others) for name in (column, weight))
         return cls(((model, column), (model, weight)), (), defined), cls(((model, weight),), (), defined)
 
     def amounts(self, of: Mapping[Factor, Floats]) -> tuple[Floats, Booleans]:
-        """Return the amounts (n,), 0 where undefined, and where they are defined, from values of factors."""
+        """Compute the amounts (n,), 0 if undefined, and their mask (n,) from the values of the factors."""
         is_defined = reduce(np.logical_and, (np.isfinite(of[factor]) for factor in self.defined))
         amounts = reduce(np.multiply, (of[factor] for factor in self.plus))
         if self.minus:
@@ -84,7 +85,7 @@ class Amount(NamedTuple):
 
 
 def values_of(population: Population, names: Sequence[str], order: Ints | slice) -> dict[Factor, Floats]:
-    """Return the values (n,) of columns of all models, of users in an order."""
+    """Return the values (n,) of each model and column, with the users in the given order."""
     values = population.values(names)[:, :, order]
     return {(model, name): own[at] for model, own in enumerate(values) for at, name in enumerate(names)}
 
@@ -92,14 +93,14 @@ def values_of(population: Population, names: Sequence[str], order: Ints | slice)
 def each_amount(
     drawn: Sequence[Amount], population: Population, order: Ints | slice
 ) -> Iterator[tuple[Floats, Booleans]]:
-    """Yield the amounts of each, and where they are defined, of users in an order; see ``Amount.amounts``."""
+    """Yield values and mask of each amount, with the users in the given order; see ``Amount.amounts``."""
     names = list(dict.fromkeys(name for one in drawn for _, name in one.defined))
     values = values_of(population, names, order)
     return (one.amounts(values) for one in drawn)
 
 
 def largest_of(drawn: Sequence[Amount], population: Population) -> Floats:
-    """Return the largest size of each amount; shape (m,)."""
+    """Return the largest absolute value of each amount; shape (m,)."""
     parts = [drawn[first : first + DRAWN_AT_ONCE] for first in range(0, len(drawn), DRAWN_AT_ONCE)]
     each = (amounts for part in parts for amounts, _ in each_amount(part, population, slice(None)))
     return np.array([abs(amounts).max(initial=0.0) for amounts in each])
@@ -107,10 +108,11 @@ def largest_of(drawn: Sequence[Amount], population: Population) -> Floats:
 
 @dataclass(frozen=True)
 class Drawing:
-    """Draws amounts of users in all cells, by the hash of the user alone.
+    """Resampling of users in all cells; a user's draws depend on the seed and the user id only.
 
-    ``cells`` are those of the comparison. ``largest`` (m,) are the largest sizes of what is ``drawn``.
-    ``replicates`` and ``flips`` count draws of users and of signs; 0: none. ``has_cubes`` asks for cubes.
+    ``cells`` are those of the comparison. ``largest`` (m,) are the largest absolute values of the amounts
+    ``drawn``. ``replicates`` is the number of bootstrap samples, ``flips`` that of random signs; 0: none.
+    With ``has_cubes`` the cubes are summed as well.
     """
 
     cells: Sequence[SegmentValue]
@@ -123,26 +125,26 @@ class Drawing:
 
     def sums(self, population: Population) -> DrawnSums:
         """Return the sums of a bucket, each (cells * m, ...)."""
-        place_of = {cell: place for place, cell in enumerate(self.cells)}
+        index_of = {cell: index for index, cell in enumerate(self.cells)}
         total, grouped = self.zero(), crossings_of(population.segments, len(population))
         n_numbers = len(self.drawn) * max(self.replicates, self.flips)
         if max(grouping.n_crossings for grouping in grouped) * n_numbers > MOST_DRAWN:
             grouped = crossings_of(population.segments, len(population), crossed=False)
         for grouping in grouped:
-            places = [place_of[cell] for cell in grouping.cells]
+            indices = [index_of[cell] for cell in grouping.cells]
             for mine, amounts in zip(total, self.of_grouping(population, grouping), strict=True):
                 by_cell = mine.reshape(len(self.cells), -1, mine.shape[1])
-                by_cell[places] += grouping.of_cells(amounts)
+                by_cell[indices] += grouping.of_cells(amounts)
         return total
 
     def zero(self, *shape: int) -> DrawnSums:
-        """Return the sums over nobody: of all cells, or of another shape."""
+        """Return sums of zero: for all cells and amounts, or of the given shape."""
         shape = shape or (len(self.cells) * len(self.drawn),)
         widths = (1 + self.replicates, 1 + self.replicates, 1 + self.flips, 4)
         return DrawnSums(*(np.zeros((*shape, width), dtype=np.int64) for width in widths))
 
     def of_grouping(self, population: Population, grouping: Crossings) -> DrawnSums:
-        """Return the sums of a grouping's crossings, each (crossings, m, ...)."""
+        """Return the sums of a grouping's combinations, each (n_crossings, m, ...)."""
         hashes, flipped = (
             id_hashes(population.ids, np.int64(self.seed + more))[grouping.order] if is_asked else NO_HASHES
             for more, is_asked in enumerate((self.replicates, self.flips))
@@ -166,9 +168,10 @@ class Drawing:
         return sums
 
     def columns(self, population: Population, order: Ints, chosen: slice) -> tuple[Floats, Ints]:
-        """Return columns (n, c + masks): scaled amounts of what is chosen, then where any are defined.
+        """Return the c chosen amounts, scaled, with their distinct masks (1 if defined, else 0).
 
-        And the place (c,) of each one's own among the masks, which are ones and zeros, each of them once.
+        They are the columns of one array (n, c + masks). The second array (c,) is the index of the mask of
+        each amount.
         """
         columns: list[Floats] = []
         masks: dict[bytes, tuple[int, Floats]] = {}
@@ -182,7 +185,7 @@ class Drawing:
 
 
 def cubes_of(differences: Floats) -> Ints:
-    """Return parts of the exact sums of cubes of whole numbers (n, c) up to 2^31: shape (c, 4)."""
+    """Return the partial sums, shape (c, 4), of the cubes of integers (n, c) up to 2^31."""
     whole = differences.astype(np.int64)
     squares = whole * whole
     parts = []
@@ -193,8 +196,8 @@ def cubes_of(differences: Floats) -> Ints:
 
 
 def check_drawn(n_cells: int, n_replicates: int) -> None:
-    """Raise ConfigError TOO_MANY_REPLICATES where more is asked for than memory holds."""
+    """Raise ConfigError TOO_MANY_REPLICATES if the sums of the replicates do not fit into memory."""
     if n_cells * n_replicates > MOST_DRAWN:
-        message = f"{n_cells:,} cells of {n_replicates:,} replicates are {n_cells * n_replicates:,} numbers"
-        hint = f"at most {MOST_DRAWN:,}; name fewer models, metrics or segments, or fewer resamples"
+        message = f"{n_cells:,} cells x {n_replicates:,} replicates = {n_cells * n_replicates:,} sums"
+        hint = f"at most {MOST_DRAWN:,}; choose fewer models, metrics, segments or resamples"
         raise ConfigError("TOO_MANY_REPLICATES", f"{message}; {hint}")

@@ -1,4 +1,4 @@
-"""Who is compared in a bucket: the users of all models side by side, in one order, and their segments."""
+"""Align the users of all compared models within a bucket, with their segments."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,13 +22,14 @@ CANDIDATE: Final = "candidate"
 
 @dataclass(frozen=True)
 class PairQuestion:
-    """What workers are asked of pairs of models.
+    """Task of the executors: compare pairs of models.
 
-    ``models`` are sides with names, and ``matches`` say which of them are compared; without any, each is by
-    itself. ``columns`` are those of the metrics, ``weighted`` a column with what weighs in its weighted mean.
-    The candidate has a column for each of ``segments``, the baseline's side for each of
-    ``moved``. ``has_truth`` says that both count each user's relevant items, which must be the same.
-    ``needs_largest`` asks for the largest differences. ``has_text_ids`` says that ids are text, not integers.
+    ``models`` are (side, name); the side is baseline or candidate. ``matches`` select the compared pairs;
+    without any, each model is summarised alone. ``columns`` are the metric columns; ``weighted`` has the
+    columns of value and weight of each weighted mean. The candidate has a column for each of ``segments``,
+    the baseline for each of ``moved``. With ``has_truth``, both count each user's relevant items, and the
+    counts must agree. ``needs_largest`` requests the largest differences. With ``has_text_ids``, user ids are
+    text, otherwise integers.
     """
 
     models: Sequence[tuple[str, str]]
@@ -44,21 +45,21 @@ class PairQuestion:
 
     @cached_property
     def ends(self) -> tuple[Ints, Ints]:
-        """The place of the baseline and of the candidate of each pair among the models."""
+        """Indices of the baseline and of the candidate of each pair in ``models``; each of shape (pairs,)."""
         return models_of(self.matches)
 
     @property
     def values(self) -> list[str]:
-        """All columns that are read as numbers."""
+        """All numeric columns, each once."""
         return list(dict.fromkeys([*self.columns, *(name for pair in self.weighted for name in pair)]))
 
     @property
     def keys(self) -> list[str]:
-        """The columns that tell users apart."""
+        """Key columns of a ``per_user`` row."""
         return [USER, FOLD] if self.by_fold else [USER]
 
     def schema(self, columns: Sequence[str]) -> pa.Schema:
-        """Return the types in which columns are compared, whatever wrote them."""
+        """Return the types of columns in comparisons; columns are cast to them."""
         kinds = {
             USER: pa.string() if self.has_text_ids else pa.int64(),
             FOLD: pa.int64(),
@@ -68,22 +69,22 @@ class PairQuestion:
         return pa.schema({name: kinds[name] for name in columns})
 
     def rows(self, tables: Iterable[pa.Table], columns: Sequence[str]) -> pa.Table:
-        """Return these columns of some tables as one, in the types in which they are compared."""
+        """Concatenate these columns of some tables, cast to ``schema``."""
         schema = self.schema(columns)
         typed = [table.cast(schema) for table in tables]
         return pa.concat_tables(typed) if typed else schema.empty_table()
 
     def side(self, side: str) -> list[int]:
-        """Return the places of the models of a side."""
-        return [place for place, (of_side, _) in enumerate(self.models) if of_side == side]
+        """Return the indices of the models of a side."""
+        return [index for index, (of_side, _) in enumerate(self.models) if of_side == side]
 
 
 class PairCounts(NamedTuple):
-    """Counts of who is compared.
+    """Numbers of compared rows and users.
 
-    ``rows`` and ``people`` (pairs, 3) are rows and users of the baseline, of the candidate, and common ones.
-    ``moved`` (segments, pairs) are common rows whose segment is another on the baseline's side,
-    ``other_truth`` (pairs,) those with another number of relevant items there.
+    ``rows`` and ``people`` (pairs, 3) count rows and users: the baseline's, the candidate's, and common ones.
+    ``moved`` (segments, pairs) counts common rows with a different segment in the baseline, ``other_truth``
+    (pairs,) those with a different number of relevant items.
     """
 
     rows: Ints
@@ -92,25 +93,25 @@ class PairCounts(NamedTuple):
     other_truth: Ints
 
     def __add__(self, other: Any) -> "PairCounts":
-        """Return the counts of both."""
+        """Add the counts of other users."""
         return PairCounts(*map(np.add, self, other))
 
 
-# Columns of the rows of a model, by its place.
+# Reads columns of the model with this index.
 ReadRows = Callable[[int, Sequence[str]], pa.Table]
 
 
 class Population:
-    """The n users that are compared in a bucket, those of several folds once in each.
+    """The n compared rows of a bucket: one per user, or one per user and fold.
 
-    ``rows`` has for each model the places (n,) of these users in its table, -1 of those whom it lacks; None:
-    they stand there in the same order. ``n_rows`` (models,) counts the rows that a model
-    has, ``n_users`` (models,) their users.
+    ``rows`` has for each model the indices (n,) of these rows in its table, -1 if missing; None if the table
+    has exactly these rows, in this order. ``n_rows`` (models,) and ``n_users`` (models,) count all rows and
+    users of each model.
     """
 
     def __init__(self, question: PairQuestion, read: ReadRows) -> None:
         self.question, self.read = question, read
-        tables = [read(place, question.keys) for place in range(len(question.models))]
+        tables = [read(model, question.keys) for model in range(len(question.models))]
         for table, (side, model) in zip(tables, question.models, strict=True):
             check_rows_of_users(table, side, model)
         self.n_rows = np.array([len(table) for table in tables])
@@ -124,13 +125,13 @@ class Population:
             self.align(tables)
 
     def people(self, table: pa.Table) -> Ints:
-        """Return a number for each row, the same for the same user."""
+        """Return an integer per row (n,), equal for rows of the same user."""
         if not self.question.by_fold:
             return np.arange(len(table))
         return Codes.of([table[USER]]).columns[0]
 
     def align(self, tables: Sequence[pa.Table]) -> None:
-        """Bring the users of all models, of which some differ, into one order."""
+        """Sort the users of all models into one order, if the models have different users."""
         codes = Codes.of([table[USER] for table in tables])
         distinct, coded = np.unique(np.concatenate(codes.columns), return_inverse=True)
         key, fold_of = coded, None
@@ -157,7 +158,7 @@ class Population:
         return len(self.person)
 
     def common(self) -> Iterator[Booleans]:
-        """Yield which rows both models of each pair have; shape (n,)."""
+        """Yield for each pair the mask (n,) of the rows that both models have."""
         everybody = np.ones(len(self), dtype=bool)
         has = [everybody if rows is None else rows >= 0 for rows in self.rows]
         for left, right in zip(*self.question.ends, strict=True):
@@ -165,11 +166,11 @@ class Population:
 
     @cached_property
     def segments(self) -> dict[str, pa.Array]:
-        """The users' values of all segments, as the candidate has them."""
+        """Segment values (n,) of the candidate's rows, by segment."""
         return {name: self.texts(CANDIDATE, name) for name in self.question.segments}
 
     def counts(self) -> PairCounts:
-        """Count who is compared."""
+        """Count the compared rows and users."""
         question, pairs = self.question, list(self.common())
         lefts, rights = question.ends
         is_moved = [
@@ -192,13 +193,13 @@ class Population:
         )
 
     def values(self, columns: Sequence[str]) -> Floats:
-        """Return the values of all models, NaN where there are none; shape (models, columns, n)."""
+        """Return the values of all models, NaN if missing; shape (models, columns, n)."""
         values = np.empty((len(self.rows), len(columns), len(self)))
         for model, rows in enumerate(self.rows):
             table = self.read(model, columns)
-            for place, name in enumerate(columns):
+            for index, name in enumerate(columns):
                 column = numbers(table[name])
-                values[model, place] = column if rows is None else np.append(column, np.nan)[rows]
+                values[model, index] = column if rows is None else np.append(column, np.nan)[rows]
         if np.isinf(values).any():
             infinite = columns[int(np.flatnonzero(np.isinf(values).any(axis=(0, 2)))[0])]
             message = f"per_user: {infinite} holds infinite values; leave them null"
@@ -206,14 +207,14 @@ class Population:
         return values
 
     def texts(self, side: str, segment: str) -> pa.Array:
-        """Return the users' values of a segment on a side, from whichever of its models has them."""
+        """Return the segment value (n,) of each row, from the first model of the side that has the row."""
         if segment == FOLD and self.folds is not None:
             return pa.array(self.folds).cast(pa.string())
         values = pa.nulls(len(self), pa.string())
-        for place, (of_side, _) in enumerate(self.question.models):
+        for model, (of_side, _) in enumerate(self.question.models):
             if of_side == side:
-                column = self.read(place, [segment])[segment].cast(pa.string()).combine_chunks()
-                rows = self.rows[place]
+                column = self.read(model, [segment])[segment].cast(pa.string()).combine_chunks()
+                rows = self.rows[model]
                 if rows is None:
                     return column.fill_null(MISSING)
                 mine = pa.array(rows, mask=rows < 0)
@@ -223,14 +224,14 @@ class Population:
         return values.fill_null(MISSING)
 
     def relevant(self, model: int) -> Ints:
-        """Return how many relevant items each user has by the truth of a model, -1 where it lacks them."""
+        """Return the number of relevant items (n,) in the truth of a model, -1 for rows that it lacks."""
         column = numbers(self.read(model, [N_RELEVANT])[N_RELEVANT]).astype(np.int64)
         rows = self.rows[model]
         return column if rows is None else np.append(column, -1)[rows]
 
 
 def check_rows_of_users(table: pa.Table, side: str, model: str) -> None:
-    """Raise DataError for a row without a user, or for a user whom a model has twice."""
+    """Raise DataError for a row without a user or fold, or for a duplicate user of a model."""
     who = f"per_user of the {side}, model {model!r}"
     for name in table.column_names:
         if table[name].null_count:

@@ -1,7 +1,7 @@
-"""Exact sums of products of metric values, of each model with itself and of the two models of each pair.
+"""Exact sums of squares of each model's metric values, and of products of the two models of each pair.
 
-Values are cut into digits as in ``stats.exact``. Rows of digits, and one that says where a value is defined,
-are multiplied as matrices: all their products are whole numbers, and no sum of them rounds.
+Values are split into digits as in ``stats.exact``. A matrix has one row per digit, and a row 0 that is 1 if
+the value is defined. Products of these matrices are integers, and no sum of them is rounded.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -16,24 +16,23 @@ from spark_eval.errors import DataError
 from spark_eval.stats.differences import QUANTUM_BITS
 from spark_eval.stats.exact import BLOCK, DIGIT_BITS, LOWEST_PLACE, POINT_BITS, Floats, Ints
 
-# Which models are compared: one on the left with each on the right, or each with the one beside it.
+# Slices of the compared models, baseline and candidate: one with each of several, or n with n in order.
 Match = tuple[slice, slice]
-# So many values are cut into digits at once: they and their digits stay near the processor.
+# Number of values that are split into digits at once, so that values and digits fit into the CPU cache.
 AT_ONCE: Final = 1 << 15
-# Differences of no more than half a quantum are none.
+# Differences up to half a quantum count as 0.
 LEAST: Final = 2.0 ** -(QUANTUM_BITS + 1)
-# Most values have no digits behind these.
+# Number of digits that most values need.
 USUAL_DIGITS: Final = 3
 
 
 @dataclass
 class Products:
-    """Sums of products in c cells, each of shape (c, pairs, columns, 1 + digits, 1 + digits).
+    """Sums of products in c cells: ``baseline`` and ``candidate`` with themselves, ``cross`` between the two.
 
-    Those of the baseline's rows with themselves, of the candidate's, and of the baseline's with the
-    candidate's. Row and column 0 stand for 1 where a value is defined; row i for its digit at place
-    ``first`` + 1 - i, ``first`` (columns,) being a place of ``stats.exact``. ``greater`` and ``less``
-    (c, pairs, columns) count differences above and below 0.
+    Each has shape (c, pairs, columns, 1 + digits, 1 + digits). Row and column 0 stand for 1 if the value is
+    defined; row i stands for the digit with exponent ``first`` + 1 - i, as in ``stats.exact``. ``first`` has
+    shape (columns,). ``greater`` and ``less`` (c, pairs, columns) count differences above and below 0.
     """
 
     first: Ints
@@ -44,12 +43,12 @@ class Products:
     less: Ints
 
     def of_cells(self, add_up: Callable[[Ints], Ints]) -> "Products":
-        """Return the sums of other cells, which ``add_up`` makes of those of these (c, ...)."""
+        """Return the sums of other cells; ``add_up`` aggregates arrays (c, ...) to them."""
         by_cell = (self.baseline, self.candidate, self.cross, self.greater, self.less)
         return Products(self.first, *map(add_up, by_cell))
 
     def replace(self, pair: int, columns: Booleans, other: "Products") -> None:
-        """Put the only pair of others in the place of some columns of a pair."""
+        """Overwrite the given columns of one pair with recomputed products."""
         for name in ("baseline", "candidate", "cross"):
             theirs = getattr(other, name)
             mine = widened(getattr(self, name), theirs.shape[-1])
@@ -58,11 +57,11 @@ class Products:
 
 
 class Multiplying:
-    """Multiplies values (models, columns, rows), NaN where undefined, as they lie: cell after cell.
+    """Accumulator of the products of values (models, columns, rows), NaN if undefined, sorted by cell.
 
-    Rows are those of users, one each, unless ``starts`` says with which row each user begins: then products
-    are those of the sums over a user's rows. ``ends`` (c + 1,) are the users with whom a cell begins or ends.
-    ``first`` (columns,) is the place of the highest digits where others have chosen it.
+    Each user has one row; with ``starts`` (users,), the offset of each user's rows, the values of a user are
+    summed first. ``ends`` (c + 1,) are the offsets of the cells among the users. ``first`` (columns,) is the
+    exponent of the highest digit; None: it follows from the values.
     """
 
     def __init__(
@@ -82,7 +81,7 @@ class Multiplying:
         check_scaled(self.known, self.scale)
 
     def products(self) -> Products:
-        """Return the sums in all cells."""
+        """Return the sums of all cells."""
         n_models, n_columns, _ = self.values.shape
         lefts, rights = models_of(self.matches)
         n_cells, rows = len(self.ends) - 1, 1 + USUAL_DIGITS
@@ -95,7 +94,7 @@ class Multiplying:
             runs = list(self.runs(users))
             for cell, start, end in runs:
                 part = stacked[..., start:end]
-                # Not as many columns as rows: numpy takes longer for a matrix with itself.
+                # Fewer columns than rows on purpose: numpy is slower for a matrix times its own transpose.
                 own[cell, :, :, 1:rows, :rows] += (part[:, :, 1:] @ part.swapaxes(-1, -2)).astype(np.int64)
                 own[cell, :, :, 0, 0] += np.count_nonzero(part[:, :, 0], axis=-1)
                 for pairs, (left, right) in self.places():
@@ -107,7 +106,7 @@ class Multiplying:
         return Products(first, own[:, lefts], own[:, rights], cross, *signs)
 
     def places(self) -> Iterator[tuple[slice, Match]]:
-        """Yield the places of the pairs of each match, and the match."""
+        """Yield each match with the slice of its pairs."""
         start = 0
         for left, right in self.matches:
             end = start + right.stop - right.start
@@ -115,7 +114,7 @@ class Multiplying:
             start = end
 
     def blocks(self) -> Iterator[tuple[slice, Floats]]:
-        """Yield blocks of users, with the digits of their rows (models, columns, 1 + digits, users)."""
+        """Yield blocks of users with their digits; shape (models, columns, 1 + digits, users)."""
         n_models, n_columns, n_rows = self.values.shape
         size = min(BLOCK, max(64, AT_ONCE // (n_models * n_columns)))
         n_users = n_rows if self.starts is None else len(self.starts)
@@ -129,7 +128,7 @@ class Multiplying:
                 yield users, carried(np.add.reduceat(digits, begins[:-1] - begins[0], axis=-1))
 
     def digits(self, rows: slice) -> Floats:
-        """Return where the values of some rows are defined, and their digits; all (models, columns, rows)."""
+        """Return mask and digits of some rows; shape (models, columns, 1 + digits, rows)."""
         rest = self.known[:, :, rows] * self.scale
         stacked = np.empty((*rest.shape[:2], 2 + USUAL_DIGITS, rest.shape[2]))
         stacked[:, :, 0] = 1.0 if self.defined is None else self.defined[:, :, rows]
@@ -145,7 +144,7 @@ class Multiplying:
         return stacked[:, :, : n_digits + 1]
 
     def runs(self, users: slice) -> Iterator[tuple[int, int, int]]:
-        """Yield the cells of a block, and the users in the block with whom each begins and ends."""
+        """Yield each cell that has users in a block, with its first and last + 1 index in the block."""
         first = int(np.searchsorted(self.ends, users.start, "right")) - 1
         last = int(np.searchsorted(self.ends, users.stop, "left"))
         for cell, (start, end) in enumerate(pairwise(self.ends[first : last + 1].tolist()), first):
@@ -153,7 +152,7 @@ class Multiplying:
                 yield cell, max(start, users.start) - users.start, min(end, users.stop) - users.start
 
     def count_signs(self, users: slice, runs: Sequence[tuple[int, int, int]], signs: Ints) -> None:
-        """Add how many differences of a block are above and below 0."""
+        """Add the numbers of differences above and below 0 in a block to ``signs``."""
         cells, starts = [cell for cell, *_ in runs], [start for _, start, _ in runs]
         values = self.values[:, :, users]
         for pairs, (left, right) in self.places():
@@ -169,9 +168,9 @@ class Multiplying:
 def pair_products(
     values: Floats, matches: Sequence[Match], ends: Ints, starts: Ints | None = None
 ) -> Products:
-    """Return the products of values as ``Multiplying`` takes them, of the rows that both models have.
+    """Return the products over the rows that both models of a pair have; arguments as in ``Multiplying``.
 
-    Where a row is only defined for one model of a pair, the two are multiplied again without it.
+    If a value is defined for only one model of a pair, the pair's column is recomputed without that row.
     """
     is_defined = np.isfinite(values)
     if is_defined.all():
@@ -194,7 +193,7 @@ def pair_products(
 
 
 def models_of(matches: Sequence[Match]) -> tuple[Ints, Ints]:
-    """Return the places of the baseline and of the candidate of each pair among the models."""
+    """Return the model indices of the baseline and of the candidate of each pair; each of shape (pairs,)."""
     lefts, rights = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
     for left, right in matches:
         rights.append(np.arange(right.start, right.stop))
@@ -203,7 +202,7 @@ def models_of(matches: Sequence[Match]) -> tuple[Ints, Ints]:
 
 
 def carried(sums: Floats) -> Floats:
-    """Return sums of digits as digits again, one more in front, behind the row that counts."""
+    """Carry sums of digits over to the next higher digit, adding one digit after row 0, the mask."""
     digits = np.insert(sums, 1, 0.0, axis=2)
     for low in range(digits.shape[2] - 1, 1, -1):
         carry = np.rint(digits[:, :, low] * 2.0**-DIGIT_BITS)
@@ -213,13 +212,13 @@ def carried(sums: Floats) -> Floats:
 
 
 def widened(products: Ints, rows: int) -> Ints:
-    """Return products with so many rows and columns of digits, if they have fewer."""
+    """Pad products with zeros to at least ``rows`` rows and columns."""
     more = max(0, rows - products.shape[-1])
     return np.pad(products, [(0, 0)] * 3 + [(0, more)] * 2) if more else products
 
 
 def first_places(values: Floats) -> Ints:
-    """Return the place of the highest digit of each column's values (models, columns, users)."""
+    """Return the exponent of the highest digit of each column of values (models, columns, users)."""
     largest = np.maximum(values.max(axis=(0, 2), initial=0.0), -values.min(axis=(0, 2), initial=0.0))
     _, exponents = np.frexp(largest)
     first = -((DIGIT_BITS - 1 - POINT_BITS - exponents.astype(np.int64)) // DIGIT_BITS)
@@ -227,9 +226,9 @@ def first_places(values: Floats) -> Ints:
 
 
 def check_scaled(values: Floats, scale: Floats) -> None:
-    """Raise DataError METRIC_OVERFLOW for a column whose values lie further apart than doubles reach."""
+    """Raise DataError METRIC_OVERFLOW if the magnitudes in a column differ by more than a double covers."""
     for column in np.flatnonzero(scale[:, 0] < 1):
         own = values[:, column]
         if (own * scale[column] / scale[column] != own).any():
-            message = "values of one metric are too far apart to be added, such as 1e300 and 1e-10"
+            message = "values of one metric differ too much in magnitude to be added, such as 1e300 and 1e-10"
             raise DataError("METRIC_OVERFLOW", message)

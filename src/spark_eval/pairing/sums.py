@@ -1,4 +1,4 @@
-"""Exact sums of pairs of models over a bucket of users, and over many buckets: they add."""
+"""Exact sums of pairs of models over a bucket of users; the sums of buckets are added up."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -17,13 +17,13 @@ from spark_eval.pairing.products import Multiplying, Products, pair_products
 from spark_eval.stats.differences import PairSums, RatioSums
 from spark_eval.stats.exact import POINT_BITS, ByPlace, Floats, Ints, add
 
-# So many values of a bucket lie in memory at once, and so many sums of products of digits.
+# Limits of memory: values of a bucket, and sums of products of digits.
 VALUES_AT_ONCE: Final = 1 << 22
 MOST_PRODUCTS: Final = 1 << 23
-# Weighted values and weights of the candidate, then of the baseline; each is paired with those behind it.
+# Weighted value and weight of the candidate, then of the baseline; each is paired with the following ones.
 N_AMOUNTS: Final = 4
 AMOUNT_MATCHES: Final = [(slice(one, one + 1), slice(one + 1, N_AMOUNTS)) for one in range(N_AMOUNTS - 1)]
-# Rows that both have a value for, users who have any; rows that both have.
+# Counts over rows with a value of both models; "n_people" counts their users. N_COMMON: rows of both models.
 PAIR_COUNTS: Final = ("n", "n_people", "greater", "less")
 N_COMMON: Final = "n_common"
 PAIR_TOTALS: Final = ("baseline", "candidate")
@@ -31,7 +31,7 @@ PAIR_PRODUCTS: Final = ("baseline_squares", "candidate_squares", "products")
 
 
 def put_products(totals: PairTotals, products: Products, grouping: Crossings, *columns: int | slice) -> None:
-    """Add what is summed of all pairs in the crossings of a grouping, of some columns."""
+    """Add the sums of all pairs in a grouping to the totals of its cells, for some columns."""
     where, own = (grouping.place, slice(None), *columns), products.of_cells(grouping.of_cells)
     counts = (own.cross[..., 0, 0], own.baseline[..., 0, 0], own.greater, own.less)
     for name, amounts in zip(PAIR_COUNTS, counts, strict=True):
@@ -41,14 +41,14 @@ def put_products(totals: PairTotals, products: Products, grouping: Crossings, *c
 
 
 def pair_sums(totals: PairTotals, place: tuple[int, int, int]) -> PairSums:
-    """Return the sums of a cell, pair and column."""
+    """Return the sums of one (cell, pair, column)."""
     n, greater, less = (totals.count(name, place) for name in ("n", "greater", "less"))
     a, b, a_squares, b_squares, both = numbers_of_pair(totals, place)
     return PairSums(n, greater, less, a, b, a_squares, b_squares, a_squares + b_squares - 2 * both)
 
 
 def cluster_sums(totals: PairTotals, place: tuple[int, int, int], of_rows: PairSums) -> RatioSums:
-    """Return the same over users: ratios of the sums of their rows by the numbers of these."""
+    """Return the sums for the mean per row with users as clusters: a ratio of user sums and row counts."""
     n, row_squares = (Fraction(totals.count(name, place)) for name in ("n_people", "n"))
     a, b, a_squares, b_squares, both = numbers_of_pair(totals, place)
     n_rows = Fraction(of_rows.n)
@@ -58,7 +58,7 @@ def cluster_sums(totals: PairTotals, place: tuple[int, int, int], of_rows: PairS
 
 
 def numbers_of_pair(totals: PairTotals, place: tuple[int, ...]) -> list[Fraction]:
-    """Return the totals of a cell, pair and column, their squares, and the products of both."""
+    """Return the totals of one (cell, pair, column), the sums of squares, and that of the products."""
     return [
         *(totals.number(name, place) for name in PAIR_TOTALS),
         *(totals.number(name, place, 2 * POINT_BITS) for name in PAIR_PRODUCTS),
@@ -66,9 +66,9 @@ def numbers_of_pair(totals: PairTotals, place: tuple[int, ...]) -> list[Fraction
 
 
 def sums_by_place(products: Products) -> dict[str, ByPlace]:
-    """Return sums of each pair by place: arrays (crossings, pairs, columns).
+    """Return the sums of each pair by exponent of their digits: arrays (cells, pairs, columns).
 
-    A total is that of digits times the rows that a user has: with one row each, that of the digits.
+    A total sums digits times the user's number of rows; with one row per user, it is the sum of the digits.
     """
     parts = (products.baseline, products.candidate, products.cross)
     sums: dict[str, ByPlace] = {name: {} for name in (*PAIR_TOTALS, *PAIR_PRODUCTS)}
@@ -86,11 +86,11 @@ def sums_by_place(products: Products) -> dict[str, ByPlace]:
 
 @dataclass
 class BucketTotals:
-    """What is summed of some buckets.
+    """Sums over some buckets.
 
-    ``clusters`` are sums over users who have rows in several folds. ``largest`` (pairs, columns) are the
-    largest sizes of differences. ``ratios`` are sums for weighted means, of pairs of their amounts: of shape
-    (cells, 6, pairs, means). ``largest_parts`` (pairs, means, 4) are the largest amounts of these.
+    ``clusters`` are sums over users with rows in several folds. ``largest`` (pairs, columns) are the largest
+    absolute differences. ``ratios`` (cells, 6, pairs, means) are sums for weighted means, one for each two of
+    the four amounts. ``largest_parts`` (pairs, means, 4) are the largest absolute amounts.
     """
 
     totals: PairTotals
@@ -102,11 +102,11 @@ class BucketTotals:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """The numbers of cells, pairs and columns."""
+        """Numbers of cells, pairs and columns."""
         return len(self.totals.cells), *self.largest.shape
 
     def __iadd__(self, other: Self) -> Self:
-        """Add what is summed of other buckets."""
+        """Add the sums of other buckets."""
         for name in ("totals", "clusters", "ratios"):
             getattr(self, name).add(getattr(other, name))
         self.counts = self.counts + other.counts
@@ -116,7 +116,7 @@ class BucketTotals:
 
 
 def sum_bucket(population: Population) -> BucketTotals:
-    """Sum the pairs of a bucket, in all cells."""
+    """Sum all pairs of a bucket, in all cells."""
     question, n_columns = population.question, len(population.question.columns)
     n_pairs = len(question.ends[0])
     segments, n_users = population.segments, len(population)
@@ -143,7 +143,7 @@ def sum_bucket(population: Population) -> BucketTotals:
 
 
 def largest_differences(values: Floats, question: PairQuestion) -> Floats:
-    """Return the largest size of any difference of each pair; shape (pairs, columns)."""
+    """Return the largest absolute difference of each pair; shape (pairs, columns)."""
     return np.array(
         [
             np.fmax.reduce(abs(values[right] - values[left]), axis=-1, initial=0.0)
@@ -153,7 +153,7 @@ def largest_differences(values: Floats, question: PairQuestion) -> Floats:
 
 
 def column_groups(population: Population, n_crossings: int) -> Iterator[slice]:
-    """Yield slices of the columns: as many as may lie in memory at once."""
+    """Yield slices of the columns that fit into memory at once."""
     question = population.question
     n_models, n_columns = len(question.models), len(question.columns)
     n_values, n_products = n_models * len(population), 32 * n_crossings * (n_models + len(question.ends[0]))
@@ -163,12 +163,12 @@ def column_groups(population: Population, n_crossings: int) -> Iterator[slice]:
 
 
 def pair_parts(left: int, right: int, column: str, weight: str) -> tuple[Amount, ...]:
-    """Return the amounts of a pair of models, of users whom both have."""
+    """Return the four amounts of a pair of models, for the users that both have."""
     return (*Amount.parts(right, column, weight, [left]), *Amount.parts(left, column, weight, [right]))
 
 
 def sum_ratios(population: Population, grouped: Sequence[Crossings]) -> tuple[PairTotals, Floats]:
-    """Return the sums of all pairs in each weighted mean, and the largest amounts (pairs, means, 4)."""
+    """Return the sums of all pairs for each weighted mean, and the largest amounts (pairs, means, 4)."""
     question = population.question
     lefts, rights = question.ends
     shape = len(lefts), len(question.weighted)
@@ -190,7 +190,7 @@ def sum_ratios(population: Population, grouped: Sequence[Crossings]) -> tuple[Pa
 def of_people(
     population: Population, grouping: Crossings, amounts: Floats, is_defined: Booleans
 ) -> tuple[Floats, Ints]:
-    """Return the amounts (4, m) of users over their folds, NaN without any, by crossing; and its ``ends``."""
+    """Sum each user's amounts (4, rows) over the folds, NaN if all are undefined; also return the offsets."""
     if population.folds is None:
         order, ends, is_there = grouping.order, grouping.ends, is_defined[grouping.order]
         return np.where(is_there, amounts[:, order], np.nan), ends
@@ -200,7 +200,7 @@ def of_people(
 
 
 def ratio_sums(totals: PairTotals, place: tuple[int, int, int]) -> RatioSums:
-    """Return the sums of a cell, pair and weighted mean: the candidate's ratio, then the baseline's."""
+    """Return the sums of one (cell, pair, weighted mean): the candidate's ratio, then the baseline's."""
     cell, *of_mean = place
     sums = [Fraction()] * N_AMOUNTS
     products = [sums.copy() for _ in sums]

@@ -1,1 +1,1 @@
-"""Where along the stages of a pipeline users and relevant items are lost."""
+"""Metrics and funnel of pipeline stages: the stage that loses users or relevant items."""

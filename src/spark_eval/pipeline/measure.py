@@ -1,4 +1,4 @@
-"""The stages of a bucket of users measured from hits alone: which pairs each has, and at which ranks."""
+"""Measure the pipeline stages of a bucket of users, from the hits of their lists."""
 
 from dataclasses import replace
 from functools import cached_property
@@ -36,13 +36,13 @@ from spark_eval.stats.exact import Floats, Ints
 
 
 def stage_sums(measuring: Measuring) -> SegmentTotals:
-    """Return the sums of all that is measured of stages, over the users with truth."""
+    """Return the sums of all stage values over the users with truth, by segment."""
     plan, models = measuring.question.plan, measuring.bucket.models
     truth = measuring.lists.truth
     summed = summed_columns(plan)
     is_refused = truth.largest_relevance > measuring.question.most_relevance
     if is_refused or not {model for stage in plan.stages for model in stage.models} <= set(models):
-        return SegmentTotals([], (len(summed),))  # of such tables nothing is published
+        return SegmentTotals([], (len(summed),))  # nothing is published for such tables
     users = np.flatnonzero(truth.n_relevant)
     columns = StagedUsers(measuring, users).columns()
     segments = {name: (segment.code[users], segment.names) for name, segment in measuring.segments.items()}
@@ -50,7 +50,7 @@ def stage_sums(measuring: Measuring) -> SegmentTotals:
 
 
 class StagedUsers:
-    """The n users of a bucket who have truth, and the lists that each stage hands on for them."""
+    """The n users of a bucket who have truth, and the lists that each stage passes on for them."""
 
     def __init__(self, measuring: Measuring, users: Ints) -> None:
         self.plan, self.users = measuring.question.plan, users
@@ -59,25 +59,25 @@ class StagedUsers:
 
     @cached_property
     def handed_on(self) -> list[list[AllLists]]:
-        """The lists of each model of each stage, cut."""
+        """Lists of each model of each stage, cut at the stage's k."""
         return [[self.cut(model, stage.k) for model in stage.models] for stage in self.plan.stages]
 
     @cached_property
     def has(self) -> list[Booleans]:
-        """Which relevant pairs each stage has; each of shape (pairs,)."""
+        """Mask (pairs,) of the relevant pairs in the lists of each stage."""
         return [np.logical_or.reduce([self.pairs_in(one) for one in lists]) for lists in self.handed_on]
 
     @cached_property
     def candidates(self) -> Truth:
-        """The relevant pairs that are candidates, C∩T."""
+        """Relevant pairs that are candidates, C∩T."""
         truth, chosen = self.truth, self.has[0]
         relevance = None if truth.relevance is None else truth.relevance[chosen]
         return Truth(truth.n_users, truth.user[chosen], truth.item[chosen], relevance)
 
     def cut(self, model: str, k: int) -> AllLists:
-        """Return the lists of a model as far as rank k; ties end there, too."""
-        place = self.models.index(model)
-        one = self.lists.of_models(place, place + 1)
+        """Cut the lists of a model at rank k; groups of ties are cut as well."""
+        index = self.models.index(model)
+        one = self.lists.of_models(index, index + 1)
         hits = one.hits.take(one.hits.rank <= k)
         return replace(
             one,
@@ -88,39 +88,39 @@ class StagedUsers:
         )
 
     def pairs_in(self, lists: AllLists) -> Booleans:
-        """Return which relevant pairs the lists of a model have."""
-        found = np.zeros(len(self.truth.user), dtype=bool)
-        found[lists.hits.pair] = True
-        return found
+        """Return the mask (pairs,) of the relevant pairs that are hits of these lists."""
+        is_hit = np.zeros(len(self.truth.user), dtype=bool)
+        is_hit[lists.hits.pair] = True
+        return is_hit
 
     def count(self, chosen: Booleans) -> Ints:
-        """Count each user's pairs of these; shape (n,)."""
+        """Count the chosen pairs (pairs,) of each user; shape (n,)."""
         counts: Ints = counted(self.truth.user[chosen], self.truth.n_users)[self.users]
         return counts
 
     def columns(self) -> dict[str, Floats]:
-        """Return all values of the users by column, NaN where undefined; each of shape (n,)."""
+        """Return all values of the users by column, NaN if undefined; each of shape (n,)."""
         columns = self.counts()
-        for place, stage in enumerate(self.plan.stages):
-            columns |= self.recalls(place, stage)
+        for number, stage in enumerate(self.plan.stages):
+            columns |= self.recalls(number, stage)
             if stage.model is not None:
-                [lists] = self.handed_on[place]
+                [lists] = self.handed_on[number]
                 columns |= self.metrics(stage, lists.lists(self.users, self.ideal))
-            if place:
-                columns |= self.conditional(stage, self.handed_on[place][0])
+            if number:
+                columns |= self.conditional(stage, self.handed_on[number][0])
             else:
                 columns |= self.metrics(stage, self.oracle(), ORACLE)
         return columns
 
     def recalls(self, place: int, stage: Stage) -> dict[str, Floats]:
-        """Return the recall of a stage, and of a union also that of each model and what it alone adds."""
+        """Return the recall of a stage; for a union also each model's recall and its exclusive recall."""
         m = self.truth.n_relevant[self.users]
         of_models = [self.pairs_in(lists) for lists in self.handed_on[place]]
         n_models = np.sum(of_models, axis=0)
         values = {StageValue(stage.name, stage.model, STAGE_RECALL, stage.k): self.has[place]}
-        for model, found in zip(stage.models, of_models, strict=True):
-            values[StageValue(stage.name, model, STAGE_RECALL, stage.k)] = found
-            values[StageValue(stage.name, model, ADDED_RECALL, stage.k)] = found & (n_models == 1)
+        for model, is_hit in zip(stage.models, of_models, strict=True):
+            values[StageValue(stage.name, model, STAGE_RECALL, stage.k)] = is_hit
+            values[StageValue(stage.name, model, ADDED_RECALL, stage.k)] = is_hit & (n_models == 1)
         return {value.column: self.count(values[value]) / m for value in recalls(stage)}
 
     def metrics(self, stage: Stage, lists: Lists, before: str = "") -> dict[str, Floats]:
@@ -131,7 +131,7 @@ class StagedUsers:
         }
 
     def oracle(self) -> Lists:
-        """Return the lists of a perfect ranker: C∩T, most relevant first."""
+        """Return the lists of a perfect ranker of the candidates: C∩T, most relevant first."""
         best = self.candidates.ideal(None).of_rows(self.users)
         return Lists(
             n_relevant=self.truth.n_relevant[self.users],
@@ -143,7 +143,7 @@ class StagedUsers:
         )
 
     def conditional(self, stage: Stage, lists: AllLists) -> dict[str, Floats]:
-        """Return the metrics of a stage as if C∩T were the truth; undefined where that is empty."""
+        """Return the metrics of a stage with C∩T as truth; undefined if it is empty."""
         truth, is_candidate = self.candidates, self.has[0]
         hits = lists.hits.take(is_candidate[lists.hits.pair])
         hits = replace(hits, pair=(np.cumsum(is_candidate) - 1)[hits.pair])
@@ -157,18 +157,18 @@ class StagedUsers:
         return columns
 
     def counts(self) -> dict[str, Floats]:
-        """Return each user's pairs at the steps of the funnel and in the cells, and hits outside of C."""
+        """Count each user's pairs at the funnel's steps and by fate, and the hits that are not candidates."""
         stages, m = self.plan.stages, self.truth.n_relevant[self.users]
         has_candidates = np.logical_or.reduce([lists.n_valid > 0 for lists in self.handed_on[0]])[self.users]
         pairs = {STEP_TRUTH: m, STEP_CANDIDATES: m * has_candidates, STEP_RELEVANT: self.count(self.has[0])}
         columns = {}
-        for stage, found in zip(stages[1:], self.has[1:], strict=True):
-            pairs[f"{STEP_HIT}{stage.name}"] = self.count(found)
-            columns[outside(stage)] = self.count(found & ~self.has[0]).astype(np.float64)
+        for stage, is_hit in zip(stages[1:], self.has[1:], strict=True):
+            pairs[f"{STEP_HIT}{stage.name}"] = self.count(is_hit)
+            columns[outside(stage)] = self.count(is_hit & ~self.has[0]).astype(np.float64)
         digits = np.array([2**power for power in reversed(range(len(stages)))])
-        place = digits @ np.array(self.has)
+        index = digits @ np.array(self.has)
         for cell in set(CELLS[len(stages)]):
-            pairs[cell] = self.count(np.array([one is cell for one in CELLS[len(stages)]])[place])
+            pairs[cell] = self.count(np.array([one is cell for one in CELLS[len(stages)]])[index])
         for step, n_pairs in pairs.items():
             columns[users_at(step)] = (n_pairs > 0).astype(np.float64)
             columns[pairs_at(step)] = n_pairs.astype(np.float64)

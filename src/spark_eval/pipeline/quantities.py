@@ -1,6 +1,6 @@
-"""What is measured of the stages of a pipeline: values of users, steps of the funnel, cells of pairs.
+"""Definitions of the values of pipeline stages: metrics per user, steps of the funnel, fates of pairs.
 
-T is a user's truth, of m items; C, R and F are the items that candidates, ranking and final list hand on.
+T is a user's truth, m items; C, R and F are the items that the stages candidates, ranking and final pass on.
 With two stages there is no R.
 """
 
@@ -29,17 +29,17 @@ STEP_HIT: Final = "with_hit_in_"
 
 
 class Fate(Choice):
-    """What became of a relevant item of a user, by the stages that hand it on."""
+    """Fate of a user's relevant item, by the stages that have it."""
 
     KEPT = "kept", "every stage has it"
-    LOST_RERANKING = "lost_reranking", "a candidate that the ranking has, and the final list does not"
-    PROMOTED = "promoted", "a candidate that the ranking leaves out, and the final list has"
+    LOST_RERANKING = "lost_reranking", "a candidate that the ranking has and the final list does not"
+    PROMOTED = "promoted", "a candidate that the ranking leaves out and the final list has"
     LOST_RANKING = "lost_ranking", "a candidate that no later stage has"
     LOST_CANDIDATES = "lost_candidates", "no stage has it"
-    OUTSIDE_CANDIDATES = "outside_candidates", "a later stage has it, and it is no candidate"
+    OUTSIDE_CANDIDATES = "outside_candidates", "a later stage has it, but it is not a candidate"
 
 
-# The cells by number of stages; the place in binary digits says which stages have the item, C the highest.
+# Fates by number of stages. A binary digit of the index is 1 if a stage has the item; the highest one is C.
 CELLS: Final[Mapping[int, Sequence[Fate]]] = {
     2: (Fate.LOST_CANDIDATES, Fate.OUTSIDE_CANDIDATES, Fate.LOST_RANKING, Fate.KEPT),
     3: (
@@ -52,9 +52,9 @@ CELLS: Final[Mapping[int, Sequence[Fate]]] = {
 
 @dataclass(frozen=True)
 class StageValue:
-    """A value that each user has, of one stage: its name in the table ``stages``, and its cutoff.
+    """Value of one stage per user: metric name in the table ``stages``, and cutoff.
 
-    ``model`` is None where the stage is a union.
+    ``model`` is None for a union of models.
     """
 
     stage: str
@@ -64,14 +64,14 @@ class StageValue:
 
     @property
     def column(self) -> str:
-        """A name of its own among all that is summed."""
+        """Unique name among the summed columns."""
         return f"value {self.stage!r} {self.model!r} {self.metric}@{self.k}"
 
 
 def staged_metrics(plan: Plan) -> list[MetricValue]:
-    """Return what is measured of stages: of the run's metrics those that see hits alone.
+    """Return the run's metrics that depend on hits only; the others are not computed for stages.
 
-    Others compare hits with what else a list holds; a list of C∩T holds nothing else.
+    The others compare hits with misses, and the oracle's list of C∩T has no misses.
     """
     return [
         value for value in plan.metrics if value.metric.kind is Kind.HITS and not value.metric.knows_items
@@ -79,7 +79,7 @@ def staged_metrics(plan: Plan) -> list[MetricValue]:
 
 
 def recalls(stage: Stage) -> Iterator[StageValue]:
-    """Yield the shares of the relevant items that a stage hands on; of a union also what each model adds."""
+    """Yield the recall values of a stage; for a union also each model's recall and exclusive recall."""
     yield StageValue(stage.name, stage.model, STAGE_RECALL, stage.k)
     for model in stage.models if stage.model is None else ():
         yield StageValue(stage.name, model, STAGE_RECALL, stage.k)
@@ -87,45 +87,45 @@ def recalls(stage: Stage) -> Iterator[StageValue]:
 
 
 def of_stage(stage: Stage, value: MetricValue, before: str = "") -> StageValue:
-    """Return a metric of a stage, or what is ``before`` its name: its oracle, its conditional value."""
+    """Return a metric of a stage; ``before`` is the prefix of its name, such as ORACLE."""
     return StageValue(stage.name, stage.model, f"{before}{value.name}", value.k)
 
 
 def stage_values(plan: Plan) -> list[StageValue]:
-    """Return all values of users, in the order in which the table has them."""
+    """Return all values per user, in the order of the table ``stages``."""
     metrics, values = staged_metrics(plan), list[StageValue]()
-    for place, stage in enumerate(plan.stages):
+    for number, stage in enumerate(plan.stages):
         values += recalls(stage)
         if stage.model is not None:
             values += [of_stage(stage, value) for value in metrics]
-        values += [of_stage(stage, value, CONDITIONAL if place else ORACLE) for value in metrics]
+        values += [of_stage(stage, value, CONDITIONAL if number else ORACLE) for value in metrics]
     return values
 
 
 def steps(stages: Sequence[Stage]) -> list[str]:
-    """Return the rows of the funnel: its steps, then the cells."""
+    """Return the rows of the funnel: its steps, then the fates."""
     later = [f"{STEP_HIT}{stage.name}" for stage in stages[1:]]
     cells = [cell.value for cell in Fate if cell in CELLS[len(stages)]]
     return [STEP_TRUTH, STEP_CANDIDATES, STEP_RELEVANT, *later, *cells]
 
 
 def outside(stage: Stage) -> str:
-    """Return the column of a stage's hits that are no candidates."""
+    """Return the column that counts a stage's hits that are not candidates."""
     return f"outside {stage.name!r}"
 
 
 def users_at(step: str) -> str:
-    """Return the column of users at a step of the funnel, or with a pair in a cell."""
+    """Return the column that counts users at a step of the funnel, or with a pair of a fate."""
     return f"users {step}"
 
 
 def pairs_at(step: str) -> str:
-    """Return the column of relevant pairs at a step of the funnel, or in a cell."""
+    """Return the column that counts relevant pairs at a step of the funnel, or of a fate."""
     return f"pairs {step}"
 
 
 def summed_columns(plan: Plan) -> dict[str, tuple[str, ...]]:
-    """Return what is summed over users, by name, as ``engine.means.sums`` takes it."""
+    """Return the columns to sum over users, by name, as ``engine.means.sums`` expects them."""
     names = [value.column for value in stage_values(plan)]
     names += [outside(stage) for stage in plan.stages[1:]]
     names += [column(step) for step in steps(plan.stages) for column in (users_at, pairs_at)]
@@ -133,7 +133,7 @@ def summed_columns(plan: Plan) -> dict[str, tuple[str, ...]]:
 
 
 def population_stamp(plan: Plan) -> str:
-    """Return the conventions of all rows: whoever has truth counts, at every stage alike."""
+    """Return the conventions of all rows: every user with truth counts, at every stage."""
     everybody = {
         "no_recommendations": NoRecommendations.ZERO,
         "no_truth": NoTruth.DROP,

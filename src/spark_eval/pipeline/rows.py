@@ -1,4 +1,4 @@
-"""From exact sums over users to the rows of the tables ``stages`` and ``funnel``."""
+"""Build the rows of the tables ``stages`` and ``funnel`` from exact sums over users."""
 
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
@@ -35,7 +35,7 @@ OfCell = Mapping[str, ColumnSums]
 
 
 class FunnelRow(NamedTuple):
-    """A row of FUNNEL: the users at a step and their relevant pairs there; or the pairs of a cell."""
+    """Row of FUNNEL: users and their relevant pairs at a step, or with a fate."""
 
     segment: str
     segment_value: str
@@ -49,7 +49,7 @@ FUNNEL: Final = ddl_of(FunnelRow)
 
 
 class StageSums:
-    """What was summed in all buckets, by segment."""
+    """Sums over all buckets, by segment."""
 
     def __init__(self, parts: Sequence[SegmentTotals], plan: Plan) -> None:
         self.plan, self.stamp = plan, population_stamp(plan)
@@ -60,9 +60,9 @@ class StageSums:
         }
 
     def stage_rows(self) -> list[MetricRow]:
-        """Return the rows of STAGE_TABLE, by stage, then by segment; over folds mean and deviation come last.
+        """Return the rows of STAGE_TABLE, by stage, then by segment; means over folds come last.
 
-        Raises DataError METRIC_OVERFLOW for what no double holds.
+        Raises DataError METRIC_OVERFLOW for sums that overflow a double.
         """
         rows = []
         for stage in self.plan.stages:
@@ -82,7 +82,7 @@ class StageSums:
         ]
 
     def rows(self, stage: Stage, cell: SegmentCell, of_cell: OfCell) -> list[MetricRow]:
-        """Return the rows of a stage in a segment: means over users, then quotients of such means."""
+        """Return the rows of a stage in a segment: means over users, then ratios of these means."""
         means = [
             self.mean(value, cell, of_cell) for value in stage_values(self.plan) if value.stage == stage.name
         ]
@@ -115,7 +115,7 @@ class StageSums:
 
 
 def quotient(part: ColumnSums, whole: ColumnSums) -> float | None:
-    """Return the mean of one column over that of another; None without users, and where the latter is 0."""
+    """Return the ratio of the means of two columns; None without users, or if the second mean is 0."""
     if not part.n_defined or not whole.total:
         return None
     return float(part.total / part.n_defined / (whole.total / whole.n_defined))

@@ -1,4 +1,4 @@
-"""Predictions in batches of rows: their sums, and what has to be sorted by score, alone or by user."""
+"""Batches of predictions on the executors: sums, runs of sorted scores, and rows to group by user."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,13 +29,13 @@ from spark_eval.pointwise.totals import (
 from spark_eval.schema import ALL, FAULT, MISSING, MODEL, SEGMENT_COLUMN, USER
 from spark_eval.stats.exact import Floats, Ints, two_product
 
-# So many rows are measured together.
+# Number of rows that are processed together.
 ROWS_TOGETHER: Final = 1 << 19
 
 
 @dataclass
 class Counted:
-    """What a task has counted: sums, rows by model and fault (None: used), and what is to be sorted."""
+    """Result of a Spark task: sums, row counts by (model, code; None if valid), and samples of its scores."""
 
     totals: Totals = field(default_factory=Totals)
     rows: Counter[tuple[str | None, str | None]] = field(default_factory=Counter)
@@ -43,7 +43,7 @@ class Counted:
     n_user_rows: int = 0
 
     def merge(self, other: "Counted") -> None:
-        """Add what another task has counted."""
+        """Add the result of another task."""
         self.totals.merge(other.totals)
         self.rows.update(other.rows)
         self.samples += other.samples
@@ -55,17 +55,16 @@ Part: TypeAlias = "Counted | ScoreRun | pa.Table"
 
 @dataclass(frozen=True)
 class Reading:
-    """How rows become parts; ``model`` names the only one, if no column does.
+    """Reader of prediction rows; ``model`` names the only model if the column ``model`` is missing.
 
-    Rows have label and score, or a score column per class, and as far as there are any, model, user, weight
-    and segments.
+    Rows have a label and a score, or a score column per class; model, user, weight and segments are optional.
     """
 
     plan: PredictionPlan
     model: str | None
 
     def parts(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Part]:
-        """Yield runs, and the valid rows where users are measured, of every few batches; the counts, last."""
+        """Yield the score runs, the valid rows if metrics need users, and at last the counts."""
         counted = Counted()
         tables = (pa.Table.from_batches([batch]) for batch in batches)
         for table in gathered(tables, ROWS_TOGETHER):
@@ -78,12 +77,12 @@ class Reading:
         yield counted
 
     def with_codes(self, table: pa.Table) -> pa.Array:
-        """Return the code of each row's fault, null where it can be used."""
+        """Return the code of each invalid row (n,), null for valid rows."""
         codes = fault_codes(table, Rows.of(table, self.plan), self.plan)
         return pa.nulls(len(table), pa.string()) if codes is None else codes
 
     def measured(self, table: pa.Table, counted: Counted) -> Iterator[ScoreRun | pa.Table]:
-        """Count the rows of a table and add up the valid ones; yield what has to be sorted by score."""
+        """Count the rows of a table and sum the valid ones; yield score runs, and valid rows by user."""
         rows = Rows.of(table, self.plan)
         codes = fault_codes(table, rows, self.plan)
         self.count(table, codes, counted)
@@ -101,7 +100,7 @@ class Reading:
             yield table
 
     def totals_of_users(self, parts: Sequence[pa.Table]) -> Totals:
-        """Return the sums over the users of a bucket, of whom all rows are here."""
+        """Return the sums over the users of a bucket; ``parts`` have all their rows."""
         totals, table = Totals(), pa.concat_tables(parts)
         [users] = Codes.of([table[USER]]).columns
         rows = Rows.of(table, self.plan)
@@ -112,7 +111,7 @@ class Reading:
         return totals
 
     def count(self, table: pa.Table, codes: pa.Array | None, counted: Counted) -> None:
-        """Count the rows by model and fault."""
+        """Count the rows by model and code."""
         if self.model is not None and codes is None:
             counted.rows[self.model, None] += len(table)
             return
@@ -125,13 +124,13 @@ class Reading:
             counted.rows[row[MODEL], row[FAULT]] += row["count_all"]
 
     def groupings(self, table: pa.Table) -> list[Grouping]:
-        """Return the cell of each row: its model's, and one per segment."""
+        """Group the rows into cells: by model, then by model and value for each segment."""
         models, of_model = [self.model], np.zeros(len(table), dtype=np.int64)
         if self.model is None:
             models, of_model = coded(table[MODEL])
         by_segment = [Grouping(of_model, [(model, ALL, ALL) for model in models])]
-        for place, segment in enumerate(self.plan.segments):
-            values, of_value = coded(table[SEGMENT_COLUMN.format(place)])
+        for number, segment in enumerate(self.plan.segments):
+            values, of_value = coded(table[SEGMENT_COLUMN.format(number)])
             pairs, codes = np.unique(of_model * len(values) + of_value, return_inverse=True)
             cells = [(models[pair // len(values)], segment, values[pair % len(values)]) for pair in pairs]
             DataError.raise_all(segment_faults(cells))
@@ -140,35 +139,35 @@ class Reading:
 
 
 def with_coded_texts(table: pa.Table) -> pa.Table:
-    """Return rows whose model and segments are text, each different one stored once."""
-    for place, name in enumerate(table.column_names):
+    """Cast model and segments to dictionary-encoded text."""
+    for index, name in enumerate(table.column_names):
         if name == MODEL or name.startswith(SEGMENT_COLUMN.format("")):
             values = table[name].cast(pa.string()).fill_null(MISSING)
-            table = table.set_column(place, name, pc.dictionary_encode(values))
+            table = table.set_column(index, name, pc.dictionary_encode(values))
     return table.combine_chunks()
 
 
 def coded(column: pa.ChunkedArray) -> tuple[list[Any], Ints]:
-    """Return the different values of a column of coded text, and the place of each row's."""
+    """Return the distinct values of a dictionary-encoded column, and the index (n,) of each row's value."""
     encoded = column.unify_dictionaries().combine_chunks()
     return encoded.dictionary.to_pylist(), numbers(encoded.indices).astype(np.int64)
 
 
 def runs(grouping: Grouping, rows: Rows) -> Iterator[ScoreRun]:
-    """Yield the distinct scores of each cell and label, with what is there."""
+    """Yield the run of distinct scores of each cell and label, with the amount at each score."""
     amounts = None if rows.weight is None else amounts_of(rows.weight)
     labels = rows.label.astype(np.int64)
     kinds = labels if len(grouping.cells) == 1 else grouping.codes * 2 + labels
     for kind in np.unique(kinds).tolist():
         mine = np.flatnonzero(kinds == kind)
         scores, there = at_distinct(rows.score[mine], None if amounts is None else amounts[mine])
-        # Small numbers travel in few bytes.
+        # The smallest integer type shuffles the fewest bytes.
         there = there.astype(np.min_scalar_type(there.max()))
         yield ScoreRun(grouping.cells[kind // 2], kind % 2, scores, there)
 
 
 def totals_of_rows(columns: Mapping[str, Sequence[Any]], plan: PredictionPlan) -> Totals:
-    """Return the sums of a few rows of one model, measured in memory."""
+    """Return the sums of a few rows of one model, computed in memory."""
     table = pa.table({name: pa.array(values) for name, values in columns.items()})
     reading = Reading(plan, "")
     parts = list(reading.parts(table.to_batches()))
@@ -185,7 +184,7 @@ def totals_of_rows(columns: Mapping[str, Sequence[Any]], plan: PredictionPlan) -
 
 
 def in_buckets(rows: pa.Table, n_buckets: int) -> Iterator[tuple[int, pa.Table]]:
-    """Yield the rows of each bucket of users."""
+    """Split rows into buckets of users; yield number and rows of each."""
     buckets = bucket_of(hashes_of(plain(rows[USER].combine_chunks())), n_buckets)
     for bucket in np.unique(buckets).tolist():
         yield bucket, rows.take(pa.array(np.flatnonzero(buckets == bucket)))
@@ -194,7 +193,7 @@ def in_buckets(rows: pa.Table, n_buckets: int) -> Iterator[tuple[int, pa.Table]]
 def add_users(
     totals: Totals, grouping: Grouping, users: Ints, scores: Floats, labels: Floats, amounts: Ints
 ) -> None:
-    """Add the users' AUC of every cell to its sums; rows (n,) with their amounts (n, limbs)."""
+    """Add the AUC of each user to the sums of every cell; arrays (n,) of rows, ``amounts`` (n, limbs)."""
     order = np.lexsort((scores, users, grouping.codes))
     codes, users, scores = grouping.codes[order], users[order], scores[order]
     of_label = amounts[order] * (labels[order] == np.array([[0], [1]]))[..., np.newaxis]
@@ -207,11 +206,11 @@ def add_users(
     below = in_doubles(running[:-1] - running[:-1][starts][user])
     pairs = in_doubles(positives) * (below + in_doubles(negatives) / 2)
     n, p = (in_doubles(np.add.reduceat(part, starts, axis=0)) for part in (negatives, positives))
-    # In one order, whatever the others are: by score.
+    # The summands of a user are in the order of scores, so the sum does not depend on the order of rows.
     won = np.bincount(user, pairs, minlength=len(starts))
     is_defined = (n > 0) & (p > 0)
     auc = np.divide(won, n * p, out=np.zeros(len(n)), where=is_defined)
-    # What the rounding of a square takes away is added to the same sum, which is exact so.
+    # The rounding error of each square is added to the same sum, so that the sum is exact.
     squares, lost = two_product(auc, auc)
     addends = [
         Addend("users"),

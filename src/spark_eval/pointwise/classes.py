@@ -1,8 +1,8 @@
-"""Metrics of predicted classes, of their probabilities and of their order, each from exact sums of its rows.
+"""Classification metrics: of predicted classes, of probabilities and of the order of scores.
 
-A kernel takes the exact sums of a cell and gives its values, each rounded once: several where there are
-several thresholds or classes. Its docstring holds meaning, the undefined case, an example over a few rows and
-the source. Thresholds flag scores at or above them; rows count by their weights.
+A kernel takes the exact sums of a cell and yields its values, each rounded once; there are several if there
+are several thresholds or classes. Its docstring has the meaning, the undefined case, an example and the
+source. A threshold flags scores at or above it; rows count by their weights.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,9 +19,9 @@ BOTH: Final = (Task.BINARY, Task.MULTICLASS)
 
 @pointwise_metric(formula="(TP + TN) / all; hits / all", tasks=BOTH, needs=["flags"])
 def accuracy(sums: Sums) -> Iterator[Value]:
-    """Share of rows of which the class is predicted; near 1 where one class is rare, whatever the model.
+    """Share of rows whose predicted class is right; with one rare class, near 1 for any model.
 
-    Of three rows the threshold 0.5 decides two rightly:
+    The threshold 0.5 classifies two of three rows correctly:
 
     >>> Sums.of_rows([1, 1, 0], [0.9, 0.2, 0.1]).measure(accuracy)
     {'accuracy(threshold=0.5)': 0.666667}
@@ -39,8 +39,8 @@ def accuracy(sums: Sums) -> Iterator[Value]:
 def mean_class_accuracy(sums: Sums) -> Iterator[Value]:
     """Mean of the recalls of the classes, so that a rare class counts as much as a frequent one.
 
-    Classes without a row are left out and counted as undefined. One of two positives is flagged, and no
-    negative:
+    Classes without a row are left out and counted as undefined. Of two positives one is flagged, of the
+    negatives none:
 
     >>> Sums.of_rows([1, 1, 0], [0.9, 0.2, 0.1]).measure(mean_class_accuracy)
     {'mean_class_accuracy(threshold=0.5)': 0.75}
@@ -55,7 +55,7 @@ def mean_class_accuracy(sums: Sums) -> Iterator[Value]:
 
 
 def mean_of_shares(shares: Sequence[tuple[Fraction, Fraction]], options: Mapping[str, str]) -> Value:
-    """Return the mean of the quotients that are defined."""
+    """Return the mean of the defined ratios; each share is (part, whole)."""
     defined = [one / other for one, other in shares if other]
     value = float(total(defined) / len(defined)) if defined else None
     return Value(value, options, len(shares) - len(defined))
@@ -63,7 +63,7 @@ def mean_of_shares(shares: Sequence[tuple[Fraction, Fraction]], options: Mapping
 
 @pointwise_metric(formula="TP / (TP + FP)", tasks=BOTH, needs=["flags"])
 def precision(sums: Sums) -> Iterator[Value]:
-    """Share of what is flagged that is positive; undefined where nothing is flagged.
+    """Share of the flagged rows that are positive; undefined if no row is flagged.
 
     >>> Sums.of_rows([1, 0, 1], [0.9, 0.6, 0.2], thresholds=(0.5, 1.0)).measure(precision)
     {'precision(threshold=0.5)': 0.5, 'precision(threshold=1)': None}
@@ -76,7 +76,7 @@ def precision(sums: Sums) -> Iterator[Value]:
 
 @pointwise_metric(formula="TP / (TP + FN)", tasks=BOTH, needs=["flags"])
 def recall(sums: Sums) -> Iterator[Value]:
-    """Share of the positives that is flagged; undefined without positives.
+    """Share of the positives that are flagged; undefined without positives.
 
     >>> Sums.of_rows([1, 0, 1, 1], [0.9, 0.6, 0.2, 0.5]).measure(recall)
     {'recall(threshold=0.5)': 0.666667}
@@ -89,9 +89,9 @@ def recall(sums: Sums) -> Iterator[Value]:
 
 @pointwise_metric(formula="2 TP / (2 TP + FP + FN)", tasks=BOTH, needs=["flags"])
 def f1(sums: Sums) -> Iterator[Value]:
-    """Harmonic mean of precision and recall; undefined where nothing is positive or flagged.
+    """Harmonic mean of precision and recall; undefined if no row is positive or flagged.
 
-    Precision 1/2 and recall 2/3 where the second row counts twice:
+    With weight 2 for the second row, precision is 1/2 and recall 2/3:
 
     >>> Sums.of_rows([1, 0, 1, 1], [0.9, 0.6, 0.2, 0.5], weights=[1, 2, 1, 1]).measure(f1)
     {'f1(threshold=0.5)': 0.571429}
@@ -103,7 +103,7 @@ def f1(sums: Sums) -> Iterator[Value]:
 
 
 def one_against_others(sums: Sums) -> Iterator[Matrix]:
-    """Yield the matrices of a binary task; of several classes, that of each one against all others."""
+    """Yield a matrix per threshold of a binary task, or per class against the rest of a multiclass task."""
     if sums.plan.task is Task.BINARY:
         yield from sums.matrices()
         return
@@ -121,7 +121,7 @@ def one_against_others(sums: Sums) -> Iterator[Matrix]:
     best=None,
 )
 def confusion(sums: Sums) -> Iterator[Value]:
-    """The confusion matrix, a number for each pair of a label and a predicted class.
+    """Confusion matrix: one value for each pair of label and predicted class.
 
     >>> sums = Sums.of_rows([1, 0, 1, 1], [0.9, 0.6, 0.2, 0.5])
     >>> for name, weight in sums.measure(confusion).items():
@@ -146,7 +146,7 @@ def confusion(sums: Sums) -> Iterator[Value]:
 
 @loss(formula="mean of -ln(probability of the label)", tasks=BOTH, needs=["loss"])
 def log_loss(sums: Sums) -> Iterator[Value]:
-    """Mean of -ln of the probability that the label was given, clipped to [eps, 1 - eps].
+    """Mean of -ln of the predicted probability of the label, clipped to [eps, 1 - eps].
 
     (-ln 1/2 - ln 3/4) / 2:
 
@@ -179,9 +179,9 @@ def log_likelihood(sums: Sums) -> Iterator[Value]:
     needs=["order"],
 )
 def auc(sums: Sums) -> Iterator[Value]:
-    """Chance that a positive scores higher than a negative (area under the ROC curve), ties one half.
+    """Probability that a positive scores higher than a negative (area under the ROC curve); ties count 1/2.
 
-    Undefined where rows are of one class. The positive wins against one negative and ties with the other:
+    Undefined if all rows have one class. The positive wins against one negative and ties with the other:
 
     >>> Sums.of_rows([1, 0, 0], [0.8, 0.8, 0.1]).measure(auc)
     {'auc': 0.75}
@@ -215,9 +215,9 @@ def auprc(sums: Sums) -> Iterator[Value]:
 
 @pointwise_metric(formula="mean over users of their AUC", tasks=BINARY, needs=["users"])
 def gauc(sums: Sums) -> Iterator[Value]:
-    """Mean of the AUC of each user's rows; users of one class are left out and counted as undefined.
+    """Mean of the AUC of each user's rows; users with one class are left out and counted as undefined.
 
-    User 1 has AUC 1, user 2 has 1/2, user 3 no negative:
+    User 1 has AUC 1, user 2 has 1/2, and user 3 has no negatives:
 
     >>> labels, scores, users = [1, 0, 1, 0, 0, 1], [0.9, 0.1, 0.5, 0.6, 0.2, 0.3], [1, 1, 2, 2, 2, 3]
     >>> Sums.of_rows(labels, scores, users=users).measure(gauc)
@@ -232,9 +232,9 @@ def gauc(sums: Sums) -> Iterator[Value]:
 
 @pointwise_metric(formula="mean of the users' AUC, weighted by their rows", tasks=BINARY, needs=["users"])
 def gauc_by_impressions(sums: Sums) -> Iterator[Value]:
-    """The same mean, each user weighted by the weight of their rows.
+    """Mean of the users' AUC, each weighted by the total weight of the user's rows.
 
-    User 1 has AUC 1 in 2 rows, user 2 has 1/2 in 3:
+    User 1 has AUC 1 over 2 rows, user 2 has 1/2 over 3:
 
     >>> sums = Sums.of_rows([1, 0, 1, 0, 0], [0.9, 0.1, 0.5, 0.6, 0.2], users=[1, 1, 2, 2, 2])
     >>> sums.measure(gauc_by_impressions)
@@ -249,9 +249,9 @@ def gauc_by_impressions(sums: Sums) -> Iterator[Value]:
     formula="mean of the users' AUC, weighted by their positives", tasks=BINARY, needs=["users"]
 )
 def gauc_by_positives(sums: Sums) -> Iterator[Value]:
-    """The same mean, each user weighted by the weight of their positives.
+    """Mean of the users' AUC, each weighted by the total weight of the user's positives.
 
-    User 1 has AUC 1 and 2 positives, user 2 has 1/2 and 1:
+    User 1 has AUC 1 and 2 positives, user 2 has AUC 1/2 and 1 positive:
 
     >>> labels, scores, users = [1, 1, 0, 1, 0, 0], [0.9, 0.7, 0.1, 0.5, 0.6, 0.2], [1, 1, 1, 2, 2, 2]
     >>> Sums.of_rows(labels, scores, users=users).measure(gauc_by_positives)
@@ -263,7 +263,7 @@ def gauc_by_positives(sums: Sums) -> Iterator[Value]:
 
 
 def weighted_mean(sums: Sums, weight: str) -> Value:
-    """Return the users' AUC weighted, without a standard error."""
+    """Return the weighted mean of the users' AUC, without a standard error."""
     n_undefined = int(sums.one("users") - sums.one("users_defined"))
     value = ratio(sums.one(f"users_auc_by_{weight}"), sums.one(f"users_{weight}"))
     n_users = int(sums.one("users_defined"))

@@ -1,4 +1,4 @@
-"""Where to cut the scores of a cell into ranges that fit into memory, by samples of its runs."""
+"""Split the scores of a cell into ranges that fit into memory, by quantiles of samples of its runs."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -11,13 +11,13 @@ from spark_eval.pointwise.ordered import Range, ScoreRun, Standing, grid_of
 from spark_eval.pointwise.totals import Cell
 from spark_eval.stats.exact import Floats, Ints
 
-# A sample of a run has every STEP-th score.
+# A sample has every STEP-th score of a run.
 STEP: Final = 1 << 12
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Every STEP-th score of a run, ascending, and how many scores it has."""
+    """Every STEP-th score of a run, ascending, and the number of its scores."""
 
     cell: Cell
     scores: Floats
@@ -25,16 +25,16 @@ class Sample:
 
     @classmethod
     def of(cls, run: ScoreRun) -> "Sample":
-        """Sample a run, from the middle of the first STEP."""
+        """Sample a run, starting in the middle of the first STEP scores."""
         n_scores = len(run.scores)
         return cls(run.cell, run.scores[min(STEP, n_scores) // 2 :: STEP].copy(), n_scores)
 
 
 @dataclass(frozen=True)
 class ScoreCut:
-    """The ranges of a cell: numbered from ``first``, best scores first.
+    """Ranges of a cell's scores, numbered from ``first``, best scores first.
 
-    The ``edges`` between them ascend, and belong to the better range.
+    The ``edges`` between them are ascending; each belongs to the better range.
     """
 
     first: int
@@ -42,21 +42,21 @@ class ScoreCut:
 
     @property
     def n_ranges(self) -> int:
-        """How many there are."""
+        """Number of ranges."""
         return len(self.edges) + 1
 
     def parts(self, run: ScoreRun) -> Iterator[tuple[int, ScoreRun]]:
-        """Yield the part that a run has of each range, with the number of the range."""
-        places = [0, *np.searchsorted(run.scores, self.edges).tolist(), len(run.scores)]
+        """Split a run by range; yield the number of each range and the run's scores in it."""
+        offsets = [0, *np.searchsorted(run.scores, self.edges).tolist(), len(run.scores)]
         for number in range(self.n_ranges):
-            start, end = places[number : number + 2]
+            start, end = offsets[number : number + 2]
             if start < end:
                 yield self.first + self.n_ranges - 1 - number, run.part(start, end)
 
 
 @dataclass(frozen=True)
 class Extent:
-    """How much there is in a range: distinct scores, and amounts (2, limbs)."""
+    """Size of a range: the number of distinct scores, and the amounts (2, limbs) of both labels."""
 
     cell: Cell
     number: int
@@ -70,7 +70,7 @@ class Extent:
 
 
 def cuts_of(samples: Iterable[Sample], most: int) -> dict[Cell, ScoreCut]:
-    """Return the ranges of every cell, of about ``most`` scores, counted in every run."""
+    """Return ranges of about ``most`` scores for each cell; a score counts once per run that has it."""
     by_cell: dict[Cell, list[Sample]] = defaultdict(list)
     for sample in samples:
         by_cell[sample.cell].append(sample)
@@ -85,7 +85,7 @@ def cuts_of(samples: Iterable[Sample], most: int) -> dict[Cell, ScoreCut]:
 
 
 def standings(extents: Iterable[Extent], curve_points: int) -> Mapping[int, Standing]:
-    """Return where each range stands in its cell, by its number."""
+    """Return by number the totals of each range's cell and the amounts above the range."""
     by_cell: dict[Cell, list[Extent]] = defaultdict(list)
     for extent in sorted(extents, key=lambda extent: extent.number):
         by_cell[extent.cell].append(extent)

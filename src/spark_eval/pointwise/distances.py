@@ -1,4 +1,4 @@
-"""Metrics of how far scores are from labels: calibration, errors, variance; kernels as in ``classes``."""
+"""Metrics of the distance of scores from labels: calibration, errors, variance; kernels as in ``classes``."""
 
 import math
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from spark_eval.pointwise.registry import Sums, Value, loss, pointwise_metric, r
 from spark_eval.pointwise.task import Task
 
 REGRESSION: Final = (Task.REGRESSION,)
-# A probability is off by as much as an estimate of a label that is 0 or 1.
+# A probability is an estimate of a label that is 0 or 1, so that its error is defined as well.
 NUMBERS: Final = (Task.BINARY, Task.REGRESSION)
 
 
@@ -20,9 +20,9 @@ NUMBERS: Final = (Task.BINARY, Task.REGRESSION)
     best=0.0,
 )
 def ece(sums: Sums) -> Iterator[Value]:
-    """Expected calibration error over bins of equal width: how far probabilities are from what happens.
+    """Expected calibration error: mean difference of predicted and observed rates, in bins of equal width.
 
-    In the bin of 0.75 half of the rows are positive, in that of 0.05 none is:
+    In the bin of 0.75 half of the rows are positive, in the bin of 0.05 none:
 
     >>> Sums.of_rows([1, 0, 0], [0.75, 0.75, 0.05]).measure(ece)
     {'ece': 0.183333}
@@ -53,7 +53,7 @@ def mae(sums: Sums) -> Iterator[Value]:
 
 @loss(formula="mean of (y - p)^2", tasks=NUMBERS, needs=["errors"])
 def mse(sums: Sums) -> Iterator[Value]:
-    """Mean squared error, of probabilities the Brier score; a few rows far off may make most of it.
+    """Mean squared error (for probabilities, the Brier score); a few large errors can dominate it.
 
     >>> Sums.of_rows([3.0, 5.0], [2.0, 8.0], task=Task.REGRESSION).measure(mse)
     {'mse': 5.0}
@@ -65,7 +65,7 @@ def mse(sums: Sums) -> Iterator[Value]:
 
 @loss(formula="square root of MSE", tasks=NUMBERS, needs=["errors"])
 def rmse(sums: Sums) -> Iterator[Value]:
-    """Root of the mean squared error, in the unit of the label.
+    """Square root of the mean squared error, in the unit of the label.
 
     >>> Sums.of_rows([3.0, 5.0], [2.0, 8.0], task=Task.REGRESSION).measure(rmse)
     {'rmse': 2.236068}
@@ -78,9 +78,9 @@ def rmse(sums: Sums) -> Iterator[Value]:
 
 @loss(formula="mean of |y - p| / |y| over rows with y != 0", tasks=REGRESSION, needs=["shares"])
 def mape(sums: Sums) -> Iterator[Value]:
-    """Mean absolute error as a share of the label, 0.1 for 10 %; labels 0 are left out and counted.
+    """Mean absolute error as a share of the label (0.1 is 10 %); labels of 0 are left out and counted.
 
-    (1/4 + 1/2) / 2, without the label 0:
+    (1/4 + 1/2) / 2; the label 0 is left out:
 
     >>> Sums.of_rows([4.0, -2.0, 0.0], [5.0, -1.0, 9.0], task=Task.REGRESSION).measure(mape)
     {'mape': 0.375}
@@ -97,9 +97,9 @@ def mape(sums: Sums) -> Iterator[Value]:
     bounds=(None, 1.0),
 )
 def r2(sums: Sums) -> Iterator[Value]:
-    """Share of the labels' variance that is predicted; undefined where all labels are equal.
+    """Share of the labels' variance that the scores explain; undefined if all labels are equal.
 
-    Squared errors add up to 2, those of the mean label to 8:
+    The squared errors sum to 2; those of the mean label sum to 8:
 
     >>> Sums.of_rows([1.0, 3.0, 5.0], [2.0, 3.0, 4.0], task=Task.REGRESSION).measure(r2)
     {'r2': 0.75}
@@ -112,6 +112,6 @@ def r2(sums: Sums) -> Iterator[Value]:
     labels = sums.one("label") + sums.one("label+")
     squares = sums.one("label_squares") + sums.one("label_squares+")
     spread = squares - labels * labels / sums.weight
-    # What the rounding of weighted squares alone can make counts as none.
+    # A spread that the rounding of weighted squares alone can produce counts as 0.
     is_spread = spread > squares * Fraction(1, 2**100)
     yield Value(float(1 - sums.one("squares") / spread) if is_spread else None)

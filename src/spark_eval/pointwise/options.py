@@ -1,4 +1,4 @@
-"""The options of the section ``predictions``, checked."""
+"""Options of the section ``predictions``: definition and validation."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -28,69 +28,69 @@ LEAST_CURVE_POINTS: Final = 1_000
 MOST_CLASSES: Final = 1_000
 MOST_BINS: Final = 10_000
 MOST_THRESHOLDS: Final = 1_000
-# What the scores of each task can be, its default first.
+# Kinds of scores that each task allows, its default first.
 SCORES: Final = {
     Task.BINARY: (Scores.PROBABILITY, Scores.RAW, Scores.CLASS),
     Task.MULTICLASS: (Scores.PROBABILITY, Scores.CLASS),
     Task.REGRESSION: (Scores.RAW,),
 }
-# No names of segments: a column fold is one by itself.
+# Names that segments cannot have; a column ``fold`` is a segment by itself.
 RESERVED_SEGMENTS: Final = frozenset({"", ALL, FOLD, FOLDS})
 
 
 def canonical_name(name: str) -> str:
-    """Return the name that is published, for a name or an alias; raise ConfigError UNKNOWN_METRIC."""
+    """Return the published name of a metric or alias; raise ConfigError UNKNOWN_METRIC."""
     return metric_named(name, POINTWISE, f"{SECTION}.metrics").name
 
 
 def known_preset(name: str, where: str) -> str:
-    """Return the name of a preset; raise ConfigError UNKNOWN_PRESET."""
+    """Return the name of a preset if it exists; raise ConfigError UNKNOWN_PRESET otherwise."""
     if name not in PREDICTION_PRESETS:
         raise ConfigError.unknown("UNKNOWN_PRESET", "preset", name, PREDICTION_PRESETS, where)
     return name
 
 
 class PredictionOptions(TypedDict, total=False):
-    """What is measured of predictions, and how: also the keys of the config's section ``predictions``."""
+    """Options of the evaluation of predictions: the keys of the config's section ``predictions``."""
 
     scores: Annotated[
         str | None,
-        "probability, raw or class; None: raw numbers in a regression, else probabilities.",
+        "probability, raw or class; None: raw for regression, otherwise probability.",
         None,
         Scores,
     ]
-    positive: Annotated[Class, "the label of the positive class.", 1]
-    negative: Annotated[Class, "the label of the negative class; any other is quarantined.", 0]
+    positive: Annotated[Class, "label of the positive class.", 1]
+    negative: Annotated[Class, "label of the negative class; rows with other labels are quarantined.", 0]
     classes: Annotated[Sequence[Class], "the classes, in the order of their probabilities.", (), as_tuple]
     probabilities: Annotated[
-        Sequence[str], "a column per class; without them score is an array of probabilities.", (), as_tuple
+        Sequence[str], "a column per class; without them, score is an array of probabilities.", (), as_tuple
     ]
     metrics: Annotated[
-        Sequence[str] | None, "names; None: all but those by user.", None, metric_texts, canonical_name
+        Sequence[str] | None, "names; None: all except those per user.", None, metric_texts, canonical_name
     ]
     thresholds: Annotated[
-        Sequence[float] | float | None, "scores at or above one are flagged; None: 0.5 of probabilities."
+        Sequence[float] | float | None, "scores at or above one are flagged; None: 0.5 for probabilities."
     ]
     choose: Annotated[
         Mapping[str, Any] | None,
         "thresholds to find: {flags: [300], recall: [0.95], cost: [{false_negative: 20}]}.",
     ]
-    segments: Annotated[Sequence[str], "columns; each of their values is measured by itself.", (), as_tuple]
+    segments: Annotated[Sequence[str], "columns; metrics are also computed for each value.", (), as_tuple]
     sampling_rate: Annotated[
-        float | None, "the rate at which negatives were sampled: probabilities are corrected."
+        float | None, "sampling rate of negatives in training; probabilities are corrected for it."
     ]
-    bins: Annotated[int, "how many bins of equal width the calibration has.", DEFAULT_BINS]
-    curves: Annotated[bool, "draw the curves roc, pr and calibration.", False]
+    bins: Annotated[int, "number of calibration bins of equal width.", DEFAULT_BINS]
+    curves: Annotated[bool, "write the curves roc, pr and calibration.", False]
     curve_points: Annotated[
         int,
-        "a curve of more distinct scores is reduced, within a bound that it states.",
+        "maximum number of points; curves with more are reduced, with a stated error bound.",
         DEFAULT_CURVE_POINTS,
     ]
-    conventions: Annotated[str, "a preset: default, or spark.", "default", known_preset]
+    conventions: Annotated[str, "preset: default or spark.", "default", known_preset]
 
 
 def make_prediction_plan(task: str, **options: Unpack[PredictionOptions]) -> PredictionPlan:
-    """Return the checked choices; raise ConfigError with what is allowed."""
+    """Validate the options and return them as a plan; raise ConfigError with the allowed values."""
     kind, chosen = parse_choice(Task, task, f"{SECTION}.task"), checked(PredictionOptions, options, SECTION)
     scores, labels = chosen["scores"] or SCORES[kind][0], (chosen.pop("negative"), chosen.pop("positive"))
     if scores not in SCORES[kind]:
@@ -111,7 +111,7 @@ def make_prediction_plan(task: str, **options: Unpack[PredictionOptions]) -> Pre
 
 
 def check_together(plan: PredictionPlan) -> None:
-    """Raise ConfigError for options that do not go together."""
+    """Raise ConfigError for options that exclude each other."""
     rate, n_columns, n_classes = plan.sampling_rate, len(plan.probabilities), len(plan.classes)
     is_binary, has_probabilities = plan.task is Task.BINARY, plan.scores is Scores.PROBABILITY
     is_ordered, asks_order = is_binary and plan.scores is not Scores.CLASS, plan.curves or plan.rules
@@ -128,7 +128,7 @@ def check_together(plan: PredictionPlan) -> None:
         f"curve_points: {plan.curve_points}; at least {LEAST_CURVE_POINTS}": (
             plan.curve_points < LEAST_CURVE_POINTS
         ),
-        "metrics at thresholds need thresholds, such as [0.5]": (
+        "metrics at thresholds need thresholds, e.g. [0.5]": (
             "flags" in plan.needs and is_binary and not plan.thresholds
         ),
     }
@@ -139,39 +139,39 @@ def check_together(plan: PredictionPlan) -> None:
     if len(set(lowered)) < len(lowered) or RESERVED_SEGMENTS & set(lowered):
         raise ConfigError(
             "INVALID_SEGMENT",
-            f"{SECTION}.segments: a name comes twice, is empty, or one of ours: all, fold, folds",
+            f"{SECTION}.segments: a name is repeated, empty or reserved (all, fold, folds)",
         )
 
 
 def metrics_of(
     task: Task, scores: Scores, names: Sequence[str] | None, has_thresholds: bool
 ) -> tuple[str, ...]:
-    """Return the metrics asked for; or all that task, scores and thresholds have, but for those of users."""
+    """Return the requested metrics; by default all that fit, except those per user."""
     fitting = [name for name, metric in POINTWISE.items() if metric.fits(task, scores)]
     if names is None:
         unwanted = {"users"} if has_thresholds or task is not Task.BINARY else {"users", "flags"}
         return tuple(name for name in fitting if not unwanted & set(POINTWISE[name].needs))
-    asked = dict.fromkeys(map(canonical_name, names))
-    for name in asked:
+    requested = dict.fromkeys(map(canonical_name, names))
+    for name in requested:
         if name not in fitting:
             message = f"{name} is not defined for task: {task} with scores: {scores}"
-            raise invalid(f"{message}; these are: {', '.join(fitting)}")
-    return tuple(asked)
+            raise invalid(f"{message}; defined are: {', '.join(fitting)}")
+    return tuple(requested)
 
 
 def classes_of(task: Task, labels: tuple[Class, ...]) -> tuple[Class, ...]:
-    """Return the classes of labels; none in a regression."""
+    """Return the classes of the labels; empty for regression."""
     if task is Task.REGRESSION:
         return ()
     if not 2 <= len(labels) <= MOST_CLASSES:
-        raise invalid(f"classes: task: multiclass needs their list, 2 to {MOST_CLASSES}")
+        raise invalid(f"classes: task: multiclass needs a list of 2 to {MOST_CLASSES} classes")
     if len({isinstance(one, str) for one in labels}) > 1 or len(set(labels)) < len(labels):
-        raise invalid(f"classes {', '.join(map(str, labels))}: distinct ones, all texts or all numbers")
+        raise invalid(f"classes {', '.join(map(str, labels))}: must be distinct, and all text or all numbers")
     return labels
 
 
 def thresholds_of(task: Task, scores: Scores, given: Sequence[float] | float | None) -> tuple[float, ...]:
-    """Return ascending thresholds; of classes the one between 0 and 1."""
+    """Return the thresholds in ascending order; 0.5 for predicted classes."""
     if task is not Task.BINARY or scores is Scores.CLASS:
         if given is not None:
             raise invalid("thresholds need task: binary with scores that have an order")
@@ -179,14 +179,14 @@ def thresholds_of(task: Task, scores: Scores, given: Sequence[float] | float | N
     default = (0.5,) if scores is Scores.PROBABILITY else ()
     thresholds = default if given is None else tuple(sorted({float(one) for one in several(given)}))
     if len(thresholds) > MOST_THRESHOLDS or not all(map(math.isfinite, thresholds)):
-        raise invalid(f"thresholds are up to {MOST_THRESHOLDS} finite numbers")
+        raise invalid(f"thresholds: at most {MOST_THRESHOLDS} finite numbers")
     return thresholds
 
 
 def threshold_rules(choose: Mapping[str, Any]) -> list[ThresholdRule]:
     """Return the rules of ``choose: {flags: [300], recall: [0.95], cost: [{false_positive: 1, ...}]}``.
 
-    The first costs given are those by which the other rules are judged, too.
+    The first costs also apply to the other rules.
     """
     check_keys(choose, list(Goal), f"{SECTION}.choose")
     costs = [ThresholdRule(Goal.COST, **dict(costs)) for costs in several(choose.get(Goal.COST, ()))]
@@ -198,12 +198,12 @@ def threshold_rules(choose: Mapping[str, Any]) -> list[ThresholdRule]:
     ]
     for rule in [*rules, *costs]:
         if not 0 <= rule.limit <= (1 if rule.goal is Goal.RECALL else math.inf):
-            raise invalid(f"choose: {rule}; flags are 0 or more, recall is in [0, 1]")
+            raise invalid(f"choose: {rule}; flags must be at least 0, recall in [0, 1]")
         if not (0 <= rule.false_positive < math.inf and 0 <= rule.false_negative < math.inf):
-            raise invalid(f"choose: {rule}; costs are 0 or more")
+            raise invalid(f"choose: {rule}; costs must be at least 0")
     return list(dict.fromkeys([*rules, *costs]))
 
 
 def invalid(message: str) -> ConfigError:
-    """Return the error of options that do not go together."""
+    """Return ConfigError INVALID_CONFIG with the section's name before the message."""
     return ConfigError("INVALID_CONFIG", f"{SECTION}: {message}")

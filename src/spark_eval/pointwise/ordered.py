@@ -1,9 +1,9 @@
-"""Everything that follows from the order of scores: AUC, average precision, curves, thresholds.
+"""Metrics of the order of scores: AUC, average precision, curves, thresholds.
 
-Rows of one cell are cut into ranges of scores, each of which fits into memory; ``Standing`` says what lies
-above a range. Amounts of both labels (1: positive) are arrays (..., 2, limbs) of integers, so that every
-threshold has the same true and false positives wherever the rows came from. What is computed of them is
-rounded once and summed exactly.
+The rows of a cell are split into ranges of scores that fit into memory; ``Standing`` has the amounts above a
+range. Amounts of both labels (index 1: positive) are integer arrays (..., 2, limbs), so that true and false
+positives do not depend on the partitioning of the rows. Values computed from them are rounded once and summed
+exactly.
 """
 
 from collections.abc import Sequence
@@ -19,13 +19,13 @@ from spark_eval.stats.exact import ByPlace, Floats, Ints, exact_sums
 
 ROC: Final = "roc"
 PR: Final = "pr"
-# Powers of two that flags can span, plus one.
+# Largest number of powers of two that the weight of flagged rows can span, plus one.
 OCTAVES: Final = 32
 
 
 @dataclass(frozen=True)
 class ScoreRun:
-    """Ascending distinct scores of a cell's rows of one label, with the amount (n, limbs) at each."""
+    """Distinct scores (n,) of one cell and label, ascending, with the amounts (n, limbs) at each."""
 
     cell: Cell
     label: int
@@ -33,13 +33,13 @@ class ScoreRun:
     amounts: NDArray[Any]
 
     def part(self, start: int, end: int) -> "ScoreRun":
-        """Return the scores between two places: a copy, so that nothing more travels."""
+        """Return a copy of the scores [start, end), so that only these are serialized."""
         return ScoreRun(self.cell, self.label, self.scores[start:end].copy(), self.amounts[start:end].copy())
 
 
 @dataclass(frozen=True)
 class Range:
-    """The distinct scores of a part of a cell, best first, with their amounts (n, 2, limbs)."""
+    """Distinct scores (n,) of one range of a cell, best first, with their amounts (n, 2, limbs)."""
 
     cell: Cell
     number: int
@@ -48,7 +48,7 @@ class Range:
 
     @classmethod
     def of(cls, number: int, runs: Sequence[ScoreRun]) -> "Range":
-        """Merge all runs of a part."""
+        """Merge all runs of a range."""
         scores = np.concatenate([run.scores for run in runs])
         amounts = np.zeros((len(scores), 2, runs[0].amounts.shape[1]), dtype=np.int64)
         start = 0
@@ -62,10 +62,10 @@ class Range:
 
 @dataclass(frozen=True)
 class Standing:
-    """Amounts (2, limbs): all of the cell's, and those with better scores than a range has.
+    """Amounts (2, limbs) of the whole cell, and of the scores above a range.
 
-    ``is_first`` and ``is_last`` say that no score lies above or below it, whatever it weighs; ``grid`` is the
-    resolution of a reduced curve, None: whole.
+    ``is_first`` is true if no score lies above the range, ``is_last`` if none lies below it. ``grid`` is the
+    resolution of a reduced curve; None: the curve has all points.
     """
 
     total: Ints
@@ -76,7 +76,7 @@ class Standing:
 
 
 class Candidate(NamedTuple):
-    """A threshold, with what is flagged at or above it."""
+    """Threshold with the true and false positives at or above it."""
 
     threshold: float
     tp: float
@@ -85,7 +85,7 @@ class Candidate(NamedTuple):
 
 @dataclass(frozen=True)
 class Points:
-    """Points of a curve, in the order of falling thresholds."""
+    """Points of a curve, by descending threshold."""
 
     curve: str
     x: Floats
@@ -95,7 +95,7 @@ class Points:
 
 @dataclass(frozen=True)
 class Ordered:
-    """What a range adds to its cell: exact sums, a candidate for each rule, points of curves."""
+    """Result of one range: exact sums, a candidate threshold for each rule, points of curves."""
 
     cell: Cell
     number: int
@@ -108,14 +108,14 @@ class Ordered:
 def measured_range(
     part: Range, standing: Standing, rules: Sequence[ThresholdRule], with_curves: bool
 ) -> Ordered:
-    """Return what a range gives, where it stands."""
+    """Compute sums, candidate thresholds and points of a range."""
     above = standing.above[np.newaxis]
     flagged = np.concatenate([above, above + np.cumsum(part.amounts, axis=0)])
     fp, tp = in_doubles(flagged).T
     precision = np.divide(tp, tp + fp, out=np.zeros(len(tp)), where=tp + fp > 0)
     below = in_doubles(standing.total[0] - flagged[1:, 0])
     negatives, positives = in_doubles(part.amounts).T
-    # As for Spark, a curve begins at (0, the precision of its best score), which is 1 where nothing weighs.
+    # As in Spark, the curve begins at (0, precision of the best score); without weight, that precision is 1.
     heights = np.where(tp + fp > 0, precision, 1.0)
     before = heights[:-1].copy()
     if standing.is_first:
@@ -140,7 +140,7 @@ def measured_range(
 
 
 def best(rule: ThresholdRule, candidates: Sequence[Candidate], positives: float) -> Candidate | None:
-    """Return the best of all ranges and of flagging nothing (threshold infinity); None where none will do."""
+    """Return the best threshold of all ranges and infinity (no flags); None if none satisfies the rule."""
     falling = sorted([Candidate(np.inf, 0.0, 0.0), *candidates], reverse=True)
     scores, tp, fp = np.array(falling).T
     return best_of(rule, scores, tp, fp, positives)
@@ -149,9 +149,9 @@ def best(rule: ThresholdRule, candidates: Sequence[Candidate], positives: float)
 def best_of(
     rule: ThresholdRule, scores: Floats, tp: Floats, fp: Floats, positives: float
 ) -> Candidate | None:
-    """Return the best of falling thresholds; None where none will do.
+    """Return the best of descending thresholds; None if none satisfies the rule.
 
-    Of equally good ones: for flags the lowest, for recall the lowest of the highest precision, for costs the
+    Ties: flags take the lowest threshold, recall the lowest among those of highest precision, costs the
     highest.
     """
     flags = tp + fp
@@ -171,18 +171,20 @@ def best_of(
 
 
 def cost(rule: ThresholdRule, tp: Any, fp: Any, positives: float) -> Any:
-    """Return what the errors cost at one threshold, or at several."""
+    """Return the cost of the errors, for one threshold or for arrays of them."""
     return rule.false_positive * fp + rule.false_negative * (positives - tp)
 
 
 def curves(
     scores: Floats, fpr: Floats, tpr: Floats, flags: Floats, precision: Floats, standing: Standing
 ) -> list[Points]:
-    """Return the points of the ROC and the P-R curve; all arrays but the scores begin with what lies above.
+    """Return the points of the ROC curve and the P-R curve of a range.
 
-    A reduced curve keeps the first point in each cell of a grid, so that a point left out differs from one
-    that is kept by less than 1 / grid in both coordinates. The precision can change no faster than the flags
-    grow: its grid follows their logarithm, in steps of less than 1 / grid.
+    ``scores`` has shape (n,). The other arrays, shape (n + 1,), start with the value above the range.
+
+    A reduced curve has the first point in each cell of a grid. Every omitted point differs from one of these
+    by less than 1 / grid in both coordinates. Precision cannot change faster than the number of flags grows,
+    so its grid is logarithmic in the flags, in steps of less than 1 / grid.
     """
     in_roc = in_pr = np.ones(len(scores), dtype=bool)
     if standing.grid is not None:
@@ -200,11 +202,11 @@ def curves(
 
 
 def moves(values: Floats) -> NDArray[np.bool_]:
-    """Return where a value differs from the one before; one shorter."""
+    """Return the mask (n - 1,) of values (n,) that differ from their predecessor."""
     is_other: NDArray[np.bool_] = values[1:] != values[:-1]
     return is_other
 
 
 def grid_of(n_scores: int, most_points: int) -> int | None:
-    """Return the resolution at which a curve of so many scores keeps to so many points; None: all fit."""
+    """Return the grid resolution that limits a curve to ``most_points``; None if no reduction is needed."""
     return None if n_scores <= most_points else most_points // (OCTAVES + 2)

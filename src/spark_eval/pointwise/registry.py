@@ -1,4 +1,4 @@
-"""The one table of metrics of predictions. Config checks, output rows, help and tests follow from it."""
+"""Registry of the metrics of predictions. Config checks, output rows, help and tests are derived from it."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,10 +13,10 @@ from spark_eval.stats.intervals import Summary
 
 @dataclass(frozen=True)
 class Value:
-    """One number of a metric, None where it is undefined.
+    """One value of a metric; None if undefined.
 
-    ``options`` tell it from others of the metric: ``{"threshold": "0.5"}``. ``n_undefined`` counts what is
-    left out of it. ``summary`` is that of a mean over users.
+    ``options`` distinguish it from other values of the metric: ``{"threshold": "0.5"}``. ``n_undefined``
+    counts the rows, classes or users that it leaves out. ``summary`` is set for a mean over users.
     """
 
     value: float | None
@@ -43,7 +43,7 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Sums:
-    """The exact sums of one cell, and the plan that they were made by."""
+    """Exact sums of one cell, and the plan that they were computed by."""
 
     sums: Mapping[str, Sequence[Fraction]]
     plan: PredictionPlan
@@ -59,7 +59,7 @@ class Sums:
         task: Task = Task.BINARY,
         **choices: Any,
     ) -> "Sums":
-        """Sum a few rows in memory: of probabilities of class 1 with threshold 0.5, or of numbers."""
+        """Sum a few rows in memory; binary scores are probabilities of class 1, with the threshold 0.5."""
         from spark_eval.pointwise.batches import totals_of_rows  # Arrow is slow to import
 
         options: dict[str, Any] = {
@@ -76,7 +76,7 @@ class Sums:
         return cls(totals.of(cell), plan)
 
     def measure(self, kernel: "PointwiseKernel") -> dict[str, float | None]:
-        """Return the values of a metric to 6 places, by their names in the table ``metrics``."""
+        """Return the values of a metric, rounded to 6 decimals, by their names in the table ``metrics``."""
         name = kernel.__name__
         return {one.name(name): one.value and round(one.value, 6) for one in kernel(self)}
 
@@ -91,32 +91,32 @@ class Sums:
 
     @property
     def n_rows(self) -> int:
-        """How many rows there are."""
+        """Number of rows."""
         return int(self.one("rows"))
 
     @property
     def weight(self) -> Fraction:
-        """The weight of all rows."""
+        """Total weight of all rows."""
         return total(self.of("weight" if self.plan.task is Task.REGRESSION else "labels"))
 
     def variants(self) -> Iterator[tuple[str, dict[str, str]]]:
-        """Yield what the names of sums end in, and the options that say so: as they come, and corrected."""
+        """Yield name suffix and options of each variant: original scores, then corrected ones if any."""
         for rate in self.plan.variants:
             yield ("", {}) if rate is None else (CORRECTED, {"sampling_rate": text(rate)})
 
     def means(self, name: str) -> Iterator[Value]:
-        """Yield the mean over all rows of what a name sums, of scores as they come and corrected."""
+        """Yield the mean over all rows of the summed value, for original and corrected scores."""
         for mark, options in self.variants():
             yield Value(ratio(self.one(f"{name}{mark}"), self.weight), options)
 
     def matrices(self) -> Iterator[Matrix]:
-        """Yield one at every threshold, of scores as they come and corrected; of classes, the only one."""
+        """Yield a matrix per threshold, for original and corrected scores; just one for predicted classes."""
         size = len(self.plan.thresholds) + 1
         for mark, options in self.variants():
             flags = self.of(f"flags{mark}")
-            for place, threshold in enumerate(self.plan.thresholds, start=1):
-                tn, fp = total(flags[:place]), total(flags[place:size])
-                fn, tp = total(flags[size : size + place]), total(flags[size + place :])
+            for n_below, threshold in enumerate(self.plan.thresholds, start=1):
+                tn, fp = total(flags[:n_below]), total(flags[n_below:size])
+                fn, tp = total(flags[size : size + n_below]), total(flags[size + n_below :])
                 at = {} if self.plan.scores is Scores.CLASS else {"threshold": text(threshold)}
                 yield Matrix({**at, **options}, tp, fp, fn, tn)
 
@@ -126,11 +126,10 @@ PointwiseKernel = Callable[[Sums], Iterable[Value]]
 
 @dataclass(frozen=True)
 class PointwiseMetric:
-    """What is known of a metric besides its numbers.
+    """Definition of a metric of predictions.
 
-    ``needs`` are sums that not every plan has. ``bounds`` are the least and the largest value, None where
-    there is none. Perfect predictions score ``best``, one of the bounds; it is None where no number is better
-    than another.
+    ``needs`` are the optional sums that it uses. ``bounds`` are minimum and maximum, None if unbounded.
+    ``best`` is the value of perfect predictions, one of the bounds; None if no value is better than another.
     """
 
     name: str
@@ -143,7 +142,7 @@ class PointwiseMetric:
 
     @property
     def direction(self) -> Direction:
-        """Which values are better: those towards the best one."""
+        """Direction of better values."""
         if self.best is None:
             return Direction.NONE
         return Direction.HIGHER if self.best == self.bounds[1] else Direction.LOWER
@@ -155,11 +154,11 @@ class PointwiseMetric:
 
     @property
     def notes(self) -> str:
-        """The kernel's docstring: meaning, undefined case, an example, the source."""
+        """Docstring of the kernel: meaning, undefined case, example, source."""
         return self.kernel.__doc__ or ""
 
     def fits(self, task: Task, scores: Scores) -> bool:
-        """Return whether it is defined for such labels and scores."""
+        """Return True if the metric is defined for this task and these scores."""
         if task not in self.tasks:
             return False
         of_probabilities = {"loss", "bins"} | ({"errors"} if task is Task.BINARY else set())
@@ -172,7 +171,7 @@ POINTWISE: Final[dict[str, PointwiseMetric]] = {}
 
 
 def pointwise_metric(**known: Any) -> Callable[[PointwiseKernel], PointwiseKernel]:
-    """Register a kernel: exact sums of a cell -> its values; ``known`` are fields of PointwiseMetric."""
+    """Register a kernel (exact sums of a cell -> values); ``known`` are fields of PointwiseMetric."""
 
     def register(kernel: PointwiseKernel) -> PointwiseKernel:
         POINTWISE[kernel.__name__] = PointwiseMetric(kernel.__name__, kernel, **known)
@@ -181,15 +180,15 @@ def pointwise_metric(**known: Any) -> Callable[[PointwiseKernel], PointwiseKerne
     return register
 
 
-# A metric that is 0 for perfect predictions, and else more.
+# Registers a metric that is 0 for perfect predictions, otherwise larger.
 loss: Final = partial(pointwise_metric, bounds=(0.0, None), best=0.0)
 
 
 def total(numbers: Iterable[Fraction]) -> Fraction:
-    """Return their sum."""
+    """Return the exact sum."""
     return sum(numbers, Fraction(0))
 
 
 def ratio(one: Fraction, other: Fraction) -> float | None:
-    """Return the quotient, rounded once; None where it is undefined."""
+    """Return ``one / other``, rounded once; None if ``other`` is 0."""
     return float(one / other) if other else None

@@ -1,7 +1,7 @@
-"""Rows of predictions: which can be used, and what each adds to the sums that metrics are made of.
+"""Rows of predictions: validation, and their contributions to the sums of the metrics.
 
-Each value is rounded once, no sum is. Names of sums: ``rows`` counts rows; of probabilities corrected for
-sampling they end in ``'``.
+Each contribution is rounded once; sums are exact. The sum ``rows`` counts rows. Names of sums over
+probabilities that are corrected for sampling end in ``'``.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,21 +20,21 @@ from spark_eval.pointwise.totals import LARGEST_WEIGHT, Addend
 from spark_eval.schema import FOLD, LABEL, MODEL, SCORE, SEGMENT_COLUMN, USER, WEIGHT, Fault
 from spark_eval.stats.exact import Floats, Ints, two_product
 
-# Columns of the probabilities of several classes; how many an array of them holds; which scores are decimals
-# that a double may round.
+# Column of each class's probability; column of the length of an array of probabilities; column that is true
+# for decimal scores that a double may round.
 SCORE_COLUMN: Final = "score_{}"
 SIZE: Final = "n_scores"
 INEXACT: Final = "inexact"
-# How far from 1 the probabilities of a row may add up: those of 32 bits do.
+# Allowed deviation of a row's sum of probabilities from 1; 32-bit floats deviate.
 DISTRIBUTION_TOLERANCE: Final = 1e-3
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows as numbers, NaN where there is none.
+    """Rows as numbers, NaN for null and for unknown classes.
 
-    ``label`` (n,) is a number, or the place of a class; ``scores`` are one column, or one per class;
-    ``weight`` (n,) is None where every row counts once.
+    ``label`` (n,) is a number, or the index of a class; ``scores`` are one column (n,), or one per class;
+    ``weight`` (n,) is None if every row counts once.
     """
 
     label: Floats
@@ -49,14 +49,14 @@ class Rows:
         is_class = plan.scores is Scores.CLASS
         return cls(
             class_places(table[LABEL], plan.classes) if plan.classes else doubles(table[LABEL]),
-            # Zero has two signs, which are one score.
+            # Adding 0.0 turns -0.0 into 0.0: they are the same score.
             [class_places(one, plan.classes) if is_class else doubles(one) + 0.0 for one in scores],
             doubles(table[WEIGHT]) if WEIGHT in table.column_names else None,
         )
 
     @property
     def score(self) -> Floats:
-        """The only score."""
+        """First score column."""
         return self.scores[0]
 
     def weighted(self, values: Floats) -> Floats:
@@ -64,7 +64,7 @@ class Rows:
         return values if self.weight is None else values * self.weight
 
     def take(self, places: Ints) -> "Rows":
-        """Return the rows at these places."""
+        """Return the rows with these indices."""
         weight = None if self.weight is None else self.weight[places]
         return Rows(self.label[places], [score[places] for score in self.scores], weight)
 
@@ -75,25 +75,25 @@ def doubles(column: pa.ChunkedArray) -> Floats:
 
 
 def class_places(column: pa.ChunkedArray, classes: Sequence[Class]) -> Floats:
-    """Return the place of each row's class among the classes, NaN for any other."""
+    """Return the index of each row's class (n,), NaN for unknown classes."""
     if isinstance(classes[0], str):
         return doubles(pc.index_in(column.cast(pa.string()), pa.array(classes, pa.string())))
     values = doubles(column)
-    places = np.full(len(values), np.nan)
-    for place, one in enumerate(classes):
-        places[values == float(one)] = place
-    return places
+    indices = np.full(len(values), np.nan)
+    for index, one in enumerate(classes):
+        indices[values == float(one)] = index
+    return indices
 
 
 def fault_codes(table: pa.Table, rows: Rows, plan: PredictionPlan) -> pa.Array | None:
-    """Return the code of each row's first fault, null where it can be used; None where all rows can."""
+    """Return the code of each invalid row (n,), null for valid rows; None if all rows are valid."""
     codes = first_fault(list(row_faults(table, rows, plan)))
     return None if codes is None else codes.cast(pa.string())
 
 
 def row_faults(table: pa.Table, rows: Rows, plan: PredictionPlan) -> Iterator[tuple[Fault, Booleans]]:
-    """Yield every fault and which rows have it; of several faults of a row the first counts."""
-    folds = [SEGMENT_COLUMN.format(place) for place, name in enumerate(plan.segments) if name == FOLD]
+    """Yield each code with the mask (n,) of its rows; the first code of a row counts."""
+    folds = [SEGMENT_COLUMN.format(number) for number, name in enumerate(plan.segments) if name == FOLD]
     yield Fault.NULL_MODEL, nulls(table, MODEL)
     yield Fault.NULL_ID, nulls(table, USER, *folds)
     yield Fault.NULL_LABEL, nulls(table, LABEL)
@@ -108,7 +108,7 @@ def row_faults(table: pa.Table, rows: Rows, plan: PredictionPlan) -> Iterator[tu
 
 
 def score_faults(table: pa.Table, rows: Rows, plan: PredictionPlan) -> Iterator[tuple[Fault, Booleans]]:
-    """Yield the faults of scores; an array that is no distribution is that before anything else."""
+    """Yield each code of invalid scores with its mask (n,); for arrays, NO_DISTRIBUTION comes first."""
     is_null = nulls(table, *(name for name in table.column_names if name.startswith(SCORE)))
     if plan.scores is Scores.CLASS:
         yield Fault.NULL_SCORE, is_null
@@ -116,7 +116,7 @@ def score_faults(table: pa.Table, rows: Rows, plan: PredictionPlan) -> Iterator[
         return
     is_off = np.zeros(len(table), dtype=bool)
     if plan.task is Task.MULTICLASS:
-        with np.errstate(invalid="ignore"):  # of infinite ones with two signs
+        with np.errstate(invalid="ignore"):  # inf - inf
             is_off = ~is_null & ~(np.abs(sum(rows.scores) - 1) <= DISTRIBUTION_TOLERANCE)
     if SIZE in table.column_names:
         yield Fault.NO_DISTRIBUTION, is_off | holds(pc.not_equal(table[SIZE], len(plan.classes)))
@@ -131,16 +131,16 @@ def score_faults(table: pa.Table, rows: Rows, plan: PredictionPlan) -> Iterator[
 
 
 def is_inexact(table: pa.Table) -> Booleans:
-    """Return which scores a double may round to what it rounds another one to."""
+    """Return the mask (n,) of scores that may be equal to other scores only after rounding to doubles."""
     inexact = table[INEXACT] if INEXACT in table.column_names else beyond_doubles(table[SCORE])
     is_none = isinstance(inexact, pa.Scalar)
     return np.zeros(len(table), dtype=bool) if is_none else holds(inexact)
 
 
 def addends(rows: Rows, plan: PredictionPlan) -> Iterator[Addend]:
-    """Yield what the rows add to the sums that the plan needs.
+    """Yield the contributions of the rows to the sums that the plan needs.
 
-    Raise DataError METRIC_OVERFLOW for numbers whose squares no double holds.
+    Raise DataError METRIC_OVERFLOW for numbers whose squares overflow a double.
     """
     yield Addend("rows")
     match plan.task:
@@ -155,7 +155,7 @@ def addends(rows: Rows, plan: PredictionPlan) -> Iterator[Addend]:
 
 
 def binary_addends(rows: Rows, plan: PredictionPlan, rate: float | None) -> Iterator[Addend]:
-    """Yield how much of each label lies at or above each threshold; losses; calibration bins."""
+    """Yield the weight of each label between thresholds, losses, errors and calibration bins."""
     mark = "" if rate is None else CORRECTED
     score = rows.score if rate is None else corrected(rows.score, rate)
     label = rows.label.astype(np.int64)
@@ -176,16 +176,16 @@ def binary_addends(rows: Rows, plan: PredictionPlan, rate: float | None) -> Iter
         yield Addend(f"error{mark}", rows.weighted(error))
         yield Addend(f"squares{mark}", rows.weighted(error * error))
     if "bins" in plan.needs:
-        places = bins_of(score, plan.bins)
-        yield Addend(f"bins{mark}", rows.weight, label * plan.bins + places, 2 * plan.bins)
-        yield Addend(f"bin_scores{mark}", rows.weighted(score), places, plan.bins)
+        bins = bins_of(score, plan.bins)
+        yield Addend(f"bins{mark}", rows.weight, label * plan.bins + bins, 2 * plan.bins)
+        yield Addend(f"bin_scores{mark}", rows.weighted(score), bins, plan.bins)
 
 
 def multiclass_addends(rows: Rows, plan: PredictionPlan) -> Iterator[Addend]:
-    """Yield how much there is of each class, is predicted, and that rightly; losses."""
+    """Yield the weight of labels, predictions and correct predictions per class, and losses."""
     n_classes = len(plan.classes)
     label = rows.label.astype(np.int64)
-    # The first of equal probabilities.
+    # argmax takes the first of equal probabilities.
     predicted = rows.score.astype(np.int64) if plan.scores is Scores.CLASS else np.argmax(rows.scores, axis=0)
     yield Addend("labels", rows.weight, label, n_classes)
     yield Addend("predicted", rows.weight, predicted, n_classes)
@@ -198,7 +198,7 @@ def multiclass_addends(rows: Rows, plan: PredictionPlan) -> Iterator[Addend]:
 
 
 def regression_addends(rows: Rows, plan: PredictionPlan) -> Iterator[Addend]:
-    """Yield weights, errors, their squares and shares of the label; labels and their squares, exactly."""
+    """Yield weights, absolute, squared and relative errors; labels and their squares without rounding."""
     ones = np.ones(len(rows.label))
     weight = ones if rows.weight is None else rows.weight
     with np.errstate(over="ignore", invalid="ignore"):
@@ -218,15 +218,15 @@ def regression_addends(rows: Rows, plan: PredictionPlan) -> Iterator[Addend]:
             by_name |= {"label_squares": square, "label_squares+": square_rest + rest * rows.label}
     for name, values in by_name.items():
         if not np.isfinite(values).all():
-            message = "predictions: a label or score is too large for its square; check their units"
+            message = "predictions: the square of a label or score overflows; check their units"
             raise DataError("METRIC_OVERFLOW", message)
         yield Addend(name, values)
 
 
 def corrected(probabilities: Floats, rate: float) -> Floats:
-    """Return p / (p + (1 - p) / w): what a model means that was trained on negatives sampled at rate w.
+    """Return p / (p + (1 - p) / w), the true probability if the model was trained on negatives sampled at w.
 
-    One positive to four negatives, of which every second was kept, looks like one in three:
+    Of one positive and four negatives, half of the negatives are sampled: the model predicts one in three.
 
     >>> corrected(np.array([1 / 3, 0.0, 1.0]), 0.5).round(6).tolist()
     [0.2, 0.0, 1.0]
@@ -243,7 +243,7 @@ def bins_of(probabilities: Floats, n_bins: int) -> Ints:
     [0, 1, 3, 7, 9]
     """
     edges = np.arange(n_bins + 1) / n_bins
-    places = np.minimum((probabilities * n_bins).astype(np.int64), n_bins - 1)
-    places -= probabilities < edges[places]
-    places += (probabilities >= edges[places + 1]) & (places < n_bins - 1)
-    return places
+    bins = np.minimum((probabilities * n_bins).astype(np.int64), n_bins - 1)
+    bins -= probabilities < edges[bins]
+    bins += (probabilities >= edges[bins + 1]) & (bins < n_bins - 1)
+    return bins

@@ -1,4 +1,4 @@
-"""From exact sums to the rows of the tables that predictions publish."""
+"""Build the rows of the published tables of predictions from exact sums."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ CALIBRATION: Final = "calibration"
 
 
 class ThresholdRow(NamedTuple):
-    """A row of ``thresholds``: what a rule chose in a cell, and what it gives; None where nothing will do."""
+    """Row of ``thresholds``: a rule's threshold in a cell, with its results; None if no threshold fits."""
 
     model: str | None
     segment: str
@@ -40,7 +40,7 @@ class ThresholdRow(NamedTuple):
 
 
 class CurveRow(NamedTuple):
-    """A row of ``curves``: one point."""
+    """Row of ``curves``: one point."""
 
     model: str | None
     curve: str
@@ -57,7 +57,7 @@ CURVES: Final = ddl_of(CurveRow)
 
 @dataclass(frozen=True)
 class MeasuredPredictions:
-    """What was measured of predictions: exact sums by cell, and what each cell's ranges of scores gave."""
+    """Result of an evaluation of predictions: exact sums, and the results of the score ranges, by cell."""
 
     plan: PredictionPlan
     totals: Totals
@@ -65,17 +65,17 @@ class MeasuredPredictions:
 
     @property
     def models(self) -> list[str]:
-        """The models that were measured."""
+        """Names of the evaluated models."""
         return sorted({str(model) for model, _, _ in self.totals.sums})
 
     def sums(self) -> Iterator[tuple[Cell, Sums]]:
-        """Yield the sums of every cell: by model, all rows before the segments."""
+        """Yield the sums of every cell, sorted by model, with the cell of all rows before the segments."""
         for cell in sorted(self.totals.sums, key=lambda cell: (str(cell[0]), cell[1] != ALL, *cell[1:])):
             yield cell, Sums(self.totals.of(cell), self.plan)
 
     @cached_property
     def metric_rows(self) -> list[MetricRow]:
-        """The rows of PREDICTION_METRICS: one per cell and value, and the means over folds."""
+        """Rows of PREDICTION_METRICS: one per cell and value, and the means over folds."""
         rows = [
             metric_row(cell, name, value, sums)
             for cell, sums in self.sums()
@@ -86,18 +86,18 @@ class MeasuredPredictions:
 
     @cached_property
     def threshold_rows(self) -> list[ThresholdRow]:
-        """The rows of THRESHOLDS: one per cell and rule."""
+        """Rows of THRESHOLDS: one per cell and rule."""
         return [
             threshold_row(
-                cell, rule, [one for part in self.ranges[cell] if (one := part.candidates[place])], sums
+                cell, rule, [one for part in self.ranges[cell] if (one := part.candidates[number])], sums
             )
             for cell, sums in (self.sums() if self.plan.rules else ())
-            for place, rule in enumerate(self.plan.rules)
+            for number, rule in enumerate(self.plan.rules)
         ]
 
     @cached_property
     def curve_rows(self) -> list[CurveRow]:
-        """The rows of CURVES: the points of the curves of all rows of each model."""
+        """Rows of CURVES: the points of each model's curves over all rows."""
         rows: list[CurveRow] = []
         for cell, sums in self.sums() if self.plan.curves else ():
             if cell[1] == ALL:
@@ -107,7 +107,7 @@ class MeasuredPredictions:
 
 
 def metrics_by_model(rows: Iterable[Mapping[str, Any]]) -> tuple[list[str], list[list[str]]]:
-    """Return the values of all rows as texts, header and lines: a line per metric, a column per model."""
+    """Format the values over all rows as header and lines: a line per metric, a column per model."""
     values = [row for row in rows if row["segment"] == ALL]
     models = list(dict.fromkeys(row["model"] for row in values))
     cells = {(row["metric"], row["model"]): row["value"] for row in values}
@@ -117,12 +117,12 @@ def metrics_by_model(rows: Iterable[Mapping[str, Any]]) -> tuple[list[str], list
 
 
 def six_digits(value: float | None) -> str:
-    """Return a number of a metric, short; a dash where there is none."""
+    """Format a value with six significant digits; "-" if it is None."""
     return "-" if value is None else f"{value:.6g}"
 
 
 def metric_row(cell: Cell, name: str, value: Value, sums: Sums) -> MetricRow:
-    """Return the row of one value of a cell."""
+    """Return the row of ``metrics`` for one value of a cell."""
     model, segment, segment_value = cell
     mean = value.summary or Summary()
     return MetricRow(
@@ -145,7 +145,7 @@ def metric_row(cell: Cell, name: str, value: Value, sums: Sums) -> MetricRow:
 def threshold_row(
     cell: Cell, rule: ThresholdRule, candidates: Sequence[Candidate], sums: Sums
 ) -> ThresholdRow:
-    """Return the row of the best threshold by a rule."""
+    """Return the row of ``thresholds`` with the best threshold by a rule."""
     negatives, positives = map(float, sums.of("labels"))
     chosen = best(rule, candidates, positives)
     if chosen is None:
@@ -177,7 +177,7 @@ def points_of(model: str | None, ranges: Sequence[Ordered], most_points: int) ->
 
 
 def calibration(model: str | None, sums: Sums) -> Iterator[CurveRow]:
-    """Yield a point per bin that has rows: mean score, rate of positives, lower edge of the bin, weight."""
+    """Yield a point per nonempty bin: mean score, rate of positives, lower edge of the bin, weight."""
     n_bins = sums.plan.bins
     edges = (np.arange(n_bins) / n_bins).tolist()
     for mark, options in sums.variants() if "bins" in sums.plan.needs else ():

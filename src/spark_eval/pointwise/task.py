@@ -1,4 +1,4 @@
-"""What to measure of predictions, and by which rules: checked choices, as one value."""
+"""Plan of an evaluation of predictions: task, scores, conventions and threshold rules."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,19 +7,19 @@ from typing import Final
 
 from spark_eval.conventions.choice import Choice
 
-# A class of labels, as the config writes it.
+# Class label, as written in the config.
 Class = bool | int | float | str
 DEFAULT_EPS: Final = 2.0**-52
 DEFAULT_BINS: Final = 10
 DEFAULT_CURVE_POINTS: Final = 100_000
-# What a sum of corrected probabilities is called behind its name.
+# Suffix of the names of sums over corrected probabilities.
 CORRECTED: Final = "'"
-# Of one segment: more are ids or measurements, and would be as many rows of every metric.
+# Maximum number of values of one segment; a column with more has ids or measurements.
 MOST_SEGMENT_VALUES: Final = 1_000
 
 
 class Task(Choice):
-    """What kind of label there is."""
+    """Kind of label."""
 
     BINARY = "binary", "labels are one of two classes, negative and positive"
     MULTICLASS = "multiclass", "labels are one of several classes"
@@ -27,22 +27,22 @@ class Task(Choice):
 
 
 class Scores(Choice):
-    """What a score says."""
+    """Meaning of a score."""
 
     PROBABILITY = "probability", "the probability of the positive class, or of each class; in [0, 1]"
-    RAW = "raw", "any number, larger for what is more likely positive"
-    CLASS = "class", "the class itself that is predicted"
+    RAW = "raw", "any number; larger is more likely positive"
+    CLASS = "class", "the predicted class itself"
 
 
 class Auprc(Choice):
-    """How the area under the P-R curve is taken."""
+    """Integration rule of the area under the P-R curve."""
 
     STEP = "step", "average precision: the sum of each step in recall times the precision there"
     TRAPEZOID = "trapezoid", "straight lines between the points, from (0, the first precision)"
 
 
 class Goal(StrEnum):
-    """What a threshold is chosen for."""
+    """Criterion of the choice of a threshold."""
 
     FLAGS = "flags"
     RECALL = "recall"
@@ -50,13 +50,13 @@ class Goal(StrEnum):
 
 
 def text(number: float) -> str:
-    """Return a number as it stands in names: 0.5, 300."""
+    """Format a number for names: 0.5, 300."""
     return repr(float(number)).removesuffix(".0")
 
 
 @dataclass(frozen=True)
 class PredictionPreset:
-    """Conventions by name: whose numbers they give, and which."""
+    """Named conventions; ``source`` is the software whose numbers they reproduce."""
 
     source: str
     auprc: Auprc
@@ -73,9 +73,9 @@ PREDICTION_PRESETS: Final[Mapping[str, PredictionPreset]] = {
 
 @dataclass(frozen=True)
 class ThresholdRule:
-    """How to choose a threshold: at most so many flags, the best precision at a recall, or the least cost.
+    """Rule to choose a threshold: at most ``limit`` flags, best precision at recall ``limit``, or least cost.
 
-    The costs are those of one false positive and one false negative.
+    ``false_positive`` and ``false_negative`` are the costs of one error.
     """
 
     goal: Goal
@@ -96,10 +96,10 @@ class ThresholdRule:
 
 @dataclass(frozen=True)
 class PredictionPlan:
-    """The options of the section ``predictions`` of the config, checked.
+    """Validated options of the section ``predictions`` of the config.
 
-    ``classes`` of a binary task are the negative and the positive one; ``probabilities`` name a column per
-    class; ``thresholds`` ascend; ``needs`` are the sums that some metric or curve is made of.
+    ``classes`` of a binary task are (negative, positive); ``probabilities`` name a column per class;
+    ``thresholds`` are ascending; ``needs`` are the optional sums that some metric or curve uses.
     """
 
     task: Task
@@ -119,32 +119,32 @@ class PredictionPlan:
 
     @property
     def eps(self) -> float:
-        """Probabilities are clipped to [eps, 1 - eps] before their logarithm is taken."""
+        """Bound of the log loss: probabilities are clipped to [eps, 1 - eps]."""
         return PREDICTION_PRESETS[self.preset].log_loss_eps
 
     @property
     def auprc(self) -> Auprc:
-        """How the area under the P-R curve is taken."""
+        """Integration rule of the area under the P-R curve."""
         return PREDICTION_PRESETS[self.preset].auprc
 
     @property
     def by_score(self) -> bool:
-        """Whether rows have to be sorted by score."""
+        """True if all rows must be sorted by score."""
         return self.curves or bool(self.rules) or "order" in self.needs
 
     @property
     def by_user(self) -> bool:
-        """Whether the rows of each user have to be sorted by score."""
+        """True if the rows of each user must be sorted by score."""
         return "users" in self.needs
 
     @property
     def variants(self) -> Sequence[float | None]:
-        """Scores as they come (None), and corrected for negatives sampled at a rate."""
+        """Variants of the scores: None for the original ones, then the sampling rate of corrected ones."""
         return (None,) if self.sampling_rate is None else (None, self.sampling_rate)
 
     @property
     def stamp(self) -> str:
-        """Conventions and rules, as they stand on every output row."""
+        """Conventions and rules, as text for every output row."""
         parts = [self.preset, f"task={self.task}", f"scores={self.scores}"]
         if self.task is Task.BINARY:
             parts += [f"positive={self.classes[1]}", "flagged=score>=threshold"]

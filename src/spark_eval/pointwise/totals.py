@@ -1,6 +1,7 @@
-"""Exact sums by cell, and weights by score as whole numbers: both add in any order.
+"""Exact sums by cell, and weights by score as integers; the order of addition does not matter for either.
 
-An amount is a row of limbs, 1 for counts; of weights 3, in units of 1, 2^-30 and 2^-60, the last rounded.
+An amount is a row of limbs: one for counts; three for weights, in units of 1, 2^-30 and 2^-60. The last limb
+is rounded.
 """
 
 from collections import Counter
@@ -18,7 +19,7 @@ from spark_eval.stats.exact import ByPlace, Floats, Ints, add, counts, exact_sum
 
 AMOUNT_BITS: Final = 30
 N_LIMBS: Final = 3
-# Beyond it 2^33 rows could outgrow their sums.
+# With larger weights, the sum of 2^33 rows could overflow.
 LARGEST_WEIGHT: Final = 2.0**30
 # model, segment, segment_value
 Cell = tuple[str | None, str, str]
@@ -26,7 +27,10 @@ Cell = tuple[str | None, str, str]
 
 @dataclass(frozen=True)
 class Addend:
-    """What each row adds to which of ``size`` sums; values None: 1 each, places None: the first."""
+    """Contribution of each row to one of ``size`` sums.
+
+    ``values`` (n,) are added, 1 each if None. ``places`` (n,) are the indices of the sums, 0 if None.
+    """
 
     name: str
     values: Floats | None = None
@@ -36,7 +40,7 @@ class Addend:
 
 @dataclass(frozen=True)
 class Grouping:
-    """The cell that each row is in: its place in ``cells``; shape (n,)."""
+    """Grouping of rows by cell; ``codes`` (n,) are indices into ``cells``."""
 
     codes: Ints
     cells: Sequence[Cell]
@@ -49,7 +53,7 @@ class Totals:
         self.sums: dict[Cell, dict[str, ByPlace]] = {}
 
     def add(self, groupings: Sequence[Grouping], addends: Iterable[Addend]) -> None:
-        """Add rows to every cell that they are in."""
+        """Add rows to each of their cells."""
         for addend in addends:
             for grouping in groupings:
                 for cell, sums in sums_of(addend, grouping):
@@ -58,8 +62,8 @@ class Totals:
     def add_sums(self, cell: Cell, name: str, sums: ByPlace) -> None:
         """Add sums of one name to those of a cell."""
         known = self.sums.setdefault(cell, {}).setdefault(name, {})
-        for place, amounts in sums.items():
-            add(known, place, amounts)
+        for exponent, amounts in sums.items():
+            add(known, exponent, amounts)
 
     def add_all(self, cell: Cell, by_name: Mapping[str, ByPlace]) -> None:
         """Add sums of several names to those of a cell."""
@@ -67,23 +71,23 @@ class Totals:
             self.add_sums(cell, name, sums)
 
     def merge(self, other: "Totals") -> None:
-        """Add what another task has added."""
+        """Add the sums of another task."""
         for cell, by_name in other.sums.items():
             self.add_all(cell, by_name)
 
     def of(self, cell: Cell) -> Mapping[str, list[Fraction]]:
-        """Return the sums of a cell as numbers."""
+        """Return the sums of a cell as fractions."""
         return {name: numbers_of(sums) for name, sums in self.sums[cell].items()}
 
 
 def segment_faults(cells: Iterable[Cell]) -> list[DataError]:
-    """Return a fault for each segment that has too many values in one model."""
+    """Return an error for each segment with too many values in one model."""
     n_values = Counter((model, segment) for model, segment, _ in cells)
     return [
         DataError(
             "TOO_MANY_SEGMENTS",
             f"predictions of model {model!r}: segment {segment!r} has more than {MOST_SEGMENT_VALUES} "
-            "values; group them",
+            "values; group them into fewer",
         )
         for (model, segment), number in n_values.items()
         if number > MOST_SEGMENT_VALUES
@@ -93,45 +97,45 @@ def segment_faults(cells: Iterable[Cell]) -> list[DataError]:
 def sums_of(addend: Addend, grouping: Grouping) -> Iterator[tuple[Cell, ByPlace]]:
     """Yield the sums of one name in each cell."""
     n_cells, size = len(grouping.cells), addend.size
-    places = grouping.codes
+    indices = grouping.codes
     if addend.places is not None:
-        places = addend.places if n_cells == 1 else places * size + addend.places
+        indices = addend.places if n_cells == 1 else indices * size + addend.places
     if addend.values is None:
-        sums = counts(places, n_cells * size)
+        sums = counts(indices, n_cells * size)
     else:
         alone = n_cells * size == 1
-        sums = exact_sums(addend.values, None if alone else places, n_cells * size)
+        sums = exact_sums(addend.values, None if alone else indices, n_cells * size)
     for number, cell in enumerate(grouping.cells):
         part = slice(number * size, (number + 1) * size)
-        yield cell, {place: amounts[part] for place, amounts in sums.items()}
+        yield cell, {exponent: amounts[part] for exponent, amounts in sums.items()}
 
 
 def amounts_of(weights: Floats) -> Ints:
-    """Return the limbs of weights; shape (n, 3)."""
+    """Split weights (n,) into limbs; shape (n, 3)."""
     amounts = np.empty((len(weights), N_LIMBS), dtype=np.int64)
     rest = weights
-    for place in range(N_LIMBS - 1):
+    for index in range(N_LIMBS - 1):
         limb = np.floor(rest)
-        amounts[:, place] = limb
+        amounts[:, index] = limb
         rest = (rest - limb) * 2.0**AMOUNT_BITS
     amounts[:, -1] = np.rint(rest)
     return amounts
 
 
 def in_doubles(amounts: Ints) -> Floats:
-    """Return amounts (..., limbs) as doubles, which are equal where amounts are, whatever their summands."""
+    """Convert amounts (..., limbs) to doubles (...); equal amounts give equal doubles."""
     carried = amounts.copy()
-    for place in range(carried.shape[-1] - 1, 0, -1):
-        carried[..., place - 1] += carried[..., place] >> AMOUNT_BITS
-        carried[..., place] &= (1 << AMOUNT_BITS) - 1
+    for limb in range(carried.shape[-1] - 1, 0, -1):
+        carried[..., limb - 1] += carried[..., limb] >> AMOUNT_BITS
+        carried[..., limb] &= (1 << AMOUNT_BITS) - 1
     total = np.zeros(carried.shape[:-1])
-    for place in range(carried.shape[-1] - 1, -1, -1):
-        total = total * 2.0**-AMOUNT_BITS + carried[..., place]
+    for limb in range(carried.shape[-1] - 1, -1, -1):
+        total = total * 2.0**-AMOUNT_BITS + carried[..., limb]
     return total
 
 
 def at_distinct(scores: Floats, amounts: Ints | None) -> tuple[Floats, Ints]:
-    """Return ascending distinct scores, and the amounts (n, ...) there; None: 1 each.
+    """Return the distinct scores, ascending, and the summed amounts (n, ...) of each; None: 1 per row.
 
     >>> scores, amounts = at_distinct(np.array([0.5, 0.1, 0.5]), None)
     >>> scores.tolist(), amounts.tolist()

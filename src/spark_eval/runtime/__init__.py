@@ -1,1 +1,1 @@
-"""What a program on Spark needs whatever it computes: a session, events, signals, errors in our words."""
+"""Runtime of the program: Spark sessions, events, signals, streams, named errors."""

@@ -1,4 +1,4 @@
-"""A session, whoever started it: whether it is remote, its tasks at once, what it keeps, its settings."""
+"""Helpers for any Spark session: Spark Connect, parallelism, persisted frames, settings."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -11,47 +11,47 @@ from pyspark.sql import DataFrame, SparkSession
 from spark_eval.errors import ConfigError
 from spark_eval.runtime import events
 
-# Opens the session when it is first asked for.
+# Opens the session on first use.
 OpenSession = Callable[[], SparkSession]
-# Of a remote session nobody can ask how many tasks run at once.
+# Assumed parallelism of a remote session, which does not report it.
 TASKS_OF_REMOTE: Final = 8
-# Moments of the files that Spark writes: as the workers write them, where Spark's default is INT96.
+# Timestamp type of files that Spark writes: the one of files written by executors; Spark's default is INT96.
 TIMESTAMP_TYPE: Final = "spark.sql.parquet.outputTimestampType"
 MICROSECONDS: Final = "TIMESTAMP_MICROS"
-# Spark reads no moment in nanoseconds but as a number.
+# Spark can read timestamps in nanoseconds only as integers.
 NANOS_AS_LONG: Final = "spark.sql.legacy.parquet.nanosAsLong"
-# How a server says that it persists no frame: conditions of Databricks serverless, by their beginnings.
+# Error conditions of servers that do not persist frames (Databricks serverless), by their first characters.
 REFUSES_TO_PERSIST: Final = ("[NOT_SUPPORTED_WITH_SERVERLESS]", "[CACHE_REQUIRES_NEWER_CLIENT")
 
 
 def is_remote(of: DataFrame | SparkSession) -> bool:
-    """Return whether this is one of Spark Connect; its classes are not imported, for they need grpc."""
+    """Return True for Spark Connect; its classes are not imported, because they need grpc."""
     return type(of).__module__.startswith("pyspark.sql.connect.")
 
 
 def tasks_at_once(spark: SparkSession) -> int:
-    """Return how many tasks run at once."""
+    """Return the number of tasks that run in parallel."""
     return TASKS_OF_REMOTE if is_remote(spark) else spark.sparkContext.defaultParallelism
 
 
 def refuse_remote(of: DataFrame | SparkSession, what: str) -> None:
     """Raise ConfigError CONNECT_UNSUPPORTED for a session of Spark Connect, or a frame of one."""
     if is_remote(of):
-        message = f"{what} cannot go through Spark Connect; run it in a process of its own"
+        message = f"{what} does not work with Spark Connect; run it in a process of its own"
         raise ConfigError("CONNECT_UNSUPPORTED", f"{message}, without SPARK_REMOTE: python or spark-submit")
 
 
 def kept(rows: DataFrame, held: ExitStack) -> DataFrame:
-    """Keep rows, once they are computed, until ``held`` ends, and return them.
+    """Persist rows until the exit stack ``held`` closes; return the rows.
 
-    Where the server refuses to persist, a warning says so and the rows are computed anew at every use.
+    If the server refuses to persist, log a warning; the rows are then recomputed at every use.
     """
     try:
         rows.persist()
     except PySparkException as error:
         if not any(condition in str(error) for condition in REFUSES_TO_PERSIST):
             raise
-        message = "this server does not persist frames: what is used twice is computed twice"
+        message = "this server does not persist frames: frames used twice are computed twice"
         events.say("not_persisted", message, logging.WARNING)
         return rows
     held.callback(rows.unpersist)
@@ -60,7 +60,7 @@ def kept(rows: DataFrame, held: ExitStack) -> DataFrame:
 
 @contextmanager
 def setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
-    """Set a setting of a session, and put it back as it was."""
+    """Set a setting of a session; restore the previous value at the end."""
     before = spark.conf.get(name, None)
     spark.conf.set(name, value)
     try:

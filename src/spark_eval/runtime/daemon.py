@@ -1,9 +1,9 @@
-"""Spark's daemon of Python workers, with what they all import loaded before it forks them.
+"""Spark's daemon of Python workers; it imports common modules before it forks the workers.
 
-Spark puts archives on their path: PySpark zipped, and a jar. Zipped modules are compiled at every import,
-and each new worker reads the directories of all archives again. The archives are taken off the path where the
-same PySpark is installed as files. Workers search all objects for garbage after every task; ``gc.freeze``
-exempts what was loaded before they were forked.
+Spark adds archives to the workers' path: a zipped PySpark, and a jar. Zipped modules are compiled at every
+import, and each new worker reads the directories of all archives again. If the same PySpark is installed as
+files, the archives are removed from the path. Workers collect garbage after every task; ``gc.freeze`` exempts
+the objects that were loaded before the fork.
 """
 
 import gc
@@ -15,7 +15,7 @@ LOADED = ("pyspark.worker", "pyarrow.dataset", "spark_eval.transforms.exchange")
 
 
 def archives() -> list[str]:
-    """Return the entries of the path that lie within a PySpark that is on the path itself."""
+    """Return the entries of ``sys.path`` that are inside an installed PySpark on the same path."""
     installed = {
         Path(entry, "pyspark") for entry in sys.path if Path(entry, "pyspark", "__init__.py").exists()
     }

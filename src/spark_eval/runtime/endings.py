@@ -1,4 +1,4 @@
-"""How the program ends: the name of what went wrong, and the last line on stderr."""
+"""End of the program: the named error, and the last line on stderr."""
 
 import logging
 import sys
@@ -12,8 +12,8 @@ from spark_eval.runtime.streams import Stream
 
 
 def named_error(error: Exception | Stopped) -> SparkEvalError:
-    """Return the named error for what went wrong; whatever fails after a signal fails because of it."""
-    if requests.arrived or isinstance(error, Stopped | click.Abort):  # of a signal that PySpark had taken
+    """Return the named error of an exception; after a signal, every failure is INTERRUPTED."""
+    if requests.arrived or isinstance(error, Stopped | click.Abort):  # PySpark had handled the signal
         return SparkEvalError("INTERRUPTED", stopped())
     from spark_eval.runtime.spark_errors import renamed
 
@@ -21,14 +21,14 @@ def named_error(error: Exception | Stopped) -> SparkEvalError:
 
 
 def stopped() -> str:
-    """Say by which signal the program was stopped, and before what."""
+    """Describe the signal that stopped the program, and the run that was not published."""
     run = events.clock.get()
     before = "" if run is None or run.is_published else f" before run {run.run_id!r} was published"
     return f"stopped by {requests.arrived[0].name if requests.arrived else 'SIGINT'}{before}"
 
 
 def warn(what: str) -> None:
-    """Say on stderr what hindered a run that is published."""
+    """Print a warning about a run that is published."""
     run = events.clock.get()
     message = f"run {run and run.run_id} is published, but: {what}"
     if events.is_json():
@@ -38,7 +38,7 @@ def warn(what: str) -> None:
 
 
 def unwritten(out: Stream) -> SparkEvalError | None:
-    """Return the error of an unwritable stdout; None if a run is published or the reader left."""
+    """Return the error of an unwritable stdout; None if a run is published or the reader closed the pipe."""
     if out.error is None:
         return None
     what = f"stdout could not be written: {out.error.strerror}"
@@ -53,7 +53,7 @@ def unwritten(out: Stream) -> SparkEvalError | None:
 
 
 def tell_error(error: SparkEvalError, trace: str) -> None:
-    """Print the error last, below the trace if there is one."""
+    """Print the error as the last line, after the trace if there is one."""
     trace = redacted(trace)
     if events.is_json():
         facts = {"code": error.code, "exit_code": error.exit_code, "seconds": events.seconds()}

@@ -1,8 +1,8 @@
-"""Events of a run while it works, with stable keys, as text or as JSON.
+"""Log events of a run, with stable keys, as text or as JSON.
 
-``begin`` names the run. Each ``stage`` begins where the one before it ended, so that their seconds add up to
-those of the run. Users of the library see no events, unless they type in a console or a notebook, or give the
-logger ``spark_eval`` a handler. ``followers`` are called when a stage begins.
+``begin`` names the run. Each phase (event ``stage``) begins when the previous one ends, so that their seconds
+add up to those of the run. Users of the library see events in a console or a notebook, or if they give the
+logger ``spark_eval`` a handler. ``followers`` are called when a phase begins.
 """
 
 import json
@@ -23,7 +23,7 @@ log: Final = logging.getLogger("spark_eval")
 
 @dataclass
 class Clock:
-    """The run under way: since when, its stage, and since when that."""
+    """Current run: its start, its phase, and the start of the phase; times are ``time.monotonic()``."""
 
     verb: str
     run_id: str
@@ -34,19 +34,19 @@ class Clock:
 
 
 clock: Final[ContextVar[Clock | None]] = ContextVar("clock", default=None)
-# Called in the thread that works, when a stage begins.
+# Called when a phase begins, in the thread of the run.
 followers: Final[list[Callable[[Clock], None]]] = []
 
 
 def begin(verb: str, run_id: str) -> None:
-    """Begin a run; events from now on are of it."""
+    """Begin a run; the following events belong to it."""
     clock.set(Clock(verb, run_id))
     say("run_started", f"{verb} of run {run_id}")
     tell_followers()
 
 
 def stage(name: str, rows: int | None = None, *, then: str = "end") -> None:
-    """End a stage of the run, in which so many rows were read or written, and begin another."""
+    """End a phase that read or wrote ``rows`` rows, and begin the phase ``then``."""
     if (run := clock.get()) is not None:
         now = time.monotonic()
         seconds, run.stage = round(now - run.stage, 3), now
@@ -57,14 +57,14 @@ def stage(name: str, rows: int | None = None, *, then: str = "end") -> None:
 
 
 def tell_followers() -> None:
-    """Call the followers, if a run is under way."""
+    """Call the followers if there is a run."""
     if (run := clock.get()) is not None:
         for follow in followers:
             follow(run)
 
 
 def end(outcome: str, **facts: Any) -> None:
-    """End a run that went well, and say in one line what it read and measured."""
+    """End a successful run, and log its outcome and counts in one line."""
     if (run := clock.get()) is not None:
         counts = [f"{value:,} {name.replace('_', ' ')}" for name, value in facts.items() if value is not None]
         message = ", ".join([f"{run.verb} of run {run.run_id} {outcome.replace('_', ' ')}", *counts])
@@ -72,30 +72,30 @@ def end(outcome: str, **facts: Any) -> None:
 
 
 def settle() -> None:
-    """Note that the run is published: whatever comes, it has not failed."""
+    """Mark the run as published; later errors cannot fail it."""
     if (run := clock.get()) is not None:
         run.is_published = True
 
 
 def is_published() -> bool:
-    """Return whether a run began, and is published."""
+    """Return True if there is a run and it is published."""
     run = clock.get()
     return run is not None and run.is_published
 
 
 def seconds() -> float:
-    """Return how long the run has taken so far."""
+    """Return the seconds since the run began."""
     run = clock.get()
     return 0.0 if run is None else round(time.monotonic() - run.start, 3)
 
 
 def say(event: str, message: str, level: int = logging.INFO, **facts: Any) -> None:
-    """Log an event with its facts."""
+    """Log an event with its fields."""
     log.log(level, "%s", message, extra={"facts": {"event": event, **facts}})
 
 
 def as_object(record: logging.LogRecord) -> str:
-    """Return an event as JSON: time, level, event and run, the facts, the message, without secrets."""
+    """Format an event as JSON: time, level, event, run, other fields and message, with secrets redacted."""
     run = clock.get()
     fields = {
         "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
@@ -110,28 +110,28 @@ def as_object(record: logging.LogRecord) -> str:
 
 
 def as_text(record: logging.LogRecord) -> str:
-    """Return an event for people: the seconds of a stage, if it is one, and the message."""
+    """Format an event as text: the seconds, if it has any, and the message."""
     took = getattr(record, "facts", {}).get("seconds")
     mark = " " * 10 if took is None else f"[{took:6.1f} s]"
     return f"{mark} {redacted(record.getMessage())}"
 
 
 class ToPrint(logging.Handler):
-    """Print to whatever stdout or stderr are at that moment."""
+    """Handler that prints to the current ``sys.stdout`` or ``sys.stderr``."""
 
     def __init__(self, as_json: bool) -> None:
         super().__init__()
         self.as_json = as_json
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print JSON on stderr, apart from the tables, and text on stdout, above them."""
+        """Print JSON to stderr, separate from the tables, or text to stdout, above them."""
         line, stream = (as_object(record), sys.stderr) if self.as_json else (as_text(record), sys.stdout)
-        with suppress(OSError):  # nobody listens any more: no reason to stop
+        with suppress(OSError):  # a closed stream must not stop the run
             print(line, file=stream, flush=True)
 
 
 def listen_if_somebody_types() -> None:
-    """Print events as text in a console or a notebook, unless its owner has set up logging."""
+    """Print events as text in a console or a notebook, unless the user has configured logging."""
     is_left_alone = not log.handlers and log.level == logging.NOTSET and not log.isEnabledFor(logging.INFO)
     if hasattr(sys, "ps1") and is_left_alone:
         listen(as_json=False)
@@ -139,9 +139,9 @@ def listen_if_somebody_types() -> None:
 
 @contextmanager
 def telling(what: str) -> Iterator[None]:
-    """Say that a call from Python begins, and how long it took; a run has stages of its own.
+    """Log start and duration of a call from Python; within a run, log nothing, because runs log phases.
 
-    What Spark raises in it gets a name and one line, with Spark's own error as its cause.
+    Errors of Spark are raised as named errors with one line, with the original error as cause.
     """
     if clock.get() is not None:
         yield
@@ -152,7 +152,7 @@ def telling(what: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        # Loads PySpark, which the call has loaded anyway.
+        # This imports PySpark, which the call has imported anyway.
         from spark_eval.runtime.spark_errors import is_of_spark, renamed
 
         if is_of_spark(error):
@@ -162,13 +162,13 @@ def telling(what: str) -> Iterator[None]:
 
 
 def is_json() -> bool:
-    """Return whether events are printed as JSON."""
+    """Return True if events are printed as JSON."""
     return any(isinstance(handler, ToPrint) and handler.as_json for handler in log.handlers)
 
 
 def listen(*, as_json: bool) -> None:
-    """Print events from now on."""
+    """Start printing events."""
     clock.set(None)
     log.handlers = [ToPrint(as_json)]
     log.setLevel(logging.INFO)
-    log.propagate = False  # or a root logger would say it again
+    log.propagate = False  # otherwise a root logger would print it again

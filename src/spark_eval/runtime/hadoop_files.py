@@ -1,7 +1,7 @@
-"""Files of a store that Spark reaches through Hadoop, seen from the driver.
+"""Driver access to the files of a store that Spark reaches through Hadoop.
 
-Renames are those of ``FileContext``, without overwriting: ``FileSystem.rename`` moves a folder into one that
-is there already. On HDFS each is one step; on an object store that of a folder is many, of a file a copy.
+Renames use ``FileContext`` and never overwrite; ``FileSystem.rename`` would move a folder into an existing
+folder. On HDFS a rename is atomic. On an object store it copies each file of a folder, one by one.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -14,21 +14,21 @@ from pyspark.sql import SparkSession
 from spark_eval.errors import ConfigError
 from spark_eval.runtime.local_files import LocalFiles, local_path
 
-# What Java raises where a name is taken, or where there is nothing.
+# Java exceptions for a path that already exists, and for one that does not exist.
 TAKEN: Final = "FileAlreadyExistsException"
 GONE: Final = "FileNotFoundException"
 
 
 class HadoopFiles:
-    """The files of the store that ``root``, a URI, lies in.
+    """Files of the store of the URI ``root``.
 
-    Raises ConfigError UNREACHABLE_STORE where Spark has no client for the store.
+    Raises ConfigError UNREACHABLE_STORE if Spark has no client for the store.
     """
 
     def __init__(self, spark: SparkSession, root: str) -> None:
         self.spark = spark
         self.root = root.rstrip("/")
-        java: Any = spark  # PySpark has no other way to Hadoop
+        java: Any = spark  # the JVM gateway is PySpark's only access to Hadoop
         self.fs = java._jvm.org.apache.hadoop.fs
         try:
             self.context = self.fs.FileContext.getFileContext(
@@ -46,11 +46,11 @@ class HadoopFiles:
         self.new_only = java._jvm.java.util.EnumSet.of(self.fs.CreateFlag.CREATE)
 
     def is_there(self, path: str) -> bool:
-        """Return whether a file or folder has this name."""
+        """Return True if the path exists."""
         return bool(self.context.util().exists(self.fs.Path(path)))
 
     def names(self, folder: str) -> list[str]:
-        """Return the sorted names in a folder; none where there is no folder."""
+        """Return the sorted names in a folder; empty if it does not exist."""
         path = self.fs.Path(folder)
         status = unless((GONE,), lambda: self.context.getFileStatus(path))
         if status is None or not status.isDirectory():
@@ -65,12 +65,12 @@ class HadoopFiles:
             yield status.getPath().toString(), status.getLen(), status.getModificationTime()
 
     def matching(self, pattern: str) -> list[str]:
-        """Return the files and folders that a path or pattern names."""
-        places = self.context.util().globStatus(self.fs.Path(pattern)) or ()
-        return sorted(status.getPath().toString() for status in places)
+        """Return the sorted paths that match a path or glob pattern."""
+        statuses = self.context.util().globStatus(self.fs.Path(pattern)) or ()
+        return sorted(status.getPath().toString() for status in statuses)
 
     def read(self, path: str) -> str | None:
-        """Return the text of a file; None where there is none."""
+        """Return the text of a file; None if it does not exist."""
         stream = unless((GONE,), lambda: self.context.open(self.fs.Path(path)))
         if stream is None:
             return None
@@ -78,7 +78,7 @@ class HadoopFiles:
             return bytes(stream.readAllBytes()).decode()
 
     def write_new(self, path: str, text: str, draft: str) -> bool:
-        """Write a file whole, drafted under another name; return False where the name is taken."""
+        """Write a file as ``draft``, then rename it to ``path``; return False if ``path`` exists."""
         self.make_folder_of(draft)
         with closing(self.context.create(self.fs.Path(draft), self.new_only, self.no_options)) as stream:
             stream.write(bytearray(text.encode()))
@@ -86,7 +86,7 @@ class HadoopFiles:
         return self.rename(draft, path)
 
     def rename(self, source: str, goal: str) -> bool:
-        """Rename a file or folder; return False where the name is taken or there is no such source."""
+        """Rename a file or folder; return False if the goal exists or the source does not."""
         self.make_folder_of(goal)
 
         def rename() -> bool:
@@ -96,23 +96,23 @@ class HadoopFiles:
         return bool(unless((TAKEN, GONE), rename))
 
     def make_folder_of(self, path: str) -> None:
-        """Make the folder that a path is in."""
+        """Create the parent folder of a path."""
         folder = self.fs.Path(path).getParent()
         unless((TAKEN,), lambda: self.context.mkdir(folder, None, True))
 
     def remove(self, path: str) -> None:
-        """Remove a file, or a folder with all that is in it, if it is there."""
+        """Remove a file or a folder with its content, if it exists."""
         unless((GONE,), lambda: self.context.delete(self.fs.Path(path), True))
 
 
 def files_at(spark: SparkSession, path: str) -> LocalFiles | HadoopFiles:
-    """Return the files at a path, of this machine or of a store."""
+    """Return the file access for a path: local files or a store."""
     local = local_path(path)
     return HadoopFiles(spark, path) if local is None else LocalFiles(str(local))
 
 
 def unless(names: Collection[str], call: Callable[[], Any]) -> Any:
-    """Return what a call gives; None where Java raises an exception of one of these classes."""
+    """Return the result of a call; None if Java raises an exception of one of these classes."""
     try:
         return call()
     except Py4JJavaError as error:

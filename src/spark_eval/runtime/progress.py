@@ -1,4 +1,4 @@
-"""Progress on a terminal: one line, redrawn from Spark's status tracker."""
+"""Progress line on a terminal, updated from Spark's status tracker."""
 
 import sys
 from collections.abc import Sequence
@@ -12,12 +12,12 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from spark_eval.runtime import events
 
 REDRAW_SECONDS: Final = 0.2
-# Longer than an answer of the tracker takes: a JVM that gives none must not hold up the end.
+# Longer than the tracker needs to answer; a JVM that does not answer must not delay the end.
 DRAWING_ENDS_WITHIN: Final = 2.0
 
 
 class Display:
-    """The line; nothing is shown, and Spark is not asked, unless stderr is a terminal that can redraw it."""
+    """Progress line; if stderr is not an interactive terminal, it is disabled and Spark is not queried."""
 
     def __init__(self, verb: str, *, is_wanted: bool) -> None:
         console = Console(stderr=True)
@@ -29,7 +29,7 @@ class Display:
             TimeElapsedColumn(),
             console=console,
             transient=True,
-            redirect_stdout=sys.stdout.isatty(),  # what goes to a file must not come to the terminal
+            redirect_stdout=sys.stdout.isatty(),  # redirected output must not appear on the terminal
             disable=not (is_wanted and sys.stderr.isatty() and console.is_interactive),
         )
         self.task = self.line.add_task(verb, total=None, words="")
@@ -48,32 +48,32 @@ class Display:
         self.line.stop()
 
     def watch(self, tracker: StatusTracker) -> None:
-        """Ask the tracker from now on, in a thread of its own."""
+        """Start a thread that polls the tracker."""
         if not self.line.disable:
             self.watcher = Thread(target=self.ask, args=(tracker,), name="progress", daemon=True)
             self.watcher.start()
 
     def ask(self, tracker: StatusTracker) -> None:
-        """Show what the tracker says until the end, or until it says no more."""
+        """Poll the tracker and update the line, until the end or a failure of the tracker."""
         while not self.ended.wait(REDRAW_SECONDS):
             try:
                 stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
             except Exception:
-                return  # the JVM is gone: who works with it tells why
+                return  # the JVM is gone; the main thread reports the reason
             self.show(**look([stage for stage in stages if stage is not None]))
 
     def show(self, **changes: Any) -> None:
-        """Change what the line says."""
+        """Update fields of the line."""
         self.line.update(self.task, **changes)
 
 
 def look(stages: Sequence[SparkStageInfo]) -> dict[str, Any]:
-    """Return how many tasks of the active stages are done, as numbers and in words."""
+    """Return the progress of the active Spark stages: total and completed tasks, and a text."""
     if not stages:
         return {"total": None, "completed": 0, "words": ""}
     total = sum(stage.numTasks for stage in stages)
     done = sum(stage.numCompletedTasks for stage in stages)
     at_work = sum(stage.numActiveTasks for stage in stages)
     failed = sum(stage.numFailedTasks for stage in stages)
-    words = f"{done:,} of {total:,} tasks, {at_work:,} at work" + (f", {failed:,} failed" if failed else "")
+    words = f"{done:,} of {total:,} tasks, {at_work:,} running" + (f", {failed:,} failed" if failed else "")
     return {"total": total, "completed": done, "words": words}

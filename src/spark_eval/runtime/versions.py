@@ -1,7 +1,7 @@
-"""What runs here, Python, libraries and our code, and whether the workers run the same.
+"""Versions of Python, libraries and this package, on the driver and on the workers.
 
-A worker that differs fails late and under another name, or not at all: releases of numpy round differently,
-and an older package on the workers' path computes what it always did.
+A worker with other versions fails late, with a misleading error, or not at all: releases of numpy round
+differently, and an older package on the workers' path silently computes older results.
 """
 
 import hashlib
@@ -23,18 +23,18 @@ from spark_eval.schema import VERSION
 
 LIBRARIES: Final = ("pyspark", "pandas", "pyarrow", "numpy")
 CODE: Final = "spark_eval"
-# local, local[2], and not local-cluster[2,1,1024].
+# Matches local and local[2], but not local-cluster[2,1,1024].
 LOCAL: Final = re.compile(r"local(\[|$)")
 
 
 def versions() -> dict[str, str]:
-    """Return the version of everything that a number may depend on."""
+    """Return the versions that results may depend on: Python, libraries and this package."""
     libraries = {name: import_module(name).__version__ for name in LIBRARIES}
     return libraries | {"python": platform.python_version(), CODE: VERSION}
 
 
 def code_version() -> str:
-    """Return a hash of the package's code, the same from a folder and from a zip of it."""
+    """Return a hash of the package's code; it is the same for a folder and for a zip."""
     digest = hashlib.sha256()
     for source in sources_below(files(CODE)):
         digest.update(source)
@@ -42,7 +42,7 @@ def code_version() -> str:
 
 
 def sources_below(folder: Traversable) -> Iterator[bytes]:
-    """Yield the Python files of a package, in one order everywhere."""
+    """Yield the content of the Python files of a package, sorted by name."""
     for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
         if entry.is_dir():
             yield from sources_below(entry)
@@ -51,10 +51,10 @@ def sources_below(folder: Traversable) -> Iterator[bytes]:
 
 
 def check_workers(spark: SparkSession) -> None:
-    """Ask a task per slot what it runs on, and say so; local workers have the driver's own Python.
+    """Compare the versions of the workers, one task per slot, with the driver's; log hosts and versions.
 
-    Raises EnvironmentFault WORKER_ENV_MISMATCH, saying which host has what (Spark itself refuses another
-    Python), and ConfigError CONNECT_UNSUPPORTED in a session of Spark Connect.
+    Local workers use the driver's Python and are not checked. Raises EnvironmentFault WORKER_ENV_MISMATCH
+    with the hosts that differ, and ConfigError CONNECT_UNSUPPORTED in a session of Spark Connect.
     """
     refuse_remote(spark, "a verb")
     context = spark.sparkContext
@@ -80,9 +80,9 @@ def check_workers(spark: SparkSession) -> None:
 
 
 def reporter() -> Callable[[Iterable[int]], Iterator[tuple[str, str, str]]]:
-    """Return what a worker does to report host, name and version, or why it has none.
+    """Return the function that reports (host, name, version) of a worker, or why a version is missing.
 
-    The inner function travels whole: a worker that lacks this package could not import it.
+    The inner function is pickled by value, so that it runs on a worker without this package.
     """
 
     def report(_: Iterable[int]) -> Iterator[tuple[str, str, str]]:
@@ -105,5 +105,5 @@ def reporter() -> Callable[[Iterable[int]], Iterator[tuple[str, str, str]]]:
 
 
 def release(version: str) -> list[str]:
-    """Return what must be equal of a version: all but the number of the bug-fix release."""
+    """Return major and minor version, which must be equal."""
     return version.split(".")[:2]

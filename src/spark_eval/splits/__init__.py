@@ -1,1 +1,1 @@
-"""What is held out: rules without Spark, and Spark files that find cuts, label rows, look for leaks."""
+"""Train/test splits: rules, cuts, labels of rows, and leakage checks; no pyspark."""

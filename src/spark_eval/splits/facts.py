@@ -1,4 +1,4 @@
-"""What is counted of the rows of a split on their way, and the accounting that follows from it."""
+"""Row counts of a split, and the accounting derived from them."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,22 +11,22 @@ from spark_eval.schema import FOLDS, Fault, Outcome, Reason, Subset
 from spark_eval.splits.fold_rule import POLICIES, FoldRule
 
 INTERACTIONS: Final = "interactions"
-# What becomes of rows that no fold uses, by the code that they have.
+# Accounting outcome of rows that no fold uses, by their code.
 UNUSED: Final[Mapping[str, Outcome]] = {
     **dict.fromkeys((Reason.BEFORE_START, Reason.GAP, Reason.AFTER_END, *POLICIES), Outcome.DROPPED),
     **dict.fromkeys((Fault.NULL_ID, Fault.NULL_TIMESTAMP), Outcome.QUARANTINED),
 }
-# Rows and users of each fold, from 0 on, by the name of a part or a check.
+# (rows, users) of each fold, from fold 0 on, by the name of a subset or a leakage check.
 FoldCounts = Mapping[str, Sequence[tuple[int, int]]]
 
 
 @dataclass
 class Facts:
-    """How many rows a log has, how many of them any fold uses, and ``counts`` of all others by code.
+    """Row counts of a log: all rows, rows that some fold uses, and ``counts`` of all others by code.
 
-    ``counts`` has rows before 1900, too. ``places`` of rows in single folds are counted by subset, or by the
-    policy that dropped them. ``ends`` are the last moments of each subset in each fold, in microseconds;
-    none where nobody has looked.
+    ``counts`` also has the rows before 1900. ``places`` counts a row once per fold, by subset or by the
+    policy that dropped it there. ``ends`` are the latest timestamps of each subset in each fold, in
+    microseconds; empty if unknown.
     """
 
     rule: FoldRule
@@ -37,7 +37,7 @@ class Facts:
     ends: dict[tuple[str, int], int] = field(default_factory=dict, compare=False)
 
     def add(self, other: "Facts") -> None:
-        """Add what a task has counted."""
+        """Add the counts of another task."""
         self.n_rows += other.n_rows
         self.n_used += other.n_used
         self.counts.update(other.counts)
@@ -46,11 +46,11 @@ class Facts:
             self.reach(subset, fold, end)
 
     def reach(self, subset: str, fold: int, end: int) -> None:
-        """Note that a subset has a row of this moment."""
+        """Raise the latest timestamp of a subset in a fold to ``end``, if it is later."""
         self.ends[subset, fold] = max(end, self.ends.get((subset, fold), end))
 
     def add_rows(self, outcomes: Sequence[str], n_rows: int) -> None:
-        """Count rows that have the same outcome in each fold."""
+        """Count rows that share their outcome in every fold; ``outcomes`` has one entry per fold."""
         subsets = [outcome for outcome in outcomes if outcome in set(Subset)]
         self.n_rows += n_rows
         for subset in subsets:
@@ -62,11 +62,11 @@ class Facts:
 
     @property
     def n_written(self) -> int:
-        """How many rows the table ``splits`` has."""
+        """Number of rows of the table ``splits``."""
         return sum(self.places[subset] for subset in self.rule.subsets)
 
     def accounting(self) -> list[Entry]:
-        """Return the lines of the log; one is for all rows in use, where folds have lines of their own.
+        """Return the accounting of the log; if folds have lines of their own, used rows are one line here.
 
         Raises DataError EMPTY_INPUT, or SparkEvalError LEDGER_OPEN unless ``in`` is the sum of all others.
         """
@@ -85,7 +85,7 @@ class Facts:
         return rows
 
     def accounting_of_folds(self, counts: FoldCounts) -> list[Entry]:
-        """Return the lines of the folds: a row counts once for each fold in which it has a place.
+        """Return the accounting of the folds; a row counts once for each fold that uses or drops it.
 
         Raises SparkEvalError LEDGER_OPEN unless the folds have as many rows as were written.
         """
@@ -100,6 +100,6 @@ class Facts:
 
 
 def closed_rows(entries: Sequence[Entry]) -> list[Entry]:
-    """Return the lines that count a row, once the accounting is closed; the first one counts all rows."""
+    """Check that the counts add up; return the first line, which counts all rows, and those above 0."""
     check(entries)
     return [entry for entry in entries if entry.rows or entry is entries[0]]

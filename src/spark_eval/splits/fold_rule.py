@@ -1,4 +1,4 @@
-"""What all rules of a split have in common: parts in folds, policies, checks, numbers of rows."""
+"""Base of all split rules: subsets per fold, policies, leakage checks, numbering of rows."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,19 +10,19 @@ from spark_eval.errors import ConfigError
 from spark_eval.schema import ITEM, USER, Reason, Subset
 from spark_eval.splits.moments import MAX_DAYS, Boundary, zone
 
-# Draws of users fall into this many steps, each a whole number below any share of them.
+# Random draws are integers in [0, HASH_STEPS); a share of rows has the draws below share * HASH_STEPS.
 HASH_STEPS: Final = 2**31
-# Before every timestamp.
+# Earlier than every timestamp.
 NEVER: Final = -(2**63)
-# The reasons for which a policy drops a row from a part, with the columns that it compares.
+# Reasons of the policies that drop rows, with the columns that each policy compares.
 POLICIES: Final[Mapping[Reason, tuple[str, ...]]] = {
     Reason.COLD_USER: (USER,),
     Reason.COLD_ITEM: (ITEM,),
     Reason.SEEN: (USER, ITEM),
 }
-# More folds than this are a mistake, or more than a split should write.
+# Upper bound of the number of folds; more are a mistake, or too much to write.
 MOST_FOLDS: Final = 1_000
-# What an option may be, by its name in any rule, and what is said of any other value.
+# Validator of an option, and the error text for invalid values; RANGES has them by the option's name.
 OptionRange = tuple[Callable[[Any], bool], str]
 ABOVE_ZERO: Final[OptionRange] = (lambda days: 0 < days <= MAX_DAYS, "is not above 0")
 INNER_SHARE: Final[OptionRange] = (lambda share: 0 < share < 1, "is not in (0, 1)")
@@ -39,7 +39,7 @@ RANGES: Final[Mapping[str, OptionRange]] = {
 
 
 class Leak(StrEnum):
-    """What the leakage report counts: in each fold, and of the parts of ``global_local_ranker``."""
+    """Counts of the leakage report: those of each fold, and those of ``global_local_ranker``."""
 
     TEST_EARLY = "test_at_or_before_train"
     USERS_EARLY = "test_at_or_before_users_train"
@@ -53,7 +53,7 @@ class Leak(StrEnum):
 
 
 class Policy(StrEnum):
-    """What becomes of the rows of the test parts that a policy is about."""
+    """Treatment of the test rows that a policy selects."""
 
     KEEP = "keep"
     DROP = "drop"
@@ -68,11 +68,11 @@ LATER_PARTS: Final[Parts] = {
 
 @dataclass(frozen=True)
 class Check:
-    """A count of the leakage report: rows of a part that have something in common with ``others``.
+    """Leakage check: counts the rows of a subset that share keys with the subsets it is compared with.
 
-    Of each part those rows count whose ``keys`` are the keys of a row of its other parts in the same fold.
-    With ``early`` they also count only up to the moment of the last such row. No keys compare all rows.
-    ``is_leak`` says whether the rule promises that there is no such row.
+    ``others`` maps each checked subset to the subsets it is compared with. A row counts if a row of these, in
+    the same fold, has the same ``keys``; without keys, all rows match. With ``early``, it counts only if it
+    is not later than the last matching row. ``is_leak`` is true if the rule guarantees a count of 0.
     """
 
     others: Parts
@@ -83,16 +83,16 @@ class Check:
 
 @dataclass(frozen=True)
 class Numbering:
-    """How a row gets its number: by its time, by a draw, or by a draw in one stretch of time.
+    """Assignment of a number to each row: by its timestamp, by a random draw, or by both.
 
     ::
 
-        edges:        0 | 1 | 2 | ... | n          how many edges the row's time has passed
-        steps:        0 | 1 | 2 | ... | m          how many steps its draw, below ``n_draws``, has reached
+        edges:        0 | 1 | 2 | ... | n          number of edges that the row's timestamp has passed
+        steps:        0 | 1 | 2 | ... | m          number of steps that its draw (below ``n_draws``) reached
 
-    Rows of the stretch ``drawn`` have numbers by their draw, from n + 1 on or, without edges, from 0 on.
-    Without steps a draw is a step. A draw is a hash of ``seed`` and the user or, ``by_row``, of user, item
-    and timestamp. With neither edges nor draws a number is a row's place in an order, which Spark finds.
+    Rows in the time interval ``drawn`` are numbered by their draw, from n + 1 on, or from 0 without edges.
+    Without steps the draw is the number. A draw is a hash of ``seed`` and the user or, with ``by_row``, of
+    user, item and timestamp. With neither edges nor draws, Spark sorts the rows and numbers them.
     """
 
     edges: Sequence[int] = ()
@@ -105,20 +105,21 @@ class Numbering:
 
     @property
     def first_drawn(self) -> int:
-        """The number of the lowest draws."""
+        """Number of the rows with the lowest draws."""
         return len(self.edges) + 1 if self.edges else 0
 
     @property
     def is_order(self) -> bool:
-        """Whether a number depends on other rows."""
+        """True if a row's number depends on other rows."""
         return self.drawn is None and not self.edges
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where the rows of one log go: every row has a number, and a number an outcome in each fold.
+    """Assignment of a log's rows to subsets: ``numbering`` numbers each row.
 
-    ``outcomes[number][fold]`` is a Subset, or why the row is in none, or "" where other folds use it.
+    ``outcomes[number][fold]`` is a Subset, or the reason that the row is in none, or "" if only other folds
+    use it.
     """
 
     outcomes: Sequence[Sequence[str]]
@@ -126,17 +127,17 @@ class Layout:
 
     @property
     def n_folds(self) -> int:
-        """How many folds there are."""
+        """Number of folds."""
         return len(self.outcomes[0])
 
 
 @dataclass(frozen=True, kw_only=True)
 class FoldRule(ABC):
-    """What all rules have in common: every row gets a part, or none, in each fold.
+    """Base class of all rules: assigns every row to one subset, or none, in each fold.
 
-    In each fold rows of test (and validation) can be dropped whose user (``cold_users``) or item
-    (``cold_items``) has no row in train, or whose pair of both (``seen``) is in an earlier part: train
-    comes before validation, validation before test. ``timezone`` is that of dates without an offset.
+    In each fold, rows of test (and validation) can be dropped: by ``cold_users`` if the user has no row in
+    train, by ``cold_items`` if the item has none, by ``seen`` if an earlier subset has the pair of user and
+    item. The order of subsets is train, validation, test. ``timezone`` applies to dates without an offset.
 
     Raises ConfigError INVALID_SPLIT or INVALID_TIMEZONE, as all rules do.
     """
@@ -157,27 +158,27 @@ class FoldRule(ABC):
                 raise ConfigError("INVALID_SPLIT", f"{fault}, in split")
 
     def claims(self) -> Iterable[tuple[bool, str]]:
-        """Return what must hold beside the range of each option, and what to say where it does not."""
+        """Return further conditions on the options, each with its error text."""
         return ()
 
     @property
     def subsets(self) -> tuple[Subset, ...]:
-        """The parts of each fold, earlier ones first."""
+        """Subsets of each fold, earlier ones first."""
         return (Subset.TRAIN, Subset.TEST)
 
     @property
     def timed(self) -> bool:
-        """Whether time decides, so that every row needs a timestamp."""
+        """True if the rule uses time, so that every row needs a timestamp."""
         return False
 
     @property
     def reports_folds(self) -> bool:
-        """Whether the accounting has a source of its own for rows and users of each fold."""
+        """True if the accounting has lines for rows and users of each fold."""
         return True
 
     @property
     def drops(self) -> tuple[Reason, ...]:
-        """The policies that drop rows for what other rows there are."""
+        """Reasons of the policies that drop rows."""
         policies = (self.cold_users, self.cold_items, self.seen)
         return tuple(
             reason for reason, policy in zip(POLICIES, policies, strict=True) if policy is Policy.DROP
@@ -185,9 +186,9 @@ class FoldRule(ABC):
 
     @property
     def checks(self) -> Mapping[str, Check]:
-        """What the leakage report counts."""
+        """Checks of the leakage report, by name."""
         return {Leak.PAIRS_IN_BOTH: Check(LATER_PARTS, (USER, ITEM))}
 
     @abstractmethod
     def layout(self, found: Any) -> Layout:
-        """Return where the rows of a log go; ``found`` is what the rule needs to know of the log."""
+        """Return the layout of a log; ``found`` are the facts about the log that the rule needs."""

@@ -1,4 +1,4 @@
-"""Rules by a seeded draw: of rows, or of users with all their rows."""
+"""Random splits: holdout, k-fold and stratified k-fold, by row or by user."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,7 @@ from spark_eval.splits.fold_rule import HASH_STEPS, LATER_PARTS, Check, FoldRule
 
 
 class By(StrEnum):
-    """What is drawn: each row for itself, or a user with all of theirs."""
+    """Unit of the random draw: a row, or a user with all rows."""
 
     ROW = "row"
     USER = "user"
@@ -19,29 +19,29 @@ class By(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Drawn(FoldRule):
-    """What rules have in common that draw rows or users."""
+    """Base class of rules that draw rows or users at random."""
 
     by: By = By.ROW
     seed: int = 0
 
     @property
     def checks(self) -> Mapping[str, Check]:
-        """No user is in two parts of a fold where users are drawn."""
+        """If users are drawn, no user is in two subsets of a fold."""
         users = Check(LATER_PARTS, (USER,), is_leak=self.by is By.USER)
         return {**super().checks, Leak.USERS_IN_BOTH: users}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Holdout(Drawn):
-    """One draw divides the rows, or the users, into three parts.
+    """One random draw divides the rows, or the users, into train, validation and test.
 
     ::
 
         draw:  0           test_share           + validation_share                          1
                |---- test -----|---- validation ----|--------------- train -----------------|
 
-    The draw is a hash of ``seed`` and the user's id or, ``by: row``, of user, item and timestamp too: rows
-    that agree in these three are one event, and go together. Shares come out within sampling error.
+    The draw is a hash of ``seed`` and the user's id. With ``by: row``, the hash includes item and timestamp:
+    rows that agree in all three are one event and stay together. Shares are exact up to sampling error.
     Without ``validation_share`` there is no validation.
     """
 
@@ -49,17 +49,17 @@ class Holdout(Drawn):
     validation_share: float = 0
 
     def claims(self) -> Iterable[tuple[bool, str]]:
-        """Require that some rows are train."""
+        """Require a share above 0 for train."""
         yield self.test_share + self.validation_share < 1, "test_share and validation_share leave no train"
 
     @property
     def subsets(self) -> tuple[Subset, ...]:
-        """Validation only where it has a share."""
+        """Train and test, with validation between them if it has a share."""
         middle = (Subset.VALIDATION,) if self.validation_share else ()
         return (Subset.TRAIN, *middle, Subset.TEST)
 
     def layout(self, _found: Any = None) -> Layout:
-        """Return test for draws below its share, and validation for those below both."""
+        """Assign the lowest draws to test, the next ones to validation, and the others to train."""
         shares = (self.test_share, self.test_share + self.validation_share)
         steps = [math.ceil(share * HASH_STEPS) for share in shares]
         numbering = Numbering(drawn=0, steps=steps, seed=self.seed, by_row=self.by is By.ROW)
@@ -68,7 +68,7 @@ class Holdout(Drawn):
 
 @dataclass(frozen=True, kw_only=True)
 class KFold(Drawn):
-    """Each row, or each user, is tested in one of k folds, and learnt from in all others.
+    """Each row, or each user, is in test in one of k folds, and in train in all others.
 
     ::
 
@@ -77,16 +77,16 @@ class KFold(Drawn):
         fold 1                  |  train  |  test   |  train ...                  |
         fold 4                  |  train ...                            |  test   |
 
-    The draw is that of Holdout, so test parts are equal within sampling error (one percent from some 100,000
-    rows per fold on). With ``exact`` rows or users are dealt out in the order of their draws instead, and
-    their numbers differ by one at most; rows of one event may then lie in two folds.
+    The draw is that of Holdout, so the sizes of test are equal up to sampling error (one percent from about
+    100,000 rows per fold). With ``exact``, rows or users are dealt out in the order of their draws: their
+    numbers differ by one at most, but rows of one event may be in two folds.
     """
 
     k: int = 5
     exact: bool = False
 
     def layout(self, _found: Any = None) -> Layout:
-        """Return the test of the fold that a row draws, or is dealt to."""
+        """Return fold f as the test fold of rows numbered f."""
         if self.exact:
             return Layout(tested_once(self.k))
         by_row = self.by is By.ROW
@@ -95,16 +95,16 @@ class KFold(Drawn):
 
 @dataclass(frozen=True, kw_only=True)
 class StratifiedKFold(FoldRule):
-    """k folds of rows, with the same mix of values in the columns ``by`` in each of them.
+    """k folds of rows, each with the same distribution of values in the columns ``by``.
 
     ::
 
-        rows where the columns are a:   | 0 | 1 | 2 | 3 | 4 | 0 | 1 | 2 | ...      the fold that tests a row,
+        rows where the columns are a:   | 0 | 1 | 2 | 3 | 4 | 0 | 1 | 2 | ...      the test fold of each row,
         rows where the columns are b:   | 3 | 4 | 0 | 1 | ...                      in the order of the draws
 
-    A stratum is the rows that agree in all columns of ``by``, null being a value like others. It is dealt
-    out from a fold of its own on, so its rows per fold differ by one at most. Without ``exact`` the fold is
-    a draw, as of KFold: every stratum is spread within sampling error.
+    A stratum is the rows that agree in all columns of ``by``; null is a value like any other. Each stratum is
+    dealt out from a start fold of its own, so that its rows per fold differ by one at most. Without
+    ``exact``, folds are random as in KFold, and strata are balanced up to sampling error.
     """
 
     by: tuple[str, ...] = ()
@@ -113,16 +113,16 @@ class StratifiedKFold(FoldRule):
     seed: int = 0
 
     def claims(self) -> Iterable[tuple[bool, str]]:
-        """Require columns, each of them once."""
+        """Require at least one column, and no column twice."""
         yield bool(self.by), "by names no column to stratify by"
         yield len(set(self.by)) == len(self.by), f"by names a column twice: {', '.join(self.by)}"
 
     def layout(self, _found: Any = None) -> Layout:
-        """Return the layout of KFold."""
+        """Return the layout of KFold; the numbering is per stratum."""
         return KFold(k=self.k, exact=self.exact, seed=self.seed).layout()
 
 
 def tested_once(k: int) -> list[list[str]]:
-    """Return the outcomes of rows that are tested in the fold of their number, and else learnt from."""
+    """Return outcomes (k, k): fold f is test for rows numbered f, and train for all others."""
     parts = (Subset.TRAIN, Subset.TEST)
     return [[parts[fold == number] for fold in range(k)] for number in range(k)]

@@ -1,4 +1,4 @@
-"""Rows of an interaction log in batches: their times are counted, their places in folds found and written."""
+"""Label batches of an interaction log: count timestamps, assign rows to subsets of folds, write them."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -24,13 +24,13 @@ SHORT_TIME: Final = "short_time"
 TIME_COUNTS: Final = pa.schema(
     {SHORT_TIME: pa.int64(), "oldest": pa.int64(), "newest": pa.int64(), "n": pa.int64()}
 )
-# What a row lacks: these have the numbers after those of the layout.
+# Codes of invalid rows; their numbers follow those of the layout.
 FAULTS: Final = (Fault.NULL_ID, Fault.NULL_TIMESTAMP)
 
 
 @dataclass(frozen=True)
 class Labelling:
-    """The places of the rows of a log; ``unit`` is that of integer timestamps."""
+    """Labeller of the rows of a log; ``unit`` is the unit of integer timestamps."""
 
     rule: FoldRule
     layout: Layout
@@ -38,12 +38,12 @@ class Labelling:
 
     @property
     def outcomes(self) -> list[list[str]]:
-        """The outcomes of every number, also of those for rows that lack something."""
+        """Outcomes per fold of every number, including the numbers of invalid rows."""
         n_folds = self.layout.n_folds
         return [*map(list, self.layout.outcomes), *([fault.value] * n_folds for fault in FAULTS)]
 
     def write(self, batches: Iterable[pa.RecordBatch], folder: str) -> tuple[Facts, list[str]]:
-        """Write the rows of each part; return what was counted of them, and the files.
+        """Write the rows of each subset; return the counts and the paths of the files.
 
         Columns are user, item, timestamp, relevance, fold, and the log's other columns.
         """
@@ -69,7 +69,7 @@ class Labelling:
         return facts, parts.files
 
     def numbers(self, batch: pa.RecordBatch, times: pa.Array) -> Ints:
-        """Return the number of each row; shape (n,)."""
+        """Return the number of each row (n,); see ``Numbering``."""
         how, has_ids = self.layout.numbering, are_known(batch)
         side: Literal["left", "right"] = "right" if how.boundary is Boundary.EXCLUSIVE else "left"
         row_numbers = np.searchsorted(how.edges, numbers(times.fill_null(0)), side)
@@ -86,7 +86,7 @@ class Labelling:
 
 
 def conformed(batch: pa.RecordBatch, times: pa.Array) -> pa.Table:
-    """Return the rows of a log with our columns before its others, relevance 1 where it has none."""
+    """Return the rows with user, item, timestamp and relevance (default 1) before the log's other columns."""
     ours = (USER, ITEM, TIMESTAMP, RELEVANCE)
     relevance = np.ones(batch.num_rows)
     if RELEVANCE in batch.schema.names:
@@ -98,13 +98,13 @@ def conformed(batch: pa.RecordBatch, times: pa.Array) -> pa.Table:
 
 
 def in_fold(rows: pa.Table, fold: int) -> pa.Table:
-    """Return rows with their fold, after our other columns."""
+    """Insert the column ``fold`` after ``relevance``."""
     folds = pa.repeat(pa.scalar(fold, pa.int32()), len(rows))
     return rows.add_column(rows.column_names.index(RELEVANCE) + 1, FOLD, folds)
 
 
 def moments(column: pa.Array, unit: str | None) -> pa.Array:
-    """Return timestamps in microseconds, or integers in this unit, as microseconds since the epoch.
+    """Convert timestamps, or integers in this unit, to integer microseconds since the epoch.
 
     Raises DataError VALUE_TOO_LARGE beyond 64 bits.
     """
@@ -118,7 +118,7 @@ def moments(column: pa.Array, unit: str | None) -> pa.Array:
 
 
 def are_known(batch: pa.RecordBatch) -> Booleans:
-    """Return where neither id is null; shape (n,)."""
+    """Return the mask (n,) of rows with both a user and an item."""
     has_both: Booleans = numbers(pc.and_(batch[USER].is_valid(), batch[ITEM].is_valid()))
     return has_both
 
@@ -126,10 +126,11 @@ def are_known(batch: pa.RecordBatch) -> Booleans:
 def count_times(
     batches: Iterable[pa.RecordBatch], spans: Sequence[tuple[int, int]], bits: int, unit: str | None
 ) -> pa.Table:
-    """Count the times of valid rows within the spans (none: all), in microseconds, by times less ``bits``.
+    """Count valid rows per time bucket: the timestamp in microseconds without its lowest ``bits`` bits.
 
-    Batches without ids have none that is null; ``unit`` is that of integer timestamps. Return TIME_COUNTS: of
-    each bucket the oldest and the newest time, and the number of rows.
+    Only timestamps within one of the ``spans`` (first, last) count; without spans, all do. Batches without id
+    columns have no null ids. ``unit`` is the unit of integer timestamps. Return TIME_COUNTS: the oldest and
+    newest timestamp and the number of rows of each bucket.
     """
     counted = TIME_COUNTS.empty_table()
     for batch in batches:
@@ -148,7 +149,7 @@ def count_times(
 
 
 def merged_times(parts: Sequence[pa.Table]) -> pa.Table:
-    """Return one table of TIME_COUNTS for several of them, or for rows of one time each."""
+    """Merge tables of TIME_COUNTS into one row per time bucket."""
     merged = (
         pa.concat_tables(parts)
         .group_by(SHORT_TIME)

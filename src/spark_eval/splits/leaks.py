@@ -1,4 +1,4 @@
-"""What rows of a split have in common with those of other parts, bucket by bucket of users."""
+"""Leakage checks between the subsets of a split, in buckets of users."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,17 +17,17 @@ from spark_eval.schema import FOLD, ITEM, SUBSET, TIMESTAMP, USER, Subset
 from spark_eval.splits.fold_rule import NEVER, Check, FoldRule
 from spark_eval.stats.exact import Ints
 
-# Subsets travel as their places in this order.
+# Subsets are sent as their indices in this list.
 CODES: Final = [subset.value for subset in Subset]
-# After every timestamp.
+# Later than every timestamp.
 FOREVER: Final = 2**63 - 1
 
 
 @dataclass(frozen=True)
 class Comparing:
-    """How the rows of a split are compared, fold by fold.
+    """Comparison of the rows of a split within each fold.
 
-    ``ends`` are the last moments of the subsets in each fold, in microseconds, where a check asks for them.
+    ``ends`` are the latest timestamps of each subset in each fold, in microseconds, if a check needs them.
     """
 
     rule: FoldRule
@@ -37,17 +37,17 @@ class Comparing:
 
     @property
     def names(self) -> list[str]:
-        """What is counted: rows and users of each part, and of each check."""
+        """Names of the counts: the subsets, then the checks."""
         return [*(subset.value for subset in self.rule.subsets), *self.rule.checks]
 
     @property
     def columns(self) -> list[str]:
-        """What is read of the rows, beside their subset."""
+        """Columns to read, in addition to the subset."""
         is_timed = any(check.early for check in self.rule.checks.values())
         return [USER, ITEM, FOLD, *([TIMESTAMP] if is_timed else [])]
 
     def pairs(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Ints]]:
-        """Return the hashes of the pairs of rows, for each bucket."""
+        """Yield each bucket with the hashes of its pairs of user and item."""
         for batch in batches:
             users = hashes_of(plain(batch[USER]))
             hashes, buckets = (
@@ -60,7 +60,7 @@ class Comparing:
     def messages(
         self, batches: Iterable[pa.RecordBatch], pairs: BloomFilter | None = None
     ) -> Iterator[tuple[int, bytes]]:
-        """Return rows for each bucket; given a filter of pairs, only rows that may be one of these."""
+        """Yield each bucket with its serialized rows; given a filter, only rows whose pair may be in it."""
         for table in gathered(self.rows(batch, pairs) for batch in batches):
             buckets = buckets_of(one_chunk(table[USER]), self.n_buckets)
             for bucket, part in enumerate(divided(table, buckets, self.n_buckets)):
@@ -68,7 +68,7 @@ class Comparing:
                     yield bucket, packed(part).to_pybytes()
 
     def rows(self, batch: pa.RecordBatch, pairs: BloomFilter | None) -> pa.Table:
-        """Return rows as they are sent."""
+        """Return the rows to send: plain ids, integer timestamps, subsets as indices."""
         columns = {name: batch[name] for name in self.columns}
         columns |= {USER: plain(batch[USER]), ITEM: plain(batch[ITEM])}
         if TIMESTAMP in columns:
@@ -80,14 +80,14 @@ class Comparing:
         return rows.take(pa.array(pairs.passing(hashes_of(columns[USER]), hashes_of(columns[ITEM]))))
 
     def counts(self, messages: Iterable[bytes]) -> Ints:
-        """Return of a bucket the rows and the users of each name in each fold; shape (names, 2, folds)."""
+        """Count rows and users of a bucket for each of ``names`` in each fold; shape (names, 2, folds)."""
         rows = KeyedRows.of(united([unpacked(pa.py_buffer(message)) for message in messages]))
         parts = [rows.subset == CODES.index(subset) for subset in self.rule.subsets]
-        met = [self.met(rows, check) for check in self.rule.checks.values()]
-        return np.array([rows.count(chosen, self.n_folds) for chosen in (*parts, *met)])
+        checked = [self.met(rows, check) for check in self.rule.checks.values()]
+        return np.array([rows.count(chosen, self.n_folds) for chosen in (*parts, *checked)])
 
     def met(self, rows: "KeyedRows", check: Check) -> Booleans:
-        """Return the rows that a check counts; shape (n,)."""
+        """Return the mask (n,) of the rows that a check counts."""
         counted, key = np.zeros(len(rows.subset), dtype=bool), rows.keys[check.keys]
         for subset, others in check.others.items():
             last = np.full(key.max(initial=0) + 1, NEVER)
@@ -102,9 +102,9 @@ class Comparing:
 
 @dataclass(frozen=True)
 class KeyedRows:
-    """The n rows of a bucket: places of their subsets, their times, and their keys by what makes these.
+    """The n rows of a bucket; ``subset`` are indices into CODES, ``time`` is in microseconds.
 
-    A key counts from 0, and is of one fold.
+    ``keys`` are integers from 0, by the columns that they combine; rows of two folds have different keys.
     """
 
     subset: NDArray[np.int8]
@@ -114,7 +114,7 @@ class KeyedRows:
 
     @classmethod
     def of(cls, rows: pa.Table) -> "KeyedRows":
-        """Return rows as they were sent."""
+        """Build the keys of rows as ``Comparing.rows`` sends them."""
         fold = numbers(rows[FOLD]).astype(np.int64)
         user = paired(fold, codes_of(rows[USER]))
         pair = paired(user, codes_of(rows[ITEM]))
@@ -122,7 +122,7 @@ class KeyedRows:
         return cls(numbers(rows[SUBSET]), time, fold, {(): fold, (USER,): user, (USER, ITEM): pair})
 
     def count(self, chosen: Booleans, n_folds: int) -> tuple[Ints, Ints]:
-        """Return how many of these rows each fold has, and how many users they have."""
+        """Return the numbers of chosen rows and of their users in each fold; each of shape (n_folds,)."""
         user = self.keys[USER,]
         fold_of = np.zeros(user.max(initial=0) + 1, dtype=np.int64)
         fold_of[user] = self.fold
@@ -132,10 +132,10 @@ class KeyedRows:
 
 
 def codes_of(column: pa.ChunkedArray) -> Ints:
-    """Return 0, 1, ... for each distinct value of a column without nulls."""
+    """Encode the distinct values of a column without nulls as 0, 1, ...; shape (n,)."""
     return numbers(one_chunk(column).dictionary_encode().indices).astype(np.int64)
 
 
 def paired(first: Ints, second: Ints) -> Ints:
-    """Return 0, 1, ... for each distinct pair of numbers."""
+    """Encode the distinct pairs of integers as 0, 1, ...; shape (n,)."""
     return distinct_of(first * (second.max(initial=0) + 1) + second)[1]

@@ -1,4 +1,4 @@
-"""Rules that hold out a few rows of every user, or every choice of a few rows of the log."""
+"""Leave-out splits: the last or random rows of every user, or every combination of p rows of the log."""
 
 import math
 from collections.abc import Mapping
@@ -14,14 +14,14 @@ from spark_eval.splits.fold_rule import MOST_FOLDS, Check, FoldRule, Layout, Lea
 
 
 class Choose(StrEnum):
-    """Which rows of a user are held out: the last ones, or those of the lowest draws."""
+    """Choice of the rows to hold out: a user's last rows, or those with the lowest random draws."""
 
     LAST = "last"
     HASH = "hash"
 
 
 class TiesAtCut(StrEnum):
-    """What becomes of a user's rows at the moment of the first one of test."""
+    """Treatment of a user's rows with the timestamp of the first test row."""
 
     BREAK = "break"
     TOGETHER = "together"
@@ -29,12 +29,12 @@ class TiesAtCut(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class LeaveOut(FoldRule):
-    """What rules have in common that hold out a number of each user's rows, ``choose: last`` by time.
+    """Base class of rules that hold out the last (or random) rows of each user.
 
-    Where several rows share the moment of the cut, ``ties: break`` takes as many as are to be held out, by
-    a seeded draw; train then holds rows of the very moment of a row of test. ``ties: together`` tests
-    all of them, so that train is before test for each user; the rows of test may then be more. A user of
-    whom no row would be left to learn from is in train with all rows.
+    If several rows share the timestamp at the cut, ``ties: break`` chooses among them at random; train may
+    then have rows with the timestamp of a test row. ``ties: together`` puts all of them into test, so that
+    each user's train is before test; test may then have more rows. If no row of a user would remain for
+    train, all rows of the user are in train.
     """
 
     choose: Choose = Choose.LAST
@@ -43,12 +43,12 @@ class LeaveOut(FoldRule):
 
     @property
     def timed(self) -> bool:
-        """Unless rows are drawn."""
+        """True unless rows are drawn at random."""
         return self.choose is Choose.LAST
 
     @property
     def checks(self) -> Mapping[str, Check]:
-        """Other users' rows of train come after a user's test, whatever the rule; one's own must not."""
+        """Train rows of other users can be later than a user's test rows; the user's own must not be."""
         if not self.timed:
             return super().checks
         train = {Subset.TEST: (Subset.TRAIN,)}
@@ -56,13 +56,13 @@ class LeaveOut(FoldRule):
         return {Leak.USERS_EARLY: own, Leak.TEST_EARLY: Check(train, early=True), **super().checks}
 
     def layout(self, _found: Any = None) -> Layout:
-        """Return train for rows of number 0, and test for those held out, of number 1."""
+        """Assign rows numbered 0 to train, and held-out rows, numbered 1, to test."""
         return Layout([[Subset.TRAIN], [Subset.TEST]])
 
 
 @dataclass(frozen=True, kw_only=True)
 class LeavePOut(LeaveOut):
-    """p rows of each user are held out: the last ones, or (``choose: hash``) any by a seeded draw.
+    """p rows of each user are held out: the last ones, or random ones (``choose: hash``).
 
     ::
 
@@ -70,8 +70,8 @@ class LeavePOut(LeaveOut):
         user 2   ------o-[o]
         user 3   ---o                           p rows or fewer: all of them are train
 
-    With ``exhaustive`` there is a fold for every choice of p rows of the whole log, in the order of their
-    draws: n! / (p! (n - p)!) folds of n rows, at most MOST_FOLDS. ``choose`` and ``ties`` then say nothing.
+    With ``exhaustive`` there is a fold for each combination of p rows of the whole log, in the order of their
+    draws: n! / (p! (n - p)!) folds of n rows, at most MOST_FOLDS. ``choose`` and ``ties`` are then ignored.
     """
 
     p: int = 1
@@ -79,11 +79,11 @@ class LeavePOut(LeaveOut):
 
     @property
     def timed(self) -> bool:
-        """Unless rows are drawn, or all choices of them taken."""
+        """True unless rows are drawn at random or ``exhaustive``."""
         return super().timed and not self.exhaustive
 
     def layout(self, choices: "Choices | None" = None) -> Layout:
-        """Return the parts of each row of the log, if all choices are made: a row's number is its own."""
+        """Return a fold per combination if ``exhaustive``; every row then has a number of its own."""
         if choices is None:
             return super().layout()
         chosen = list(combinations(range(choices.n_rows), choices.p))
@@ -100,7 +100,7 @@ class LeaveOneOut(LeavePOut):
 
 @dataclass(frozen=True, kw_only=True)
 class LastFraction(LeaveOut):
-    """The last rows of each user are held out, a share of them, rounded down.
+    """A share of each user's rows, rounded down, is held out: the last ones.
 
     ::
 
@@ -108,35 +108,34 @@ class LastFraction(LeaveOut):
         user 2   ------o-o------o--[o]                         of 5: the last one
         user 3   ---o-----o                                    of fewer than 5: none, all are train
 
-    ``choose: hash`` holds out as many rows of the lowest draws instead.
+    ``choose: hash`` holds out the same number of random rows instead.
     """
 
     test_share: float = 0.2
 
     @property
     def share(self) -> Fraction:
-        """The share as it is written."""
+        """Exact decimal value of ``test_share``."""
         return Fraction(str(self.test_share))
 
 
 @dataclass(frozen=True)
 class Choices:
-    """All choices of p of n rows, a fold each."""
+    """All combinations of p of n rows, one fold each."""
 
     n_rows: int
     p: int
 
     @classmethod
     def of(cls, rule: LeavePOut, n_rows: int) -> "Choices":
-        """Return the choices of a log of so many valid rows.
+        """Return the combinations of a log with ``n_rows`` valid rows.
 
-        Raises DataError TOO_MANY_FOLDS, with their number, or SPLIT_OUT_OF_RANGE where no row is left to
-        learn from.
+        Raises DataError TOO_MANY_FOLDS, with their number, or SPLIT_OUT_OF_RANGE if no row remains for train.
         """
         if n_rows <= rule.p:
             message = f"p {rule.p} of {n_rows} rows leaves no train, in split; give a smaller p"
             raise DataError("SPLIT_OUT_OF_RANGE", message)
-        # The whole number would have a million digits where p is large.
+        # For large p, the exact number would have a million digits.
         many = math.lgamma(n_rows + 1) - math.lgamma(rule.p + 1) - math.lgamma(n_rows - rule.p + 1)
         n_folds = math.comb(n_rows, rule.p) if many < 100 else math.inf
         if n_folds > MOST_FOLDS:

@@ -1,4 +1,4 @@
-"""The methods of a split by name, and their options, checked by the types of a rule's fields."""
+"""Split methods by name; options are validated by the types of the rule's fields."""
 
 from collections.abc import Mapping
 from dataclasses import fields
@@ -14,7 +14,7 @@ from spark_eval.splits.rules import GlobalLocalRanker
 from spark_eval.splits.windows import Expanding, Rolling
 
 AnyChoice = TypeVar("AnyChoice", bound=StrEnum)
-# What a value of these types may be, and what to say of any other.
+# Accepted Python types by type of field, and the error text for other values.
 PLAIN: Final[Mapping[Any, tuple[Any, str]]] = {
     float: (int | float, "not a number"),
     float | None: (int | float, "not a number"),
@@ -36,14 +36,14 @@ METHODS: Final[Mapping[str, type[FoldRule]]] = {
 
 
 def known_method(method: str) -> str:
-    """Return the name of a method, or raise ValueError with the nearest one."""
+    """Return the name if it is a method; raise ValueError with the nearest name otherwise."""
     if method not in METHODS:
         raise ValueError(f"unknown method {method!r}; {nearest(method, METHODS)}")
     return method
 
 
 def rule_of(method: str, options: Mapping[str, object]) -> FoldRule:
-    """Return the rule of a method with these options, and its own defaults for all others.
+    """Build the rule of a method with these options; others have their defaults.
 
     Raises ConfigError UNKNOWN_CONFIG_KEY, INVALID_CUT, INVALID_SPLIT or INVALID_TIMEZONE.
     """
@@ -63,7 +63,7 @@ def rule_of(method: str, options: Mapping[str, object]) -> FoldRule:
 
 
 def parsed(kind: Any, name: str, value: object, timezone: str) -> object:
-    """Return an option as the type of its field; raise ConfigError INVALID_CUT or INVALID_SPLIT."""
+    """Convert an option to the type of its field; raise ConfigError INVALID_CUT or INVALID_SPLIT."""
     if value is None and kind in (float | None, Cut | None):
         return None
     if kind in (Cut, Cut | None):
@@ -81,15 +81,15 @@ def parsed(kind: Any, name: str, value: object, timezone: str) -> object:
 
 
 def names(name: str, value: object) -> tuple[str, ...]:
-    """Return several names, or a single one."""
+    """Return a name or a list of names as a tuple; raise ConfigError INVALID_SPLIT for other values."""
     several = [value] if isinstance(value, str) else value
     if isinstance(several, list | tuple) and all(isinstance(entry, str) for entry in several):
         return tuple(several)
-    raise ConfigError("INVALID_SPLIT", f"{name} {value!r} is no list of names, in split")
+    raise ConfigError("INVALID_SPLIT", f"{name} {value!r} is not a list of names, in split")
 
 
 def choice(choices: type[AnyChoice], name: str, value: object) -> AnyChoice:
-    """Return one of the choices."""
+    """Return the choice with this value; raise ConfigError INVALID_SPLIT if there is none."""
     if isinstance(value, str) and value in list(choices):
         return choices(value)
     known = [choice.value for choice in choices]

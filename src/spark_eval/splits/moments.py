@@ -1,4 +1,4 @@
-"""Moments in time, without Spark: the ways to name a cut, and calendar days.
+"""Cuts and calendar days.
 
 Resolved times are integer microseconds since the epoch (UTC).
 """
@@ -20,9 +20,9 @@ EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 MICROSECOND: Final = timedelta(microseconds=1)
 MICROSECONDS_PER_DAY: Final = 86_400_000_000
 YEAR: Final = 3_652_425 * MICROSECONDS_PER_DAY // 10_000
-# Integer timestamps, in microseconds each.
+# Microseconds per unit of integer timestamps.
 UNITS: Final = {"s": 1_000_000, "ms": 1_000, "us": 1}
-# Between these years a log that somebody evaluates was written.
+# Plausible range of a log's newest timestamp.
 FIRST_YEAR: Final = datetime(1990, 1, 1, tzinfo=UTC)
 LAST_YEAR: Final = datetime(2100, 1, 1, tzinfo=UTC)
 MAX_DAYS: Final = date.max.toordinal()
@@ -34,19 +34,19 @@ ALLOWED_CUTS: Final = (
 
 
 class Boundary(StrEnum):
-    """The side of the cut's own instant: train < cut <= test, or train <= cut < test."""
+    """Side of the rows at the instant of the cut: train < cut <= test, or train <= cut < test."""
 
     EXCLUSIVE = "exclusive"
     INCLUSIVE_TRAIN = "inclusive_train"
 
     def before(self, at: int, cut: int) -> bool:
-        """Return whether ``at`` is on the train side of ``cut``."""
+        """Return True if ``at`` is on the train side of ``cut``."""
         return at < cut if self is Boundary.EXCLUSIVE else at <= cut
 
 
 @dataclass(frozen=True)
 class Instant:
-    """A cut at a given moment; ``at`` carries its zone."""
+    """Cut at a given instant; ``at`` has a timezone."""
 
     at: datetime
 
@@ -60,7 +60,7 @@ class Instant:
 
 @dataclass(frozen=True)
 class DaysBack:
-    """A cut so many days before the newest event: calendar days if whole, else of 24 hours."""
+    """Cut this many days before the newest event: calendar days if whole, otherwise days of 24 hours."""
 
     days: float
 
@@ -74,10 +74,10 @@ class DaysBack:
 
 @dataclass(frozen=True)
 class Share:
-    """A cut that leaves this share of the log's rows, oldest first, on its train side.
+    """Cut with this share of the log's rows, oldest first, on its train side.
 
-    Rows of one timestamp stay together: those at the cut are test rows (``exclusive``) or train rows
-    (``inclusive_train``), so the share that comes out may be a little smaller or larger.
+    Rows with equal timestamps stay together: those at the cut are test rows (``exclusive``) or train rows
+    (``inclusive_train``), so the actual share may be slightly smaller or larger.
     """
 
     share: Fraction
@@ -90,7 +90,7 @@ class Share:
         return f"share {float(self.share)}"
 
     def index(self, n_rows: int, boundary: Boundary) -> int:
-        """Return the place, from 0, of the row whose timestamp is the cut, were all rows sorted by time.
+        """Return the index, among all rows sorted by time, of the row whose timestamp is the cut.
 
         >>> Share(Fraction(1, 2)).index(5, Boundary.EXCLUSIVE)  # two rows before it
         2
@@ -107,7 +107,7 @@ Cut = Instant | DaysBack | Share
 
 
 def parse_cut(value: object, timezone: str) -> Cut:
-    """Return a cut in any form a config or a caller may write it; one without an offset is in ``timezone``.
+    """Parse a cut in any form that configs and callers may use; ``timezone`` applies if it has no offset.
 
     Raises ConfigError INVALID_CUT, naming the forms, or INVALID_TIMEZONE.
     """
@@ -122,12 +122,12 @@ def parse_cut(value: object, timezone: str) -> Cut:
             case "instant", (str() | date()) as at:
                 return Instant(_aware(at, zone(timezone)))
     except ValueError:
-        pass  # neither a number nor a date: falls to the one message below
+        pass  # neither a number nor a date: the error below covers it
     raise ConfigError("INVALID_CUT", f"cannot read the cut {value!r}; {ALLOWED_CUTS}")
 
 
 def _form(value: object) -> tuple[object, object]:
-    """Return form and content of a cut as written; the form is None where there is none."""
+    """Return form and content of a written cut; the form is None if unknown."""
     match value:
         case float() | Decimal() | Fraction():
             return "share", value
@@ -148,7 +148,7 @@ def _aware(at: str | date, zone: ZoneInfo) -> datetime:
 
 
 def zone(timezone: str) -> ZoneInfo:
-    """Return the timezone of this IANA name; raise ConfigError INVALID_TIMEZONE."""
+    """Return the timezone with this IANA name; raise ConfigError INVALID_TIMEZONE."""
     try:
         return ZoneInfo(timezone)
     except (KeyError, ValueError, OSError, TypeError, AttributeError):
@@ -159,15 +159,15 @@ def zone(timezone: str) -> ZoneInfo:
 
 
 def to_microseconds(at: datetime) -> int:
-    """Return the microseconds since the epoch of an aware datetime, exactly."""
+    """Convert an aware datetime to exact microseconds since the epoch."""
     return (at - EPOCH) // MICROSECOND
 
 
 def check_unit(newest: int, unit: str) -> None:
-    """Raise DataError TIMESTAMP_UNIT_SUSPECT if a log's newest moment makes sense in another unit only.
+    """Raise DataError TIMESTAMP_UNIT_SUSPECT if the newest timestamp is plausible in another unit only.
 
-    Read in ``unit`` (s, ms, us) it lies beyond the years 1990 to 2099, in the other one within. Counting from
-    1 or from a day in 1970 makes sense in none, and is taken as it is.
+    Plausible are the years 1990 to 2099; ``unit`` is s, ms or us. Timestamps that are plausible in no unit,
+    such as counters from 1, are accepted.
     """
     if is_likely(newest):
         return
@@ -178,20 +178,20 @@ def check_unit(newest: int, unit: str) -> None:
                 "TIMESTAMP_UNIT_SUSPECT",
                 f"interactions: the newest timestamp, {newest // UNITS[unit]}, is in the year "
                 f"{1970 + newest // YEAR} in {unit}, and in {1970 + elsewhere // YEAR} in {other}; "
-                f"set timestamp_unit: {other}, or mend the row",
+                f"set timestamp_unit: {other}, or fix the row",
             )
 
 
 def is_likely(at: int) -> bool:
-    """Return whether a moment, in microseconds, is one of our days."""
+    """Return True if a timestamp in microseconds is in the plausible range."""
     return to_microseconds(FIRST_YEAR) <= at < to_microseconds(LAST_YEAR)
 
 
 def plus_days(at: int, days: float, zone: ZoneInfo) -> int:
-    """Return ``at`` moved by days: if they are whole, to the same wall time in ``zone``.
+    """Move ``at`` by days; whole days preserve the wall time in ``zone``.
 
-    A wall time that the clocks skip there moves on by the hour skipped. Parts of days count 24 hours.
-    Raises DataError SPLIT_OUT_OF_RANGE beyond the years 1 to 9999.
+    A wall time that the clocks skip there is moved forward by the skipped hour. Fractional days are days of
+    24 hours. Raises DataError SPLIT_OUT_OF_RANGE beyond the years 1 to 9999.
     """
     if days == 0 or days != int(days):
         return at + round(days * MICROSECONDS_PER_DAY)
@@ -206,7 +206,7 @@ def plus_days(at: int, days: float, zone: ZoneInfo) -> int:
 
 
 def readable(at: int, zone: ZoneInfo) -> str:
-    """Return ``at`` as date and time in ``zone``, for messages."""
+    """Format ``at`` as date and time in ``zone``, for messages."""
     try:
         return (EPOCH + at * MICROSECOND).astimezone(zone).isoformat(sep=" ")
     except OverflowError:
@@ -214,7 +214,7 @@ def readable(at: int, zone: ZoneInfo) -> str:
 
 
 def refuse_span(faults: Sequence[str], oldest: int, newest: int, zone: ZoneInfo, hint: str = "") -> None:
-    """Raise DataError SPLIT_OUT_OF_RANGE with all these faults, if any, and the span of the log."""
+    """Raise DataError SPLIT_OUT_OF_RANGE with all ``faults``, if any, and the time span of the log."""
     if faults:
         span = f"the log runs from {readable(oldest, zone)} to {readable(newest, zone)}"
         raise DataError("SPLIT_OUT_OF_RANGE", "; ".join([*faults, span, *([hint] if hint else [])]))

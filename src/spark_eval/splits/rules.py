@@ -1,4 +1,4 @@
-"""The rule by time and users: two cuts, whose instants are found in the log."""
+"""The rule ``global_local_ranker``: two cuts in time, and a division of users between them."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -27,7 +27,7 @@ LOCAL_TEST: Final = (Subset.RANKER_TRAIN, Subset.RANKER_TEST)
 
 @dataclass(frozen=True, kw_only=True)
 class GlobalLocalRanker(FoldRule):
-    """Two cuts in time, and the part between them divided by users: seed document 002, steps 1 to 5.
+    """Two cuts in time; users divide the rows between them: seed document 002, steps 1 to 5.
 
     ::
 
@@ -39,12 +39,12 @@ class GlobalLocalRanker(FoldRule):
           |                            |   (by users)     |     |
           |------------- global_train --------------------|
 
-    With ``boundary: exclusive`` every part is [start, end), with ``inclusive_train`` (start, end].
+    With ``boundary: exclusive`` every subset is [start, end), with ``inclusive_train`` (start, end].
     Rows in a gap (``gap_days`` before either cut) and rows after the end are dropped; without
-    ``test_days`` there is no end. A user's rows of local_test are all ranker_test with probability
-    ``ranker_test_share``, by a hash of ``seed`` and the user's id, else all ranker_train.
+    ``test_days`` there is no end. A hash of ``seed`` and the user's id assigns all of a user's rows in
+    local_test to ranker_test, with probability ``ranker_test_share``, or to ranker_train.
 
-    It is one fold, in which local_train is train to the policies, and local_test comes before global_test.
+    There is one fold. The policies use local_train as train, and local_test as earlier than global_test.
     """
 
     subsets = (Subset.LOCAL_TRAIN, *LOCAL_TEST, Subset.GLOBAL_TEST)
@@ -66,7 +66,7 @@ class GlobalLocalRanker(FoldRule):
 
     @property
     def checks(self) -> Mapping[str, Check]:
-        """Time and users divide the parts; a pair may come back."""
+        """Subsets are disjoint in time and users; a pair of user and item may occur in several."""
         learnt = dict.fromkeys(LOCAL_TEST, (Subset.LOCAL_TRAIN,))
         tested = {Subset.GLOBAL_TEST: (Subset.LOCAL_TRAIN, *LOCAL_TEST)}
         both = {Subset.RANKER_TRAIN: (Subset.RANKER_TEST,), Subset.RANKER_TEST: (Subset.RANKER_TRAIN,)}
@@ -79,7 +79,7 @@ class GlobalLocalRanker(FoldRule):
         }
 
     def layout(self, timeline: "Timeline") -> Layout:
-        """Return the parts of the stretches of time; draws divide local_test."""
+        """Assign a subset to each time interval; random draws divide local_test."""
         end = [] if timeline.end is None else [timeline.end]
         local = (timeline.local_train_end, timeline.local_cut, timeline.local_test_end)
         edges = [*local, timeline.global_cut, *end]
@@ -93,7 +93,7 @@ class GlobalLocalRanker(FoldRule):
 
 
 def are_in_order(local: Cut, later: Cut) -> bool:
-    """Return False if two cuts are out of order whatever the log; cuts of two kinds wait for the log."""
+    """Return False if two cuts of one kind are out of order; those of two kinds are checked with the log."""
     match local, later:
         case Instant(), Instant():
             return local.at < later.at
@@ -106,10 +106,10 @@ def are_in_order(local: Cut, later: Cut) -> bool:
 
 @dataclass(frozen=True)
 class Timeline:
-    """The instants at which one log is cut, in microseconds since the epoch.
+    """Instants of the cuts of one log, in microseconds since the epoch.
 
     Without a gap, ``local_train_end == local_cut`` and ``local_test_end == global_cut``. ``end`` is None
-    where nothing is too late.
+    if global_test has no end.
     """
 
     local_train_end: int
@@ -122,9 +122,9 @@ class Timeline:
     def of(
         cls, rule: GlobalLocalRanker, local_cut: int, global_cut: int, oldest: int, newest: int
     ) -> "Timeline":
-        """Return the timeline of a log whose events lie in [oldest, newest], its cuts known.
+        """Return the timeline of a log with events in [oldest, newest] and these cuts.
 
-        Raises DataError SPLIT_OUT_OF_RANGE if a part must be empty: cuts out of order or outside the log.
+        Raises DataError SPLIT_OUT_OF_RANGE if a subset is empty: cuts are out of order or outside the log.
         """
         clock = zone(rule.timezone)
         timeline = cls(
@@ -138,7 +138,7 @@ class Timeline:
         return timeline
 
     def check(self, rule: GlobalLocalRanker, oldest: int, newest: int) -> None:
-        """Raise DataError SPLIT_OUT_OF_RANGE, with all that is wrong, if a part must be empty."""
+        """Raise DataError SPLIT_OUT_OF_RANGE, with all problems, if a subset is empty."""
         before, clock = rule.boundary.before, zone(rule.timezone)
         local_cut = f"local_cut ({rule.local_cut}) at {readable(self.local_cut, clock)}"
         global_cut = f"global_cut ({rule.global_cut}) at {readable(self.global_cut, clock)}"

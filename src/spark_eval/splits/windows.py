@@ -1,4 +1,4 @@
-"""Back-tests: windows of time that end one after the other, each predicted from what lies before it."""
+"""Backtests: consecutive test windows, each predicted from the rows before it."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -21,13 +21,13 @@ from spark_eval.splits.moments import (
 
 @dataclass(frozen=True, kw_only=True)
 class Windows(FoldRule):
-    """What both kinds of back-test have in common: n_folds windows of test_days, the last ending at ``end``.
+    """Base class of both kinds of backtest: ``n_folds`` windows of ``test_days``, the last ending at ``end``.
 
-    Each test window begins ``step_days`` (by default test_days, and never fewer) after the one before, so no
-    two overlap. ``end`` is an instant; without it the last window ends with the newest row. Days are counted
-    back from there, as calendar days of ``timezone`` where they are whole. With ``boundary: exclusive``
-    every window is [start, end), with ``inclusive_train`` (start, end]; so equal timestamps are never on two
-    sides. ``gap_days`` before each test window are left out of its train.
+    Each test window begins ``step_days`` (by default test_days, never fewer) after the previous one, so that
+    windows do not overlap. ``end`` is an instant; without it the last window ends with the newest row. Days
+    are counted back from the end; whole days are calendar days of ``timezone``. With ``boundary: exclusive``
+    every window is [start, end), with ``inclusive_train`` (start, end], so that equal timestamps stay
+    together. ``gap_days`` before each test window are excluded from its train.
     """
 
     timed = True
@@ -40,28 +40,28 @@ class Windows(FoldRule):
     boundary: Boundary = Boundary.EXCLUSIVE
 
     def claims(self) -> Iterable[tuple[bool, str]]:
-        """Require that test windows do not overlap, and end at a moment that is known."""
+        """Require that test windows do not overlap, and that ``end`` is an instant."""
         yield self.test_days <= self.step, f"step_days {self.step} below test_days: test windows overlap"
-        yield self.end is None or isinstance(self.end, Instant), f"end {self.end} is no instant"
+        yield self.end is None or isinstance(self.end, Instant), f"end {self.end} is not an instant"
 
     @property
     def step(self) -> float:
-        """Days from the start of a test window to that of the next one."""
+        """Days between the starts of two test windows."""
         return self.test_days if self.step_days is None else self.step_days
 
     @property
     def checks(self) -> Mapping[str, Check]:
-        """Test comes after train."""
+        """Test is later than train."""
         early = Check({Subset.TEST: (Subset.TRAIN,)}, early=True, is_leak=True)
         return {Leak.TEST_EARLY: early, **super().checks}
 
     @property
     def train_days(self) -> float | None:
-        """How many days train has; None: it begins with the log."""
+        """Length of train in days; None if it begins with the log."""
         return None
 
     def layout(self, backtest: "Backtest") -> Layout:
-        """Return the parts of each stretch of time between two edges of windows."""
+        """Assign subsets to each time interval between two edges of windows."""
         edges = sorted({edge for window in backtest.windows for edge in window.edges})
         outcomes: list[list[str]] = []
         for start in (NEVER, *edges):
@@ -72,7 +72,7 @@ class Windows(FoldRule):
 
 @dataclass(frozen=True, kw_only=True)
 class Expanding(Windows):
-    """Each window is predicted from all that lies before it.
+    """Each test window is predicted from all rows before it.
 
     ::
 
@@ -86,7 +86,7 @@ class Expanding(Windows):
 
 @dataclass(frozen=True, kw_only=True)
 class Rolling(Windows):
-    """Each window is predicted from the ``train_days`` before it.
+    """Each test window is predicted from the ``train_days`` before it.
 
     ::
 
@@ -101,7 +101,7 @@ class Rolling(Windows):
 
 @dataclass(frozen=True)
 class Window:
-    """The edges of one fold in microseconds since the epoch; ``train_start`` None: the log's beginning."""
+    """Edges of one fold in microseconds since the epoch; ``train_start`` is None for the log's beginning."""
 
     train_start: int | None
     train_end: int
@@ -110,12 +110,12 @@ class Window:
 
     @property
     def edges(self) -> list[int]:
-        """All moments at which a part begins or ends."""
+        """Starts and ends of the subsets, as instants."""
         start = [] if self.train_start is None else [self.train_start]
         return [*start, self.train_end, self.test_start, self.test_end]
 
     def part(self, start: int) -> str:
-        """Return the part of rows from this edge on to the next one, or ""."""
+        """Return the subset of rows between this edge and the next one; "" if there is none."""
         if (self.train_start is None or self.train_start <= start) and start < self.train_end:
             return Subset.TRAIN
         return Subset.TEST if self.test_start <= start < self.test_end else ""
@@ -123,19 +123,19 @@ class Window:
 
 @dataclass(frozen=True)
 class Backtest:
-    """The windows of one log, oldest first."""
+    """Windows of one log, oldest first."""
 
     windows: tuple[Window, ...]
 
     @classmethod
     def of(cls, rule: Windows, oldest: int, newest: int) -> "Backtest":
-        """Return the windows of a log whose events lie in [oldest, newest].
+        """Return the windows of a log with events in [oldest, newest].
 
-        Raises DataError SPLIT_OUT_OF_RANGE, with all that is wrong, where windows lie outside the log.
+        Raises DataError SPLIT_OUT_OF_RANGE, with all problems, if windows are outside the log.
         """
         clock = zone(rule.timezone)
         anchor = to_microseconds(rule.end.at) if isinstance(rule.end, Instant) else newest
-        # The newest row is in the last window, whose end is not, unless train takes the moment of a cut.
+        # The newest row must be in the last window; with an exclusive end, the end is one microsecond later.
         last = anchor + (rule.end is None and rule.boundary is Boundary.EXCLUSIVE)
         windows = []
         for before in reversed(range(rule.n_folds)):
@@ -151,16 +151,16 @@ class Backtest:
         return backtest
 
     def reason(self, start: int) -> Reason:
-        """Return why rows from this edge on to the next one are in no window."""
+        """Return the reason that rows between this edge and the next one are in no window."""
         train_start = self.windows[0].train_start
         if start >= self.windows[-1].test_end:
             return Reason.AFTER_END
         return Reason.GAP if train_start is None or start >= train_start else Reason.BEFORE_START
 
     def check(self, rule: Windows, oldest: int, newest: int) -> None:
-        """Raise DataError SPLIT_OUT_OF_RANGE unless all windows lie in the log.
+        """Raise DataError SPLIT_OUT_OF_RANGE unless all windows are within the log.
 
-        Of the first window of rolling train less than a day may lie before the oldest row.
+        The first rolling train window may begin less than a day before the oldest row.
         """
         before, clock = rule.boundary.before, zone(rule.timezone)
         first, last = self.windows[0], self.windows[-1]
@@ -176,5 +176,5 @@ class Backtest:
 
 
 def exact(days: float) -> Fraction:
-    """Return days as they are written, so that sums of them are the same in any order."""
+    """Return the exact decimal value of days, so that the order of additions does not matter."""
     return Fraction(str(days))
