@@ -134,6 +134,52 @@ def test_an_evaluation_checks_the_gates_at_its_end(desk: Desk) -> None:
     assert nameless.code == 5
 
 
+@pytest.mark.parametrize(
+    ("baseline", "gate"),
+    [
+        (None, {"model": "poor", "against": {"model": "good"}}),
+        (None, {"against": {"model": "good"}}),
+        ({"model": "good"}, {}),
+        ({"model": "good"}, {"segment": "country"}),
+        (None, {"model": "poor", "against": {"model": "good"}, "pairing": "none"}),
+        (None, {"against": {"model": "good"}, "metric": "catalog_coverage", "mode": "observed"}),
+    ],
+)
+@pytest.mark.parametrize(("max_drop", "code"), [(0.0, 5), (1.0, 0)])
+def test_an_evaluation_decides_gates_between_its_own_models(
+    desk: Desk, baseline: dict[str, str] | None, gate: dict[str, Any], max_drop: float, code: int
+) -> None:
+    desk.change("compare", baseline=baseline)
+    desk.change("evaluate", metrics=["mrr", "catalog_coverage"], segments=["country"])
+    if gate.get("metric") == "catalog_coverage":
+        desk.write("items", pd.DataFrame({"item": [*range(N_USERS), 1000]}))
+        desk.change("items", path=str(desk.home / "items"))
+        desk.change("recommendations", path=str(desk.write("partial", partial_lists())))
+    desk.tree["gates"] = [{**GATE, **gate, "max_drop": max_drop}]
+    first, second = (desk.run("evaluate", "--run-id", "g") for _ in range(2))
+    assert (first.code, second.code) == (code, code), first.err
+    assert first.err == second.err
+    assert "gates of run g" in first.out
+    rows = table(desk, "gates", "g")
+    assert {(row["model"], row["against_model"], row["against_run"]) for row in rows} == {
+        ("poor", "good", None)
+    }
+    assert {row["passed"] for row in rows} == {code == 0}
+    assert len(table(desk, "metrics", "g")) > 0
+    assert desk.run("compare", "--run-id", "g").code == code
+
+
+def partial_lists() -> pd.DataFrame:
+    """Lists of which those of ``poor`` have one item in common."""
+    lists = lists_of(1)
+    return lists[(lists["model"] == "good") | (lists["item"] == 1000)]
+
+
+def test_an_evaluation_refuses_a_gate_without_a_baseline_before_it_measures(desk: Desk) -> None:
+    desk.tree["gates"] = [GATE]
+    assert desk.refused("evaluate", "--run-id", "g")[:2] == (2, "INVALID_GATE")
+
+
 def test_gates_name_baselines_of_their_own(desk: Desk) -> None:
     desk.tree["gates"] = [
         {**GATE, "model": "poor", "against": {"model": "good"}, "mode": "observed"},
