@@ -93,9 +93,10 @@ class SideBySide:
     def main(self) -> Comparison | None:
         """What ``compare`` asks for; None where gates alone ask.
 
-        They do where they let a missing baseline pass, and where none of them pairs users with its run.
+        They do where they let a missing baseline pass, where none of them pairs users with its run, and where
+        the candidate has no metric of users.
         """
-        if self.baseline is None:
+        if self.baseline is None or (self.pairs and not self.side(None).metrics):
             return None
         run, model = self.baseline.run, self.baseline.model
         pairings = {pair.gate.pairing for pair in self.pairs if pair.gate.against_run == run}
