@@ -269,6 +269,7 @@ def test_what_cannot_be_compared_is_refused_by_name(
         ("MISSING_BASELINE", "did you mean 'b'?", {"against": {"run": "bb"}}),
         ("MISSING_BASELINE", "did you mean 'good'?", {"against": {"run": "b", "model": "god"}}),
         ("TOO_FEW_USERS", "60 users in both, min_users is 61", {"against": {"run": "b"}, "min_users": 61}),
+        ("TOO_FEW_USERS", "set the gate's key min_users", {"against": {"run": "b"}, "min_users": 61}),
         ("CONVENTIONS_DIFFER", "no_recommendations", {"against": {"run": "d"}, "pairing": "none"}),
         ("UNKNOWN_MODEL", "did you mean 'good'?", {"against": {"run": "b"}, "model": "god"}),
         ("SAME_MODEL", "the baseline itself", {"against": {"run": "a"}, "model": "good"}),
@@ -289,9 +290,26 @@ def test_gates_that_cannot_be_decided_are_refused_by_name(
 def test_a_first_run_passes_where_its_gate_says_so(desk: Desk) -> None:
     desk.change("compare", baseline={"run": "yesterday"})
     desk.tree["gates"] = [{**GATE, "if_missing": "pass"}]
-    desk.done("compare", "--run-id", "a")
-    assert {row["decision"] for row in table(desk, "gates", "a")} == {"no_baseline"}
+    answer = desk.done("compare", "--run-id", "a")
+    rows = table(desk, "gates", "a")
+    assert {row["decision"] for row in rows} == {"no_baseline"}
     assert table(desk, "comparisons", "a") == []
+    # A run that is misspelt is no first run: nobody may take it for one without noticing.
+    assert {row["reason"].startswith("warning: ") for row in rows} == {True}
+    assert (
+        answer.out.count("no model 'good' in run 'yesterday'; that run is not there; allowed: b, c, d") == 1
+    )
+
+
+@pytest.mark.parametrize("against", [{"run": "bb"}, {"run": "b", "model": "god"}])
+def test_a_gate_that_passes_without_its_baseline_warns_with_the_nearest(
+    desk: Desk, against: dict[str, str]
+) -> None:
+    desk.tree["gates"] = [{**GATE, "model": "good", "against": against, "if_missing": "pass"}]
+    out = desk.done("compare", "--run-id", "a").out
+    name = "b" if "model" not in against else "good"
+    assert f"did you mean {name!r}?" in out
+    assert "gate mrr@5 of good: no_baseline: warning: there is nothing to compare with yet: " in out
 
 
 def test_runs_that_are_not_whole_or_of_another_version_are_refused(desk: Desk) -> None:

@@ -1,4 +1,4 @@
-"""Buckets of no, one, two and three users on either side: they add up, and a bucket of nobody adds nothing."""
+"""Buckets of no, one, two and three users on either side: they add up."""
 
 from itertools import product
 from typing import Any

@@ -144,6 +144,8 @@ def test_what_is_no_evidence_is_refused(code: str, keys: dict[str, Any]) -> None
         decide(**keys)
     assert refused.value.code == code
     assert "ndcg@10 of 'als' against 'als'" in refused.value.message
+    key = "min_common" if code == "POPULATIONS_DIFFER" else "min_users"
+    assert f"set the gate's key {key}" in refused.value.message
 
 
 def test_all_that_is_no_evidence_is_told_at_once() -> None:
@@ -176,9 +178,10 @@ def test_the_failure_names_the_gates_that_failed() -> None:
 
 
 def test_a_first_run_passes_where_the_gate_says_so() -> None:
-    row = without_baseline(gate_of(if_missing="pass", segment="country"), "als")
+    row = without_baseline(gate_of(if_missing="pass", segment="country"), "als", "no run 'a'")
     assert (row.model, row.segment_value, row.decision) == ("als", "country", "no_baseline")
     assert row.passed
+    assert row.reason == "warning: there is nothing to compare with yet: no run 'a'"
     assert failure_of([row]) is None
 
 

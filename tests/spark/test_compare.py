@@ -227,6 +227,48 @@ def test_a_gate_that_names_no_run_is_against_the_baseline() -> None:
         assert (decided.decision, decided.against_run, decided.against_model) == (expected, "baseline", "als")
 
 
+@pytest.mark.parametrize("how", ["one table", "the same table twice", "named by the gate"])
+def test_gates_take_the_baseline_of_the_call_and_no_model_is_its_own(how: str) -> None:
+    rows = pd.concat([table(A1, B1), users("c", A1[::-1])])
+    gate: dict[str, Any] = {"metric": "ndcg@10", "max_drop": 0.01, "min_users": 10, "mode": "certain_drop"}
+    options: dict[str, Any] = {"baseline_model": "b"}
+    if how == "the same table twice":
+        options |= {"baseline": rows}
+    if how == "named by the gate":
+        options, gate = {}, {**gate, "against": {"model": "b"}}
+    found = compare(rows, gates=[gate], **options)
+    assert [(own.model, own.against_model, own.against_run) for own in found.gate_rows] == [
+        ("a", "b", None),
+        ("c", "b", None),
+    ]
+    assert all(own.baseline != own.candidate for own in found.rows)
+    assert {own.family_size for own in found.rows} == {len(found.rows)}
+    # Two p-values, the smaller of which Holm doubles.
+    p_values = sorted(own.p_worse or 0 for own in found.gate_rows)
+    assert min(own.p_adjusted or 0 for own in found.gate_rows) == pytest.approx(2 * p_values[0])
+
+
+def test_a_gate_of_a_run_needs_a_baseline_side() -> None:
+    gate = {"metric": "ndcg@10", "max_drop": 0.01, "against": {"run": "yesterday"}}
+    with pytest.raises(SparkEvalError, match=r"MISSING_BASELINE.*'yesterday'.*baseline"):
+        compare(table(A1, B1), baseline_model="b", gates=[gate])
+
+
+def test_a_table_is_not_compared_with_itself() -> None:
+    rows = table(A1, B1)
+    assert compare(rows, rows).pairs == [("a", "b")]
+    result = evaluate(LISTS, TRUTH, metrics="ndcg", k=5)
+    for baseline in (result, result.per_user):
+        assert compare(result, baseline, baseline_model="b").pairs == [("b", "a")]
+
+
+LISTS = pd.DataFrame(
+    [(model, user, user * way % 5) for model, way in (("a", 1), ("b", 2)) for user in range(5)],
+    columns=["model", "user", "item"],
+).assign(rank=1)
+TRUTH = pd.DataFrame({"user": range(5), "item": range(5)})
+
+
 def test_evaluations_are_compared_as_their_tables_are(tmp_path: Path) -> None:
     generator = np.random.default_rng(1)
     lists = pd.DataFrame(

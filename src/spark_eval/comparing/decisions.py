@@ -99,9 +99,11 @@ class Evidence:
             return []
         if self.n_users < gate.min_users:
             message = f"{self}: {self.n_users} users in both, min_users is {gate.min_users}"
+            message += "; set the gate's key min_users to decide by fewer"
             return [DataError("TOO_FEW_USERS", message)]
         if self.common is not None and self.common < gate.min_common:
             message = f"{self}: {self.common:.4f} of all users are in both, min_common is {gate.min_common}"
+            message += "; set the gate's key min_common to decide by a smaller share"
             return [DataError("POPULATIONS_DIFFER", message)]
         return []
 
@@ -170,10 +172,14 @@ def gate_row(gate: Gate, model: str, segment_value: str, **found: Any) -> GateRo
     return GateRow(**row | {"n_users": 0} | found)
 
 
-def without_baseline(gate: Gate, model: str) -> GateRow:
-    """Return the row of a gate that passes because its baseline is not there yet."""
+def without_baseline(gate: Gate, model: str, hint: str) -> GateRow:
+    """Return the row of a gate that passes because its baseline is not there yet, with a warning.
+
+    ``hint`` says what is not there, and names what is: the baseline may be misspelt.
+    """
     value, decision = gate.segment_value or gate.segment, Decision.NO_BASELINE
-    return gate_row(gate, model, value, decision=decision, passed=True, reason=decision.meaning)
+    reason = f"warning: {decision.meaning}: {hint}"
+    return gate_row(gate, model, value, decision=decision, passed=True, reason=reason)
 
 
 def decide_all(evidence: Sequence[Evidence]) -> list[GateRow]:

@@ -75,8 +75,11 @@ class SideBySide:
 
     def hint(self, run: str | None) -> str:
         """Return what to say of a run that is not there: which are."""
-        is_there = self.runs[run] is not None
-        return "" if is_there else f"that run is not there; {known_runs(self.run(None).store, str(run))}"
+        if self.runs[run] is not None:
+            return ""
+        own = self.run(None)
+        known = known_runs(own.store, str(run), but=own.record.run_id)
+        return f"that run is not there; {known}"
 
     def models(self, run: str | None) -> Sequence[str] | None:
         """Return the models of a run, None where it is not there."""

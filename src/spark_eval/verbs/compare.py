@@ -5,6 +5,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add, iadd
+from pathlib import Path
 from typing import Any, ClassVar, Final, Unpack
 
 from pyspark.sql import SparkSession
@@ -126,26 +127,39 @@ def compare(
 
     Without a baseline all pairs of models are compared, the first name being the baseline's; with
     ``baseline_model`` this model with all others. With a baseline, models of equal names are compared; with
-    ``baseline_model`` as well, this model of the baseline with each candidate.
+    ``baseline_model`` as well, this model of the baseline with each candidate. No model is compared with
+    itself: a ``baseline`` that is the very table of the candidate is none.
 
     Users are joined by id (and fold); who is on one side only is counted. ``gates`` are decided as those of
-    the config are; those that name no run are against ``baseline``, if there is one. Raises ConfigError or
-    DataError.
+    the config are; those without ``against`` are against ``baseline`` and ``baseline_model``. Raises
+    ConfigError or DataError.
     """
     plan = make_compare_plan(gates, **options)
     side = side_of(candidate, model, CANDIDATE)
-    other = None if baseline is None else side_of(baseline, baseline_model, BASELINE)
-    if other is not None:
-        plan = replace(plan, gates=[against_baseline(gate, baseline_model) for gate in plan.gates])
+    has_other = baseline is not None and not is_same(table_of(baseline), table_of(candidate))
+    other = side_of(baseline, baseline_model, BASELINE) if baseline is not None and has_other else None
+    run = None if other is None else BASELINE
+    plan = replace(plan, gates=[against_baseline(gate, run, baseline_model) for gate in plan.gates])
     found = compare_sides(side, other, plan, baseline_model)
-    rows = decide_gates(plan.gates, side.models, (other or side).models, found.sums, found.common)
-    return replace(found, gate_rows=rows)
+    baselines = None if other is None else other.models
+    return replace(
+        found, gate_rows=decide_gates(plan.gates, side.models, baselines, found.sums, found.common)
+    )
 
 
-def against_baseline(gate: Gate, model: str | None) -> Gate:
-    """Return a gate against the baseline side, or its only model, unless it names another."""
-    run, against = gate.against_run or BASELINE, gate.against_model or model
-    return replace(gate, against_run=run, against_model=against)
+def table_of(measured: Evaluation | Frame) -> Frame:
+    """Return the table of users of what is compared."""
+    return measured.per_user if isinstance(measured, Evaluation) else measured
+
+
+def is_same(one: Frame, other: Frame) -> bool:
+    """Return whether two tables are one object, or one path."""
+    return one is other or (isinstance(one, str | Path) and one == other)
+
+
+def against_baseline(gate: Gate, run: str | None, model: str | None) -> Gate:
+    """Return a gate against the baseline of the call, unless it names another."""
+    return replace(gate, against_run=gate.against_run or run, against_model=gate.against_model or model)
 
 
 def compare_sides(

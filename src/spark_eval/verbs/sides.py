@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_eval.arrow.user_files import UserFile, met, user_files
-from spark_eval.comparing.gating import gated_pairs
+from spark_eval.comparing.gating import NO_SIDE, gated_pairs, models_against
 from spark_eval.comparing.matching import Matched, check_known, match_metrics
 from spark_eval.comparing.options import COMPARE, ComparePlan, Interval
 from spark_eval.errors import ConfigError, DataError, nearest
@@ -102,10 +102,12 @@ def asked_of(
 ) -> Asked:
     """Return what is compared, and behind it what the plan's gates need beside."""
     candidate, side = sides[CANDIDATE], BASELINE if BASELINE in sides else CANDIDATE
+    baselines = sides[BASELINE].models if BASELINE in sides else None
     all_values, segments = list(values), list(plan.segments)
     for gate in plan.gates:
         if gate.sees_users:
-            pairs = gated_pairs(gate, candidate.models, sides[side].models)
+            known = models_against(gate, candidate.models, baselines)
+            pairs = gated_pairs(gate, candidate.models, known, NO_SIDE)
             matched = matched.with_pairs((pair.names for pair in pairs if pair.is_there), side)
             only = replace(plan, metrics=(str(gate.value),), tests=(), interval=Interval.T)
             all_values += match_metrics(candidate.metrics, sides[side].metrics, only)
