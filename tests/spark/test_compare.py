@@ -254,6 +254,34 @@ def test_a_gate_of_a_run_needs_a_baseline_side() -> None:
         compare(table(A1, B1), baseline_model="b", gates=[gate])
 
 
+def test_columns_named_as_means_are_compared_as_those_of_per_user() -> None:
+    others = {"map_at_5": A1, "MRR@5": A2[:12], "recall_at_5": B2[:12]}
+    rows = pd.concat([users("a", A1, **others), users("b", B1, **dict.fromkeys(others, B1))])
+    found = compare(rows)
+    assert [(own.metric, own.k, own.family_size) for own in found.rows] == [
+        ("ndcg", 10, 4),
+        ("map", 5, 4),
+        ("mrr", 5, 4),
+        ("recall", 5, 4),
+    ]
+    as_published = rows.rename(columns={"map_at_5": "ap_at_5", "MRR@5": "rr_at_5"})
+    assert found.rows == compare(as_published).rows
+    assert {own.difference for own in compare(rows, as_published).rows} == {0.0}
+    with pytest.raises(SparkEvalError, match=r"AMBIGUOUS_COLUMN.*'map_at_5'.*'ap_at_5'"):
+        compare(rows.assign(ap_at_5=0.5))
+
+
+def test_columns_like_metrics_that_are_not_taken_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    rows = table(A1, B1, ndgc_at_5=0.5, country="at", born_at_10=["x"] * 12)
+    found = compare(rows, segments="country")
+    assert {own.metric for own in found.rows} == {"ndcg"}
+    [message] = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    assert "'ndgc_at_5' (did you mean 'ndcg'?)" in message
+    assert "born" not in message
+    with pytest.raises(SparkEvalError, match=r"METRIC_NOT_MEASURED.*'ndgc_at_5'.*did you mean 'ndcg'"):
+        compare(rows.drop(columns="ndcg_at_10"))
+
+
 def test_a_table_is_not_compared_with_itself() -> None:
     rows = table(A1, B1)
     assert compare(rows, rows).pairs == [("a", "b")]
