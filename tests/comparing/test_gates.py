@@ -99,10 +99,15 @@ def test_what_is_not_certain_passes_by_the_mode(mode: str, decision: str, passed
 
 def test_so_many_users_are_needed() -> None:
     deviation = float(np.std(np.subtract(WORSE, BETTER), ddof=1))
-    needed = ((1.6448536269514722 + 0.8416212335729143) * deviation / 0.01) ** 2
+    by_normal = ((1.6448536269514722 + 0.8416212335729143) * deviation / 0.01) ** 2
     row = decide(max_drop=0.01)
-    assert row.users_needed == math.ceil(needed)
+    assert row.users_needed is not None
+    # The t distribution asks for half a squared quantile more.
+    assert row.users_needed == math.ceil(by_normal + 1.6448536269514722**2 / 2)
     assert decide(max_drop=0.0).users_needed is None
+    # One user has no error; and no table has so many.
+    assert decide(max_drop=1e6).users_needed == 2
+    assert decide(max_drop=1e-300).users_needed is None
 
 
 def test_certain_drops_are_corrected_for_their_number_and_no_other_gates() -> None:

@@ -81,16 +81,20 @@ def test_worked_numbers_of_the_second_sample() -> None:
     assert rounded(row(found), "p_value") == [0.117188]
 
 
-def test_folds_are_pooled_by_user_and_compared_as_folds() -> None:
+def test_folds_are_pooled_by_user_and_compared_as_folds(caplog: pytest.LogCaptureFixture) -> None:
     person, fold = (1, 1, 2, 2, 3, 4, 4, 5, 6, 6), (0, 1, 0, 1, 0, 0, 1, 0, 0, 1)
     differences = np.array([0.2, 0.1, 0, 0.3, -0.1, 0.2, 0.2, 0, 0.4, 0.1])
     rows = pd.DataFrame({"user": person, "fold": fold, "ndcg_at_10": 0.5})
     both = pd.concat([rows.assign(model="a"), rows.assign(model="b", ndcg_at_10=0.5 + differences)])
-    with pytest.raises(SparkEvalError, match=r"MISSING_RATIO.*of 2 k-fold parts it is 1"):
-        compare(both)
+    without = compare(both, segments="fold")
+    assert [own.segment for own in without.rows] == ["all", "fold", "fold"]
+    [message] = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    assert "the row over folds is left out" in message
+    assert message.endswith("of as many k-fold parts it is 1")
     found = compare(both, segments="fold", test_train_ratio=1)
     pooled = row(found, segment="all")
     assert rounded(pooled, "difference", "std_error", "p_value") == [0.14, 0.041105, 0.019128]
+    assert rounded(row(without, segment="all"), "std_error", "p_value") == [0.041105, 0.019128]
     assert [own.segment_value for own in found.rows if own.segment == "fold"] == ["0", "1"]
     over = row(found, segment="folds")
     of_folds = [differences[np.array(fold) == n].mean() for n in (0, 1)]

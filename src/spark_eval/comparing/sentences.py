@@ -66,7 +66,8 @@ def sentence(row: Row) -> str:
     """Return what a row says: who is better, by how much, and with which p after correction.
 
     >>> row = dict(candidate="als", baseline="popular", baseline_run=None, metric="ndcg", k=10, segment="all")
-    >>> sentence(row | dict(difference=0.0214, ci_low=0.0153, ci_high=0.0275, p_adjusted=0.004, family_size=3))
+    >>> row |= dict(difference=0.0214, ci_low=0.0153, ci_high=0.0275, p_adjusted=0.004, family_size=3)
+    >>> sentence(row)
     'als beats popular in ndcg@10 by .021 ± .006; p = .004, adjusted for 3 comparisons'
     """
     candidate, metric = row["candidate"], where(row)

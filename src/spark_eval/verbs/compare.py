@@ -1,5 +1,6 @@
 """Models compared: sums of pairs user by user, tests of the differences, rows of ``comparisons``."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -24,7 +25,7 @@ from spark_eval.comparing.matching import (
     pair_entries,
     users_of,
 )
-from spark_eval.comparing.options import CompareOptions, ComparePlan, make_compare_plan
+from spark_eval.comparing.options import CompareOptions, ComparePlan, PairTest, make_compare_plan
 from spark_eval.comparing.passes import Needs
 from spark_eval.comparing.results import ComparedCell, cells_of_pairs, comparison_rows
 from spark_eval.comparing.rows import COMPARISONS, GATES, ComparisonRow, GateRow
@@ -44,7 +45,7 @@ from spark_eval.pairing.ranking import Ranked, in_slices
 from spark_eval.pairing.sums import BucketTotals, sum_bucket
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import kept, tasks_at_once
-from spark_eval.schema import ALL, FOLD, Table
+from spark_eval.schema import ALL, FOLD, FOLDS, Table
 from spark_eval.stats.differences import ComparedSums
 from spark_eval.transforms.pairs import Buckets, ranked_pairs
 from spark_eval.verbs.evaluation import Evaluation
@@ -55,6 +56,12 @@ from spark_eval.verbs.small import SmallRows, collected_or_raised
 
 # Counts of differences meet in so many parts for each task that runs.
 PARTS_PER_TASK: Final = 4
+
+
+NO_RATIO: Final = (
+    "the row over folds is left out: compare.test_train_ratio, rows of test per row of train in a fold, is "
+    "not known here; of as many k-fold parts it is {:.6g}"
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -199,8 +206,12 @@ def compare_sides(
         shown = with_passes(shown, question, buckets, found, needs)
     entries = [*model_entries(matched), *pair_entries(asked.matched.pairs, found.counts, question.moved)]
     check_closed(entries)
+    rows = comparison_rows(shown, plan, run, candidate.conventions)
+    if by_fold and PairTest.T in plan.tests and not any(row.segment == FOLDS for row in rows):
+        n_folds = len({cell.segment_value for cell in cells.values() if cell.segment == FOLD})
+        events.say("row_left_out", NO_RATIO.format(1 / (n_folds - 1)), logging.WARNING)
     return Comparison(
-        rows=comparison_rows(shown, plan, run, candidate.conventions),
+        rows=rows,
         gate_rows=[],
         entries=entries,
         pairs=pairs,
