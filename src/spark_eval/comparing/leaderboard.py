@@ -21,7 +21,7 @@ EXPLAINED: Final = (
 )
 OTHER_USERS: Final = "(n): a mean of n users, not of all in its line; no marks between models of other users"
 # What becomes of users without a list, by the convention no_recommendations.
-WITHOUT_LIST: Final = {
+WITHOUT_LIST: Final[Mapping[str, str]] = {
     NoRecommendations.ZERO: "they count as 0, and are left out of metrics of the items in a list",
     NoRecommendations.DROP: "they are left out",
 }
@@ -148,7 +148,7 @@ def without_lists(entries: Iterable[Mapping[str, Any]]) -> list[str]:
         return []
     named = [f"{one['model']} for {one['users']:,} user{'s' * (one['users'] > 1)}" for one in found]
     more = f" and {len(named) - MOST_MODELS} more models" if named[MOST_MODELS:] else ""
-    choice = NoRecommendations(found[0]["reason"])
+    choice = found[0]["reason"]
     what = f"{WITHOUT_LIST[choice]} (no_recommendations={choice})"
     return [f"no list: {', '.join(named[:MOST_MODELS])}{more}; {what}"]
 

@@ -71,7 +71,7 @@ class DistanceAverage(Choice):
 
 
 class ShortList(Choice):
-    """The distance within a list of one item; without two items that can be compared others have none."""
+    """The distance within a list of one item; longer lists without two items to compare are undefined."""
 
     UNDEFINED = "undefined", "no value; the user counts in n_undefined"
     ZERO = "zero", "0"

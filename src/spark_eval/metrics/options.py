@@ -67,7 +67,7 @@ class EvaluateOptions(TypedDict, total=False):
 
     segments: Annotated[
         Sequence[str],
-        "columns of users, or known and activity: their users' means stand beside those of all.",
+        "columns of users, or known and activity (deciles of training rows): means of their users, too.",
         (),
         as_tuple,
     ]

@@ -95,7 +95,8 @@ def surprise(catalog: Catalog) -> Floats:
 def unexpectedness(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Share of the k places without an item that a baseline model also recommends to this user, in its top k.
 
-    Undefined for an empty list, and for users to whom the baseline recommends nothing. One of two items is
+    Undefined for an empty list, and for users to whom the baseline recommends nothing at any rank. A baseline
+    whose list begins beyond rank k shares no item: the value is 1. One of two items is
     the baseline's, too; k is 4:
 
     >>> lists = Lists.of_items([[5, 7], [5], []], base=[[7, 8], None, [7]])
@@ -133,7 +134,8 @@ def base_ranks(about: About) -> Ints:
 
 @ranking_metric(
     "serendipity",
-    formula="mean over the list of max(g(rank) - g(rank by popularity), 0) for hits; g(x) = (C + 1 - x) / C",
+    formula="mean over the list of max(g(rank) - g(dense rank by popularity), 0) for hits; "
+    "g(x) = max((C + 1 - x) / C, 0)",
     conventions=("serendipity_variant", "popularity", "no_features"),
     lower=None,
     upper=None,
@@ -142,11 +144,12 @@ def base_ranks(about: About) -> Ints:
 def serendipity(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Share of the list that is relevant and not obvious, with how little obvious it is.
 
-    C counts the items of the catalogue; equally popular items have one rank, and an item without training
-    comes after all. An empty list scores 0. Other variants compare hits with the user's history; they are
-    undefined where there is none, *evidently* also without a hit. Item 2 is the only hit, at rank 1; by
-    popularity it is third of three. One of the two users of item 0 has it, too; their vectors are at 45
-    degrees:
+    C counts the items of the catalogue. Ranks by popularity are dense: equally popular items share one, and
+    the next less popular ones have the next number, so that they end at the number of different
+    popularities, not at C. g of an item without training is 0. An empty list scores 0. Other variants
+    compare hits with the user's history; they are undefined where there is none, *evidently* also without a
+    hit. Item 2 is the only hit, at rank 1; by popularity it is third of three. One of the two users of item 0
+    has it, too; their vectors are at 45 degrees:
 
     >>> train, vectors = [[0], [0, 1, 2], [0, 1]], [[1, 0], [0, 1], [1, 1]]
     >>> lists = Lists.of_items([[2, 1], []], truth=[[2], [1]], train=train, vectors=vectors)

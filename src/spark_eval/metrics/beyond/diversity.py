@@ -30,7 +30,9 @@ LEAST_LENGTH: Final = 1e-300
 def intra_list_distance(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Mean distance over the pairs of items in the top k; undefined where there is no pair.
 
-    Items of which no vector (or feature) is known are left out. Items 0 and 1 are at right angles, 2 and 3
+    Items of which no vector (or feature) is known are left out. With ``short=zero`` a list of one item has 0,
+    whether or not its vector is known; an empty list, and a longer one with fewer than two items to compare,
+    stay undefined. Items 0 and 1 are at right angles, 2 and 3
     point the same way; items 0 and 1 share one of three features:
 
     >>> vectors = [[1, 0], [0, 1], [1, 1], [2, 2]]
