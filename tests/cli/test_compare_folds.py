@@ -38,6 +38,10 @@ def test_the_split_tells_how_much_trains_overlap(desk: Desk, rule: dict[str, Any
     elsewhere = str(desk.out / "splits" / "run_id=a")
     desk.change("truth", path=elsewhere)
     desk.done("evaluate", "--run-id", "b")
-    refused = desk.run("compare", "--run-id", "b")
-    assert (refused.code, refused.error) == (2, "MISSING_RATIO")
-    desk.done("compare", "--run-id", "b", "--set", "compare.test_train_ratio=0.5")
+    told = desk.done("compare", "--run-id", "b")
+    assert "the row over folds is left out: compare.test_train_ratio" in told.out
+    of_other_truth = desk.table("comparisons").query("run_id == 'b'")
+    assert set(of_other_truth["segment"]) == {"all"}
+    told = desk.done("compare", "--run-id", "b", "--set", "compare.test_train_ratio=0.5", "--replace")
+    assert "left out" not in told.out
+    assert set(desk.table("comparisons").query("run_id == 'b'")["segment"]) == {"all", "folds"}

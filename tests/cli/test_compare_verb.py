@@ -134,6 +134,53 @@ def test_an_evaluation_checks_the_gates_at_its_end(desk: Desk) -> None:
     assert nameless.code == 5
 
 
+@pytest.mark.parametrize(
+    ("baseline", "gate", "code"),
+    [
+        (None, {"model": "poor", "against": {"model": "good"}}, 5),
+        (None, {"against": {"model": "good"}, "max_drop": 1.0}, 0),
+        ({"model": "good"}, {"max_drop": 1.0}, 0),
+        ({"model": "good"}, {"segment": "country"}, 5),
+        (None, {"model": "poor", "against": {"model": "good"}, "pairing": "none"}, 5),
+        (None, {"against": {"model": "good"}, "metric": "catalog_coverage", "mode": "observed"}, 5),
+    ],
+)
+def test_an_evaluation_decides_gates_between_its_own_models(
+    desk: Desk, baseline: dict[str, str] | None, gate: dict[str, Any], code: int
+) -> None:
+    desk.change("compare", baseline=baseline)
+    if gate.get("metric") == "catalog_coverage":
+        items = desk.write("items", pd.DataFrame({"item": [*range(N_USERS), 1000]}))
+        desk.change("items", path=str(items))
+        desk.change("evaluate", metrics=["catalog_coverage"])
+        desk.change("recommendations", path=str(desk.write("partial", partial_lists())))
+    desk.tree["gates"] = [{**GATE, **gate}]
+    first, second = (desk.run("evaluate", "--run-id", "g") for _ in range(2))
+    assert (first.code, second.code) == (code, code), first.err
+    assert first.err == second.err
+    assert "gates of run g" in first.out
+    rows = table(desk, "gates", "g")
+    assert {(row["model"], row["against_model"], row["against_run"]) for row in rows} == {
+        ("poor", "good", None)
+    }
+    assert {row["passed"] for row in rows} == {code == 0}
+    assert len(table(desk, "metrics", "g")) > 0
+    assert desk.run("compare", "--run-id", "g").code == code
+
+
+def partial_lists() -> pd.DataFrame:
+    """Lists of which those of ``poor`` have one item in common."""
+    lists = lists_of(1)
+    return lists[(lists["model"] == "good") | (lists["item"] == 1000)]
+
+
+def test_an_evaluation_tells_of_gates_that_it_cannot_decide(desk: Desk) -> None:
+    desk.tree["gates"] = [{**GATE, "against": {"model": "good"}, "max_drop": 1.0}, GATE]
+    answer = desk.run("evaluate", "--run-id", "g")
+    assert (answer.code, (desk.out / "gates").exists()) == (0, False)
+    assert "warning: run g is published, but: its gates are not decided: gate mrr@5 names no" in answer.err
+
+
 def test_gates_name_baselines_of_their_own(desk: Desk) -> None:
     desk.tree["gates"] = [
         {**GATE, "model": "poor", "against": {"model": "good"}, "mode": "observed"},
@@ -222,6 +269,7 @@ def test_what_cannot_be_compared_is_refused_by_name(
         ("MISSING_BASELINE", "did you mean 'b'?", {"against": {"run": "bb"}}),
         ("MISSING_BASELINE", "did you mean 'good'?", {"against": {"run": "b", "model": "god"}}),
         ("TOO_FEW_USERS", "60 users in both, min_users is 61", {"against": {"run": "b"}, "min_users": 61}),
+        ("TOO_FEW_USERS", "set the gate's key min_users", {"against": {"run": "b"}, "min_users": 61}),
         ("CONVENTIONS_DIFFER", "no_recommendations", {"against": {"run": "d"}, "pairing": "none"}),
         ("UNKNOWN_MODEL", "did you mean 'good'?", {"against": {"run": "b"}, "model": "god"}),
         ("SAME_MODEL", "the baseline itself", {"against": {"run": "a"}, "model": "good"}),
@@ -242,9 +290,26 @@ def test_gates_that_cannot_be_decided_are_refused_by_name(
 def test_a_first_run_passes_where_its_gate_says_so(desk: Desk) -> None:
     desk.change("compare", baseline={"run": "yesterday"})
     desk.tree["gates"] = [{**GATE, "if_missing": "pass"}]
-    desk.done("compare", "--run-id", "a")
-    assert {row["decision"] for row in table(desk, "gates", "a")} == {"no_baseline"}
+    answer = desk.done("compare", "--run-id", "a")
+    rows = table(desk, "gates", "a")
+    assert {row["decision"] for row in rows} == {"no_baseline"}
     assert table(desk, "comparisons", "a") == []
+    # A run that is misspelt is no first run: nobody may take it for one without noticing.
+    assert {row["reason"].startswith("warning: ") for row in rows} == {True}
+    assert (
+        answer.out.count("no model 'good' in run 'yesterday'; that run is not there; allowed: b, c, d") == 1
+    )
+
+
+@pytest.mark.parametrize("against", [{"run": "bb"}, {"run": "b", "model": "god"}])
+def test_a_gate_that_passes_without_its_baseline_warns_with_the_nearest(
+    desk: Desk, against: dict[str, str]
+) -> None:
+    desk.tree["gates"] = [{**GATE, "model": "good", "against": against, "if_missing": "pass"}]
+    out = desk.done("compare", "--run-id", "a").out
+    name = "b" if "model" not in against else "good"
+    assert f"did you mean {name!r}?" in out
+    assert "gate mrr@5 of good: no_baseline: warning: there is nothing to compare with yet: " in out
 
 
 def test_runs_that_are_not_whole_or_of_another_version_are_refused(desk: Desk) -> None:

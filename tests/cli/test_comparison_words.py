@@ -55,24 +55,24 @@ GATE: dict[str, Any] = {
     [
         (
             {"difference": -0.021, "ci_low": -0.027, "ci_high": -0.015},
-            "als falls behind popular in ndcg@10 by .021 ± .006; 4 in 1,000 such differences would come by",
+            "als falls behind popular in ndcg@10 by .021 ± .006; p = .004, adjusted for 15",
         ),
-        ({"p_adjusted": 0.0001}, "als beats popular in ndcg@10 by .021 ± .006; fewer than 1 in 1,000 such"),
+        ({"p_adjusted": 0.0001}, "als beats popular in ndcg@10 by .021 ± .006; p < .001, adjusted for 15"),
         (
             {"difference": -0.003, "ci_low": -0.009, "ci_high": 0.003, "p_adjusted": 0.325},
-            "als and popular do not certainly differ in ndcg@10: -.003 ± .006; 325 in 1,000 such differences",
+            "als and popular do not certainly differ in ndcg@10: -.003 ± .006; p = .325, adjusted for 15",
         ),
         # The interval of one pair, and a p that is corrected for many.
         (
             {"p_adjusted": 0.06},
-            "ndcg@10: .021 ± .006; 60 in 1,000 such differences would come by chance "
-            "(the interval of this pair alone leaves out 0; p is corrected for 15 questions)",
+            "ndcg@10: .021 ± .006; p = .060, adjusted for 15 comparisons "
+            "(the interval of this pair alone, which is not adjusted, leaves out 0)",
         ),
         (
             {"p_adjusted": 0.06, "p_value": 0.06, "test": "sign"},
-            "by chance (the interval leaves out 0; its confidence, or what it assumes, is another)",
+            "comparisons (the interval leaves out 0; its confidence, or what it assumes, is another)",
         ),
-        ({"ci_low": None, "ci_high": None}, "als beats popular in ndcg@10 by .021; 4 in 1,000 such"),
+        ({"ci_low": None, "ci_high": None}, "als beats popular in ndcg@10 by .021; p = .004"),
         (
             {"ci_low": 0.021, "ci_high": 0.021, "p_adjusted": None},
             "als differs from popular in ndcg@10 by .021, for every user the same",
@@ -85,6 +85,9 @@ GATE: dict[str, Any] = {
             {"ci_low": None, "ci_high": None, "p_adjusted": None},
             "als differs from popular in ndcg@10 by .021; how surely, one user cannot tell",
         ),
+        ({"family_size": 1}, "als beats popular in ndcg@10 by .021 ± .006; p = .004"),
+        ({"correction": "none"}, "by .021 ± .006; p = .004, not adjusted for 15 comparisons"),
+        ({"p_adjusted": 1.0, "ci_low": -1.0}, "p = 1.000, adjusted for 15 comparisons"),
         ({"difference": None}, "als and popular have no user in common with a value of ndcg@10"),
         ({"baseline_run": "b", "k": None}, "als beats popular of b in ndcg@all by .021"),
         ({"difference": 0.00042, "ci_low": 0.0004, "ci_high": 0.00044}, "by .00042 ± .00002; "),
@@ -93,6 +96,7 @@ GATE: dict[str, Any] = {
 )
 def test_a_row_in_a_sentence(found: dict[str, Any], says: str) -> None:
     assert says in sentence(PAIR | found)
+    assert "chance" not in sentence(PAIR | found)
 
 
 @pytest.mark.parametrize(

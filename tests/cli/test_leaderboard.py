@@ -84,7 +84,10 @@ def test_the_best_model_is_marked_and_those_that_are_not_certainly_worse(
     # From b to c it is 0.07 / 0.0141: 4.9 standard errors; to a 1.4.
     assert marked(*rows) == {"a": "~", "b": "*", "c": "", "d": ""}
     lines = shown(rows, 120, capsys)
-    assert lines[-1][:6] == ["*", "the", "best", "of", "its", "k,"]
+    assert " ".join(lines[-1]) == (
+        "* the best of its k; ~ not significantly worse than the best "
+        "(approximate; `spark-eval compare` runs the paired test)"
+    )
 
 
 def test_what_is_certain_is_corrected_for_the_number_of_models() -> None:
@@ -104,6 +107,58 @@ def test_marks_need_several_models_and_errors_of_their_means() -> None:
         for value in ("mean", "sd")
     ]
     assert set(marked(mean("a", 0.3), mean("b", 0.3), *folds).values()) == {" ± 0.3000"}
+
+
+@pytest.mark.parametrize("differs", [{"n_users": 19}, {"n_rows": 7}])
+def test_models_of_different_populations_have_no_marks(differs: dict[str, object]) -> None:
+    others = [mean("a", 0.30), mean("b", 0.32)]
+    few = {**mean("few", 0.9), **differs}
+    assert {mark.split(" (")[0] for mark in marked(*others, few).values()} == {""}
+    # Another metric or cutoff, and a model without a value, are no other population of this one.
+    assert marked(*others, {**few, "value": None, "n_users": 0}) == {"a": "~", "b": "*", "few": ""}
+    board = Leaderboard.of([*others, {**few, "k": 5}])
+    assert sorted(board.metrics["ndcg"]) == ["0.3000~", "0.3200*", "0.9000"]
+
+
+def test_a_cell_of_other_users_than_its_line_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    of_few = {**mean("als", 3.5, metric="novelty"), "n_users": 19}
+    rows = [mean("als", 0.3), of_few, mean("pop", 0.2), mean("pop", 2.5, metric="novelty")]
+    board = Leaderboard.of(rows)
+    assert board.metrics == {"ndcg": ["0.3000*", "0.2000"], "novelty": ["3.5000 (19)", "2.5000"]}
+    assert board.users == {"users": ["1,000", "1,000"]}
+    lines = shown(rows, 120, capsys)
+    assert "(n): a mean of n users, not of all in its line; no marks between models of other users" in [
+        " ".join(line) for line in lines
+    ]
+    assert not any("(n)" in note for note in Leaderboard.of([mean("als", 0.3), mean("pop", 0.2)]).notes)
+
+
+@pytest.mark.parametrize(
+    ("choice", "says"),
+    [
+        ("zero", "they count as 0, and are left out of metrics of the items in a list"),
+        ("drop", "they are left out"),
+    ],
+)
+def test_users_without_a_list_are_told(choice: str, says: str) -> None:
+    rows = [mean("als", 0.3), mean("knn", 0.2), mean("pop", 0.1)]
+    entries = [
+        {"outcome": "no_recommendations", "reason": choice, "model": model, "users": n}
+        for model, n in (("als", 1062), ("knn", 0), ("pop", 1))
+    ]
+    [note] = [one for one in Leaderboard.of(rows, entries=entries).notes if "no list" in one]
+    assert note == f"no list: als for 1,062 users, pop for 1 user; {says} (no_recommendations={choice})"
+    # One metric of one model alone is not about the others.
+    assert not any("no list" in one for one in Leaderboard.of(rows).notes)
+
+
+def test_many_models_without_lists_are_counted() -> None:
+    rows = [mean(f"m{n}", 0.3) for n in range(9)]
+    entries = [
+        {"outcome": "no_recommendations", "reason": "zero", "model": f"m{n}", "users": 2} for n in range(9)
+    ]
+    [note] = [one for one in Leaderboard.of(rows, entries=entries).notes if "no list" in one]
+    assert "m4 for 2 users and 4 more models; they" in note
 
 
 def test_lower_values_are_better_where_the_metric_says_so() -> None:

@@ -99,10 +99,15 @@ def test_what_is_not_certain_passes_by_the_mode(mode: str, decision: str, passed
 
 def test_so_many_users_are_needed() -> None:
     deviation = float(np.std(np.subtract(WORSE, BETTER), ddof=1))
-    needed = ((1.6448536269514722 + 0.8416212335729143) * deviation / 0.01) ** 2
+    by_normal = ((1.6448536269514722 + 0.8416212335729143) * deviation / 0.01) ** 2
     row = decide(max_drop=0.01)
-    assert row.users_needed == math.ceil(needed)
+    assert row.users_needed is not None
+    # The t distribution asks for half a squared quantile more.
+    assert row.users_needed == math.ceil(by_normal + 1.6448536269514722**2 / 2)
     assert decide(max_drop=0.0).users_needed is None
+    # One user has no error; and no table has so many.
+    assert decide(max_drop=1e6).users_needed == 2
+    assert decide(max_drop=1e-300).users_needed is None
 
 
 def test_certain_drops_are_corrected_for_their_number_and_no_other_gates() -> None:
@@ -144,6 +149,8 @@ def test_what_is_no_evidence_is_refused(code: str, keys: dict[str, Any]) -> None
         decide(**keys)
     assert refused.value.code == code
     assert "ndcg@10 of 'als' against 'als'" in refused.value.message
+    key = "min_common" if code == "POPULATIONS_DIFFER" else "min_users"
+    assert f"set the gate's key {key}" in refused.value.message
 
 
 def test_all_that_is_no_evidence_is_told_at_once() -> None:
@@ -176,9 +183,10 @@ def test_the_failure_names_the_gates_that_failed() -> None:
 
 
 def test_a_first_run_passes_where_the_gate_says_so() -> None:
-    row = without_baseline(gate_of(if_missing="pass", segment="country"), "als")
+    row = without_baseline(gate_of(if_missing="pass", segment="country"), "als", "no run 'a'")
     assert (row.model, row.segment_value, row.decision) == ("als", "country", "no_baseline")
     assert row.passed
+    assert row.reason == "warning: there is nothing to compare with yet: no run 'a'"
     assert failure_of([row]) is None
 
 

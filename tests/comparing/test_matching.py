@@ -8,7 +8,8 @@ from spark_eval.comparing.matching import check_conventions, check_digests, matc
 from spark_eval.comparing.options import make_compare_plan
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.metrics import metric_values
-from spark_eval.metrics.columns import value_of_column
+from spark_eval.metrics.aliases import ALIASES
+from spark_eval.metrics.columns import looks_like_metric, value_of_column, value_of_foreign_column
 from spark_eval.metrics.registry import RANKING
 from spark_eval.metrics.values import MetricValue
 from spark_eval.pairing.population import BASELINE, CANDIDATE
@@ -135,3 +136,33 @@ def test_columns_name_their_metrics(name: str) -> None:
             assert value_of_column(value.column) == value
     for column in ("n_relevant", f"{name}_at_x", f"{name}_no_such_at_5", f"x{name}_at_5", "_at_5"):
         assert value_of_column(column) is None
+
+
+def test_columns_of_other_tables_are_taken_by_every_name_of_a_metric() -> None:
+    for metric in (one for one in RANKING.values() if one.is_of_users):
+        value = MetricValue(metric, (), 5)
+        names = {
+            metric.name,
+            metric.run_name,
+            *ALIASES.get(metric.name, ()),
+            *ALIASES.get(metric.run_name, ()),
+        }
+        for name in names:
+            for column in (f"{name}_at_5", f"{name}@5", f"{name.upper()}@5", str(value)):
+                assert value_of_foreign_column(column) == value, column
+    for value in metric_values(["map(denominator=relevant)@5"], [], parse_conventions("default")):
+        for column in (value.column, "map_denominator_relevant_at_5", "map(denominator=relevant)@5"):
+            assert value_of_foreign_column(column) == value
+
+
+@pytest.mark.parametrize(
+    ("column", "is_like"),
+    [
+        *[(name, True) for name in ("ndgc_at_5", "my_metric_at_10", "mine@all", "catalog_coverage_at_5")],
+        *[(name, True) for name in ("ndcg_at_0", "gauc_by_positives_at_5", "ndcg_gain_exp3_at_5")],
+        *[(name, False) for name in ("country", "ndcg", "at_5", "n_at_noon", "born_at", "mail@home")],
+    ],
+)
+def test_columns_that_are_no_metric_are_not_taken(column: str, is_like: bool) -> None:
+    assert value_of_foreign_column(column) is None
+    assert looks_like_metric(column) == is_like

@@ -81,16 +81,20 @@ def test_worked_numbers_of_the_second_sample() -> None:
     assert rounded(row(found), "p_value") == [0.117188]
 
 
-def test_folds_are_pooled_by_user_and_compared_as_folds() -> None:
+def test_folds_are_pooled_by_user_and_compared_as_folds(caplog: pytest.LogCaptureFixture) -> None:
     person, fold = (1, 1, 2, 2, 3, 4, 4, 5, 6, 6), (0, 1, 0, 1, 0, 0, 1, 0, 0, 1)
     differences = np.array([0.2, 0.1, 0, 0.3, -0.1, 0.2, 0.2, 0, 0.4, 0.1])
     rows = pd.DataFrame({"user": person, "fold": fold, "ndcg_at_10": 0.5})
     both = pd.concat([rows.assign(model="a"), rows.assign(model="b", ndcg_at_10=0.5 + differences)])
-    with pytest.raises(SparkEvalError, match=r"MISSING_RATIO.*of 2 k-fold parts it is 1"):
-        compare(both)
+    without = compare(both, segments="fold")
+    assert [own.segment for own in without.rows] == ["all", "fold", "fold"]
+    [message] = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    assert "the row over folds is left out" in message
+    assert message.endswith("of as many k-fold parts it is 1")
     found = compare(both, segments="fold", test_train_ratio=1)
     pooled = row(found, segment="all")
     assert rounded(pooled, "difference", "std_error", "p_value") == [0.14, 0.041105, 0.019128]
+    assert rounded(row(without, segment="all"), "std_error", "p_value") == [0.041105, 0.019128]
     assert [own.segment_value for own in found.rows if own.segment == "fold"] == ["0", "1"]
     over = row(found, segment="folds")
     of_folds = [differences[np.array(fold) == n].mean() for n in (0, 1)]
@@ -225,6 +229,76 @@ def test_a_gate_that_names_no_run_is_against_the_baseline() -> None:
         found = compare(*before_and_after, model="als", baseline_model="als", gates=[gate])
         [decided] = found.gate_rows
         assert (decided.decision, decided.against_run, decided.against_model) == (expected, "baseline", "als")
+
+
+@pytest.mark.parametrize("how", ["one table", "the same table twice", "named by the gate"])
+def test_gates_take_the_baseline_of_the_call_and_no_model_is_its_own(how: str) -> None:
+    rows = pd.concat([table(A1, B1), users("c", A1[::-1])])
+    gate: dict[str, Any] = {"metric": "ndcg@10", "max_drop": 0.01, "min_users": 10, "mode": "certain_drop"}
+    options: dict[str, Any] = {"baseline_model": "b"}
+    if how == "the same table twice":
+        options |= {"baseline": rows}
+    if how == "named by the gate":
+        options, gate = {}, {**gate, "against": {"model": "b"}}
+    found = compare(rows, gates=[gate], **options)
+    assert [(own.model, own.against_model, own.against_run) for own in found.gate_rows] == [
+        ("a", "b", None),
+        ("c", "b", None),
+    ]
+    assert all(own.baseline != own.candidate for own in found.rows)
+    assert {own.family_size for own in found.rows} == {len(found.rows)}
+    # Two p-values, the smaller of which Holm doubles.
+    p_values = sorted(own.p_worse or 0 for own in found.gate_rows)
+    assert min(own.p_adjusted or 0 for own in found.gate_rows) == pytest.approx(2 * p_values[0])
+
+
+def test_a_gate_of_a_run_needs_a_baseline_side() -> None:
+    gate = {"metric": "ndcg@10", "max_drop": 0.01, "against": {"run": "yesterday"}}
+    with pytest.raises(SparkEvalError, match=r"MISSING_BASELINE.*'yesterday'.*baseline"):
+        compare(table(A1, B1), baseline_model="b", gates=[gate])
+
+
+def test_columns_named_as_means_are_compared_as_those_of_per_user() -> None:
+    others = {"map_at_5": A1, "MRR@5": A2[:12], "recall_at_5": B2[:12]}
+    rows = pd.concat([users("a", A1, **others), users("b", B1, **dict.fromkeys(others, B1))])
+    found = compare(rows)
+    assert [(own.metric, own.k, own.family_size) for own in found.rows] == [
+        ("ndcg", 10, 4),
+        ("map", 5, 4),
+        ("mrr", 5, 4),
+        ("recall", 5, 4),
+    ]
+    as_published = rows.rename(columns={"map_at_5": "ap_at_5", "MRR@5": "rr_at_5"})
+    assert found.rows == compare(as_published).rows
+    assert {own.difference for own in compare(rows, as_published).rows} == {0.0}
+    with pytest.raises(SparkEvalError, match=r"AMBIGUOUS_COLUMN.*'map_at_5'.*'ap_at_5'"):
+        compare(rows.assign(ap_at_5=0.5))
+
+
+def test_columns_like_metrics_that_are_not_taken_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    rows = table(A1, B1, ndgc_at_5=0.5, country="at", born_at_10=["x"] * 12)
+    found = compare(rows, segments="country")
+    assert {own.metric for own in found.rows} == {"ndcg"}
+    [message] = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    assert "'ndgc_at_5' (did you mean 'ndcg'?)" in message
+    assert "born" not in message
+    with pytest.raises(SparkEvalError, match=r"METRIC_NOT_MEASURED.*'ndgc_at_5'.*did you mean 'ndcg'"):
+        compare(rows.drop(columns="ndcg_at_10"))
+
+
+def test_a_table_is_not_compared_with_itself() -> None:
+    rows = table(A1, B1)
+    assert compare(rows, rows).pairs == [("a", "b")]
+    result = evaluate(LISTS, TRUTH, metrics="ndcg", k=5)
+    for baseline in (result, result.per_user):
+        assert compare(result, baseline, baseline_model="b").pairs == [("b", "a")]
+
+
+LISTS = pd.DataFrame(
+    [(model, user, user * way % 5) for model, way in (("a", 1), ("b", 2)) for user in range(5)],
+    columns=["model", "user", "item"],
+).assign(rank=1)
+TRUTH = pd.DataFrame({"user": range(5), "item": range(5)})
 
 
 def test_evaluations_are_compared_as_their_tables_are(tmp_path: Path) -> None:

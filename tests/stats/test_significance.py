@@ -29,6 +29,7 @@ from spark_eval.stats.significance import (
     sign_test,
     t_test,
     tost,
+    users_needed,
 )
 
 CLOSE = 1e-9
@@ -248,3 +249,50 @@ def test_unpaired_means_without_spread_or_users() -> None:
     assert t_test(unpaired(0.5, 0.0, 10, 0.5, 0.0, 10), 0.95) == (None, 1.0, 0.0, 0.0)
     assert unpaired(None, None, 0, 0.5, 0.1, 10) == UNMEASURED
     assert unpaired(0.5, None, 1, 0.75, 0.1, 10) == Estimate(Fraction(1, 4), None, 0)
+
+
+def passed_by_chance(n: int, effect: float, confidence: float, seed: int) -> float:
+    """The share of samples of n users, whose mean is ``effect`` deviations, with a lower bound above 0."""
+    samples = np.random.default_rng(seed).normal(effect, 1, (40_000, n))
+    error = samples.std(axis=1, ddof=1) / math.sqrt(n)
+    return float((samples.mean(axis=1) > stats.t.ppf(confidence, n - 1) * error).mean())
+
+
+@pytest.mark.parametrize("confidence", [0.9, 0.95, 0.99])
+@pytest.mark.parametrize("effect", [10.0, 3.0, 1.0, 0.5, 0.25])
+def test_so_many_users_pass_in_four_of_five_cases(effect: float, confidence: float) -> None:
+    n = users_needed(Fraction(effect), confidence)
+    assert n is not None
+    assert n >= 2
+    assert passed_by_chance(n, effect, confidence, seed=n) > 0.8 - 0.006
+    assert n == 2 or passed_by_chance(n - 1, effect, confidence, seed=n) < 0.8 + 0.006
+
+
+@given(st.floats(1e-6, 50), st.floats(0.5, 0.9999))
+def test_the_number_of_users_is_that_of_normal_quantiles_and_some_more(
+    effect: float, confidence: float
+) -> None:
+    n = users_needed(Fraction(effect), confidence)
+    quantile = NormalDist().inv_cdf(confidence)
+    by_normal = ((quantile + NormalDist().inv_cdf(0.8)) / effect) ** 2
+    assert n is not None
+    # Guenther's correction, and what few users cost beyond it.
+    assert by_normal * (1 - 1e-9) <= n <= by_normal + quantile**2 / 2 + 2 + 20 / by_normal + quantile**4 / 20
+    more = users_needed(Fraction(effect) / 2, confidence)
+    assert more is not None
+    assert n <= more
+
+
+@pytest.mark.parametrize("effect", [Fraction(1, 10**400), Fraction(1, 10**12)])
+def test_more_users_than_there_are_anywhere_are_no_number(effect: Fraction) -> None:
+    assert users_needed(effect, 0.95) is None
+    assert users_needed(1 / effect, 0.95) == 2
+
+
+@pytest.mark.parametrize(("n", "kept"), [(3, 0.35), (8, 0.67), (30, 0.77), (1000, 0.80)])
+def test_what_the_smallest_effect_to_be_found_promises(n: int, kept: float) -> None:
+    """By normal quantiles: docs/comparison.md says what is kept of the 80 % with few users."""
+    estimate = Estimate(Fraction(0), Fraction(1), n - 1)
+    effect = minimal_detectable_effect(estimate, 0.95)
+    critical = stats.t.ppf(0.975, n - 1)
+    assert stats.nct.sf(critical, n - 1, effect) == pytest.approx(kept, abs=0.005)

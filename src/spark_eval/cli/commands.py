@@ -90,14 +90,19 @@ def split(**given: Any) -> None:
 def evaluate(**given: Any) -> None:
     """Measure recommendations against the truth; publish per_user, metrics and accounting.
 
-    Where the config has gates against another run, the comparison follows: exit code 5 if one fails.
+    If the config has gates, the comparison follows: exit code 5 if one fails. A gate without a baseline is
+    left to compare, with a warning.
     """
-    from spark_eval.runs.compare import gates_runs, run_compare
+    from spark_eval.runs.compare import baseline_fault, run_compare
     from spark_eval.runs.run import run_evaluate
 
     config = make_run("evaluate", run_evaluate, **given)
-    if config is not None and gates_runs(config):
+    if config is None or not config.gates:
+        return
+    if (fault := baseline_fault(config)) is None:
         make_run("compare", run_compare, **given)
+    else:
+        endings.warn(f"its gates are not decided: {fault.message}; compare then decides them")
 
 
 @program.command()

@@ -114,7 +114,8 @@ def show_split(run: Run) -> None:
 
 def show_evaluation(run: Run) -> None:
     """Print the leaderboard of an evaluation; of a pipeline also where along its stages users are lost."""
-    show(Leaderboard.of(run.rows(Table.METRICS)), f"metrics of run {run.run_id}", console())
+    board = Leaderboard.of(run.rows(Table.METRICS), entries=run.rows(Table.ACCOUNTING))
+    show(board, f"metrics of run {run.run_id}", console())
     if Table.FUNNEL in run.tables:
         show_funnel(run.rows(Table.STAGES), run.rows(Table.FUNNEL), console())
     show_run(run)

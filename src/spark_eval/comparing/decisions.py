@@ -1,10 +1,8 @@
 """What a gate decides: worse, not worse or undecided, by bounds of how far a model is from failing."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from statistics import NormalDist
 from typing import Any, Final, Self
 
 from spark_eval.comparing.gates import Drop, Gate, Mode
@@ -14,7 +12,7 @@ from spark_eval.errors import DataError, GateFailure
 from spark_eval.schema import ALL
 from spark_eval.stats.differences import DUST, ComparedSums, Estimate, signed_root, unpaired
 from spark_eval.stats.intervals import Summary, square_root
-from spark_eval.stats.significance import POWER, adjusted, bounds, p_of_t
+from spark_eval.stats.significance import LARGEST_EFFECT, adjusted, bounds, p_of_t, users_needed
 
 # So many gates that failed are named.
 MOST_NAMED: Final = 5
@@ -81,16 +79,14 @@ class Evidence:
     def users_needed(self) -> int | None:
         """How many users show in four of five cases that a model as good as the baseline is not worse.
 
-        It is ((z_confidence + z_.8) s / delta)^2, delta the drop that is allowed. None where it is 0, where
-        nothing varies, and for means without pairs.
+        None if no drop is allowed, if nothing varies, and for means without pairs.
         """
         is_relative = self.gate.drop is Drop.RELATIVE
         limit = Fraction(self.gate.max_drop) * (abs(self.baseline or Fraction()) if is_relative else 1)
         if self.common is None or not limit or not self.estimate.variance:
             return None
-        normal = NormalDist()
-        wanted = normal.inv_cdf(self.gate.confidence) + normal.inv_cdf(POWER)
-        return math.ceil((wanted * square_root(self.estimate.variance * self.n_users / limit**2)) ** 2)
+        squared = limit**2 / (self.estimate.variance * self.n_users)
+        return users_needed(Fraction(square_root(min(squared, LARGEST_EFFECT**2))), self.gate.confidence)
 
     def faults(self) -> list[DataError]:
         """Return what makes the evidence none: too few users, or too few of both models."""
@@ -99,9 +95,11 @@ class Evidence:
             return []
         if self.n_users < gate.min_users:
             message = f"{self}: {self.n_users} users in both, min_users is {gate.min_users}"
+            message += "; set the gate's key min_users to decide by fewer"
             return [DataError("TOO_FEW_USERS", message)]
         if self.common is not None and self.common < gate.min_common:
             message = f"{self}: {self.common:.4f} of all users are in both, min_common is {gate.min_common}"
+            message += "; set the gate's key min_common to decide by a smaller share"
             return [DataError("POPULATIONS_DIFFER", message)]
         return []
 
@@ -170,10 +168,14 @@ def gate_row(gate: Gate, model: str, segment_value: str, **found: Any) -> GateRo
     return GateRow(**row | {"n_users": 0} | found)
 
 
-def without_baseline(gate: Gate, model: str) -> GateRow:
-    """Return the row of a gate that passes because its baseline is not there yet."""
+def without_baseline(gate: Gate, model: str, hint: str) -> GateRow:
+    """Return the row of a gate that passes because its baseline is not there yet, with a warning.
+
+    ``hint`` says what is not there, and names what is: the baseline may be misspelt.
+    """
     value, decision = gate.segment_value or gate.segment, Decision.NO_BASELINE
-    return gate_row(gate, model, value, decision=decision, passed=True, reason=decision.meaning)
+    reason = f"warning: {decision.meaning}: {hint}"
+    return gate_row(gate, model, value, decision=decision, passed=True, reason=reason)
 
 
 def decide_all(evidence: Sequence[Evidence]) -> list[GateRow]:

@@ -21,16 +21,19 @@ UserCounts = tuple[int, int, int]
 MeanCell = tuple[str, str, int | None, str, str]
 NO_SUMS: Final = PairSums.of([], [])
 NO_MEAN: Final = Summary()
+# What to say of a gate against a run where compare has one table alone.
+NO_SIDE: Final = "compare has no baseline: give it that run's result or table"
 
 
 @dataclass(frozen=True)
 class GatedPair:
-    """A gate of one pair of models; ``is_there`` tells whether its baseline is."""
+    """A gate of one pair of models; ``is_there`` is True if its baseline is, else ``hint`` names what is."""
 
     gate: Gate
     model: str
     against: str
     is_there: bool
+    hint: str = ""
 
     @property
     def names(self) -> ModelPair:
@@ -56,21 +59,29 @@ def gated_pairs(
         if gate.against_run is None and against == model:
             continue
         is_there = baselines is not None and against in baselines
-        pairs.append(GatedPair(gate, model, against, is_there))
+        known = hint if baselines is None else nearest(against, baselines)
+        pair = GatedPair(gate, model, against, is_there, f"{absent_model(gate, against)}; {known}")
+        pairs.append(pair)
         if not is_there and gate.if_missing is IfMissing.REFUSE:
-            faults.append(missing_baseline(gate, against, baselines, hint))
+            message = f"{gate}: {pair.hint}; if_missing: pass lets a first run through"
+            faults.append(DataError("MISSING_BASELINE", message))
     DataError.raise_all(faults)
     if not pairs:
         raise ConfigError("SAME_MODEL", f"{gate}: no model but the baseline itself; name another, or a run")
     return pairs
 
 
-def missing_baseline(gate: Gate, against: str, baselines: Sequence[str] | None, hint: str) -> DataError:
-    """Return the error of a gate whose baseline is not there."""
+def models_against(
+    gate: Gate, candidates: Sequence[str], baselines: Sequence[str] | None
+) -> Sequence[str] | None:
+    """Return the models of the side that a gate is against; None if there is no such side."""
+    return candidates if gate.against_run is None else baselines
+
+
+def absent_model(gate: Gate, against: str) -> str:
+    """Say which baseline is not there."""
     run = "this run" if gate.against_run is None else f"run {gate.against_run!r}"
-    known = hint if baselines is None else nearest(against, baselines)
-    message = f"{gate}: no model {against!r} in {run}; {known}; if_missing: pass lets a first run through"
-    return DataError("MISSING_BASELINE", message)
+    return f"no model {against!r} in {run}"
 
 
 def evidence_of_users(
@@ -112,11 +123,13 @@ def chosen_values(gate: Gate, values: Sequence[str]) -> Sequence[str]:
 def decide_gates(
     gates: Sequence[Gate],
     candidates: Sequence[str],
-    baselines: Sequence[str],
+    baselines: Sequence[str] | None,
     sums: Mapping[PairCell, ComparedSums],
     common: Mapping[ModelPair, UserCounts],
 ) -> list[GateRow]:
     """Return the rows of gates that are decided by the users of two sides, in their order.
+
+    ``baselines`` is None if all models are of one table.
 
     Raises ConfigError INVALID_GATE for gates of published means, and what else gates refuse.
     """
@@ -124,7 +137,11 @@ def decide_gates(
         if not gate.sees_users:
             message = f"{gate} compares published means; `spark-eval compare` has them"
             raise ConfigError("INVALID_GATE", message)
-    pairs = [pair for gate in gates for pair in gated_pairs(gate, candidates, baselines)]
+    pairs = [
+        pair
+        for gate in gates
+        for pair in gated_pairs(gate, candidates, models_against(gate, candidates, baselines), NO_SIDE)
+    ]
     return decide_pairs(pairs, lambda pair: evidence_of_users(pair, sums, common))
 
 
@@ -132,5 +149,5 @@ def decide_pairs(
     pairs: Sequence[GatedPair], evidence: Callable[[GatedPair], Iterable[Evidence]]
 ) -> list[GateRow]:
     """Return the rows of gates of pairs, by their evidence; those without a baseline come last."""
-    missing = [without_baseline(pair.gate, pair.model) for pair in pairs if not pair.is_there]
+    missing = [without_baseline(pair.gate, pair.model, pair.hint) for pair in pairs if not pair.is_there]
     return [*decide_all([one for pair in pairs if pair.is_there for one in evidence(pair)]), *missing]

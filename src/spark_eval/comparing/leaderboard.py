@@ -4,9 +4,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
+from spark_eval.conventions import NoRecommendations
 from spark_eval.errors import ConfigError
 from spark_eval.metrics.values import UNCUT, formed, has_cutoff, parse_metric, published_name, ranking_names
-from spark_eval.schema import ALL, FOLDS, Direction
+from spark_eval.schema import ALL, FOLDS, Direction, Outcome
 from spark_eval.stats.differences import signed_root, unpaired
 from spark_eval.stats.intervals import Summary
 from spark_eval.stats.significance import adjusted, p_of_t
@@ -15,9 +16,16 @@ BEST: Final = "*"
 CLOSE: Final = "~"
 CERTAIN: Final = 0.05
 EXPLAINED: Final = (
-    f"{BEST} the best of its k, {CLOSE} not certainly worse (95 %, as if models had users of their own; "
-    "spark-eval compare tells more apart)"
+    f"{BEST} the best of its k; {CLOSE} not significantly worse than the best "
+    "(approximate; `spark-eval compare` runs the paired test)"
 )
+OTHER_USERS: Final = "(n): a mean of n users, not of all in its line; no marks between models of other users"
+# What becomes of users without a list, by the convention no_recommendations.
+WITHOUT_LIST: Final[Mapping[str, str]] = {
+    NoRecommendations.ZERO: "they count as 0, and are left out of metrics of the items in a list",
+    NoRecommendations.DROP: "they are left out",
+}
+MOST_MODELS: Final = 5
 WHERE: Final = "leaderboard"
 Columns = Mapping[str, Sequence[str]]
 # A model at a cutoff; None is no cutoff.
@@ -35,18 +43,21 @@ def marks_of(
     """Return the mark of each metric and line where several models have a value: BEST, CLOSE or none.
 
     Close is what a one-sided test of Welch does not tell from the best; its p-values of a metric and k are
-    corrected by Holm. Means without an error have no models close to the best. ``better`` tells the direction
-    of a metric, by default of one of lists.
+    corrected by Holm. Means without an error have no models close to the best. Models whose numbers of users
+    or rows differ have no marks: their populations are not the same. ``better`` tells the direction of a
+    metric, by default of one of lists.
     """
     groups: dict[tuple[str, int | None], dict[str, Summary]] = {}
+    populations: dict[tuple[str, int | None], set[Any]] = {}
     for row in rows:
         if row["segment"] == ALL and row["value"] is not None:
             mean = Summary(row["value"], row.get("std_error"), n=row["n_users"])
             groups.setdefault((row["metric"], row["k"]), {})[row["model"]] = mean
+            populations.setdefault((row["metric"], row["k"]), set()).add((row["n_users"], row.get("n_rows")))
     marks = {}
     for (metric, k), of_models in groups.items():
         direction = better(metric)
-        if direction is Direction.NONE or len(of_models) == 1:
+        if direction is Direction.NONE or len(of_models) == 1 or len(populations[metric, k]) > 1:
             continue
         sign = -1 if direction is Direction.LOWER else 1
         best = of_models[max((sign * (one.value or 0), model) for model, one in of_models.items())[1]]
@@ -68,22 +79,28 @@ def p_behind(one: Summary, best: Summary, sign: int) -> float | None:
 
 @dataclass(frozen=True)
 class Leaderboard:
-    """Texts of all cells, by column and line; metrics in the order asked for; the names of segments."""
+    """Texts of all cells, by column and line; metrics in the order asked for; notes below it."""
 
     lines: Columns
     metrics: Columns
     users: Columns
-    segments: Sequence[str]
-    is_marked: bool = False
+    notes: Sequence[str]
 
     @classmethod
-    def of(cls, rows: Iterable[Mapping[str, Any]], metric: str | None = None) -> Self:
-        """Read rows of the table ``metrics``; over folds, show the mean of their values and the deviation.
+    def of(
+        cls,
+        rows: Iterable[Mapping[str, Any]],
+        metric: str | None = None,
+        entries: Iterable[Mapping[str, Any]] = (),
+    ) -> Self:
+        """Read rows of the tables ``metrics`` and ``accounting``.
 
-        With a ``metric``, show it alone, the best model first. Raises ConfigError METRIC_NOT_MEASURED.
+        Over folds, show the mean of their values and the deviation. With a ``metric``, show it alone, the
+        best model first. Raises ConfigError METRIC_NOT_MEASURED.
         """
         rows = list(rows) if metric is None else rows_of_metric(list(rows), metric)
         cells: dict[tuple[str, Line], str] = {}
+        counts: dict[tuple[str, Line], int] = {}
         over_folds: dict[tuple[str, Line], dict[str, str]] = {}
         n_users: dict[Line, int] = {}
         segments = dict[str, None]()
@@ -91,6 +108,8 @@ class Leaderboard:
             line = (row["model"], row["k"])
             if row["segment"] == ALL:
                 cells[row["metric"], line] = four_digits(row["value"])
+                if row["value"] is not None:
+                    counts[row["metric"], line] = row["n_users"]
                 n_users[line] = max(n_users.get(line, 0), row["n_users"])
             elif row["segment"] == FOLDS:
                 over_folds.setdefault((row["metric"], line), {})[row["segment_value"]] = four_digits(
@@ -100,6 +119,8 @@ class Leaderboard:
                 segments[row["segment"]] = None
         marks = marks_of(rows)
         cells |= {key: cells[key] + mark for key, mark in marks.items()}
+        of_others = {key: f"{cells[key]} ({n:,})" for key, n in counts.items() if n != n_users[key[1]]}
+        cells |= of_others
         cells |= {key: f"{numbers['mean']} ± {numbers['sd']}" for key, numbers in over_folds.items()}
         lines = sorted(n_users, key=smaller_k_first)
         if metric is not None:
@@ -111,15 +132,25 @@ class Leaderboard:
             # A metric may be measured at a cutoff of its own.
             {metric: [cells.get((metric, line), four_digits(None)) for line in lines] for metric in metrics},
             {"users": [f"{n_users[line]:,}" for line in lines]},
-            list(segments),
-            bool(marks),
+            [
+                *([EXPLAINED] if marks else []),
+                *([OTHER_USERS] if of_others.keys() - over_folds.keys() else []),
+                *without_lists(entries),
+                *([f"means by {', '.join(segments)} stand in the table metrics"] if segments else []),
+            ],
         )
 
-    @property
-    def notes(self) -> list[str]:
-        """What its marks mean, and which segments the table ``metrics`` has beside."""
-        of_segments = f"means by {', '.join(self.segments)} stand in the table metrics"
-        return [EXPLAINED] * self.is_marked + [of_segments] * bool(self.segments)
+
+def without_lists(entries: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return a line on users without a list, by model, from rows of ``accounting``; none if all have one."""
+    found = [one for one in entries if one["outcome"] == Outcome.NO_RECOMMENDATIONS and one["users"]]
+    if not found:
+        return []
+    named = [f"{one['model']} for {one['users']:,} user{'s' * (one['users'] > 1)}" for one in found]
+    more = f" and {len(named) - MOST_MODELS} more models" if named[MOST_MODELS:] else ""
+    choice = found[0]["reason"]
+    what = f"{WITHOUT_LIST[choice]} (no_recommendations={choice})"
+    return [f"no list: {', '.join(named[:MOST_MODELS])}{more}; {what}"]
 
 
 def rows_of_metric(

@@ -9,9 +9,8 @@ from statistics import mean
 from typing import Any, Final
 
 from spark_eval.comparing.gating import ModelPair, PairCell
-from spark_eval.comparing.options import COMPARE, ComparePlan, Interval, PairTest
+from spark_eval.comparing.options import ComparePlan, Interval, PairTest
 from spark_eval.comparing.rows import ComparisonRow
-from spark_eval.errors import ConfigError
 from spark_eval.metrics import MetricValue
 from spark_eval.metrics.means import WeightedMean
 from spark_eval.pairing.cells import EVERYBODY, SegmentValue
@@ -192,8 +191,8 @@ def comparison_rows(
             if cell.segment != FOLD or FOLD in plan.segments:
                 rows += cell.rows(plan)
         folds = [cell for cell in of_value if cell.segment == FOLD]
-        if folds and PairTest.T in plan.tests:
-            rows.append(row_over_folds(folds, plan))
+        if folds and PairTest.T in plan.tests and (over := row_over_folds(folds, plan)) is not None:
+            rows.append(over)
     shared: dict[str, Any] = {
         "correction": str(plan.correction),
         "baseline_run": run,
@@ -202,17 +201,15 @@ def comparison_rows(
     return [row._replace(**shared) for row in corrected_rows(rows, plan.correction)]
 
 
-def row_over_folds(folds: Sequence[ComparedCell], plan: ComparePlan) -> ComparisonRow:
+def row_over_folds(folds: Sequence[ComparedCell], plan: ComparePlan) -> ComparisonRow | None:
     """Return the row of the mean over folds, each counting the same, by the test of Nadeau and Bengio.
 
-    Raises ConfigError MISSING_RATIO where nobody knows how much the folds' trains overlap.
+    None if it is not known how much the folds' trains overlap.
     """
     row = folds[0].untested(plan)
     known = [cell for cell in folds if cell.estimate.value is not None]
     if plan.test_train_ratio is None and len(known) > 1:
-        message = f"{COMPARE}.test_train_ratio, rows of test per row of train in a fold, is not known here"
-        hint = f"give it: of {len(known)} k-fold parts it is {1 / (len(known) - 1):.6g}"
-        raise ConfigError("MISSING_RATIO", f"{message}; {hint}")
+        return None
     estimate = over_folds([float(cell.estimate.value or 0) for cell in known], plan.test_train_ratio)
     result = t_test(estimate, plan.confidence, plan.alternative)
     means = [cell.means for cell in known if cell.means is not None]

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from spark_eval.comparing.leaderboard import list_direction, measure_of
-from spark_eval.comparing.options import PairTest
+from spark_eval.comparing.options import Correction, PairTest
 from spark_eval.schema import ALL, Direction
 
 Row = Mapping[str, Any]
@@ -16,6 +16,7 @@ MOST_SENTENCES: Final = 20
 # What comes by chance in so many cases or fewer is called certain.
 RARE: Final = 0.05
 LEAST_DECIMALS: Final = 3
+LEAST_P: Final = 0.001
 MOST_DECIMALS: Final = 6
 
 
@@ -62,11 +63,12 @@ def sentences(rows: Iterable[Row]) -> list[str]:
 
 
 def sentence(row: Row) -> str:
-    """Return what a row says: who is better, by how much, and how often chance alone would give that.
+    """Return what a row says: who is better, by how much, and with which p after correction.
 
     >>> row = dict(candidate="als", baseline="popular", baseline_run=None, metric="ndcg", k=10, segment="all")
-    >>> sentence(row | dict(difference=0.0214, ci_low=0.0153, ci_high=0.0275, p_adjusted=0.004))
-    'als beats popular in ndcg@10 by .021 ± .006; 4 in 1,000 such differences would come by chance'
+    >>> row |= dict(difference=0.0214, ci_low=0.0153, ci_high=0.0275, p_adjusted=0.004, family_size=3)
+    >>> sentence(row)
+    'als beats popular in ndcg@10 by .021 ± .006; p = .004, adjusted for 3 comparisons'
     """
     candidate, metric = row["candidate"], where(row)
     baseline = in_run(row["baseline"], row["baseline_run"])
@@ -78,8 +80,7 @@ def sentence(row: Row) -> str:
         chance = "; how surely, one user cannot tell" if low is None else ", for every user the same"
         return f"{candidate} differs from {baseline} in {metric} by {short(difference, decimals)}{chance}"
     spread = "" if low is None else f" ± {short((high - low) / 2, decimals)}"
-    count = f"{n:,}" if (n := round(1000 * (p or 0))) else "fewer than 1"
-    chance = "" if p is None else f"; {count} in 1,000 such differences would come by chance"
+    chance = "" if p is None else f"; {p_text(row)}"
     has_zero = low is not None and low <= 0 <= high
     if has_zero or (p is not None and p >= RARE):
         pair = f"{candidate} and {baseline} do not certainly differ in {metric}"
@@ -89,12 +90,20 @@ def sentence(row: Row) -> str:
     return f"{candidate} {verb_of(row)} {baseline} in {metric} by {amount}"
 
 
+def p_text(row: Row) -> str:
+    """Return p after correction, and for how many comparisons: ``p = .004, adjusted for 3 comparisons``."""
+    p, size = row["p_adjusted"], row["family_size"]
+    text = f"p < {short(LEAST_P, LEAST_DECIMALS)}" if p < LEAST_P else f"p = {short(p, LEAST_DECIMALS)}"
+    if size == 1:
+        return text
+    is_adjusted = row.get("correction") != Correction.NONE
+    return f"{text}, {'' if is_adjusted else 'not '}adjusted for {size:,} comparisons"
+
+
 def why_not(row: Row) -> str:
     """Return why a difference is not certain although its interval leaves out 0."""
     if row["p_value"] < RARE:
-        return (
-            f"the interval of this pair alone leaves out 0; p is corrected for {row['family_size']} questions"
-        )
+        return "the interval of this pair alone, which is not adjusted, leaves out 0"
     return "the interval leaves out 0; its confidence, or what it assumes, is another"
 
 

@@ -1,11 +1,27 @@
 """Columns of ``per_user``: the metric of each, and the sums over users."""
 
+import re
 from collections.abc import Sequence
+from typing import Final
 
 from spark_eval.conventions import CONVENTIONS
 from spark_eval.conventions.choice import Choice
+from spark_eval.errors import ConfigError
+from spark_eval.metrics.aliases import find
 from spark_eval.metrics.registry import RANKING, RankingMetric
-from spark_eval.metrics.values import UNCUT, WHOLE, MetricValue, parse_k, without_metric
+from spark_eval.metrics.values import (
+    FORM,
+    MAX_K,
+    UNCUT,
+    WHOLE,
+    MetricValue,
+    has_cutoff,
+    parse_k,
+    parse_options,
+    without_metric,
+)
+
+METRIC_AT_K: Final = re.compile(rf".+(_at_|@)({WHOLE.pattern}|{UNCUT})")
 
 
 def summed(values: Sequence[MetricValue]) -> dict[str, tuple[str, ...]]:
@@ -32,7 +48,7 @@ def value_of_column(column: str) -> MetricValue | None:
     ('map(denominator=relevant)@5', None)
     """
     text, _, cutoff = column.rpartition("_at_")
-    if cutoff != UNCUT and not WHOLE.fullmatch(cutoff):
+    if cutoff != UNCUT and not (WHOLE.fullmatch(cutoff) and 1 <= int(cutoff) <= MAX_K):
         return None
     for name, metric in RANKING.items():
         if metric.is_of_users and (text == name or text.startswith(f"{name}_")):
@@ -40,6 +56,38 @@ def value_of_column(column: str) -> MetricValue | None:
             if options is not None:
                 return MetricValue(metric, options, parse_k(cutoff))
     return None
+
+
+def value_of_foreign_column(column: str) -> MetricValue | None:
+    """Return the metric of a column in a table of any origin: also a mean's name, an alias, or ``name@k``.
+
+    >>> [str(value_of_foreign_column(column)) for column in ("ap_at_5", "map_at_5", "HR@10", "country")]
+    ['map@5', 'map@5', 'hit_rate@10', 'None']
+    """
+    value = value_of_column(column)
+    for metric in RANKING.values():
+        if value is None and column.startswith(f"{metric.run_name}_"):
+            value = value_of_column(f"{metric.name}{column.removeprefix(metric.run_name)}")
+    return value or value_of_text(column if "@" in column else "@".join(column.rsplit("_at_", 1)))
+
+
+def value_of_text(text: str) -> MetricValue | None:
+    """Return the metric of users that a text with a cutoff names; None for any other text."""
+    form = FORM.fullmatch(text)
+    if form is None or not has_cutoff(form):
+        return None
+    of_users = [metric for metric in RANKING.values() if metric.is_of_users]
+    metric = find(form["name"], {name: one for one in of_users for name in (one.name, one.run_name)})
+    try:
+        options = parse_options(form["options"] or "", metric, text) if metric else ()
+        return MetricValue(metric, options, parse_k(form["k"])) if metric else None
+    except ConfigError:
+        return None
+
+
+def looks_like_metric(column: str) -> bool:
+    """Return whether a column is named as a metric at a cutoff."""
+    return METRIC_AT_K.fullmatch(column) is not None
 
 
 def options_of_column(

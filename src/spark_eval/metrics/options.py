@@ -67,7 +67,7 @@ class EvaluateOptions(TypedDict, total=False):
 
     segments: Annotated[
         Sequence[str],
-        "columns of users, or known and activity: means are also computed for each of their values.",
+        "columns of users, or known and activity (deciles of training rows): means per value, too.",
         (),
         as_tuple,
     ]

@@ -153,11 +153,12 @@ def largest_differences(values: Floats, question: PairQuestion) -> Floats:
 
 
 def column_groups(population: Population, n_crossings: int) -> Iterator[slice]:
-    """Yield slices of the columns that fit into memory at once."""
+    """Yield slices of the columns: as many as fit in memory at once; a bucket may have no users."""
     question = population.question
     n_models, n_columns = len(question.models), len(question.columns)
-    n_values, n_products = n_models * len(population), 32 * n_crossings * (n_models + len(question.ends[0]))
-    size = max(1, min(VALUES_AT_ONCE // max(n_values, 1), MOST_PRODUCTS // n_products))
+    n_values = max(1, n_models * len(population))
+    n_products = 32 * max(1, n_crossings) * (n_models + len(question.ends[0]))
+    size = max(1, min(VALUES_AT_ONCE // n_values, MOST_PRODUCTS // n_products))
     for start in range(0, n_columns, size):
         yield slice(start, min(start + size, n_columns))
 

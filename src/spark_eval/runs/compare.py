@@ -73,9 +73,13 @@ def check_baselines(session: OpenSession, config: Config) -> list[str]:
     return there
 
 
-def gates_runs(config: Config) -> bool:
-    """Return whether a config has gates against another run: then they follow on an evaluation."""
-    return any(gate.against_run is not None for gate in config.compare.checked(config.gates).gates)
+def baseline_fault(config: Config) -> ConfigError | None:
+    """Return the error INVALID_GATE if a gate has no baseline, neither its own nor that of ``compare``."""
+    for gate in config.compare.checked(config.gates).gates:
+        if gate.against_run is None and gate.against_model is None:
+            hint = "give it against: {run, model}, or all gates compare.baseline"
+            return ConfigError("INVALID_GATE", f"{gate} names no baseline; {hint}")
+    return None
 
 
 @dataclass(frozen=True)
@@ -98,11 +102,9 @@ class CompareRequest:
             needed(config.recommendations, "recommendations")
             run_id = Job.of(EVALUATE, config, None, session).run_id
         store = store_of(config.output, session)
+        if (fault := baseline_fault(config)) is not None:
+            raise fault
         plan = config.compare.checked(config.gates)
-        for gate in plan.gates:
-            if gate.against_run is None and gate.against_model is None:
-                hint = "give it against: {run, model}, or all gates compare.baseline"
-                raise ConfigError("INVALID_GATE", f"{gate} names no baseline; {hint}")
         gates = [replace(gate, against_run=other_run(gate.against_run, run_id)) for gate in plan.gates]
         for gate in gates:
             check_models(gate)

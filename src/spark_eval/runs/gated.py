@@ -75,8 +75,11 @@ class SideBySide:
 
     def hint(self, run: str | None) -> str:
         """Return what to say of a run that is not there: which are."""
-        is_there = self.runs[run] is not None
-        return "" if is_there else f"that run is not there; {known_runs(self.run(None).store, str(run))}"
+        if self.runs[run] is not None:
+            return ""
+        own = self.run(None)
+        known = known_runs(own.store, str(run), but=own.record.run_id)
+        return f"that run is not there; {known}"
 
     def models(self, run: str | None) -> Sequence[str] | None:
         """Return the models of a run, None where it is not there."""
@@ -93,9 +96,10 @@ class SideBySide:
     def main(self) -> Comparison | None:
         """What ``compare`` asks for; None where gates alone ask.
 
-        They do where they let a missing baseline pass, and where none of them pairs users with its run.
+        They do where they let a missing baseline pass, where none of them pairs users with its run, and where
+        the candidate has no metric of users.
         """
-        if self.baseline is None:
+        if self.baseline is None or (self.pairs and not self.side(None).metrics):
             return None
         run, model = self.baseline.run, self.baseline.model
         pairings = {pair.gate.pairing for pair in self.pairs if pair.gate.against_run == run}

@@ -140,7 +140,7 @@ def incomplete(run_id: str, what: str) -> DataError:
     return DataError("INCOMPLETE_RUN", f"run {run_id!r} is not whole: {what}; make it again, with --replace")
 
 
-def known_runs(store: Store, run_id: str) -> str:
-    """Return the run that has the nearest name, or all that ``evaluate`` has published."""
-    runs = {record.run_id for record in published(store.files) if record.verb == EVALUATE}
-    return nearest(run_id, runs) if runs else "no run of evaluate is published here"
+def known_runs(store: Store, run_id: str, but: str = "") -> str:
+    """Return the run with the nearest name, or all that ``evaluate`` has published, ``but`` one."""
+    runs = {record.run_id for record in published(store.files) if record.verb == EVALUATE} - {but}
+    return nearest(run_id, runs) if runs else f"no {'other ' if but else ''}run of evaluate is published here"

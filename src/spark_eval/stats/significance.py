@@ -4,6 +4,8 @@ Results are None if undefined: without users, with a single user, or if all user
 SciPy's special functions are imported in functions: they are slow to load, and executors lack them.
 """
 
+import math
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from statistics import NormalDist
@@ -24,6 +26,11 @@ from spark_eval.stats.exact import Floats
 
 # Probability of detecting the minimal detectable effect.
 POWER: Final = 0.8
+# More users than these are no answer.
+MOST_NEEDED: Final = 10**15
+# How many more than by normal quantiles are tried, and the largest effect: few users see any larger one, too.
+MOST_MORE: Final = 1000
+LARGEST_EFFECT: Final = Fraction(1000)
 
 
 def t_test(estimate: Estimate, confidence: float, alternative: str = "two_sided") -> TestResult:
@@ -117,6 +124,9 @@ def effect_size(sums: PairSums) -> float | None:
 def minimal_detectable_effect(estimate: Estimate, confidence: float) -> float | None:
     """Return the mean that a two-sided test detects with power 0.8: (z_(1 - alpha/2) + z_.8) std_error.
 
+    By normal quantiles, for many users: a t test finds it in 77 % of cases with 30 users, in 67 with 8, in 35
+    with 3.
+
     >>> round(minimal_detectable_effect(PairSums.of([0.0] * 3, [0.25, 0.5, 0.75]).estimate, 0.95), 6)
     0.404374
 
@@ -126,6 +136,32 @@ def minimal_detectable_effect(estimate: Estimate, confidence: float) -> float | 
         return None
     normal = NormalDist()
     return (normal.inv_cdf((1 + confidence) / 2) + normal.inv_cdf(POWER)) * estimate.std_error
+
+
+def users_needed(effect: Fraction, confidence: float) -> int | None:
+    """Return how many users show in four of five cases, by a one-sided t test, that a mean is above 0.
+
+    ``effect`` is the true mean in units of the users' standard deviation. By the noncentral t distribution;
+    2 at least, for one user has no error. None beyond MOST_NEEDED.
+
+    >>> users_needed(Fraction(1, 2), 0.95), users_needed(Fraction(100), 0.95)
+    (27, 2)
+
+    Source: Cohen, Statistical power analysis for the behavioral sciences, 1988, section 2.5.
+    """
+    from scipy.special import nctdtr, stdtrit
+
+    size, normal = float(min(effect, LARGEST_EFFECT)), NormalDist()
+    root = max(normal.inv_cdf(confidence) + normal.inv_cdf(POWER), 0.0)
+    if size * math.sqrt(MOST_NEEDED) <= root:
+        return None
+
+    def power(n: int) -> float:
+        return 1 - float(nctdtr(n - 1, size * math.sqrt(n), stdtrit(n - 1, confidence)))
+
+    # Normal quantiles give the least number that can do; with few users more are needed.
+    fewest = max(2, math.ceil((root / size) ** 2))
+    return fewest + bisect_left(range(fewest, 2 * fewest + MOST_MORE), POWER, key=power)
 
 
 def relative_change(sums: ComparedSums) -> tuple[float | None, float | None]:

@@ -1,10 +1,12 @@
 """Models compared: sums of pairs user by user, tests of the differences, rows of ``comparisons``."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add, iadd
+from pathlib import Path
 from typing import Any, ClassVar, Final, Unpack
 
 from pyspark.sql import SparkSession
@@ -23,7 +25,7 @@ from spark_eval.comparing.matching import (
     pair_entries,
     users_of,
 )
-from spark_eval.comparing.options import CompareOptions, ComparePlan, make_compare_plan
+from spark_eval.comparing.options import CompareOptions, ComparePlan, PairTest, make_compare_plan
 from spark_eval.comparing.passes import Needs
 from spark_eval.comparing.results import ComparedCell, cells_of_pairs, comparison_rows
 from spark_eval.comparing.rows import COMPARISONS, GATES, ComparisonRow, GateRow
@@ -43,7 +45,7 @@ from spark_eval.pairing.ranking import Ranked, in_slices
 from spark_eval.pairing.sums import BucketTotals, sum_bucket
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import kept, tasks_at_once
-from spark_eval.schema import ALL, FOLD, Table
+from spark_eval.schema import ALL, FOLD, FOLDS, Table
 from spark_eval.stats.differences import ComparedSums
 from spark_eval.transforms.pairs import Buckets, ranked_pairs
 from spark_eval.verbs.evaluation import Evaluation
@@ -54,6 +56,12 @@ from spark_eval.verbs.small import SmallRows, collected_or_raised
 
 # Counts of differences meet in so many parts for each task that runs.
 PARTS_PER_TASK: Final = 4
+
+
+NO_RATIO: Final = (
+    "the row over folds is left out: compare.test_train_ratio, rows of test per row of train in a fold, is "
+    "not known here; of as many k-fold parts it is {:.6g}"
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -126,26 +134,39 @@ def compare(
 
     Without a baseline all pairs of models are compared, the first name being the baseline's; with
     ``baseline_model`` this model with all others. With a baseline, models of equal names are compared; with
-    ``baseline_model`` as well, this model of the baseline with each candidate.
+    ``baseline_model`` as well, this model of the baseline with each candidate. No model is compared with
+    itself: a ``baseline`` that is the very table of the candidate is none.
 
     Users are joined by id (and fold); who is on one side only is counted. ``gates`` are decided as those of
-    the config are; those that name no run are against ``baseline``, if there is one. Raises ConfigError or
-    DataError.
+    the config are; those without ``against`` are against ``baseline`` and ``baseline_model``. Raises
+    ConfigError or DataError.
     """
     plan = make_compare_plan(gates, **options)
     side = side_of(candidate, model, CANDIDATE)
-    other = None if baseline is None else side_of(baseline, baseline_model, BASELINE)
-    if other is not None:
-        plan = replace(plan, gates=[against_baseline(gate, baseline_model) for gate in plan.gates])
+    has_other = baseline is not None and not is_same(table_of(baseline), table_of(candidate))
+    other = side_of(baseline, baseline_model, BASELINE) if baseline is not None and has_other else None
+    run = None if other is None else BASELINE
+    plan = replace(plan, gates=[against_baseline(gate, run, baseline_model) for gate in plan.gates])
     found = compare_sides(side, other, plan, baseline_model)
-    rows = decide_gates(plan.gates, side.models, (other or side).models, found.sums, found.common)
-    return replace(found, gate_rows=rows)
+    baselines = None if other is None else other.models
+    return replace(
+        found, gate_rows=decide_gates(plan.gates, side.models, baselines, found.sums, found.common)
+    )
 
 
-def against_baseline(gate: Gate, model: str | None) -> Gate:
-    """Return a gate against the baseline side, or its only model, unless it names another."""
-    run, against = gate.against_run or BASELINE, gate.against_model or model
-    return replace(gate, against_run=run, against_model=against)
+def table_of(measured: Evaluation | Frame) -> Frame:
+    """Return the table of users of what is compared."""
+    return measured.per_user if isinstance(measured, Evaluation) else measured
+
+
+def is_same(one: Frame, other: Frame) -> bool:
+    """Return whether two tables are one object, or one path."""
+    return one is other or (isinstance(one, str | Path) and one == other)
+
+
+def against_baseline(gate: Gate, run: str | None, model: str | None) -> Gate:
+    """Return a gate against the baseline of the call, unless it names another."""
+    return replace(gate, against_run=gate.against_run or run, against_model=gate.against_model or model)
 
 
 def compare_sides(
@@ -185,8 +206,12 @@ def compare_sides(
         shown = with_passes(shown, question, buckets, found, needs)
     entries = [*model_entries(matched), *pair_entries(asked.matched.pairs, found.counts, question.moved)]
     check_closed(entries)
+    rows = comparison_rows(shown, plan, run, candidate.conventions)
+    if by_fold and PairTest.T in plan.tests and not any(row.segment == FOLDS for row in rows):
+        n_folds = len({cell.segment_value for cell in cells.values() if cell.segment == FOLD})
+        events.say("row_left_out", NO_RATIO.format(1 / (n_folds - 1)), logging.WARNING)
     return Comparison(
-        rows=comparison_rows(shown, plan, run, candidate.conventions),
+        rows=rows,
         gate_rows=[],
         entries=entries,
         pairs=pairs,

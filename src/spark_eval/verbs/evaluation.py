@@ -140,7 +140,8 @@ class Evaluation(Writable):
         ``metric`` is a name, perhaps with its conventions and cutoff: ``ndcg``, ``ndcg@10``. Raises
         ConfigError METRIC_NOT_MEASURED.
         """
-        board = Leaderboard.of([row._asdict() for row in self.metric_rows], metric)
+        entries = (entry._asdict() for entry in self.entries)
+        board = Leaderboard.of([row._asdict() for row in self.metric_rows], metric, entries)
         columns = {**board.lines, **board.metrics, **board.users}
         lines = list(zip(*columns.values(), strict=True))
         return ShownTable(f"Evaluation of {models_shown(self.models)}", list(columns), lines, board.notes)

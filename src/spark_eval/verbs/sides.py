@@ -1,5 +1,7 @@
 """What is compared: tables of users with the facts of their runs, and how they meet in the workers."""
 
+import logging
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -9,14 +11,15 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_eval.arrow.user_files import UserFile, met, user_files
-from spark_eval.comparing.gating import gated_pairs
+from spark_eval.comparing.gating import NO_SIDE, gated_pairs, models_against
 from spark_eval.comparing.matching import Matched, check_known, match_metrics
 from spark_eval.comparing.options import COMPARE, ComparePlan, Interval
 from spark_eval.errors import ConfigError, DataError, nearest
-from spark_eval.metrics import MetricValue
-from spark_eval.metrics.columns import value_of_column
+from spark_eval.metrics import RANKING, MetricValue
+from spark_eval.metrics.columns import looks_like_metric, value_of_foreign_column
 from spark_eval.metrics.means import WeightedMean, means_of_users
 from spark_eval.pairing.population import BASELINE, CANDIDATE, PairQuestion
+from spark_eval.runtime import events
 from spark_eval.runtime.any_session import is_remote, tasks_at_once
 from spark_eval.schema import ALL, FOLD, MODEL, N_RECOMMENDED, N_RELEVANT, USER
 from spark_eval.transforms.conform import check_id_types
@@ -73,13 +76,57 @@ def side_of(measured: Evaluation | Frame, model: str | None, name: str) -> Side:
     names = [row[MODEL] for row in frame.select(F.col(MODEL).cast("string")).distinct().collect()]
     if None in names:
         raise DataError("NULL_MODEL", f"{name}: rows without a model; fill the column, or leave it out")
-    frame = frame.withColumn(MODEL, F.col(MODEL).cast("string"))
+    frame, values = with_value_columns(frame.withColumn(MODEL, F.col(MODEL).cast("string")), name)
     columns = frame.columns
-    values = [value for column in columns if (value := value_of_column(column)) is not None]
     of_values = {column for value in values for column in value.columns}
     segments = [name for name in columns if name not in {MODEL, USER, N_RELEVANT, N_RECOMMENDED, *of_values}]
     means = [mean for mean in means_of_users(values) if has_columns(mean, columns)]
+    check_unread(name, means, frame.select(segments).schema)
     return Side(frame, sorted(names), means, segments, conventions="")
+
+
+def with_value_columns(frame: DataFrame, side: str) -> tuple[DataFrame, list[MetricValue]]:
+    """Return a frame with its metrics' columns named as those of ``per_user``, and the metrics.
+
+    Raises DataError AMBIGUOUS_COLUMN if two columns name one metric.
+    """
+    values: dict[str, MetricValue] = {}
+    renamed: dict[str, str] = {}
+    for column in frame.columns:
+        value = value_of_foreign_column(column)
+        if value is None:
+            continue
+        if value.column in values:
+            other = next(name for name, own in renamed.items() if own == value.column)
+            message = f"{side}: columns {other!r} and {column!r} are both {value}; leave one out"
+            raise DataError("AMBIGUOUS_COLUMN", message)
+        values[value.column], renamed[column] = value, value.column
+    return frame.withColumnsRenamed(renamed), list(values.values())
+
+
+def check_unread(side: str, means: Sequence[MetricValue], others: T.StructType) -> None:
+    """Warn of columns of numbers that are named as a metric at a cutoff and are none.
+
+    Raises ConfigError METRIC_NOT_MEASURED, which names them, if a side has no metric.
+    """
+    is_number = {one.name: isinstance(one.dataType, T.NumericType) for one in others}
+    unread = [
+        f"{name!r}{meant(name)}" for name in others.names if is_number[name] and looks_like_metric(name)
+    ]
+    if not means:
+        found = ", ".join(unread or map(repr, others.names)) or "none but ids"
+        message = f"{side}: no column of a metric of users; found {found}"
+        raise ConfigError("METRIC_NOT_MEASURED", f"{message}; columns are named as ndcg_at_10")
+    if unread:
+        message = f"{side}: no metric of users, not compared: {', '.join(unread)}"
+        events.say("columns_not_read", message, logging.WARNING)
+
+
+def meant(column: str) -> str:
+    """Return the nearest metric of users for a column, in brackets; nothing if none is near."""
+    names = [name for one in RANKING.values() if one.is_of_users for name in (one.name, one.run_name)]
+    hint = nearest(re.split("_at_|@", column)[0], names)
+    return f" ({hint})" if hint.startswith("did you mean") else ""
 
 
 def has_columns(mean: MetricValue, columns: Sequence[str]) -> bool:
@@ -102,10 +149,12 @@ def asked_of(
 ) -> Asked:
     """Return what is compared, and behind it what the plan's gates need beside."""
     candidate, side = sides[CANDIDATE], BASELINE if BASELINE in sides else CANDIDATE
+    baselines = sides[BASELINE].models if BASELINE in sides else None
     all_values, segments = list(values), list(plan.segments)
     for gate in plan.gates:
         if gate.sees_users:
-            pairs = gated_pairs(gate, candidate.models, sides[side].models)
+            known = models_against(gate, candidate.models, baselines)
+            pairs = gated_pairs(gate, candidate.models, known, NO_SIDE)
             matched = matched.with_pairs((pair.names for pair in pairs if pair.is_there), side)
             only = replace(plan, metrics=(str(gate.value),), tests=(), interval=Interval.T)
             all_values += match_metrics(candidate.metrics, sides[side].metrics, only)

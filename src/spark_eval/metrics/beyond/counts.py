@@ -117,7 +117,7 @@ def gini_recommended(counts: ItemCounts, k: int | None, conventions: Conventions
 
 @ranking_metric(
     "entropy",
-    formula="- sum over items of c/R log2(c/R), c lists with the item, R their sum",
+    formula="- sum over items of w log2(c/R), c lists with the item, R their sum; w = c/R",
     conventions=("entropy_weights",),
     direction=Direction.NONE,
     upper=None,
@@ -129,7 +129,9 @@ def entropy(counts: ItemCounts, k: int | None, conventions: Conventions) -> floa
     >>> entropy(ItemCounts.of([[1, 2], [3, 4]]), 2, Conventions())
     2.0
 
-    With ``weights=slots`` an item counts with 1 / length of each of its lists, and the sum is over all lists:
+    With ``weights=slots`` it is the mean, over lists that are not empty, of the mean information of their
+    items: w is the sum of 1 / length over the lists with the item, divided by the number of lists. The
+    information is that of c/R all the same, so it is no entropy of one distribution:
 
     >>> counts = ItemCounts.of([[1, 2], [1]])
     >>> for weights in EntropyWeights:

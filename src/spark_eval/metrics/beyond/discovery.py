@@ -95,8 +95,9 @@ def surprise(catalog: Catalog) -> Floats:
 def unexpectedness(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Share of the k ranks without an item that a baseline model also recommends to this user in its top k.
 
-    Undefined for an empty list, and for users without recommendations of the baseline. One of two items is
-    also the baseline's; k is 4:
+    Undefined for an empty list, and for users without recommendations of the baseline at any rank. A baseline
+    list that begins beyond rank k shares no item: the value is 1. One of two items is also the baseline's;
+    k is 4:
 
     >>> lists = Lists.of_items([[5, 7], [5], []], base=[[7, 8], None, [7]])
     >>> for denominator in UnexpectednessDenominator:
@@ -133,7 +134,8 @@ def base_ranks(about: About) -> Ints:
 
 @ranking_metric(
     "serendipity",
-    formula="mean over the list of max(g(rank) - g(rank by popularity), 0) for hits; g(x) = (C + 1 - x) / C",
+    formula="mean over the list of max(g(rank) - g(dense rank by popularity), 0) for hits; "
+    "g(x) = max((C + 1 - x) / C, 0)",
     conventions=("serendipity_variant", "popularity", "no_features"),
     lower=None,
     upper=None,
@@ -142,11 +144,12 @@ def base_ranks(about: About) -> Ints:
 def serendipity(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """Share of the list that is relevant and not obvious, weighted by how little obvious it is.
 
-    C counts the items of the catalogue; equally popular items have the same rank, and items without training
-    come last. An empty list scores 0. Other variants compare hits with the user's history; they are
-    undefined without a history, *evidently* also without a hit. Item 2 is the only hit, at rank 1; by
-    popularity it is third of three. Item 0 is the history: one of its three users also has item 2; their
-    vectors are at 45 degrees:
+    C counts the items of the catalogue. Ranks by popularity are dense: equally popular items share one, and
+    the next less popular ones have the next number, so that they end at the number of different
+    popularities, not at C. g of an item without training is 0. An empty list scores 0. Other variants
+    compare hits with the user's history; they are undefined without a history, *evidently* also without a
+    hit. Item 2 is the only hit, at rank 1; by popularity it is third of three. Item 0 is the history: one of
+    its three users also has item 2; their vectors are at 45 degrees:
 
     >>> train, vectors = [[0], [0, 1, 2], [0, 1]], [[1, 0], [0, 1], [1, 1]]
     >>> lists = Lists.of_items([[2, 1], []], truth=[[2], [1]], train=train, vectors=vectors)
