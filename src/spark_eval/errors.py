@@ -76,7 +76,13 @@ class SparkEvalError(Exception):
 
 
 class EnvironmentFault(SparkEvalError):
-    """The machine lacks something (Java, memory, a reachable cluster): exit 1, a retry may help."""
+    """The machine lacks something for now (memory, space, a reachable cluster): exit 1, a retry may help."""
+
+
+class SetupError(EnvironmentFault):
+    """The machine lacks what it will lack the next time as well (a library, a permission): exit 2, stop."""
+
+    exit_code = 2
 
 
 class ConfigError(SparkEvalError):

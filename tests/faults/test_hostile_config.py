@@ -138,7 +138,7 @@ SECRETS: Final = [
     f"{OUTPUT}interactions: {{path: 'wasbs://box@mine.net/log?sv=1&sig={SECRET}'}}\n",
     f"{OUTPUT}interactions: {{pth: 's3a://me:{SECRET}@bucket/log'}}\n",
 ]
-# Credentials by their form, built here so that no scanner takes them for real ones; and what may show of them.
+# Credentials by their form, put together here so that no scanner takes them for real ones.
 LETTERS: Final = "hunter2Hunter2hunter2Hunter2hunter2Hunter2"
 PEM: Final = "-----BEGIN {}PRIVATE KEY-----\n" + LETTERS + "\n-----END {}PRIVATE KEY-----\n"
 FORMS: Final = {

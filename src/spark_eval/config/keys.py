@@ -55,7 +55,7 @@ def config_key(kind: Any, option: Option) -> tuple[Any, Any]:
 
 
 def setting_keys(whole: type[Section], name: str) -> list[str]:
-    """Split a dotted key. Below a mapping of free names, the rest is one key: spark.conf.spark.sql.…"""
+    """Split a dotted key. Below a mapping of free names, the rest is one key: spark.conf.spark.sql.x."""
     keys, section = name.split("."), whole
     for depth, key in enumerate(keys[:-1], start=1):
         kinds = kinds_of(section, key)

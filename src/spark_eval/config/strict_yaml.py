@@ -46,7 +46,7 @@ class StrictLoader(yaml.SafeLoader):
         return super().compose_document()
 
     def compose_node(self, parent: Node | None, index: int) -> Node | None:
-        """Refuse anchors and aliases, of which a few lines can be millions of nodes, tags, and endless trees."""
+        """Refuse tags, endless trees, and aliases: a few lines of these can be millions of nodes."""
         self.n_nodes += 1
         faults = {
             "anchors and aliases are not allowed": getattr(self.peek_event(), "anchor", None) is not None,

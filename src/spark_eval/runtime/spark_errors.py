@@ -11,7 +11,7 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
-from spark_eval.errors import ConfigError, DataError, EnvironmentFault, SparkEvalError
+from spark_eval.errors import ConfigError, DataError, EnvironmentFault, SetupError, SparkEvalError
 from spark_eval.runtime import streams
 
 OURS: Final = re.compile(r"error\[([A-Z_]+)\] ([^\n]*?)(?: SQLSTATE|\n|$)")
@@ -49,7 +49,7 @@ KNOWN: Final[dict[str, tuple[type[SparkEvalError], str]]] = {
     "DATETIME_OVERFLOW": (DataError, "VALUE_TOO_LARGE"),
     "DATA_SOURCE_NOT_FOUND": (ConfigError, "UNKNOWN_FORMAT"),
     "FAILED_READ_FILE.FILE_NOT_EXIST": (DataError, "INPUT_CHANGED_DURING_RUN"),
-    "PYTHON_VERSION_MISMATCH": (EnvironmentFault, "WORKER_ENV_MISMATCH"),
+    "PYTHON_VERSION_MISMATCH": (SetupError, "WORKER_ENV_MISMATCH"),
     "FAILED_READ_FILE": (DataError, "CORRUPT_FILE"),
     "EMPTY_PARTITION_COLUMN": (DataError, "INVALID_PARTITION"),
     "CONFLICTING_PARTITION_COLUMN_NAMES": (DataError, "INVALID_PARTITION"),
@@ -80,21 +80,24 @@ MENDS: Final = {
     "SPARK_FAILED": "try again",
 }
 # What the operating system says of itself, and how Java and Spark quote it.
-REFUSALS: Final = {
-    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "DISK_FULL"),
-    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "NO_PERMISSION"),
+REFUSALS: Final[dict[int, tuple[type[SparkEvalError], str]]] = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), (EnvironmentFault, "DISK_FULL")),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), (SetupError, "NO_PERMISSION")),
 }
 # What the JVM and the workers say where Spark has no condition for it.
 SAID: Final[dict[str, tuple[type[SparkEvalError], str]]] = {
     "No space left on device": (EnvironmentFault, "DISK_FULL"),
     "Disk quota exceeded": (EnvironmentFault, "DISK_FULL"),
-    "Permission denied": (EnvironmentFault, "NO_PERMISSION"),
-    "Read-only file system": (EnvironmentFault, "NO_PERMISSION"),
+    "Permission denied": (SetupError, "NO_PERMISSION"),
+    "Read-only file system": (SetupError, "NO_PERMISSION"),
     "OutOfMemoryError": (EnvironmentFault, "OUT_OF_MEMORY"),
     "MemoryError": (EnvironmentFault, "OUT_OF_MEMORY"),
     "Python worker exited unexpectedly": (EnvironmentFault, "WORKER_CRASHED"),
     "Python worker failed to connect": (EnvironmentFault, "WORKER_CRASHED"),
-    "Cannot run program": (EnvironmentFault, "WORKER_ENV_MISMATCH"),
+    "Cannot allocate memory": (EnvironmentFault, "OUT_OF_MEMORY"),
+    "Resource temporarily unavailable": (EnvironmentFault, "WORKER_CRASHED"),
+    "Cannot run program": (SetupError, "WORKER_ENV_MISMATCH"),
+    "Failed to find data source": (ConfigError, "UNKNOWN_FORMAT"),
     "CSV header does not conform": (DataError, "SCHEMA_DRIFT"),
     "Found duplicate field": (DataError, "AMBIGUOUS_COLUMN"),
     "Checksum error": (DataError, "CORRUPT_FILE"),
@@ -133,8 +136,8 @@ def renamed(error: Exception, where: str = "", more: str = DEBUG) -> SparkEvalEr
         what = ": ".join(part for part in (where, *FILE.findall(text)[:1], sentence) if part)
         return kind(code, f"{what}; {MENDS[code]}{more}")
     if isinstance(error, OSError):
-        code = REFUSALS.get(error.errno or 0, "FILE_SYSTEM")
-        return EnvironmentFault(code, text)
+        kind, code = REFUSALS.get(error.errno or 0, (EnvironmentFault, "FILE_SYSTEM"))
+        return kind(code, text)
     return EnvironmentFault("UNEXPECTED", f"{type(error).__name__}: {text.splitlines()[0] if text else ''}")
 
 
@@ -168,8 +171,8 @@ def end_of_jvm(error: Exception) -> str | None:
 
 def known(text: str) -> tuple[type[SparkEvalError], str, str]:
     """Return the kind of error, our code and the sentence for a text of Spark's."""
-    if last := LAST_OF_WORKER.search(text):
-        return EnvironmentFault, "WORKER_ENV_MISMATCH", f"a Python worker could not start: {last[1]}"
+    if (last := LAST_OF_WORKER.search(text)) and not last[1].startswith("MemoryError"):
+        return SetupError, "WORKER_ENV_MISMATCH", f"a Python worker could not start: {last[1]}"
     for said, (kind, code) in SAID.items():
         if said in text:
             return kind, code, in_one_line(text[text.index(said) :])
