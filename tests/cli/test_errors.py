@@ -42,7 +42,7 @@ LISTS = {"model": ["best"] * 2, "user": [1, 2], "item": [101, 102], "score": [1.
         ("interactions", {"format": "parket"}, "UNKNOWN_FORMAT", "parket"),
         ("truth", {"subset": "global_test"}, "MISSING_SPLIT", "run `spark-eval split` first"),
         ("recommendations", {"columns": {"score": "model"}}, "SCORE_NOT_NUMERIC", "string"),
-        ("recommendations", {"columns": {"rank": "score"}}, "RANK_NOT_INTEGER", "double"),
+        ("recommendations", {"columns": {"rank": "model"}}, "RANK_NOT_INTEGER", "string; ranks are whole"),
         ("recommendations", {"layout": "array"}, "NOT_AN_ARRAY", "bigint"),
     ],
 )

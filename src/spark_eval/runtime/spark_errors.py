@@ -13,12 +13,15 @@ from pyspark.errors import PySparkException
 
 from spark_eval.errors import ConfigError, DataError, EnvironmentFault, SetupError, SparkEvalError
 from spark_eval.runtime import streams
+from spark_eval.runtime.file_kinds import other_format
 
 OURS: Final = re.compile(r"error\[([A-Z_]+)\] ([^\n]*?)(?: SQLSTATE|\n|$)")
 CONDITION: Final = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\]")
 # Where a sentence of Spark's ends; the file it was reading; a line of a trace with its message; packages.
 END: Final = re.compile(r"SQLSTATE|\n\s*at |\nJVM|\nTraceback|\n== SQL|;\n'")
-FILE: Final = re.compile(r"reading (?:the )?file:? (?:file:/+)?(/\S+?)\.?(?:\s|$)")
+FILE: Final = re.compile(
+    r"reading (?:the )?file:? (?:file:/+)?(/[^\n]+?)(?:\.?\s*(?:SQLSTATE|\n|$)|\. (?=[A-Z]))"
+)
 CAUSE: Final = re.compile(r"^(?:Caused by)?:? ?((?:[\w$]+\.)*\w*(?:Exception|Error): .+)$", re.MULTILINE)
 JAVA_CLASS: Final = re.compile(r"(?:[\w$]+\.)+(?=\w*(?:Exception|Error)\b)")
 # What Py4J says where no answer came.
@@ -133,7 +136,10 @@ def renamed(error: Exception, where: str = "", more: str = DEBUG) -> SparkEvalEr
         return DataError(ours[1], ours[2])
     if is_of_spark(error):
         kind, code, sentence = known(text)
-        what = ": ".join(part for part in (where, *FILE.findall(text)[:1], sentence) if part)
+        files = FILE.findall(text)[:1]
+        if code == "CORRUPT_FILE" and files and (other := other_format(files[0], "parquet")):
+            return DataError("WRONG_FORMAT", f"{where}: {other}" if where else other)
+        what = ": ".join(part for part in (where, *files, sentence) if part)
         return kind(code, f"{what}; {MENDS[code]}{more}")
     if isinstance(error, OSError):
         kind, code = REFUSALS.get(error.errno or 0, (EnvironmentFault, "FILE_SYSTEM"))
