@@ -20,7 +20,7 @@ CONDITION: Final = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\]")
 # Where a sentence of Spark's ends; the file it was reading; a line of a trace with its message; packages.
 END: Final = re.compile(r"SQLSTATE|\n\s*at |\nJVM|\nTraceback|\n== SQL|;\n'")
 FILE: Final = re.compile(
-    r"reading (?:the )?file:? (?:file:/+)?(/[^\n]+?)(?:\.?\s*(?:SQLSTATE|\n|$)|\. (?=[A-Z]))"
+    r"reading (?:the )?file:? (?:file:/*(?=/))?(/[^\n]+?)(?:\.?\s*(?:SQLSTATE|\n|$)|\. (?=[A-Z]))"
 )
 CAUSE: Final = re.compile(r"^(?:Caused by)?:? ?((?:[\w$]+\.)*\w*(?:Exception|Error): .+)$", re.MULTILINE)
 JAVA_CLASS: Final = re.compile(r"(?:[\w$]+\.)+(?=\w*(?:Exception|Error)\b)")
