@@ -41,6 +41,7 @@ RAISING = {
     "BusyError",
     "GateFailure",
     "EnvironmentFault",
+    "SetupError",
     "SparkEvalError",
     "cls",
 }
@@ -195,7 +196,7 @@ def codes_in(tree: ast.AST) -> Iterator[str]:
 
 
 def test_every_named_error_is_in_the_tables_of_errors() -> None:
-    raised = set(MENDS) | set(REFUSALS.values()) | set(Fault)
+    raised = set(MENDS) | {code for _, code in REFUSALS.values()} | set(Fault)
     for file in (REPOSITORY / "src" / "spark_eval").rglob("*.py"):
         raised |= set(codes_in(ast.parse(file.read_text(encoding="utf-8"))))
     raised -= {"NAMED_CODE"}
@@ -212,3 +213,13 @@ def test_the_exit_codes_are_the_code() -> None:
     told = {int(code) for code in re.findall(r"^\| (\d) \|", ERRORS, re.MULTILINE)}
     known: set[type[SparkEvalError]] = {SparkEvalError, *SparkEvalError.__subclasses__()}
     assert told == {0} | {error.exit_code for error in known}
+
+
+def test_a_scheduler_retries_only_what_a_retry_may_mend() -> None:
+    """A code comes to this list with a reason why the same command may end otherwise the next time."""
+    passing = {"JVM_DIED", "WORKER_CRASHED", "SPARK_FAILED", "OUT_OF_MEMORY", "DISK_FULL", "FILE_SYSTEM"}
+    of_this_start = {"NO_WORKING_FOLDER", "INTERRUPTED"}
+    ours = {"STAGED_OTHERWISE", "LEDGER_OPEN", "UNEXPECTED"}
+    retried = ERRORS.partition("\nExit 1,")[2]
+    named = {code for line in retried.splitlines() for code in re.findall(r"^\| `([A-Z_]+)`", line)}
+    assert named == passing | of_this_start | ours

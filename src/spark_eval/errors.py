@@ -18,18 +18,37 @@ Member = TypeVar("Member", bound=StrEnum)
 HIDDEN: Final = "***"
 NAMES: Final = r"pass(?:word|wd|phrase)|secret|token|(?:access|account|api|private|encryption)[._-]?key"
 # Keys such as fs.s3a.secret.key, sfPassword, fs.azure.account.key.ACCOUNT, fs.azure.sas.CONTAINER.
-SECRET_KEY: Final = re.compile(rf"(?i){NAMES}|credentials?$|(^|[._-])(sas|pwd)($|[._-])")
+SECRET_KEY: Final = re.compile(
+    rf"(?i){NAMES}|credentials?$|(^|[._-])(sas|pwd)($|[._-])|(?<!security\.)authorization$"
+)
 # Endings of such keys whose value is not a secret: where a secret is, who provides it, its length.
 POINTER: Final = re.compile(r"(?i)(file|path|name|provider|class|type|url|enabled|length|timeout)$")
-# Each takes time proportional to the length of the text, whatever it contains.
+PRIVATE_KEY: Final = r"[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
+# Each takes time proportional to the length of the text. Private keys are first: later ones match words in them.
 SECRETS: Final = (
-    re.compile(r"(?P<before>://[^\s/:@]*:)[^\s/@]+(?=@)"),  # user:password@host
+    re.compile(rf"(?s)(?P<before>)-----BEGIN {PRIVATE_KEY}.*?(?:-----END {PRIVATE_KEY}|\Z)"),
+    # user:password@host, but not host:port/path@; user/password@host as Oracle has it
+    re.compile(r"(?P<before>://[^\s/:@\[]*:)(?!\d{1,5}(?:[/\s]|$))(?:[^\s/]{1,256}|[^\s@]{1,256})(?=@)"),
+    re.compile(r"(?i)(?P<before>jdbc:oracle:\w{1,9}:[^\s/@:]{1,80}/)[^\s@]{1,256}(?=@)"),
     re.compile(
         rf"(?i)(?P<before>(?:(?:{NAMES})[\w.-]{{0,80}}|\b(?:sig|pwd|x-amz-[\w-]{{1,40}}))[\"']?\s*[=:]\s*[\"']?)"
         r"[^\s\"',;&})]+"
     ),
+    re.compile(
+        r"(?i)(?P<before>\bauthorization[\"']?\s*[=:]\s*[\"']?(?:[a-z][\w-]{0,40} )?)[^\s\"',;&})]{8,}"
+    ),
     re.compile(r"(?i)(?P<before>\bbearer )[\w.~+/=-]{8,}"),
-    re.compile(r"(?P<before>\b)(AKIA|ASIA)[0-9A-Z]{16}\b"),
+    # base64 of user:password, no word of English
+    re.compile(r"(?P<before>\b[Bb](?:asic|ASIC) )(?=[\w+/]*(?:[a-z][A-Z]|[0-9=]))[\w+/]{8,}={0,2}"),
+    # AWS: an access key, and the secret that follows it
+    re.compile(r"(?P<before>\b)(AKIA|ASIA)[0-9A-Z]{16}\b(?:[\s:,;/|\"']{1,4}[\w/+]{40}(?![\w/+]))?"),
+    # GitHub, GitLab, Slack, Google, Databricks, Hugging Face, npm, PyPI, Stripe, OpenAI; JSON Web Tokens
+    re.compile(
+        r"(?P<before>(?<![A-Za-z0-9]))(?:gh[pousr]_[A-Za-z0-9]{16,}|github_pat_\w{16,}|glpat-[\w-]{16,}"
+        r"|(?:xox[a-z]|xapp)-[\w-]{8,}|AIza[\w-]{30,}|ya29\.[\w-]{16,}|dapi[0-9a-f]{32}|hf_[A-Za-z0-9]{30,}"
+        r"|npm_[A-Za-z0-9]{30,}|pypi-[\w-]{30,}|[sr]k_live_[A-Za-z0-9]{16,}|sk-[\w-]{30,})"
+    ),
+    re.compile(r"(?P<before>(?<![\w-]))eyJ[\w-]{6,}\.[\w-]{6,}[\w.-]*"),
 )
 
 
@@ -40,7 +59,7 @@ class SparkEvalError(Exception):
 
     def __init__(self, code: str, message: str) -> None:
         self.code = code
-        self.message = printable(redacted(" ".join(message.split())[:LONGEST]))
+        self.message = printable(redacted(" ".join(message.split()))[:LONGEST])
         super().__init__(code, message)
 
     def __str__(self) -> str:
@@ -57,7 +76,13 @@ class SparkEvalError(Exception):
 
 
 class EnvironmentFault(SparkEvalError):
-    """The machine lacks something (Java, memory, a reachable cluster): exit 1, a retry may help."""
+    """The machine lacks something for now (memory, space, a reachable cluster): exit 1, a retry may help."""
+
+
+class SetupError(EnvironmentFault):
+    """The machine lacks what it will lack the next time as well (a library, a permission): exit 2, stop."""
+
+    exit_code = 2
 
 
 class ConfigError(SparkEvalError):

@@ -172,6 +172,7 @@ class Fault(StrEnum):
     WEIGHT_OUT_OF_RANGE = "WEIGHT_OUT_OF_RANGE"
     # A single row with one of these makes the whole table invalid.
     NULL_MODEL = "NULL_MODEL"
+    RANK_NOT_INTEGER = "RANK_NOT_INTEGER"
     RANK_BASE = "RANK_BASE"
     DUPLICATE_RANK = "DUPLICATE_RANK"
     NEGATIVE_RELEVANCE = "NEGATIVE_RELEVANCE"
@@ -184,6 +185,7 @@ ROW_FAULTS: Final = (
     Fault.NULL_MODEL,
     Fault.NULL_ID,
     Fault.NULL_RANK,
+    Fault.RANK_NOT_INTEGER,
     Fault.RANK_BASE,
     Fault.NULL_SCORE,
     Fault.SCORE_NOT_FINITE,
@@ -193,6 +195,10 @@ ROW_FAULTS: Final = (
 # Messages of the faults that make a table invalid.
 FATAL: Final[dict[Fault, str]] = {
     Fault.NULL_MODEL: "rows without a model name; fill the model column, or name one model in the config",
+    Fault.RANK_NOT_INTEGER: (
+        "rows with a rank that is no whole number; rank without ties, in pandas "
+        ".rank(method='first', ascending=False).astype(int)"
+    ),
     Fault.RANK_BASE: "rows with a rank below 1; ranks start at 1",
     Fault.DUPLICATE_RANK: "relevant items that share their rank with another; ranks must be distinct",
     Fault.NEGATIVE_RELEVANCE: "rows with a negative relevance; relevance is 0 or more",

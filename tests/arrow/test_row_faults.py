@@ -33,6 +33,23 @@ def told(faults: pa.Array | None) -> list[str]:
             1,
             {"NULL_RANK": None, "RANK_BASE": 0, "RANK_BASE, too": -1},
         ),
+        *[
+            (
+                pa.field("rank", kind),
+                1.0,
+                {
+                    "NULL_RANK": None,
+                    "NULL_RANK, of pandas": NAN,
+                    "RANK_BASE": -0.0,
+                    "RANK_BASE, too": -1.0,
+                    "RANK_NOT_INTEGER": 1.5,
+                    "RANK_NOT_INTEGER, too": -0.5,
+                    "RANK_NOT_INTEGER, endless": float("inf"),
+                    "RANK_NOT_INTEGER, beyond doubles": 1e18,
+                },
+            )
+            for kind in (pa.float32(), pa.float64())
+        ],
         (
             pa.field("score", pa.float64()),
             -0.5,
@@ -54,7 +71,11 @@ def test_the_first_fault_of_each_recommendation_is_told(
     }
     table = of_rows(KEYS.append(column), rows)
     judged, faults = judge_lists(table)
-    assert judged is table
+    if pa.types.is_floating(column.type) and column.name == "rank":
+        assert judged["rank"].type == pa.int64()
+        assert judged["rank"].to_pylist()[:1] == [1]
+    else:
+        assert judged is table
     assert told(faults) == [name.partition(",")[0] for name in rows]
     assert judge_lists(table.slice(0, 1))[1] is None
 

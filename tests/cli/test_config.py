@@ -126,6 +126,38 @@ def test_wrong_types_and_values(tmp_path: Path, text: str, says: str) -> None:
     assert says in error.message
 
 
+def test_what_is_set_below_a_mapping_of_free_names_is_one_key(tmp_path: Path) -> None:
+    text = f"{SMALLEST}interactions: {{path: log}}\ntruth: {{path: t}}\nspark: {{conf: {{a.b: 1}}}}\n"
+    config = read(
+        tmp_path,
+        text,
+        "spark.conf.spark.sql.shuffle.partitions=3",
+        "spark.conf.a.b=2",
+        "interactions.options.parquet.a.b=x",
+        "interactions.columns.user=geo.user",
+        "truth.options.header=true",
+        "truth.columns={user: u}",
+        "evaluate.conventions={preset: spark}",
+        "evaluate.conventions.gain=exp2",
+        "evaluate.relevance.threshold=3",
+    )
+    assert config.spark.conf == {"a.b": 2, "spark.sql.shuffle.partitions": 3}
+    assert config.interactions is not None
+    assert config.interactions.options == {"parquet.a.b": "x"}
+    assert config.interactions.columns == {"user": "geo.user"}
+    assert config.truth is not None
+    assert (config.truth.options, config.truth.columns) == ({"header": True}, {"user": "u"})
+    assert config.evaluate.conventions == {"preset": "spark", "gain": "exp2"}
+    assert config.evaluate.relevance.threshold == 3
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".", "a.", ".a", "output.", "output..path", "spark.conf.", "spark..conf"]
+)
+def test_a_key_to_set_has_no_empty_part(tmp_path: Path, name: str) -> None:
+    assert refused(tmp_path, SMALLEST, f"{name}=1").code == "INVALID_SETTING"
+
+
 @pytest.mark.parametrize(
     ("setting", "code", "says"),
     [

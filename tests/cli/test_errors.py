@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import pytest
 from py4j.protocol import Py4JError
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from spark_eval.errors import ConfigError, DataError
@@ -41,7 +42,7 @@ LISTS = {"model": ["best"] * 2, "user": [1, 2], "item": [101, 102], "score": [1.
         ("interactions", {"format": "parket"}, "UNKNOWN_FORMAT", "parket"),
         ("truth", {"subset": "global_test"}, "MISSING_SPLIT", "run `spark-eval split` first"),
         ("recommendations", {"columns": {"score": "model"}}, "SCORE_NOT_NUMERIC", "string"),
-        ("recommendations", {"columns": {"rank": "score"}}, "RANK_NOT_INTEGER", "double"),
+        ("recommendations", {"columns": {"rank": "model"}}, "RANK_NOT_INTEGER", "string; ranks are whole"),
         ("recommendations", {"layout": "array"}, "NOT_AN_ARRAY", "bigint"),
     ],
 )
@@ -272,10 +273,19 @@ def test_allowed_model_names() -> None:
         (OSError("odd"), "FILE_SYSTEM", 1),
         (OSError(errno.EIO, "bad disk", "a.parquet"), "FILE_SYSTEM", 1),
         (OSError(errno.ENOSPC, "full", "a.parquet"), "DISK_FULL", 1),
-        (OSError(errno.EROFS, "read only", "a.parquet"), "NO_PERMISSION", 1),
         (Py4JError("java.io.IOException: No space left on device\n\tat x"), "DISK_FULL", 1),
         (Py4JError("SparkException: Python worker exited unexpectedly (crashed)"), "WORKER_CRASHED", 1),
-        (Py4JError('IOException: Cannot run program "/no/python": error=2'), "WORKER_ENV_MISMATCH", 1),
+        (Py4JError('Cannot run program "python3": error=12, Cannot allocate memory'), "OUT_OF_MEMORY", 1),
+        (
+            Py4JError('Cannot run program "a": error=11, Resource temporarily unavailable'),
+            "WORKER_CRASHED",
+            1,
+        ),
+        (
+            Py4JError("\nError from python worker:\n  MemoryError\nPYTHONPATH was:\n  /z\n"),
+            "OUT_OF_MEMORY",
+            1,
+        ),
         (ValueError("first line\nsecond line"), "UNEXPECTED", 1),
         (ValueError(), "UNEXPECTED", 1),
     ],
@@ -283,6 +293,31 @@ def test_allowed_model_names() -> None:
 def test_anything_else_is_for_a_retry(error: Exception, code: str, exit_code: int) -> None:
     named = renamed(error)
     assert (named.code, named.exit_code) == (code, exit_code)
+    assert "\n" not in str(named)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        *[(OSError(number, "no", "a.parquet"), "NO_PERMISSION") for number in (errno.EROFS, errno.EACCES)],
+        (Py4JError("java.io.FileNotFoundException: /a (Permission denied)"), "NO_PERMISSION"),
+        (Py4JError("java.io.IOException: Read-only file system"), "NO_PERMISSION"),
+        (Py4JError('IOException: Cannot run program "/no/python": error=2, No such'), "WORKER_ENV_MISMATCH"),
+        (AnalysisException("[PYTHON_VERSION_MISMATCH] Python 3.9 and 3.12"), "WORKER_ENV_MISMATCH"),
+        (
+            Py4JError("\nError from python worker:\n  ImportError: x\nPYTHONPATH was:\n"),
+            "WORKER_ENV_MISMATCH",
+        ),
+        *[
+            (AnalysisException(f"Failed to find data source: {name}. Please deploy it"), "UNKNOWN_FORMAT")
+            for name in ("avro", "kafka")
+        ],
+        (AnalysisException("[DATA_SOURCE_NOT_FOUND] Failed to find the data source: dbf."), "UNKNOWN_FORMAT"),
+    ],
+)
+def test_what_no_retry_mends_is_none_to_retry(error: Exception, code: str) -> None:
+    named = renamed(error)
+    assert (named.code, named.exit_code) == (code, 2)
     assert "\n" not in str(named)
 
 

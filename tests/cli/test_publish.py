@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import spark_eval.publishing.local
-from spark_eval.errors import BusyError, ConfigError, EnvironmentFault, SparkEvalError
+from spark_eval.errors import BusyError, ConfigError, SetupError, SparkEvalError
 from spark_eval.publishing.attempt import Attempt
 from spark_eval.publishing.local import LocalStore
 from spark_eval.publishing.verify import Expected
@@ -150,10 +150,23 @@ def test_nothing_is_replaced_where_that_takes_more_than_one_step(
         raise OSError(errno.EINVAL, "invalid argument")
 
     monkeypatch.setattr(spark_eval.publishing.local, "swap", refuse)
-    with pytest.raises(EnvironmentFault, match="CANNOT_SWAP"):
+    with pytest.raises(SetupError, match="CANNOT_SWAP"):
         publish(tmp_path, {Table.METRICS: 2}, "g")
     assert pq.read_table(tmp_path / "metrics").num_rows == 1
     publish(tmp_path, {Table.METRICS: 2}, "g", run_id="b")
+
+
+def test_a_full_disk_is_not_a_file_system_that_cannot_swap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(tmp_path, {Table.METRICS: 1})
+
+    def refuse(*_: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(spark_eval.publishing.local, "swap", refuse)
+    with pytest.raises(OSError, match="No space left"):
+        publish(tmp_path, {Table.METRICS: 2}, "g")
 
 
 def test_readers_see_published_runs_only(tmp_path: Path, spark: SparkSession) -> None:

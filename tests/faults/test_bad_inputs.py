@@ -253,7 +253,12 @@ EVALUATE: list[tuple[str, Spoiler, str]] = [
         text("truth", "csv", "user,item\n1,101\n 7,102\n", ignoreLeadingWhiteSpace=False),
         "ID_IS_FLOAT ... truth: column 'user'",
     ),
-    ("ranks of floats", then(ranked, column(RECS, rank=1.5)), "RANK_NOT_INTEGER ... 'rank' is double"),
+    (
+        "ranks between whole numbers",
+        then(ranked, column(RECS, rank=1.5)),
+        "RANK_NOT_INTEGER ... rows with a rank that is no whole number ... .astype(int)",
+    ),
+    ("ranks of text", then(ranked, column(RECS, rank="1")), "RANK_NOT_INTEGER ... 'rank' is string"),
     ("no model", without(RECS, "model"), "MISSING_MODEL ... pass model="),
     ("no array in layout array", keys(RECS, layout="array"), "NOT_AN_ARRAY ... bigint"),
     ("relevance of text", column("truth", relevance="5"), "RELEVANCE_NOT_NUMERIC ... 'relevance' is string"),

@@ -55,8 +55,18 @@ def test_columns_are_found_by_mapping_by_path_and_by_a_name_with_a_dot(spark: Sp
 @pytest.mark.parametrize(
     ("schema", "columns", "code", "words"),
     [
-        ("user int, itm int, score double", {}, "MISSING_COLUMN", "'item'; did you mean 'itm'?"),
-        ("User int, item int, score double", {}, "MISSING_COLUMN", "'user'; did you mean 'User'?"),
+        (
+            "user int, itm int, score double",
+            {},
+            "MISSING_COLUMN",
+            "'itm'? Map with columns={'item': 'itm'}",
+        ),
+        (
+            "User int, item int, score double",
+            {},
+            "MISSING_COLUMN",
+            "mean 'User'? Map with columns={'user': 'User'}",
+        ),
         ("user int, item int, score double", {USER: "usr"}, "MISSING_COLUMN", "did you mean 'user'?"),
         (
             "user int, name string, score double",
@@ -77,7 +87,8 @@ def test_columns_are_found_by_mapping_by_path_and_by_a_name_with_a_dot(spark: Sp
         ("user int, item decimal(9, 0), score double", {}, "ID_IS_FLOAT", "'item' is decimal(9,0)"),
         ("user boolean, item int, score double", {}, "ID_TYPE_UNSUPPORTED", "'user' is boolean"),
         ("user int, item int, score string", {}, "SCORE_NOT_NUMERIC", "'score' is string"),
-        ("user int, item int, rank double", {}, "RANK_NOT_INTEGER", "'rank' is double"),
+        ("user int, item int, rank string", {}, "RANK_NOT_INTEGER", "'rank' is string; ranks are whole"),
+        ("user int, item int, rank string", {}, "RANK_NOT_INTEGER", "in pandas by .astype(int)"),
     ],
 )
 def test_a_fault_of_the_table_has_a_name(

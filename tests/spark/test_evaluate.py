@@ -1,12 +1,14 @@
 """The whole evaluation on a handful of rows: what it refuses, what it stamps, what it keeps."""
 
+import re
+from decimal import Decimal
 from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_eval.errors import ConfigError, DataError
+from spark_eval.errors import ConfigError, DataError, SparkEvalError
 from spark_eval.verbs.evaluate import evaluate
 
 
@@ -56,6 +58,65 @@ def test_data_without_an_answer_are_refused_by_name(
     code: str,
 ) -> None:
     assert code_of(tiny(spark, recommended), liked(spark, relevant), **rules) == code
+
+
+@pytest.mark.parametrize(
+    ("order", "values", "code"),
+    [
+        ("rank int", (0, -1), "RANK_BASE"),
+        ("rank double", (0.0, -1.0), "RANK_BASE"),
+        ("rank double", (1.5, 2.5), "RANK_NOT_INTEGER"),
+        ("rank decimal(4, 1)", (Decimal("1.5"), Decimal("2.5")), "RANK_NOT_INTEGER"),
+    ],
+)
+def test_ranks_that_are_refused_are_no_second_fault_of_their_users(
+    spark: SparkSession, order: str, values: tuple[Any, Any], code: str
+) -> None:
+    schema = f"model string, user int, item int, {order}"
+    lists = spark.createDataFrame([("als", 1, item, value) for item, value in enumerate(values)], schema)
+    with pytest.raises(DataError) as raised:
+        evaluate(lists, liked(spark, [(1, 1, 1.0)]), metrics=["mrr"])
+    assert raised.value.code == code
+    assert "2 rows with a rank" in raised.value.message
+    assert "NO_ID_OVERLAP" not in raised.value.message
+    others = tiny(spark, [("bpr", 8, 1, 1)]).withColumn("rank", F.col("rank").cast(order.split(" ", 1)[1]))
+    with pytest.raises(DataError, match=rf"{code}.*NO_ID_OVERLAP.*'bpr'") as raised:
+        evaluate(lists.unionByName(others), liked(spark, [(1, 1, 1.0)]), metrics=["mrr"])
+    assert raised.value.message.count("NO_ID_OVERLAP") == 1
+
+
+def test_the_preset_of_scikit_learn_says_which_metrics_it_has(spark: SparkSession) -> None:
+    tables = tiny(spark, [("als", 1, 1, 1)]), liked(spark, [(1, 1, 1.0)])
+    with pytest.raises(ConfigError) as raised:
+        evaluate(*tables, conventions="sklearn")
+    told = ", ".join(f"{name}@10" for name in ("precision", "recall", "f1", "hit_rate", "mar", "mrr", "arhr"))
+    assert raised.value.message.startswith(f"{told}: tie_order=shared, as in the preset sklearn, ")
+    asked = re.search(r"ask for metrics=\[(.*)\] alone", raised.value.message)
+    assert asked is not None
+    scored = tables[0].withColumnRenamed("rank", "score")
+    assert evaluate(scored, tables[1], conventions="sklearn", metrics=asked[1].split(", ")).models == ["als"]
+
+
+@pytest.mark.parametrize(
+    ("metric", "items", "says"),
+    [
+        ("ild", None, "for ild we need facts of items; give items, with vector for ild"),
+        ("ild", "item int", "no column 'vector' for ild (by features instead: ild(distance=jaccard)); found"),
+        ("ild", "item int, vectors array<double>", "Map with columns={'vector': 'vectors'}"),
+        ("ild(distance=jaccard)", None, "with features for ild(distance=jaccard)"),
+        ("ild(distance=jaccard)", "item int", "no column 'groups' for ild(distance=jaccard); found"),
+        ("calibration_kl", "item int", "no column 'groups' for calibration_kl"),
+    ],
+)
+def test_a_metric_of_items_is_named_with_the_column_that_it_needs(
+    spark: SparkSession, metric: str, items: str | None, says: str
+) -> None:
+    given = None if items is None else spark.createDataFrame([], items)
+    tables = tiny(spark, [("als", 1, 1, 1)]), liked(spark, [(1, 1, 1.0)])
+    with pytest.raises(SparkEvalError) as raised:
+        evaluate(*tables, items=given, train=tables[1], metrics=[metric])
+    assert raised.value.code == ("MISSING_ITEMS" if items is None else "MISSING_COLUMN")
+    assert says in raised.value.message
 
 
 @pytest.mark.parametrize(

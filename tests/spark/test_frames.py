@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
@@ -113,6 +114,14 @@ def test_what_cannot_be_taken_is_told_by_column(column: pd.Series, words: str) -
 def test_what_is_no_frame_is_told_in_one_line(verb: Callable[[Any], object], frame: object) -> None:
     with pytest.raises(ConfigError, match="NOT_A_FRAME"):
         verb(frame)
+
+
+@pytest.mark.parametrize("name", ["recommendations", "truth"])
+def test_a_lazy_frame_is_told_how_to_become_one(name: str) -> None:
+    frame = pd.DataFrame({"user": [1], "item": [1], "score": [1.0]})
+    given: dict[str, Any] = {"recommendations": frame, "truth": frame}
+    with pytest.raises(ConfigError, match=rf"NOT_A_FRAME.* {name} .*LazyFrame; give {name}\.collect\(\)"):
+        evaluate(**given | {name: pl.from_pandas(frame).lazy()}, model="m")
 
 
 def test_ids_that_pandas_made_floats_are_refused_with_the_mend(spark: SparkSession) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from spark_eval.verbs.evaluate import evaluate
 from spark_eval.verbs.evaluation import Evaluation
@@ -67,6 +68,22 @@ def everything(evaluation: Evaluation) -> list[Any]:
     ]
     evaluation.unpersist()
     return found
+
+
+@pytest.mark.parametrize("checks", ["hits", "full"])
+def test_ranks_of_whole_doubles_give_the_bits_of_integers(
+    spark: SparkSession, tmp_path: Path, checks: str
+) -> None:
+    lists, truth = tables_of(spark, "int", "rank int", random.Random(checks))
+    rules: dict[str, Any] = {"metrics": OF_HITS, "k": [3, 10], "checks": checks}
+    of_integers = everything(evaluate(lists, truth, **rules))
+    for kind in ("double", "float", "decimal(9, 0)", "decimal(9, 2)"):
+        given = lists.withColumn("rank", F.col("rank").cast(kind))
+        assert everything(evaluate(given, truth, **rules)) == of_integers, kind
+        given.coalesce(1).write.mode("overwrite").parquet(str(tmp_path / kind))
+        assert everything(evaluate(spark.read.parquet(str(tmp_path / kind)), truth, **rules)) == of_integers
+    pandas = lists.toPandas().astype({"user": "Int64", "item": "Int64", "rank": float})
+    assert everything(evaluate(pandas, truth, **rules)) == of_integers
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -38,18 +38,31 @@ def fault_rules(conventions: Conventions) -> dict[str, FaultRule]:
 
 
 def judge_lists(rows: pa.Table) -> Judged:
-    """Validate rows of recommendations, which have a rank or a score."""
+    """Validate rows of recommendations, which have a rank or a score; return ranks as integers."""
+    is_broken = None
+    if RANK in rows.column_names and pa.types.is_floating(rows.schema.field(RANK).type):
+        ranks, is_broken = whole_ranks(rows[RANK].cast(pa.float64()))
+        rows = rows.set_column(rows.column_names.index(RANK), RANK, ranks)
     faults: dict[Fault | Reason, Booleans] = {
         Fault.NULL_MODEL: nulls(rows, MODEL),
         Fault.NULL_ID: nulls(rows, USER, ITEM, FOLD),
         Fault.NULL_RANK: nulls(rows, RANK),
         Fault.NULL_SCORE: nulls(rows, SCORE),
     }
+    if is_broken is not None:
+        faults[Fault.RANK_NOT_INTEGER] = holds(is_broken)
     if RANK in rows.column_names:
         faults[Fault.RANK_BASE] = holds(pc.less(rows[RANK], 1))
     if SCORE in rows.column_names and pa.types.is_floating(rows.schema.field(SCORE).type):
         faults[Fault.SCORE_NOT_FINITE] = holds(pc.invert(pc.is_finite(rows[SCORE])))
     return rows, first_fault(list(faults.items()))
+
+
+def whole_ranks(ranks: pa.ChunkedArray) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
+    """Return doubles as integer ranks, NaN as null, 0 if not whole; and True where a rank is not whole."""
+    ranks = pc.if_else(pc.is_nan(ranks), None, ranks)
+    is_whole = pc.and_(pc.equal(pc.floor(ranks), ranks), pc.less_equal(pc.abs(ranks), float(LARGEST_EXACT)))
+    return pc.if_else(is_whole, ranks, 0.0).cast(pa.int64()), pc.invert(is_whole)
 
 
 def judge_truth(rows: pa.Table, conventions: Conventions) -> Judged:

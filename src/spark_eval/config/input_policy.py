@@ -43,12 +43,12 @@ def check_reading(path: str | None, kind: str, options: Iterable[str]) -> None:
 
 
 def check_secrets(tree: Any) -> None:
-    """Raise ConfigError SECRET_IN_CONFIG for a value that is a credential, or holds one."""
+    """Raise ConfigError SECRET_IN_CONFIG for a key or value that is a credential, or holds one."""
     for keys, value in leaves(tree, ()):
         is_said = value not in (None, "") and not isinstance(value, bool)
         # The keys of ``columns`` are names of columns.
-        by_key = "columns" not in keys and any(map(is_secret, keys))
-        if is_said and (by_key or redacted(str(value)) != str(value)):
+        by_key = is_said and "columns" not in keys and any(map(is_secret, keys))
+        if by_key or any(redacted(text) != text for text in (*keys, str(value))):
             message = f"{redacted('.'.join(keys))} holds a secret, which others would read; leave it to "
             message += "the environment, a Hadoop credential provider or the conf of spark-submit"
             raise ConfigError("SECRET_IN_CONFIG", message)

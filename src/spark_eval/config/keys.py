@@ -54,16 +54,35 @@ def config_key(kind: Any, option: Option) -> tuple[Any, Any]:
     return kind, Field(default=default, description=option.meaning)
 
 
+def setting_keys(whole: type[Section], name: str) -> list[str]:
+    """Split a dotted key. Below a mapping of free names, the rest is one key: spark.conf.spark.sql.x."""
+    keys, section = name.split("."), whole
+    for depth, key in enumerate(keys[:-1], start=1):
+        kinds = kinds_of(section, key)
+        if any(get_origin(kind) is dict for kind in kinds):
+            return [*keys[:depth], ".".join(keys[depth:])]
+        section = section_of(kinds) or Section
+    return keys
+
+
+def kinds_of(section: type[BaseModel], key: str) -> list[Any]:
+    """Return the types that the value of a key may have, and those of its items; none of an unknown key."""
+    kind = section.model_fields[key].annotation if key in section.model_fields else None
+    return [inner for outer in (kind, *get_args(kind)) for inner in (outer, *get_args(outer))]
+
+
+def section_of(kinds: Sequence[Any]) -> type[Section] | None:
+    """Return the section among types, if one is."""
+    return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Section)), None)
+
+
 def describe(whole: type[Section], place: tuple[int | str, ...], kind: str, message: str) -> str:
     """Return one fault of a config in words."""
     where = ".".join(map(str, place)) or "the config"
     if kind != EXTRA_KEY:
         return f"{where}: {message.removeprefix('Value error, ')}"
     *path, key = place
-    section: Any = whole
+    section = whole
     for part in path:
-        if isinstance(part, str) and part in section.model_fields:
-            kind_of = section.model_fields[part].annotation
-            kinds = [inner for outer in (kind_of, *get_args(kind_of)) for inner in (outer, *get_args(outer))]
-            section = next((k for k in kinds if isinstance(k, type) and issubclass(k, Section)), section)
+        section = section_of(kinds_of(section, str(part))) or section
     return f"unknown key {where!r}; {nearest(str(key), list(section.model_fields))}"

@@ -21,7 +21,7 @@ from spark_eval.comparing.gates import Gate, GateOptions, check_models
 from spark_eval.comparing.options import CompareOptions, ComparePlan, make_compare_plan
 from spark_eval.config.input_policy import check_secrets
 from spark_eval.config.inputs import Place, Recommendations, Scalar, Source
-from spark_eval.config.keys import EXTRA_KEY, Section, Several, describe, keyed
+from spark_eval.config.keys import EXTRA_KEY, Section, Several, describe, keyed, setting_keys
 from spark_eval.config.strict_yaml import MAX_CHARACTERS, load_yaml, overlay
 from spark_eval.engine.segments import check_given
 from spark_eval.errors import ConfigError
@@ -232,9 +232,10 @@ def read_config(path: Path, settings: Sequence[str] = ()) -> Config:
     tree = load_yaml(text, str(path))
     for setting in settings:
         name, equals, value = setting.partition("=")
-        if not (equals and name):
+        keys = setting_keys(Config, name)
+        if not (equals and all(keys)):
             raise ConfigError("INVALID_SETTING", f"--set {name!r} is not dotted.key=value")
-        overlay(tree, name.split("."), load_yaml(value, f"--set {name}"))
+        overlay(tree, keys, load_yaml(value, f"--set {name}"))
     return parse_config(tree)
 
 

@@ -1,4 +1,4 @@
-"""YAML without its traps: the types of YAML 1.2, no tags, no aliases, no repeated keys, no dates.
+"""YAML without its traps: the types of YAML 1.2, no tags, anchors, aliases, repeated keys or dates.
 
 What is written here is read here as it was.
 """
@@ -6,7 +6,7 @@ What is written here is read here as it was.
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import yaml
@@ -39,11 +39,17 @@ class StrictLoader(yaml.SafeLoader):
 
     n_nodes = depth = 0
 
+    def compose_document(self) -> Node | None:
+        """Refuse directives that declare tags."""
+        if self.peek_event().tags:
+            raise refused("tags are not allowed", None)
+        return super().compose_document()
+
     def compose_node(self, parent: Node | None, index: int) -> Node | None:
-        """Refuse aliases, a few lines of which can stand for millions of nodes, tags, and endless trees."""
+        """Refuse tags, endless trees, and aliases: a few lines of these can be millions of nodes."""
         self.n_nodes += 1
         faults = {
-            "aliases are not allowed": self.check_event(yaml.AliasEvent),
+            "anchors and aliases are not allowed": getattr(self.peek_event(), "anchor", None) is not None,
             "tags are not allowed": getattr(self.current_event, "tag", None) is not None,
             f"more than {MAX_NODES} values": self.n_nodes > MAX_NODES,
             "nested too deeply": self.depth > MAX_DEPTH,
@@ -107,8 +113,10 @@ def load_yaml(text: str, where: str) -> Any:
         raise ConfigError("INVALID_YAML", f"{where}: {error}") from None
 
 
-def overlay(tree: Any, keys: list[str], value: Any) -> None:
+def overlay(tree: Any, keys: Sequence[str], value: Any) -> None:
     """Set a value deep in a tree of mappings, making those that lack."""
+    if len(keys) > MAX_DEPTH:
+        raise ConfigError("INVALID_SETTING", f"--set {keys[0]}.…: {len(keys)} keys, at most {MAX_DEPTH}")
     for key in keys[:-1]:
         if not isinstance(tree, dict):
             break

@@ -13,7 +13,7 @@ from pyspark.sql import types as T
 
 from spark_eval.arrow.hashes import numbers
 from spark_eval.conventions import CONVENTIONS, Conventions, TruthDuplicates
-from spark_eval.errors import ConfigError, EnvironmentFault
+from spark_eval.errors import ConfigError, SetupError
 from spark_eval.functions.arrays import RECOMMENDED, RELEVANCE_ARRAY, RELEVANT, SCORE_ARRAY, measured_values
 from spark_eval.metrics.options import DEFAULT_METRICS, Plan, make_plan
 from spark_eval.metrics.registry import RANKING, RankingMetric
@@ -198,14 +198,14 @@ def values_by_k(metric: RankingMetric, conventions: Rules) -> Callable[..., pa.A
 def arrow_function(values: Callable[..., pa.Array], name: str, kind: T.DataType) -> Any:
     """Return a Spark function that passes Arrow batches to ``values``, without pandas.
 
-    Raises EnvironmentFault SPARK_TOO_OLD.
+    Raises SetupError SPARK_TOO_OLD.
     """
     try:
         from pyspark.sql.pandas.functions import arrow_udf
     except ImportError:
         message = f"spark_eval.functions needs Spark 4.1 or newer; this is {pyspark.__version__}"
         hint = "evaluate with layout='array' works with all versions"
-        raise EnvironmentFault("SPARK_TOO_OLD", f"{message}; {hint}") from None
+        raise SetupError("SPARK_TOO_OLD", f"{message}; {hint}") from None
     values.__name__ = name
     make: Any = arrow_udf  # its type hints do not cover functions of several columns
     return make(values, kind)

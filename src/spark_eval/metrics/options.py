@@ -17,7 +17,7 @@ from spark_eval.metrics.stages import Stage, make_stages
 from spark_eval.metrics.values import METRICS_KEY, UNCUT, canonical, parse_k
 from spark_eval.options import SEED, checked, in_range
 from spark_eval.presets import changed, parse_conventions, stamp
-from spark_eval.schema import FOLD
+from spark_eval.schema import FEATURES, FOLD, GROUPS, VECTOR
 from spark_eval.stats.resampling import DEFAULT_RESAMPLES, MOST_RESAMPLES
 
 # The square of 2^512 is still a double.
@@ -28,6 +28,8 @@ DEFAULT_METRICS: Final = ("precision", "recall", "f1", "hit_rate", "map", "mar",
 # Kinds and facts that need training interactions, and facts that need the table of items.
 OF_TRAIN: Final[Set[Kind | Fact]] = {Kind.PROFILE, Fact.POPULARITY, Fact.TAKERS}
 OF_ITEMS: Final[Set[Kind | Fact]] = {Fact.GROUPS, Fact.FEATURES, Fact.VECTORS}
+COLUMNS_OF_FACTS: Final = {Fact.GROUPS: GROUPS, Fact.FEATURES: FEATURES, Fact.VECTORS: VECTOR}
+ILD_WITHOUT_VECTORS: Final = "ild(distance=jaccard)"
 
 
 class MeanInterval(Choice):
@@ -201,6 +203,18 @@ class Plan:
         facts: Set[Kind | Fact] = value.facts(self.conventions)
         return facts | {Kind.PROFILE} if value.sees_history(self.conventions) else facts
 
+    @property
+    def item_columns(self) -> dict[str, str]:
+        """The columns of ``items`` that are needed, and for what, in words."""
+        needed = {}
+        for fact, column in COLUMNS_OF_FACTS.items():
+            names = dict.fromkeys(one.name for one in self.asked if fact in one.facts(self.conventions))
+            if names:
+                needed[column] = f"for {', '.join(names)}"
+        if VECTOR in needed and "ild" in needed[VECTOR]:
+            needed[VECTOR] += f" (by features instead: {ILD_WITHOUT_VECTORS})"
+        return needed
+
     def check_tables(self, *, has_train: bool, has_items: bool) -> None:
         """Raise ConfigError for a table, or a baseline model, that a metric needs and that is not given."""
         has_catalog, has_base = has_items or has_train, self.base is not None
@@ -216,7 +230,9 @@ class Plan:
         ):
             names = ", ".join(dict.fromkeys(one.name for one in self.asked if self.seen_by(one) & needed))
             if names and not is_there:
-                raise ConfigError(fault.code, f"{METRICS_KEY}: for {names} we need {fault.message}")
+                columns = [f"{column} {why}" for column, why in self.item_columns.items()]
+                more = f", with {', '.join(columns)}" if fault.code == "MISSING_ITEMS" else ""
+                raise ConfigError(fault.code, f"{METRICS_KEY}: for {names} we need {fault.message}{more}")
 
     @cached_property
     def depth(self) -> int | None:

@@ -1,7 +1,7 @@
 """Metrics as values: ``ndcg(gain=exp2)@10``, with one printed form that can be parsed."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -164,8 +164,8 @@ def metric_values(
     values: dict[str, MetricValue] = {}
     for text in texts:
         for value in parse_metric(text, ks):
-            check_shared(value, value.conventions(conventions))
             values.setdefault(value.column, value)
+    check_shared(values.values(), conventions)
     return list(values.values())
 
 
@@ -241,13 +241,23 @@ def parse_k(k: object) -> int | None:
     raise ConfigError("INVALID_K", f"k is {k!r}; give whole numbers from 1 to {MAX_K}, or {UNCUT!r}")
 
 
-def check_shared(value: MetricValue, own: Conventions) -> None:
-    """Raise ConfigError TIE_ORDER if tied items shall share their ranks in a metric without that choice."""
-    is_window = value.metric.name == "ap" and own.ap_variant is AverageVariant.WINDOW
-    shares = own.tie_order is TieOrder.SHARED and "tie_order" in value.metric.conventions
-    if shares and (is_window or value.metric.name not in SHARES_PLACES):
+def check_shared(values: Iterable[MetricValue], run: Conventions) -> None:
+    """Raise ConfigError TIE_ORDER if tied items shall share their ranks in metrics without that choice."""
+    refused = {
+        value.metric.name: str(value) for value in values if not may_share(value, value.conventions(run))
+    }
+    if refused:
+        means = ", ".join(RANKING[name].run_name for name in SHARES_PLACES)
         raise ConfigError(
             "TIE_ORDER",
-            f"{value}: tie_order=shared is defined for {', '.join(SHARES_PLACES)} (gated); "
-            "use best and worst, or as_ranked",
+            f"{', '.join(refused.values())}: tie_order=shared, as in the preset sklearn, is defined for "
+            f"{', '.join(SHARES_PLACES)} (gated); ask for metrics=[{means}] alone, "
+            "for best and worst, or for as_ranked",
         )
+
+
+def may_share(value: MetricValue, own: Conventions) -> bool:
+    """Return True if the metric is defined under its choice of ``tie_order``, also if tied items share ranks."""
+    is_window = value.metric.name == "ap" and own.ap_variant is AverageVariant.WINDOW
+    shares = own.tie_order is TieOrder.SHARED and "tie_order" in value.metric.conventions
+    return not shares or (value.metric.name in SHARES_PLACES and not is_window)

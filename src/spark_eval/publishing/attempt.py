@@ -96,7 +96,7 @@ class Attempt:
         """Return whether this very content is published already, as these tables.
 
         Raises ConfigError RUN_EXISTS where other content is, unless it may be replaced (that of another verb
-        may not), and EnvironmentFault CANNOT_SWAP where that would take more than one step.
+        may not), and SetupError CANNOT_SWAP where that would take more than one step.
         """
         is_there, staging = self.store.files.is_there, self.staging
         job = self.record.job if self.record is not None else None

@@ -3,6 +3,7 @@
 An intent is ``<root>/_staging/<attempt>/intent.json``. A live attempt holds the lock of its verb and run.
 """
 
+import errno
 import json
 import time
 from collections.abc import Iterator, Mapping
@@ -13,7 +14,7 @@ from typing import Any, Final
 
 import pyarrow.parquet as pq
 
-from spark_eval.errors import BusyError, EnvironmentFault
+from spark_eval.errors import BusyError, SetupError
 from spark_eval.publishing.commits import SHARED, STAGING, Moves, Staging, commit_path, usual_place
 from spark_eval.publishing.verify import Expected
 from spark_eval.runtime.local_files import (
@@ -111,9 +112,11 @@ class LocalStore:
                 folder.mkdir(parents=True, exist_ok=True)
             swap(one, other)
         except (OSError, AttributeError) as error:
+            if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
+                raise
             message = f"{self.files.root}: this file system cannot swap two folders in one step ({error}); "
             message += "publish under another --run-id"
-            raise EnvironmentFault("CANNOT_SWAP", message) from error
+            raise SetupError("CANNOT_SWAP", message) from error
 
     def seal(self, folder: str, expected: Expected | None) -> tuple[list[str], int]:
         """Check a table by its footers, say what is in it, and bring it to the disk."""

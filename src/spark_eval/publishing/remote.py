@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from pyspark.sql import functions as F
 
-from spark_eval.errors import BusyError, EnvironmentFault
+from spark_eval.errors import BusyError, EnvironmentFault, SetupError
 from spark_eval.names import literal, quoted
 from spark_eval.publishing.commits import COMMITS, STAGING, Moves, Record, Staging, records_of
 from spark_eval.publishing.verify import Expected, sum_of_keys
@@ -100,10 +100,10 @@ class HadoopStore:
         return {"attempt": staging.name, "hours_out_of_use": round(self.hours_out_of_use(staging), 1)}
 
     def check_swap(self, staging: Staging) -> None:
-        """Raise EnvironmentFault CANNOT_SWAP: no store has such a step."""
+        """Raise SetupError CANNOT_SWAP: no store has such a step."""
         message = f"{self.files.root}: this store cannot swap two folders in one step; "
         message += f"publish run {staging.run_id!r} under another --run-id, or choose output.manifest"
-        raise EnvironmentFault("CANNOT_SWAP", message)
+        raise SetupError("CANNOT_SWAP", message)
 
     def seal(self, folder: str, expected: Expected | None) -> tuple[list[str], int]:
         """Check a table by reading it through Spark, and say what is in it."""

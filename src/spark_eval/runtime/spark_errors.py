@@ -11,14 +11,17 @@ from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
 
-from spark_eval.errors import ConfigError, DataError, EnvironmentFault, SparkEvalError
+from spark_eval.errors import ConfigError, DataError, EnvironmentFault, SetupError, SparkEvalError
 from spark_eval.runtime import streams
+from spark_eval.runtime.file_kinds import other_format
 
 OURS: Final = re.compile(r"error\[([A-Z_]+)\] ([^\n]*?)(?: SQLSTATE|\n|$)")
 CONDITION: Final = re.compile(r"\[([A-Z][A-Z0-9_]+(?:\.[A-Z0-9_]+)*)\]")
 # End of Spark's sentence; the file it was reading; a trace line with a message; package of a Java class.
 END: Final = re.compile(r"SQLSTATE|\n\s*at |\nJVM|\nTraceback|\n== SQL|;\n'")
-FILE: Final = re.compile(r"reading (?:the )?file:? (?:file:/+)?(/\S+?)\.?(?:\s|$)")
+FILE: Final = re.compile(
+    r"reading (?:the )?file:? (?:file:/*(?=/))?(/[^\n]+?)(?:\.?\s*(?:SQLSTATE|\n|$)|\. (?=[A-Z]))"
+)
 CAUSE: Final = re.compile(r"^(?:Caused by)?:? ?((?:[\w$]+\.)*\w*(?:Exception|Error): .+)$", re.MULTILINE)
 JAVA_CLASS: Final = re.compile(r"(?:[\w$]+\.)+(?=\w*(?:Exception|Error)\b)")
 # Py4J's message if the JVM did not answer.
@@ -49,7 +52,7 @@ KNOWN: Final[dict[str, tuple[type[SparkEvalError], str]]] = {
     "DATETIME_OVERFLOW": (DataError, "VALUE_TOO_LARGE"),
     "DATA_SOURCE_NOT_FOUND": (ConfigError, "UNKNOWN_FORMAT"),
     "FAILED_READ_FILE.FILE_NOT_EXIST": (DataError, "INPUT_CHANGED_DURING_RUN"),
-    "PYTHON_VERSION_MISMATCH": (EnvironmentFault, "WORKER_ENV_MISMATCH"),
+    "PYTHON_VERSION_MISMATCH": (SetupError, "WORKER_ENV_MISMATCH"),
     "FAILED_READ_FILE": (DataError, "CORRUPT_FILE"),
     "EMPTY_PARTITION_COLUMN": (DataError, "INVALID_PARTITION"),
     "CONFLICTING_PARTITION_COLUMN_NAMES": (DataError, "INVALID_PARTITION"),
@@ -79,22 +82,25 @@ MENDS: Final = {
     "JVM_DIED": "check for a memory limit that killed it, and spark.driver.memory",
     "SPARK_FAILED": "try again",
 }
-# Codes by errno of the operating system.
-REFUSALS: Final = {
-    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "DISK_FULL"),
-    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "NO_PERMISSION"),
+# Classes and codes of errors by errno of the operating system.
+REFUSALS: Final[dict[int, tuple[type[SparkEvalError], str]]] = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), (EnvironmentFault, "DISK_FULL")),
+    **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), (SetupError, "NO_PERMISSION")),
 }
 # Codes by texts of the JVM and workers that have no condition of Spark.
 SAID: Final[dict[str, tuple[type[SparkEvalError], str]]] = {
     "No space left on device": (EnvironmentFault, "DISK_FULL"),
     "Disk quota exceeded": (EnvironmentFault, "DISK_FULL"),
-    "Permission denied": (EnvironmentFault, "NO_PERMISSION"),
-    "Read-only file system": (EnvironmentFault, "NO_PERMISSION"),
+    "Permission denied": (SetupError, "NO_PERMISSION"),
+    "Read-only file system": (SetupError, "NO_PERMISSION"),
     "OutOfMemoryError": (EnvironmentFault, "OUT_OF_MEMORY"),
     "MemoryError": (EnvironmentFault, "OUT_OF_MEMORY"),
     "Python worker exited unexpectedly": (EnvironmentFault, "WORKER_CRASHED"),
     "Python worker failed to connect": (EnvironmentFault, "WORKER_CRASHED"),
-    "Cannot run program": (EnvironmentFault, "WORKER_ENV_MISMATCH"),
+    "Cannot allocate memory": (EnvironmentFault, "OUT_OF_MEMORY"),
+    "Resource temporarily unavailable": (EnvironmentFault, "WORKER_CRASHED"),
+    "Cannot run program": (SetupError, "WORKER_ENV_MISMATCH"),
+    "Failed to find data source": (ConfigError, "UNKNOWN_FORMAT"),
     "CSV header does not conform": (DataError, "SCHEMA_DRIFT"),
     "Found duplicate field": (DataError, "AMBIGUOUS_COLUMN"),
     "Checksum error": (DataError, "CORRUPT_FILE"),
@@ -130,11 +136,14 @@ def renamed(error: Exception, where: str = "", more: str = DEBUG) -> SparkEvalEr
         return DataError(ours[1], ours[2])
     if is_of_spark(error):
         kind, code, sentence = known(text)
-        what = ": ".join(part for part in (where, *FILE.findall(text)[:1], sentence) if part)
+        files = FILE.findall(text)[:1]
+        if code == "CORRUPT_FILE" and files and (other := other_format(files[0], "parquet")):
+            return DataError("WRONG_FORMAT", f"{where}: {other}" if where else other)
+        what = ": ".join(part for part in (where, *files, sentence) if part)
         return kind(code, f"{what}; {MENDS[code]}{more}")
     if isinstance(error, OSError):
-        code = REFUSALS.get(error.errno or 0, "FILE_SYSTEM")
-        return EnvironmentFault(code, text)
+        kind, code = REFUSALS.get(error.errno or 0, (EnvironmentFault, "FILE_SYSTEM"))
+        return kind(code, text)
     return EnvironmentFault("UNEXPECTED", f"{type(error).__name__}: {text.splitlines()[0] if text else ''}")
 
 
@@ -168,8 +177,8 @@ def end_of_jvm(error: Exception) -> str | None:
 
 def known(text: str) -> tuple[type[SparkEvalError], str, str]:
     """Return error class, code and one-line message for a text of Spark."""
-    if last := LAST_OF_WORKER.search(text):
-        return EnvironmentFault, "WORKER_ENV_MISMATCH", f"a Python worker could not start: {last[1]}"
+    if (last := LAST_OF_WORKER.search(text)) and not last[1].startswith("MemoryError"):
+        return SetupError, "WORKER_ENV_MISMATCH", f"a Python worker could not start: {last[1]}"
     for phrase, (kind, code) in SAID.items():
         if phrase in text:
             return kind, code, in_one_line(text[text.index(phrase) :])

@@ -15,7 +15,7 @@ from typing import Final
 
 from pyspark.sql import SparkSession
 
-from spark_eval.errors import EnvironmentFault
+from spark_eval.errors import SetupError
 from spark_eval.names import first_few
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import refuse_remote
@@ -53,7 +53,7 @@ def sources_below(folder: Traversable) -> Iterator[bytes]:
 def check_workers(spark: SparkSession) -> None:
     """Compare the versions of the workers, one task per slot, with the driver's; log hosts and versions.
 
-    Local workers use the driver's Python and are not checked. Raises EnvironmentFault WORKER_ENV_MISMATCH
+    Local workers use the driver's Python and are not checked. Raises SetupError WORKER_ENV_MISMATCH
     with the hosts that differ, and ConfigError CONNECT_UNSUPPORTED in a session of Spark Connect.
     """
     refuse_remote(spark, "a verb")
@@ -69,7 +69,7 @@ def check_workers(spark: SparkSession) -> None:
         if release(version) != release(ours[name])
     )
     if faults:
-        raise EnvironmentFault(
+        raise SetupError(
             "WORKER_ENV_MISMATCH",
             f"workers differ from the driver: {first_few(faults, '; ')}; give them the driver's "
             "environment (PYSPARK_PYTHON, --archives) and the same --py-files dist/spark_eval.zip",

@@ -12,6 +12,8 @@ from spark_eval.arrow.footers import EncryptedFile, moments_of, read_footer
 from spark_eval.config.inputs import Source
 from spark_eval.config.sections import PredictionsSection
 from spark_eval.errors import DataError
+from spark_eval.runtime.file_kinds import NAMES as FORMATS
+from spark_eval.runtime.file_kinds import other_format
 from spark_eval.schema import INPUT_COLUMNS, SUBSET
 
 PARQUET: Final = "parquet"
@@ -32,16 +34,23 @@ class FileSchemas:
     def of(cls, places: Iterable[str], file_format: str, name: str) -> "FileSchemas":
         """Read the footers of files; encrypted ones are left to Spark.
 
-        Raises DataError CORRUPT_FILE for files without a footer, or with one that contradicts itself.
+        Raises DataError WRONG_FORMAT for files of another format, and CORRUPT_FILE for those without a
+        footer, or with one that contradicts itself.
         """
-        schemas, damaged = cls(), []
-        for place in places if file_format in (PARQUET, ORC) else ():
+        schemas, others, damaged = cls(), [], []
+        for place in places if file_format in FORMATS else ():
             try:
-                schemas.add(place, file_format)
+                if file_format in (PARQUET, ORC):
+                    schemas.add(place, file_format)
+                elif (other := other_format(place, file_format)) is not None:
+                    others.append(other)
             except EncryptedFile:
                 continue
             except (OSError, ValueError, pa.ArrowException) as error:
-                damaged.append(f"{place!r}: {error}")
+                other = other_format(place, file_format)
+                (damaged if other is None else others).append(other or f"{place!r}: {error}")
+        if others:
+            raise DataError("WRONG_FORMAT", f"{name}: {others[0]}")
         if damaged:
             message = f"{name}: {len(damaged)} files are damaged, such as {damaged[0]}; write them again"
             raise DataError("CORRUPT_FILE", message)

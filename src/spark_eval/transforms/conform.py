@@ -63,7 +63,7 @@ def conform_table(frame: DataFrame, name: str, described: Any, timezone: str, pl
             return conform_train(frame, names)
         case "users":
             return conform_users(frame, names, plan.segments)
-    return conform_items(frame, names, plan.facts)
+    return conform_items(frame, names, plan.facts, plan.item_columns)
 
 
 def first_fault_column(faults: Mapping[Fault, Column]) -> Column:
@@ -151,8 +151,10 @@ def conform_recommendations(
     columns = {USER: table.id(USER), ITEM: table.id(ITEM)}
     columns = {MODEL: table.text(MODEL) if has_name else F.lit(model)} | columns | fold_of(table)
     if RANK in table.names or (SCORE not in table.names and RANK in table.frame.columns):
-        order = table.typed(RANK, (T.IntegralType,), "RANK_NOT_INTEGER", "ranks are integers from 1")
-        columns[RANK] = order.cast("long")
+        what = "ranks are whole numbers from 1; cast them, in pandas by .astype(int)"
+        order = table.typed(RANK, (T.NumericType,), "RANK_NOT_INTEGER", what)
+        is_whole = isinstance(table.kind(RANK), T.IntegralType)
+        columns[RANK] = order.cast("long" if is_whole else "double")  # doubles may be whole, as pandas ranks
     else:
         columns[SCORE] = score_of(table)
     return table.conformed(columns)

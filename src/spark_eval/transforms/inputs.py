@@ -1,5 +1,6 @@
 """One input table: finds its columns, checks their types, gathers its faults."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -24,12 +25,16 @@ ID_TYPES = (T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.StringType)
 
 @dataclass
 class Input:
-    """A frame, the name it goes by in messages, and its column mapping (ours: theirs)."""
+    """A frame, the name it goes by in messages, and its column mapping (ours: theirs).
+
+    ``needed`` says in words for what some of our columns are needed.
+    """
 
     frame: DataFrame
     source: str
     names: Mapping[str, str]
     faults: list[DataError] = field(default_factory=list)
+    needed: Mapping[str, str] = field(default_factory=dict)
 
     def has(self, name: str) -> bool:
         """Return whether the table holds our column ``name``, mapped or by its own name."""
@@ -41,7 +46,8 @@ class Input:
         outer, *inner = [theirs] if theirs in self.frame.columns else theirs.split(".")
         alike = [column for column in self.frame.columns if column.lower() == outer.lower()]
         if outer not in alike:
-            self.fault("MISSING_COLUMN", f"no column {theirs!r}; {self.instead_of(name)}")
+            what = " ".join(filter(None, (f"no column {theirs!r}", self.needed.get(name))))
+            self.fault("MISSING_COLUMN", f"{what}; {self.instead_of(name)}")
         elif len(alike) > 1:
             self.fault("AMBIGUOUS_COLUMN", f"columns {', '.join(alike)} differ by case only; rename one")
         elif not has_path(self.frame.schema[outer].dataType, inner):
@@ -54,8 +60,9 @@ class Input:
     def instead_of(self, name: str) -> str:
         """Return what the table holds where it lacks our column ``name``, and how to map it."""
         known = nearest(self.names.get(name, name), self.frame.columns)
-        columns = f"found: {', '.join(sorted(self.frame.columns))}. Map with columns={{{name!r}: 'yours'}}"
-        return columns if known.startswith("allowed") else known
+        close = re.fullmatch(r"did you mean '(.*)'\?", known)
+        found = known if close else f"found: {', '.join(sorted(self.frame.columns))}."
+        return f"{found} Map with columns={{{name!r}: {close[1] if close else 'yours'!r}}}"
 
     def kind(self, name: str) -> T.DataType:
         """Return the type of the table's column for ours."""

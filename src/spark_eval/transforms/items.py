@@ -35,14 +35,20 @@ N_BYTES: Final = "n_bytes"
 
 
 def conform_items(
-    frame: DataFrame, names: Mapping[str, str] | None, facts: Collection[Fact] = ()
+    frame: DataFrame,
+    names: Mapping[str, str] | None,
+    facts: Collection[Fact] = (),
+    needed: Mapping[str, str] | None = None,
 ) -> DataFrame:
     """Return item, of the facts that are needed groups, features (arrays of text) and vector, and fault.
 
     A vector is an array of floats or doubles, or a map of int to double. Where the table has no features,
-    its groups are those.
+    its groups are those. ``needed`` says in words for what a column is needed.
     """
     table = open_input(frame, "items", names)
+    table.needed = needed or {}
+    if FEATURES in table.needed:  # for which groups may stand
+        table.needed = {GROUPS: table.needed[FEATURES], **table.needed}
     item = table.id(ITEM)
     columns = {ITEM: item}
     if Fact.GROUPS in facts:

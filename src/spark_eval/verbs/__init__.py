@@ -2,10 +2,10 @@
 
 import pandas
 
-from spark_eval.errors import EnvironmentFault
+from spark_eval.errors import SetupError
 
 if int(pandas.__version__.partition(".")[0]) > 2:
-    raise EnvironmentFault(
+    raise SetupError(
         "UNSUPPORTED_PANDAS",
         f"pandas {pandas.__version__} damages data on its way through Spark; install 'pandas>=2.2.2,<3'",
     )

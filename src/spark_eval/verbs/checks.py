@@ -71,7 +71,7 @@ def list_faults(
     Wrong are models without a proper name, nothing to compare, refused repeats.
     """
     named = {model: count for model, count in counts.items() if model is not None}
-    is_refused = tables.plan.conventions.recommendation_duplicates is RecommendationDuplicates.REFUSE
+    once_only = tables.plan.conventions.recommendation_duplicates is RecommendationDuplicates.REFUSE
     faults = model_faults(list(named))
     if not counts:
         message = "recommendations: not a single row; see their path, where and subset"
@@ -79,7 +79,9 @@ def list_faults(
     has_truth = any(entry.source == "truth" and entry.outcome == Outcome.USED for entry in entries)
     for model, count in named.items():
         lists = f"recommendations of model {model!r}"
-        if has_truth and not count.with_truth:
+        # Where no list is left for another reason, that one is told.
+        is_refused = not count.without_truth and any(count.rows[Outcome.QUARANTINED, one] for one in FATAL)
+        if has_truth and not count.with_truth and not is_refused:
             left = unused(entries, "recommendations", model)
             message = f"{lists}: no valid row has a user of the truth{left}"
             if not any(fault.code == "NO_ID_OVERLAP" for fault in faults):
@@ -87,7 +89,7 @@ def list_faults(
                 message += f"; here users are {here}, there {there}"
             faults.append(DataError("NO_ID_OVERLAP", f"{message}; write ids alike in both tables"))
         repeats = count.rows[Outcome.DEDUPLICATED, Reason.REPEATED_ITEM]
-        if repeats and is_refused:
+        if repeats and once_only:
             message = f"{lists}: {repeats} rows repeat an item of their list; remove them, or use "
             faults.append(DataError("REPEATED_ITEM", f"{message}recommendation_duplicates=best_rank"))
     return faults

@@ -7,6 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import pandas as pd
 import pyarrow as pa
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -71,6 +72,8 @@ def in_spark(frames: Mapping[str, Any]) -> dict[str, DataFrame]:
 def no_frame(name: str, given: Any) -> ConfigError:
     """Return the error of what is no frame."""
     kind = f"{type(given).__module__.partition('.')[0]} {type(given).__name__}"
+    if type(given).__name__ == "LazyFrame":
+        return ConfigError("NOT_A_FRAME", f"{name} is a {kind}; give {name}.collect()")
     message = f"{name} is of type {kind}; give a Spark, pandas or polars frame, an Arrow table"
     return ConfigError("NOT_A_FRAME", f"{message}, or the path of Parquet files")
 
@@ -82,7 +85,7 @@ def frame_of_path(spark: SparkSession, name: str, path: str) -> DataFrame:
             frame = spark.read.parquet(literal(path))
             # A remote frame is resolved again whenever it is used.
             return spark.read.schema(frame.schema).parquet(literal(path)) if is_remote(spark) else frame
-    except PySparkException as error:
+    except (PySparkException, Py4JError) as error:
         raise renamed(error, name, more="") from error
 
 

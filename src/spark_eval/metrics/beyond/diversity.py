@@ -31,7 +31,7 @@ def intra_list_distance(lists: Lists, k: int | None, conventions: Conventions) -
     """Mean distance over the pairs of items in the top k; undefined if there is no pair.
 
     Items without a vector (or features) are left out. With ``short=zero`` a list of one item has 0, even if
-    its vector is unknown; an empty list, and a longer one with fewer than two comparable items, are undefined.
+    its vector is unknown; an empty list, and one with fewer than two comparable items, are undefined.
     Items 0 and 1 are orthogonal, 2 and 3 have the same direction; items 0 and 1 share one of three features:
 
     >>> vectors = [[1, 0], [0, 1], [1, 1], [2, 2]]

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from spark_eval.comparing.leaderboard import cutoff_text, measure_of
 from spark_eval.comparing.sentences import Row
-from spark_eval.errors import ConfigError, EnvironmentFault
+from spark_eval.errors import ConfigError, SetupError
 from spark_eval.reporting.facts import RunFacts, part_of
 from spark_eval.schema import ALL, MODEL, SEGMENT, SEGMENT_VALUE, VERSION, Table
 
@@ -25,13 +25,13 @@ CHOICE: Final = re.compile(r"(\w+)(=|>=?)(.+)")
 def log_run(facts: RunFacts, run_id: str | None = None) -> str:
     """Log all that is measured to the active run of MLflow, else to a new one; return its id at MLflow.
 
-    Raises EnvironmentFault NO_MLFLOW, and ConfigError MLFLOW_NAME; MLflow's own errors stay as they are.
+    Raises SetupError NO_MLFLOW, and ConfigError MLFLOW_NAME; MLflow's own errors stay as they are.
     """
     try:
         mlflow: Any = import_module("mlflow")
     except ImportError as error:
         message = "log_mlflow needs MLflow; install it: pip install 'spark-eval[mlflow]', or 'mlflow-skinny'"
-        raise EnvironmentFault("NO_MLFLOW", message) from error
+        raise SetupError("NO_MLFLOW", message) from error
     # Pages need Jinja2, which only the driver has.
     from spark_eval.reporting.page import report_page
 

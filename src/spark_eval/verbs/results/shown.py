@@ -152,7 +152,7 @@ class Writable(Shown):
         ``als/country.DE/ndcg_at_10``. Conventions are parameters, the report is an artifact. ``run_id`` is
         how you call the run: it becomes a tag, the report's title, and the name of a new run.
 
-        Raises EnvironmentFault NO_MLFLOW where MLflow is not installed, and ConfigError MLFLOW_NAME.
+        Raises SetupError NO_MLFLOW where MLflow is not installed, and ConfigError MLFLOW_NAME.
         """
         return log_run(self.facts_of_run(), run_id)
 
