@@ -65,6 +65,12 @@ class GlobalLocalRanker(FoldRule):
         yield is_first, f"{self.local_cut} is not before {self.global_cut}"
 
     @property
+    def trained_on(self) -> Mapping[str, str]:
+        """The last test comes after all others; the parts for a ranker come after local_train."""
+        local = dict.fromkeys((*(part.value for part in LOCAL_TEST), "local_test"), Subset.LOCAL_TRAIN.value)
+        return {**local, Subset.GLOBAL_TEST.value: "global_train"}
+
+    @property
     def checks(self) -> Mapping[str, Check]:
         """Time and users divide the parts; a pair may come back."""
         learnt = dict.fromkeys(LOCAL_TEST, (Subset.LOCAL_TRAIN,))
