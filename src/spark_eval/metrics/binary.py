@@ -75,7 +75,7 @@ def recall_capped(lists: Lists, k: int | None, conventions: Conventions) -> Floa
     >>> recall_capped(Lists.of([[1, 0, 1]], truth=[[1] * 8]), 2, Conventions())
     array([0.5])
 
-    Source: seed document 004; LensKit's recall.
+    Source: Ekstrand, LensKit for Python, 2020: its recall divides by the same.
     """
     return divide(lists.n_hits(k), lists.fillable(k))
 
@@ -140,7 +140,8 @@ def average_precision(lists: Lists, k: int | None, conventions: Conventions) -> 
 
     With ``tie_order=shared`` every hit counts with the precision behind all items that it ties with.
 
-    Source: seed document 000, second formula; Spark and RePlay divide by the same. Window: Elliot.
+    Source: Buckley, Voorhees, Evaluating evaluation measure stability, 2000, cut at k as Spark and RePlay
+    do. Window: Anelli and others, Elliot, 2021.
     """
     hits, places = lists.hits, lists.places(k)
     if conventions.ap_variant is AverageVariant.WINDOW:
@@ -201,7 +202,8 @@ def average_recall(lists: Lists, k: int | None, conventions: Conventions) -> Flo
     >>> average_recall(lists, 3, Conventions(ar_variant=AverageVariant.WINDOW))
     array([0.5])
 
-    Source: seed document 000. The recall at the i-th hit is i / m, whatever its rank. Window: Elliot.
+    Source: average precision with recalls instead; that at the i-th hit is i / m, whatever its rank. Window:
+    Anelli and others, Elliot, 2021.
     """
     hits, places = lists.hits, lists.places(k)
     is_retrieved = conventions.ar_denominator is AverageDenominator.RETRIEVED
@@ -220,7 +222,7 @@ def reciprocal_rank(lists: Lists, k: int | None, conventions: Conventions) -> Fl
     >>> reciprocal_rank(Lists.of([[1, 0, 0], [0, 0, 1], [0, 0, 0]]), 3, Conventions()).round(6)
     array([1.      , 0.333333, 0.      ])
 
-    Source: seed document 002; Voorhees, TREC-8 question answering track, 1999.
+    Source: Voorhees, The TREC-8 question answering track report, 1999.
     """
     return lists.hits.total((lists.hits.number == 1) / lists.hits.rank, k)
 
@@ -232,7 +234,7 @@ def reciprocal_hit_rate(lists: Lists, k: int | None, conventions: Conventions) -
     >>> reciprocal_hit_rate(Lists.of([[1, 1, 0]]), 3, Conventions())
     array([1.5])
 
-    Source: seed document 000.
+    Source: Deshpande, Karypis, Item-based top-N recommendation algorithms, 2004.
     """
     return lists.hits.total(1 / lists.hits.rank, k)
 
@@ -246,7 +248,7 @@ def reciprocal_hit_rate_norm(lists: Lists, k: int | None, conventions: Conventio
     >>> reciprocal_hit_rate_norm(Lists.of([[1, 0, 1]]), 3, Conventions()).round(6)
     array([0.888889])
 
-    Source: seed document 000's RHR over its ideal, as nDCG is DCG over its ideal.
+    Source: RHR over its ideal, as nDCG is DCG over its ideal (Järvelin, Kekäläinen, 2002).
     """
     share = divide(reciprocal_hit_rate(lists, k, conventions), harmonic(lists.fillable(k)))
     return np.minimum(share, 1.0)

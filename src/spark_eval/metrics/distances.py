@@ -21,7 +21,7 @@ def cosine(one: Floats, other: Floats) -> Floats:
 
     Half the squared distance of vectors of length 1: next to 0 it loses no digits, as 1 - cosine does.
 
-    Source: seed document 003; Salton, Wong, Yang, A vector space model for automatic indexing, 1975.
+    Source: Salton, Wong, Yang, A vector space model for automatic indexing, 1975.
     """
     one_length, other_length = lengths(one), lengths(other)
     apart = squares(units(one, one_length) - units(other, other_length)) / 2
@@ -35,7 +35,7 @@ def euclid(one: Floats, other: Floats) -> Floats:
     >>> euclid(np.array([[0.0, 1.0], [1.0, 10.0]]), np.array([[1.0, 0.0], [10.0, 100.0]])).round(6)
     array([ 1.414214, 90.448881])
 
-    Source: seed document 003.
+    Source: Deza, Deza, Encyclopedia of distances, 2009.
     """
     return lengths(one - other)
 

@@ -76,7 +76,8 @@ def mean_dcg(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     >>> mean_dcg(Lists.of([[1, 0, 1]]), 3, Conventions()).round(6)
     array([1.166667])
 
-    Source: seed document 000. A hit at rank r is in the k - r + 1 windows that reach it.
+    Source: DCG of Järvelin, Kekäläinen, 2002, averaged. A hit at rank r is in the k - r + 1 windows that
+    reach it.
     """
     hits, places = lists.hits, lists.places(k)
     windows = np.maximum(places[hits.row] - hits.rank + 1, 0)

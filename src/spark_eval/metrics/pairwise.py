@@ -99,7 +99,7 @@ def fraction_of_concordant_pairs(lists: Lists, k: int | None, conventions: Conve
     >>> fraction_of_concordant_pairs(Lists.of([[3, 1, 2], [1, 1, 0]]), 3, Conventions()).round(6)
     array([0.666667,      nan])
 
-    Source: Koren, Sill, Collaborative filtering on ordinal user feedback, 2013; seed document 000.
+    Source: Koren, Sill, Collaborative filtering on ordinal user feedback, 2013.
     """
     concordant, discordant = compared_pairs(lists, k)
     total = concordant + discordant

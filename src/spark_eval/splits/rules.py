@@ -27,7 +27,7 @@ LOCAL_TEST: Final = (Subset.RANKER_TRAIN, Subset.RANKER_TEST)
 
 @dataclass(frozen=True, kw_only=True)
 class GlobalLocalRanker(FoldRule):
-    """Two cuts in time, and the part between them divided by users: seed document 002, steps 1 to 5.
+    """Two cuts in time, and the part between them divided by users.
 
     ::
 
