@@ -18,6 +18,8 @@ CONFIG: Final = os.environ.get("SPARK_EVAL_CONFIG", f"{HOME}/conf/example.yaml")
 RECOMMENDATIONS: Final = os.environ.get("SPARK_EVAL_RECOMMENDATIONS", f"{HOME}/recs")
 # Where reports are served, with {run_id} in it; without it links lead to files.
 REPORT_URL: Final = os.environ.get("SPARK_EVAL_REPORT_URL", "")
+# The last day that is ever scheduled, of a log that has ended; without it there is none.
+LAST_DAY: Final = os.environ.get("SPARK_EVAL_LAST_DAY")
 # Holds the day whose model serves; whatever serves reads it.
 CURRENT: Final = Path(os.environ.get("SPARK_EVAL_CURRENT", f"{HOME}/current"))
 
@@ -43,6 +45,7 @@ with DAG(
     description=__doc__,
     schedule=CronDataIntervalTimetable("@daily", timezone="UTC"),
     start_date=datetime(2023, 1, 1, tzinfo=UTC),
+    end_date=datetime.fromisoformat(LAST_DAY).replace(tzinfo=UTC) if LAST_DAY else None,
     catchup=False,
     default_args={"retries": 3, "retry_exponential_backoff": 2},
     params={"replace": Param(False, type="boolean", description="replace runs that have other content")},
