@@ -49,7 +49,7 @@ def chosen(nav: list[dict[str, list[str]]], pages: list[str]) -> list[dict[str, 
     return groups
 
 
-def on_page_markdown(markdown: str, page: Any, **_: Any) -> None:
+def on_page_markdown(_markdown: str, page: Any, **_: Any) -> None:
     """Let the search put pages of decisions and of history after all others."""
     if page.file.src_uri.startswith(FOUND_LAST):
         page.meta["search"] = {"boost": LOW_BOOST}

@@ -228,9 +228,7 @@ def test_every_link_and_path_leads_somewhere(page: str) -> None:
 
 @pytest.mark.parametrize("words", ["mean reciprocal rank", "cold start", "bootstrap", "install"])
 def test_what_is_searched_for_stands_in_a_heading(words: str) -> None:
-    headings = [
-        line.lower() for page in PAGES for line in read(page).splitlines() if re.match(r"#+ ", line)
-    ]
+    headings = [line.lower() for page in PAGES for line in read(page).splitlines() if re.match(r"#+ ", line)]
     assert any(words in line for line in headings)
 
 

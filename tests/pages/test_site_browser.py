@@ -51,9 +51,7 @@ def test_a_page_is_there_and_asks_nobody(chrome: webdriver.Chrome, page: str) ->
         ("install", "docs/install.md"),
     ],
 )
-def test_its_search_finds_first_what_a_reader_means(
-    chrome: webdriver.Chrome, query: str, page: str
-) -> None:
+def test_its_search_finds_first_what_a_reader_means(chrome: webdriver.Chrome, query: str, page: str) -> None:
     chrome.get((SITE / "index.html").as_uri())
     box = chrome.find_element(By.CSS_SELECTOR, "input.md-search__input")
     box.click()

@@ -155,8 +155,8 @@ def body(output: str, sections: Sequence[DraftSection], verbs: Sequence[str]) ->
         yield from section.lines()
     if "split" in verbs:
         yield "split:"
-        yield line("  method", TIME, "train on what came first, test on what came last; docs/splits.md has others")
-        yield line("  test_cut", {"share": 0.8}, "where test begins: or {instant: ...}, or {days: ...} at the end")
+        yield line("  method", TIME, "train on what came first; docs/splits.md has others")
+        yield line("  test_cut", {"share": 0.8}, "test begins there; or {instant: ...}, or {days: ...}")
         yield ""
     if "evaluate" in verbs:
         chosen: Any = EvaluateSection()

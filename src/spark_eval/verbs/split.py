@@ -29,10 +29,16 @@ from spark_eval.transforms.objects import made_of_files
 from spark_eval.transforms.plain_files import PlainFiles, plain_log, takes_files
 from spark_eval.verbs.cuts import Found, Times, resolve
 from spark_eval.verbs.frames import Frame, in_spark
-from spark_eval.verbs.leakage import LEAKAGE, LeakageRow, check_parts, compare_times, leakage_rows
+from spark_eval.verbs.leakage import (
+    LEAKAGE,
+    LeakageRow,
+    check_parts,
+    compare_times,
+    count_subsets,
+    leakage_rows,
+)
 from spark_eval.verbs.results.shown import Shown, ShownTable, unpublished
 from spark_eval.verbs.small import collected, small_table
-from spark_eval.verbs.subsets import count_subsets
 
 # The leakage report, and the accounting of the folds.
 Compared = tuple[list[LeakageRow], list[Entry]]
