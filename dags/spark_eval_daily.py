@@ -19,6 +19,8 @@ CONFIG: Final = os.environ.get("SPARK_EVAL_CONFIG", f"{HOME}/conf/example.yaml")
 RECOMMENDATIONS: Final = os.environ.get("SPARK_EVAL_RECOMMENDATIONS", f"{HOME}/recs")
 # URL of the reports, with {run_id} in it; if empty, links lead to files.
 REPORT_URL: Final = os.environ.get("SPARK_EVAL_REPORT_URL", "")
+# The last day that is ever scheduled, of a log that has ended; without it there is none.
+LAST_DAY: Final = os.environ.get("SPARK_EVAL_LAST_DAY")
 
 # Manual runs and those triggered by an asset may have no logical date; they use ``run_after``.
 DATE: Final = "(dag_run.logical_date or dag_run.run_after) | ds"
@@ -31,6 +33,7 @@ with DAG(
     # The data interval of a run is the previous day; with "@daily" alone, it would be empty.
     schedule=CronDataIntervalTimetable("@daily", timezone="UTC"),
     start_date=datetime(2023, 1, 1, tzinfo=UTC),
+    end_date=datetime.fromisoformat(LAST_DAY).replace(tzinfo=UTC) if LAST_DAY else None,
     catchup=False,
     default_args={"retries": 3, "retry_exponential_backoff": 2},
     params={

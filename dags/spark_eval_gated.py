@@ -18,6 +18,8 @@ CONFIG: Final = os.environ.get("SPARK_EVAL_CONFIG", f"{HOME}/conf/example.yaml")
 RECOMMENDATIONS: Final = os.environ.get("SPARK_EVAL_RECOMMENDATIONS", f"{HOME}/recs")
 # URL of the reports, with {run_id} in it; if empty, links lead to files.
 REPORT_URL: Final = os.environ.get("SPARK_EVAL_REPORT_URL", "")
+# Last scheduled day, for a log that has ended; empty: no end.
+LAST_DAY: Final = os.environ.get("SPARK_EVAL_LAST_DAY")
 # File with the day of the model in service; the serving system reads it.
 CURRENT: Final = Path(os.environ.get("SPARK_EVAL_CURRENT", f"{HOME}/current"))
 
@@ -43,6 +45,7 @@ with DAG(
     description=__doc__,
     schedule=CronDataIntervalTimetable("@daily", timezone="UTC"),
     start_date=datetime(2023, 1, 1, tzinfo=UTC),
+    end_date=datetime.fromisoformat(LAST_DAY).replace(tzinfo=UTC) if LAST_DAY else None,
     catchup=False,
     default_args={"retries": 3, "retry_exponential_backoff": 2},
     params={"replace": Param(False, type="boolean", description="replace runs with different content")},

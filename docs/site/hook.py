@@ -23,6 +23,9 @@ PUBLISHED = (
     ),
     *("docs/site/*.js", "docs/site/*.css", "examples/*", "benchmarks/README.md", "conf/*.yaml", "dags/*.py"),
 )
+# Of what the search finds, these pages come last: how and why, after what readers look for.
+FOUND_LAST = ("docs/decisions/", "CHANGELOG.md", "CONTRIBUTING.md", "docs/testing.md", "docs/reliability.md")
+LOW_BOOST = 0.1
 PUBLIC_MODULES = ("spark_eval", "spark_eval.functions")
 API_PAGE = "docs/api.md"
 
@@ -52,6 +55,12 @@ def chosen(nav: list[dict[str, list[str]]], pages: list[str]) -> list[dict[str, 
             found += fitting
         groups.append({title: found})
     return groups
+
+
+def on_page_markdown(_markdown: str, page: Any, **_: Any) -> None:
+    """Let the search put pages of decisions and of history after all others."""
+    if page.file.src_uri.startswith(FOUND_LAST):
+        page.meta["search"] = {"boost": LOW_BOOST}
 
 
 def on_page_content(html: str, page: Any, **_: Any) -> str:

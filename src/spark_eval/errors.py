@@ -24,7 +24,7 @@ SECRET_KEY: Final = re.compile(
 # Endings of such keys whose value is not a secret: where a secret is, who provides it, its length.
 POINTER: Final = re.compile(r"(?i)(file|path|name|provider|class|type|url|enabled|length|timeout)$")
 PRIVATE_KEY: Final = r"[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
-# Each takes time proportional to the length of the text. Private keys are first: later ones match words in them.
+# Time is proportional to the length of the text. Private keys are first: later patterns match words in them.
 SECRETS: Final = (
     re.compile(rf"(?s)(?P<before>)-----BEGIN {PRIVATE_KEY}.*?(?:-----END {PRIVATE_KEY}|\Z)"),
     # user:password@host, but not host:port/path@; user/password@host as Oracle has it

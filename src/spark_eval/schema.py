@@ -99,6 +99,7 @@ class Table(StrEnum):
     """Tables written under the output root, each as ``<table>/run_id=<id>/``."""
 
     SPLITS = "splits"
+    SUBSETS = "subsets"
     PER_USER = "per_user"
     METRICS = "metrics"
     SUMS = "sums"

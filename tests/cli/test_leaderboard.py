@@ -1,11 +1,15 @@
 """What a terminal shows of a run: the metrics asked for, what is left out, and what a method promises."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
+from spark_eval.accounting import Entry
 from spark_eval.cli import terminal
 from spark_eval.cli.leaderboard import show
 from spark_eval.comparing.leaderboard import Leaderboard
@@ -17,6 +21,8 @@ from spark_eval.schema import Direction, Table
 from spark_eval.splits.folds import Holdout, KFold
 from spark_eval.splits.leave_out import LastFraction
 from spark_eval.splits.rules import GlobalLocalRanker
+from spark_eval.splits.subsets import SubsetRow
+from spark_eval.verbs.leakage import LeakageRow
 
 
 def row(metric: str, k: int | None = 10, segment: str = "all", value: str = "all") -> dict[str, object]:
@@ -169,25 +175,29 @@ def test_lower_values_are_better_where_the_metric_says_so() -> None:
         object.__setattr__(RANKING["ndcg"], "direction", Direction.HIGHER)
 
 
+def show_split(tmp_path: Path, checks: Sequence[LeakageRow], subsets: Sequence[SubsetRow]) -> None:
+    """Print a split of these checks and subsets."""
+    rows: dict[Table, tuple[Sequence[Any], type[Any]]] = {
+        Table.LEAKAGE: (checks, LeakageRow),
+        Table.SUBSETS: (subsets, SubsetRow),
+        Table.ACCOUNTING: ([Entry("interactions", None, "in", None, 9, None)], Entry),
+    }
+    places = {table: str(tmp_path / f"{table}.parquet") for table in rows}
+    for table, (of_table, kind) in rows.items():
+        columns = list(zip(*of_table, strict=True)) or [[] for _ in kind._fields]
+        pq.write_table(pa.table(dict(zip(kind._fields, map(list, columns), strict=True))), places[table])
+    terminal.show_split(Run("a", places, True, LocalFiles("")))
+
+
 def test_repeated_pairs_of_a_split_are_told_to_be_allowed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     checks = [
-        (0, "global_test_at_or_before_global_train", 0, 0, False),
-        (0, "users_in_both_ranker_parts", 3, 1, True),
-        (0, "pairs_in_train_and_global_test", 1355, 80, False),
+        LeakageRow(0, "global_test_at_or_before_global_train", 0, 0, False),
+        LeakageRow(0, "users_in_both_ranker_parts", 3, 1, True),
+        LeakageRow(0, "pairs_in_train_and_global_test", 1355, 80, False),
     ]
-    tables = {
-        Table.LEAKAGE: pd.DataFrame(checks, columns=["fold", "check", "rows", "users", "leaked"]),
-        Table.ACCOUNTING: pd.DataFrame(
-            [("interactions", None, "in", None, 9, None)],
-            columns=["source", "model", "outcome", "reason", "rows", "users"],
-        ),
-    }
-    places = {table: str(tmp_path / f"{table}.parquet") for table in tables}
-    for table, rows in tables.items():
-        rows.to_parquet(places[table])
-    terminal.show_split(Run("a", places, True, LocalFiles("")))
+    show_split(tmp_path, checks, [])
     out = capsys.readouterr().out
     verdicts = [
         line.replace("│", " ").split()[-1] for line in out.splitlines() if "│" in line and "_" in line
@@ -197,6 +207,27 @@ def test_repeated_pairs_of_a_split_are_told_to_be_allowed(
         "leaked rows: 3\n1,355 test rows repeat a train pair; allowed here, `seen: drop` removes them\n"
         in out
     )
+
+
+def test_what_to_train_on_and_who_is_cold_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    subsets = [
+        SubsetRow(0, "local_train", 8_000, 200, 90, None, None, None),
+        SubsetRow(0, "ranker_test", 500, 40, 80, "local_train", 4, 2),
+        SubsetRow(0, "global_test", 1_355, 82, 100, "global_train", 60, 50),
+        SubsetRow(0, "global_train", 9_000, 300, 99, None, None, None),
+    ]
+    show_split(tmp_path, [LeakageRow(0, "users_in_both_ranker_parts", 0, 0, False)], subsets)
+    out = capsys.readouterr().out
+    assert (
+        "train on global_train (9,000 rows, 300 users) for global_test\n"
+        "train on local_train (8,000 rows, 200 users) for ranker_test\n"
+        "warning: 60 of 82 users of global_test (73%) have no row in global_train: no model can know them; "
+        "`cold_users: drop` leaves their rows out\n" in out
+    )
+    lines = [line.replace("│", " ").split() for line in out.splitlines()]
+    cold = ["60", "(73%)", "50", "(50%)"]
+    assert ["global_test", "1,355", "82", "100", "global_train", *cold] in lines
+    assert ["local_train", "8,000", "200", "90"] in lines
 
 
 def test_every_check_that_may_be_allowed_says_why() -> None:

@@ -32,9 +32,12 @@ def test_folds_are_published_and_a_source_takes_one(desk: "Desk") -> None:
     assert "rows in, 40 rows used, 0 rows quarantined" in out
     lines = [line.replace("│", " ").split() for line in out.splitlines()]
     for fold in "01":
-        assert ["fold", fold, "train", "20", "2"] in lines
+        assert ["fold", fold, "train", "20", "2", "20"] in lines
+        assert ["fold", fold, "test", "20", "2", "20", "train", "2", "(100%)", "20", "(100%)"] in lines
         assert ["fold", fold, "users_in_train_and_test", "0", "0", "no"] in lines
     assert "leaked rows: 0" in out
+    assert "train on train of each fold for test\n" in out
+    assert "warning: 2 of 2 users of test (100%) have no row in train" in out
     rows = desk.table("splits")
     assert len(rows) == 80
     tested = set(rows[(rows["subset"] == "test") & (rows["fold"] == 0)]["user"])

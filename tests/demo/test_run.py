@@ -1,4 +1,4 @@
-"""Where the demo writes: an older one of another log is not replaced unasked, nor any without a word."""
+"""The demo: an older one of another log is not replaced unasked, steps are told, a verdict comes last."""
 
 from pathlib import Path
 
@@ -6,7 +6,8 @@ import pytest
 import yaml
 
 from spark_eval.cli.commands import main
-from spark_eval.cli.demo import check_older, movielens, settings
+from spark_eval.cli.demo import check_older, movielens, settings, step, verdict
+from spark_eval.config.sections import parse_config
 
 
 @pytest.fixture
@@ -41,3 +42,44 @@ def test_what_is_replaced_is_said(older: Path, tmp_path: Path, capsys: pytest.Ca
     for log, replace in (("ratings.csv", False), ("other.csv", True)):
         check_older(older, tmp_path / log, replace=replace)
         assert capsys.readouterr().out.startswith("replaces the demo of ")
+
+
+COMPARED = {
+    "candidate": "als",
+    "baseline": "popularity",
+    "metric": "ndcg",
+    "k": 10,
+    "segment": "all",
+    "candidate_value": 0.1598,
+    "baseline_value": 0.1352,
+    "difference": 0.0246,
+    "ci_low": 0.0161,
+    "ci_high": 0.0331,
+}
+GATE = {"metric": "ndcg", "k": 10, "segment": "all", "passed": True, "decision": "not_worse", "reason": "so"}
+
+
+def test_a_model_whose_gates_pass_ships_and_the_difference_is_told() -> None:
+    others = [{**COMPARED, "candidate": "recent_popularity"}, {**COMPARED, "metric": "recall"}]
+    assert verdict([GATE], [*others, COMPARED]) == (
+        "als ships: its ndcg@10 is .160, that of popularity .135; difference .025 (95 %: .016 to .033)"
+    )
+
+
+@pytest.mark.parametrize("decision", ["worse", "undecided"])
+def test_a_model_whose_gate_fails_does_not(decision: str) -> None:
+    gate = {**GATE, "passed": False, "decision": decision, "reason": "the reason"}
+    assert verdict([GATE, gate], [COMPARED]) == f"als does not ship: ndcg@10 {decision}: the reason"
+
+
+def test_the_gate_of_the_demo_decides_what_its_comparison_holds(tmp_path: Path) -> None:
+    config = parse_config(settings(movielens(tmp_path / "ratings.csv"), tmp_path))
+    [gate] = config.compare.checked(config.gates).gates
+    assert (gate.metric, gate.model) == ("ndcg", "als")
+    assert "ndcg@10" in config.compare.metrics
+
+
+def test_a_step_is_told_before_it_is_done(capsys: pytest.CaptureFixture[str]) -> None:
+    with step("think"):
+        assert capsys.readouterr().out.strip() == "think ..."
+    assert capsys.readouterr().out.endswith(" s] think\n")

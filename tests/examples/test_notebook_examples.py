@@ -1,5 +1,6 @@
 """The notebooks of examples/ run, in less than two minutes each, and give the outputs that they show."""
 
+import json
 import re
 import time
 from collections.abc import Iterator
@@ -11,6 +12,9 @@ import pytest
 from nbclient import NotebookClient
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+# Data that is not ours, where a checkout has it beside it; see docs/testing.md.
+DATA = EXAMPLES.parents[1] / "shared" / "data" / "ml-latest-small"
+NEEDED = {"movielens.ipynb": ("ratings.csv", "movies.csv")}
 NOTEBOOKS = sorted(path.name for path in EXAMPLES.glob("*.ipynb"))
 # What a line of progress says of time.
 SECONDS = re.compile(r"^\[ *[\d.]+ s\].*\n?|^ +\S.* \.\.\.\n?", re.MULTILINE)
@@ -32,6 +36,10 @@ def shown(notebook: Any) -> Iterator[str]:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_a_notebook_gives_the_outputs_that_it_shows(name: str, tmp_path: Path) -> None:
+    for file in NEEDED.get(name, ()):
+        if not (DATA / file).exists():
+            pytest.skip("MovieLens ml-latest-small is not beside the repository")
+        (tmp_path / file).symlink_to(DATA / file)
     notebook: Any = nbformat.reads((EXAMPLES / name).read_text(encoding="utf-8"), as_version=4)  # type: ignore[no-untyped-call]
     expected = list(shown(notebook))
     for cell in notebook.cells:
@@ -43,6 +51,15 @@ def test_a_notebook_gives_the_outputs_that_it_shows(name: str, tmp_path: Path) -
     assert len(expected) > 3
     # Twice what the page says: the machine may have other work.
     assert time.monotonic() - start < 240
+
+
+def test_the_notebook_on_movielens_has_the_models_of_the_tutorial() -> None:
+    page = (EXAMPLES.parent / "docs" / "tutorial.md").read_text(encoding="utf-8")
+    notebook = json.loads((EXAMPLES / "movielens.ipynb").read_text(encoding="utf-8"))
+    sources = ["".join(cell["source"]) for cell in notebook["cells"]]
+    [models] = [source for source in sources if "def recommend" in source]
+    start = models.index("def recommend")
+    assert models[start : models.index("\n\n\nlists")] in page
 
 
 def test_every_notebook_is_in_the_table() -> None:

@@ -30,7 +30,10 @@ RESULTS = {
         *("per_user", "metrics", "accounting", "stages", "funnel", "models", "unpersist"),
         *("leaderboard", "plot", "to_pandas", "write", "log_mlflow"),
     ),
-    "Split": ("rows", "subset", "accounting", "leakage", "plot", "to_pandas"),
+    "Split": (
+        *("rows", "subset", "train", "validation", "test"),
+        *("accounting", "leakage", "subsets", "plot", "to_pandas"),
+    ),
     "PredictionMetrics": (
         *("metrics", "thresholds", "curves", "accounting", "models"),
         *("plot", "to_pandas", "write", "log_mlflow"),

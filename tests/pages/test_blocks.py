@@ -38,7 +38,7 @@ MAKEFILE = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
 # What a reader's shell has, and what the blocks use of it.
 TOOLS = {
     *("[", "break", "cd", "cp", "cat", "date", "deactivate", "do", "done", "echo", "export", "for"),
-    *("grep", "kill", "mkdir", "rm", "sed", "sleep", "source", "until"),
+    *("git", "grep", "kill", "mkdir", "rm", "sed", "sleep", "source", "until"),
 }
 SPARK_PROGRAMS = {"spark-class", "spark-submit"}
 SUBMIT_OPTIONS = {
@@ -224,6 +224,22 @@ def test_every_link_and_path_leads_somewhere(page: str) -> None:
     reasons = [path for block in blocks(page) if block.skipped for path in IN_THE_TREE.findall(block.skipped)]
     wrong += [path for path in [*named, *reasons] if not list(REPOSITORY.glob(path.rstrip("/")))]
     assert not wrong
+
+
+@pytest.mark.parametrize("words", ["mean reciprocal rank", "cold start", "bootstrap", "install"])
+def test_what_is_searched_for_stands_in_a_heading(words: str) -> None:
+    headings = [line.lower() for page in PAGES for line in read(page).splitlines() if re.match(r"#+ ", line)]
+    assert any(words in line for line in headings)
+
+
+def test_decisions_have_the_numbers_of_their_files() -> None:
+    for page in (REPOSITORY / "docs" / "decisions").glob("*.md"):
+        assert page.read_text(encoding="utf-8").startswith(f"# {page.name.partition('-')[0]} "), page.name
+
+
+def test_sources_are_ones_that_a_reader_can_open() -> None:
+    files = [*(REPOSITORY / "src").rglob("*.py"), *(REPOSITORY / page for page in PAGES)]
+    assert [str(file) for file in files if "seed document" in file.read_text(encoding="utf-8")] == []
 
 
 def test_selections_of_tests_select_some() -> None:

@@ -42,6 +42,29 @@ def test_a_page_is_there_and_asks_nobody(chrome: webdriver.Chrome, page: str) ->
     assert {url for url in asked if not url.startswith(SITE.as_uri())} == set()
 
 
+@pytest.mark.parametrize(
+    ("query", "page"),
+    [
+        ("mean reciprocal rank", "docs/conventions.md"),
+        ("cold start", "docs/splits.md"),
+        ("bootstrap", "docs/comparison.md"),
+        ("install", "docs/install.md"),
+    ],
+)
+def test_its_search_finds_first_what_a_reader_means(chrome: webdriver.Chrome, query: str, page: str) -> None:
+    chrome.get((SITE / "index.html").as_uri())
+    box = chrome.find_element(By.CSS_SELECTOR, "input.md-search__input")
+    box.click()
+    box.send_keys(query)
+    found = (By.CSS_SELECTOR, ".md-search-result__link")
+    WebDriverWait(chrome, 60).until(lambda driver: driver.find_elements(*found))
+    links = [str(one.get_attribute("href")) for one in chrome.find_elements(*found)]
+    pages = list(dict.fromkeys(link.partition("?")[0].partition("#")[0] for link in links))
+    assert pages[0] == (SITE / place_of(page)).as_uri()
+    late = [place for place in pages if "/decisions/" in place or "CHANGELOG" in place]
+    assert pages[len(pages) - len(late) :] == late
+
+
 def test_its_search_finds(chrome: webdriver.Chrome) -> None:
     chrome.get((SITE / "index.html").as_uri())
     box = chrome.find_element(By.CSS_SELECTOR, "input.md-search__input")

@@ -18,6 +18,7 @@ from spark_eval.pointwise.tables import CURVES, PREDICTION_METRICS, THRESHOLDS, 
 from spark_eval.publishing.attempt import Attempt
 from spark_eval.publishing.local import LocalStore
 from spark_eval.schema import Table
+from spark_eval.splits.subsets import SUBSET_TABLE, SubsetRow
 from spark_eval.verbs.leakage import LEAKAGE, LeakageRow
 
 TYPES = {
@@ -42,6 +43,7 @@ DDL = {
     Table.THRESHOLDS: THRESHOLDS,
     Table.ACCOUNTING: ACCOUNTING,
     Table.LEAKAGE: LEAKAGE,
+    Table.SUBSETS: SUBSET_TABLE,
     Table.STAGES: STAGE_TABLE,
     Table.FUNNEL: FUNNEL,
 }
@@ -169,7 +171,19 @@ def windows(root: Path, run_id: str) -> None:
         for n in range(3)
     ]
     ends = [Entry("interactions", None, outcome, None, 900, None) for outcome in ("in", "used")]
-    tables: dict[Table, Sequence[Any]] = {Table.LEAKAGE: leaks, Table.ACCOUNTING: ends}
+    subsets = [
+        row
+        for n in range(3)
+        for row in (
+            SubsetRow(n, "train", 900, 80, 70, None, None, None),
+            SubsetRow(n, "test", 100, 40, 30, "train", 21 + n, 3),
+        )
+    ]
+    tables: dict[Table, Sequence[Any]] = {
+        Table.LEAKAGE: leaks,
+        Table.SUBSETS: subsets,
+        Table.ACCOUNTING: ends,
+    }
     publish(root, run_id, "split", tables, timeline={"windows": found})
 
 

@@ -137,6 +137,11 @@ def test_the_same_run_gives_the_same_bytes(output: Path, tmp_path: Path) -> None
 def test_leaks_rows_and_another_run_are_told(pages: dict[str, Path]) -> None:
     said = statements(pages["lists"].read_text())
     assert "bad | LEAK | 3 leaked rows in 3 checks." in said
+    assert "plain |  | Train on train of each fold for test." in said
+    cold = [text for text in said if text.startswith("warning | Cold start | ")]
+    assert [text.partition(":")[0].rpartition("| ")[2] for text in cold] == [
+        "23 of 40 users of test (57%) have no row in train"
+    ]
     assert "warning | Unusable | 1,200 rows are quarantined; the table quarantine holds them." in said
     text = pages["lists"].read_text()
     assert set(column(text, "other_run", "model")) == {"als", "popularity"}
@@ -276,6 +281,7 @@ def test_tables_that_are_small_are_those_that_a_page_reads(output: Path) -> None
         Table.METRICS,
         Table.ACCOUNTING,
         Table.LEAKAGE,
+        Table.SUBSETS,
         Table.COMPARISONS,
         Table.GATES,
     }

@@ -31,14 +31,16 @@ def test_results_tell_in_a_line_what_they_are(spark: SparkSession) -> None:
     log = spark.createDataFrame(ROWS, "user long, item long, timestamp long, score double")
     parts = split(log, local_cut=0.6, global_cut=0.8, timestamp_unit="s")
     assert repr(parts) == (
-        "Split by global_local_ranker: subset(NAME) of local_train, ranker_train, ranker_test, global_test; "
-        "rows, accounting, leakage are DataFrames"
+        "Split by global_local_ranker: train on global_train for global_test; "
+        "train on local_train for ranker_train and ranker_test; "
+        "subset(NAME) of local_train, ranker_train, ranker_test, global_test, local_test, global_train; "
+        "rows, accounting, leakage, subsets are DataFrames"
     )
     # Counted once, and then kept.
     assert isinstance(parts.accounting, DataFrame)
     assert parts.accounting is parts.accounting
     folds = split(log, method="k_fold", k=2, timestamp_unit="s")
-    assert repr(folds).startswith("Split by k_fold: subset(NAME) of train, test; ")
+    assert repr(folds).startswith("Split by k_fold: train on train for test; subset(NAME) of train, test; ")
     done = evaluate(log, log, model="m", metrics=["MAP", "mrr@all"], k=[1, 5])
     tables = "metrics, per_user, accounting are DataFrames"
     assert repr(done) == f"Evaluation of 1 model (m): map, mrr at k 1, 5, all; {tables}"
@@ -71,7 +73,7 @@ def test_who_types_is_told_what_is_going_on(
     assert lines == (told if is_typed else [])
 
 
-@pytest.mark.parametrize("name", ["leakage", "accounting"])
+@pytest.mark.parametrize("name", ["leakage", "accounting", "subsets", "train", "test"])
 def test_tables_of_a_split_are_properties_as_those_of_an_evaluation(spark: SparkSession, name: str) -> None:
     log = spark.createDataFrame(ROWS, "user long, item long, timestamp long, score double")
     assert isinstance(getattr(split(log, method="holdout", timestamp_unit="s"), name), DataFrame)

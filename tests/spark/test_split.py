@@ -1,4 +1,4 @@
-"""The verb ``split``: seed document 002, the table of rows, the ledger, MovieLens."""
+"""The verb ``split``: the table of rows, the ledger, MovieLens."""
 
 import random
 from dataclasses import replace

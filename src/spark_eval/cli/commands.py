@@ -79,7 +79,7 @@ def program() -> None:
 @program.command()
 @run_options
 def split(**given: Any) -> None:
-    """Label the interactions by time and users; publish splits, leakage and accounting."""
+    """Label the interactions by a rule; publish splits, subsets, leakage and accounting."""
     from spark_eval.runs.run import run_split
 
     make_run("split", run_split, **given)
@@ -164,7 +164,7 @@ def report(path: str | None, file: Path | None, run_id: str, baseline: str | Non
 )
 @click.option("--replace", is_flag=True, help="Replace the demo of another log in the output folder.")
 def demo(ratings: Path | None, scale: float, output: Path, replace: bool) -> None:
-    """Everything end to end: make a log, split it, train three models, evaluate them."""
+    """Everything end to end: split a made-up log, train three models, evaluate, compare, decide a gate."""
     from spark_eval.cli.demo import run_demo
 
     check_working_folder()

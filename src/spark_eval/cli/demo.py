@@ -1,7 +1,7 @@
-"""``spark-eval demo``: the public path from a log to a leaderboard, with models made on the way."""
+"""``spark-eval demo``: the public path from a log to a decision, with models made on the way."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -9,19 +9,25 @@ from typing import Any, Final
 import yaml
 
 from spark_eval.cli import terminal
-from spark_eval.config.sections import parse_config, read_config
-from spark_eval.demo.models import recommend_all
+from spark_eval.comparing.sentences import Row, decimals_for, interval_text, short, where
+from spark_eval.config.sections import Config, parse_config, read_config
+from spark_eval.demo.models import ALS_MODEL, POPULARITY, recommend_all
 from spark_eval.demo.simulate import simulate
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.names import literal
 from spark_eval.publishing.local import LocalStore
+from spark_eval.runs.compare import run_compare
 from spark_eval.runs.report import write_report
 from spark_eval.runs.run import run_evaluate, run_split
+from spark_eval.runtime import events
+from spark_eval.runtime.progress import Display
 from spark_eval.runtime.session import describe_java, get_session
 from spark_eval.schema import SUBSET, SUBSETS, USER, Subset, Table
 
 DEMO_RUN: Final = "demo"
 LIST_LENGTH: Final = 20
+# What decides whether the candidate ships.
+DECIDING: Final = {"metric": "ndcg", "k": 10}
 DEMO_SEED: Final = 7
 # ALS does without the machine's own BLAS: its absence is told on stderr, its presence gives other last bits.
 QUIET: Final = {
@@ -31,7 +37,7 @@ QUIET: Final = {
 
 
 def run_demo(ratings: Path | None, scale: float, output: Path, replace: bool) -> None:
-    """Make or take a log, split it, train on global_train alone, recommend, evaluate on global_test.
+    """Make or take a log, split it, train on global_train alone, recommend, evaluate, compare, decide a gate.
 
     Everything is written under ``output``, with the config that evaluates it again. Raises ConfigError
     RUN_EXISTS where a demo of another log is there already, unless that is to be replaced.
@@ -44,28 +50,61 @@ def run_demo(ratings: Path | None, scale: float, output: Path, replace: bool) ->
     check_older(file, given, replace)
     output.mkdir(parents=True, exist_ok=True)
     print(describe_java())
-    with step("made the log") if ratings is None else step("found the log"):
-        if ratings is None:
+    if ratings is None:
+        with step("make a log"):
             simulate(scale, DEMO_SEED).to_parquet(given, index=False)
     file.write_text(yaml.safe_dump(tree, sort_keys=False))
-    with step("started Spark"):
+    with Display("demo", is_wanted=True) as display:
+        try:
+            run_steps(config, output, display)
+        finally:
+            events.followers.clear()
+
+
+def run_steps(config: Config, output: Path, display: Display) -> None:
+    """Run the verbs one after the other, and tell what came of each."""
+    with step("start Spark"):
         spark = get_session("spark-eval demo", config.spark.master, QUIET)
-    with step("split it by time and users"):
+        display.watch(spark.sparkContext.statusTracker())
+    with step("split the log by time and users"):
         split = run_split(lambda: spark, config, DEMO_RUN, replace=True)
     terminal.show_split(split)
-    with step("trained three models on global_train and recommended"):
+    with step("train three models on global_train and recommend"):
         log = spark.read.parquet(literal(split.tables[Table.SPLITS]))
         train = log.where(log[SUBSET].isin([subset.value for subset in SUBSETS["global_train"]]))
         users = log.where(log[SUBSET] == Subset.GLOBAL_TEST.value).select(USER).distinct()
         lists = recommend_all(train, users, LIST_LENGTH, DEMO_SEED)
         lists.write.mode("overwrite").parquet(str(output / "recommendations"))
-    with step("evaluated all three in one pass"):
+    with step("evaluate all three in one pass"):
         evaluation = run_evaluate(lambda: spark, config, DEMO_RUN, replace=True)
     terminal.show_evaluation(evaluation)
-    print(f"again, or with other metrics: spark-eval evaluate --config {output / 'demo.yaml'}")
-    with step("made the report"):
+    with step("compare them user by user and decide the gate"):
+        comparison = run_compare(lambda: spark, config, DEMO_RUN, replace=True)
+    terminal.show_comparison(comparison)
+    with step("make the report"):
         page = write_report(LocalStore(output.absolute()), DEMO_RUN)
+    print(f"again, or with other metrics: spark-eval evaluate --config {output / 'demo.yaml'}")
     print(f"report: {page}")
+    print(verdict(comparison.rows(Table.GATES), comparison.rows(Table.COMPARISONS)))
+
+
+def verdict(gates: Sequence[Row], compared: Sequence[Row]) -> str:
+    """Return whether the candidate ships, and the difference that decides, or the gates that fail."""
+    failed = [f"{where(row)} {row['decision']}: {row['reason']}" for row in gates if not row["passed"]]
+    if failed:
+        return f"{ALS_MODEL} does not ship: {'; '.join(failed)}"
+    [row] = [
+        row
+        for row in compared
+        if row["candidate"] == ALS_MODEL and all(row[key] == value for key, value in DECIDING.items())
+    ]
+    decimals = decimals_for(row)
+    values = [short(row[f"{side}_value"], decimals) for side in ("candidate", "baseline")]
+    interval = interval_text(row["ci_low"], row["ci_high"], decimals)
+    return (
+        f"{ALS_MODEL} ships: its {where(row)} is {values[0]}, that of {row['baseline']} {values[1]}; "
+        f"difference {short(row['difference'], decimals)} (95 %: {interval})"
+    )
 
 
 def check_older(file: Path, log: Path, replace: bool) -> None:
@@ -93,6 +132,9 @@ def settings(source: dict[str, Any], output: Path) -> dict[str, Any]:
             "k": [1, 5, 10],
             "metrics": ["map", "mar", "mrr", "ndcg", "recall", "precision", "hit_rate"],
         },
+        "compare": {"baseline": {"model": POPULARITY}, "metrics": ["ndcg@10", "recall@10"]},
+        # A log of any size has a verdict: of few users none is certain.
+        "gates": [{**DECIDING, "model": ALS_MODEL, "max_drop": 0, "min_users": 1}],
     }
 
 
@@ -103,7 +145,8 @@ def movielens(path: Path) -> dict[str, Any]:
 
 @contextmanager
 def step(what: str) -> Iterator[None]:
-    """Print what was done and how long it took."""
+    """Print what begins and, when it is done, how long it took."""
+    print(f"{'':10} {what} ...", flush=True)
     start = time.monotonic()
     yield
-    print(f"[{time.monotonic() - start:5.1f} s] {what}", flush=True)
+    print(f"[{time.monotonic() - start:6.1f} s] {what}", flush=True)

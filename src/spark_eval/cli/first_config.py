@@ -14,6 +14,7 @@ from spark_eval.config.strict_yaml import line, load_yaml, scalar
 from spark_eval.errors import ConfigError, DataError, nearest, printable
 from spark_eval.schema import FOLD, RELEVANCE, USER
 from spark_eval.sources.samples import TableSample, sample_of
+from spark_eval.splits.methods import TIME
 
 # Sections in the order in which they are written.
 ORDER: Final = ("interactions", "recommendations", "truth", "train", "items", "users", "predictions")
@@ -154,9 +155,8 @@ def body(output: str, sections: Sequence[DraftSection], verbs: Sequence[str]) ->
         yield from section.lines()
     if "split" in verbs:
         yield "split:"
-        yield line("  method", "global_local_ranker", "by time; docs/splits.md tells of others")
-        yield line("  local_cut", {"share": 0.8}, "a share of the log, or {instant: ...}, or {days: ...}")
-        yield line("  global_cut", {"share": 0.9}, "later is the test: train and recommend on what is before")
+        yield line("  method", TIME, "train on what came first; docs/splits.md has others")
+        yield line("  test_cut", {"share": 0.8}, "test begins there; or {instant: ...}, or {days: ...}")
         yield ""
     if "evaluate" in verbs:
         chosen: Any = EvaluateSection()

@@ -37,6 +37,27 @@ WORKED = (
 WHOSE: Final = {Kind.CATALOG: "value of the run", Kind.GROUPS: "value of the run for each group"}
 PROMPT: Final = ">>> "
 DEFAULTS: Final = conventions_of("default")
+# What short names stand for; these words are searched for.
+FULL_NAMES: Final = {
+    "ap": "average precision, mean average precision (MAP)",
+    "ar": "average recall, mean average recall (MAR)",
+    "rr": "reciprocal rank, mean reciprocal rank (MRR)",
+    "rhr": "reciprocal hit rank, average reciprocal hit rank (ARHR)",
+    "cg": "cumulative gain",
+    "dcg": "discounted cumulative gain",
+    "mdcg": "mean of discounted cumulative gains",
+    "ndcg": "normalized discounted cumulative gain (nDCG)",
+    "auc": "area under the ROC curve, of each user",
+    "fcp": "fraction of concordant pairs",
+    "arp": "average recommendation popularity",
+    "ild": "intra-list diversity",
+    "epc": "expected popularity complement",
+    "efd": "expected free discovery",
+    "err_ia": "intent-aware expected reciprocal rank",
+    "nerr_ia": "normalized intent-aware expected reciprocal rank",
+    "p_ia": "intent-aware precision",
+    "ap_ia": "intent-aware average precision",
+}
 
 
 def ranking_table() -> TextTable:
@@ -210,10 +231,15 @@ def markdown(header: Sequence[str], rows: TextRows) -> str:
     return "\n".join(lines)
 
 
+def heading(name: str) -> str:
+    """Return the name of a metric, with the words that it is short for."""
+    return f"{name}: {FULL_NAMES[name]}" if name in FULL_NAMES else name
+
+
 def document() -> str:
     """Return the whole of docs/conventions.md."""
     text = files("spark_eval.cli").joinpath("conventions.md").read_text(encoding="utf-8")
-    metrics = (f"### {one.name}\n\n```text\n{ranking_text(one)}\n```" for one in RANKING.values())
+    metrics = (f"### {heading(one.name)}\n\n```text\n{ranking_text(one)}\n```" for one in RANKING.values())
     return Template(text).substitute(
         metrics=markdown(*ranking_table()),
         each_metric="\n\n".join(metrics),

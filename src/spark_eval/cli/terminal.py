@@ -34,6 +34,7 @@ from spark_eval.reporting.origins import leak_verdict
 from spark_eval.runs.job import Run
 from spark_eval.schema import ALL, FOLDS, Outcome, Table
 from spark_eval.splits.fold_rule import Leak
+from spark_eval.splits.subsets import cold_warnings, counted_ways_to_train
 
 # Of several classes there are many more numbers than a terminal shows.
 MOST_LINES = 50
@@ -80,22 +81,33 @@ def show_report(place: str) -> None:
 
 
 def show_split(run: Run) -> None:
-    """Print the parts and the leakage report of a split."""
+    """Print the subsets and the leakage report of a split, what to train on, and who is cold."""
     lines, leaks = run.rows(Table.ACCOUNTING), run.rows(Table.LEAKAGE)
+    subsets = run.rows(Table.SUBSETS)
     parts = [
         (row["outcome"], row["reason"] or "", f"{row['rows']:,}") for row in lines if row["source"] != FOLDS
     ]
     grid(("outcome", "reason", "rows"), parts, f"split of run {run.run_id}")
-    in_folds = [
-        (row["reason"], f"{row['rows']:,}", six_digits(row["users"]))
-        for row in lines
-        if row["source"] == FOLDS and row["outcome"] != Outcome.IN
+    of_folds = [row for row in lines if row["source"] == FOLDS]
+    counted = [
+        (
+            f"fold {row['fold']} {row['subset']}" if of_folds else row["subset"],
+            *(f"{row[name]:,}" for name in ("rows", "users", "items")),
+            row["trained_on"] or "",
+            *(with_share(row[f"cold_{kind}"], row[kind]) for kind in ("users", "items")),
+        )
+        for row in subsets
     ]
-    if in_folds:
-        grid(("in folds", "rows", "users"), in_folds, of=Table.ACCOUNTING)
+    grid(
+        ("subset", "rows", "users", "items", "trained on", "cold users", "cold items"),
+        counted,
+        of=Table.SUBSETS,
+    )
+    if dropped := [row for row in of_folds if row["outcome"] == Outcome.DROPPED]:
+        grid(("dropped in folds", "rows"), [(row["reason"], f"{row['rows']:,}") for row in dropped])
     checks = [
         (
-            f"fold {row['fold']} {row['check']}" if in_folds else row["check"],
+            f"fold {row['fold']} {row['check']}" if of_folds else row["check"],
             f"{row['rows']:,}",
             f"{row['users']:,}",
             leak_verdict(row),
@@ -109,7 +121,18 @@ def show_split(run: Run) -> None:
         allowed[row["check"]] += 0 if row["leaked"] else row["rows"]
     for check, n_rows in (+allowed).items():
         print(f"{n_rows:,} {ALLOWED[check]}")
+    for way in counted_ways_to_train(subsets):
+        print(way)
+    for text in cold_warnings(subsets):
+        print(f"warning: {text}")
     show_run(run)
+
+
+def with_share(count: int | None, of: int) -> str:
+    """Return a count with its share, nothing for a count that there is not."""
+    if count is None:
+        return ""
+    return f"{count:,} ({count / of:.0%})" if of else f"{count:,}"
 
 
 def show_evaluation(run: Run) -> None:

@@ -75,7 +75,7 @@ def recall_capped(lists: Lists, k: int | None, conventions: Conventions) -> Floa
     >>> recall_capped(Lists.of([[1, 0, 1]], truth=[[1] * 8]), 2, Conventions())
     array([0.5])
 
-    Source: Thakur and others, BEIR, 2021 (capped recall); LensKit's recall.
+    Source: Ekstrand, LensKit for Python, 2020: its recall divides by the same.
     """
     return divide(lists.n_hits(k), lists.fillable(k))
 
@@ -140,7 +140,8 @@ def average_precision(lists: Lists, k: int | None, conventions: Conventions) -> 
 
     With ``tie_order=shared`` a hit has the precision at the last rank of the items that it ties with.
 
-    Source: Manning, Raghavan, Schuetze, 8.4; Spark and RePlay divide by min(m, k). Window: Elliot.
+    Source: Buckley, Voorhees, Evaluating evaluation measure stability, 2000, cut at k as Spark and RePlay
+    do. Window: Anelli and others, Elliot, 2021.
     """
     hits, n_ranks = lists.hits, lists.places(k)
     if conventions.ap_variant is AverageVariant.WINDOW:
@@ -201,7 +202,8 @@ def average_recall(lists: Lists, k: int | None, conventions: Conventions) -> Flo
     >>> average_recall(lists, 3, Conventions(ar_variant=AverageVariant.WINDOW))
     array([0.5])
 
-    Source: "Evaluation Frameworks" (preset ``seed000``); recall at the i-th hit is i / m. Window: Elliot.
+    Source: average precision with recalls instead; that at the i-th hit is i / m, whatever its rank. Window:
+    Anelli and others, Elliot, 2021.
     """
     hits, n_ranks = lists.hits, lists.places(k)
     is_retrieved = conventions.ar_denominator is AverageDenominator.RETRIEVED
@@ -246,7 +248,7 @@ def reciprocal_hit_rate_norm(lists: Lists, k: int | None, conventions: Conventio
     >>> reciprocal_hit_rate_norm(Lists.of([[1, 0, 1]]), 3, Conventions()).round(6)
     array([0.888889])
 
-    Source: Deshpande, Karypis, 2004, over its ideal, as nDCG is DCG over its ideal.
+    Source: RHR over its ideal, as nDCG is DCG over its ideal (Järvelin, Kekäläinen, 2002).
     """
     share = divide(reciprocal_hit_rate(lists, k, conventions), harmonic(lists.fillable(k)))
     return np.minimum(share, 1.0)

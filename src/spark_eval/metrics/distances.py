@@ -35,7 +35,7 @@ def euclid(one: Floats, other: Floats) -> Floats:
     >>> euclid(np.array([[0.0, 1.0], [1.0, 10.0]]), np.array([[1.0, 0.0], [10.0, 100.0]])).round(6)
     array([ 1.414214, 90.448881])
 
-    Source: Deza, Deza, Encyclopedia of Distances, 2009.
+    Source: Deza, Deza, Encyclopedia of distances, 2009.
     """
     return lengths(one - other)
 

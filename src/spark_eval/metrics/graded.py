@@ -76,7 +76,8 @@ def mean_dcg(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     >>> mean_dcg(Lists.of([[1, 0, 1]]), 3, Conventions()).round(6)
     array([1.166667])
 
-    Source: Jarvelin, Kekalainen, 2002 (mean of a DCG vector). A hit at rank r is in k - r + 1 windows.
+    Source: DCG of Järvelin, Kekäläinen, 2002, averaged. A hit at rank r is in the k - r + 1 windows that
+    reach it.
     """
     hits, n_ranks = lists.hits, lists.places(k)
     windows = np.maximum(n_ranks[hits.row] - hits.rank + 1, 0)

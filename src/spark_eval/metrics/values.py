@@ -257,7 +257,7 @@ def check_shared(values: Iterable[MetricValue], run: Conventions) -> None:
 
 
 def may_share(value: MetricValue, own: Conventions) -> bool:
-    """Return True if the metric is defined under its choice of ``tie_order``, also if tied items share ranks."""
+    """Return True if the metric is defined under its choice of ``tie_order``."""
     is_window = value.metric.name == "ap" and own.ap_variant is AverageVariant.WINDOW
     shares = own.tie_order is TieOrder.SHARED and "tie_order" in value.metric.conventions
     return not shares or (value.metric.name in SHARES_PLACES and not is_window)

@@ -167,7 +167,7 @@ def log_likelihood(sums: Sums) -> Iterator[Value]:
     >>> Sums.of_rows([1, 0], [0.5, 0.25]).measure(log_likelihood)
     {'log_likelihood': -0.490415}
 
-    Source: seed document 003.
+    Source: Good, Rational decisions, 1952.
     """
     for mark, options in sums.variants():
         yield Value(ratio(-sums.one(f"loss{mark}"), sums.weight), options)

@@ -28,7 +28,7 @@ LAST: Final = (True, 0.0)
 # Tables that are small, whatever was measured.
 SMALL: Final = (
     *(Table.METRICS, Table.COMPARISONS, Table.GATES, Table.CURVES, Table.THRESHOLDS),
-    *(Table.ACCOUNTING, Table.LEAKAGE, Table.STAGES, Table.FUNNEL),
+    *(Table.ACCOUNTING, Table.SUBSETS, Table.LEAKAGE, Table.STAGES, Table.FUNNEL),
 )
 # Names of metrics that have a value for each group of items; their segment is no part of the users.
 OF_GROUPS: Final = {name for one in RANKING.values() if one.kind is Kind.GROUPS for name in one.names}

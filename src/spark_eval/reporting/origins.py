@@ -14,11 +14,17 @@ from spark_eval.reporting.chapters import Chapter, Dataset, Form, Statement, Ton
 from spark_eval.reporting.facts import RunFacts
 from spark_eval.schema import MODEL, Outcome, Subset, Table
 from spark_eval.splits.moments import MICROSECONDS_PER_DAY
+from spark_eval.splits.subsets import SubsetRow, cold_warnings, counted_ways_to_train
 
 # Outcomes that a bar is made of; all others count users, beside the rows.
 ROW_OUTCOMES: Final = (
     *(Outcome.USED, Outcome.FILTERED, Outcome.DEDUPLICATED, Outcome.DROPPED, Outcome.QUARANTINED),
 )
+SUBSET_HEADINGS: Final = {
+    "trained_on": "trained on",
+    "cold_users": "cold users",
+    "cold_items": "cold items",
+}
 # A part without a beginning or an end is drawn so much longer than all others together.
 OPEN_SHARE: Final = 0.25
 
@@ -44,6 +50,11 @@ def split_in_time(facts: RunFacts) -> Chapter | None:
         columns = ("fold", "check", "rows", "users", "verdict")
         dataset = Dataset.of("leakage", lines, columns, {"verdict": "leaked"})
         views.append(View(Form.TABLE, "Leakage checks", dataset))
+    if subsets := facts.rows(Table.SUBSETS):
+        dataset = Dataset.of("subsets", subsets, SubsetRow._fields, SUBSET_HEADINGS)
+        views.append(View(Form.TABLE, "Subsets", dataset))
+        said += [Statement(f"{text[0].upper()}{text[1:]}.") for text in counted_ways_to_train(subsets)]
+        said += [warning("Cold start", f"{text}.") for text in cold_warnings(subsets)]
     return Chapter("The split", said, views)
 
 
@@ -60,6 +71,8 @@ def spans_of(found: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
             for fold, window in enumerate(found["windows"])
             for subset in (Subset.TRAIN, Subset.TEST)
         ]
+    elif "periods" in found:
+        parts = [("", period["subset"], period["start"], period["end"]) for period in found["periods"]]
     elif "global_cut" in found:
         parts = [
             ("", str(Subset.LOCAL_TRAIN), None, found["local_train_end"]),

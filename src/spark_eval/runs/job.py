@@ -23,10 +23,9 @@ from spark_eval.runtime import events
 from spark_eval.runtime.any_session import OpenSession
 from spark_eval.runtime.spark_errors import may_be_of_inputs, renamed
 from spark_eval.runtime.versions import code_version, versions
-from spark_eval.schema import Subset, Table
+from spark_eval.schema import Table
 from spark_eval.sources.listing import fingerprint
 from spark_eval.sources.read import read_source
-from spark_eval.splits.methods import GLOBAL_LOCAL_RANKER
 
 # What each verb reads of the config, that without which it cannot work first.
 SECTIONS: Final[Mapping[str, Sequence[str]]] = {
@@ -83,8 +82,7 @@ class Job:
         settings, sources = settings_of(verb, config), sources_in(config, SECTIONS[verb], splits)
         if verb == "evaluate":
             # Relevant is, unless the config says otherwise, the test part of this run's own split.
-            test = Subset.GLOBAL_TEST if config.split.method == GLOBAL_LOCAL_RANKER else Subset.TEST
-            sources.setdefault("truth", Source(subset=test).at(splits))
+            sources.setdefault("truth", Source(subset=config.split.rule().final_test).at(splits))
         inputs = {name: fingerprint(source, session) for name, source in sources.items()}
         deciding = {
             name: {key: value for key, value in section.items() if key not in NEUTRAL_KEYS}

@@ -23,6 +23,7 @@ from spark_eval.runtime import events
 from spark_eval.runtime.any_session import OpenSession
 from spark_eval.schema import MODEL, Outcome, Table
 from spark_eval.sources.read import read_each
+from spark_eval.splits.subsets import SUBSET_TABLE
 from spark_eval.transforms.conform import check_id_types
 from spark_eval.transforms.predictions import PREDICTIONS
 from spark_eval.verbs.checks import quarantined, share_faults
@@ -34,7 +35,7 @@ from spark_eval.verbs.small import SmallRows, small_table, write_small
 from spark_eval.verbs.split import split
 
 # What each verb publishes at least.
-SPLIT_TABLES: Final = (Table.SPLITS, Table.LEAKAGE, Table.ACCOUNTING)
+SPLIT_TABLES: Final = (Table.SPLITS, Table.SUBSETS, Table.LEAKAGE, Table.ACCOUNTING)
 EVALUATE_TABLES: Final = (Table.PER_USER, Table.METRICS, Table.SUMS, Table.ACCOUNTING)
 PREDICTION_TABLES: Final = (Table.METRICS, Table.ACCOUNTING)
 # Tables that lie in a folder for each model.
@@ -42,7 +43,7 @@ OF_MODELS: Final = (Table.METRICS, Table.SUMS, Table.CURVES, Table.THRESHOLDS)
 
 
 def run_split(session: OpenSession, config: Config, run_id: str | None, replace: bool) -> Run:
-    """Label the log and publish ``splits``, ``leakage`` and ``accounting``: one write, counted on the way."""
+    """Label the log and publish ``splits``, ``subsets``, ``leakage`` and ``accounting``: one write."""
     source = needed(config.interactions, "interactions")
     job = Job.of("split", config, run_id, session)
     with job.attempt(session) as attempt:
@@ -63,6 +64,7 @@ def run_split(session: OpenSession, config: Config, run_id: str | None, replace:
         leaks, of_folds = parts.compared(facts, folder)
         entries += of_folds
         rows: dict[Table, SmallRows] = {
+            Table.SUBSETS: (parts.counted_subsets(folder), SUBSET_TABLE),
             Table.LEAKAGE: (leaks, LEAKAGE),
             Table.ACCOUNTING: (entries, ACCOUNTING),
         }

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from spark_eval.errors import ConfigError
-from spark_eval.schema import ITEM, USER, Reason, Subset
+from spark_eval.schema import ITEM, SUBSETS, USER, Reason, Subset
 from spark_eval.splits.moments import MAX_DAYS, Boundary, zone
 
 # Random draws are integers in [0, HASH_STEPS); a share of rows has the draws below share * HASH_STEPS.
@@ -165,6 +165,21 @@ class FoldRule(ABC):
     def subsets(self) -> tuple[Subset, ...]:
         """Subsets of each fold, earlier ones first."""
         return (Subset.TRAIN, Subset.TEST)
+
+    @property
+    def subset_names(self) -> tuple[str, ...]:
+        """The names of its parts, and those of several parts together."""
+        return tuple(name for name, parts in SUBSETS.items() if set(parts) <= set(self.subsets))
+
+    @property
+    def trained_on(self) -> Mapping[str, str]:
+        """The subset to train on for each subset that is tested, by their names."""
+        return dict.fromkeys((part.value for part in self.subsets[1:]), Subset.TRAIN.value)
+
+    @property
+    def final_test(self) -> str:
+        """The subset that decides: the truth of ``evaluate`` by default."""
+        return self.subsets[-1].value
 
     @property
     def timed(self) -> bool:

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Any, Final, TypeVar, get_type_hints
 
 from spark_eval.errors import ConfigError, nearest
+from spark_eval.splits.by_time import TimeSplit
 from spark_eval.splits.fold_rule import FoldRule
 from spark_eval.splits.folds import Holdout, KFold, StratifiedKFold
 from spark_eval.splits.leave_out import LastFraction, LeaveOneOut, LeavePOut
@@ -22,8 +23,10 @@ PLAIN: Final[Mapping[Any, tuple[Any, str]]] = {
     bool: (bool, "neither true nor false"),
 }
 GLOBAL_LOCAL_RANKER: Final = "global_local_ranker"
+TIME: Final = "time"
 METHODS: Final[Mapping[str, type[FoldRule]]] = {
     GLOBAL_LOCAL_RANKER: GlobalLocalRanker,
+    TIME: TimeSplit,
     "holdout": Holdout,
     "k_fold": KFold,
     "stratified_k_fold": StratifiedKFold,

@@ -27,7 +27,7 @@ LOCAL_TEST: Final = (Subset.RANKER_TRAIN, Subset.RANKER_TEST)
 
 @dataclass(frozen=True, kw_only=True)
 class GlobalLocalRanker(FoldRule):
-    """Two cuts in time; users divide the rows between them: seed document 002, steps 1 to 5.
+    """Two cuts in time; users divide the rows between them.
 
     ::
 
@@ -63,6 +63,12 @@ class GlobalLocalRanker(FoldRule):
         """Require that the local cut comes first."""
         is_first = are_in_order(self.local_cut, self.global_cut)
         yield is_first, f"{self.local_cut} is not before {self.global_cut}"
+
+    @property
+    def trained_on(self) -> Mapping[str, str]:
+        """The last test comes after all others; the parts for a ranker come after local_train."""
+        local = dict.fromkeys((*(part.value for part in LOCAL_TEST), "local_test"), Subset.LOCAL_TRAIN.value)
+        return {**local, Subset.GLOBAL_TEST.value: "global_train"}
 
     @property
     def checks(self) -> Mapping[str, Check]:

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 
 from spark_eval.errors import DataError
 from spark_eval.schema import FAULT, ITEM, TIMESTAMP, USER
+from spark_eval.splits.by_time import Periods, TimeSplit
 from spark_eval.splits.fold_rule import FoldRule
 from spark_eval.splits.labels import SHORT_TIME, count_times, merged_times
 from spark_eval.splits.leave_out import Choices, LeavePOut
@@ -78,7 +79,11 @@ class Times:
         return sorted((Stretch(*row) for row in rows), key=lambda bucket: bucket.oldest)
 
 
-def resolve(times: Times, rule: FoldRule) -> Timeline | Backtest | Choices | None:
+# What rules find out about a log, in the record of a run.
+Found = Timeline | Periods | Backtest | Choices
+
+
+def resolve(times: Times, rule: FoldRule) -> Found | None:
     """Return what a rule needs to know of a log; mostly nothing.
 
     One action finds the log's span; cuts given as shares need two to four more, all shares together.
@@ -89,6 +94,9 @@ def resolve(times: Times, rule: FoldRule) -> Timeline | Backtest | Choices | Non
     match rule:
         case GlobalLocalRanker():
             return timeline(times, rule)
+        case TimeSplit():
+            whole, moments = cut_moments(times, rule, tuple(rule.cuts.values()))
+            return Periods.of(rule, moments, whole.oldest, whole.newest)
         case Windows():
             whole = span(times)
             return Backtest.of(rule, whole.oldest, whole.newest)
@@ -99,10 +107,20 @@ def resolve(times: Times, rule: FoldRule) -> Timeline | Backtest | Choices | Non
 
 def timeline(times: Times, rule: GlobalLocalRanker) -> Timeline:
     """Return the instants at which the rule cuts this log, as ``resolve`` does."""
+    whole, (local_cut, global_cut) = cut_moments(times, rule, (rule.local_cut, rule.global_cut))
+    return Timeline.of(rule, local_cut, global_cut, whole.oldest, whole.newest)
+
+
+def cut_moments(
+    times: Times, rule: GlobalLocalRanker | TimeSplit, cuts: Sequence[Cut]
+) -> tuple[Stretch, list[int]]:
+    """Return all valid rows of the log, and the instants at which these cuts divide it.
+
+    Raises what ``span`` and ``times_of_rows`` raise.
+    """
     whole = span(times)
-    cuts = (rule.local_cut, rule.global_cut)
-    places = {cut: cut.index(whole.n_rows, rule.boundary) for cut in cuts if isinstance(cut, Share)}
-    times_at = times_of_rows(times, whole, places.values())
+    indexes = {cut: cut.index(whole.n_rows, rule.boundary) for cut in cuts if isinstance(cut, Share)}
+    times_at = times_of_rows(times, whole, indexes.values())
 
     def at(cut: Cut) -> int:
         match cut:
@@ -111,9 +129,9 @@ def timeline(times: Times, rule: GlobalLocalRanker) -> Timeline:
             case DaysBack():
                 return plus_days(whole.newest, -cut.days, zone(rule.timezone))
             case Share():
-                return times_at[places[cut]]
+                return times_at[indexes[cut]]
 
-    return Timeline.of(rule, at(rule.local_cut), at(rule.global_cut), whole.oldest, whole.newest)
+    return whole, [at(cut) for cut in cuts]
 
 
 def span(times: Times) -> Stretch:

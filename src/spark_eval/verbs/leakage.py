@@ -1,4 +1,4 @@
-"""What of the later parts of a split is already in the earlier ones, counted; and the rows of all parts."""
+"""What is counted of a split once it is written: leaks, and the rows, users and items of its subsets."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial, reduce
@@ -14,16 +14,20 @@ from spark_eval.arrow.bloom import BloomFilter, slice_bits_for, slice_of
 from spark_eval.arrow.files import Batches
 from spark_eval.errors import DataError
 from spark_eval.names import first_few, literal
-from spark_eval.schema import FOLD, SUBSET, TIMESTAMP, Subset, ddl_of
+from spark_eval.schema import FOLD, ITEM, SUBSET, TIMESTAMP, USER, Subset, ddl_of
 from spark_eval.splits.facts import Facts, FoldCounts
 from spark_eval.splits.fold_rule import NEVER, FoldRule
 from spark_eval.splits.leaks import Comparing
+from spark_eval.splits.subsets import SubsetRow, subset_rows
 from spark_eval.stats.exact import Ints
 from spark_eval.transforms.objects import made, made_of_files, met_by_number
 from spark_eval.transforms.plain_files import PlainFiles, takes_files
 from spark_eval.verbs.small import collected
 
 PART_ROWS_PER_BUCKET: Final = 500_000
+ROWS: Final = "rows"
+# A bit for each subset that a row, a user or an item is in.
+IN_SUBSETS: Final = "spark_eval_in_subsets"
 PartSender = Callable[[Batches], Iterator[tuple[int, Any]]]
 
 
@@ -132,3 +136,35 @@ def check_parts(found: FoldCounts, rule: FoldRule) -> None:
         message = f"no row is left for {first_few(empty)}"
         hint = "take fewer folds, larger parts, exact, or a longer log"
         raise DataError("SPLIT_OUT_OF_RANGE", f"{message}; {hint}")
+
+
+def count_subsets(
+    rows: DataFrame, rule: FoldRule, n_folds: int, folder: str | None = None
+) -> list[SubsetRow]:
+    """Count the rows, users and items of each subset, and the users and items that are cold in it.
+
+    Args:
+        rows: The labelled rows, with user, item, fold and subset.
+        rule: The rule of the split.
+        n_folds: The number of folds.
+        folder: Where the rows are written as Parquet by subset, to be read there.
+
+    Returns:
+        The rows of the table ``subsets``.
+    """
+    if folder is not None:
+        rows = rows.sparkSession.read.schema(rows.schema).parquet(literal(folder))
+    bits = [F.when(F.col(SUBSET) == part.value, 1 << place) for place, part in enumerate(rule.subsets)]
+    rows = rows.select(USER, ITEM, FOLD, F.coalesce(*bits, F.lit(0)).alias(IN_SUBSETS))
+    tables = {ROWS: rows}
+    for key in (USER, ITEM):
+        tables[key] = rows.groupBy(FOLD, key).agg(F.bit_or(IN_SUBSETS).alias(IN_SUBSETS))
+    counts = [
+        table.groupBy(F.lit(kind).alias("kind"), FOLD, IN_SUBSETS).agg(F.count("*").alias("n"))
+        for kind, table in tables.items()
+    ]
+    found: dict[str, list[tuple[int, frozenset[Subset], int]]] = {kind: [] for kind in tables}
+    for kind, fold, in_subsets, n in reduce(DataFrame.unionAll, counts).collect():
+        subsets = frozenset(part for place, part in enumerate(rule.subsets) if in_subsets >> place & 1)
+        found[kind].append((fold, subsets, n))
+    return subset_rows(rule, n_folds, *(found[kind] for kind in (ROWS, USER, ITEM)))

@@ -16,22 +16,27 @@ from spark_eval.names import quoted
 from spark_eval.reporting.facts import RunFacts
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import MICROSECONDS, TIMESTAMP_TYPE, setting
-from spark_eval.schema import FAULT, FOLD, ITEM, RELEVANCE, SUBSET, SUBSETS, TIMESTAMP, USER, Table
+from spark_eval.schema import FAULT, FOLD, ITEM, RELEVANCE, SUBSET, SUBSETS, TIMESTAMP, USER, Subset, Table
 from spark_eval.splits.facts import Facts
 from spark_eval.splits.fold_rule import FoldRule, Layout
 from spark_eval.splits.folds import StratifiedKFold
 from spark_eval.splits.labels import Labelling
-from spark_eval.splits.leave_out import Choices
 from spark_eval.splits.methods import GLOBAL_LOCAL_RANKER, METHODS, rule_of
-from spark_eval.splits.rules import Timeline
-from spark_eval.splits.windows import Backtest
+from spark_eval.splits.subsets import SUBSET_TABLE, SubsetRow, ways_to_train
 from spark_eval.transforms.conform import conform_interactions
 from spark_eval.transforms.label import PLACE, in_folds, label, row_counts
 from spark_eval.transforms.objects import made_of_files
 from spark_eval.transforms.plain_files import PlainFiles, plain_log, takes_files
-from spark_eval.verbs.cuts import Times, resolve
+from spark_eval.verbs.cuts import Found, Times, resolve
 from spark_eval.verbs.frames import Frame, in_spark
-from spark_eval.verbs.leakage import LEAKAGE, LeakageRow, check_parts, compare_times, leakage_rows
+from spark_eval.verbs.leakage import (
+    LEAKAGE,
+    LeakageRow,
+    check_parts,
+    compare_times,
+    count_subsets,
+    leakage_rows,
+)
 from spark_eval.verbs.results.shown import Shown, ShownTable, unpublished
 from spark_eval.verbs.small import collected, small_table
 
@@ -49,11 +54,11 @@ class Split(Shown):
 
     places: DataFrame
     rule: FoldRule
-    timeline: Timeline | Backtest | Choices | None
+    timeline: Found | None
     layout: Layout
     plain: PlainFiles | None = None
     unit: str | None = None
-    tables: ClassVar[tuple[str, ...]] = ("accounting", "leakage", "rows")
+    tables: ClassVar[tuple[str, ...]] = ("accounting", "leakage", "subsets", "rows")
 
     @property
     def method(self) -> str:
@@ -62,16 +67,21 @@ class Split(Shown):
 
     def shown(self) -> list[ShownTable]:
         """Return the rule and its parts."""
-        parts = ", ".join(subset.value for subset in self.rule.subsets)
         shared = {field.name for field in fields(FoldRule)}  # of all rules: they come last
         names = sorted(vars(self.rule), key=lambda name: name in shared)
         options = {name: str(value) for name in names if (value := getattr(self.rule, name)) is not None}
-        notes = [f"subset(NAME) of {parts}", "accounting and leakage count the rows when they are asked for"]
+        notes = [*self.hints, "accounting, leakage and subsets count the rows when they are asked for"]
         return [ShownTable(f"Split by {self.method}", ("option", "value"), list(options.items()), notes)]
 
     def __repr__(self) -> str:
-        parts = ", ".join(subset.value for subset in self.rule.subsets)
-        return f"Split by {self.method}: subset(NAME) of {parts}; rows, accounting, leakage are DataFrames"
+        hints = "; ".join(self.hints)
+        return f"Split by {self.method}: {hints}; rows, accounting, leakage, subsets are DataFrames"
+
+    @property
+    def hints(self) -> list[str]:
+        """What to train on for which test, and all names of subsets."""
+        names = ", ".join(self.rule.subset_names)
+        return [*ways_to_train(self.rule.trained_on), f"subset(NAME) of {names}"]
 
     def facts_of_run(self) -> RunFacts:
         """Return what a report is made of; rows are counted for it."""
@@ -79,6 +89,7 @@ class Split(Shown):
         leaks, of_folds = self.compared(facts)
         tables: dict[Table, Sequence[Any]] = {
             Table.LEAKAGE: leaks,
+            Table.SUBSETS: self.counted_subsets(),
             Table.ACCOUNTING: [*facts.accounting(), *of_folds],
         }
         return unpublished("split", {"timeline": self.timeline and asdict(self.timeline)}, tables)
@@ -98,15 +109,45 @@ class Split(Shown):
         return used_rows(self.labelled)
 
     def subset(self, name: str, fold: int | None = None) -> DataFrame:
-        """Return the rows of one subset, or of several under one name (global_train), in one fold or in all.
+        """Return the rows of one subset, or of several under one name.
 
-        Raises ConfigError UNKNOWN_SUBSET.
+        Args:
+            name: A label, or a name for several: ``global_train`` is all before ``global_test``.
+            fold: The fold; by default the rows of all folds.
+
+        Raises:
+            ConfigError: UNKNOWN_SUBSET, with what to train on for which test.
         """
-        known = [name for name, parts in SUBSETS.items() if set(parts) <= set(self.rule.subsets)]
-        if name not in known:
-            raise ConfigError.unknown("UNKNOWN_SUBSET", "subset", name, known, "split")
+        if name not in self.rule.subset_names:
+            what = f"unknown subset {name!r} in {self.method}; {nearest(name, self.rule.subset_names)}"
+            raise ConfigError("UNKNOWN_SUBSET", "; ".join([what, *ways_to_train(self.rule.trained_on)]))
         rows = self.rows.where(F.col(SUBSET).isin([subset.value for subset in SUBSETS[name]]))
         return rows if fold is None else rows.where(F.col(FOLD) == fold)
+
+    @property
+    def train(self) -> DataFrame:
+        """The rows to train on for ``test``: ``train``, or ``global_train`` of ``global_local_ranker``.
+
+        Raises ConfigError UNKNOWN_SUBSET where there are several folds: ask for one by ``subset``.
+        """
+        return self.only_fold(self.rule.trained_on[self.rule.final_test])
+
+    @property
+    def validation(self) -> DataFrame:
+        """The rows to choose a model by, if the split has any; raises as ``train`` does."""
+        return self.only_fold(Subset.VALIDATION.value)
+
+    @property
+    def test(self) -> DataFrame:
+        """The rows to recommend for and to evaluate against: ``test`` or ``global_test``."""
+        return self.only_fold(self.rule.final_test)
+
+    def only_fold(self, name: str) -> DataFrame:
+        """Return a subset of a split that has one fold."""
+        if self.layout.n_folds > 1:
+            message = f"{name} of {self.layout.n_folds} folds; ask for one: subset({name!r}, fold=0)"
+            raise ConfigError("UNKNOWN_SUBSET", message)
+        return self.subset(name)
 
     @cached_property
     def accounting(self) -> DataFrame:
@@ -124,6 +165,15 @@ class Split(Shown):
     def leakage(self) -> DataFrame:
         """What of the test parts is in the train parts, counted when it is first asked for."""
         return small_table(self.places.sparkSession, self.compared(self.facts())[0], LEAKAGE)
+
+    @cached_property
+    def subsets(self) -> DataFrame:
+        """Rows, users and items of each subset, and how many are cold, counted when it is first asked for."""
+        return small_table(self.places.sparkSession, self.counted_subsets(), SUBSET_TABLE)
+
+    def counted_subsets(self, folder: str | None = None) -> list[SubsetRow]:
+        """Return the rows of the table ``subsets``; those of the split are read in ``folder`` if given."""
+        return count_subsets(self.rows, self.rule, self.layout.n_folds, folder)
 
     def facts(self) -> Facts:
         """Return what is counted of the rows, in a scan of its own."""
@@ -194,15 +244,29 @@ def split(
 ) -> Split:
     """Split a log, a Spark or pandas frame or an Arrow table, by a rule.
 
-    Its parts are local_train, ranker_train, ranker_test and global_test, by time and users, or by any other
-    ``method`` train and test of folds.
+    ``split(log, method="time", test_cut=0.8)`` trains on the first 80 % of the log and tests on the rest.
+    Without a method it is ``global_local_ranker``, whose parts also serve a second-level ranker. A few small
+    actions run here to find the cuts; nothing is cached.
 
-    The rule is given whole, or by its method and fields: ``split(log, local_cut=0.8, global_cut="14d")``,
-    ``split(log, method="k_fold", k=5)``, with cuts in any form that ``parse_cut`` takes. ``columns`` maps
-    our names (user, item, timestamp, relevance) to the log's; ``timestamp_unit`` (s, ms, us) is needed for
-    integer timestamps. A few small actions run here to find the cuts; nothing is cached.
+    Args:
+        interactions: The log: a row per event, with user, item and, if time decides, timestamp.
+        rule: The rule as an object, instead of ``method`` and ``options``.
+        method: The name of the rule: ``time``, ``k_fold``, ``leave_one_out``, ...
+        columns: Our names (user, item, timestamp, relevance) to those of the log.
+        timestamp_unit: The unit of integer timestamps: s, ms or us.
+        **options: The options of the method; cuts in any form that a config takes.
 
-    Raises ConfigError for wrong options, and DataError for a log that cannot be split.
+    Returns:
+        A ``Split``: ``train``, ``validation``, ``test``, ``subset(name, fold)``; ``subsets``, ``leakage`` and
+        ``accounting`` count its rows.
+
+    Raises:
+        ConfigError: An option is unknown or invalid.
+        DataError: The log cannot be split so.
+
+    Example:
+        >>> parts = split(log, method="time", test_cut="30d")  # doctest: +SKIP
+        >>> parts.train, parts.test  # doctest: +SKIP
     """
     if rule is not None and (options or method):
         given = ", ".join([*(["method"] if method else []), *options])

@@ -1,0 +1,100 @@
+"""What one trains on and tests in a split: rows, users and items of each subset, and those who are cold."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from spark_eval.schema import SUBSETS, Subset, ddl_of
+from spark_eval.splits.fold_rule import FoldRule
+
+# A larger share of cold users or items than this is warned of.
+MOST_COLD: Final = 0.5
+# How many users, items or rows of a fold are in just these subsets: fold, subsets, number.
+Combinations = Sequence[tuple[int, frozenset[Subset], int]]
+
+
+class SubsetRow(NamedTuple):
+    """A row of the table ``subsets``: a subset of a fold, or several under one name.
+
+    ``trained_on`` is the subset to train on for this one, None for a subset that nothing is trained for.
+    Cold users and items have no row there.
+    """
+
+    fold: int
+    subset: str
+    rows: int
+    users: int
+    items: int
+    trained_on: str | None
+    cold_users: int | None
+    cold_items: int | None
+
+
+SUBSET_TABLE: Final = ddl_of(SubsetRow)
+
+
+def subset_rows(
+    rule: FoldRule, n_folds: int, rows: Combinations, users: Combinations, items: Combinations
+) -> list[SubsetRow]:
+    """Return the table ``subsets``, fold by fold."""
+    table = []
+    for fold in range(n_folds):
+        for name in rule.subset_names:
+            subset, trained_on = SUBSETS[name], rule.trained_on.get(name)
+            counts = [count(of, fold, subset) for of in (rows, users, items)]
+            cold: list[int | None] = [None, None]
+            if trained_on is not None:
+                cold = [count(of, fold, subset, without=SUBSETS[trained_on]) for of in (users, items)]
+            table.append(SubsetRow(fold, name, *counts, trained_on, *cold))
+    return table
+
+
+def count(found: Combinations, fold: int, subset: Iterable[Subset], without: Iterable[Subset] = ()) -> int:
+    """Return how many are in any of these subsets of a fold, and in none of the others."""
+    return sum(
+        number
+        for of_fold, subsets, number in found
+        if of_fold == fold and not subsets.isdisjoint(subset) and subsets.isdisjoint(without)
+    )
+
+
+def ways_to_train(trained_on: Mapping[str, str], sizes: Mapping[str, str] | None = None) -> list[str]:
+    """Return which subset to train on for which test, the last test first.
+
+    >>> ways_to_train({"validation": "train", "test": "train"}, {"train": " (9 rows)"})
+    ['train on train (9 rows) for validation and test']
+    """
+    tests: dict[str, list[str]] = {}
+    for test, train in trained_on.items():
+        if test in set(Subset):
+            tests.setdefault(train, []).append(test)
+    return [
+        f"train on {train}{(sizes or {}).get(train, '')} for {' and '.join(of)}"
+        for train, of in reversed(tests.items())
+    ]
+
+
+def counted_ways_to_train(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return the same with rows and users, given the table ``subsets``; of several folds without them."""
+    trained_on = {row["subset"]: row["trained_on"] for row in rows if row["trained_on"] is not None}
+    sizes = {row["subset"]: f" ({row['rows']:,} rows, {row['users']:,} users)" for row in rows}
+    if any(row["fold"] for row in rows):
+        sizes = dict.fromkeys(sizes, " of each fold")
+    return ways_to_train(trained_on, sizes)
+
+
+def cold_warnings(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return a sentence for each subset of which most users or items are cold, of its worst fold."""
+    worst: dict[tuple[str, str], tuple[float, str]] = {}
+    for row in rows:
+        for kind in ("users", "items"):
+            n_cold, n_all = row[f"cold_{kind}"], row[kind]
+            if n_cold is None or n_cold <= MOST_COLD * n_all or row["subset"] not in set(Subset):
+                continue
+            share = n_cold / n_all
+            text = (
+                f"{n_cold:,} of {n_all:,} {kind} of {row['subset']} ({share:.0%}) have no row in "
+                f"{row['trained_on']}: no model can know them; `cold_{kind}: drop` leaves their rows out"
+            )
+            key = (row["subset"], kind)
+            worst[key] = max(worst.get(key, (0.0, "")), (share, text))
+    return [text for _, text in worst.values()]
