@@ -187,3 +187,24 @@ def test_a_notebook_shows_an_error_as_a_line_with_its_trace_behind(tmp_path: Pat
     assert "Traceback" not in shown
     assert "ZeroDivisionError: division by zero" in trace
     assert "direct cause" in trace
+
+
+def test_few_names_are_offered_and_all_of_them_are_there(measured: Evaluation) -> None:
+    offered = dir(measured)
+    assert {*measured.tables, "leaderboard", "summary", "plot", "to_pandas", "write", "models"} <= {*offered}
+    assert len(offered) < 20
+    assert all(getattr(measured, name) is not None for name in offered)
+    assert repr(measured.summary()) == repr(measured.shown()[0])
+
+
+def test_a_leaderboard_of_each_value_of_a_segment(spark: SparkSession) -> None:
+    assert spark
+    lists = pd.DataFrame({"model": ["a", "a", "b", "b"], "user": [1, 2] * 2, "item": [1, 9, 9, 1], "rank": 1})
+    truth = pd.DataFrame({"user": [1, 2], "item": [1, 1]})
+    users = pd.DataFrame({"user": [1, 2], "country": ["de", "fr"]})
+    result = evaluate(lists, truth, users=users, segments=["country"], metrics=["mrr"], k=1)
+    board = result.leaderboard("mrr", segment="country").to_pandas()
+    best = {row["country"]: row["model"] for _, row in board.iterrows() if "1.0000" in "".join(map(str, row))}
+    assert {country: model[0] for country, model in best.items()} == {"de": "a", "fr": "b"}
+    with pytest.raises(ConfigError, match=r"UNKNOWN_SEGMENT.*did you mean 'country'"):
+        result.leaderboard(segment="county")
