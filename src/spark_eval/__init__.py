@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 from spark_eval.schema import VERSION
 
 if TYPE_CHECKING:
+    from spark_eval import metrics
+    from spark_eval.errors import SparkEvalError
     from spark_eval.publishing.published import read_published
     from spark_eval.runs.report import report
     from spark_eval.runtime.session import get_session
@@ -25,18 +27,21 @@ __all__ = [
     "Comparison",
     "Evaluation",
     "PredictionMetrics",
+    "SparkEvalError",
     "Split",
     "__version__",
     "compare",
     "evaluate",
     "evaluate_predictions",
     "get_session",
+    "metrics",
     "read_published",
     "report",
     "split",
 ]
 
 _HOMES: Final = {
+    "SparkEvalError": "spark_eval.errors",
     "Comparison": "spark_eval.verbs.compare",
     "compare": "spark_eval.verbs.compare",
     "Evaluation": "spark_eval.verbs.evaluation",
@@ -52,6 +57,8 @@ _HOMES: Final = {
 
 
 def __getattr__(name: str) -> Any:
+    if name == "metrics":  # a package that can be called
+        return import_module("spark_eval.metrics")
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'spark_eval' has no attribute {name!r}")

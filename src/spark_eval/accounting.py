@@ -195,6 +195,28 @@ def check_closed(entries: Iterable[Entry]) -> None:
             raise SparkEvalError("LEDGER_OPEN", message)
 
 
+def unusable(entries: Iterable[Entry]) -> list[str]:
+    """Return a sentence for each table, or model, with quarantined rows: their number, share and codes."""
+    known, by_table = dict[str, int](), dict[str, list[Entry]]()
+    for entry in entries:
+        if entry.outcome == Outcome.IN:
+            known[entry.table] = entry.rows
+        elif entry.outcome == Outcome.QUARANTINED and entry.rows:
+            by_table.setdefault(entry.table, []).append(entry)
+    notes = []
+    for table, bad in by_table.items():
+        n_bad, codes = sum(one.rows for one in bad), ", ".join(f"{one.rows:,} {one.reason}" for one in bad)
+        share = f"{100 * n_bad / known[table]:.3g} % of " if known.get(table) else ""
+        what = f"{n_bad:,} rows could not be used ({share}{table}: {codes})"
+        notes.append(f"{what}; the table accounting tells why")
+    return notes
+
+
+def entries_of_rows(rows: Iterable[Mapping[str, Any]]) -> list[Entry]:
+    """Return the entries of rows of the table ``accounting``."""
+    return [Entry(*(row[name] for name in Entry._fields)) for row in rows]
+
+
 def rows_in(entries: Iterable[Entry], source: str) -> int:
     """Return the number of input rows of a source."""
     return sum(entry.rows for entry in entries if (entry.source, entry.outcome) == (source, Outcome.IN))

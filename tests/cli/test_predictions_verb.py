@@ -1,6 +1,7 @@
 """The verb predictions: what it publishes, what it quarantines, what it refuses."""
 
 import json
+from html import unescape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,7 @@ SCORED = pd.DataFrame(
 OPTIONS: dict[str, Any] = {
     "columns": {"label": "clicked", "score": "p", "user": "who"},
     "task": "binary",
+    "max_quarantined": 1.0,
     "metrics": ["auc", "gauc", "log_loss", "precision"],
     "segments": ["country"],
     "curves": True,
@@ -68,6 +70,12 @@ def test_it_says_the_numbers_and_where_the_tables_are(told: tuple["Desk", "Answe
     assert ["a", "flags<=2", "0.8", "0.5", "1", "2", "1"] in lines
     for table in ("metrics", "curves", "thresholds", "accounting", "quarantine"):
         assert str(desk.out / table) in answer.out
+    codes = "1 NOT_A_PROBABILITY, 1 NULL_LABEL, 1 NULL_SCORE, 1 UNKNOWN_CLASS"
+    bad = f"4 rows could not be used (66.7 % of predictions of model 'b': {codes})"
+    assert bad in answer.out
+    page = desk.out / "page.html"
+    desk.done("report", "--run-id", "p", "--to", str(page))
+    assert bad in unescape(page.read_text(encoding="utf-8"))
 
 
 def test_metrics_have_the_columns_of_an_evaluation_and_the_rows(

@@ -18,6 +18,14 @@ LIGHT = (
 HEAVY = ("pyspark", "pydantic", "yaml", "click", "rich")
 
 
+def test_help_needs_no_library_of_tables_or_configs() -> None:
+    names = ("pyspark", "pydantic", "yaml", "rich", "numpy", "pandas", "pyarrow", "scipy", "jinja2")
+    program = f"import sys, spark_eval.cli.commands; print(*sorted(set({names}) & set(sys.modules)))"
+    fresh = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert fresh.returncode == 0, fresh.stderr
+    assert fresh.stdout.split() == []
+
+
 def test_kernels_and_rules_import_neither_spark_nor_the_config_layer() -> None:
     program = f"import sys, {', '.join(LIGHT)}; print(*sorted(set({HEAVY}) & set(sys.modules)))"
     fresh = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

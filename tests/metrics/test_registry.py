@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from choices import OF_HITS, OF_USERS, Case, every_convention
@@ -11,9 +11,12 @@ from strategies import cases, finite_cutoffs, users
 from textbook_lists import EVERYBODY, ONE_ITEM, OTHER
 from users import User, batch, for_metric, graded, user
 
+import spark_eval
 from spark_eval.conventions import CONVENTIONS, AverageDenominator, AverageVariant, Conventions, TieOrder
 from spark_eval.conventions.beyond import SerendipityVariant
-from spark_eval.metrics import RANKING, MetricValue
+from spark_eval.errors import SparkEvalError
+from spark_eval.metrics import RANKING, MetricValue, metric_values
+from spark_eval.pointwise import POINTWISE
 from spark_eval.stats.exact import Floats
 
 
@@ -273,3 +276,15 @@ def test_without_a_cutoff_the_length_can_matter() -> None:
     assert not MetricValue(RANKING["precision"], (), 5).sees_length(Conventions())
     run = Conventions(ap_denominator=AverageDenominator.MIN_RELEVANT_LENGTH, tie_order=TieOrder.BEST)
     assert [MetricValue(RANKING[name], (), 5).sees_length(run) for name in ("ap", "ar")] == [True, False]
+
+
+def test_the_package_lists_all_metrics_when_it_is_called() -> None:
+    package: Any = spark_eval.metrics
+    listed = package()
+    assert list(listed["metric"]) == [*(one.run_name for one in RANKING.values()), *POINTWISE]
+    assert dict(zip(listed["metric"], listed["column"], strict=True))["map"] == "ap"
+    assert set(listed["of"]) == {"lists", "predictions"}
+    for name in listed.query("of == 'lists'")["metric"]:
+        assert metric_values([name], [5], Conventions())
+    assert spark_eval.SparkEvalError is SparkEvalError
+    assert {"metrics", "SparkEvalError"} <= set(dir(spark_eval))

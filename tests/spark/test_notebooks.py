@@ -67,7 +67,10 @@ def test_whole_numbers_stay_whole_in_pandas(measured: Evaluation) -> None:
 
 def test_tables_are_written_below_a_new_folder(measured: Evaluation, tmp_path: Path) -> None:
     measured.write(tmp_path / "out")
-    assert {path.name for path in (tmp_path / "out").iterdir()} == set(measured.tables)
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {
+        name for name in measured.tables if measured.table(name).count()
+    }
+    assert not (tmp_path / "out" / "stages").exists()
     per_user = measured.to_pandas("per_user").sort_values(["model", "user"], ignore_index=True)
     read = measured.spark.read.parquet(str(tmp_path / "out" / "per_user")).toArrow().to_pandas()
     assert (read.sort_values(["model", "user"])["rr_at_4"].to_numpy() == per_user["rr_at_4"]).all()
@@ -184,3 +187,24 @@ def test_a_notebook_shows_an_error_as_a_line_with_its_trace_behind(tmp_path: Pat
     assert "Traceback" not in shown
     assert "ZeroDivisionError: division by zero" in trace
     assert "direct cause" in trace
+
+
+def test_few_names_are_offered_and_all_of_them_are_there(measured: Evaluation) -> None:
+    offered = dir(measured)
+    assert {*measured.tables, "leaderboard", "summary", "plot", "to_pandas", "write", "models"} <= {*offered}
+    assert len(offered) < 20
+    assert all(getattr(measured, name) is not None for name in offered)
+    assert repr(measured.summary()) == repr(measured.shown()[0])
+
+
+def test_a_leaderboard_of_each_value_of_a_segment(spark: SparkSession) -> None:
+    assert spark
+    lists = pd.DataFrame({"model": ["a", "a", "b", "b"], "user": [1, 2] * 2, "item": [1, 9, 9, 1], "rank": 1})
+    truth = pd.DataFrame({"user": [1, 2], "item": [1, 1]})
+    users = pd.DataFrame({"user": [1, 2], "country": ["de", "fr"]})
+    result = evaluate(lists, truth, users=users, segments=["country"], metrics=["mrr"], k=1)
+    board = result.leaderboard("mrr", segment="country").to_pandas()
+    best = {row["country"]: row["model"] for _, row in board.iterrows() if "1.0000" in "".join(map(str, row))}
+    assert {country: model[0] for country, model in best.items()} == {"de": "a", "fr": "b"}
+    with pytest.raises(ConfigError, match=r"UNKNOWN_SEGMENT.*did you mean 'country'"):
+        result.leaderboard(segment="county")

@@ -1,6 +1,7 @@
 """Predictions through Spark: columns and faults, and the numbers of the path without it."""
 
-from typing import Any
+from html import unescape
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_eval import evaluate_predictions
-from spark_eval.errors import DataError
+from spark_eval.errors import ConfigError, DataError
 from spark_eval.pointwise.options import make_prediction_plan
 from spark_eval.runtime.spark_errors import renamed
 from spark_eval.transforms.predictions import conform_predictions
@@ -54,6 +55,50 @@ def test_faults_of_binary_rows(spark: SparkSession) -> None:
     assert faults_of(frame, "binary") == codes
     raw = [None if code == "NOT_A_PROBABILITY" else code for code in codes]
     assert faults_of(frame, "binary", scores="raw", metrics=["auc"]) == raw
+
+
+LOGITS: Final = {"label": [0, 0, 1, 1], "score": [-3.0, 0.25, 0.75, 2.0]}
+
+
+def test_logits_are_refused_with_the_way_out(spark: SparkSession) -> None:
+    assert spark
+    logits = pd.DataFrame(LOGITS)
+    with pytest.raises(DataError) as raised:
+        evaluate_predictions(logits, "binary", model="m")
+    assert raised.value.code == "QUARANTINE_SHARE"
+    for part in (
+        "2 of 4 rows",
+        "2 NOT_A_PROBABILITY",
+        "predictions.max_quarantined, now 0.01",
+        "scores: raw",
+    ):
+        assert part in raised.value.message
+    with pytest.raises(DataError, match=r"EMPTY_PREDICTIONS.*NOT_A_PROBABILITY.*scores: raw"):
+        evaluate_predictions(logits.assign(score=9.0), "binary", model="m", max_quarantined=1)
+    raw = evaluate_predictions(logits, "binary", model="m", scores="raw")
+    assert "could not be used" not in f"{raw!r} {raw._repr_html_()}"
+    told = "2 rows could not be used (50 % of predictions of model 'm': 2 NOT_A_PROBABILITY)"
+    half = evaluate_predictions(logits, "binary", model="m", max_quarantined=0.5)
+    assert told in repr(half)
+    assert told in unescape(half._repr_html_())
+
+
+@pytest.mark.parametrize(("n_rows", "is_taken"), [(99, False), (100, True)])
+def test_one_row_in_a_hundred_may_be_unusable(spark: SparkSession, n_rows: int, is_taken: bool) -> None:
+    assert spark
+    rows = pd.DataFrame({"label": [0, 1] * (n_rows // 2) + [1] * (n_rows % 2), "score": [0.25] * n_rows})
+    rows.loc[0, "score"] = 1.5
+    if is_taken:
+        assert "1 rows could not be used (1 % of" in repr(evaluate_predictions(rows, "binary", model="m"))
+    else:
+        with pytest.raises(DataError, match="QUARANTINE_SHARE"):
+            evaluate_predictions(rows, "binary", model="m")
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.1, float("nan")])
+def test_a_share_is_one(share: float) -> None:
+    with pytest.raises(ConfigError, match="OUT_OF_RANGE"):
+        evaluate_predictions(pd.DataFrame(LOGITS), "binary", model="m", max_quarantined=share)
 
 
 def test_faults_of_a_regression(spark: SparkSession) -> None:

@@ -15,7 +15,6 @@ from typing import Any, NoReturn, TypeVar
 
 import click
 
-from spark_eval.cli.runner import make_run, open_config, open_session, working
 from spark_eval.errors import ConfigError, SparkEvalError
 from spark_eval.runtime import endings, events, streams
 from spark_eval.runtime.local_files import check_working_folder
@@ -80,6 +79,7 @@ def program() -> None:
 @run_options
 def split(**given: Any) -> None:
     """Label the interactions by a rule; publish splits, subsets, leakage and accounting."""
+    from spark_eval.cli.runner import make_run
     from spark_eval.runs.run import run_split
 
     make_run("split", run_split, **given)
@@ -93,6 +93,7 @@ def evaluate(**given: Any) -> None:
     If the config has gates, the comparison follows: exit code 5 if one fails. A gate without a baseline is
     left to compare, with a warning.
     """
+    from spark_eval.cli.runner import make_run
     from spark_eval.runs.compare import baseline_fault, run_compare
     from spark_eval.runs.run import run_evaluate
 
@@ -113,6 +114,7 @@ def compare(**given: Any) -> None:
     The candidate is the run of --run-id, or that which evaluate makes of the same config. Exit code 5 if a
     gate fails.
     """
+    from spark_eval.cli.runner import make_run
     from spark_eval.runs.compare import run_compare
 
     make_run("compare", run_compare, **given)
@@ -122,6 +124,7 @@ def compare(**given: Any) -> None:
 @run_options
 def predictions(**given: Any) -> None:
     """Measure predictions against their labels; publish metrics, curves, thresholds and accounting."""
+    from spark_eval.cli.runner import make_run
     from spark_eval.runs.run import run_predictions
 
     make_run("predictions", run_predictions, **given)
@@ -135,6 +138,7 @@ def predictions(**given: Any) -> None:
 @click.option("--to", help="File to write. Default: report/RUN_ID.html below the output.")
 def report(path: str | None, file: Path | None, run_id: str, baseline: str | None, to: str | None) -> None:
     """Write one self-contained HTML page on a published run, from its tables alone."""
+    from spark_eval.cli.runner import open_config, working
     from spark_eval.publishing.places import store_of
     from spark_eval.runs.report import store_at, write_report
 
@@ -183,6 +187,7 @@ def demo(ratings: Path | None, scale: float, output: Path, replace: bool) -> Non
 def validate(file: Path, settings: Sequence[str], verb: str | None) -> None:
     """Check the config and the columns and types of its inputs, or that baselines exist; no table is read."""
     from spark_eval.cli import terminal
+    from spark_eval.cli.runner import open_config, working
     from spark_eval.runs.compare import check_baselines
     from spark_eval.runs.run import check_inputs
 
@@ -268,6 +273,7 @@ def metrics(name: str | None, preset: str | None, markdown: bool) -> None:
 def status(file: Path, as_json: bool) -> None:
     """List the runs published under the output root, and unfinished attempts, running or dead."""
     from spark_eval.cli import terminal
+    from spark_eval.cli.runner import open_config, open_session
 
     config = open_config(file, (), None)
     terminal.show_status(config, lambda: open_session(config, "status"), as_json)

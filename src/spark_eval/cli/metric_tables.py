@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Callable, Iterable, Sequence
 from importlib.resources import files
 from string import Template
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from spark_eval.conventions import CONVENTIONS, TieOrder, TruthDuplicates
 from spark_eval.errors import ConfigError
@@ -21,6 +21,9 @@ from spark_eval.pointwise import POINTWISE
 from spark_eval.pointwise.registry import PointwiseMetric
 from spark_eval.pointwise.task import PREDICTION_PRESETS as POINTWISE_PRESETS
 from spark_eval.presets import PRESETS, changed_choices, conventions_of
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 TextRows = list[list[str]]
 # A header, and rows of as many texts.
@@ -58,6 +61,30 @@ FULL_NAMES: Final = {
     "p_ia": "intent-aware precision",
     "ap_ia": "intent-aware average precision",
 }
+
+
+def metric_frame() -> "pd.DataFrame":
+    """Return a row per metric of lists and of predictions, under the names that ``metrics`` takes."""
+    import pandas as pd
+
+    lists = [
+        [
+            metric.run_name,
+            "lists",
+            metric.name if metric.is_of_users else "",
+            str(metric.direction),
+            metric.formula,
+            ", ".join(without_metric(name, metric) for name in metric.conventions),
+            metric.summary,
+        ]
+        for metric in RANKING.values()
+    ]
+    scored = [
+        [metric.name, "predictions", "", str(metric.direction), metric.formula, "", metric.summary]
+        for metric in POINTWISE.values()
+    ]
+    names = ["metric", "of", "column", "better", "formula", "options", "meaning"]
+    return pd.DataFrame([*lists, *scored], columns=names)
 
 
 def ranking_table() -> TextTable:

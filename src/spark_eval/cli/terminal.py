@@ -9,6 +9,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 from rich.console import Console
 
+from spark_eval.accounting import entries_of_rows, unusable
 from spark_eval.cli import metric_tables
 from spark_eval.cli.funnel import show_funnel
 from spark_eval.cli.leaderboard import drawn, show
@@ -68,7 +69,10 @@ def show_done(verb: str, run: Run) -> None:
 
 
 def show_run(run: Run) -> None:
-    """Print where the tables are."""
+    """Print which rows could not be used, and where the tables are."""
+    if Table.ACCOUNTING in run.tables:
+        for note in unusable(entries_of_rows(run.rows(Table.ACCOUNTING))):
+            print(printable(note))
     outcome = "published" if run.is_new else "already published, nothing to do:"
     print(f"run {run.run_id} {outcome}")
     for table, path in run.tables.items():

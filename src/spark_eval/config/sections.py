@@ -29,7 +29,7 @@ from spark_eval.metrics.options import EvaluateOptions, Plan, make_plan
 from spark_eval.metrics.stages import StageOptions
 from spark_eval.names import check_run_id
 from spark_eval.options import declared
-from spark_eval.pointwise.options import PredictionOptions, make_prediction_plan
+from spark_eval.pointwise.options import MOST_QUARANTINED, PredictionOptions, make_prediction_plan
 from spark_eval.pointwise.task import PredictionPlan
 from spark_eval.splits.fold_rule import FoldRule
 from spark_eval.splits.methods import GLOBAL_LOCAL_RANKER, known_method, rule_of
@@ -124,6 +124,12 @@ class ThresholdRules(Section):
 class PredictionsSection(Source):
     """Rows of a label and a score, and what to measure of them."""
 
+    max_quarantined: float = Field(
+        default=MOST_QUARANTINED,
+        ge=0,
+        le=1,
+        description="a larger share of a model's rows that cannot be used is a failure",
+    )
     model: str | None = Field(default=None, description="names the one model where no column does")
     task: str = Field(description="binary, multiclass or regression")
     choose: ThresholdRules = Field(

@@ -41,15 +41,16 @@ class StrictLoader(yaml.SafeLoader):
 
     def compose_document(self) -> Node | None:
         """Refuse directives that declare tags."""
-        if self.peek_event().tags:
+        if self.check_event() and getattr(self.current_event, "tags", None):
             raise refused("tags are not allowed", None)
         return super().compose_document()
 
     def compose_node(self, parent: Node | None, index: int) -> Node | None:
         """Refuse tags, endless trees, and aliases: a few lines of these can be millions of nodes."""
         self.n_nodes += 1
+        self.check_event()  # looks at the next one
         faults = {
-            "anchors and aliases are not allowed": getattr(self.peek_event(), "anchor", None) is not None,
+            "anchors and aliases are not allowed": getattr(self.current_event, "anchor", None) is not None,
             "tags are not allowed": getattr(self.current_event, "tag", None) is not None,
             f"more than {MAX_NODES} values": self.n_nodes > MAX_NODES,
             "nested too deeply": self.depth > MAX_DEPTH,

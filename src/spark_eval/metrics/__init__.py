@@ -1,4 +1,12 @@
-"""Metrics: pure numpy kernels and their registry. No Spark here."""
+"""Metrics: pure numpy kernels and their registry. No Spark here.
+
+The package is also the function ``spark_eval.metrics()``, which lists all metrics.
+"""
+
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from spark_eval.metrics import binary, graded, pairwise
 from spark_eval.metrics.beyond import (
@@ -13,6 +21,9 @@ from spark_eval.metrics.beyond import (
 from spark_eval.metrics.lists import Lists, Ragged
 from spark_eval.metrics.registry import RANKING, RankingMetric
 from spark_eval.metrics.values import MetricValue, metric_values, parse_metric
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = [
     "RANKING",
@@ -33,3 +44,21 @@ __all__ = [
     "parse_metric",
     "popularity",
 ]
+
+
+class Metrics(ModuleType):
+    """A module that lists the metrics when it is called."""
+
+    def __call__(self) -> "pd.DataFrame":
+        """Return a row per metric of lists and of predictions, as ``spark-eval metrics`` prints them.
+
+        Returns:
+            A pandas frame: ``metric``, as ``metrics=[...]`` takes it; ``of`` (lists or predictions);
+            ``column``, its name in ``per_user``; ``better``; ``formula``; ``options``; ``meaning``.
+        """
+        frame: pd.DataFrame = import_module("spark_eval.cli.metric_tables").metric_frame()
+        return frame
+
+
+# An attribute of the package ``spark_eval`` cannot be a function and this package: so this is both.
+sys.modules[__name__].__class__ = Metrics

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from spark_eval.accounting import entries_of_rows, unusable
 from spark_eval.comparing.leaderboard import BEST, CERTAIN, CLOSE, EXPLAINED, measure_of
 from spark_eval.comparing.sentences import in_run, interval_text, sentences, short, where
 from spark_eval.metrics.registry import Kind
@@ -80,6 +81,8 @@ def leaderboard(facts: RunFacts) -> Chapter | None:
     said = [Statement(text) for text in best_sentences(everybody)]
     if any(row["mark"] for row in everybody):
         said.append(Statement(f"{EXPLAINED}. The dots of both are full."))
+    bad = unusable(entries_of_rows(facts.rows(Table.ACCOUNTING)))
+    said += [warning("Unusable", f"{text}.") for text in bad]
     if of_run := without_interval(everybody):
         said.append(Statement(f"One number for the whole run, so without an interval: {', '.join(of_run)}."))
     return Chapter("Which model is best", said, views, ["measure"])

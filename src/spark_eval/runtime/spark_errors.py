@@ -6,6 +6,7 @@ import signal
 from contextlib import suppress
 from subprocess import TimeoutExpired
 from typing import Any, Final
+from urllib.parse import unquote
 
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark import SparkContext
@@ -137,8 +138,11 @@ def renamed(error: Exception, where: str = "", more: str = DEBUG) -> SparkEvalEr
     if is_of_spark(error):
         kind, code, sentence = known(text)
         files = FILE.findall(text)[:1]
-        if code == "CORRUPT_FILE" and files and (other := other_format(files[0], "parquet")):
-            return DataError("WRONG_FORMAT", f"{where}: {other}" if where else other)
+        if code == "CORRUPT_FILE":
+            # Spark writes a path as it is, or as a URI.
+            others = [other_format(form(file), "parquet") for file in files for form in (str, unquote)]
+            if other := next(filter(None, others), None):
+                return DataError("WRONG_FORMAT", f"{where}: {other}" if where else other)
         what = ": ".join(part for part in (where, *files, sentence) if part)
         return kind(code, f"{what}; {MENDS[code]}{more}")
     if isinstance(error, OSError):

@@ -37,7 +37,7 @@ class FileSchemas:
         Raises DataError WRONG_FORMAT for files of another format, and CORRUPT_FILE for those without a
         footer, or with one that contradicts itself.
         """
-        schemas, others, damaged = cls(), [], []
+        schemas, others, damaged = cls(), list[str](), list[str]()
         for place in places if file_format in FORMATS else ():
             try:
                 if file_format in (PARQUET, ORC):

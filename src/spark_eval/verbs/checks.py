@@ -26,6 +26,8 @@ LONGEST_EXAMPLE: Final = 200
 MOST_FOLDS_NAMED: Final = 10
 # Of one segment: more are ids or measurements, and would be as many rows of every metric.
 MAX_SEGMENT_VALUES: Final = 1_000
+# What else may be wrong where rows have this fault.
+HINTS: Final = {Fault.NOT_A_PROBABILITY.value: "; say scores: raw of scores that are no probabilities"}
 
 
 def truth_faults(entries: Sequence[Entry], counts: TruthCounts, plan: Plan) -> list[DataError]:
@@ -170,6 +172,7 @@ def share_faults(
             message = f"{which}: {n_bad} of {n_rows[source, model]} rows are quarantined ({by_code})"
             limit = f"{source}.max_quarantined, now {float(share):g}"
             message += f", such as {shown}; mend them, or allow more by {limit}"
+            message += "".join(hint for code, hint in HINTS.items() if code in of_codes)
             faults.append(DataError("QUARANTINE_SHARE", message))
     return faults
 

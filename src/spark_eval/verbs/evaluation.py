@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_eval.accounting import ACCOUNTING, Entry
+from spark_eval.accounting import ACCOUNTING, Entry, unusable
 from spark_eval.arrow.row_faults import fault_rules
 from spark_eval.arrow.user_files import dataset_at
 from spark_eval.comparing.leaderboard import Leaderboard
@@ -24,6 +24,7 @@ from spark_eval.engine.summary import (
     in_asked_order,
     metric_rows,
 )
+from spark_eval.errors import ConfigError
 from spark_eval.metrics.options import Plan
 from spark_eval.names import literal, models_shown, quoted
 from spark_eval.pipeline.rows import FUNNEL, STAGE_TABLE, StageSums
@@ -36,7 +37,7 @@ from spark_eval.reporting.spread import (
     upper_bound,
     user_counts,
 )
-from spark_eval.schema import MODEL, Outcome, Table
+from spark_eval.schema import ALL, MODEL, Outcome, Table
 from spark_eval.transforms.conform import unusable_rows
 from spark_eval.transforms.plain_files import PlainFiles, plain_recommendations, plain_train, plain_truth
 from spark_eval.verbs.results.shown import ShownTable, SmallFrame, Writable
@@ -126,32 +127,59 @@ class Evaluation(Writable):
     stage_sums: StageSums | None = None
     intervals: Mapping[MeanKey, Ends] | None = None
     verb: ClassVar[str] = "evaluate"
+    offers: ClassVar[tuple[str, ...]] = ("leaderboard", "unpersist")
     tables: ClassVar[tuple[str, ...]] = ("metrics", "per_user", "stages", "funnel", "sums", "accounting")
 
     def __repr__(self) -> str:
         names = ", ".join(dict.fromkeys(value.name for value in self.plan.asked))
         cutoffs = ", ".join(dict.fromkeys(value.cutoff for value in self.plan.asked))
         tables = f"metrics, {'stages, funnel, ' if self.plan.stages else ''}per_user, accounting"
-        return f"Evaluation of {models_shown(self.models)}: {names} at k {cutoffs}; {tables} are DataFrames"
+        told = f"Evaluation of {models_shown(self.models)}: {names} at k {cutoffs}; {tables} are DataFrames"
+        return "; ".join([told, *unusable(self.entries)])
 
-    def leaderboard(self, metric: str | None = None) -> ShownTable:
+    def leaderboard(self, metric: str | None = None, *, segment: str | None = None) -> ShownTable:
         """Return the models side by side, the best marked; of one ``metric`` alone, the best model first.
 
-        ``metric`` is a name, perhaps with its conventions and cutoff: ``ndcg``, ``ndcg@10``. Raises
-        ConfigError METRIC_NOT_MEASURED.
+        Args:
+            metric: A name, perhaps with its conventions and cutoff: ``ndcg``, ``ndcg@10``.
+            segment: A segment of ``evaluate``; the models stand side by side for each of its values.
+
+        Raises:
+            ConfigError: METRIC_NOT_MEASURED, or UNKNOWN_SEGMENT.
         """
-        entries = (entry._asdict() for entry in self.entries)
-        board = Leaderboard.of([row._asdict() for row in self.metric_rows], metric, entries)
+        rows = [row._asdict() for row in self.metric_rows]
+        if segment is not None:
+            return self.leaderboard_of_segment(rows, metric, segment)
+        board = Leaderboard.of(rows, metric, (entry._asdict() for entry in self.entries))
         columns = {**board.lines, **board.metrics, **board.users}
         lines = list(zip(*columns.values(), strict=True))
         return ShownTable(f"Evaluation of {models_shown(self.models)}", list(columns), lines, board.notes)
 
+    def leaderboard_of_segment(
+        self, rows: Sequence[dict[str, Any]], metric: str | None, segment: str
+    ) -> ShownTable:
+        """Return a leaderboard for each value of a segment, one below the other."""
+        known = dict.fromkeys(row["segment"] for row in rows if row["segment"] != ALL)
+        if segment not in known:
+            raise ConfigError.unknown("UNKNOWN_SEGMENT", "segment", segment, known, "leaderboard")
+        by_value: dict[str, list[dict[str, Any]]] = {}
+        for row in rows:
+            if row["segment"] == segment:
+                alone = row | {"segment": ALL, "segment_value": ALL}
+                by_value.setdefault(row["segment_value"], []).append(alone)
+        header, lines, notes = [segment], list[tuple[str, ...]](), list[str]()
+        for value, of_value in by_value.items():
+            board = Leaderboard.of(of_value, metric)
+            columns = {**board.lines, **board.metrics, **board.users}
+            header, notes = [segment, *columns], list(dict.fromkeys([*notes, *board.notes]))
+            lines += [(value, *line) for line in zip(*columns.values(), strict=True)]
+        title = f"Evaluation of {models_shown(self.models)} by {segment}"
+        return ShownTable(title, header, lines, notes)
+
     def shown(self) -> list[ShownTable]:
         """Return the leaderboard, with the rows that could not be used."""
         board = self.leaderboard()
-        n_bad = sum(entry.rows for entry in self.entries if entry.outcome == Outcome.QUARANTINED)
-        bad = [f"{n_bad:,} rows could not be used; the table accounting tells why"] if n_bad else []
-        return [replace(board, notes=[*board.notes, *bad])]
+        return [replace(board, notes=[*board.notes, *unusable(self.entries)])]
 
     @property
     def record(self) -> dict[str, str]:
@@ -188,7 +216,9 @@ class Evaluation(Writable):
             Table.ACCOUNTING: (self.entries, ACCOUNTING),
         }
 
-    metrics = SmallFrame(Table.METRICS, "value, standard error and interval per model, metric and k.")
+    metrics = SmallFrame(
+        Table.METRICS, "a mean per model, metric and k: ``map`` is that of the users' ``ap``."
+    )
     sums = SmallFrame(Table.SUMS, "exact sums per model, metric and k, which add to those of other runs.")
     stages = SmallFrame(Table.STAGES, "recall, oracle, efficiency of each stage; empty without stages.")
     funnel = SmallFrame(Table.FUNNEL, "users at each step, relevant items by what became of them.")

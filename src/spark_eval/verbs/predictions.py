@@ -10,13 +10,13 @@ from typing import ClassVar, Final, Unpack
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_eval.accounting import ACCOUNTING, Entry, check
-from spark_eval.errors import DataError
+from spark_eval.accounting import ACCOUNTING, Entry, check, unusable
+from spark_eval.errors import ConfigError, DataError
 from spark_eval.names import model_faults, models_shown
 from spark_eval.options import documented
 from spark_eval.pointwise.batches import Counted
 from spark_eval.pointwise.cuts import cuts_of, standings
-from spark_eval.pointwise.options import PredictionOptions, make_prediction_plan
+from spark_eval.pointwise.options import MOST_QUARANTINED, PredictionOptions, make_prediction_plan
 from spark_eval.pointwise.ordered import Ordered
 from spark_eval.pointwise.tables import (
     CURVES,
@@ -42,7 +42,7 @@ from spark_eval.transforms.predictions import (
     of_users,
     parts_of_predictions,
 )
-from spark_eval.verbs.checks import share_faults
+from spark_eval.verbs.checks import HINTS, share_faults
 from spark_eval.verbs.frames import Frame, in_spark
 from spark_eval.verbs.results.shown import ShownTable, SmallFrame, Writable
 from spark_eval.verbs.small import SmallRows, collected
@@ -60,6 +60,7 @@ def evaluate_predictions(
     *,
     model: str | None = None,
     columns: Mapping[str, str] | None = None,
+    max_quarantined: float = MOST_QUARANTINED,
     **options: Unpack[PredictionOptions],
 ) -> "PredictionMetrics":
     """Measure predictions of one or many models in one pass over the rows.
@@ -67,12 +68,17 @@ def evaluate_predictions(
     ``predictions``, of Spark or pandas or an Arrow table, hold label and score, and perhaps model (or name
     the one model by ``model``), user, item, weight, fold; ``columns`` maps our names to yours. ``task`` is
     binary, multiclass or regression. The options are also those of the config's section ``predictions``.
+    Of any model at most the share ``max_quarantined`` of its rows may be unusable, or DataError
+    QUARANTINE_SHARE is raised; the result names those that were.
 
     Raise ConfigError or DataError; no number is given out before every row is accounted for.
     """
     plan = make_prediction_plan(task, **options)
+    if not 0 <= max_quarantined <= 1:
+        raise ConfigError("OUT_OF_RANGE", f"max_quarantined: {max_quarantined} is not in [0, 1]")
     rows = in_spark({PREDICTIONS: predictions})[PREDICTIONS]
-    return measure_predictions(read_predictions(rows, columns, model, plan))
+    shares = {PREDICTIONS: max_quarantined}
+    return measure_predictions(read_predictions(rows, columns, model, plan), shares)
 
 
 def read_predictions(
@@ -161,6 +167,7 @@ def unusable_models(rows: Mapping[tuple[str | None, str | None], int]) -> list[D
         if (model, None) not in rows:
             codes = ", ".join(sorted({str(fault) for name, fault in rows if name == model}))
             message = f"{PREDICTIONS} of model {model!r}: not a single row can be used ({codes})"
+            message += HINTS.get(codes, "")
             faults.append(DataError("EMPTY_PREDICTIONS", message))
     return faults
 
@@ -177,12 +184,14 @@ class PredictionMetrics(MeasuredPredictions, Writable):
     def shown(self) -> list[ShownTable]:
         """Return a line per metric of all rows, a column per model."""
         title = f"Predictions of {models_shown(self.models)}"
-        return [ShownTable(title, *metrics_by_model([row._asdict() for row in self.metric_rows]))]
+        header, lines = metrics_by_model([row._asdict() for row in self.metric_rows])
+        return [ShownTable(title, header, lines, unusable(self.entries))]
 
     def __repr__(self) -> str:
         names = ", ".join(self.plan.metrics)
         tables = "metrics, thresholds, curves, accounting are DataFrames"
-        return f"PredictionMetrics of {models_shown(self.models)}: {names}; {tables}"
+        told = f"PredictionMetrics of {models_shown(self.models)}: {names}; {tables}"
+        return "; ".join([told, *unusable(self.entries)])
 
     @property
     def record(self) -> dict[str, str]:

@@ -67,6 +67,8 @@ class Shown(ABC):
     """A result that shows itself, without a job of Spark; ``tables`` are the names of its tables."""
 
     tables: ClassVar[tuple[str, ...]]
+    # What it offers beside its tables and what all results offer.
+    offers: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def shown(self) -> list[ShownTable]:
@@ -87,8 +89,15 @@ class Shown(ABC):
 
         return plot_of(self.facts_of_run(), chart, [] if metric is None else several(metric))
 
+    def summary(self) -> ShownTable:
+        """Return the numbers side by side, and what to know of them, as a notebook shows them."""
+        return self.shown()[0]
+
     def _repr_html_(self) -> str:
         return "".join(table._repr_html_() for table in self.shown())
+
+    def __dir__(self) -> list[str]:
+        return sorted({*self.tables, *self.offers, "summary", "plot", "to_pandas"})
 
     def table(self, name: str) -> DataFrame:
         """Return a table by its name; raise ConfigError UNKNOWN_TABLE."""
@@ -128,6 +137,9 @@ class Writable(Shown):
 
     verb: ClassVar[str]
 
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), "models", "write", "log_mlflow"})
+
     @property
     @abstractmethod
     def small_tables(self) -> Mapping[Table, SmallRows]:
@@ -157,12 +169,13 @@ class Writable(Shown):
         return log_run(self.facts_of_run(), run_id)
 
     def write(self, path: str | Path) -> None:
-        """Write every table as Parquet below a folder, each into a new one: ``<path>/metrics``.
+        """Write every table that has rows as Parquet below a folder, each into a new one: ``<path>/metrics``.
 
         ``per_user`` lies there by model. What is written is no published run: nothing is renamed at the end,
         and a call that fails may leave some of the tables. Raises ConfigError FOLDER_EXISTS.
         """
-        for name in self.tables:
+        empty = {table for table, (rows, _) in self.small_tables.items() if not rows}
+        for name in (name for name in self.tables if name not in empty):
             writer = self.table(name).write.mode("error")
             try:
                 (writer.partitionBy(MODEL) if name == Table.PER_USER else writer).parquet(f"{path}/{name}")
