@@ -35,7 +35,7 @@ GATE = {
     "if_missing": "pass",
     "min_users": 1,
 }
-TABLES = ("splits", "leakage", "per_user", "metrics", "sums", "accounting")
+TABLES = ("splits", "subsets", "leakage", "per_user", "metrics", "sums", "accounting")
 
 
 @dataclass(frozen=True)

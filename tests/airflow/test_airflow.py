@@ -81,6 +81,20 @@ for name, options in cases.items():
 print(json.dumps(found))
 """
 
+# The next run of each DAG once it is unpaused, as the scheduler asks for it.
+NEXT_RUNS = """
+import json
+from airflow.dag_processing.dagbag import DagBag
+from airflow.serialization.serialized_objects import DagSerialization
+
+found = {}
+for name, dag in DagBag(".").dags.items():
+    dag = DagSerialization.deserialize_dag(DagSerialization.serialize_dag(dag))
+    following = dag.next_dagrun_info(last_automated_run_info=None)
+    found[name] = following and str(following.run_after.date())
+print(json.dumps(found))
+"""
+
 
 def python(airflow: "Airflow", *arguments: str) -> "subprocess.CompletedProcess[str]":
     """Airflow's Python beside the DAGs, to which every warning is an error."""
@@ -99,6 +113,21 @@ def test_the_dag_is_imported_without_a_warning_and_without_spark(airflow: "Airfl
     imported += "print({'pyspark', 'spark_eval'} & set(sys.modules))"
     done = python(airflow, "-c", imported)
     assert (done.returncode, done.stdout, done.stderr) == (0, "set()\n", "")
+
+
+@pytest.mark.parametrize("last_day", ["", "2024-06-29"])
+def test_a_log_that_has_ended_has_no_run_of_yesterday(airflow: "Airflow", last_day: str) -> None:
+    done = subprocess.run(
+        [AIRFLOW / "python", "-c", NEXT_RUNS],
+        env={**airflow.variables, "SPARK_EVAL_LAST_DAY": last_day},
+        cwd=REPOSITORY / "dags",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    following = json.loads(done.stdout.splitlines()[-1])
+    assert set(following) == {"spark_eval_daily", "spark_eval_gated"}
+    assert [day is None for day in following.values()] == [bool(last_day)] * 2
 
 
 def test_what_becomes_of_every_exit_code(airflow: "Airflow", tmp_path: Path) -> None:

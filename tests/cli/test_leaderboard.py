@@ -184,8 +184,8 @@ def show_split(tmp_path: Path, checks: Sequence[LeakageRow], subsets: Sequence[S
     }
     places = {table: str(tmp_path / f"{table}.parquet") for table in rows}
     for table, (of_table, kind) in rows.items():
-        columns = list(zip(*of_table, strict=True)) or [[] for _ in kind._fields]
-        pq.write_table(pa.table(dict(zip(kind._fields, map(list, columns), strict=True))), places[table])
+        columns = {name: [getattr(row, name) for row in of_table] for name in kind._fields}
+        pq.write_table(pa.table(columns), places[table])
     terminal.show_split(Run("a", places, True, LocalFiles("")))
 
 

@@ -41,12 +41,12 @@ def test_users_and_items_are_counted_as_sets_are(name: str, data: st.DataObject)
 
     def combinations(place: int) -> list[tuple[int, frozenset[Subset], int]]:
         found: dict[tuple[int, int], set[Subset]] = defaultdict(set)
-        for one in events:
-            found[one[0], one[place]].add(one[1])
+        for fold, subset, *ids in events:
+            found[fold, ids[place]].add(subset)
         return [(fold, frozenset(subsets), 1) for (fold, _), subsets in found.items()]
 
     rows = [(fold, frozenset({subset}), 1) for fold, subset, *_ in events]
-    table = subset_rows(rule, n_folds, rows, combinations(2), combinations(3))
+    table = subset_rows(rule, n_folds, rows, combinations(0), combinations(1))
     assert [(one.fold, one.subset) for one in table] == [
         (fold, subset) for fold in range(n_folds) for subset in rule.subset_names
     ]

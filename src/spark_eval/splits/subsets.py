@@ -40,11 +40,12 @@ def subset_rows(
     for fold in range(n_folds):
         for name in rule.subset_names:
             subset, trained_on = SUBSETS[name], rule.trained_on.get(name)
-            counts = [count(of, fold, subset) for of in (rows, users, items)]
-            cold: list[int | None] = [None, None]
+            n_rows, n_users, n_items = (count(of, fold, subset) for of in (rows, users, items))
+            cold_users = cold_items = None
             if trained_on is not None:
-                cold = [count(of, fold, subset, without=SUBSETS[trained_on]) for of in (users, items)]
-            table.append(SubsetRow(fold, name, *counts, trained_on, *cold))
+                learnt = SUBSETS[trained_on]
+                cold_users, cold_items = (count(of, fold, subset, learnt) for of in (users, items))
+            table.append(SubsetRow(fold, name, n_rows, n_users, n_items, trained_on, cold_users, cold_items))
     return table
 
 
