@@ -1,12 +1,17 @@
 """A session, whoever started it: whether it is remote, its tasks at once, what it keeps, its settings."""
 
 import logging
+import uuid
+import weakref
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from threading import Thread
 from typing import Final
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from spark_eval.errors import ConfigError
 from spark_eval.runtime import events
@@ -42,10 +47,14 @@ def refuse_remote(of: DataFrame | SparkSession, what: str) -> None:
 
 
 def kept(rows: DataFrame, held: ExitStack) -> DataFrame:
-    """Keep rows, once they are computed, until ``held`` ends, and return them.
+    """Return the rows, which are kept, once they are computed, until ``held`` ends: use what is returned.
+
+    Spark takes any plan for a persisted one that looks the same, though files were rewritten in between. So
+    what is persisted has a filter that no other plan has; it removes nothing, and Spark drops it.
 
     Where the server refuses to persist, a warning says so and the rows are computed anew at every use.
     """
+    rows = rows.where(F.lit(uuid.uuid4().hex).isNotNull())
     try:
         rows.persist()
     except PySparkException as error:
@@ -56,6 +65,21 @@ def kept(rows: DataFrame, held: ExitStack) -> DataFrame:
         return rows
     held.callback(rows.unpersist)
     return rows
+
+
+def release_with(result: object, held: ExitStack) -> None:
+    """End ``held`` once nobody has the result any more; it must not refer to the result itself."""
+    weakref.finalize(result, release_aside, held).atexit = False
+
+
+def release_aside(held: ExitStack) -> None:
+    """End ``held`` in a thread of its own: objects may be collected amid a call of the JVM's."""
+
+    def release() -> None:
+        with suppress(PySparkException, Py4JError, OSError):  # the session may have ended
+            held.close()
+
+    Thread(target=release, name="spark-eval release", daemon=True).start()
 
 
 @contextmanager

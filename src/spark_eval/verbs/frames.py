@@ -1,5 +1,6 @@
 """Frames of other libraries, and paths: each becomes a frame of Spark's."""
 
+import uuid
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -16,6 +17,8 @@ from spark_eval.names import literal
 from spark_eval.runtime.any_session import is_remote, setting
 from spark_eval.runtime.session import get_session
 from spark_eval.runtime.spark_errors import renamed
+from spark_eval.transforms.listed import ListedFiles
+from spark_eval.transforms.plain_files import READING
 
 
 @runtime_checkable
@@ -49,8 +52,9 @@ def in_spark(frames: Mapping[str, Any]) -> dict[str, DataFrame]:
     That is the session of the first Spark frame among them, or else the one of ``get_session``. Rows keep
     their values: ids stay integers or text, missing values become null.
 
-    Raises ConfigError NOT_A_FRAME, DataError MISSING_INPUT and its like for a path, or DataError
-    UNSUPPORTED_TYPE with every column that cannot be taken.
+    Raises ConfigError NOT_A_FRAME, DataError MISSING_INPUT and its like for a path, DataError
+    UNSUPPORTED_TYPE with every column that cannot be taken, or INPUT_CHANGED_DURING_RUN for a frame of files
+    that changed since it was made.
     """
     given = {name: frame for name, frame in frames.items() if frame is not None}
     for name, frame in given.items():
@@ -59,6 +63,7 @@ def in_spark(frames: Mapping[str, Any]) -> dict[str, DataFrame]:
     of_spark = {name: frame for name, frame in given.items() if isinstance(frame, DataFrame)}
     paths = {name: frame for name, frame in given.items() if isinstance(frame, str | Path)}
     others = {name: partial(as_arrow, name, given[name]) for name in given if name not in {*of_spark, *paths}}
+    each({name: partial(ListedFiles.of(frame).check, frame, name) for name, frame in of_spark.items()})
     if not others and not paths:
         return of_spark
     tables = each(others)
@@ -79,7 +84,8 @@ def frame_of_path(spark: SparkSession, name: str, path: str) -> DataFrame:
     """Return the Parquet files of a path as a frame; columns that folders name are text."""
     try:
         with setting(spark, INFERENCE, "false"):
-            frame = spark.read.parquet(literal(path))
+            # No other frame has the option: Spark takes this one for none that somebody persisted.
+            frame = spark.read.option(READING, uuid.uuid4().hex).parquet(literal(path))
             # A remote frame is resolved again whenever it is used.
             return spark.read.schema(frame.schema).parquet(literal(path)) if is_remote(spark) else frame
     except PySparkException as error:
