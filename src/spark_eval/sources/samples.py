@@ -19,6 +19,7 @@ from spark_eval.errors import ConfigError, DataError
 from spark_eval.names import INTEGER
 from spark_eval.runtime.local_files import local_path
 from spark_eval.sources.listing import TABLE_FORMATS, partitions_of, walk
+from spark_eval.transforms.listed import check_regular
 
 SAMPLE_ROWS: Final = 4_000
 # Of a file of text that much is looked at.
@@ -49,6 +50,7 @@ def sample_of(path: str, name: str) -> TableSample:
     except ValidationError as error:
         raise ConfigError("INVALID_CONFIG", f"--{name} {path!r}: {error.errors()[0]['msg']}") from None
     places = local_files_of(source, name)
+    check_regular(places, name)
     place = next((place for place in places if Path(place).stat().st_size), None)
     if place is None:
         raise DataError("EMPTY_INPUT", f"{name}: no data file with a byte at {path!r}; run what writes it")

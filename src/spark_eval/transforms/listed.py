@@ -1,8 +1,9 @@
 """The files that Spark listed for a frame, and reads later: they must be what they were when listed."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final, Self
 
 from pyspark.errors import PySparkException
@@ -12,12 +13,14 @@ from spark_eval.arrow.files import FileState, named_faults
 from spark_eval.errors import DataError
 from spark_eval.names import literal
 from spark_eval.runtime.any_session import is_remote
-from spark_eval.runtime.local_files import decoded
+from spark_eval.runtime.local_files import decoded, is_hidden, special_files
 
 # How Hadoop's status of a file prints.
 STATUS: Final = re.compile(
     r"path=([^\n]*?); isDirectory=false; length=(\d+);[^\n]*? modification_time=(\d+);"
 )
+# So many files are named in a message.
+MOST_SHOWN: Final = 3
 PATHS: Final = ("path", "paths")
 
 
@@ -46,6 +49,7 @@ class ListedFiles:
 
     def check(self, frame: DataFrame, name: str) -> None:
         """Raise DataError INPUT_CHANGED_DURING_RUN where a frame's files are not what they were."""
+        check_regular((path for path in self.states if path.startswith("/")), name)
         if self.states and (changed := self.changed(ListedFiles.now(frame))):
             what = f"{name}: {len(changed)} files changed since the frame was made, such as {changed[0]!r}"
             raise DataError("INPUT_CHANGED_DURING_RUN", f"{what}; read them into a new one")
@@ -62,6 +66,32 @@ class ListedFiles:
 
 
 NOTHING_LISTED: Final = ListedFiles({})
+
+
+def check_regular(paths: Iterable[str], name: str) -> None:
+    """Raise DataError NOT_A_FILE for paths of pipes, sockets or devices, or with such below them."""
+    special = [one for path in paths for one in special_files(Path(path))]
+    if special:
+        what = f"{name}: {len(special)} are no files but pipes, sockets or devices, such as {special[0]!r}"
+        raise DataError("NOT_A_FILE", f"{what}; remove them, or write their rows to files")
+
+
+def check_all_read(listed: Collection[str], every: Collection[str], depth: int, name: str) -> None:
+    """Raise DataError UNREAD_FILES for data files that Spark passes over.
+
+    Those are the files in folders of a folder without partitions, and those in no partition of one that has
+    them. ``every`` are all files below, ``listed`` those without the folders in it, and ``depth`` is the
+    number of folders above.
+    """
+    every = [path for path in every if not is_hidden(path.rpartition("/")[2])]
+    in_partitions = [path for path in every if any("=" in folder for folder in path.split("/")[depth:-1])]
+    if unread := sorted({*every} - {*(in_partitions or listed)}):
+        shown = ", ".join(map(repr, unread[:MOST_SHOWN]))
+        what = (
+            f"{name}: Spark would pass over {len(unread)} of {len({*every, *listed})} files, such as {shown}"
+        )
+        mend = "move them, or read all with options: {recursiveFileLookup: true}, folders without names then"
+        raise DataError("UNREAD_FILES", f"{what}; {mend}")
 
 
 def relations(frame: DataFrame) -> Iterator[Any]:

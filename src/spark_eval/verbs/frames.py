@@ -1,5 +1,6 @@
 """Frames of other libraries, and paths: each becomes a frame of Spark's."""
 
+import os
 import uuid
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -15,9 +16,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from spark_eval.errors import ConfigError, DataError, each
 from spark_eval.names import literal
 from spark_eval.runtime.any_session import is_remote, setting
+from spark_eval.runtime.local_files import decoded, local_path
 from spark_eval.runtime.session import get_session
 from spark_eval.runtime.spark_errors import renamed
-from spark_eval.transforms.listed import ListedFiles
+from spark_eval.transforms.listed import ListedFiles, check_all_read, check_regular
 from spark_eval.transforms.plain_files import READING
 
 
@@ -81,8 +83,12 @@ def no_frame(name: str, given: Any) -> ConfigError:
 
 
 def frame_of_path(spark: SparkSession, name: str, path: str) -> DataFrame:
-    """Return the Parquet files of a path as a frame; columns that folders name are text."""
+    """Return the Parquet files of a path as a frame; columns that folders name are text.
+
+    Raises DataError NOT_A_FILE or UNREAD_FILES for what is no file, or would be passed over.
+    """
     try:
+        check_folders(spark, name, path)
         with setting(spark, INFERENCE, "false"):
             # No other frame has the option: Spark takes this one for none that somebody persisted.
             frame = spark.read.option(READING, uuid.uuid4().hex).parquet(literal(path))
@@ -90,6 +96,23 @@ def frame_of_path(spark: SparkSession, name: str, path: str) -> DataFrame:
             return spark.read.schema(frame.schema).parquet(literal(path)) if is_remote(spark) else frame
     except PySparkException as error:
         raise renamed(error, name, more="") from error
+
+
+def check_folders(spark: SparkSession, name: str, path: str) -> None:
+    """Raise DataError NOT_A_FILE or UNREAD_FILES for what is below a path and would not be read."""
+    local = local_path(path)
+    if local is not None and not is_remote(spark):
+        check_regular([str(local)], name)
+    top = path if local is None else os.path.normpath(local.absolute())
+    reader = spark.read.schema("listed long")  # with a schema Spark opens no file
+    listed, every = (
+        [
+            decoded(uri)
+            for uri in reader.option("recursiveFileLookup", is_every).parquet(literal(path)).inputFiles()
+        ]
+        for is_every in ("false", "true")
+    )
+    check_all_read(listed, every, len(top.rstrip("/").split("/")), name)
 
 
 def as_arrow(name: str, frame: Any) -> pa.Table:
