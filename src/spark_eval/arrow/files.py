@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spark_eval.errors import DataError
-from spark_eval.schema import ITEM, MODEL, NO_TEXT, SEGMENT_COLUMN, USER
+from spark_eval.schema import ITEM, MODEL, NO_TEXT, USER
 
 Batches = Iterable[pa.RecordBatch]
 # Instants as Parquet has them.
@@ -94,9 +94,8 @@ def read_parts(
         with named_faults(part.path, part.state):
             for batch in read_part(part, columns.values(), texts):
                 arrays = [batch[theirs] for theirs in columns.values()]
-                for ours, array in zip(columns, arrays, strict=True):
-                    if ours in TEXTS or ours.startswith(SEGMENT_COLUMN.format("")):
-                        check_text(array, columns[ours], part.path)
+                for theirs, array in zip(columns.values(), arrays, strict=True):
+                    check_text(array, theirs, part.path)
                 yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
 
 

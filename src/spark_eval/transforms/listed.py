@@ -10,10 +10,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_eval.arrow.files import FileState, named_faults
-from spark_eval.errors import DataError
+from spark_eval.arrow.footers import odd_columns
+from spark_eval.errors import DataError, SparkEvalError
 from spark_eval.names import literal
 from spark_eval.runtime.any_session import is_remote
 from spark_eval.runtime.local_files import decoded, is_hidden, special_files
+from spark_eval.runtime.spark_errors import DEBUG, MENDS, renamed
 
 # How Hadoop's status of a file prints.
 STATUS: Final = re.compile(
@@ -74,6 +76,17 @@ def check_regular(paths: Iterable[str], name: str) -> None:
     if special:
         what = f"{name}: {len(special)} are no files but pipes, sockets or devices, such as {special[0]!r}"
         raise DataError("NOT_A_FILE", f"{what}; remove them, or write their rows to files")
+
+
+def named_type(error: PySparkException, paths: Iterable[str], name: str, more: str = DEBUG) -> SparkEvalError:
+    """Return the named error of what Spark raised; of a type that it lacks with the column, if files tell."""
+    fault = renamed(error, name, more)
+    local = [path for path in paths if path.startswith("/") and not is_hidden(path.rpartition("/")[2])]
+    odd = odd_columns(local) if fault.code == "UNSUPPORTED_TYPE" else {}
+    if not odd:
+        return fault
+    columns = ", ".join(f"{column!r} ({kind})" for column, kind in odd.items())
+    return DataError("UNSUPPORTED_TYPE", f"{name}: Spark has no such type: {columns}; {MENDS[fault.code]}")
 
 
 def check_all_read(listed: Collection[str], every: Collection[str], depth: int, name: str) -> None:

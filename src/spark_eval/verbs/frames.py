@@ -13,13 +13,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from spark_eval.arrow.footers import MOST_DIGITS
 from spark_eval.errors import ConfigError, DataError, each
 from spark_eval.names import literal
 from spark_eval.runtime.any_session import is_remote, setting
 from spark_eval.runtime.local_files import decoded, local_path
 from spark_eval.runtime.session import get_session
-from spark_eval.runtime.spark_errors import renamed
-from spark_eval.transforms.listed import ListedFiles, check_all_read, check_regular
+from spark_eval.transforms.listed import ListedFiles, check_all_read, check_regular, named_type
+from spark_eval.transforms.partitions import with_partitions
 from spark_eval.transforms.plain_files import READING
 
 
@@ -87,19 +88,24 @@ def frame_of_path(spark: SparkSession, name: str, path: str) -> DataFrame:
 
     Raises DataError NOT_A_FILE or UNREAD_FILES for what is no file, or would be passed over.
     """
+    paths: list[str] = []
     try:
-        check_folders(spark, name, path)
+        paths, depth = check_folders(spark, name, path)
         with setting(spark, INFERENCE, "false"):
             # No other frame has the option: Spark takes this one for none that somebody persisted.
             frame = spark.read.option(READING, uuid.uuid4().hex).parquet(literal(path))
             # A remote frame is resolved again whenever it is used.
-            return spark.read.schema(frame.schema).parquet(literal(path)) if is_remote(spark) else frame
+            frame = spark.read.schema(frame.schema).parquet(literal(path)) if is_remote(spark) else frame
+        return with_partitions(frame, paths, depth, name)
     except PySparkException as error:
-        raise renamed(error, name, more="") from error
+        raise named_type(error, paths, name, more="") from error
 
 
-def check_folders(spark: SparkSession, name: str, path: str) -> None:
-    """Raise DataError NOT_A_FILE or UNREAD_FILES for what is below a path and would not be read."""
+def check_folders(spark: SparkSession, name: str, path: str) -> tuple[list[str], int]:
+    """Return the data files below a path, and how many folders are above those that may name partitions.
+
+    Raises DataError NOT_A_FILE or UNREAD_FILES for what is below and would not be read.
+    """
     local = local_path(path)
     if local is not None and not is_remote(spark):
         check_regular([str(local)], name)
@@ -112,7 +118,9 @@ def check_folders(spark: SparkSession, name: str, path: str) -> None:
         ]
         for is_every in ("false", "true")
     )
-    check_all_read(listed, every, len(top.rstrip("/").split("/")), name)
+    depth = len(top.rstrip("/").split("/"))
+    check_all_read(listed, every, depth, name)
+    return listed, depth
 
 
 def as_arrow(name: str, frame: Any) -> pa.Table:
@@ -154,7 +162,7 @@ def fitted(column: Any) -> Any:
     """Return a column with a type that Spark has; missing values are null.
 
     Raises what pyarrow raises for values of several types, for moments between two microseconds and for
-    integers beyond 64 bits.
+    integers beyond 64 bits, and TypeError for a type that Spark has not.
     """
     values = pa.array(column, from_pandas=True) if isinstance(column, pd.Series) else column
     if str(values.type).startswith("dictionary<values=string_view"):  # of polars; nothing casts it at once
@@ -166,6 +174,8 @@ def fitted(column: Any) -> Any:
         kind = pa.timestamp("us", kind.tz)
     elif str(kind) == "string_view":
         kind = pa.string()
+    if pa.types.is_time(kind) or (pa.types.is_decimal(kind) and kind.precision > MOST_DIGITS):
+        raise TypeError(f"Spark has no type {kind}")
     return values.cast(WIDER.get(kind, kind))
 
 
