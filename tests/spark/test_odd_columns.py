@@ -1,4 +1,4 @@
-"""Columns of a log that Spark has no type for, text that is not UTF-8, names of partitions, files of no rows."""
+"""Types that Spark lacks, text that is not UTF-8, names of partitions, and Parquet files of no rows."""
 
 from decimal import Decimal
 from pathlib import Path
