@@ -70,7 +70,9 @@ def test_a_column_of_text_that_is_not_utf8(spark: SparkSession, tmp_path: Path, 
 
 def test_integers_of_128_bits_are_not_damage(spark: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "0.parquet"
-    pl.from_arrow(LOG).with_columns(pl.col("user").cast(pl.Int128).alias("wide")).write_parquet(path)
+    pl.DataFrame(LOG.to_pydict()).with_columns(pl.col("user").cast(pl.Int128).alias("wide")).write_parquet(
+        path
+    )
     with pytest.raises(DataError, match=r"UNSUPPORTED_TYPE.*0\.parquet.*more than 64 bits"):
         read_source(spark, Source(path=str(tmp_path)), "interactions", "UTC")
     with pytest.raises(DataError, match=r"UNSUPPORTED_TYPE.*0\.parquet.*more than 64 bits"):

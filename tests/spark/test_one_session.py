@@ -219,6 +219,18 @@ def test_any_sequence_of_verbs_in_one_session(
     check()
 
 
+def test_a_folder_of_users_that_is_written_again(spark: SparkSession, tmp_path: Path) -> None:
+    notebook, users = Notebook(spark, tmp_path / "lists"), tmp_path / "users"
+    options: dict[str, Any] = {"model": "m", "metrics": ["precision"], "k": [1], "folder": str(users)}
+    first = evaluate(notebook.given("path"), TRUTH, **options)
+    rmtree(users)
+    notebook.write(1, "pandas")
+    second = evaluate(notebook.given("path"), TRUTH, **options)
+    assert compare(second, second, metrics="precision@1").rows[0].difference == 0
+    with pytest.raises(SparkEvalError, match="INPUT_CHANGED_DURING_RUN"):
+        compare(first, second, metrics="precision@1")
+
+
 def test_what_is_held_is_released_with_its_result(spark: SparkSession, tmp_path: Path) -> None:
     notebook = Notebook(spark, tmp_path / "lists")
     held = spark.sparkContext._jsc.getPersistentRDDs

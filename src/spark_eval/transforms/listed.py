@@ -14,7 +14,7 @@ from spark_eval.arrow.footers import odd_columns
 from spark_eval.errors import DataError, SparkEvalError
 from spark_eval.names import literal
 from spark_eval.runtime.any_session import is_remote
-from spark_eval.runtime.local_files import decoded, is_hidden, special_files
+from spark_eval.runtime.local_files import is_hidden, local_path, special_files
 from spark_eval.runtime.spark_errors import DEBUG, MENDS, renamed
 
 # How Hadoop's status of a file prints.
@@ -130,8 +130,8 @@ def class_of(one: Any) -> str:
 
 def listed(location: Any) -> Iterator[tuple[str, FileState]]:
     """Yield what a listing holds."""
-    for uri, n_bytes, changed in STATUS.findall(location.allFiles().mkString("\n")):
-        yield decoded(uri), FileState(int(n_bytes), int(changed))
+    for path, n_bytes, changed in STATUS.findall(location.allFiles().mkString("\n")):
+        yield str(local_path(path) or path), FileState(int(n_bytes), int(changed))
 
 
 def listed_anew(spark: SparkSession, relation: Any) -> Iterator[tuple[str, FileState]]:

@@ -155,6 +155,7 @@ def measure_lists(tables: Tables, folder: str | None = None) -> Evaluation:
             n_per_user=summaries.n_per_user,
             run_rows=summaries.run_rows(histograms, question.known_items),
             folder=in_place,
+            files=frozenset(summaries.files),
             stage_sums=summaries.stages,
         )
         is_drawn = plan.interval is MeanInterval.BOOTSTRAP
