@@ -203,3 +203,41 @@ def test_an_unknown_base_and_too_many_facts_are_refused_and_rows_without_item_co
         evaluate(lists_of(), pairs_of(TRUTH), items=items_of(), metrics="t_vectors", k=3)
     assert too_many.value.code == "TOO_MANY_FACTS"
     assert spark
+
+
+NOTHING_KNOWN = [
+    *(("groups", kind) for kind in (pa.list_(pa.string()), pa.string())),
+    *(("features", kind) for kind in (pa.list_(pa.int32()), pa.list_(pa.null()))),
+    *(("vector", kind) for kind in (pa.list_(pa.float64()), pa.list_(pa.float32()), pa.list_(pa.null()))),
+    ("vector", pa.map_(pa.int32(), pa.float64())),
+]
+OF_COLUMN = {
+    "groups": [
+        *("exposure", "calibration_kl", "alpha_ndcg", "err_ia", "nerr_ia", "p_ia", "subtopic_recall"),
+        *("ap_ia", "ild(distance=jaccard)"),
+    ],
+    "features": ["ild(distance=jaccard)", "ild(distance=hamming)"],
+    "vector": ["ild(distance=cosine)", "ild(distance=euclid)", "serendipity"],
+}
+
+
+@pytest.mark.parametrize(("column", "kind"), NOTHING_KNOWN, ids=str)
+@pytest.mark.usefixtures("spark")
+def test_nothing_is_known_of_any_item(column: str, kind: pa.DataType) -> None:
+    """A column of nulls, of empty sets or vectors, and of both: the values are the same."""
+    empty: Any = "" if kind == pa.string() else []
+    found = []
+    for fill in ([None], [empty], [None, empty]):
+        values = pa.array([fill[n % len(fill)] for n in range(len(VECTORS))], kind)
+        groups = {} if column == "groups" else {"groups": pa.array([["x"]] * len(VECTORS))}
+        items = pa.table({"item": list(VECTORS), column: values, **groups})
+        of_all = evaluate(
+            lists_of(),
+            pairs_of(TRUTH),
+            train=pairs_of(TRAIN),
+            items=items,
+            metrics=OF_COLUMN[column],
+            k=[3],
+        )
+        found.append(repr(of_all.metric_rows))
+    assert found[0] == found[1] == found[2]

@@ -451,7 +451,7 @@ def names() -> Iterator[Folder]:
     yield Folder("a file elsewhere", linked_file)
     yield Folder("a folder elsewhere", linked_root)
     yield refused("a link to nowhere", beside(dangling), "MISSING_INPUT")
-    yield Folder("a folder below", beside(nested))
+    yield refused("a folder below", beside(nested), "UNREAD_FILES")
     yield Folder("the summary of Dask", beside(whole_summary))
 
 

@@ -1,5 +1,6 @@
 """Plain Parquet files, read and written by Arrow, without conversion to Python rows."""
 
+import os
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from spark_eval.errors import DataError
-from spark_eval.schema import ITEM, MODEL, NO_TEXT, SEGMENT_COLUMN, USER
+from spark_eval.schema import ITEM, MODEL, NO_TEXT, USER
 
 Batches = Iterable[pa.RecordBatch]
 # Type of points in time in Parquet.
@@ -26,27 +27,48 @@ TEXTS: Final = (USER, ITEM, MODEL)
 
 
 @dataclass(frozen=True)
+class FileState:
+    """Size and time of change of a file, in nanoseconds: another state is another content."""
+
+    n_bytes: int
+    changed: int
+
+    @classmethod
+    def of(cls, path: str) -> Self:
+        """Return the state of a file as it is now; it is opened, for a network's disk tells old news."""
+        with Path(path).open("rb") as file:
+            status = os.fstat(file.fileno())
+        return cls(status.st_size, status.st_mtime_ns)
+
+    @property
+    def in_milliseconds(self) -> "FileState":
+        """The state as Hadoop tells it."""
+        return FileState(self.n_bytes, self.changed // 1_000_000)
+
+
+@dataclass(frozen=True)
 class FilePart:
-    """Some row groups of a file."""
+    """Some row groups of a file, which is in this state."""
 
     path: str
+    state: FileState
     groups: tuple[int, ...]
     n_bytes: int
 
 
-def parts_of(path: str, footer: pq.FileMetaData, most_bytes: int) -> Iterator[FilePart]:
+def parts_of(path: str, state: FileState, footer: pq.FileMetaData, most_bytes: int) -> Iterator[FilePart]:
     """Yield the parts of a file, of about ``most_bytes`` each."""
     groups: list[int] = []
     n_bytes = 0
     for number in range(footer.num_row_groups):
         size = footer.row_group(number).total_byte_size
         if groups and n_bytes + size > most_bytes:
-            yield FilePart(path, tuple(groups), n_bytes)
+            yield FilePart(path, state, tuple(groups), n_bytes)
             groups, n_bytes = [], 0
         groups.append(number)
         n_bytes += size
     if groups:
-        yield FilePart(path, tuple(groups), n_bytes)
+        yield FilePart(path, state, tuple(groups), n_bytes)
 
 
 def statistics_of(footer: pq.FileMetaData, column: str) -> Iterator[pq.Statistics | None]:
@@ -65,29 +87,42 @@ def read_parts(
 
     With ``coded``, text is dictionary-coded, as in most files; a dictionary may have duplicates.
 
-    Raises DataError CORRUPT_FILE, INVALID_TEXT, or INPUT_CHANGED_DURING_RUN if a file was removed.
+    Raises DataError CORRUPT_FILE, INVALID_TEXT, or INPUT_CHANGED_DURING_RUN if a file was removed or replaced.
     """
     texts = [theirs for ours, theirs in columns.items() if ours in TEXTS] if coded else []
     for part in parts:
-        with named_faults(part.path):
+        with named_faults(part.path, part.state):
             for batch in read_part(part, columns.values(), texts):
                 arrays = [batch[theirs] for theirs in columns.values()]
-                for ours, array in zip(columns, arrays, strict=True):
-                    if ours in TEXTS or ours.startswith(SEGMENT_COLUMN.format("")):
-                        check_text(array, columns[ours], part.path)
+                for theirs, array in zip(columns.values(), arrays, strict=True):
+                    check_text(array, theirs, part.path)
                 yield pa.RecordBatch.from_arrays(arrays, names=list(columns))
 
 
 @contextmanager
-def named_faults(path: str) -> Iterator[None]:
-    """Raise DataError CORRUPT_FILE for a damaged file, INPUT_CHANGED_DURING_RUN for a missing one."""
+def named_faults(path: str, state: FileState | None = None) -> Iterator[None]:
+    """Raise DataError CORRUPT_FILE for a damaged file.
+
+    Raise INPUT_CHANGED_DURING_RUN for a missing one, and for one that is not in its ``state`` before or after
+    it is read.
+    """
     try:
+        check_state(path, state)
         yield
+        check_state(path, state)
     except FileNotFoundError as error:
         message = f"{path!r} was removed during the run; rerun when the input files are stable"
         raise DataError("INPUT_CHANGED_DURING_RUN", message) from error
     except (OSError, pa.ArrowException) as error:
+        check_state(path, state)
         raise DataError("CORRUPT_FILE", f"{path!r}: {error}; write the file again") from error
+
+
+def check_state(path: str, state: FileState | None) -> None:
+    """Raise DataError INPUT_CHANGED_DURING_RUN for a file in another state; None is any state."""
+    if state is not None and FileState.of(path) != state:
+        message = f"{path!r} was replaced during the run; rerun when the input files are stable"
+        raise DataError("INPUT_CHANGED_DURING_RUN", message)
 
 
 def check_text(array: pa.Array, column: str, path: str) -> None:

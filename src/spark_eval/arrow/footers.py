@@ -7,7 +7,7 @@ Spark that wrote them. Tests show that Spark reads all of these alike. Anything 
 import json
 import os
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -38,6 +38,8 @@ INTEGERS: Final = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
 # Before 23, Arrow misreads timestamps before 1970 that are stored as INT96, Spark's default.
 READS_INT96: Final = int(pa.__version__.partition(".")[0]) >= 23
 NANOSECONDS: Final = "nanoseconds"
+# Largest precision of a decimal in Spark.
+MOST_DIGITS: Final = 38
 # Keys for the writer of a file, and for calendars before 1582 and clocks before 1900. Spark compares releases
 # as text.
 SPARK_VERSION: Final = b"org.apache.spark.version"
@@ -123,6 +125,32 @@ def type_of(column: Any) -> pa.DataType | None:
             return pa.timestamp("us", "UTC") if READS_INT96 else None
         case stored:
             return PHYSICAL_TYPES.get(stored)
+
+
+def odd_columns(paths: Iterable[str]) -> dict[str, str]:
+    """Return the columns of the first file that has some of types that Spark lacks, and these types."""
+    for path in paths:
+        try:
+            footer = read_footer(path)
+        except (OSError, EncryptedFile, pa.ArrowException):
+            continue
+        columns = map(footer.schema.column, range(len(footer.schema)))
+        if odd := {column.path: kind for column in columns if (kind := odd_type(column)) is not None}:
+            return odd
+    return {}
+
+
+def odd_type(column: Any) -> str | None:
+    """Return the type of a column of a footer, if Spark lacks it."""
+    logical = json.loads(column.logical_type.to_json())
+    match logical["Type"]:
+        case "Decimal" if logical["precision"] > MOST_DIGITS:
+            return f"decimal of {logical['precision']} digits"
+        case "Time":
+            return f"time of {logical['timeUnit']}"
+        case "Float16":
+            return "float of 16 bits"
+    return None
 
 
 def is_packed_plainly(footer: pq.FileMetaData, place: int) -> bool:

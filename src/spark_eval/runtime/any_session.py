@@ -1,12 +1,17 @@
 """Helpers for any Spark session: Spark Connect, parallelism, persisted frames, settings."""
 
 import logging
+import uuid
+import weakref
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from threading import Thread
 from typing import Final
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from spark_eval.errors import ConfigError
 from spark_eval.runtime import events
@@ -42,10 +47,14 @@ def refuse_remote(of: DataFrame | SparkSession, what: str) -> None:
 
 
 def kept(rows: DataFrame, held: ExitStack) -> DataFrame:
-    """Persist rows until the exit stack ``held`` closes; return the rows.
+    """Persist rows until the exit stack ``held`` closes; return the persisted frame, to be used from then on.
+
+    Spark answers any plan from a persisted one that looks the same, even if files were rewritten in between.
+    So the persisted plan has a filter that no other plan has. It removes nothing, and Spark drops it.
 
     If the server refuses to persist, log a warning; the rows are then recomputed at every use.
     """
+    rows = rows.where(F.lit(uuid.uuid4().hex).isNotNull())
     try:
         rows.persist()
     except PySparkException as error:
@@ -56,6 +65,21 @@ def kept(rows: DataFrame, held: ExitStack) -> DataFrame:
         return rows
     held.callback(rows.unpersist)
     return rows
+
+
+def release_with(result: object, held: ExitStack) -> None:
+    """Close ``held`` when the result is garbage collected; ``held`` must not refer to the result."""
+    weakref.finalize(result, release_aside, held).atexit = False
+
+
+def release_aside(held: ExitStack) -> None:
+    """Close ``held`` in a new thread: garbage collection may interrupt a call of the JVM."""
+
+    def release() -> None:
+        with suppress(PySparkException, Py4JError, OSError):  # the session may have ended
+            held.close()
+
+    Thread(target=release, name="spark-eval release", daemon=True).start()
 
 
 @contextmanager

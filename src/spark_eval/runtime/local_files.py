@@ -53,6 +53,25 @@ def is_hidden(name: str) -> bool:
     return name.startswith(".") or (name.startswith("_") and "=" not in name) or name.endswith("._COPYING_")
 
 
+def special_files(top: Path) -> list[str]:
+    """Return what is neither a file nor a folder at or below a path and not hidden: pipes, sockets, devices.
+
+    Whoever opens a named pipe waits for ever.
+    """
+    if not top.is_dir():
+        return [str(top)] if is_special(top) else []
+    found = []
+    for folder, folders, files in os.walk(top):
+        folders[:] = sorted(name for name in folders if not is_hidden(name))
+        found += [str(path) for name in sorted(files) if is_special(path := Path(folder, name))]
+    return [path for path in found if not is_hidden(Path(path).name)]
+
+
+def is_special(path: Path) -> bool:
+    """Return whether a path is there, and is neither a file nor a folder."""
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
 def uri_of(path: str) -> str:
     """Return the path as Hadoop needs it to find the store."""
     local = local_path(path)

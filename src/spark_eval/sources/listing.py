@@ -19,6 +19,7 @@ from spark_eval.names import PATTERN, literal
 from spark_eval.runtime.any_session import OpenSession
 from spark_eval.runtime.hadoop_files import HadoopFiles, files_at
 from spark_eval.runtime.local_files import decoded, is_hidden, local_path, uri_of
+from spark_eval.transforms.listed import check_all_read, check_regular
 
 # Formats of Spark's own that are files below a path, and of which any schema may be given.
 FILE_FORMATS: Final = ("parquet", "orc", "csv", "json", "xml", "text")
@@ -28,6 +29,9 @@ LISTING_OPTIONS: Final = {"pathglobfilter", "recursivefilelookup", "modifiedbefo
 STREAM_LOG: Final = "_spark_metadata"
 # Folders of logs that say which files of a table count, and the format that such a table has.
 TABLE_FORMATS: Final = {"_delta_log": "delta", ".hoodie": "hudi"}
+# A format of files that is not Spark's own, and the option by which Spark reads files in any folders.
+AVRO: Final = "avro"
+RECURSIVE: Final = "recursiveFileLookup"
 ICEBERG: Final = "iceberg"
 
 
@@ -52,7 +56,7 @@ def walk(source: Source) -> dict[str, str] | None:
         return None
     if not local.exists():
         return None if PATTERN.search(path) else {}
-    if local.is_file():
+    if not local.is_dir():
         return {} if is_hidden(local.name) else {local.name: absolute(local)}
     top = absolute(local)
     places = walk_folder(top)
@@ -134,11 +138,25 @@ def name_below(place: str, top: str) -> str:
 
 def partitions_of(source: Source, places: Collection[str]) -> set[str]:
     """Return the columns that are names of folders, below the folders that a path or pattern names."""
+    folders = {folder for place in places for folder in place.split("/")[depth_of(source) : -1]}
+    return {unquote(folder.partition("=")[0]) for folder in folders if "=" in folder}
+
+
+def depth_of(source: Source) -> int:
+    """Return how many folders there are above those that may name partitions."""
     local = local_path(source.place)
     top = source.place.rstrip("/") if local is None else absolute(local)
-    depth = 0 if "basepath" in map(str.lower, source.options) else len(top.split("/"))
-    folders = {folder for place in places for folder in place.split("/")[depth:-1]}
-    return {unquote(folder.partition("=")[0]) for folder in folders if "=" in folder}
+    return 0 if "basepath" in map(str.lower, source.options) else len(top.split("/"))
+
+
+def every_file(source: Source, session: OpenSession) -> list[str] | None:
+    """Return where all data files at and below a path are; None where it is wanted that folders are read."""
+    if str(source.options.get(RECURSIVE, "")).lower() == "true":
+        return None
+    walked = walk(source)
+    if walked is None:
+        walked = ask(session(), source.model_copy(update={"options": {**source.options, RECURSIVE: True}}))
+    return list(walked.values())
 
 
 def spark_path(path: str) -> str:
@@ -201,7 +219,7 @@ def check_listing(
     """Return the files of a path that Spark is to read, which must be there and hold something.
 
     ``before`` are their names when the run began. Raises DataError MISSING_INPUT, EMPTY_INPUT, EMPTY_FILE or
-    INPUT_CHANGED_DURING_RUN, and ConfigError TABLE_FORMAT.
+    INPUT_CHANGED_DURING_RUN, NOT_A_FILE or UNREAD_FILES, and ConfigError TABLE_FORMAT.
     """
     path = source.place
     local = local_path(path)
@@ -215,8 +233,11 @@ def check_listing(
     files = files_of(source, lambda: spark)
     if source.format in FILE_FORMATS:
         check_no_table(spark, path, files.values(), name)
-        if not files:
-            raise DataError("EMPTY_INPUT", f"{name}: no data file at {path!r}; run what writes it")
+    check_regular((place for place in files.values() if place.startswith("/")), name)
+    if source.format in (*FILE_FORMATS, AVRO) and (every := every_file(source, lambda: spark)) is not None:
+        check_all_read(files.values(), every, depth_of(source), name)
+    if source.format in FILE_FORMATS and not files:
+        raise DataError("EMPTY_INPUT", f"{name}: no data file at {path!r}; run what writes it")
     if before is not None and (others := sorted({*before} ^ {*files})):
         what = f"{name}: {len(others)} files came or went, such as {others[0]!r}"
         raise DataError("INPUT_CHANGED_DURING_RUN", f"{what}; start again once they rest")

@@ -18,10 +18,12 @@ from spark_eval.names import quoted
 from spark_eval.runtime.hadoop_files import files_at
 from spark_eval.runtime.spark_errors import renamed
 from spark_eval.schema import FOLD, SUBSET, SUBSETS
-from spark_eval.sources.listing import FILE_FORMATS, check_listing, data_files, partitions_of
-from spark_eval.sources.schemas import FileSchemas, columns_of
+from spark_eval.sources.listing import FILE_FORMATS, check_listing, data_files, depth_of, partitions_of
+from spark_eval.sources.schemas import PARQUET, FileSchemas, columns_of
 from spark_eval.sources.typed import in_microseconds, read_typed
 from spark_eval.transforms.conform import conform_interactions, conform_table
+from spark_eval.transforms.listed import named_type
+from spark_eval.transforms.partitions import with_partitions
 from spark_eval.transforms.predictions import conform_predictions
 
 # Options of readers, and settings of the session, under which Spark loses files or rows without a word.
@@ -93,10 +95,14 @@ def read_path(
     options = {option.lower(): str(value).lower() for option, value in source.options.items()}
     schemas.check(wanted, options.get("mergeschema") == "true", name)
     partitions = partitions_of(source, files.values())
-    frame = read_typed(spark, source, timezone, segments, partitions, schemas.nanoseconds)
+    try:
+        frame = read_typed(spark, source, timezone, segments, partitions, schemas.nanoseconds)
+    except PySparkException as error:
+        raise named_type(error, local if source.format == PARQUET else (), name) from error
     schemas.check_seen(wanted, frame.columns, name)
     if source.format in FILE_FORMATS and data_files(frame.inputFiles(), source.place) != files:
         raise DataError("INPUT_CHANGED_DURING_RUN", f"{name}: files came or went; start again once they rest")
+    frame = with_partitions(frame, files.values(), depth_of(source), name) if partitions else frame
     return in_microseconds(frame, schemas.nanoseconds, name)
 
 

@@ -19,6 +19,8 @@ from spark_eval.errors import ConfigError, DataError
 from spark_eval.names import INTEGER
 from spark_eval.runtime.local_files import local_path
 from spark_eval.sources.listing import TABLE_FORMATS, partitions_of, walk
+from spark_eval.sources.schemas import unknown_type
+from spark_eval.transforms.listed import check_regular
 
 SAMPLE_ROWS: Final = 4_000
 # Of a file of text that much is looked at.
@@ -42,13 +44,14 @@ def sample_of(path: str, name: str) -> TableSample:
     """Return the first rows of a table.
 
     Raises ConfigError NEEDS_SPARK where only Spark can tell what is read, DataError MISSING_INPUT,
-    EMPTY_INPUT, CORRUPT_FILE, MALFORMED_RECORD or AMBIGUOUS_COLUMN.
+    EMPTY_INPUT, CORRUPT_FILE, UNSUPPORTED_TYPE, MALFORMED_RECORD or AMBIGUOUS_COLUMN.
     """
     try:
         source = Source(path=path)
     except ValidationError as error:
         raise ConfigError("INVALID_CONFIG", f"--{name} {path!r}: {error.errors()[0]['msg']}") from None
     places = local_files_of(source, name)
+    check_regular(places, name)
     place = next((place for place in places if Path(place).stat().st_size), None)
     if place is None:
         raise DataError("EMPTY_INPUT", f"{name}: no data file with a byte at {path!r}; run what writes it")
@@ -56,6 +59,8 @@ def sample_of(path: str, name: str) -> TableSample:
         kind, options, rows = first_rows(place, name)
     except EncryptedFile as error:
         raise needs_spark(name, path, "it is encrypted") from error
+    except pa.ArrowNotImplementedError as error:
+        raise unknown_type(name, [f"{place!r}: {error}"]) from error
     except (OSError, ValueError, pa.ArrowException) as error:
         raise DataError("CORRUPT_FILE", f"{name}: cannot read {place!r}: {error}; write it again") from error
     if len({*rows.column_names}) < len(rows.column_names):

@@ -1,6 +1,6 @@
 """Check the footers of local files against each other, and against Spark's schema of them."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Final
@@ -34,10 +34,11 @@ class FileSchemas:
     def of(cls, places: Iterable[str], file_format: str, name: str) -> "FileSchemas":
         """Read the footers of files; encrypted ones are left to Spark.
 
-        Raises DataError WRONG_FORMAT for files of another format, and CORRUPT_FILE for those without a
-        footer, or with one that contradicts itself.
+        Raises DataError WRONG_FORMAT for files of another format, CORRUPT_FILE for those without a footer, or
+        with one that contradicts itself, and UNSUPPORTED_TYPE for a column of a type that Arrow does not know,
+        such as integers of 128 bits.
         """
-        schemas, others, damaged = cls(), list[str](), list[str]()
+        schemas, others, damaged, unknown = cls(), list[str](), list[str](), list[str]()
         for place in places if file_format in FORMATS else ():
             try:
                 if file_format in (PARQUET, ORC):
@@ -46,6 +47,8 @@ class FileSchemas:
                     others.append(other)
             except EncryptedFile:
                 continue
+            except pa.ArrowNotImplementedError as error:
+                unknown.append(f"{place!r}: {error}")
             except (OSError, ValueError, pa.ArrowException) as error:
                 other = other_format(place, file_format)
                 (damaged if other is None else others).append(other or f"{place!r}: {error}")
@@ -54,6 +57,8 @@ class FileSchemas:
         if damaged:
             message = f"{name}: {len(damaged)} files are damaged, such as {damaged[0]}; write them again"
             raise DataError("CORRUPT_FILE", message)
+        if unknown:
+            raise unknown_type(name, unknown)
         return schemas
 
     def add(self, place: str, file_format: str) -> None:
@@ -124,6 +129,12 @@ class FileSchemas:
                 message = f"{name}: Spark does not see column {column!r} of {holder!r}, which is not in a "
                 message += "_common_metadata or _metadata beside it, or not in a schema of Spark's that its "
                 raise DataError("SCHEMA_DRIFT", f"{message}writer kept; remove that, or {HOW_TO_MEND}")
+
+
+def unknown_type(name: str, files: Sequence[str]) -> DataError:
+    """Return the error of files with a column of a type that Arrow lacks; each file says of which."""
+    what = f"{name}: {len(files)} files have a column of a type that cannot be read, such as {files[0]}"
+    return DataError("UNSUPPORTED_TYPE", f"{what}; write it with another type, or leave it out")
 
 
 def columns_of(source: Source, name: str, segments: Collection[str], schemas: FileSchemas) -> list[str]:

@@ -107,8 +107,14 @@ def conform_interactions(
     if timed:
         faults[Fault.NULL_TIMESTAMP] = when.isNull()
     columns = dict(zip(ours, (user, item, when, relevance), strict=True))
-    columns |= {name: F.col(quoted(name)) for name in others}
+    columns |= {name: other_column(table, name) for name in others}
     return table.conformed(columns | {FAULT: first_fault_column(faults)})
+
+
+def other_column(table: Input, name: str) -> Column:
+    """Return a column of a log that is not ours as it is; text must be UTF-8."""
+    column, is_text = F.col(quoted(name)), isinstance(table.frame.schema[name].dataType, T.StringType)
+    return table.readable(name, column) if is_text else column
 
 
 def conform_truth(

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
@@ -26,6 +27,7 @@ from spark_eval.names import folder_name, model_faults
 from spark_eval.pipeline.measure import stage_sums
 from spark_eval.pipeline.quantities import summed_columns
 from spark_eval.schema import MODEL, USER
+from spark_eval.transforms.listed import NOTHING_LISTED, ListedFiles
 from spark_eval.transforms.objects import NUMBER, OBJECT, met_by_number
 from spark_eval.transforms.plain_files import PlainFiles
 from spark_eval.transforms.summaries import SUMMARY, BucketSummary
@@ -57,13 +59,20 @@ def exchanged(messages: Sequence[DataFrame], n_tasks: int) -> DataFrame:
 
 
 def measure(
-    messages: DataFrame, question: Question, n_buckets: int, schema: T.StructType, folder: str | None = None
+    messages: DataFrame,
+    question: Question,
+    n_buckets: int,
+    schema: T.StructType,
+    folder: str | None = None,
+    listed: ListedFiles = NOTHING_LISTED,
 ) -> DataFrame:
     """Return the rows of ``per_user`` with this schema, and a row per bucket that holds its summary alone.
 
     With ``folder`` the rows are written below it instead, and only summaries are left. Nothing is written
     where a model's name can be no folder: the run is refused. If items are counted, each task adds rows that
     hold counts of a part of all items, as bytes, and its number, alone.
+
+    Rows that are computed later, or again, must be of the files that were ``listed``: one task looks at them.
     """
     rows_schema = to_arrow_schema(schema)
     left = schema if folder is None else T.StructType([])
@@ -73,6 +82,9 @@ def measure(
     columns = to_arrow_schema(whole)
 
     def measured(batches: Batches) -> Iterator[pa.RecordBatch]:
+        task = TaskContext.get()
+        if task is not None and task.partitionId() == 0:
+            listed.check_here()
         tally = ItemTally(question)
         for number, n_numbers, bucket in buckets(batches, question, n_buckets):
             is_written = not model_faults([name for name in bucket.models if name is not None])

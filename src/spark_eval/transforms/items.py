@@ -80,7 +80,7 @@ def vector_of(table: Input) -> Column:
     match kind:
         case T.ArrayType(elementType=T.FloatType()):
             return column
-        case T.ArrayType(elementType=T.NumericType()) | T.NullType():
+        case T.ArrayType(elementType=T.NumericType() | T.NullType()) | T.NullType():
             return column.cast("array<double>")
         case T.MapType(keyType=T.IntegralType(), valueType=T.NumericType()):
             return column.cast("map<bigint,double>")

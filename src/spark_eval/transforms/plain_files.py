@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,7 +13,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from spark_eval.arrow.files import INSTANT, FilePart, parts_of, statistics_of
+from spark_eval.arrow.files import (
+    INSTANT,
+    FilePart,
+    FileState,
+    named_faults,
+    parts_of,
+    statistics_of,
+)
 from spark_eval.arrow.footers import is_plain, read_footer
 from spark_eval.conventions import Conventions, TruthDuplicates
 from spark_eval.pointwise.task import PredictionPlan, Scores, Task
@@ -48,6 +55,8 @@ PLAIN_TYPES: Final = (
 LOG_TYPES: Final = (*PLAIN_TYPES, T.BooleanType, T.DateType, T.TimestampType, T.TimestampNTZType)
 # The one option of Spark's reader under which a file is as plain: Arrow looks at checksums, too.
 CHECKSUMS: Final = "parquet.page.verify-checksum.enabled"
+# An option that says nothing: it tells a frame of ours from all others.
+READING: Final = "spark_eval.reading"
 # Settings of a session under which Spark reads a file as the workers do.
 READ_SETTINGS: Final = {
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
@@ -61,15 +70,24 @@ READ_SETTINGS: Final = {
 
 @dataclass(frozen=True)
 class PlainFiles:
-    """Parquet files that hold these columns (ours: theirs) as they are asked for."""
+    """Parquet files that hold these columns (ours: theirs) as they are asked for, each in a state."""
 
-    paths: Sequence[str]
+    states: Mapping[str, FileState]
     columns: Mapping[str, str]
+
+    @classmethod
+    def of(cls, paths: Iterable[str], columns: Mapping[str, str]) -> Self:
+        """Return files in the states in which they are now."""
+        return cls({path: FileState.of(path) for path in paths}, columns)
 
     @cached_property
     def footers(self) -> Mapping[str, pq.FileMetaData]:
-        """The footer of each file."""
-        return {path: read_footer(path) for path in self.paths}
+        """The footer of each file; raises DataError INPUT_CHANGED_DURING_RUN for one in another state."""
+        found = {}
+        for path, state in self.states.items():
+            with named_faults(path, state):
+                found[path] = read_footer(path)
+        return found
 
     @property
     def n_rows(self) -> int:
@@ -87,22 +105,26 @@ class PlainFiles:
 
     def only(self, names: Iterable[str]) -> "PlainFiles":
         """Return the files with these of our columns."""
-        return PlainFiles(self.paths, {name: self.columns[name] for name in names})
+        return PlainFiles(self.states, {name: self.columns[name] for name in names})
 
     def without(self, name: str) -> "PlainFiles":
         """Return the files less one of our columns."""
         columns = {ours: theirs for ours, theirs in self.columns.items() if ours != name}
-        return PlainFiles(self.paths, columns)
+        return PlainFiles(self.states, columns)
 
     def tasks(self, parallelism: int) -> list[list[FilePart]]:
         """Return the parts of the files that each task reads, a few tasks for every core."""
-        n_bytes = sum(Path(path).stat().st_size for path in self.paths)
+        n_bytes = sum(state.n_bytes for state in self.states.values())
         most = min(MOST_PART_BYTES, max(LEAST_PART_BYTES, n_bytes // (2 * parallelism)))
         tasks: list[list[FilePart]] = []
-        filled = most
-        parts = (part for path, footer in self.footers.items() for part in parts_of(path, footer, most))
+        filled = 0
+        parts = (
+            part
+            for path, footer in self.footers.items()
+            for part in parts_of(path, self.states[path], footer, most)
+        )
         for part in parts:
-            if filled + part.n_bytes > most:
+            if not tasks or filled + part.n_bytes > most:
                 tasks.append([])
                 filled = 0
             tasks[-1].append(part)
@@ -190,7 +212,7 @@ def plain_files(
     if not all(type(kind) in types for kind in kinds.values()):
         return None
     wanted = pa.schema({name: arrow_type(kind) for name, kind in kinds.items()})
-    return PlainFiles(paths, columns) if all(is_plain(path, wanted) for path in paths) else None
+    return PlainFiles.of(paths, columns) if all(is_plain(path, wanted) for path in paths) else None
 
 
 def takes_files(folder: str) -> bool:
@@ -216,7 +238,13 @@ def local_files(frame: DataFrame) -> list[str]:
     relation = plan.relation()
     if relation.getClass().getSimpleName() != "HadoopFsRelation":
         return []
-    options = set(relation.options().keys().mkString("\n").split("\n")) - {"", "path", "paths", CHECKSUMS}
+    options = set(relation.options().keys().mkString("\n").split("\n")) - {
+        "",
+        "path",
+        "paths",
+        CHECKSUMS,
+        READING,
+    }
     is_plain = relation.fileFormat().getClass().getSimpleName() == "ParquetFileFormat"
     if options or not is_plain or not relation.partitionSchema().isEmpty():
         return []

@@ -193,7 +193,7 @@ def compare_sides(
     with ExitStack() as held:
         buckets = buckets_of_sides(sides, question)
         if needs.any and buckets.is_sent:
-            kept(buckets.frame, held)
+            buckets = replace(buckets, frame=kept(buckets.frame, held))
         found = sums_of_pairs(buckets)
         check_counts(asked.matched.pairs, found.counts)
         cells = cells_of_pairs(found, asked.matched.pairs, asked.values, question)

@@ -25,10 +25,11 @@ from spark_eval.options import documented
 from spark_eval.pairing.drawing import largest_of
 from spark_eval.pairing.population import CANDIDATE
 from spark_eval.runtime import events
-from spark_eval.runtime.any_session import is_remote, kept
+from spark_eval.runtime.any_session import is_remote, kept, release_with
 from spark_eval.schema import USER
 from spark_eval.transforms.conform import Described, align_ids, check_id_types, conform_table
 from spark_eval.transforms.exchange import exchanged, histograms_of, measure
+from spark_eval.transforms.listed import ListedFiles
 from spark_eval.transforms.plain_files import takes_files
 from spark_eval.transforms.summaries import SUMMARY, Summaries
 from spark_eval.verbs.checks import check_folds, check_tables, fold_faults, train_fold_faults, truth_faults
@@ -120,7 +121,7 @@ def measure_lists(tables: Tables, folder: str | None = None) -> Evaluation:
     tables = check_folds(replace(tables, recommendations=recommendations, truth=truth))
     plan = tables.plan
     with ExitStack() as held:
-        training = read_about(tables, held)
+        training, tables = read_about(tables, held)
         facts, tables = facts_of_items(tables, training)
         question = question_of(tables, training.bounds, facts)
         n_buckets, n_tasks = buckets_for(tables)
@@ -128,9 +129,10 @@ def measure_lists(tables: Tables, folder: str | None = None) -> Evaluation:
         schema = per_user_schema(tables)
         # The folders of a remote session are those of its server.
         in_place = folder if folder and takes_files(folder) and not is_remote(messages) else None
-        rows = measure(messages, question, n_buckets, schema, in_place)
+        listed = ListedFiles.of(*tables.given().values())
+        rows = measure(messages, question, n_buckets, schema, in_place, listed)
         if in_place is None or plan.of_run:
-            kept(rows, held)
+            rows = kept(rows, held)
         of_buckets = rows.where(F.col(SUMMARY).isNotNull()).select(SUMMARY).collect()
         summaries = Summaries([pickle.loads(row[SUMMARY]) for row in of_buckets], plan)
         entries = checked_entries_of(tables, training, facts, summaries)
@@ -153,10 +155,13 @@ def measure_lists(tables: Tables, folder: str | None = None) -> Evaluation:
             n_per_user=summaries.n_per_user,
             run_rows=summaries.run_rows(histograms, question.known_items),
             folder=in_place,
+            files=frozenset(summaries.files),
             stage_sums=summaries.stages,
         )
         is_drawn = plan.interval is MeanInterval.BOOTSTRAP
-        return replace(found, intervals=bootstrapped(found) if is_drawn else None, held=held.pop_all())
+        found = replace(found, intervals=bootstrapped(found) if is_drawn else None, held=held.pop_all())
+    release_with(per_user, found.held)
+    return found
 
 
 def bootstrapped(evaluation: Evaluation) -> Mapping[MeanKey, Ends]:
@@ -168,7 +173,7 @@ def bootstrapped(evaluation: Evaluation) -> Mapping[MeanKey, Ends]:
     with ExitStack() as held:
         buckets = buckets_of_sides({CANDIDATE: side_of(evaluation, None, CANDIDATE)}, question)
         if buckets.is_sent:
-            kept(buckets.frame, held)
+            buckets = replace(buckets, frame=kept(buckets.frame, held))
         unbounded = bootstrap.unbounded
         largest = collected_or_raised(buckets.each(partial(largest_of, unbounded))) if unbounded else []
         drawing = bootstrap.drawing(largest)

@@ -109,7 +109,7 @@ class Evaluation(Writable):
     ``unpersist`` frees it. ``sum_rows`` are the rows of ``sums``, ``run_rows`` those of ``metrics`` that no
     user has a value of. ``n_per_user`` is the number of rows of ``per_user``, ``keys`` the sum of their keys.
     ``truth_digest`` is a number of 64 bits as text, equal where what is relevant is.
-    ``folder`` is where ``per_user`` lies as files by bucket, if workers have written it. ``stage_sums`` are
+    ``folder`` is where ``per_user`` lies as ``files`` by bucket, if workers wrote it. ``stage_sums`` are
     those of the stages, and ``intervals`` those of the bootstrap; None unless they were asked for.
     """
 
@@ -124,6 +124,7 @@ class Evaluation(Writable):
     n_per_user: int
     run_rows: Sequence[MetricRow] = ()
     folder: str | None = None
+    files: frozenset[str] | None = None
     stage_sums: StageSums | None = None
     intervals: Mapping[MeanKey, Ends] | None = None
     verb: ClassVar[str] = "evaluate"

@@ -1,5 +1,7 @@
 """Frames of other libraries, and paths: each becomes a frame of Spark's."""
 
+import os
+import uuid
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -12,11 +14,15 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from spark_eval.arrow.footers import MOST_DIGITS
 from spark_eval.errors import ConfigError, DataError, each
 from spark_eval.names import literal
 from spark_eval.runtime.any_session import is_remote, setting
+from spark_eval.runtime.local_files import decoded, local_path
 from spark_eval.runtime.session import get_session
-from spark_eval.runtime.spark_errors import renamed
+from spark_eval.transforms.listed import ListedFiles, check_all_read, check_regular, named_type
+from spark_eval.transforms.partitions import with_partitions
+from spark_eval.transforms.plain_files import READING
 
 
 @runtime_checkable
@@ -50,8 +56,9 @@ def in_spark(frames: Mapping[str, Any]) -> dict[str, DataFrame]:
     That is the session of the first Spark frame among them, or else the one of ``get_session``. Rows keep
     their values: ids stay integers or text, missing values become null.
 
-    Raises ConfigError NOT_A_FRAME, DataError MISSING_INPUT and its like for a path, or DataError
-    UNSUPPORTED_TYPE with every column that cannot be taken.
+    Raises ConfigError NOT_A_FRAME, DataError MISSING_INPUT and its like for a path, DataError
+    UNSUPPORTED_TYPE with every column that cannot be taken, or INPUT_CHANGED_DURING_RUN for a frame of files
+    that changed since it was made.
     """
     given = {name: frame for name, frame in frames.items() if frame is not None}
     for name, frame in given.items():
@@ -60,6 +67,7 @@ def in_spark(frames: Mapping[str, Any]) -> dict[str, DataFrame]:
     of_spark = {name: frame for name, frame in given.items() if isinstance(frame, DataFrame)}
     paths = {name: frame for name, frame in given.items() if isinstance(frame, str | Path)}
     others = {name: partial(as_arrow, name, given[name]) for name in given if name not in {*of_spark, *paths}}
+    each({name: partial(ListedFiles.of(frame).check, frame, name) for name, frame in of_spark.items()})
     if not others and not paths:
         return of_spark
     tables = each(others)
@@ -79,14 +87,43 @@ def no_frame(name: str, given: Any) -> ConfigError:
 
 
 def frame_of_path(spark: SparkSession, name: str, path: str) -> DataFrame:
-    """Return the Parquet files of a path as a frame; columns that folders name are text."""
+    """Return the Parquet files of a path as a frame; columns that folders name are text.
+
+    Raises DataError NOT_A_FILE or UNREAD_FILES for what is no file, or would be passed over.
+    """
+    paths: list[str] = []
     try:
+        paths, depth = check_folders(spark, name, path)
         with setting(spark, INFERENCE, "false"):
-            frame = spark.read.parquet(literal(path))
+            # No other frame has the option: Spark takes this one for none that somebody persisted.
+            frame = spark.read.option(READING, uuid.uuid4().hex).parquet(literal(path))
             # A remote frame is resolved again whenever it is used.
-            return spark.read.schema(frame.schema).parquet(literal(path)) if is_remote(spark) else frame
+            frame = spark.read.schema(frame.schema).parquet(literal(path)) if is_remote(spark) else frame
+        return with_partitions(frame, paths, depth, name)
     except (PySparkException, Py4JError) as error:
-        raise renamed(error, name, more="") from error
+        raise named_type(error, paths, name, more="") from error
+
+
+def check_folders(spark: SparkSession, name: str, path: str) -> tuple[list[str], int]:
+    """Return the data files below a path, and the depth of the folders above those that may name partitions.
+
+    Raises DataError NOT_A_FILE or UNREAD_FILES for what is below and would not be read.
+    """
+    local = local_path(path)
+    if local is not None and not is_remote(spark):
+        check_regular([str(local)], name)
+    top = path if local is None else os.path.normpath(local.absolute())
+    reader = spark.read.schema("listed long")  # with a schema Spark opens no file
+    listed, every = (
+        [
+            decoded(uri)
+            for uri in reader.option("recursiveFileLookup", is_every).parquet(literal(path)).inputFiles()
+        ]
+        for is_every in ("false", "true")
+    )
+    depth = len(top.rstrip("/").split("/"))
+    check_all_read(listed, every, depth, name)
+    return listed, depth
 
 
 def as_arrow(name: str, frame: Any) -> pa.Table:
@@ -128,7 +165,7 @@ def fitted(column: Any) -> Any:
     """Return a column with a type that Spark has; missing values are null.
 
     Raises what pyarrow raises for values of several types, for moments between two microseconds and for
-    integers beyond 64 bits.
+    integers beyond 64 bits, and TypeError for a type that Spark has not.
     """
     values = pa.array(column, from_pandas=True) if isinstance(column, pd.Series) else column
     if str(values.type).startswith("dictionary<values=string_view"):  # of polars; nothing casts it at once
@@ -140,6 +177,8 @@ def fitted(column: Any) -> Any:
         kind = pa.timestamp("us", kind.tz)
     elif str(kind) == "string_view":
         kind = pa.string()
+    if pa.types.is_time(kind) or (pa.types.is_decimal(kind) and kind.precision > MOST_DIGITS):
+        raise TypeError(f"Spark has no type {kind}")
     return values.cast(WIDER.get(kind, kind))
 
 

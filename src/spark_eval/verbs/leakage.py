@@ -106,7 +106,7 @@ def send_parts(
     for part in names:
         paths = sorted(map(str, Path(folder, f"{SUBSET}={part}").glob("*.parquet")))
         if paths:
-            files = PlainFiles(paths, {name: name for name in columns})
+            files = PlainFiles.of(paths, {name: name for name in columns})
             sent.append(made_of_files(rows.sparkSession, files, partial(sent_of_part, sender, part)))
     return reduce(DataFrame.unionAll, sent[1:] or sent)
 

@@ -116,7 +116,7 @@ def measure_predictions(
 
 def measured_ranges(ranges: DataFrame, plan: PredictionPlan) -> dict[Cell, list[Ordered]]:
     """Return what follows from the order of scores, by cell; each range is told what stands above it."""
-    with computed_once(ranges):
+    with computed_once(ranges) as ranges:
         standing = standings(collected(extents_of(ranges)), plan.curve_points)
         ordered: list[Ordered] = collected(in_order(ranges, standing, plan.rules, plan.curves))
     by_cell: dict[Cell, list[Ordered]] = defaultdict(list)

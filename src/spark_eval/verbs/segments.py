@@ -50,8 +50,10 @@ class Training:
     entries: Sequence[Entry] = ()
 
 
-def read_about(tables: Tables, held: ExitStack) -> Training:
+def read_about(tables: Tables, held: ExitStack) -> tuple[Training, Tables]:
     """Check the users with their segments and the items, return what the training interactions tell.
+
+    The tables come back with users that are held in memory.
 
     Raises one DataError for what is wrong with any, before truth and lists are read, which are larger.
     """
@@ -62,7 +64,8 @@ def read_about(tables: Tables, held: ExitStack) -> Training:
     }
     read = each(readers)
     training: Training = read["train"]
-    return replace(training, entries=[*training.entries, *read["items"]])
+    training = replace(training, entries=[*training.entries, *read["items"]])
+    return training, replace(tables, users=read["users"])
 
 
 def read_train(tables: Tables) -> Training:
@@ -88,13 +91,13 @@ def read_train(tables: Tables) -> Training:
     )
 
 
-def check_about(users: DataFrame | None, segments: Sequence[str], held: ExitStack) -> None:
-    """Raise DataError unless each user comes once, with segments of few values; hold the rows in memory."""
+def check_about(users: DataFrame | None, segments: Sequence[str], held: ExitStack) -> DataFrame | None:
+    """Return the rows, held in memory; raise DataError unless users come once, segments with few values."""
     if users is None:
-        return
-    kept(users, held)
-    columns = user_columns(segments)
+        return None
+    users, columns = kept(users, held), user_columns(segments)
     check_users(count_users(users, columns).collect()[0].asDict(), columns)
+    return users
 
 
 def check_items(items: DataFrame | None) -> list[Entry]:

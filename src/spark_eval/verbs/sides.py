@@ -1,6 +1,7 @@
 """What is compared: tables of users with the facts of their runs, and how they meet in the workers."""
 
 import logging
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -40,8 +41,8 @@ class Side:
     ``per_user`` has model, user, n_relevant, n_recommended, fold if any, segments and a double per metric
     column, and what weighs in weighted means. ``conventions`` is the stamp of the run, empty where nobody
     knows it. ``folder`` is where it lies as files by bucket on this machine or a mounted disk, if it does:
-    ``<folder>/model=<name>/part-<bucket>-of-<buckets>-<id>.parquet``. ``test_train_ratio`` is that of its
-    folds' split, if that is known.
+    ``<folder>/model=<name>/part-<bucket>-of-<buckets>-<id>.parquet``; if ``files`` are known, it is these.
+    ``test_train_ratio`` is that of its folds' split, if that is known.
     """
 
     per_user: DataFrame
@@ -52,6 +53,7 @@ class Side:
     run: str | None = None
     truth_digest: str | None = None
     folder: str | None = None
+    files: frozenset[str] | None = None
     test_train_ratio: float | None = None
 
 
@@ -64,7 +66,8 @@ def side_of(measured: Evaluation | Frame, model: str | None, name: str) -> Side:
     if isinstance(measured, Evaluation):
         plan = measured.plan
         facts = (means_of_users(plan.metrics), plan.segments, plan.stamp)
-        return Side(measured.per_user, measured.models, *facts, None, measured.truth_digest, measured.folder)
+        places = (measured.truth_digest, measured.folder, measured.files)
+        return Side(measured.per_user, measured.models, *facts, None, *places)
     frame = in_spark({name: measured})[name]
     if model is not None and MODEL not in frame.columns:
         frame = frame.withColumn(MODEL, F.lit(model))
@@ -233,7 +236,15 @@ def groups_of_files(sides: Mapping[str, Side], question: PairQuestion) -> list[d
 
 
 def files_of_side(side: Side) -> list[UserFile] | None:
-    """Return the files of a side that tell their buckets, if workers can read them."""
+    """Return the files of a side that tell their buckets, if workers can read them.
+
+    Raises DataError INPUT_CHANGED_DURING_RUN where other files are there than were measured.
+    """
     if side.folder is None or not takes_files(side.folder) or is_remote(side.per_user):
         return None
-    return user_files(side.folder)
+    found = user_files(side.folder)
+    names = {os.path.relpath(file.path, side.folder) for file in found or ()}
+    if side.files is not None and names != side.files:
+        what = f"per_user at {side.folder!r} is not what was measured; other files are there"
+        raise DataError("INPUT_CHANGED_DURING_RUN", f"{what}; evaluate again")
+    return found

@@ -25,6 +25,7 @@ from spark_eval.splits.methods import GLOBAL_LOCAL_RANKER, METHODS, rule_of
 from spark_eval.splits.subsets import SUBSET_TABLE, SubsetRow, ways_to_train
 from spark_eval.transforms.conform import conform_interactions
 from spark_eval.transforms.label import PLACE, in_folds, label, row_counts
+from spark_eval.transforms.listed import NOTHING_LISTED, ListedFiles
 from spark_eval.transforms.objects import made_of_files
 from spark_eval.transforms.plain_files import PlainFiles, plain_log, takes_files
 from spark_eval.verbs.cuts import Found, Times, resolve
@@ -50,6 +51,7 @@ class Split(Shown):
 
     ``timeline`` is what the rule had to find of the log. ``plain`` are the files of a log that the workers
     label and write themselves, so that its rows never become Spark's; ``unit`` is that of its timestamps.
+    ``listed`` are the log's files: rows are computed when they are read, and must be those that were split.
     """
 
     places: DataFrame
@@ -58,6 +60,7 @@ class Split(Shown):
     layout: Layout
     plain: PlainFiles | None = None
     unit: str | None = None
+    listed: ListedFiles = NOTHING_LISTED
     tables: ClassVar[tuple[str, ...]] = ("accounting", "leakage", "subsets", "rows")
 
     @property
@@ -99,9 +102,15 @@ class Split(Shown):
         """Every row, once for each fold.
 
         Columns are user, item, timestamp, relevance, the log's other columns, fault, fold, subset. A row that
-        no fold uses has in ``fault`` why; one without a place in any comes once.
+        no fold uses has in ``fault`` why; one without a place in any comes once. Raises DataError
+        INPUT_CHANGED_DURING_RUN where the log's files are not those that were split.
         """
-        return in_folds(self.places, self.rule).drop(PLACE)
+        return self.in_folds().drop(PLACE)
+
+    def in_folds(self) -> DataFrame:
+        """Return ``labelled`` with the place of each row."""
+        self.listed.check(self.places, "interactions")
+        return in_folds(self.places, self.rule)
 
     @property
     def rows(self) -> DataFrame:
@@ -177,7 +186,7 @@ class Split(Shown):
 
     def facts(self) -> Facts:
         """Return what is counted of the rows, in a scan of its own."""
-        rows = in_folds(self.places, self.rule).agg(*row_counts(self.rule))
+        rows = self.in_folds().agg(*row_counts(self.rule))
         return self.counted(rows.collect()[0].asDict())
 
     def counted(self, aggregates: Mapping[str, Any]) -> Facts:
@@ -194,7 +203,7 @@ class Split(Shown):
         if self.plain is not None and takes_files(folder):
             return self.write_plain(self.plain, folder)
         observed = Observation("split")
-        rows = used_rows(in_folds(self.places, self.rule).observe(observed, *row_counts(self.rule)))
+        rows = used_rows(self.in_folds().observe(observed, *row_counts(self.rule)))
         with setting(self.places.sparkSession, TIMESTAMP_TYPE, MICROSECONDS):
             rows.drop(PLACE).write.mode("error").partitionBy(SUBSET).parquet(folder)
         return self.counted(observed.get)
@@ -273,6 +282,7 @@ def split(
         raise ConfigError("INVALID_SPLIT", f"give a rule or its options, not both: {given}")
     rule = rule or rule_of(method or GLOBAL_LOCAL_RANKER, options)
     frame = in_spark({"interactions": interactions})["interactions"]
+    listed = ListedFiles.of(frame)
     log = conform_interactions(frame, columns, timestamp_unit, rule.timezone, rule.timed)
     for name in rule.by if isinstance(rule, StratifiedKFold) else ():
         if name not in log.columns or name == FAULT:
@@ -289,4 +299,5 @@ def split(
         layout,
         plain if is_written_by_workers else None,
         timestamp_unit,
+        listed,
     )

@@ -49,13 +49,14 @@ def vectors_of(column: pa.ChunkedArray, place: Ints, n: int) -> Floats | Sets:
         some = f"vectors have {distinct[0]} to {distinct[-1]} components"
         raise DataError("VECTOR_LENGTHS", f"items: {some}; give all the same number of them, or null")
     dtype = np.float32 if pa.types.is_float32(column.type.value_type) else np.float64
-    vectors = np.full((n, distinct[0] if len(distinct) else 0), np.nan, dtype=dtype)
+    vectors = np.full((n, distinct.max(initial=1)), np.nan, dtype=dtype)
     start = 0
     for chunk in column.chunks:
         part = slice(start, start + len(chunk))
         values, start = chunk.flatten(), part.stop
         check_finite(values)
-        vectors[place[part][lengths[part] > 0]] = numbers(values).reshape(-1, vectors.shape[1])
+        is_known = lengths[part] > 0
+        vectors[place[part][is_known]] = numbers(values).reshape(-1, vectors.shape[1])
     return vectors
 
 

@@ -1,0 +1,154 @@
+"""The files that Spark listed for a frame, and reads later: they must be what they were when listed."""
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Self
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_eval.arrow.files import FileState, named_faults
+from spark_eval.arrow.footers import odd_columns
+from spark_eval.errors import DataError, SparkEvalError
+from spark_eval.names import literal
+from spark_eval.runtime.any_session import is_remote
+from spark_eval.runtime.local_files import is_hidden, local_path, special_files
+from spark_eval.runtime.spark_errors import DEBUG, MENDS, renamed
+
+# How Hadoop's status of a file prints.
+STATUS: Final = re.compile(
+    r"path=([^\n]*?); isDirectory=false; length=(\d+);[^\n]*? modification_time=(\d+);"
+)
+# So many files are named in a message.
+MOST_SHOWN: Final = 3
+PATHS: Final = ("path", "paths")
+
+
+@dataclass(frozen=True)
+class ListedFiles:
+    """The states of files that frames read, by the path or URI of each, as Spark listed them."""
+
+    states: Mapping[str, FileState]
+
+    @classmethod
+    def of(cls, *frames: DataFrame) -> Self:
+        """Return what Spark has listed; nothing of frames that are resolved anew at every use."""
+        found = (one for frame in frames for one in relations(frame))
+        return cls({path: state for one in found for path, state in listed(one.location())})
+
+    @classmethod
+    def now(cls, frame: DataFrame) -> Self:
+        """Return what Spark would list if the frame were made now."""
+        spark = frame.sparkSession
+        return cls({path: state for one in relations(frame) for path, state in listed_anew(spark, one)})
+
+    def changed(self, other: "ListedFiles") -> list[str]:
+        """Return the files that came, went or changed."""
+        paths = self.states.keys() | other.states.keys()
+        return sorted(path for path in paths if self.states.get(path) != other.states.get(path))
+
+    def check(self, frame: DataFrame, name: str) -> None:
+        """Raise DataError INPUT_CHANGED_DURING_RUN where a frame's files are not what they were."""
+        check_regular((path for path in self.states if path.startswith("/")), name)
+        if self.states and (changed := self.changed(ListedFiles.now(frame))):
+            what = f"{name}: {len(changed)} files changed since the frame was made, such as {changed[0]!r}"
+            raise DataError("INPUT_CHANGED_DURING_RUN", f"{what}; read them into a new one")
+
+    def check_here(self) -> None:
+        """Raise DataError INPUT_CHANGED_DURING_RUN for files of this machine that are not what they were."""
+        for path, state in self.states.items():
+            if path.startswith("/"):
+                with named_faults(path):
+                    is_same = FileState.of(path).in_milliseconds == state
+                if not is_same:
+                    message = f"{path!r} was written again since it was listed; read it into a new frame"
+                    raise DataError("INPUT_CHANGED_DURING_RUN", message)
+
+
+NOTHING_LISTED: Final = ListedFiles({})
+
+
+def check_regular(paths: Iterable[str], name: str) -> None:
+    """Raise DataError NOT_A_FILE for paths of pipes, sockets or devices, or with such below them."""
+    special = [one for path in paths for one in special_files(Path(path))]
+    if special:
+        what = f"{name}: {len(special)} are no files but pipes, sockets or devices, such as {special[0]!r}"
+        raise DataError("NOT_A_FILE", f"{what}; remove them, or write their rows to files")
+
+
+def named_type(error: PySparkException, paths: Iterable[str], name: str, more: str = DEBUG) -> SparkEvalError:
+    """Return the named error of what Spark raised; of a type that it lacks with the column, if files tell."""
+    fault = renamed(error, name, more)
+    local = [path for path in paths if path.startswith("/") and not is_hidden(path.rpartition("/")[2])]
+    odd = odd_columns(local) if fault.code == "UNSUPPORTED_TYPE" else {}
+    if not odd:
+        return fault
+    columns = ", ".join(f"{column!r} ({kind})" for column, kind in odd.items())
+    return DataError("UNSUPPORTED_TYPE", f"{name}: Spark has no such type: {columns}; {MENDS[fault.code]}")
+
+
+def check_all_read(listed: Collection[str], every: Collection[str], depth: int, name: str) -> None:
+    """Raise DataError UNREAD_FILES for data files that Spark passes over.
+
+    Those are the files in folders of a folder without partitions, and those in no partition of one that has
+    them. ``every`` are all files below, ``listed`` those without the folders in it, and ``depth`` is the
+    number of folders above.
+    """
+    every = [path for path in every if not is_hidden(path.rpartition("/")[2])]
+    in_partitions = [path for path in every if any("=" in folder for folder in path.split("/")[depth:-1])]
+    if unread := sorted({*every} - {*(in_partitions or listed)}):
+        shown = ", ".join(map(repr, unread[:MOST_SHOWN]))
+        what = (
+            f"{name}: Spark would pass over {len(unread)} of {len({*every, *listed})} files, such as {shown}"
+        )
+        mend = "move them, or read all with options: {recursiveFileLookup: true}, folders without names then"
+        raise DataError("UNREAD_FILES", f"{what}; {mend}")
+
+
+def relations(frame: DataFrame) -> Iterator[Any]:
+    """Yield the relations of a frame that are files which Spark has listed, whatever their format."""
+    if is_remote(frame):
+        return
+    # Spark has no other way to ask for more than names.
+    leaves = frame._jdf.queryExecution().analyzed().collectLeaves()
+    for place in range(leaves.size()):
+        leaf = leaves.apply(place)
+        if (
+            class_of(leaf) == "LogicalRelation"
+            and class_of(leaf.relation()) == "HadoopFsRelation"
+            and class_of(leaf.relation().location()) == "InMemoryFileIndex"
+        ):
+            yield leaf.relation()
+
+
+def class_of(one: Any) -> str:
+    """Return the name of the class of an object of the JVM's."""
+    return str(one.getClass().getSimpleName())
+
+
+def listed(location: Any) -> Iterator[tuple[str, FileState]]:
+    """Yield what a listing holds."""
+    for path, n_bytes, changed in STATUS.findall(location.allFiles().mkString("\n")):
+        yield str(local_path(path) or path), FileState(int(n_bytes), int(changed))
+
+
+def listed_anew(spark: SparkSession, relation: Any) -> Iterator[tuple[str, FileState]]:
+    """Yield what lies below the paths of a relation now; nothing where they are gone."""
+    options = {name: relation.options().apply(name) for name in texts(relation.options().keys())}
+    reader = spark.read.options(
+        **{name: value for name, value in options.items() if name.lower() not in PATHS}
+    )
+    roots = [literal(root) for root in texts(relation.location().rootPaths())]
+    try:
+        frame = reader.schema("listed long").parquet(*roots)  # with a schema Spark opens no file
+    except PySparkException:
+        return
+    for one in relations(frame):
+        yield from listed(one.location())
+
+
+def texts(sequence: Any) -> list[str]:
+    """Return what a collection of Scala's holds, as text."""
+    return [text for text in sequence.mkString("\n").split("\n") if text]
