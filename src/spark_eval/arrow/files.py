@@ -87,7 +87,7 @@ def read_parts(
 
     With ``coded``, text is dictionary-coded, as in most files; a dictionary may have duplicates.
 
-    Raises DataError CORRUPT_FILE, INVALID_TEXT, or INPUT_CHANGED_DURING_RUN if a file was removed or replaced.
+    Raises DataError CORRUPT_FILE, INVALID_TEXT, or INPUT_CHANGED_DURING_RUN for a changed or removed file.
     """
     texts = [theirs for ours, theirs in columns.items() if ours in TEXTS] if coded else []
     for part in parts:

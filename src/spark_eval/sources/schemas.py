@@ -35,7 +35,7 @@ class FileSchemas:
         """Read the footers of files; encrypted ones are left to Spark.
 
         Raises DataError WRONG_FORMAT for files of another format, CORRUPT_FILE for those without a footer, or
-        with one that contradicts itself, and UNSUPPORTED_TYPE for a column of a type that Arrow does not know,
+        with one that contradicts itself, and UNSUPPORTED_TYPE for a column of a type unknown to Arrow,
         such as integers of 128 bits.
         """
         schemas, others, damaged, unknown = cls(), list[str](), list[str](), list[str]()

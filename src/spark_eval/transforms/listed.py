@@ -78,7 +78,7 @@ def check_regular(paths: Iterable[str], name: str) -> None:
         raise DataError("NOT_A_FILE", f"{what}; remove them, or write their rows to files")
 
 
-def named_type(error: PySparkException, paths: Iterable[str], name: str, more: str = DEBUG) -> SparkEvalError:
+def named_type(error: Exception, paths: Iterable[str], name: str, more: str = DEBUG) -> SparkEvalError:
     """Return the named error of what Spark raised; of a type that it lacks with the column, if files tell."""
     fault = renamed(error, name, more)
     local = [path for path in paths if path.startswith("/") and not is_hidden(path.rpartition("/")[2])]
