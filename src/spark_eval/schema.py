@@ -112,6 +112,9 @@ class Table(StrEnum):
     FUNNEL = "funnel"
 
 
+# Below the output root: commit records of what is published, and a page for each run that has a report.
+COMMITS: Final = "_commits"
+REPORT: Final = "report"
 # Columns of whole numbers of 32 bits; all others have 64.
 SHORT_COLUMNS: Final = ("k", FOLD, "unit")
 

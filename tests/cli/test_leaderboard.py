@@ -2,17 +2,16 @@
 
 from pathlib import Path
 
-import pandas as pd
+import pyarrow as pa
 import pytest
 from rich.console import Console
+from tests.cli.conftest import published_run
 
 from spark_eval.cli import terminal
 from spark_eval.cli.leaderboard import show
 from spark_eval.comparing.leaderboard import Leaderboard
 from spark_eval.metrics import RANKING
 from spark_eval.metrics.options import DEFAULT_METRICS
-from spark_eval.runs.job import Run
-from spark_eval.runtime.local_files import LocalFiles
 from spark_eval.schema import Direction, Table
 from spark_eval.splits.folds import Holdout, KFold
 from spark_eval.splits.leave_out import LastFraction
@@ -122,17 +121,20 @@ def test_repeated_pairs_of_a_split_are_told_to_be_allowed(
         (0, "users_in_both_ranker_parts", 3, 1, True),
         (0, "pairs_in_train_and_global_test", 1355, 80, False),
     ]
-    tables = {
-        Table.LEAKAGE: pd.DataFrame(checks, columns=["fold", "check", "rows", "users", "leaked"]),
-        Table.ACCOUNTING: pd.DataFrame(
-            [("interactions", None, "in", None, 9, None)],
-            columns=["source", "model", "outcome", "reason", "rows", "users"],
-        ),
+    names = ["fold", "check", "rows", "users", "leaked"]
+    entry = {
+        "source": "interactions",
+        "model": None,
+        "outcome": "in",
+        "reason": None,
+        "rows": 9,
+        "users": None,
     }
-    places = {table: str(tmp_path / f"{table}.parquet") for table in tables}
-    for table, rows in tables.items():
-        rows.to_parquet(places[table])
-    terminal.show_split(Run("a", places, True, LocalFiles("")))
+    tables = {
+        Table.LEAKAGE: pa.Table.from_pylist([dict(zip(names, check, strict=True)) for check in checks]),
+        Table.ACCOUNTING: pa.Table.from_pylist([{**entry, "users": None}]),
+    }
+    terminal.show_split(published_run("split", tables, tmp_path))
     out = capsys.readouterr().out
     verdicts = [
         line.replace("│", " ").split()[-1] for line in out.splitlines() if "│" in line and "_" in line

@@ -18,7 +18,7 @@ import click
 from spark_eval.cli.runner import make_run, open_config, open_session, working
 from spark_eval.errors import ConfigError, SparkEvalError
 from spark_eval.runtime import endings, events, streams
-from spark_eval.runtime.local_files import check_working_folder
+from spark_eval.runtime.local_files import check_working_folder, is_stdout
 from spark_eval.runtime.signals import Stopped, heard
 from spark_eval.schema import VERSION
 
@@ -127,7 +127,9 @@ def predictions(**given: Any) -> None:
 @click.option("--config", "file", type=click.Path(path_type=Path), help="Config with the output instead.")
 @click.option("--run-id", required=True, help="The run that the report is on.")
 @click.option("--baseline", help="A run whose means stand beside those of this one.")
-@click.option("--to", help="File to write. Default: report/RUN_ID.html below the output.")
+@click.option(
+    "--to", help="File to write. Default: report/RUN_ID.html below the output. Nothing else below it."
+)
 def report(path: str | None, file: Path | None, run_id: str, baseline: str | None, to: str | None) -> None:
     """Write one self-contained HTML page on a published run, from its tables alone."""
     from spark_eval.publishing.places import store_of
@@ -137,12 +139,13 @@ def report(path: str | None, file: Path | None, run_id: str, baseline: str | Non
         raise click.UsageError("give either --path, of an output on this machine, or --config")
     check_working_folder()
     if file is None:
-        print(write_report(store_at(str(path)), run_id, baseline, to))
-        return
-    config = open_config(file, (), run_id)
-    with working(config, "report") as session:
-        place = write_report(store_of(config.output, session), run_id, baseline, to)
-    print(place)
+        place = write_report(store_at(str(path)), run_id, baseline, to)
+    else:
+        config = open_config(file, (), run_id)
+        with working(config, "report") as session:
+            place = write_report(store_of(config.output, session), run_id, baseline, to)
+    if to is None or not is_stdout(Path(to)):
+        print(place)
 
 
 @program.command()

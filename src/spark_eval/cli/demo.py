@@ -17,6 +17,7 @@ from spark_eval.names import literal
 from spark_eval.publishing.local import LocalStore
 from spark_eval.runs.report import write_report
 from spark_eval.runs.run import run_evaluate, run_split
+from spark_eval.runtime.local_files import replace_file
 from spark_eval.runtime.session import describe_java, get_session
 from spark_eval.schema import SUBSET, SUBSETS, USER, Subset, Table
 
@@ -47,7 +48,7 @@ def run_demo(ratings: Path | None, scale: float, output: Path, replace: bool) ->
     with step("made the log") if ratings is None else step("found the log"):
         if ratings is None:
             simulate(scale, DEMO_SEED).to_parquet(given, index=False)
-    file.write_text(yaml.safe_dump(tree, sort_keys=False))
+    replace_file(file, yaml.safe_dump(tree, sort_keys=False))
     with step("started Spark"):
         spark = get_session("spark-eval demo", config.spark.master, QUIET)
     with step("split it by time and users"):

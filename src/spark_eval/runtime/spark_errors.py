@@ -71,6 +71,7 @@ MENDS: Final = {
     "VALUE_TOO_LARGE": "look at the value, and at timestamp_unit if it is a time",
     "UNKNOWN_FORMAT": "mend the name, or put the source on Spark's classpath",
     "CORRUPT_FILE": "write the file again, and remove a .crc beside it that is older",
+    "INVALID_PATH": "choose another path, each name in it of at most 255 bytes",
     "DISK_FULL": "make room",
     "NO_PERMISSION": "look at permissions and mounts",
     "OUT_OF_MEMORY": "give more by spark.driver.memory or spark.executor.memory, or start fewer cores",
@@ -84,12 +85,15 @@ REFUSALS: Final = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "DISK_FULL"),
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), "NO_PERMISSION"),
 }
+# What it says of a path that no retry makes another.
+NO_PATH: Final = (errno.ENAMETOOLONG, errno.ELOOP, errno.EISDIR, errno.ENOTDIR)
 # What the JVM and the workers say where Spark has no condition for it.
 SAID: Final[dict[str, tuple[type[SparkEvalError], str]]] = {
     "No space left on device": (EnvironmentFault, "DISK_FULL"),
     "Disk quota exceeded": (EnvironmentFault, "DISK_FULL"),
     "Permission denied": (EnvironmentFault, "NO_PERMISSION"),
     "Read-only file system": (EnvironmentFault, "NO_PERMISSION"),
+    "File name too long": (ConfigError, "INVALID_PATH"),
     "OutOfMemoryError": (EnvironmentFault, "OUT_OF_MEMORY"),
     "MemoryError": (EnvironmentFault, "OUT_OF_MEMORY"),
     "Python worker exited unexpectedly": (EnvironmentFault, "WORKER_CRASHED"),
@@ -132,6 +136,8 @@ def renamed(error: Exception, where: str = "", more: str = DEBUG) -> SparkEvalEr
         kind, code, sentence = known(text)
         what = ": ".join(part for part in (where, *FILE.findall(text)[:1], sentence) if part)
         return kind(code, f"{what}; {MENDS[code]}{more}")
+    if isinstance(error, OSError) and error.errno in NO_PATH:
+        return ConfigError("INVALID_PATH", f"{text}; {MENDS['INVALID_PATH']}")
     if isinstance(error, OSError):
         code = REFUSALS.get(error.errno or 0, "FILE_SYSTEM")
         return EnvironmentFault(code, text)
