@@ -175,7 +175,8 @@ def test_the_commit_record(published: "Desk") -> None:
     assert split["config"]["split"]["global_cut"] == "1970-01-11 00:00:00+00:00"
     assert split["config"]["split"]["boundary"] == "exclusive"
     assert evaluate["tables"]["per_user"]["rows"] == 12
-    assert evaluate["tables"]["quarantine"] == {"files": 1, "rows": 1}
+    columns = {"source": "text", "code": "text", "row": "text"}
+    assert evaluate["tables"]["quarantine"] == {"files": 1, "rows": 1, "columns": columns}
     assert evaluate["models"] == ["best", "half", "late"]
     stamp = "default; no_recommendations=zero; no_truth=drop; no_hits=zero; relevance>0"
     assert evaluate["conventions"] == stamp

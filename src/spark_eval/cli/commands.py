@@ -127,9 +127,7 @@ def predictions(**given: Any) -> None:
 @click.option("--config", "file", type=click.Path(path_type=Path), help="Config with the output instead.")
 @click.option("--run-id", required=True, help="The run that the report is on.")
 @click.option("--baseline", help="A run whose means stand beside those of this one.")
-@click.option(
-    "--to", help="File to write. Default: report/RUN_ID.html below the output. Nothing else below it."
-)
+@click.option("--to", help="File to write. Default: report/RUN_ID.html below the output.")
 def report(path: str | None, file: Path | None, run_id: str, baseline: str | None, to: str | None) -> None:
     """Write one self-contained HTML page on a published run, from its tables alone."""
     from spark_eval.publishing.places import store_of

@@ -35,7 +35,8 @@ def write_first_config(
     is there and is not to be replaced, INVALID_PATH for a path that is no place for a file.
     """
     check_path(file)
-    if file.is_file() and not force:
+    is_taken = file.is_file() or (file.is_symlink() and not file.exists())  # a link to nowhere
+    if is_taken and not force:
         message = f"{str(file)!r} is there already; choose another --config, or --force replaces it"
         raise ConfigError("CONFIG_EXISTS", message)
     samples = {name: sample_of(paths[name], name) for name in ORDER if name in paths}
