@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from tests.cli.conftest import Desk
-from tests.faults.damaging import TABLES, place_of
+from tests.cli.damaging import TABLES, place_of
 
 from spark_eval.schema import Table
 
@@ -280,6 +280,7 @@ def test_gates_by_means_need_no_users(desk: Desk) -> None:
         shutil.rmtree(desk.out / "per_user" / f"run_id={run}")
     desk.done("compare", "--run-id", "a")
     TABLES["values of text"].spoil(place_of(desk.out, "b", Table.METRICS))
+    desk.tree["gates"][0]["max_drop"] = 0.5
     assert desk.run("compare", "--run-id", "a", "--replace").error == "INCOMPLETE_RUN"
 
 
