@@ -16,7 +16,7 @@ from spark_eval.schema import Table
 class Damage(NamedTuple):
     """``spoil`` damages a table below its folder, or its only file; ``code`` is the error of who reads it."""
 
-    spoil: Callable[[Path], None]
+    spoil: Callable[[Path], object]
     code: str
     needs_numbers: bool = False
 
@@ -83,8 +83,8 @@ TABLES: Final = {
         lambda place: remove(files(place)[0].parent if place.is_dir() else place), "INCOMPLETE_RUN"
     ),
     "a file cut": Damage(cut, "CORRUPT_FILE"),
-    "a file emptied": Damage(lambda place: files(place)[0].write_bytes(b"") and None, "CORRUPT_FILE"),
-    "a file of text": Damage(lambda place: files(place)[0].write_text("hello") and None, "CORRUPT_FILE"),
+    "a file emptied": Damage(lambda place: files(place)[0].write_bytes(b""), "CORRUPT_FILE"),
+    "a file of text": Damage(lambda place: files(place)[0].write_text("hello"), "CORRUPT_FILE"),
     "a bit flipped": Damage(flipped, "CORRUPT_FILE"),
     "a row gone": Damage(rewritten(lambda rows: rows.slice(1)), "INCOMPLETE_RUN"),
     "a row twice": Damage(

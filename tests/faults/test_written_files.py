@@ -178,6 +178,11 @@ OLD: Final = "old"
 NEW: Final = "new" * 1000
 
 
+def written(file: Path) -> bool:
+    write_file(file, NEW)
+    return True
+
+
 def steps(file: Path) -> int:
     """The number of steps that writing a file takes."""
     read, write = os.pipe()
@@ -185,7 +190,7 @@ def steps(file: Path) -> int:
     def step(_: int, __: str) -> None:
         os.write(write, b"x")
 
-    assert ended(forked(lambda: write_file(file, NEW) is None, step)) == 0
+    assert ended(forked(lambda: written(file), step)) == 0
     os.close(write)
     with os.fdopen(read) as stream:
         return len(stream.read())
@@ -205,7 +210,7 @@ def test_whatever_happens_a_file_is_whole_and_the_next_one_clears_up(
         if had_file:
             file.write_text(OLD)
         step = die_at(number) if how == "killed" else fail_at(number, errno.ENOSPC)
-        ended(forked(lambda: write_file(file, NEW) is None, step))
+        ended(forked(lambda: written(file), step))
         left = {path.name: path.read_text() for path in file.parent.iterdir()}
         assert left.get("file", OLD) in (OLD, NEW)
         assert "file" in left or not had_file
@@ -218,7 +223,7 @@ def test_the_draft_of_a_live_process_stays(tmp_path: Path) -> None:
     dead.write_text("half")
     lock = Lock(live)
     assert lock.acquire()
-    process = forked(lambda: write_file(tmp_path / "file", NEW) is None)
+    process = forked(lambda: written(tmp_path / "file"))
     assert ended(process) == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == [live.name, "file"]
     lock.release()

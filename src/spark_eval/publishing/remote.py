@@ -24,7 +24,6 @@ from spark_eval.errors import BusyError, DataError, EnvironmentFault
 from spark_eval.names import literal, quoted
 from spark_eval.publishing.columns import kinds_in_spark
 from spark_eval.publishing.commits import (
-    COMMITS,
     STAGING,
     JobForm,
     Moves,
@@ -37,6 +36,7 @@ from spark_eval.publishing.commits import (
 )
 from spark_eval.publishing.verify import Expected, sum_of_keys
 from spark_eval.runtime.hadoop_files import HadoopFiles
+from spark_eval.schema import COMMITS
 
 RUNS: Final = "_runs"
 # Whose rename of a folder is one step.
