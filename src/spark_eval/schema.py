@@ -114,6 +114,9 @@ class Table(StrEnum):
     FUNNEL = "funnel"
 
 
+# Below the output root: commit records of what is published, and a page for each run that has a report.
+COMMITS: Final = "_commits"
+REPORT: Final = "report"
 # Columns of 32-bit integers; other integers have 64 bits.
 SHORT_COLUMNS: Final = ("k", FOLD, "unit")
 

@@ -3,17 +3,23 @@
 import copy
 import io
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import yaml
 
 from spark_eval.cli.commands import main
+from spark_eval.publishing.commits import Record
+from spark_eval.runs.job import Run
+from spark_eval.runtime.local_files import LocalFiles
+from spark_eval.schema import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -135,6 +141,15 @@ class Desk:
         other.tree = copy.deepcopy(self.tree)
         other.change("output", path=str(other.out))
         return other
+
+
+def published_run(verb: str, tables: Mapping[Table, pa.Table], home: Path) -> Run:
+    """A run that has published these tables, each in a file."""
+    paths = {table: str(home / f"{table}.parquet") for table in tables}
+    for table, rows in tables.items():
+        pq.write_table(rows, paths[table])
+    sizes = {table: {"files": 1, "rows": len(rows), "path": paths[table]} for table, rows in tables.items()}
+    return Run("a", paths, True, LocalFiles(""), Record("", "a", verb, {"tables": sizes}))
 
 
 def call(*arguments: str) -> Answer:

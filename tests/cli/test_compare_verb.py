@@ -9,6 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from tests.cli.conftest import Desk
+from tests.cli.damaging import TABLES, place_of
+
+from spark_eval.schema import Table
 
 N_USERS = 60
 GATE: dict[str, Any] = {"metric": "mrr", "k": 5, "max_drop": 0.05, "min_users": 10}
@@ -323,6 +326,39 @@ def test_runs_that_are_not_whole_or_of_another_version_are_refused(desk: Desk) -
     commit.write_text(record)
     shutil.rmtree(desk.out / "per_user" / "run_id=b")
     assert desk.run("compare", "--run-id", "a").error == "INCOMPLETE_RUN"
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_users_of_a_damaged_run_are_not_compared(desk: Desk, kind: str) -> None:
+    desk.change("compare", baseline={"run": "b"}, metrics=["mrr@5"])
+    TABLES[kind].spoil(place_of(desk.out, "b", Table.PER_USER))
+    before = desk.files()
+    refused = desk.run("compare", "--run-id", "a")
+    assert (refused.code, refused.error) == (3, TABLES[kind].code)
+    assert "per_user/run_id=b" in refused.err
+    assert desk.files() == before
+
+
+def test_gates_by_means_need_no_users(desk: Desk) -> None:
+    desk.tree["gates"] = [{**GATE, "against": {"run": "b"}, "pairing": "none", "mode": "observed"}]
+    for run in ("a", "b"):
+        shutil.rmtree(desk.out / "per_user" / f"run_id={run}")
+    desk.done("compare", "--run-id", "a")
+    TABLES["values of text"].spoil(place_of(desk.out, "b", Table.METRICS))
+    desk.tree["gates"][0]["max_drop"] = 0.5
+    assert desk.run("compare", "--run-id", "a", "--replace").error == "INCOMPLETE_RUN"
+
+
+def test_a_split_that_lost_a_file_is_no_truth(desk: Desk) -> None:
+    log = pd.DataFrame({"user": np.arange(60) % 20, "item": np.arange(60), "timestamp": np.arange(60)})
+    desk.tree["interactions"] = {"path": str(desk.write("log", log)), "timestamp_unit": "s"}
+    desk.tree["split"] = {"method": "holdout", "test_share": 0.5}
+    del desk.tree["truth"]
+    desk.done("split", "--run-id", "s")
+    [*files] = (desk.out / "splits" / "run_id=s" / "subset=test").glob("*.parquet")
+    files[0].unlink()
+    refused = desk.run("evaluate", "--run-id", "s")
+    assert refused.error in ("INCOMPLETE_RUN", "MISSING_INPUT")
 
 
 def test_the_config_and_its_baselines_can_be_checked_before(desk: Desk) -> None:

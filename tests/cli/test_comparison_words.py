@@ -4,14 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
+from tests.cli.conftest import published_run
 
 from spark_eval.cli import terminal
 from spark_eval.comparing.sentences import compared_lines, gated_lines, sentence, sentences, short
 from spark_eval.metrics import RANKING
-from spark_eval.runs.job import Run
-from spark_eval.runtime.local_files import LocalFiles
 from spark_eval.schema import Direction, Table
 
 PAIR: dict[str, Any] = {
@@ -131,11 +129,11 @@ def test_hostile_names_move_no_cursor_and_mark_nothing_up(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     evil = "[red]a\x1b[2J[/]"
-    tables = {Table.COMPARISONS: [PAIR | {"candidate": evil}], Table.GATES: [GATE | {"segment_value": evil}]}
-    places = {table: str(tmp_path / f"{table}.parquet") for table in tables}
-    for table, rows in tables.items():
-        pq.write_table(pa.Table.from_pylist(rows), places[table])
-    terminal.show_done("compare", Run("a", places, True, LocalFiles("")))
+    tables = {
+        Table.COMPARISONS: pa.Table.from_pylist([PAIR | {"candidate": evil}]),
+        Table.GATES: pa.Table.from_pylist([GATE | {"segment_value": evil}]),
+    }
+    terminal.show_done("compare", published_run("compare", tables, tmp_path))
     out = capsys.readouterr().out
     assert "\x1b" not in out
     assert out.count("[red]a") >= 3

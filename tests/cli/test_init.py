@@ -318,7 +318,7 @@ def test_what_would_be_no_valid_config_is_not_written() -> None:
 def test_a_link_to_nowhere_is_no_free_name() -> None:
     Path("first.yaml").symlink_to("elsewhere.yaml")
     answer = call("init", "--config", "first.yaml", *EVALUATE)
-    assert (answer.error, Path("elsewhere.yaml").exists()) == ("FILE_SYSTEM", False)
+    assert (answer.error, Path("elsewhere.yaml").exists()) == ("CONFIG_EXISTS", False)
 
 
 def test_a_file_is_replaced_only_by_force() -> None:

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
+from tests.cli.conftest import published_run
 
 from spark_eval.accounting import Entry
 from spark_eval.cli import terminal
@@ -15,8 +15,6 @@ from spark_eval.cli.leaderboard import show
 from spark_eval.comparing.leaderboard import Leaderboard
 from spark_eval.metrics import RANKING
 from spark_eval.metrics.options import DEFAULT_METRICS
-from spark_eval.runs.job import Run
-from spark_eval.runtime.local_files import LocalFiles
 from spark_eval.schema import Direction, Table
 from spark_eval.splits.folds import Holdout, KFold
 from spark_eval.splits.leave_out import LastFraction
@@ -182,11 +180,11 @@ def show_split(tmp_path: Path, checks: Sequence[LeakageRow], subsets: Sequence[S
         Table.SUBSETS: (subsets, SubsetRow),
         Table.ACCOUNTING: ([Entry("interactions", None, "in", None, 9, None)], Entry),
     }
-    places = {table: str(tmp_path / f"{table}.parquet") for table in rows}
-    for table, (of_table, kind) in rows.items():
-        columns = {name: [getattr(row, name) for row in of_table] for name in kind._fields}
-        pq.write_table(pa.table(columns), places[table])
-    terminal.show_split(Run("a", places, True, LocalFiles("")))
+    tables = {
+        table: pa.table({name: [getattr(row, name) for row in of_table] for name in kind._fields})
+        for table, (of_table, kind) in rows.items()
+    }
+    terminal.show_split(published_run("split", tables, tmp_path))
 
 
 def test_repeated_pairs_of_a_split_are_told_to_be_allowed(

@@ -47,7 +47,8 @@ def test_published_tables_are_recorded_and_nothing_is_left(tmp_path: Path) -> No
     publish(tmp_path, {Table.METRICS: 3, Table.ACCOUNTING: 3})
     job = json.loads((tmp_path / "_commits" / "a.json").read_text())["jobs"]["evaluate"]
     assert job["fingerprint"] == "f"
-    assert job["tables"] == {"metrics": {"files": 1, "rows": 3}, "accounting": {"files": 1, "rows": 3}}
+    written = {"files": 1, "rows": 3, "columns": {"row": "integer"}}
+    assert job["tables"] == {"metrics": written, "accounting": written}
     assert pq.read_table(tmp_path / "metrics").num_rows == 3
     assert (tmp_path / "accounting" / "run_id=a" / "evaluate.parquet").is_file()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["_commits", "accounting", "metrics"]
@@ -187,7 +188,8 @@ def test_the_commit_record(published: "Desk") -> None:
     assert split["config"]["split"]["global_cut"] == "1970-01-11 00:00:00+00:00"
     assert split["config"]["split"]["boundary"] == "exclusive"
     assert evaluate["tables"]["per_user"]["rows"] == 12
-    assert evaluate["tables"]["quarantine"] == {"files": 1, "rows": 1}
+    columns = {"source": "text", "code": "text", "row": "text"}
+    assert evaluate["tables"]["quarantine"] == {"files": 1, "rows": 1, "columns": columns}
     assert evaluate["models"] == ["best", "half", "late"]
     stamp = "default; no_recommendations=zero; no_truth=drop; no_hits=zero; relevance>0"
     assert evaluate["conventions"] == stamp

@@ -66,7 +66,7 @@ def write(rows: Sequence[Any], ddl: str, folder: Path, *, by_model: bool) -> Non
         }
     for place, part in parts.items():
         place.mkdir(parents=True)
-        pq.write_table(part, place / "part-0.parquet")
+        pq.write_table(part, place / "part-0.parquet", write_page_checksum=True)
 
 
 def publish(
@@ -86,7 +86,7 @@ def publish(
                 for model, users in rows:
                     place = folder / f"model={folder_name(model)}"
                     place.mkdir(parents=True)
-                    pq.write_table(users, place / "part-0.parquet")
+                    pq.write_table(users, place / "part-0.parquet", write_page_checksum=True)
                 written[table] = sum(len(users) for _, users in rows)
                 continue
             schema = ddl if ddl and table is Table.METRICS else DDL[table]

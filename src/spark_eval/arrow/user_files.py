@@ -10,10 +10,12 @@ from typing import Final
 from urllib.parse import unquote
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from spark_eval.arrow.files import named_faults
+from spark_eval.errors import DataError
 from spark_eval.schema import MODEL
 
 FILE_FORM: Final = re.compile(r"part-(?P<bucket>\d+)-of-(?P<of>\d+)-[0-9a-f]{32}\.parquet")
@@ -22,7 +24,21 @@ FILE_FORM: Final = re.compile(r"part-(?P<bucket>\d+)-of-(?P<of>\d+)-[0-9a-f]{32}
 def dataset_at(place: str) -> ds.Dataset:
     """Open a local table, with its models as text."""
     by_model = ds.partitioning(pa.schema([(MODEL, pa.string())]), flavor="hive")
-    return ds.dataset(place, partitioning=by_model, format="parquet")
+    checked = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
+    form = ds.ParquetFileFormat(default_fragment_scan_options=checked)
+    return ds.dataset(place, partitioning=by_model, format=form)
+
+
+def check_no_nan(rows: pa.Table | pa.RecordBatch, path: str) -> None:
+    """Raise DataError INCOMPLETE_RUN for NaN in a published file, where undefined values are null."""
+    for name, column in zip(rows.schema.names, rows.columns, strict=True):
+        if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
+            raise DataError("INCOMPLETE_RUN", f"{path!r}: {nan_in(name)}")
+
+
+def nan_in(column: str) -> str:
+    """Say that a column holds NaN, and what to do about it."""
+    return f"column {column!r} holds NaN, which no run publishes; make the run again, with --replace"
 
 
 @dataclass(frozen=True)
@@ -73,9 +89,10 @@ def met(files: Iterable[UserFile]) -> Iterator[list[UserFile]]:
 
 
 def read_files(paths: Sequence[str], columns: Sequence[str]) -> list[pa.Table]:
-    """Read columns of each file; raise DataError as ``files.named_faults`` does."""
+    """Read columns of each file; raise DataError as ``named_faults`` and ``check_no_nan`` do."""
     tables = []
     for path in paths:
         with named_faults(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
             tables.append(file.read(columns=list(columns), use_threads=False))
+        check_no_nan(tables[-1], path)
     return tables

@@ -17,7 +17,7 @@ import click
 
 from spark_eval.errors import ConfigError, SparkEvalError
 from spark_eval.runtime import endings, events, streams
-from spark_eval.runtime.local_files import check_working_folder
+from spark_eval.runtime.local_files import check_working_folder, is_stdout
 from spark_eval.runtime.signals import Stopped, heard
 from spark_eval.schema import VERSION
 
@@ -146,12 +146,13 @@ def report(path: str | None, file: Path | None, run_id: str, baseline: str | Non
         raise click.UsageError("give either --path, of an output on this machine, or --config")
     check_working_folder()
     if file is None:
-        print(write_report(store_at(str(path)), run_id, baseline, to))
-        return
-    config = open_config(file, (), run_id)
-    with working(config, "report") as session:
-        place = write_report(store_of(config.output, session), run_id, baseline, to)
-    print(place)
+        place = write_report(store_at(str(path)), run_id, baseline, to)
+    else:
+        config = open_config(file, (), run_id)
+        with working(config, "report") as session:
+            place = write_report(store_of(config.output, session), run_id, baseline, to)
+    if to is None or not is_stdout(Path(to)):
+        print(place)
 
 
 @program.command()

@@ -20,6 +20,7 @@ from spark_eval.runs.compare import run_compare
 from spark_eval.runs.report import write_report
 from spark_eval.runs.run import run_evaluate, run_split
 from spark_eval.runtime import events
+from spark_eval.runtime.local_files import replace_file
 from spark_eval.runtime.progress import Display
 from spark_eval.runtime.session import describe_java, get_session
 from spark_eval.schema import SUBSET, SUBSETS, USER, Subset, Table
@@ -53,7 +54,7 @@ def run_demo(ratings: Path | None, scale: float, output: Path, replace: bool) ->
     if ratings is None:
         with step("make a log"):
             simulate(scale, DEMO_SEED).to_parquet(given, index=False)
-    file.write_text(yaml.safe_dump(tree, sort_keys=False))
+    replace_file(file, yaml.safe_dump(tree, sort_keys=False))
     with Display("demo", is_wanted=True) as display:
         try:
             run_steps(config, output, display)
@@ -62,7 +63,7 @@ def run_demo(ratings: Path | None, scale: float, output: Path, replace: bool) ->
 
 
 def run_steps(config: Config, output: Path, display: Display) -> None:
-    """Run the verbs one after the other, and tell what came of each."""
+    """Run the verbs one after the other, and print the result of each."""
     with step("start Spark"):
         spark = get_session("spark-eval demo", config.spark.master, QUIET)
         display.watch(spark.sparkContext.statusTracker())

@@ -12,6 +12,7 @@ from spark_eval.config.guesses import COLUMNS, FirstRows, ValueKind, column_valu
 from spark_eval.config.sections import EvaluateSection, parse_config
 from spark_eval.config.strict_yaml import line, load_yaml, scalar
 from spark_eval.errors import ConfigError, DataError, nearest, printable
+from spark_eval.runtime.local_files import check_path, write_file
 from spark_eval.schema import FOLD, RELEVANCE, USER
 from spark_eval.sources.samples import TableSample, sample_of
 from spark_eval.splits.methods import TIME
@@ -32,9 +33,11 @@ def write_first_config(
     """Look at the tables, write a config for them, and print what was guessed and what to run next.
 
     ``paths``: a path for each section that there is to be. Raises ConfigError CONFIG_EXISTS where the file
-    is there and is not to be replaced.
+    is there and is not to be replaced, INVALID_PATH for a path that is no place for a file.
     """
-    if file.exists() and not force:
+    check_path(file)
+    is_taken = file.is_file() or (file.is_symlink() and not file.exists())  # a link to nowhere
+    if is_taken and not force:
         message = f"{str(file)!r} is there already; choose another --config, or --force replaces it"
         raise ConfigError("CONFIG_EXISTS", message)
     samples = {name: sample_of(paths[name], name) for name in ORDER if name in paths}
@@ -45,8 +48,7 @@ def write_first_config(
     following = next_commands(file, verbs)
     text = "\n".join([*opening(following), *body(output, sections, verbs)]).rstrip() + "\n"
     parse_config(load_yaml(text, str(file)))
-    with file.open("w" if force else "x", encoding="utf-8") as stream:
-        stream.write(text)
+    write_file(file, text)
     show_guesses(file, sections, following)
 
 

@@ -25,11 +25,12 @@ from spark_eval.comparing.sentences import (
     where,
 )
 from spark_eval.config.sections import Config
-from spark_eval.errors import printable
+from spark_eval.errors import DataError, printable
 from spark_eval.pointwise.tables import metrics_by_model, six_digits
 from spark_eval.presets import PRESETS, conventions_of
 from spark_eval.publishing.commits import Record, published
 from spark_eval.publishing.places import store_of
+from spark_eval.publishing.published import check_is_there, damage_of, open_table
 from spark_eval.publishing.remote import MOST_HOURS
 from spark_eval.reporting.origins import leak_verdict
 from spark_eval.runs.job import Run
@@ -219,26 +220,45 @@ def show_status(config: Config, session: Callable[[], SparkSession], as_json: bo
     """Print published runs, and attempts without an end."""
     store = store_of(config.output, session)
     root = store.files.root
-    runs = [summary(record) for record in published(store.files)]
+    damaged: dict[str, DataError] = {}
+    # Rows in a store are counted by jobs of Spark, which a list of all runs is not worth.
+    check = open_table if store.is_local else check_is_there
+    runs = [
+        summary(record, damage_of(store.files, record, check))
+        for record in published(store.files, damaged.__setitem__)
+    ]
     attempts = [store.about(attempt) for attempt in store.unfinished()]
     if as_json:
-        print(json.dumps({"root": root, "runs": runs, "attempts": attempts}, indent=2))
+        unread = [
+            {"run_id": run_id, "code": one.code, "message": one.message} for run_id, one in damaged.items()
+        ]
+        print(json.dumps({"root": root, "runs": runs, "damaged": unread, "attempts": attempts}, indent=2))
         return
     print(f"{len({run['run_id'] for run in runs})} runs published under {root}")
     for run in runs:
         sizes = ", ".join(f"{table} {n_rows:,}" for table, n_rows in run["rows"].items())
         took = "" if run["seconds"] is None else f" in {run['seconds']:.1f} s"
         print(f"  {run['run_id']} {run['verb']} {run['published_at']}{took} rows: {sizes}")
+        if run["damage"] is not None:
+            print(f"    {run['damage']}")
+    for run_id, fault in damaged.items():
+        print(f"  {run_id} is damaged: {fault.message}")
     print(f"{len(attempts)} attempts unfinished")
     for attempt in attempts:
         print(f"  {attempt['attempt']} {state(attempt)}")
 
 
-def summary(record: Record) -> dict[str, Any]:
-    """Return what a commit record says of a verb of a run."""
+def summary(record: Record, damage: DataError | None) -> dict[str, Any]:
+    """Return the facts of a verb of a run: those of its commit record, and the damage to its tables."""
     rows = {table: size["rows"] for table, size in record.job["tables"].items()}
     known = {"run_id": record.run_id, "verb": record.verb, "published_at": record.job["published_at"]}
-    return {"seconds": None, **record.job.get("summary", {}), **known, "rows": rows}
+    return {
+        "seconds": None,
+        **record.job.get("summary", {}),
+        **known,
+        "rows": rows,
+        "damage": damage and damage.message,
+    }
 
 
 def state(attempt: Mapping[str, Any]) -> str:

@@ -14,10 +14,11 @@ from contextlib import ExitStack
 from datetime import UTC, datetime
 from typing import Any, Self
 
-from spark_eval.errors import ConfigError, EnvironmentFault, SparkEvalError
+from spark_eval.errors import ConfigError, DataError, EnvironmentFault, SparkEvalError
 from spark_eval.names import check_run_id
 from spark_eval.publishing.commits import SHARED, Record, Staging, records_of, usual_place
 from spark_eval.publishing.local import LocalStore
+from spark_eval.publishing.published import damage_of
 from spark_eval.publishing.remote import HadoopStore
 from spark_eval.publishing.verify import Expected
 from spark_eval.runtime import events
@@ -83,7 +84,7 @@ class Attempt:
                     continue
                 try:
                     self.store.carry_out(other)
-                except (OSError, EnvironmentFault):
+                except (OSError, EnvironmentFault, DataError):
                     # What hinders other work is no reason not to begin this; ``status`` goes on to show it.
                     if other.work == self.staging.work:
                         raise
@@ -93,7 +94,7 @@ class Attempt:
         return ended
 
     def is_published(self, fingerprint: str, tables: Iterable[Table], replace: bool) -> bool:
-        """Return whether this very content is published already, as these tables.
+        """Return whether this very content is published already, as these tables, and is whole.
 
         Raises ConfigError RUN_EXISTS where other content is, unless it may be replaced (that of another verb
         may not), and SetupError CANNOT_SWAP where that would take more than one step.
@@ -101,7 +102,7 @@ class Attempt:
         is_there, staging = self.store.files.is_there, self.staging
         job = self.record.job if self.record is not None else None
         is_same = job is not None and job["fingerprint"] == fingerprint
-        if job is not None and is_same and all(is_there(self.place(Table(name))) for name in job["tables"]):
+        if self.record is not None and is_same and damage_of(self.store.files, self.record) is None:
             return True
         taken = [table for table in tables if is_there(self.goal(table))]
         if not is_same:
@@ -130,12 +131,12 @@ class Attempt:
         written, moves = {}, []
         for table, n_rows in tables.items():
             facts = expected if table is Table.PER_USER else None
-            files, n_found = self.store.seal(self.staged(table), facts)
+            files, n_found, columns = self.store.seal(self.staged(table), facts)
             if n_found != n_rows or (table in SHARED and len(files) != 1):
                 message = f"{table}: {n_rows} rows were to be published, "
                 message += f"found are {n_found} in {len(files)} files; try again"
                 raise SparkEvalError("STAGED_OTHERWISE", message)
-            written[table] = {"files": len(files), "rows": n_rows}
+            written[table] = {"files": len(files), "rows": n_rows, "columns": columns}
             moves.append((files[0] if table in SHARED else self.staged(table), self.goal(table)))
         job = {**record, "tables": written, "published_at": datetime.now(UTC).isoformat(timespec="seconds")}
         number = self.record.number + 1 if self.record is not None else 1

@@ -5,14 +5,20 @@ without locks each verb has numbered ones, ``_commits/<run>/<verb>.<n>.json``, o
 """
 
 import json
+import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from datetime import datetime
+from typing import Any, Final, NamedTuple, Self
 
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from spark_eval.errors import DataError
+from spark_eval.runtime import events
 from spark_eval.runtime.hadoop_files import HadoopFiles
 from spark_eval.runtime.local_files import LocalFiles
-from spark_eval.schema import Table
+from spark_eval.schema import COMMITS, Table
 
 # Tables that several verbs of one run add to: each verb publishes one file of its own.
 SHARED: Final = (Table.ACCOUNTING, Table.QUARANTINE)
@@ -20,14 +26,13 @@ SHARED: Final = (Table.ACCOUNTING, Table.QUARANTINE)
 Moves = Sequence[tuple[str, str]]
 STAGING: Final = "_staging"
 ATTEMPT: Final = re.compile(r"(?P<run_id>.+)-(?P<verb>[a-z]+)-(?P<id>[0-9a-f]{32})")
-COMMITS: Final = "_commits"
-# Holds a page for each run that has a report.
-REPORT: Final = "report"
 NUMBERED: Final = re.compile(r"(?P<verb>[a-z]+)\.(?P<number>[0-9]+)\.json")
 
 
 # The files below a root, of this machine or of a store.
 Files = LocalFiles | HadoopFiles
+# Called with the id of a damaged run, and its error.
+OnDamage = Callable[[str, DataError], None]
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,14 @@ class Staging:
     def work(self) -> str:
         """What it is an attempt at, in words."""
         return f"{self.verb} of run {self.run_id!r}"
+
+
+class Sealed(NamedTuple):
+    """A staged table that was checked: its files, its number of rows, the kind of each column."""
+
+    files: Sequence[str]
+    rows: int
+    columns: Mapping[str, str]
 
 
 def commit_path(root: str, run_id: str) -> str:
@@ -83,26 +96,91 @@ class Record:
         return str(named.get("path") or usual_place(self.root, self.run_id, self.verb, table))
 
 
+class TableForm(BaseModel):
+    """Facts that a commit record has of a table; ``columns`` are those of its files, each with its kind."""
+
+    files: int
+    rows: int
+    columns: Mapping[str, str] = {}
+    path: str | None = None
+
+
+class JobForm(BaseModel):
+    """Facts that a commit record, or an intent, has of one verb of a run; more may be in it."""
+
+    model_config = ConfigDict(extra="allow")
+
+    tables: Mapping[Table, TableForm]
+    fingerprint: str
+    published_at: datetime
+    config: Mapping[str, Any] = {}
+    versions: Mapping[str, str] = {}
+    summary: Mapping[str, Any] = {}
+    models: Sequence[str] = ()
+
+
+class CommitForm(BaseModel):
+    """The one commit record of a run: its verbs."""
+
+    jobs: Mapping[str, JobForm]
+
+
+def parse_record(files: Files, path: str, form: type[BaseModel]) -> Any:
+    """Return the content of a commit record or an intent; None if there is no such file.
+
+    Raises DataError CORRUPT_FILE for a file that is cut or not JSON, INCOMPLETE_RUN for one that is not of
+    this form.
+    """
+    hint = "remove it, and make the run again, with --replace"
+    try:
+        text = files.read(path)
+        if text is None:
+            return None
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise DataError("CORRUPT_FILE", f"{path!r} is damaged, not JSON: {error}; {hint}") from error
+    try:
+        form.model_validate(content)
+    except ValidationError as error:
+        [first, *_] = error.errors(include_url=False)
+        where = ".".join(map(str, first["loc"]))
+        raise DataError("INCOMPLETE_RUN", f"{path!r} is damaged: {where}: {first['msg']}; {hint}") from error
+    return content
+
+
 def records_of(files: Files, run_id: str) -> dict[str, Record]:
-    """Return the newest record of each verb of a run."""
-    text = files.read(commit_path(files.root, run_id))
-    jobs_of_verbs = json.loads(text)["jobs"] if text else {}
-    newest = {verb: Record(files.root, run_id, verb, job) for verb, job in jobs_of_verbs.items()}
+    """Return the newest record of each verb of a run; raise DataError as ``parse_record`` does."""
+    run = parse_record(files, commit_path(files.root, run_id), CommitForm) or {"jobs": {}}
+    newest = {verb: Record(files.root, run_id, verb, job) for verb, job in run["jobs"].items()}
     folder = f"{files.root}/{COMMITS}/{run_id}"
     names = [match for name in files.names(folder) if (match := NUMBERED.fullmatch(name))]
     for verb in {match["verb"] for match in names}:
         number = max(int(match["number"]) for match in names if match["verb"] == verb)
-        job = json.loads(files.read(f"{folder}/{verb}.{number}.json") or "")
+        job = parse_record(files, f"{folder}/{verb}.{number}.json", JobForm)
         jobs = [job, newest[verb].job] if verb in newest else [job]
         job = max(jobs, key=lambda job: str(job["published_at"]))
         newest[verb] = Record(files.root, run_id, verb, job, number)
     return newest
 
 
-def published(files: Files) -> Iterator[Record]:
-    """Yield the newest record of everything that is published, by run and verb."""
+def warn_of_damage(run_id: str, fault: DataError) -> None:
+    """Log a damaged run, which is left out."""
+    message = f"run {run_id!r} is left out: {fault.message}"
+    events.say("damaged_run", message, logging.WARNING, damaged=run_id, code=fault.code)
+
+
+def published(files: Files, on_damage: OnDamage = warn_of_damage) -> Iterator[Record]:
+    """Yield the newest record of everything that is published, by run and verb.
+
+    A run with a damaged record is left out; ``on_damage`` gets its id and error.
+    """
     names = files.names(f"{files.root}/{COMMITS}")
     # A run's id may itself end like the name of a record.
     for run_id in sorted({*names, *(name.removesuffix(".json") for name in names)}):
-        for _, record in sorted(records_of(files, run_id).items()):
+        try:
+            records = records_of(files, run_id)
+        except DataError as fault:
+            on_damage(run_id, fault)
+            continue
+        for _, record in sorted(records.items()):
             yield record

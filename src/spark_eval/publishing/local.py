@@ -15,7 +15,19 @@ from typing import Any, Final
 import pyarrow.parquet as pq
 
 from spark_eval.errors import BusyError, SetupError
-from spark_eval.publishing.commits import SHARED, STAGING, Moves, Staging, commit_path, usual_place
+from spark_eval.publishing.columns import kinds_in_arrow, united_kinds
+from spark_eval.publishing.commits import (
+    SHARED,
+    STAGING,
+    CommitForm,
+    JobForm,
+    Moves,
+    Sealed,
+    Staging,
+    commit_path,
+    parse_record,
+    usual_place,
+)
 from spark_eval.publishing.verify import Expected
 from spark_eval.runtime.local_files import (
     LocalFiles,
@@ -118,18 +130,20 @@ class LocalStore:
             message += "publish under another --run-id"
             raise SetupError("CANNOT_SWAP", message) from error
 
-    def seal(self, folder: str, expected: Expected | None) -> tuple[list[str], int]:
+    def seal(self, folder: str, expected: Expected | None) -> Sealed:
         """Check a table by its footers, say what is in it, and bring it to the disk."""
         Path(folder).mkdir(parents=True, exist_ok=True)
         if expected is not None:
             expected.check_files(Path(folder))
         files = sorted(Path(folder).rglob("*.parquet"))
-        rows = {str(file.relative_to(folder)): pq.read_metadata(file).num_rows for file in files}
+        footers = {str(file.relative_to(folder)): pq.read_metadata(file) for file in files}
+        rows = {name: footer.num_rows for name, footer in footers.items()}
+        columns = united_kinds(kinds_in_arrow(one.schema.to_arrow_schema()) for one in footers.values())
         manifest = {"attempt": Path(folder).parent.name, "files": rows}
         Path(folder, MANIFEST).write_text(json.dumps(manifest, indent=2, sort_keys=True) + "\n")
         share_below(Path(folder))
         sync_below(Path(folder))
-        return list(map(str, files)), sum(rows.values())
+        return Sealed(list(map(str, files)), sum(rows.values()), columns)
 
     def commit(
         self, staging: Staging, job: Mapping[str, Any], _moves: Moves, _number: int
@@ -149,9 +163,9 @@ class LocalStore:
         lock = Lock(folder.parent / f"{staging.run_id}.publishing.lock")
         lock.acquire(wait=True)
         try:
-            job = json.loads((folder / INTENT).read_text())
+            job = parse_record(self.files, str(folder / INTENT), JobForm)
             path = commit_path(self.files.root, staging.run_id)
-            commit = json.loads(self.files.read(path) or json.dumps({"run_id": staging.run_id, "jobs": {}}))
+            commit = parse_record(self.files, path, CommitForm) or {"run_id": staging.run_id, "jobs": {}}
             before = commit["jobs"].get(staging.verb, {"tables": {}})
             for name in job["tables"]:
                 self.move(staging, Table(name))
@@ -189,6 +203,12 @@ class LocalStore:
 
 def wrote(staging: Staging, folder: Path) -> bool:
     """Return whether a published folder is of this attempt."""
-    with suppress(FileNotFoundError):
-        return bool(json.loads((folder / MANIFEST).read_text())["attempt"] == staging.name)
-    return False
+    return manifest_of(folder).get("attempt") == staging.name
+
+
+def manifest_of(folder: Path) -> Mapping[str, Any]:
+    """Return the manifest in a published folder; it is empty if it is gone or damaged."""
+    with suppress(OSError, ValueError, RecursionError):
+        manifest = json.loads((folder / MANIFEST).read_text())
+        return manifest if isinstance(manifest, dict) else {}
+    return {}

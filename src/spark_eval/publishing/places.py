@@ -6,13 +6,13 @@ from urllib.parse import urlparse
 from spark_eval.config.sections import Output
 from spark_eval.errors import ConfigError
 from spark_eval.publishing.attempt import Store
-from spark_eval.publishing.commits import REPORT, STAGING, commit_path
+from spark_eval.publishing.commits import STAGING, commit_path
 from spark_eval.publishing.local import LocalStore
 from spark_eval.publishing.remote import RENAMES_WHOLE, HadoopStore
 from spark_eval.runtime.any_session import OpenSession
 from spark_eval.runtime.hadoop_files import HadoopFiles
 from spark_eval.runtime.local_files import local_path, uri_of
-from spark_eval.schema import Table
+from spark_eval.schema import REPORT, Table
 
 
 def store_of(output: Output, session: OpenSession) -> Store:

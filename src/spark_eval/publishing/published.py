@@ -1,22 +1,187 @@
-"""Read what is published, of whole runs only: those that have a commit record, on whatever store."""
+"""Read published runs: each table is checked against its commit record, and then read, on whatever store."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import reduce
-from typing import Any, Final
+from itertools import chain
+from pathlib import Path
+from typing import Any, Final, TypeVar
 
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from spark_eval.arrow.user_files import dataset_at
+from spark_eval.arrow.files import named_faults
+from spark_eval.arrow.user_files import check_no_nan, dataset_at, nan_in
 from spark_eval.errors import ConfigError, DataError, nearest
 from spark_eval.metrics.aliases import several
-from spark_eval.names import literal
-from spark_eval.publishing.commits import Files, published
+from spark_eval.names import first_few, literal, quoted
+from spark_eval.publishing.columns import differences, kinds_in_arrow, kinds_in_spark, united_kinds
+from spark_eval.publishing.commits import Files, OnDamage, Record, published, warn_of_damage
+from spark_eval.publishing.local import manifest_of
 from spark_eval.runtime.hadoop_files import HadoopFiles
-from spark_eval.runtime.local_files import uri_of
+from spark_eval.runtime.local_files import LocalFiles, is_hidden, local_path, uri_of
+from spark_eval.runtime.spark_errors import renamed
 from spark_eval.schema import MODEL, Table
+from spark_eval.transforms.plain_files import CHECKSUMS
 
+Read = TypeVar("Read")
 RUN_ID_COLUMN: Final = "run_id"
+# Runs whose tables are checked at the same time: on a store each waits for two short jobs of Spark.
+RUNS_AT_ONCE: Final = 8
+# Tables with columns of users' own, which may hold NaN.
+WITH_OTHER_COLUMNS: Final = (Table.SPLITS, Table.QUARANTINE)
+
+
+@dataclass(frozen=True)
+class PublishedTable:
+    """A table of a published run that was found to be whole.
+
+    ``folder`` is where it is on this machine, None on a store.
+    """
+
+    files: Files
+    record: Record
+    table: Table
+    folder: Path | None
+
+    @property
+    def path(self) -> str:
+        """Where the table is."""
+        return self.record.place(self.table)
+
+    def frame(self, spark: SparkSession) -> DataFrame:
+        """Return its rows, models as text."""
+        return read_tables(spark, self.table, [self.path])
+
+    def dataset(self) -> ds.Dataset:
+        """Return its files on this machine, models as text."""
+        return dataset_at(str(self.folder))
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return the rows of a small table, models as text."""
+        if isinstance(self.files, HadoopFiles):
+            frame = self.frame(self.files.spark).drop(RUN_ID_COLUMN)
+            return [row.asDict() for row in with_named_errors(self.path, frame.collect)]
+        rows: list[dict[str, Any]] = []
+        dataset = self.dataset()
+        for fragment in dataset.get_fragments():
+            with named_faults(fragment.path):
+                part: pa.Table = fragment.to_table(schema=dataset.schema)
+            check_no_nan(part, fragment.path)
+            rows += part.to_pylist()
+        return rows
+
+
+def open_table(files: Files, record: Record, table: Table) -> PublishedTable:
+    """Return a table of a published run, once its files, rows and columns are those of the commit record.
+
+    Raises:
+        DataError: CORRUPT_FILE for a file that cannot be read, INCOMPLETE_RUN for a table that is not as it
+            was published in another way. Both name the file, or the table if there is no file.
+    """
+    check_is_there(files, record, table)
+    path = record.place(table)
+    folder = local_path(path)
+    if folder is not None:
+        check_files(record, table, folder)
+    elif isinstance(files, HadoopFiles):
+        frame = with_named_errors(path, lambda: read_places(files.spark, [path]))
+        n_files = sum(one.endswith(".parquet") for one, *_ in files.files_below(path))
+        check_sizes(record, table, n_files, with_named_errors(path, frame.count))
+        check_columns(record, table, path, kinds_in_spark(frame.schema))
+    return PublishedTable(files, record, table, folder)
+
+
+def damage_of(
+    files: Files, record: Record, check: Callable[[Files, Record, Table], object] = open_table
+) -> DataError | None:
+    """Return the first fault of the tables of a record; None if they are whole."""
+    try:
+        for name in record.job["tables"]:
+            check(files, record, Table(name))
+    except DataError as fault:
+        return fault
+    return None
+
+
+def check_is_there(files: Files, record: Record, table: Table) -> None:
+    """Raise DataError INCOMPLETE_RUN unless a record names a table, and something is at its path."""
+    if table not in record.job["tables"]:
+        raise incomplete(record.run_id, f"its commit record of {record.verb} has no table {table}")
+    if not files.is_there(record.place(table)):
+        raise incomplete(record.run_id, f"its table {table} is gone from {record.place(table)!r}")
+
+
+def check_files(record: Record, table: Table, folder: Path) -> None:
+    """Raise DataError unless the files of a table on this machine are those of the commit record."""
+    footers: dict[str, pq.FileMetaData] = {}
+    for path in data_files(folder):
+        with named_faults(str(path)):
+            footers[str(path.relative_to(folder))] = pq.read_metadata(path)
+    manifest = manifest_of(folder).get("files")
+    published_rows = manifest if isinstance(manifest, dict) else {}
+    faults = [f"{name!r} is gone" for name in published_rows if name not in footers]
+    for name, footer in footers.items():
+        if footer.num_rows != published_rows.get(name, footer.num_rows):
+            faults.append(f"{name!r} has {footer.num_rows} rows, not {published_rows[name]}")
+        elif published_rows and name not in published_rows:
+            faults.append(f"{name!r} was not published")
+    if faults:
+        raise incomplete(record.run_id, f"its table {table} in {str(folder)!r}: {first_few(faults)}")
+    check_sizes(record, table, len(footers), sum(footer.num_rows for footer in footers.values()))
+    kinds = {name: kinds_in_arrow(footer.schema.to_arrow_schema()) for name, footer in footers.items()}
+    for name, of_file in kinds.items():
+        check_columns(record, table, str(folder / name), of_file, united_kinds(kinds.values()))
+
+
+def check_sizes(record: Record, table: Table, n_files: int, n_rows: int) -> None:
+    """Raise DataError INCOMPLETE_RUN unless a table has the files and rows of the commit record."""
+    size = record.job["tables"][table]
+    for found, wanted, what in ((n_files, size["files"], "files"), (n_rows, size["rows"], "rows")):
+        if found != wanted:
+            message = (
+                f"its table {table} has {found} {what} in {record.place(table)!r}, {wanted} were published"
+            )
+            raise incomplete(record.run_id, message)
+
+
+def check_columns(
+    record: Record,
+    table: Table,
+    path: str,
+    kinds: Mapping[str, str],
+    of_all: Mapping[str, str] | None = None,
+) -> None:
+    """Raise DataError INCOMPLETE_RUN unless a file has the columns that were published.
+
+    A record without columns is of an earlier version: then all files have those ``of_all``.
+    """
+    recorded = record.job["tables"][table].get("columns") or of_all or {}
+    if found := differences(recorded, kinds):
+        raise incomplete(record.run_id, f"its table {table}: {path!r} {first_few(found)}")
+
+
+def data_files(path: Path) -> list[Path]:
+    """Return the files of a table: all in a folder that readers do not pass over, or the one file."""
+    if path.is_file():
+        return [path]
+    return sorted(
+        file
+        for file in path.rglob("*")
+        if file.is_file() and not any(map(is_hidden, file.relative_to(path).parts))
+    )
+
+
+def incomplete(run_id: str, what: str) -> DataError:
+    """Return the error of a run that is not whole."""
+    return DataError("INCOMPLETE_RUN", f"run {run_id!r} is not whole: {what}; make it again, with --replace")
 
 
 def read_published(
@@ -27,23 +192,45 @@ def read_published(
     Each run is whole, in all its tables: it counts from its commit record on. Columns that a run lacks are
     null. Run ids and models are text, whatever they look like.
 
-    Raises ConfigError UNKNOWN_TABLE; DataError UNKNOWN_RUN or MISSING_TABLE for a run that is asked for and
-    is not published, or not with this table; DataError MISSING_INPUT where no run has it.
+    Args:
+        spark: The session that reads.
+        path: The output path, of this machine or of a store.
+        table: Name of the table.
+        run_ids: Runs to read. By default all; runs that are damaged are then left out, each with a warning.
+
+    Raises:
+        ConfigError: UNKNOWN_TABLE for a name that no table has.
+        DataError: UNKNOWN_RUN or MISSING_TABLE for a run in ``run_ids`` that is not published, or not with
+            this table; INCOMPLETE_RUN or CORRUPT_FILE for one that is damaged; MISSING_INPUT if no run has
+            the table.
     """
     if table not in set(Table):
         raise ConfigError.unknown("UNKNOWN_TABLE", "table", table, Table, "read_published")
-    tables = published_tables(HadoopFiles(spark, uri_of(path)))
+    local = local_path(path)
+    files = HadoopFiles(spark, uri_of(path)) if local is None else LocalFiles(str(local.absolute()))
+    damaged: dict[str, DataError] = {}
+    tables = published_tables(files, damaged.__setitem__)
+    chosen = list(tables) if run_ids is None else several(run_ids)
     if run_ids is not None:
-        check_runs(several(run_ids), tables, table, path)
-        tables = {run_id: tables[run_id] for run_id in several(run_ids)}
-    places = [place for places in tables.values() for place in places.get(table, ())]
-    if not places:
+        check_runs([run_id for run_id in chosen if run_id not in damaged], tables, table, path)
+
+    def paths_of(run_id: str) -> list[str]:
+        try:
+            records = tables.get(run_id, {}).get(table, ())
+            return [open_table(files, record, Table(table)).path for record in records]
+        except DataError as fault:
+            damaged[run_id] = fault
+            return []
+
+    with ThreadPoolExecutor(RUNS_AT_ONCE) as pool:
+        paths = list(chain.from_iterable(pool.map(paths_of, chosen)))
+    if run_ids is not None:
+        DataError.raise_all([damaged.pop(run_id) for run_id in chosen if run_id in damaged])
+    for run_id, fault in damaged.items():
+        warn_of_damage(run_id, fault)
+    if not paths:
         raise DataError("MISSING_INPUT", f"no run published below {path!r} has a table {table!r}")
-    by_base: dict[str, list[str]] = {}
-    for place in places:
-        by_base.setdefault(base_of(place), []).append(place)
-    frames = [read_places(spark, places) for places in by_base.values()]
-    return reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames)
+    return read_tables(spark, Table(table), paths)
 
 
 def check_runs(
@@ -66,22 +253,15 @@ def unknown_run(run_id: str, known: Collection[str], path: str) -> DataError:
     return DataError("UNKNOWN_RUN", f"no run {run_id!r} is published below {path!r}; {hint}")
 
 
-def published_tables(files: Files) -> dict[str, dict[str, list[str]]]:
-    """Return the places of each table, run by run."""
-    places: dict[str, dict[str, list[str]]] = {}
-    for record in published(files):
+def published_tables(
+    files: Files, on_damage: OnDamage = warn_of_damage
+) -> dict[str, dict[str, list[Record]]]:
+    """Return the records that name each table, run by run."""
+    tables: dict[str, dict[str, list[Record]]] = {}
+    for record in published(files, on_damage):
         for table in record.job["tables"]:
-            places.setdefault(record.run_id, {}).setdefault(table, []).append(record.place(table))
-    return places
-
-
-def rows_at(files: Files, place: str) -> list[dict[str, Any]]:
-    """Return the rows of a small table, its models as text."""
-    if isinstance(files, HadoopFiles):
-        frame = read_places(files.spark, [place]).drop(RUN_ID_COLUMN)
-        return [row.asDict() for row in frame.collect()]
-    rows: list[dict[str, Any]] = dataset_at(place).to_table().to_pylist()
-    return rows
+            tables.setdefault(record.run_id, {}).setdefault(table, []).append(record)
+    return tables
 
 
 def base_of(place: str) -> str:
@@ -89,13 +269,43 @@ def base_of(place: str) -> str:
     return place.partition(f"/{RUN_ID_COLUMN}=")[0]
 
 
+def read_tables(spark: SparkSession, table: Table, places: Sequence[str]) -> DataFrame:
+    """Read folders and files of one table; a number that is NaN, which is never published, ends the query."""
+    by_base: dict[str, list[str]] = {}
+    for place in places:
+        by_base.setdefault(base_of(place), []).append(place)
+    frames = [read_places(spark, of_base) for of_base in by_base.values()]
+    frame = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames)
+    return frame if table in WITH_OTHER_COLUMNS else without_nan(frame, table)
+
+
+def without_nan(frame: DataFrame, table: Table) -> DataFrame:
+    """Return the same rows; a query that finds NaN in a column of numbers raises DataError INCOMPLETE_RUN."""
+    columns = []
+    for field in frame.schema:
+        column = F.col(quoted(field.name))
+        if isinstance(field.dataType, T.FloatType | T.DoubleType):
+            fault = DataError("INCOMPLETE_RUN", f"table {table}: {nan_in(field.name)}")
+            column = F.when(F.isnan(column), F.raise_error(F.lit(str(fault)))).otherwise(column)
+        columns.append(column.alias(field.name))
+    return frame.select(columns)
+
+
 def read_places(spark: SparkSession, places: Sequence[str]) -> DataFrame:
     """Read folders and files of one table, below one base, with run ids and models as text."""
     names = [literal(place) for place in places]
-    reader = spark.read.options(basePath=base_of(places[0]), mergeSchema=True)
+    reader = spark.read.options(basePath=base_of(places[0]), mergeSchema=True).option(CHECKSUMS, value=True)
     # Spark would take models named 1 and 01 for one number, unless it is given a schema.
     fields = [
         T.StructField(one.name, T.StringType() if one.name in (RUN_ID_COLUMN, MODEL) else one.dataType)
         for one in reader.parquet(*names).schema
     ]
     return reader.schema(T.StructType(fields)).parquet(*names)
+
+
+def with_named_errors(path: str, read: Callable[[], Read]) -> Read:
+    """Return what is read; raise the named error of what Spark raises."""
+    try:
+        return read()
+    except (PySparkException, Py4JError) as error:
+        raise renamed(error, path) from error

@@ -13,23 +13,37 @@ import json
 import re
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 
 from pyspark.sql import functions as F
 
-from spark_eval.errors import BusyError, EnvironmentFault, SetupError
+from spark_eval.errors import BusyError, DataError, EnvironmentFault, SetupError
 from spark_eval.names import literal, quoted
-from spark_eval.publishing.commits import COMMITS, STAGING, Moves, Record, Staging, records_of
+from spark_eval.publishing.columns import kinds_in_spark
+from spark_eval.publishing.commits import (
+    STAGING,
+    JobForm,
+    Moves,
+    Record,
+    Sealed,
+    Staging,
+    parse_record,
+    records_of,
+    warn_of_damage,
+)
 from spark_eval.publishing.verify import Expected, sum_of_keys
 from spark_eval.runtime.hadoop_files import HadoopFiles
+from spark_eval.schema import COMMITS
 
 RUNS: Final = "_runs"
 # Whose rename of a folder is one step.
 RENAMES_WHOLE: Final = ("hdfs", "viewfs")
 INTENT_NAME: Final = re.compile(r".+\.[a-z]+\.[0-9]+\.json")
+# A folder of a partition in a path.
+PARTITION: Final = re.compile(r"/(\w+)=")
 # Nobody can tell a slow attempt from a dead one here: what has not been written to for so long is dead.
 MOST_HOURS: Final = 24
 
@@ -61,21 +75,29 @@ class HadoopStore:
                 self.files.remove(staging.folder)
 
     def unfinished(self) -> list[Staging]:
-        """Return the attempts that no newest record names; below ``_runs``, only those at claimed runs."""
+        """Return the attempts that no newest record names; below ``_runs``, only those at claimed runs.
+
+        Left out is what only a damaged record or intent could tell of.
+        """
         attempts = {}
         for home in (STAGING, RUNS):
             for name in self.files.names(f"{self.files.root}/{home}"):
                 staging = Staging.at(f"{self.files.root}/{home}/{name}")
                 if staging is not None and (home == STAGING or not self.runs or staging.run_id in self.runs):
-                    record = self.record(staging)
-                    if record is None or record.job.get("attempt") != name:
-                        attempts[name] = staging
+                    with suppress(DataError):
+                        record = self.record(staging)
+                        if record is None or record.job.get("attempt") != name:
+                            attempts[name] = staging
         for name in self.files.names(f"{self.files.root}/{STAGING}"):
             intent = f"{self.files.root}/{STAGING}/{name}"
-            if INTENT_NAME.fullmatch(name) and (text := self.files.read(intent)) is not None:
-                staging = Staging.at(f"{self.files.root}/{STAGING}/{json.loads(text)['attempt']}", intent)
-                if staging is not None:
-                    attempts[staging.name] = staging
+            try:
+                job = parse_record(self.files, intent, JobForm) if INTENT_NAME.fullmatch(name) else None
+            except DataError as fault:
+                warn_of_damage(name, fault)
+                continue
+            staging = job and Staging.at(f"{self.files.root}/{STAGING}/{job.get('attempt')}", intent)
+            if staging is not None:
+                attempts[staging.name] = staging
         return list(attempts.values())
 
     def record(self, staging: Staging) -> Record | None:
@@ -105,12 +127,12 @@ class HadoopStore:
         message += f"publish run {staging.run_id!r} under another --run-id, or choose output.manifest"
         raise SetupError("CANNOT_SWAP", message)
 
-    def seal(self, folder: str, expected: Expected | None) -> tuple[list[str], int]:
+    def seal(self, folder: str, expected: Expected | None) -> Sealed:
         """Check a table by reading it through Spark, and say what is in it."""
         expected = expected or Expected()
         files = [path for path, *_ in self.files.files_below(folder) if path.endswith(".parquet")]
         if not files:
-            return [], 0
+            return Sealed([], 0, {})
         facts = [F.count("*"), F.lit(None) if expected.keys is None else sum_of_keys()]
         ends = [end(quoted(name)) for name in expected.bounds for end in (F.min, F.max)]
         rows = self.files.spark.read.parquet(literal(folder))
@@ -119,7 +141,8 @@ class HadoopStore:
             expected.check_bounds(name, low, high)
         if expected.keys is not None:
             expected.check_keys(int(keys or 0))
-        return files, n_rows
+        partitions = PARTITION.findall(" ".join(files))
+        return Sealed(files, n_rows, kinds_in_spark(rows.schema, partitions))
 
     def commit(
         self, staging: Staging, job: Mapping[str, Any], moves: Moves, number: int
@@ -146,10 +169,9 @@ class HadoopStore:
     def carry_out(self, staging: Staging) -> None:
         """Do what was intended, unless another attempt has published; others may be doing the same."""
         intent = staging.intent
-        text = None if intent is None else self.files.read(intent)
-        if intent is None or text is None:
+        job = None if intent is None else parse_record(self.files, intent, JobForm)
+        if intent is None or job is None:
             return
-        job = json.loads(text)
         name = intent.rpartition("/")[2].removeprefix(f"{job['run_id']}.")
         record = f"{self.files.root}/{COMMITS}/{job['run_id']}/{name}"
         if self.files.is_there(record):

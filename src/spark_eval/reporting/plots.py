@@ -10,6 +10,7 @@ from spark_eval.errors import ConfigError
 from spark_eval.reporting.chapters import Chapter, Form
 from spark_eval.reporting.facts import RunFacts
 from spark_eval.reporting.page import CHAPTERS, page_of
+from spark_eval.runtime.local_files import write_file
 
 # Views that are no charts: a result has its tables itself.
 TABLES: Final = (Form.TABLE, Form.BOARD)
@@ -36,8 +37,8 @@ class Plot:
         return f"Plot of {self.chart}: {self.title}; write(path) makes an HTML file of it"
 
     def write(self, path: str | Path) -> None:
-        """Write the charts to an HTML file."""
-        Path(path).write_text(self.page, encoding="utf-8")
+        """Write the charts to an HTML file; raise ConfigError INVALID_PATH where none can be."""
+        write_file(Path(path), self.page)
 
 
 def plot_of(facts: RunFacts, chart: str | None = None, metrics: Sequence[str] = ()) -> Plot:

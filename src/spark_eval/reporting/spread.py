@@ -8,6 +8,8 @@ import numpy as np
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
+from spark_eval.arrow.files import named_faults
+from spark_eval.arrow.user_files import check_no_nan
 from spark_eval.metrics.columns import value_of_column
 from spark_eval.metrics.values import MetricValue
 from spark_eval.schema import MODEL
@@ -58,12 +60,14 @@ def spread_of(dataset: ds.Dataset, measures: Collection[str] | None = None) -> t
     n_rows = 0
     for fragment in dataset.get_fragments():
         model = str(ds.get_partition_keys(fragment.partition_expression).get(MODEL, ""))
-        for batch in fragment.to_batches(columns=list(counts), batch_size=2**17):
-            n_rows += batch.num_rows
-            for value in values:
-                numbers = pc.drop_null(batch[value.column]).to_numpy(zero_copy_only=False)
-                found, of_value = binned(numbers, upper_bound(value)), counts[value.column]
-                of_value[model] = of_value.get(model, 0) + found
+        with named_faults(fragment.path):
+            for batch in fragment.to_batches(columns=list(counts), batch_size=2**17):
+                check_no_nan(batch, fragment.path)
+                n_rows += batch.num_rows
+                for value in values:
+                    numbers = pc.drop_null(batch[value.column]).to_numpy(zero_copy_only=False)
+                    found, of_value = binned(numbers, upper_bound(value)), counts[value.column]
+                    of_value[model] = of_value.get(model, 0) + found
     lists = [(value, model) for value in values for model in sorted(counts[value.column])]
     rows = [user_counts(model, value, counts[value.column][model].tolist()) for value, model in lists]
     return [row for of_list in rows for row in of_list], n_rows

@@ -66,7 +66,10 @@ def check_baselines(session: OpenSession, config: Config) -> list[str]:
     refusing = {gate.against_run for gate in plan.gates if gate.if_missing is IfMissing.REFUSE}
     runs, there = {*gated, config.compare.baseline.run} - {None}, []
     for run in sorted(map(str, runs)):
-        if MeasuredRun.of(store, run) is not None:
+        if (measured := MeasuredRun.of(store, run)) is not None:
+            sees_users = {gate.sees_users for gate in plan.gates if gate.against_run == run}
+            is_by_means = sees_users == {False} and run != config.compare.baseline.run
+            measured.open(Table.METRICS if is_by_means else Table.PER_USER)
             there.append(f"run {run}")
         elif run in refusing or run not in gated:
             raise DataError("MISSING_BASELINE", f"no run {run!r} of evaluate; {known_runs(store, run)}")

@@ -148,7 +148,7 @@ class SideBySide:
         check_conventions(candidate.conventions, baseline.conventions, [gate.value])
         if gate.pairing is Pairing.USER:
             check_digests(candidate.truth_digest, baseline.truth_digest)
-        return evidence_of_means(pair, baseline.means(self.spark), candidate.means(self.spark))
+        return evidence_of_means(pair, baseline.means(), candidate.means())
 
     def comparison_for(self, pair: GatedPair) -> Comparison:
         """Return the comparison with the sums of a gate: the main one, or one for all gates of a run."""

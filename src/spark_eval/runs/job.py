@@ -15,9 +15,9 @@ from spark_eval.config.inputs import Source
 from spark_eval.config.sections import Config
 from spark_eval.errors import DataError, without_secrets
 from spark_eval.publishing.attempt import Attempt, Store
-from spark_eval.publishing.commits import Files, records_of, usual_place
+from spark_eval.publishing.commits import Files, Record, records_of, usual_place
 from spark_eval.publishing.places import check_places, store_of
-from spark_eval.publishing.published import rows_at
+from spark_eval.publishing.published import open_table
 from spark_eval.publishing.verify import Expected
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import OpenSession
@@ -46,10 +46,11 @@ class Run:
     tables: Mapping[Table, str]
     is_new: bool
     files: Files
+    record: Record
 
     def rows(self, table: Table) -> list[dict[str, Any]]:
         """Return a small table, with its model as text."""
-        return rows_at(self.files, self.tables[table])
+        return open_table(self.files, self.record, table).rows()
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ class Job:
         A split that other verbs read lies under the same given id, or under the split's own one.
         """
         store = store_of(config.output, session)
-        splits = ""
+        splits, record = "", None
         if verb != "split":
             of_split = run_id or cls.of("split", config, None, session).run_id
             record = records_of(store.files, of_split).get("split")
@@ -84,6 +85,8 @@ class Job:
             # Relevant is, unless the config says otherwise, the test part of this run's own split.
             sources.setdefault("truth", Source(subset=config.split.rule().final_test).at(splits))
         inputs = {name: fingerprint(source, session) for name, source in sources.items()}
+        if splits and record is not None and splits in [source.path for source in sources.values()]:
+            open_table(store.files, record, Table.SPLITS)
         deciding = {
             name: {key: value for key, value in section.items() if key not in NEUTRAL_KEYS}
             for name, section in settings.items()
@@ -162,7 +165,8 @@ class Job:
 
     def run(self, attempt: Attempt, tables: Iterable[Table], is_new: bool) -> Run:
         """Return where the tables are."""
-        return Run(self.run_id, {table: attempt.place(table) for table in tables}, is_new, self.store.files)
+        places = {table: attempt.place(table) for table in tables}
+        return Run(self.run_id, places, is_new, self.store.files, attempt.records[self.verb])
 
 
 def settings_of(verb: str, config: Config) -> dict[str, Any]:

@@ -6,17 +6,16 @@ from functools import cached_property
 from statistics import mean
 from typing import Final
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 
 from spark_eval.comparing.gating import MeanCell
 from spark_eval.config.sections import EvaluateSection
-from spark_eval.errors import DataError, nearest
+from spark_eval.errors import ConfigError, DataError, nearest
 from spark_eval.metrics.means import means_of_users
 from spark_eval.metrics.options import Plan
 from spark_eval.publishing.attempt import Store
 from spark_eval.publishing.commits import Record, published, records_of, usual_place
-from spark_eval.publishing.published import read_places
+from spark_eval.publishing.published import PublishedTable, incomplete, open_table
 from spark_eval.runtime.versions import release
 from spark_eval.schema import FOLD, FOLDS, VERSION, Subset, Table
 from spark_eval.stats.intervals import Summary
@@ -24,6 +23,8 @@ from spark_eval.verbs.sides import Side
 
 EVALUATE: Final = "evaluate"
 SPLIT: Final = "split"
+# Facts in its commit record without which a run cannot be compared.
+FACTS: Final = ("config", "conventions", "models", "versions")
 # Methods that test each row in one fold, and learn from it in all others.
 K_FOLDS: Final = ("k_fold", "stratified_k_fold")
 
@@ -39,8 +40,8 @@ class MeasuredRun:
     def of(cls, store: Store, run_id: str) -> "MeasuredRun | None":
         """Return the run, None where nothing of it is there.
 
-        Raises DataError INCOMPLETE_RUN where it is not whole, and VERSIONS_DIFFER where another version of
-        the metrics measured it.
+        Its tables are checked when they are read. Raises DataError INCOMPLETE_RUN or CORRUPT_FILE for a
+        record that is gone or damaged, VERSIONS_DIFFER where another version of the metrics measured it.
         """
         record = records_of(store.files, run_id).get(EVALUATE)
         usual = usual_place(store.files.root, run_id, EVALUATE, Table.PER_USER)
@@ -50,15 +51,21 @@ class MeasuredRun:
             raise incomplete(run_id, f"{place!r} is there, and no commit record")
         if record is None:
             return None
-        if not is_there:
-            raise incomplete(run_id, f"its {Table.PER_USER} is gone from {place!r}")
-        version = record.job["versions"]["spark_eval"]
+        lacking = [name for name in FACTS if name not in record.job]
+        if lacking:
+            raise incomplete(run_id, f"its commit record of {EVALUATE} has no {', '.join(lacking)}")
+        version = record.job["versions"].get("spark_eval", "unknown")
         if release(version) != release(VERSION):
             message = (
                 f"run {run_id!r} was measured by version {version}, this is {VERSION}; evaluate it again"
             )
             raise DataError("VERSIONS_DIFFER", message)
-        return cls(store, record)
+        measured = cls(store, record)
+        try:
+            _ = measured.plan
+        except (KeyError, ValueError, ConfigError) as error:
+            raise incomplete(run_id, f"the config in its commit record cannot be used: {error}") from error
+        return measured
 
     @cached_property
     def plan(self) -> Plan:
@@ -81,31 +88,31 @@ class MeasuredRun:
         digest: str | None = self.record.job.get("truth_digest")
         return digest
 
-    def read(self, spark: SparkSession, table: Table) -> DataFrame:
-        """Return a table, its models as text."""
-        return read_places(spark, [self.record.place(table)])
+    def open(self, table: Table) -> PublishedTable:
+        """Return a table; raise DataError as ``open_table`` does."""
+        return open_table(self.store.files, self.record, table)
 
-    def test_train_ratio(self, spark: SparkSession) -> float | None:
+    def test_train_ratio(self) -> float | None:
         """Return the rows of test per row of train in a fold of this run's split, over folds the mean.
 
         None where the truth was not that of the run's own split.
         """
-        truth = self.record.job["config"]["truth"]
+        truth = self.record.job["config"].get("truth")
         split = records_of(self.store.files, self.record.run_id).get(SPLIT)
         if split is None or (truth and (truth["path"] or truth["table"])):
             return None
-        rule = split.job["config"][SPLIT]
-        if rule["method"] in K_FOLDS:
+        rule = split.job["config"].get(SPLIT, {})
+        if rule.get("method") in K_FOLDS:
             return 1 / (int(rule["k"]) - 1)
-        entries = read_places(spark, [split.place(Table.ACCOUNTING)])
-        parts = entries.where(F.col("source") == FOLDS).where("reason is not null")
-        n_rows = {row.reason: row.rows for row in parts.collect()}
+        entries = open_table(self.store.files, split, Table.ACCOUNTING).rows()
+        parts = [row for row in entries if row["source"] == FOLDS and row["reason"] is not None]
+        n_rows = {row["reason"]: row["rows"] for row in parts}
         ratios = [n_rows[name] / n_rows[train] for name in n_rows if (train := train_of(name)) in n_rows]
         return mean(ratios) if ratios else None
 
     def side(self, spark: SparkSession) -> Side:
         """Return the users with their values, to be compared."""
-        per_user = self.read(spark, Table.PER_USER)
+        per_user = self.open(Table.PER_USER).frame(spark)
         segments = [name for name in dict.fromkeys((FOLD, *self.plan.segments)) if name in per_user.columns]
         return Side(
             per_user=per_user,
@@ -116,16 +123,16 @@ class MeasuredRun:
             run=self.record.run_id,
             truth_digest=self.truth_digest,
             folder=self.record.place(Table.PER_USER) if self.store.is_local else None,
-            test_train_ratio=self.test_train_ratio(spark) if FOLD in segments else None,
+            test_train_ratio=self.test_train_ratio() if FOLD in segments else None,
         )
 
-    def means(self, spark: SparkSession) -> Mapping[MeanCell, Summary]:
+    def means(self) -> Mapping[MeanCell, Summary]:
         """Return the published means."""
         return {
-            (row.model, row.metric, row.k, row.segment, row.segment_value): Summary(
-                row.value, row.std_error, row.ci_low, row.ci_high, row.n_users or 0
+            (row["model"], row["metric"], row["k"], row["segment"], row["segment_value"]): Summary(
+                row["value"], row["std_error"], row["ci_low"], row["ci_high"], row["n_users"] or 0
             )
-            for row in self.read(spark, Table.METRICS).collect()
+            for row in self.open(Table.METRICS).rows()
         }
 
 
@@ -133,11 +140,6 @@ def train_of(part: str) -> str | None:
     """Return the train part beside a fold's test part: ``fold 0 train`` for ``fold 0 test``."""
     fold, _, subset = part.rpartition(" ")
     return f"{fold} {Subset.TRAIN}" if subset == Subset.TEST else None
-
-
-def incomplete(run_id: str, what: str) -> DataError:
-    """Return the error of a run that is not whole."""
-    return DataError("INCOMPLETE_RUN", f"run {run_id!r} is not whole: {what}; make it again, with --replace")
 
 
 def known_runs(store: Store, run_id: str, but: str = "") -> str:

@@ -1,26 +1,25 @@
 """Reports: one HTML file on a published run, from its tables, or on what verbs gave in Python."""
 
+import time
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from spark_eval.arrow.user_files import dataset_at
 from spark_eval.comparing.sentences import Row
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.names import check_run_id
 from spark_eval.publishing.attempt import Store
-from spark_eval.publishing.commits import REPORT, published, records_of
+from spark_eval.publishing.commits import published, records_of
 from spark_eval.publishing.local import LocalStore
 from spark_eval.publishing.places import check_places
-from spark_eval.publishing.published import RUN_ID_COLUMN, read_places, rows_at, unknown_run
-from spark_eval.publishing.remote import HadoopStore
+from spark_eval.publishing.published import RUN_ID_COLUMN, incomplete, open_table, unknown_run
+from spark_eval.publishing.remote import MOST_HOURS, HadoopStore
 from spark_eval.reporting.facts import SMALL, RunFacts
 from spark_eval.reporting.page import report_page
 from spark_eval.reporting.spread import UserCount, spread_of
-from spark_eval.runs.measured import incomplete
-from spark_eval.runtime.local_files import local_path, write_whole
-from spark_eval.schema import Table
+from spark_eval.runtime.local_files import check_path, local_path, write_file
+from spark_eval.schema import REPORT, Table
 from spark_eval.verbs.compare import Comparison
 from spark_eval.verbs.evaluation import Evaluation, spread_in_spark
 from spark_eval.verbs.predictions import PredictionMetrics
@@ -34,26 +33,40 @@ def write_report(store: Store, run_id: str, baseline: str | None = None, file: s
     """Write the report of a run to ``report/<run_id>.html`` below the output, or to a file; return where.
 
     Raises DataError UNKNOWN_RUN for a run that is not published, INCOMPLETE_RUN for one that is not whole,
-    and ConfigError OUTSIDE_OUTPUT where a link leads out of the output.
+    CORRUPT_FILE for a damaged file of it; ConfigError OUTSIDE_OUTPUT where a link leads out of the output,
+    INVALID_PATH for a file among published runs, or a path that is no place for a file.
     """
-    facts = facts_of(store, run_id, baseline)
-    page = report_page(facts)
+    if file is not None:
+        check_path(Path(file))
+    page = report_page(facts_of(store, run_id, baseline))
     if file is not None:
         return write_page(page, Path(file))
     if isinstance(store, LocalStore):
         check_places(Path(store.files.root), run_id)
         return write_page(page, Path(store.files.root, REPORT, f"{run_id}.html"))
-    place = f"{store.files.root}/{REPORT}/{run_id}.html"
-    store.files.remove(place)
-    store.files.write_new(place, page, f"{store.files.root}/{REPORT}/_{uuid.uuid4().hex}")
-    return place
+    return write_to_store(store, page, f"{run_id}.html")
 
 
 def write_page(page: str, path: Path) -> str:
-    """Write a page whole: whoever opens the file sees the old one or this."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, page, path.with_name(f"_{path.name}.{uuid.uuid4().hex}"))
+    """Write a page to a file of this machine; return where."""
+    write_file(path, page)
     return str(path)
+
+
+def write_to_store(store: HadoopStore, page: str, name: str) -> str:
+    """Write a page to a store, which cannot replace a file in one step; return where."""
+    folder = f"{store.files.root}/{REPORT}"
+    for path, _, moment in list(store.files.files_below(folder)):
+        is_draft = path.rpartition("/")[2].startswith("_")
+        if is_draft and time.time() - moment / 1000 > MOST_HOURS * 3600:
+            store.files.remove(path)
+    draft = f"{folder}/_{uuid.uuid4().hex}"
+    try:
+        store.files.remove(f"{folder}/{name}")
+        store.files.write_new(f"{folder}/{name}", page, draft)
+    finally:
+        store.files.remove(draft)
+    return f"{folder}/{name}"
 
 
 def store_at(path: str) -> LocalStore:
@@ -79,22 +92,14 @@ def facts_of(store: Store, run_id: str, baseline: str | None = None) -> RunFacts
     users: list[UserCount] = []
     of_verbs = [(record, Table(name)) for record in records.values() for name in record.job["tables"]]
     for record, table in of_verbs:
-        place = record.place(table)
-        if not store.files.is_there(place):
-            raise incomplete(run_id, f"its table {table} is gone from {place!r}")
-        n_rows = n_published = record.job["tables"][table]["rows"]
         if table in SMALL:
-            rows = rows_at(store.files, place)
-            n_rows = len(rows)
-            tables.setdefault(table, []).extend(rows)
+            tables.setdefault(table, []).extend(open_table(store.files, record, table).rows())
         elif table is Table.PER_USER:
+            per_user = open_table(store.files, record, table)
             if isinstance(store, HadoopStore):
-                per_user = read_places(store.files.spark, [place])
-                users, n_rows = spread_in_spark(per_user), per_user.count()
+                users = spread_in_spark(per_user.frame(store.files.spark))
             else:
-                users, n_rows = spread_of(dataset_at(place))
-        if n_rows != n_published:
-            raise incomplete(run_id, f"its table {table} has {n_rows} rows, {n_published} were published")
+                users, _ = spread_of(per_user.dataset())
     jobs = {verb: record.job for verb, record in records.items()}
     other = None if baseline is None else facts_of(store, baseline)
     return RunFacts(run_id, jobs, tables, lambda _: users, other)

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from spark_eval.errors import EnvironmentFault
+from spark_eval.errors import ConfigError, EnvironmentFault
+from spark_eval.schema import COMMITS, REPORT
 
 # File systems to read from. Not among them: what asks a server that a config names (http, ftp, jdbc).
 SCHEMES: Final = (
@@ -21,6 +22,9 @@ SCHEMES: Final = (
 )
 # Of renameat2 on Linux and renamex_np on macOS: swap two names; both use the same number.
 SWAP: Final = 2
+# Drafts of files that users name; what a name may have on common file systems.
+DRAFT: Final = "_spark-eval-draft-"
+LONGEST_NAME: Final = 255
 # To find a folder that others make and remove.
 MOST_TRIES: Final = 100
 WORKING_FOLDER: Final = -100  # AT_FDCWD
@@ -98,7 +102,7 @@ class LocalFiles:
     def read(self, path: str) -> str | None:
         """Return the text of a file; None where there is none."""
         try:
-            return Path(path).read_text()
+            return Path(path).read_text(encoding="utf-8")
         except (FileNotFoundError, IsADirectoryError):
             return None
 
@@ -174,10 +178,98 @@ def make_folder(folder: Path) -> None:
 
 def write_whole(path: Path, text: str, draft: Path) -> None:
     """Write a file whole, drafted elsewhere: whatever happens, the path has the old text or this."""
-    draft.write_text(text)
+    draft.write_text(text, encoding="utf-8")
     sync(draft)
     draft.replace(path)
     sync(path.parent)
+
+
+def write_file(path: Path, text: str) -> None:
+    """Write a file that a user names. A link stays, and its target is written.
+
+    A device, a pipe or stdout is written into. Raises ConfigError as ``check_path`` does, and for a folder.
+    """
+    target = check_path(path)
+    if target.is_dir():
+        raise ConfigError("INVALID_PATH", f"{str(path)!r} is a folder; name a file")
+    if is_stdout(target):
+        sys.stdout.flush()
+        with os.fdopen(os.dup(1), "wb") as stream:
+            stream.write(text.encode())
+    elif is_stream(target):
+        with target.open("wb") as stream:
+            stream.write(text.encode())
+    else:
+        replace_file(target, text)
+
+
+def check_path(path: Path) -> Path:
+    """Return the path of a file or folder that a user has written, its links followed.
+
+    Raises:
+        ConfigError: INVALID_PATH for a path below an output root, where only ``report`` is free; for a name
+            that is too long; for a path through something that is not a folder.
+    """
+    if is_stream(path):
+        return path
+    target = Path(os.path.realpath(path))
+    if any(len(os.fsencode(name)) > LONGEST_NAME for name in target.parts):
+        message = f"{str(path)!r} has a name of more than {LONGEST_NAME} bytes; shorten it"
+        raise ConfigError("INVALID_PATH", message)
+    for folder in (target, *target.parents):
+        if folder.is_symlink():
+            raise ConfigError("INVALID_PATH", f"{str(path)!r}: {str(folder)!r} links to itself; remove it")
+    for folder in target.parents:
+        if folder.exists() and not folder.is_dir():
+            raise ConfigError("INVALID_PATH", f"{str(path)!r}: {str(folder)!r} is not a folder; name another")
+    root = next((folder for folder in (target, *target.parents) if (folder / COMMITS).is_dir()), None)
+    if root is not None and root / REPORT not in target.parents:
+        message = f"{str(path)!r} is below the output path {str(root)!r}, which holds published runs"
+        hint = f"choose another path, or one in {str(root / REPORT)!r}"
+        raise ConfigError("INVALID_PATH", f"{message}; {hint}")
+    return target
+
+
+def is_stream(path: Path) -> bool:
+    """Tell whether a path is a device, a pipe, a socket or stdout, which are written into."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)) or is_stdout(path)
+
+
+def is_stdout(path: Path) -> bool:
+    """Tell whether what this process prints goes to this file."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(1))
+    except OSError:
+        return False
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Write a file whole, in a folder that is made if need be; remove the drafts of dead processes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    remove_dead_drafts(path.parent)
+    draft = Lock(path.with_name(f"{DRAFT}{uuid.uuid4().hex}"))
+    try:
+        with suppress(OSError):  # of a file system without locks
+            draft.acquire(wait=True)
+        if path.exists():
+            draft.path.chmod(stat.S_IMODE(path.stat().st_mode))
+        write_whole(path, text, draft.path)
+    finally:
+        draft.path.unlink(missing_ok=True)
+        draft.release()
+
+
+def remove_dead_drafts(folder: Path) -> None:
+    """Remove drafts of processes that died: a live one holds the lock of its draft."""
+    for path in folder.glob(f"{DRAFT}*"):
+        draft = Lock(path)
+        with suppress(OSError):
+            draft.acquire()
+            draft.release()
 
 
 def swap(one: Path, other: Path) -> None:

@@ -78,6 +78,7 @@ MENDS: Final = {
     "VALUE_TOO_LARGE": "check the value, and timestamp_unit if it is a timestamp",
     "UNKNOWN_FORMAT": "fix the name, or put the source on Spark's classpath",
     "CORRUPT_FILE": "write the file again, and remove an older .crc file next to it",
+    "INVALID_PATH": "choose another path, each name in it of at most 255 bytes",
     "DISK_FULL": "free disk space",
     "NO_PERMISSION": "check permissions and mounts",
     "OUT_OF_MEMORY": "raise spark.driver.memory or spark.executor.memory, or use fewer cores",
@@ -91,12 +92,15 @@ REFUSALS: Final[dict[int, tuple[type[SparkEvalError], str]]] = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), (EnvironmentFault, "DISK_FULL")),
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), (SetupError, "NO_PERMISSION")),
 }
+# Codes of the operating system for paths that no retry changes.
+NO_PATH: Final = (errno.ENAMETOOLONG, errno.ELOOP, errno.EISDIR, errno.ENOTDIR)
 # Codes by texts of the JVM and workers that have no condition of Spark.
 SAID: Final[dict[str, tuple[type[SparkEvalError], str]]] = {
     "No space left on device": (EnvironmentFault, "DISK_FULL"),
     "Disk quota exceeded": (EnvironmentFault, "DISK_FULL"),
     "Permission denied": (SetupError, "NO_PERMISSION"),
     "Read-only file system": (SetupError, "NO_PERMISSION"),
+    "File name too long": (ConfigError, "INVALID_PATH"),
     "OutOfMemoryError": (EnvironmentFault, "OUT_OF_MEMORY"),
     "MemoryError": (EnvironmentFault, "OUT_OF_MEMORY"),
     "Python worker exited unexpectedly": (EnvironmentFault, "WORKER_CRASHED"),
@@ -148,6 +152,8 @@ def renamed(error: Exception, where: str = "", more: str = DEBUG) -> SparkEvalEr
                 return DataError("WRONG_FORMAT", f"{where}: {other}" if where else other)
         what = ": ".join(part for part in (where, *files, sentence) if part)
         return kind(code, f"{what}; {MENDS[code]}{more}")
+    if isinstance(error, OSError) and error.errno in NO_PATH:
+        return ConfigError("INVALID_PATH", f"{text}; {MENDS['INVALID_PATH']}")
     if isinstance(error, OSError):
         kind, code = REFUSALS.get(error.errno or 0, (EnvironmentFault, "FILE_SYSTEM"))
         return kind(code, text)

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame
 from spark_eval.errors import ConfigError, printable
 from spark_eval.metrics.aliases import several
 from spark_eval.reporting.facts import SMALL, RunFacts
+from spark_eval.runtime.local_files import check_path, local_path
 from spark_eval.runtime.versions import versions
 from spark_eval.schema import MODEL, Table
 from spark_eval.verbs.results.mlflow_runs import log_run
@@ -172,8 +173,11 @@ class Writable(Shown):
         """Write every table that has rows as Parquet below a folder, each into a new one: ``<path>/metrics``.
 
         ``per_user`` lies there by model. What is written is no published run: nothing is renamed at the end,
-        and a call that fails may leave some of the tables. Raises ConfigError FOLDER_EXISTS.
+        and a call that fails may leave some of the tables. Raises ConfigError FOLDER_EXISTS, and INVALID_PATH
+        for a path among published runs.
         """
+        if (local := local_path(str(path))) is not None:
+            check_path(local)
         empty = {table for table, (rows, _) in self.small_tables.items() if not rows}
         for name in (name for name in self.tables if name not in empty):
             writer = self.table(name).write.mode("error")

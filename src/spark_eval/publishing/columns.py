@@ -1,0 +1,68 @@
+"""Kinds of columns, by one name for Arrow's types and Spark's, so that a record fits whoever reads it."""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import types as T
+
+TEXT: Final = "text"
+INTEGER: Final = "integer"
+NUMBER: Final = "number"
+BOOLEAN: Final = "boolean"
+# Of a column that holds nulls alone, which may have any kind in another file.
+NULL: Final = "null"
+OTHER: Final = "other"
+
+
+def kinds_in_arrow(schema: pa.Schema) -> dict[str, str]:
+    """Return the kind of each column."""
+    return {field.name: kind_in_arrow(field.type) for field in schema}
+
+
+def kind_in_arrow(kind: pa.DataType) -> str:
+    """Return the kind of a type of Arrow."""
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return TEXT
+    if pa.types.is_integer(kind):
+        return INTEGER
+    if pa.types.is_floating(kind):
+        return NUMBER
+    if pa.types.is_boolean(kind):
+        return BOOLEAN
+    return NULL if pa.types.is_null(kind) else OTHER
+
+
+def kinds_in_spark(schema: T.StructType, without: Collection[str] = ()) -> dict[str, str]:
+    """Return the kind of each column, except some of them."""
+    return {field.name: kind_in_spark(field.dataType) for field in schema if field.name not in without}
+
+
+def kind_in_spark(kind: T.DataType) -> str:
+    """Return the kind of a type of Spark."""
+    if isinstance(kind, T.StringType):
+        return TEXT
+    if isinstance(kind, T.IntegralType):
+        return INTEGER
+    if isinstance(kind, T.FloatType | T.DoubleType):
+        return NUMBER
+    return BOOLEAN if isinstance(kind, T.BooleanType) else OTHER
+
+
+def united_kinds(of_files: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """Return the columns of several files; where one holds nulls alone, another tells the kind."""
+    united: dict[str, str] = {}
+    for kinds in of_files:
+        united |= {name: kind for name, kind in kinds.items() if united.get(name, NULL) == NULL}
+    return united
+
+
+def differences(recorded: Mapping[str, str], kinds: Mapping[str, str]) -> list[str]:
+    """Return in words how the columns of a file differ from those recorded; it may have more."""
+    lost = [f"has no column {name!r}" for name in recorded if name not in kinds]
+    return lost + [
+        f"has column {name!r} of kind {kinds[name]}, not {kind}"
+        for name, kind in recorded.items()
+        if NULL not in (kind, kinds.get(name, kind)) and kinds.get(name, kind) != kind
+    ]
