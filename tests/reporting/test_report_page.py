@@ -49,7 +49,10 @@ def data_of(text: str) -> dict[str, Any]:
 
 def column(text: str, dataset: str, name: str) -> list[Any]:
     values = data_of(text)["datasets"][dataset]["columns"][name]
-    return [values["names"][place] for place in values["places"]] if isinstance(values, dict) else values
+    if not isinstance(values, dict):
+        return values
+    places = np.repeat(values["places"], values.get("runs", 1)).tolist()
+    return [values["names"][place] for place in places]
 
 
 def statements(text: str) -> list[str]:

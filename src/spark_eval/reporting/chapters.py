@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import groupby
 from typing import Any, Final
 
 from spark_eval.schema import MODEL, SEGMENT_VALUE
@@ -108,6 +109,7 @@ class View:
     where: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     drawn: Mapping[str, Any] = field(default_factory=dict)
     is_small: bool = False
+    note: str = ""
 
     def embedded(self) -> dict[str, Any]:
         """Return the view as JSON takes it."""
@@ -138,24 +140,36 @@ def chart(
     shown: Sequence[str] | None = None,
     where: Mapping[str, Sequence[Any]] | None = None,
     is_small: bool = False,
+    note: str = "",
     **drawn: Any,
 ) -> View:
     """Return a chart; ``alt`` says what it shows, ``drawn`` which column is what beside the usual ones."""
-    return View(kind, title, dataset, alt, shown, where or {}, {**USUAL.get(kind, {}), **drawn}, is_small)
+    return View(kind, title, dataset, alt, shown, where or {}, {**USUAL.get(kind, {}), **drawn}, is_small, note)
 
 
 def packed_column(values: Sequence[Any]) -> Any:
-    """Return a column for JSON: distinct texts and their places, or numbers of DIGITS digits.
+    """Return a column for JSON: numbers of DIGITS digits, or distinct values and the place of each row's.
+
+    ``runs`` are lengths of runs of equal values, where these make it shorter.
 
     >>> packed_column(["a", "b", "a"])
     {'names': ['a', 'b'], 'places': [0, 1, 0]}
+    >>> packed_column(["a", "a", "a", "a", "b", "b"])
+    {'names': ['a', 'b'], 'places': [0, 1], 'runs': [4, 2]}
     >>> packed_column([0.1 + 0.2, 7, None, float("nan")])
     [0.3, 7, None, None]
     """
-    if any(isinstance(value, str) for value in values):
-        names = {name: place for place, name in enumerate(dict.fromkeys(values))}
-        return {"names": list(names), "places": [names[value] for value in values]}
-    return [rounded(value) for value in values]
+    if not any(isinstance(value, str) for value in values):
+        return [rounded(value) for value in values]
+    names = {name: place for place, name in enumerate(dict.fromkeys(values))}
+    runs = [(names[value], len(list(group))) for value, group in groupby(values)]
+    if 2 * len(runs) < len(values):
+        return {
+            "names": list(names),
+            "places": [place for place, _ in runs],
+            "runs": [length for _, length in runs],
+        }
+    return {"names": list(names), "places": [names[value] for value in values]}
 
 
 def rounded(value: Any) -> Any:

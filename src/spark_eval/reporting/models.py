@@ -130,7 +130,7 @@ def cutoffs(facts: RunFacts) -> Chapter | None:
             where={**OF_ALL_USERS, "metric": [metric]},
             is_small=True,
             x="k",
-            categories=sorted(of_metric, key=as_number),
+            cutoffs=sorted(of_metric, key=as_number),
         )
         for metric, of_metric in ks.items()
         if len(of_metric) > 1

@@ -99,7 +99,8 @@ def embedded(facts: RunFacts, chapters: Mapping[str, Chapter]) -> str:
         },
         "models": facts.models,
         "shown": FIRST_SHOWN,
-        "first": facts.headline and facts.headline["measure"],
+        "first": facts.primary,
+        "definitions": facts.definitions,
     }
     text = json.dumps(tree, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.translate(SPELT_OUT)
