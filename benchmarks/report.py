@@ -1,14 +1,15 @@
 """What a report of many models costs: ``python -m benchmarks.report [MODELS [MEASURES [VALUES]]]``.
 
 A made-up run of 200 models, 50 metrics at their cutoffs and 30 values of three segments is published without
-Spark. Measured are CPU seconds and memory of ``spark-eval report``, the bytes of the page, and, where Chromium
-is installed, how long it takes to open and to draw all models. Linux only.
+Spark. Measured are CPU seconds and memory of ``spark-eval report``, the bytes of the page, and, where
+Chromium is installed, how long it takes to open and to draw all models. Linux only.
 """
 
 import resource
 import subprocess
 import sys
 import tempfile
+from itertools import pairwise
 from pathlib import Path
 from time import perf_counter
 from typing import Final
@@ -59,7 +60,7 @@ def opened(page: Path) -> list[float]:
                 driver.execute_script(f"document.querySelector({control!r}).click()")
             driver.execute_script("return document.body.getBoundingClientRect().height")
             seconds.append(perf_counter())
-    return [after - before for before, after in zip(seconds, seconds[1:], strict=False)]
+    return [after - before for before, after in pairwise(seconds)]
 
 
 if __name__ == "__main__":

@@ -50,8 +50,12 @@ def opened(chrome: webdriver.Chrome, pages: dict[str, Path]) -> Iterator[Open]:
     assert asked
 
 
-def texts(chrome: webdriver.Chrome, selector: str) -> list[str]:
+def texts(chrome: Any, selector: str) -> list[str]:
     return [str(one.get_property("textContent")) for one in chrome.find_elements(By.CSS_SELECTOR, selector)]
+
+
+def figures(chrome: webdriver.Chrome, chapter: str) -> list[Any]:
+    return chrome.find_elements(By.CSS_SELECTOR, f"#{chapter} figure")
 
 
 def marks(chrome: webdriver.Chrome) -> dict[str, int]:
@@ -144,6 +148,32 @@ def test_hostile_names_are_text(opened: Open) -> None:
     assert made_runs.HOSTILE in texts(chrome, "#segments th")
     assert made_runs.HOSTILE_VALUE in texts(chrome, "#segments tbody th")
     assert made_runs.HOSTILE in texts(chrome, "#models tbody th")
+
+
+@pytest.mark.parametrize(("run", "n_charts"), [("words", 10), ("word", 5)])
+def test_names_that_objects_have_already_are_names_like_others(opened: Open, run: str, n_charts: int) -> None:
+    chrome = opened(run)
+    chrome.find_element(By.CSS_SELECTOR, "#model-choice summary").click()
+    chrome.find_element(By.CSS_SELECTOR, "#model-boxes button").click()
+    assert chrome.execute_script("return document.documentElement.dataset.drawn") == "yes"
+    found = marks(chrome)
+    assert len(found) == n_charts
+    assert min(found.values()) >= 3
+    words = set(made_runs.WORDS)
+    assert set(texts(chrome, "#models tbody th")) == words
+    assert set(texts(chrome, "#segments thead th")) >= words
+    if run == "word":
+        assert set(texts(chrome, "#models thead th")) >= words
+    else:
+        assert [set(texts(one, "tbody th")) for one in figures(chrome, "segments")] == [words] * 3
+        assert set(texts(chrome, "#segments figure thead th:first-child")) == set(made_runs.WORDS[:3])
+    for name in [
+        one.get_attribute("data-pick") for one in chrome.find_elements(By.CSS_SELECTOR, "main select")
+    ]:
+        # A chapter is made anew by each choice.
+        select = Select(chrome.find_element(By.CSS_SELECTOR, f"select[data-pick='{name}']"))
+        select.select_by_index(len(select.options) - 1)
+        assert texts(chrome, f"#{str(name).partition(' ')[0]} :is(.chart path, td)")
 
 
 def test_a_model_has_one_colour_in_all_charts(opened: Open) -> None:

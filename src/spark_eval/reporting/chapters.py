@@ -15,6 +15,9 @@ from spark_eval.schema import MODEL, SEGMENT_VALUE
 
 # Numbers are embedded with so many digits.
 DIGITS: Final = 9
+# The words of a gate.
+PASSED: Final = "PASSED"
+FAILED: Final = "FAILED"
 
 
 class Form(StrEnum):
@@ -121,7 +124,8 @@ class View:
 class Chapter:
     """A part of the page. Readers choose a value of each column of ``picks``, for all views at once.
 
-    ``texts`` are titles with text that is shown as it is.
+    ``texts`` are titles with text that is shown as it is, ``terms`` names with what they mean; ``card`` has a
+    line for each of its names.
     """
 
     title: str
@@ -129,6 +133,8 @@ class Chapter:
     views: Sequence[View] = ()
     picks: Sequence[str] = ()
     texts: Mapping[str, str] = field(default_factory=dict)
+    terms: Mapping[str, str] = field(default_factory=dict)
+    card: Mapping[str, Statement] = field(default_factory=dict)
 
 
 def chart(
@@ -144,7 +150,9 @@ def chart(
     **drawn: Any,
 ) -> View:
     """Return a chart; ``alt`` says what it shows, ``drawn`` which column is what beside the usual ones."""
-    return View(kind, title, dataset, alt, shown, where or {}, {**USUAL.get(kind, {}), **drawn}, is_small, note)
+    return View(
+        kind, title, dataset, alt, shown, where or {}, {**USUAL.get(kind, {}), **drawn}, is_small, note
+    )
 
 
 def packed_column(values: Sequence[Any]) -> Any:

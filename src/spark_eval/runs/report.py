@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from spark_eval.publishing.local import LocalStore
 from spark_eval.publishing.places import check_places
 from spark_eval.publishing.published import RUN_ID_COLUMN, read_places, rows_at, unknown_run
 from spark_eval.publishing.remote import HadoopStore
-from spark_eval.reporting.facts import SMALL, RunFacts
+from spark_eval.reporting.facts import SMALL, RunFacts, share_texts
 from spark_eval.reporting.page import report_page
 from spark_eval.reporting.spread import UserCount, spread_of
 from spark_eval.runs.measured import incomplete
@@ -30,13 +31,21 @@ from spark_eval.verbs.split import Split
 Result = Evaluation | Comparison | PredictionMetrics | Split
 
 
-def write_report(store: Store, run_id: str, baseline: str | None = None, file: str | None = None) -> str:
+def write_report(
+    store: Store,
+    run_id: str,
+    baseline: str | None = None,
+    file: str | None = None,
+    primary: str | None = None,
+) -> str:
     """Write the report of a run to ``report/<run_id>.html`` below the output, or to a file; return where.
 
+    It begins with the metric ``primary``, if that is given.
+
     Raises DataError UNKNOWN_RUN for a run that is not published, INCOMPLETE_RUN for one that is not whole,
-    and ConfigError OUTSIDE_OUTPUT where a link leads out of the output.
+    and ConfigError OUTSIDE_OUTPUT where a link leads out of the output, METRIC_NOT_MEASURED for ``primary``.
     """
-    facts = facts_of(store, run_id, baseline)
+    facts = replace(facts_of(store, run_id, baseline), asked_primary=primary)
     page = report_page(facts)
     if file is not None:
         return write_page(page, Path(file))
@@ -85,6 +94,7 @@ def facts_of(store: Store, run_id: str, baseline: str | None = None) -> RunFacts
         n_rows = n_published = record.job["tables"][table]["rows"]
         if table in SMALL:
             rows = rows_at(store.files, place)
+            share_texts(rows)
             n_rows = len(rows)
             tables.setdefault(table, []).extend(rows)
         elif table is Table.PER_USER:
@@ -115,24 +125,37 @@ def report(
     *,
     run_id: str | None = None,
     baseline: str | None = None,
+    primary: str | None = None,
 ) -> str:
-    """Write one HTML file on a result of ``evaluate``, ``compare``, ``evaluate_predictions`` or ``split``.
+    """Write one self-contained HTML file on results, or on a published run.
 
-    ``result`` may be several of them, of different verbs. Or it is the output path below which the run
-    ``run_id`` is published, to be shown beside the run ``baseline`` if that is given.
+    Args:
+        result: What ``evaluate``, ``compare``, ``evaluate_predictions`` or ``split`` returned, or a list of
+            them, of different verbs; or an output path.
+        path: The file to write.
+        run_id: The published run below the output path.
+        baseline: Another run there, whose means stand beside those of this one.
+        primary: The metric of the verdict, which also orders the models, such as ``ndcg@10``. By default nDCG
+            at its largest k, else MAP, else the first metric.
 
-    Returns where the file is. Raises ConfigError INVALID_REPORT for a path without a run id, a result with
-    one, or two results of one verb; DataError UNKNOWN_RUN and INCOMPLETE_RUN for runs.
+    Returns:
+        Where the file is.
+
+    Raises:
+        ConfigError: INVALID_REPORT for a path without a run id, a result with one, or two results of one
+            verb; METRIC_NOT_MEASURED for ``primary``.
+        DataError: UNKNOWN_RUN and INCOMPLETE_RUN for runs.
     """
     if isinstance(result, str | Path):
         if run_id is None:
             raise ConfigError("INVALID_REPORT", "of an output path, say which run: run_id='...'")
-        return write_report(store_at(str(result)), run_id, baseline, str(path))
+        return write_report(store_at(str(result)), run_id, baseline, str(path), primary)
     if run_id is not None or baseline is not None:
         message = "run_id and baseline are of published runs; give the output path in the place of a result"
         raise ConfigError("INVALID_REPORT", message)
     results = result if isinstance(result, list) else [result]
-    return write_page(report_page(facts_of_results(results)), Path(path))
+    facts = replace(facts_of_results(results), asked_primary=primary)
+    return write_page(report_page(facts), Path(path))
 
 
 def facts_of_results(results: Sequence[Result]) -> RunFacts:

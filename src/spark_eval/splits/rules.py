@@ -109,7 +109,7 @@ class Timeline:
     """The instants at which one log is cut, in microseconds since the epoch.
 
     Without a gap, ``local_train_end == local_cut`` and ``local_test_end == global_cut``. ``end`` is None
-    where nothing is too late.
+    where nothing is too late. ``oldest`` and ``newest`` are the first and the last moment of the log.
     """
 
     local_train_end: int
@@ -117,6 +117,8 @@ class Timeline:
     local_test_end: int
     global_cut: int
     end: int | None
+    oldest: int | None = None
+    newest: int | None = None
 
     @classmethod
     def of(
@@ -133,6 +135,8 @@ class Timeline:
             local_test_end=plus_days(global_cut, -rule.gap_days, clock),
             global_cut=global_cut,
             end=None if rule.test_days is None else plus_days(global_cut, rule.test_days, clock),
+            oldest=oldest,
+            newest=newest,
         )
         timeline.check(rule, oldest, newest)
         return timeline
