@@ -24,6 +24,7 @@ def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made_runs.lists(root, "before", MODELS[:2], shift=-0.05)
     made_runs.predictions(root, "clicks", ["ctr", "old"])
     made_pipeline.pipeline(root, "stages")
+    made_runs.others(root, "others")
     words = dict.fromkeys(made_runs.WORDS[:3], made_runs.WORDS)
     made_runs.lists(root, "words", made_runs.WORDS, values=words, gap=7)
     made_runs.compared(root, "words", made_runs.WORDS, passes=True, values=words)
@@ -35,5 +36,12 @@ def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def pages(output: Path) -> dict[str, Path]:
     """The report of each run; that of lists stands beside the run before."""
     store = LocalStore(output)
-    runs = (("lists", "before"), ("clicks", None), ("stages", None), ("words", None), ("word", None))
+    runs = (
+        ("lists", "before"),
+        ("clicks", None),
+        ("stages", None),
+        ("others", None),
+        ("words", None),
+        ("word", None),
+    )
     return {run: Path(write_report(store, run, baseline)) for run, baseline in runs}

@@ -196,7 +196,8 @@ class RunFacts:
     def primary(self) -> str | None:
         """The measure that the page begins with, and that orders models; None where nothing is measured.
 
-        It is the one that was asked for, else that of ``preferred_metric``, at its largest k.
+        It is the one that was asked for, else that of ``preferred_metric``, at its largest k: one without a
+        cutoff comes last.
 
         Raises:
             ConfigError: METRIC_NOT_MEASURED for one that was asked for and is not among those measured.
@@ -208,7 +209,7 @@ class RunFacts:
         shown = [row for row in rows if self.asked_primary is not None or self.is_shown(row["metric"])]
         metric = preferred_metric(shown, self.direction)
         firsts = [row for row in shown if row["metric"] == metric]
-        best = max(firsts, key=lambda row: (row["k"] is None, row["k"] or 0), default=None)
+        best = max(firsts, key=lambda row: row["k"] or 0, default=None)
         return None if best is None else self.measure(best)
 
     @cached_property

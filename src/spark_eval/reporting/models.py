@@ -63,13 +63,14 @@ def gates(facts: RunFacts) -> Chapter | None:
             "against": in_run(row["against_model"], row["against_run"]),
             "allowed": allowed_drop(row),
             "room left": interval_text(row["bound_low"], row["bound_high"]),
+            "decision": str(row["decision"]).replace("_", " "),
             "passed": "yes" if row["passed"] else "NO",
         }
         for row in rows
     ]
     shown = (
         *("gate", "candidate", "against", "passed", "allowed", "baseline_value", "candidate_value"),
-        *("difference", "room left", "n_users", "mode", "reason"),
+        *("difference", "room left", "n_users", "decision"),
     )
     headings = {"baseline_value": "its mean", "candidate_value": "candidate's mean", "n_users": "users"}
     table = View(Form.TABLE, "All gates", Dataset.of("gates", lines, shown, headings), note=ROOM_LEFT)

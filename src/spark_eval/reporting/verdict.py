@@ -58,7 +58,7 @@ def verdict(facts: RunFacts) -> Chapter | None:
         p = "" if everybody.p is None else f"; adjusted p {p_text(everybody.p)}"
         difference = f"{everybody} from {other}{p}{how and f' ({how})'}"
     card = {
-        "Verdict": decision(facts, gates, model, measure),
+        "Decision": decision(facts, gates, model, measure),
         "Model": Statement(model or "the model"),
         "Metric": Statement(metric_text(facts, model, measure)),
         "Difference": Statement(difference),
@@ -102,7 +102,7 @@ def metric_text(facts: RunFacts, model: str, measure: str) -> str:
         + ("" if row["n"] is None else f", {row['n']:,} {'rows' if facts.is_scored else 'users'}")
         for row in rows[:1]
     )
-    chosen = "" if facts.asked_primary else " By default; report.primary names another."
+    chosen = "" if facts.asked_primary else " Chosen by default; report.primary names another."
     return f"{measure}{mean}. {facts.definition(measure.rpartition('@')[0] or measure)}{chosen}"
 
 
