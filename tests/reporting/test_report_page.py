@@ -50,7 +50,7 @@ def data_of(text: str) -> dict[str, Any]:
 def column(text: str, dataset: str, name: str) -> list[Any]:
     values = data_of(text)["datasets"][dataset]["columns"][name]
     if not isinstance(values, dict):
-        return values
+        return list(values)
     places = np.repeat(values["places"], values.get("runs", 1)).tolist()
     return [values["names"][place] for place in places]
 

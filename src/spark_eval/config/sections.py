@@ -222,7 +222,7 @@ class Config(Section):
     )
     gates: list[GateSection] = Field(default=[], description="how far models may fall behind a baseline")
     report: bool | ReportSection = Field(
-        default=False, description="true, or a section: each verb also writes report/RUN_ID.html"
+        default=False, description="true, or a mapping: each verb also writes report/RUN_ID.html"
     )
 
     @model_validator(mode="after")
