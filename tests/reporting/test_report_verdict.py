@@ -12,6 +12,7 @@ from tests.reporting import made_runs
 from tests.reporting.test_report_page import call, column, statements
 
 from spark_eval.accounting import Entry
+from spark_eval.config.sections import parse_config
 from spark_eval.engine.summary import MetricRow
 from spark_eval.errors import ConfigError
 from spark_eval.metrics.registry import RANKING
@@ -116,6 +117,38 @@ def test_a_primary_metric_that_is_not_measured_is_named(
     assert (code, err.partition("]")[0]) == (2, "error[METRIC_NOT_MEASURED")
     assert call(capsys, *run, "--primary", "mrr")[0] == 0
     assert '<dd class="plain">mrr@all .5000' in (tmp_path / "page.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("given", "primary"),
+    [
+        (True, None),
+        (False, None),
+        ({}, None),
+        ({"primary": "NDCG@10"}, "NDCG@10"),
+        ({"primary": "auc"}, "auc"),
+    ],
+)
+def test_a_config_asks_for_a_report_by_a_word_or_a_mapping(given: object, primary: str | None) -> None:
+    config = parse_config({"output": {"path": "out"}, "report": given})
+    assert (config.report is not False, config.primary) == (given is not False, primary)
+
+
+@pytest.mark.parametrize(
+    ("given", "code", "said"),
+    [
+        ("yes", "INVALID_CONFIG", "report: is 'yes'; give true, false or {primary: ndcg@10}"),
+        (5, "INVALID_CONFIG", "report: is 5; give"),
+        ({"primry": "ndcg"}, "UNKNOWN_CONFIG_KEY", "did you mean 'primary'?"),
+        ({"primary": "ndgc@10"}, "UNKNOWN_METRIC", "'ndgc' in report.primary; did you mean 'ndcg'?"),
+        ({"primary": "ndcg@0"}, "INVALID_K", "whole numbers"),
+    ],
+)
+def test_a_wrong_report_section_is_refused_in_one_line(given: object, code: str, said: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        parse_config({"output": {"path": "out"}, "report": given})
+    assert (refused.value.code, said in refused.value.message) == (code, True)
+    assert "\n" not in refused.value.message
 
 
 def test_means_of_other_users_have_no_mark_and_are_never_called_best() -> None:

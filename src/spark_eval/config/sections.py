@@ -3,13 +3,14 @@
 Config is untrusted data: no tags, no aliases, no repeated or unknown keys, no SQL text.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Self
 
 from pydantic import (
     AfterValidator,
+    BeforeValidator,
     ConfigDict,
     Field,
     ValidationError,
@@ -30,7 +31,7 @@ from spark_eval.metrics.options import EvaluateOptions, Plan, make_plan
 from spark_eval.metrics.stages import StageOptions
 from spark_eval.metrics.values import parse_metric
 from spark_eval.names import check_run_id
-from spark_eval.options import declared
+from spark_eval.options import check_keys, declared
 from spark_eval.pointwise import POINTWISE
 from spark_eval.pointwise.options import PredictionOptions, make_prediction_plan
 from spark_eval.pointwise.task import PredictionPlan
@@ -196,6 +197,15 @@ class ReportSection(Section):
         return name
 
 
+def check_report(given: object) -> object:
+    """Refuse what is neither true or false nor the section, before types tell of both."""
+    if isinstance(given, Mapping):
+        check_keys(map(str, given), list(ReportSection.model_fields), "report")
+    elif not isinstance(given, bool | ReportSection):
+        raise ValueError(f"is {given!r}; give true, false or {{primary: ndcg@10}}")
+    return given
+
+
 class Config(Section):
     """The whole file. Each verb asks for the sections it needs."""
 
@@ -221,7 +231,7 @@ class Config(Section):
         default=CompareSection(), description="models of published runs, user by user"
     )
     gates: list[GateSection] = Field(default=[], description="how far models may fall behind a baseline")
-    report: bool | ReportSection = Field(
+    report: Annotated[bool | ReportSection, BeforeValidator(check_report)] = Field(
         default=False, description="true, or a mapping: each verb also writes report/RUN_ID.html"
     )
 
