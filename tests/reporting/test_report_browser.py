@@ -189,7 +189,7 @@ def test_cells_of_other_users_than_their_line_say_how_many(opened: Open) -> None
         for one in chrome.find_elements(By.CSS_SELECTOR, "#models figure:last-of-type tbody tr")
     ]
     assert lines[-3:] == [
-        ["a", "100", ".5000*", ".5000*", "81"],
+        ["a", "100", ".5000*", ".5000", "81"],
         ["b", "100", ".4000", ".4000", "81"],
         ["few", "100", ".3000", ".3000 (n = 19)", "81"],
     ]

@@ -116,10 +116,10 @@ class RunFacts:
     def measured(self) -> list[dict[str, Any]]:
         """The rows of ``metrics`` on users, with a name for metric and cutoff, their part, and a mark.
 
-        A model without a value for some users is of another population: it has no mark.
+        Where models have values for different users, none has a mark.
         """
         rows = [row for row in self.of_users if self.is_shown(row["metric"])]
-        marks = marks_of(of_most_users(row for row in rows if row[SEGMENT] == ALL), self.direction)
+        marks = marks_of(of_one_population(row for row in rows if row[SEGMENT] == ALL), self.direction)
         is_scored, measure, direction = self.is_scored, cache(self.measure_at), cache(self.direction)
         cutoff, part, model = cache(cutoff_text), cache(part_name), cache(str)
         return [
@@ -268,13 +268,13 @@ def is_of_hits(metric: RankingMetric) -> bool:
     return metric.kind is Kind.HITS and not metric.knows_items and metric.direction is Direction.HIGHER
 
 
-def of_most_users(rows: Iterable[Row]) -> list[Row]:
-    """Return for each metric and k the rows of the models that have a value for the most users."""
+def of_one_population(rows: Iterable[Row]) -> list[Row]:
+    """Return the rows of metrics and cutoffs for which all models have a value for as many users."""
     groups: dict[tuple[str, int | None], list[Row]] = {}
     for row in rows:
-        groups.setdefault((row["metric"], row["k"]), []).append(row)
-    most = {key: max(row["n_users"] or 0 for row in group) for key, group in groups.items()}
-    return [row for key, group in groups.items() for row in group if (row["n_users"] or 0) == most[key]]
+        if row["value"] is not None:
+            groups.setdefault((row["metric"], row["k"]), []).append(row)
+    return [row for group in groups.values() if len({one["n_users"] for one in group}) == 1 for row in group]
 
 
 def as_number(cutoff: str) -> float:

@@ -29,6 +29,7 @@ from spark_eval.stats.differences import unpaired
 from spark_eval.stats.significance import t_test
 
 MOST_SENTENCES_SHOWN: Final = 12
+MOST_NAMED: Final = 5
 # What users without a list count as, by the convention.
 NO_LIST: Final = {
     NoRecommendations.ZERO: "They count as 0 where hits are measured, and have no value in metrics of the "
@@ -160,7 +161,7 @@ def lists_missing(facts: RunFacts) -> Iterator[Statement]:
             more = f" and {len(found) - MOST_SENTENCES_SHOWN} models more" * (
                 len(found) > MOST_SENTENCES_SHOWN
             )
-            text = f"{', '.join(found[:MOST_SENTENCES_SHOWN])}{more}. {said}"
+            text = f"{', '.join(found[:MOST_NAMED])}{more}. {said}"
             yield warning("No list", text)
 
 
@@ -173,7 +174,7 @@ def without_interval(everybody: Sequence[Mapping[str, Any]]) -> list[str]:
 def best_sentences(everybody: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Yield who is best in each metric, at its largest cutoff, and who may be as good.
 
-    Models of other users than most are named, and not compared.
+    Where models have values for different users, those with fewer are named instead.
     """
     of_metrics: dict[str, list[Mapping[str, Any]]] = {}
     for row in everybody:
@@ -185,10 +186,11 @@ def best_sentences(everybody: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         others = [f"{row[MODEL]} ({row['n'] or 0:,})" for row in rows if (row["n"] or 0) < most]
         best = [row for row in rows if row["mark"] == BEST]
         close = [row[MODEL] for row in rows if row["mark"] == CLOSE]
-        apart = f"not compared, as means of other users: {', '.join(others)}" if others else ""
+        if others:
+            named = ", ".join(others[:MOST_NAMED]) + (" and others" if len(others) > MOST_NAMED else "")
+            nobody = f"{rows[0]['measure']}: nobody is called best, for means of other users do not compare"
+            yield f"{nobody}; these have values for fewer than {most:,} users: {named}."
         if not best:
-            if others:
-                yield f"{rows[0]['measure']}: nobody is called best; {apart}, of {most:,}."
             continue
         one = best[0]
         low = one["ci_low"]
@@ -200,9 +202,7 @@ def best_sentences(everybody: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             certainty = f"; not certain: {', '.join(close)} may be as good"
         else:
             certainty = "; certain, at 95 %"
-        of_most = f" of {most:,} users" if others else ""
-        said = f"{names} best{of_most} with {short(one['value'])}{interval}{certainty}"
-        yield f"{one['measure']}: {said}{f'; {apart}' if apart else ''}."
+        yield f"{one['measure']}: {names} best with {short(one['value'])}{interval}{certainty}."
 
 
 def cutoffs(facts: RunFacts) -> Chapter | None:
