@@ -158,9 +158,8 @@ def lists_missing(facts: RunFacts) -> Iterator[Statement]:
             if reason == rule
         ]
         if found:
-            more = f" and {len(found) - MOST_SENTENCES_SHOWN} models more" * (
-                len(found) > MOST_SENTENCES_SHOWN
-            )
+            n_more = len(found) - MOST_NAMED
+            more = f" and {n_more} more models" if n_more > 0 else ""
             text = f"{', '.join(found[:MOST_NAMED])}{more}. {said}"
             yield warning("No list", text)
 
