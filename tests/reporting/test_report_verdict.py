@@ -192,9 +192,9 @@ def test_means_that_nobody_asked_for_stay_out_of_pages_and_mlflow(metric: Any) -
     assert {row["metric"] for row in facts.measured} == {asked}
     assert set(logged_metrics(facts)) == {f"{asked}_at_10"}
     for extra in sorted(metric.extra_names):
-        config = {"evaluate": {"metrics": [f"{extra}@10"]}}
-        named = RunFacts("run", {"evaluate": {"config": config}}, facts.tables)
-        assert {row["metric"] for row in named.measured} == {asked, extra}
+        gated = replace(facts, tables={**facts.tables, Table.GATES: [{"metric": extra}]})
+        for named in (gated, replace(facts, asked_primary=f"{extra}@10")):
+            assert {row["metric"] for row in named.measured} == {asked, extra}
 
 
 @pytest.mark.parametrize(

@@ -105,10 +105,10 @@ class RunFacts:
     def is_shown(self) -> Callable[[str], bool]:
         """Whether a metric of ``metrics`` was asked for; others come beside one that was.
 
-        Weighted means, such as ``novelty_micro``, are shown where the config names them.
+        Weighted means, such as ``novelty_micro``, are shown where a gate or the primary metric is of them:
+        commit records have no other name for them than that of their metric.
         """
-        configs = [record.get("config", {}) for record in self.records.values()]
-        asked = {str(name) for config in configs for name in config.get("evaluate", {}).get("metrics") or ()}
+        asked = {self.asked_primary or "", *(str(row["metric"]) for row in self.rows(Table.GATES))}
         named = {text.partition("(")[0].partition("@")[0] for text in asked}
         return cache(lambda metric: (name := metric.partition("(")[0]) not in EXTRA or name in named)
 
