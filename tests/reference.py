@@ -17,6 +17,7 @@ from spark_eval.config.sections import (
     GateSection,
     Output,
     PredictionsSection,
+    ReportSection,
     SparkSection,
     SplitSection,
     StageSection,
@@ -46,6 +47,7 @@ SHOWN_SECTIONS: Final[Mapping[str, type[Section]]] = {
     "compare": CompareSection,
     "compare.baseline, gates.against": Baseline,
     "gates": GateSection,
+    "report": ReportSection,
 }
 
 BEYOND_HEADER = ("metric", "what it sees", "needs", "with some options", "better", "options")

@@ -13,7 +13,10 @@ MODELS = ("als", "popularity", made_runs.HOSTILE)
 
 @pytest.fixture(scope="session")
 def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An output with runs: lists (all verbs of lists), before (other means), clicks (scored), stages."""
+    """An output with runs: lists (all verbs of lists), before (other means), clicks (scored), stages.
+
+    In words and word (scored) everything has a name that objects of JavaScript have, too.
+    """
     root = tmp_path_factory.mktemp("out")
     made_runs.lists(root, "lists", MODELS)
     made_runs.windows(root, "lists")
@@ -21,6 +24,11 @@ def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made_runs.lists(root, "before", MODELS[:2], shift=-0.05)
     made_runs.predictions(root, "clicks", ["ctr", "old"])
     made_pipeline.pipeline(root, "stages")
+    made_runs.others(root, "others")
+    words = dict.fromkeys(made_runs.WORDS[:3], made_runs.WORDS)
+    made_runs.lists(root, "words", made_runs.WORDS, values=words, gap=7)
+    made_runs.compared(root, "words", made_runs.WORDS, passes=True, values=words)
+    made_runs.predictions(root, "word", made_runs.WORDS, dict.fromkeys(made_runs.WORDS, 0.5), gap=27)
     return root
 
 
@@ -28,5 +36,12 @@ def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def pages(output: Path) -> dict[str, Path]:
     """The report of each run; that of lists stands beside the run before."""
     store = LocalStore(output)
-    runs = (("lists", "before"), ("clicks", None), ("stages", None))
+    runs = (
+        ("lists", "before"),
+        ("clicks", None),
+        ("stages", None),
+        ("others", None),
+        ("words", None),
+        ("word", None),
+    )
     return {run: Path(write_report(store, run, baseline)) for run, baseline in runs}

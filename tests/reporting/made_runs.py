@@ -31,8 +31,14 @@ TYPES = {
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 HOSTILE_VALUE = "\"'><svg/onload=alert(2)>&lt;{{7*7}}\u2028"
 COUNTRIES = ("DE", "FR", HOSTILE_VALUE)
+# What every object of JavaScript has already, and other words of its own.
+WORDS = (
+    *("__proto__", "constructor", "toString", "hasOwnProperty", "valueOf", "prototype", "__defineGetter__"),
+    *("length", "then", "null", "undefined", "NaN", "0"),
+)
 MEASURES = (("ndcg", 5), ("ndcg", 10), ("recall", 5), ("recall", 10), ("mrr", None))
 COLUMNS = {"ndcg": "ndcg_at_10", "recall": "recall_at_10"}
+SCORES = {"auc": 0.8, "log_loss": 0.4, "confusion(label=0,predicted=1)": 30.0}
 STAMP = "default; no_recommendations=zero; no_truth=drop; no_hits=zero; relevance>0"
 DAY = 86_400_000_000
 DDL = {
@@ -110,8 +116,12 @@ def lists(
     values: Mapping[str, Sequence[str]] | None = None,
     n_users: int = 400,
     shift: float = 0.0,
+    gap: int = 10**6,
 ) -> None:
-    """Publish what ``evaluate`` does: the n-th model is 0.02 times n worse than the first."""
+    """Publish what ``evaluate`` does: the n-th model is 0.02 times n worse than the first.
+
+    Of the rows of metrics and segments' values each ``gap``-th is left out.
+    """
     values = {"country": COUNTRIES} if values is None else values
     rows = []
     for place, model in enumerate(models):
@@ -124,6 +134,7 @@ def lists(
                     rows.append(mean(model, metric, k, segment, value, at + 0.03 * n, n_here))
             of_folds = [mean(model, metric, k, "fold", str(n), at + 0.01 * n, n_users // 3) for n in range(3)]
             rows += [*of_folds, *fold_rows(of_folds)]
+    rows = [row for number, row in enumerate(rows, 1) if number % gap]
     draws = np.random.default_rng(7)
     users = [
         (
@@ -160,6 +171,27 @@ def lists(
     publish(root, run_id, "evaluate", tables, config=config, **facts)
 
 
+def others(root: Path, run_id: str) -> None:
+    """Publish metrics at cutoffs far apart, by deciles; a model has lists for 19 of 81 users alone."""
+    deciles = [f"d{n}" for n in (1, 10, *range(2, 10))]
+    rows = [
+        mean(
+            model,
+            metric,
+            k,
+            segment,
+            value,
+            0.5 - 0.1 * place,
+            19 if model == "few" and metric == "novelty" else 81,
+        )
+        for place, model in enumerate(("a", "b", "few"))
+        for metric in ("ndcg", "novelty")
+        for k in (1, 5, 10, 100)
+        for segment, value in (("all", "all"), *(("activity", decile) for decile in deciles))
+    ]
+    publish(root, run_id, "evaluate", {Table.METRICS: rows}, conventions=STAMP)
+
+
 def windows(root: Path, run_id: str) -> None:
     """Publish what ``split`` does, in three windows of which the last has a leak."""
     found = [
@@ -170,6 +202,7 @@ def windows(root: Path, run_id: str) -> None:
         LeakageRow(n, "test_at_or_before_train", 3 if n == 2 else 0, 1 if n == 2 else 0, n == 2)
         for n in range(3)
     ]
+    ends_of_log = {"oldest": 19_300 * DAY, "newest": 19_720 * DAY}
     ends = [Entry("interactions", None, outcome, None, 900, None) for outcome in ("in", "used")]
     subsets = [
         row
@@ -184,11 +217,19 @@ def windows(root: Path, run_id: str) -> None:
         Table.SUBSETS: subsets,
         Table.ACCOUNTING: ends,
     }
-    publish(root, run_id, "split", tables, timeline={"windows": found})
+    publish(root, run_id, "split", tables, timeline={"windows": found, **ends_of_log})
 
 
-def compared(root: Path, run_id: str, models: Sequence[str], *, passes: bool) -> None:
+def compared(
+    root: Path,
+    run_id: str,
+    models: Sequence[str],
+    *,
+    passes: bool,
+    values: Mapping[str, Sequence[str]] | None = None,
+) -> None:
     """Publish what ``compare`` does: all models against the first, and a gate each."""
+    values = {"country": COUNTRIES} if values is None else values
     baseline, *others = models
     rows = [
         ComparisonRow(
@@ -220,7 +261,7 @@ def compared(root: Path, run_id: str, models: Sequence[str], *, passes: bool) ->
         )
         for place, model in enumerate(others)
         for metric, k in MEASURES
-        for segment, value in (("all", "all"), *(("country", name) for name in COUNTRIES))
+        for segment, value in (("all", "all"), *((one, name) for one in values for name in values[one]))
         for at in (0.03 - 0.02 * place,)
     ]
     gates = [
@@ -250,14 +291,17 @@ def compared(root: Path, run_id: str, models: Sequence[str], *, passes: bool) ->
     publish(root, run_id, "compare", tables)
 
 
-def predictions(root: Path, run_id: str, models: Sequence[str]) -> None:
-    """Publish what ``predictions`` does, with curves of a thousand points."""
+def predictions(
+    root: Path, run_id: str, models: Sequence[str], metrics: Mapping[str, float] = SCORES, gap: int = 10**6
+) -> None:
+    """Publish what ``predictions`` does, with curves of a thousand points, less each ``gap``-th row."""
     rows = [
         MetricRow(model, metric, None, segment, value, at, None, None, None, None, None, STAMP, 5_000)
         for model in models
         for segment, value in (("all", "all"), ("country", HOSTILE_VALUE))
-        for metric, at in (("auc", 0.8), ("log_loss", 0.4), ("confusion(label=0,predicted=1)", 30.0))
+        for metric, at in metrics.items()
     ]
+    rows = [row for number, row in enumerate(rows, 1) if number % gap]
     steps = np.linspace(0, 1, 1001)
     curves: list[CurveRow] = []
     thresholds: list[ThresholdRow] = []

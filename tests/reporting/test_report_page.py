@@ -49,7 +49,10 @@ def data_of(text: str) -> dict[str, Any]:
 
 def column(text: str, dataset: str, name: str) -> list[Any]:
     values = data_of(text)["datasets"][dataset]["columns"][name]
-    return [values["names"][place] for place in values["places"]] if isinstance(values, dict) else values
+    if not isinstance(values, dict):
+        return list(values)
+    places = np.repeat(values["places"], values.get("runs", 1)).tolist()
+    return [values["names"][place] for place in places]
 
 
 def statements(text: str) -> list[str]:
@@ -59,14 +62,17 @@ def statements(text: str) -> list[str]:
 
 def test_gates_come_first_with_words_and_those_that_failed_before_others(pages: dict[str, Path]) -> None:
     text = pages["lists"].read_text()
-    assert re.findall(r"<h2 id=.*?>(.*?)</h2>", text)[:3] == [
+    assert re.findall(r"<h2 id=.*?>(.*?)</h2>", text)[:4] == [
+        "Verdict",
         "Gates",
         "Which model is best",
         "Differences from the baseline",
     ]
     said = statements(text)
     assert said[0] == "bad | FAILED | 1 of 2 gates failed."
-    assert said[1].startswith("bad | FAILED | ndcg@10 of popularity against als: worse")
+    assert said[1].startswith(
+        "bad | FAILED | ndcg@10 of popularity against als: more than .01 worse: certain (95 %)"
+    )
     assert said[2].startswith("good | PASSED | ndcg@10 of &lt;/script&gt;")
 
 
@@ -153,7 +159,16 @@ def test_leaks_rows_and_another_run_are_told(pages: dict[str, Path]) -> None:
 def test_chapters_are_there_only_where_there_is_data(output: Path) -> None:
     facts = facts_of(LocalStore(output), "before")
     found = [name for name, make in page.CHAPTERS.items() if make(facts) is not None]
-    assert found == ["models", "cutoffs", "segments", "spread", "folds", "accounting", "provenance"]
+    assert found == [
+        "verdict",
+        "models",
+        "cutoffs",
+        "segments",
+        "spread",
+        "folds",
+        "accounting",
+        "provenance",
+    ]
     assert [make(RunFacts("none", {}, {})) for make in page.CHAPTERS.values()] == [None] * len(page.CHAPTERS)
     assert "Run none" in page.report_page(RunFacts("none", {}, {}))
 

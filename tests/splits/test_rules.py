@@ -107,7 +107,13 @@ def test_a_wrong_option_is_named(options: dict[str, object], code: str, message:
 
 def test_a_timeline_without_a_gap_has_no_gaps() -> None:
     assert Timeline.of(GlobalLocalRanker(), 10 * DAY, 20 * DAY, 0, 30 * DAY) == Timeline(
-        local_train_end=10 * DAY, local_cut=10 * DAY, local_test_end=20 * DAY, global_cut=20 * DAY, end=None
+        local_train_end=10 * DAY,
+        local_cut=10 * DAY,
+        local_test_end=20 * DAY,
+        global_cut=20 * DAY,
+        end=None,
+        oldest=0,
+        newest=30 * DAY,
     )
 
 

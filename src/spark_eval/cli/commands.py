@@ -135,8 +135,16 @@ def predictions(**given: Any) -> None:
 @click.option("--config", "file", type=click.Path(path_type=Path), help="Config with the output instead.")
 @click.option("--run-id", required=True, help="The run that the report is on.")
 @click.option("--baseline", help="A run whose means stand beside those of this one.")
+@click.option("--primary", help="The metric of its verdict: ndcg@10. Default: nDCG at its largest k.")
 @click.option("--to", help="File to write. Default: report/RUN_ID.html below the output.")
-def report(path: str | None, file: Path | None, run_id: str, baseline: str | None, to: str | None) -> None:
+def report(
+    path: str | None,
+    file: Path | None,
+    run_id: str,
+    baseline: str | None,
+    primary: str | None,
+    to: str | None,
+) -> None:
     """Write one self-contained HTML page on a published run, from its tables alone."""
     from spark_eval.cli.runner import open_config, working
     from spark_eval.publishing.places import store_of
@@ -146,11 +154,12 @@ def report(path: str | None, file: Path | None, run_id: str, baseline: str | Non
         raise click.UsageError("give either --path, of an output on this machine, or --config")
     check_working_folder()
     if file is None:
-        place = write_report(store_at(str(path)), run_id, baseline, to)
+        place = write_report(store_at(str(path)), run_id, baseline, to, primary)
     else:
         config = open_config(file, (), run_id)
         with working(config, "report") as session:
-            place = write_report(store_of(config.output, session), run_id, baseline, to)
+            store = store_of(config.output, session)
+            place = write_report(store, run_id, baseline, to, primary or config.primary)
     if to is None or not is_stdout(Path(to)):
         print(place)
 

@@ -99,7 +99,7 @@ def made_report(config: Config, session: Callable[[], Any], run_id: str) -> str 
     from spark_eval.publishing.places import store_of
     from spark_eval.runs.report import write_report
 
-    return write_report(store_of(config.output, session), run_id)
+    return write_report(store_of(config.output, session), run_id, primary=config.primary)
 
 
 @contextmanager

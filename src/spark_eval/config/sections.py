@@ -3,16 +3,18 @@
 Config is untrusted data: no tags, no aliases, no repeated or unknown keys, no SQL text.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Self
 
 from pydantic import (
     AfterValidator,
+    BeforeValidator,
     ConfigDict,
     Field,
     ValidationError,
+    field_validator,
     model_serializer,
     model_validator,
 )
@@ -27,8 +29,10 @@ from spark_eval.engine.segments import check_given
 from spark_eval.errors import ConfigError
 from spark_eval.metrics.options import EvaluateOptions, Plan, make_plan
 from spark_eval.metrics.stages import StageOptions
+from spark_eval.metrics.values import parse_metric
 from spark_eval.names import check_run_id
-from spark_eval.options import declared
+from spark_eval.options import check_keys, declared
+from spark_eval.pointwise import POINTWISE
 from spark_eval.pointwise.options import MOST_QUARANTINED, PredictionOptions, make_prediction_plan
 from spark_eval.pointwise.task import PredictionPlan
 from spark_eval.splits.fold_rule import FoldRule
@@ -181,6 +185,33 @@ class CompareSection(Section):
         return gate
 
 
+class ReportSection(Section):
+    """What reports begin with; the section alone asks for them."""
+
+    primary: str | None = Field(
+        default=None,
+        description="the metric of the verdict, which also orders models: ndcg@10; null: nDCG at its "
+        "largest k, else MAP, else the first metric",
+    )
+
+    @field_validator("primary")
+    @classmethod
+    def check_primary(cls, name: str | None) -> str | None:
+        """Let a metric of lists check itself; those of predictions have names of their own."""
+        if name is not None and name.partition("(")[0] not in POINTWISE:
+            parse_metric(name, [None], "report.primary")
+        return name
+
+
+def check_report(given: object) -> object:
+    """Refuse what is neither true or false nor the section, before types tell of both."""
+    if isinstance(given, Mapping):
+        check_keys(map(str, given), list(ReportSection.model_fields), "report")
+    elif not isinstance(given, bool | ReportSection):
+        raise ValueError(f"is {given!r}; give true, false or {{primary: ndcg@10}}")
+    return given
+
+
 class Config(Section):
     """The whole file. Each verb asks for the sections it needs."""
 
@@ -206,7 +237,9 @@ class Config(Section):
         default=CompareSection(), description="models of published runs, user by user"
     )
     gates: list[GateSection] = Field(default=[], description="how far models may fall behind a baseline")
-    report: bool = Field(default=False, description="each verb also writes report/RUN_ID.html")
+    report: Annotated[bool | ReportSection, BeforeValidator(check_report)] = Field(
+        default=False, description="true, or a mapping: each verb also writes report/RUN_ID.html"
+    )
 
     @model_validator(mode="after")
     def check_choices(self) -> Self:
@@ -218,6 +251,11 @@ class Config(Section):
         given = [name for name in ("train", "users", "items") if getattr(self, name) is not None]
         check_given(self.plan, given, None if self.recommendations is None else self.recommendations.model)
         return self
+
+    @property
+    def primary(self) -> str | None:
+        """The metric that reports begin with, if the config names one."""
+        return self.report.primary if isinstance(self.report, ReportSection) else None
 
     @property
     def plan(self) -> Plan:

@@ -109,6 +109,12 @@ class RankingMetric:
         return [self.run_name, *self.weights, *([self.catalog_name] if self.catalog_name else [])]
 
     @property
+    def extra_names(self) -> Set[str]:
+        """Names of means that come beside the one that is asked for by its name."""
+        asked = self.name if self.name in self.weights else self.run_name
+        return {self.run_name, *self.weights} - {asked}
+
+    @property
     def summary(self) -> str:
         """First line of the kernel's docstring."""
         return (self.kernel.__doc__ or "").strip().splitlines()[0]

@@ -3,15 +3,13 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from spark_eval.comparing.leaderboard import cutoff_text, measure_of
-from spark_eval.metrics.registry import RANKING, Kind
+from spark_eval.comparing.leaderboard import cutoff_text, list_direction, measure_of
+from spark_eval.metrics.registry import RANKING
 from spark_eval.reporting.chapters import Chapter, Dataset, Form, Statement, chart
-from spark_eval.reporting.facts import RunFacts, as_number, metric_of
+from spark_eval.reporting.facts import RunFacts, as_number, is_of_hits, metric_of, preferred_metric
 from spark_eval.reporting.models import MOST_SENTENCES_SHOWN
 from spark_eval.schema import MODEL, SEGMENT_VALUE, Direction
 
-# The accuracy that others are set against: the first of these that was measured, else the first at all.
-PREFERRED: Final = ("ndcg", "map")
 # Groups of items that a page holds, the largest of the catalogue first.
 MOST_GROUPS: Final = 20
 OF_LISTS: Final = "places of lists"
@@ -45,12 +43,14 @@ def trade_off_rows(facts: RunFacts) -> Iterator[dict[str, Any]]:
     """Yield a row for each metric beyond accuracy and model; none where fewer than two models have both."""
     everybody = [row for row in facts.everybody if row["value"] is not None]
     accuracies: dict[str, dict[str, dict[str, Any]]] = {}
+    accuracy = accuracy_of(everybody)
     for row in everybody:
-        if row["metric"] == accuracy_of(everybody):
+        if row["metric"] == accuracy:
             accuracies.setdefault(row["k"], {})[row[MODEL]] = row
     if not accuracies:
         return
     largest = max(accuracies, key=as_number)
+    places = {model: place for place, model in enumerate(facts.models)}
     beyond: dict[str, list[dict[str, Any]]] = {}
     for row in everybody:
         if is_beyond(row):
@@ -58,7 +58,7 @@ def trade_off_rows(facts: RunFacts) -> Iterator[dict[str, Any]]:
     # The largest cutoff comes first, as the reader's first choice.
     for measure, of_models in sorted(beyond.items(), key=lambda one: -as_number(one[1][0]["k"])):
         hits = accuracies.get(of_models[0]["k"], accuracies[largest])
-        of_models.sort(key=lambda row: facts.models.index(row[MODEL]))
+        of_models.sort(key=lambda row: places[row[MODEL]])
         both = [(row, hits[row[MODEL]]) for row in of_models if row[MODEL] in hits]
         if len(both) < 2:
             continue
@@ -77,17 +77,9 @@ def trade_off_rows(facts: RunFacts) -> Iterator[dict[str, Any]]:
 
 def accuracy_of(everybody: Sequence[Mapping[str, Any]]) -> str | None:
     """Return the metric of hits alone that others are set against; None without one."""
-    found: dict[str, str] = {}
-    for row in everybody:
-        metric = metric_of(row)
-        if (
-            metric is not None
-            and metric.kind is Kind.HITS
-            and not metric.knows_items
-            and row["better"] == Direction.HIGHER
-        ):
-            found.setdefault(metric.run_name, row["metric"])
-    return next((found[name] for name in (*PREFERRED, *found) if name in found), None)
+    metrics = {row["metric"]: metric_of(row) for row in everybody}
+    of_hits = [row for row in everybody if (metric := metrics[row["metric"]]) and is_of_hits(metric)]
+    return preferred_metric(of_hits, list_direction)
 
 
 def is_beyond(row: Mapping[str, Any]) -> bool:

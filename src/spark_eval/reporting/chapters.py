@@ -8,12 +8,16 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import groupby
 from typing import Any, Final
 
 from spark_eval.schema import MODEL, SEGMENT_VALUE
 
 # Numbers are embedded with so many digits.
 DIGITS: Final = 9
+# The words of a gate.
+PASSED: Final = "PASSED"
+FAILED: Final = "FAILED"
 
 
 class Form(StrEnum):
@@ -108,6 +112,7 @@ class View:
     where: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     drawn: Mapping[str, Any] = field(default_factory=dict)
     is_small: bool = False
+    note: str = ""
 
     def embedded(self) -> dict[str, Any]:
         """Return the view as JSON takes it."""
@@ -119,7 +124,8 @@ class View:
 class Chapter:
     """A part of the page. Readers choose a value of each column of ``picks``, for all views at once.
 
-    ``texts`` are titles with text that is shown as it is.
+    ``texts`` are titles with text that is shown as it is, ``terms`` names with what they mean; ``card`` has a
+    line for each of its names.
     """
 
     title: str
@@ -127,6 +133,8 @@ class Chapter:
     views: Sequence[View] = ()
     picks: Sequence[str] = ()
     texts: Mapping[str, str] = field(default_factory=dict)
+    terms: Mapping[str, str] = field(default_factory=dict)
+    card: Mapping[str, Statement] = field(default_factory=dict)
 
 
 def chart(
@@ -138,24 +146,38 @@ def chart(
     shown: Sequence[str] | None = None,
     where: Mapping[str, Sequence[Any]] | None = None,
     is_small: bool = False,
+    note: str = "",
     **drawn: Any,
 ) -> View:
     """Return a chart; ``alt`` says what it shows, ``drawn`` which column is what beside the usual ones."""
-    return View(kind, title, dataset, alt, shown, where or {}, {**USUAL.get(kind, {}), **drawn}, is_small)
+    return View(
+        kind, title, dataset, alt, shown, where or {}, {**USUAL.get(kind, {}), **drawn}, is_small, note
+    )
 
 
 def packed_column(values: Sequence[Any]) -> Any:
-    """Return a column for JSON: distinct texts and their places, or numbers of DIGITS digits.
+    """Return a column for JSON: numbers of DIGITS digits, or distinct values and the place of each row's.
+
+    ``runs`` are lengths of runs of equal values, where these make it shorter.
 
     >>> packed_column(["a", "b", "a"])
     {'names': ['a', 'b'], 'places': [0, 1, 0]}
+    >>> packed_column(["a", "a", "a", "a", "b", "b"])
+    {'names': ['a', 'b'], 'places': [0, 1], 'runs': [4, 2]}
     >>> packed_column([0.1 + 0.2, 7, None, float("nan")])
     [0.3, 7, None, None]
     """
-    if any(isinstance(value, str) for value in values):
-        names = {name: place for place, name in enumerate(dict.fromkeys(values))}
-        return {"names": list(names), "places": [names[value] for value in values]}
-    return [rounded(value) for value in values]
+    if not any(isinstance(value, str) for value in values):
+        return [rounded(value) for value in values]
+    names = {name: place for place, name in enumerate(dict.fromkeys(values))}
+    runs = [(names[value], len(list(group))) for value, group in groupby(values)]
+    if 2 * len(runs) < len(values):
+        return {
+            "names": list(names),
+            "places": [place for place, _ in runs],
+            "runs": [length for _, length in runs],
+        }
+    return {"names": list(names), "places": [names[value] for value in values]}
 
 
 def rounded(value: Any) -> Any:

@@ -1,22 +1,48 @@
 """Chapters on models of lists and of predictions: gates, who is best, cutoffs, differences, another run."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from spark_eval.accounting import entries_of_rows, unusable
+from spark_eval.accounting import USERS, entries_of_rows, unusable
+from spark_eval.comparing.decisions import Decision
+from spark_eval.comparing.gates import Drop, Mode
 from spark_eval.comparing.leaderboard import BEST, CERTAIN, CLOSE, EXPLAINED, measure_of
 from spark_eval.comparing.sentences import in_run, interval_text, sentences, short, where
+from spark_eval.conventions import NoRecommendations
 from spark_eval.metrics.registry import Kind
-from spark_eval.reporting.chapters import Chapter, Dataset, Form, Statement, Tone, View, chart, warning
+from spark_eval.reporting.chapters import (
+    FAILED,
+    PASSED,
+    Chapter,
+    Dataset,
+    Form,
+    Statement,
+    Tone,
+    View,
+    chart,
+    warning,
+)
 from spark_eval.reporting.facts import RunFacts, as_number, metric_of, part_of
-from spark_eval.schema import ALL, MODEL, SEGMENT, Table
+from spark_eval.schema import ALL, MODEL, SEGMENT, Outcome, Reason, Table
 from spark_eval.stats.differences import unpaired
 from spark_eval.stats.significance import t_test
 
 MOST_SENTENCES_SHOWN: Final = 12
+MOST_NAMED: Final = 5
+# What users without a list count as, by the convention.
+NO_LIST: Final = {
+    NoRecommendations.ZERO: "They count as 0 where hits are measured, and have no value in metrics of the "
+    "lists themselves, such as novelty: cells of fewer users than their line say how many (n).",
+    NoRecommendations.DROP: "They are left out: cells of fewer users than their line say how many (n).",
+}
 # Rows of comparisons that a page holds: all users first, then segments.
 MOST_COMPARISONS: Final = 10_000
 OF_ALL_USERS: Final[Mapping[str, Sequence[str]]] = {SEGMENT: [ALL]}
+ROOM_LEFT: Final = (
+    "Room left is what remains until the gate fails, with the bounds that its confidence asks for: from 0 on "
+    "it passes for certain, below 0 it fails for certain."
+)
 MEANS_SHOWN: Final = (MODEL, "measure", "value", "ci_low", "ci_high", "n", "n_undefined", "mark", "better")
 
 
@@ -27,30 +53,56 @@ def gates(facts: RunFacts) -> Chapter | None:
         return None
     failed = sum(not row["passed"] for row in rows)
     counted = f"{failed} of {len(rows)} gates failed." if failed else f"All {len(rows)} gates passed."
-    tones = {True: (Tone.GOOD, "PASSED"), False: (Tone.BAD, "FAILED")}
+    tones = {True: (Tone.GOOD, PASSED), False: (Tone.BAD, FAILED)}
     verdict = Statement(counted, *tones[not failed])
     statements = [Statement(gate_sentence(row), *tones[bool(row["passed"])]) for row in rows]
     lines = [
         {
             **row,
             "gate": where(row),
+            "candidate": row[MODEL],
             "against": in_run(row["against_model"], row["against_run"]),
+            "allowed": allowed_drop(row),
+            "room left": interval_text(row["bound_low"], row["bound_high"]),
+            "decision": str(row["decision"]).replace("_", " "),
             "passed": "yes" if row["passed"] else "NO",
         }
         for row in rows
     ]
     shown = (
-        *("gate", MODEL, "against", "mode", "drop", "max_drop", "baseline_value", "candidate_value"),
-        *("difference", "bound_low", "bound_high", "n_users", "decision", "passed", "reason"),
+        *("gate", "candidate", "against", "passed", "allowed", "baseline_value", "candidate_value"),
+        *("difference", "room left", "n_users", "decision"),
     )
-    table = View(Form.TABLE, "All gates", Dataset.of("gates", lines, shown))
+    headings = {"baseline_value": "its mean", "candidate_value": "candidate's mean", "n_users": "users"}
+    table = View(Form.TABLE, "All gates", Dataset.of("gates", lines, shown, headings), note=ROOM_LEFT)
     return Chapter("Gates", [verdict, *statements], [table])
 
 
 def gate_sentence(row: Mapping[str, Any]) -> str:
-    """Return what a gate decided, and why."""
-    against = in_run(row["against_model"], row["against_run"])
-    return f"{where(row)} of {row['model']} against {against}: {row['decision']}: {row['reason']}"
+    """Return what a gate decided, and why: ``at most .01 worse: certain (95 %)``."""
+    gate = f"{where(row)} of {row['model']} against {in_run(row['against_model'], row['against_run'])}"
+    if row["decision"] == Decision.NO_BASELINE:
+        return f"{gate}: {row['reason']}."
+    is_worse = row["decision"] == Decision.WORSE
+    found = allowed_drop(row).replace("at most", "more than") if is_worse else allowed_drop(row)
+    if row["mode"] == Mode.OBSERVED:
+        certainty = "by the values alone, whatever chance does"
+    elif row["decision"] == Decision.UNDECIDED:
+        needed = row["users_needed"]
+        certainty = f"not certain ({100 * row['confidence']:g} %)"
+        certainty += "" if needed is None else f", {needed:,} users would tell"
+    else:
+        certainty = f"certain ({100 * row['confidence']:g} %)"
+    means = f"{short(row['baseline_value'])} to {short(row['candidate_value'])}"
+    return f"{gate}: {found}: {certainty}; from {means}, {row['n_users']:,} users."
+
+
+def allowed_drop(row: Mapping[str, Any]) -> str:
+    """Return how much worse a gate lets a model be: ``at most .01 worse``, ``at most 2 % worse``."""
+    drop = row["max_drop"]
+    if row["drop"] == Drop.RELATIVE:
+        return f"at most {100 * drop:g} % worse"
+    return f"at most {f'{drop:g}'.removeprefix('0') or '0'} worse"
 
 
 def leaderboard(facts: RunFacts) -> Chapter | None:
@@ -85,7 +137,33 @@ def leaderboard(facts: RunFacts) -> Chapter | None:
     said += [warning("Unusable", f"{text}.") for text in bad]
     if of_run := without_interval(everybody):
         said.append(Statement(f"One number for the whole run, so without an interval: {', '.join(of_run)}."))
-    return Chapter("Which model is best", said, views, ["measure"])
+    said += lists_missing(facts)
+    return Chapter("Which model is best", said, views, ["measure"], terms=facts.definitions)
+
+
+def lists_missing(facts: RunFacts) -> Iterator[Statement]:
+    """Yield which models have no list for how many users, and what these count as."""
+    entries = [row for row in facts.rows(Table.ACCOUNTING) if row[MODEL] is not None]
+    without = {
+        row[MODEL]: (row["users"], row["reason"])
+        for row in entries
+        if row["outcome"] == Outcome.NO_RECOMMENDATIONS and row["users"]
+    }
+    with_truth = Counter[str]()
+    for row in entries:
+        if row["source"] == USERS and row["reason"] != Reason.NO_TRUTH:
+            with_truth[row[MODEL]] += row["users"] if row["outcome"] != Outcome.IN else 0
+    for rule, said in NO_LIST.items():
+        found = [
+            f"{model} for {n:,}" + (f" of {with_truth[model]:,}" if with_truth[model] else "") + " users"
+            for model, (n, reason) in without.items()
+            if reason == rule
+        ]
+        if found:
+            n_more = len(found) - MOST_NAMED
+            more = f" and {n_more} more models" if n_more > 0 else ""
+            text = f"{', '.join(found[:MOST_NAMED])}{more}. {said}"
+            yield warning("No list", text)
 
 
 def without_interval(everybody: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -95,14 +173,24 @@ def without_interval(everybody: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def best_sentences(everybody: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield who is best in each metric, at its largest cutoff, and who may be as good."""
-    metrics = list(dict.fromkeys(row["metric"] for row in everybody))
-    for metric in metrics[:MOST_SENTENCES_SHOWN]:
-        of_metric = [row for row in everybody if row["metric"] == metric]
+    """Yield who is best in each metric, at its largest cutoff, and who may be as good.
+
+    Where models have values for different users, those with fewer are named instead.
+    """
+    of_metrics: dict[str, list[Mapping[str, Any]]] = {}
+    for row in everybody:
+        of_metrics.setdefault(row["metric"], []).append(row)
+    for of_metric in list(of_metrics.values())[:MOST_SENTENCES_SHOWN]:
         k = max((row["k"] for row in of_metric), key=as_number)
-        rows = [row for row in of_metric if row["k"] == k]
+        rows = [row for row in of_metric if row["k"] == k and row["value"] is not None]
+        most = max((row["n"] or 0 for row in rows), default=0)
+        others = [f"{row[MODEL]} ({row['n'] or 0:,})" for row in rows if (row["n"] or 0) < most]
         best = [row for row in rows if row["mark"] == BEST]
         close = [row[MODEL] for row in rows if row["mark"] == CLOSE]
+        if others:
+            named = ", ".join(others[:MOST_NAMED]) + (" and others" if len(others) > MOST_NAMED else "")
+            nobody = f"{rows[0]['measure']}: nobody is called best, for means of other users do not compare"
+            yield f"{nobody}; these have values for fewer than {most:,} users: {named}."
         if not best:
             continue
         one = best[0]
@@ -129,11 +217,12 @@ def cutoffs(facts: RunFacts) -> Chapter | None:
             metric,
             facts.metrics,
             f"{metric} by cutoff, a line for each model",
+            note=facts.definition(metric),
             shown=MEANS_SHOWN,
             where={**OF_ALL_USERS, "metric": [metric]},
             is_small=True,
             x="k",
-            categories=sorted(of_metric, key=as_number),
+            cutoffs=sorted(of_metric, key=as_number),
         )
         for metric, of_metric in ks.items()
         if len(of_metric) > 1

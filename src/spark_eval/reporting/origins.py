@@ -13,7 +13,6 @@ from spark_eval.errors import without_secrets
 from spark_eval.reporting.chapters import Chapter, Dataset, Form, Statement, Tone, View, chart, warning
 from spark_eval.reporting.facts import RunFacts
 from spark_eval.schema import MODEL, Outcome, Subset, Table
-from spark_eval.splits.moments import MICROSECONDS_PER_DAY
 from spark_eval.splits.subsets import SubsetRow, cold_warnings, counted_ways_to_train
 
 # Outcomes that a bar is made of; all others count users, beside the rows.
@@ -25,8 +24,6 @@ SUBSET_HEADINGS: Final = {
     "cold_users": "cold users",
     "cold_items": "cold items",
 }
-# A part without a beginning or an end is drawn so much longer than all others together.
-OPEN_SHARE: Final = 0.25
 
 
 def split_in_time(facts: RunFacts) -> Chapter | None:
@@ -40,7 +37,10 @@ def split_in_time(facts: RunFacts) -> Chapter | None:
         shown = ("fold", "part", "from", "to")
         dataset = Dataset.of("spans", spans, (*shown, "start", "end"))
         alt = "Parts of the log in time (UTC), a lane for each fold"
-        views.append(chart(Form.SPANS, "Parts in time", dataset, alt, shown=shown))
+        # Records of earlier versions do not say where the log begins and ends.
+        is_known = all(span[end] is not None for span in spans for end in ("start", "end"))
+        kind = Form.SPANS if is_known else Form.TABLE
+        views.append(chart(kind, "Parts in time", dataset, alt, shown=shown))
     leaked = sum(row["rows"] for row in checks if row["leaked"])
     said = []
     if checks:
@@ -64,7 +64,11 @@ def leak_verdict(check: Row) -> str:
 
 
 def spans_of(found: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the parts of a split by time, their ends in microseconds since the epoch; None is open."""
+    """Yield the parts of a split by time, their ends in milliseconds since the epoch; None is not known.
+
+    Open ends are those of the log.
+    """
+    oldest, newest = found.get("oldest"), found.get("newest")
     if "windows" in found:
         parts = [
             (str(fold), str(subset), window[f"{subset}_start"], window[f"{subset}_end"])
@@ -81,16 +85,15 @@ def spans_of(found: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         ]
     else:
         return
-    edges = [edge for *_, start, end in parts for edge in (start, end) if edge is not None]
-    more = max((max(edges) - min(edges)) * OPEN_SHARE, MICROSECONDS_PER_DAY)
     for fold, part, start, end in parts:
+        first, last = (oldest if start is None else start), (newest if end is None else end)
         yield {
             "fold": fold,
             "part": part,
-            "from": "the beginning of the log" if start is None else in_utc(start),
-            "to": "the end of the log" if end is None else in_utc(end),
-            "start": (min(edges) - more if start is None else start) / 1000,
-            "end": (max(edges) + more if end is None else end) / 1000,
+            "from": "the beginning of the log" if first is None else in_utc(first),
+            "to": "the end of the log" if last is None else in_utc(last),
+            "start": None if first is None else first / 1000,
+            "end": None if last is None else last / 1000,
         }
 
 

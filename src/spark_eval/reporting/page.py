@@ -19,10 +19,12 @@ from spark_eval.reporting.models import beside_other_run, cutoffs, differences, 
 from spark_eval.reporting.origins import accounting, provenance, split_in_time
 from spark_eval.reporting.people import folds, segments, spread
 from spark_eval.reporting.scored import prediction_curves, thresholds
+from spark_eval.reporting.verdict import verdict
 from spark_eval.schema import VERSION
 
 # From top to bottom. A chapter is there where its function finds data for it.
 CHAPTERS: Final[Mapping[str, Callable[[RunFacts], Chapter | None]]] = {
+    "verdict": verdict,
     "gates": gates,
     "models": leaderboard,
     "differences": differences,
@@ -99,7 +101,8 @@ def embedded(facts: RunFacts, chapters: Mapping[str, Chapter]) -> str:
         },
         "models": facts.models,
         "shown": FIRST_SHOWN,
-        "first": facts.headline and facts.headline["measure"],
+        "first": facts.primary,
+        "definitions": facts.definitions,
     }
     text = json.dumps(tree, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.translate(SPELT_OUT)

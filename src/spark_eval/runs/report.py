@@ -3,6 +3,7 @@
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from spark_eval.publishing.local import LocalStore
 from spark_eval.publishing.places import check_places
 from spark_eval.publishing.published import RUN_ID_COLUMN, incomplete, open_table, unknown_run
 from spark_eval.publishing.remote import MOST_HOURS, HadoopStore
-from spark_eval.reporting.facts import SMALL, RunFacts
+from spark_eval.reporting.facts import SMALL, RunFacts, share_texts
 from spark_eval.reporting.page import report_page
 from spark_eval.reporting.spread import UserCount, spread_of
 from spark_eval.runtime.local_files import check_path, local_path, write_file
@@ -29,16 +30,25 @@ from spark_eval.verbs.split import Split
 Result = Evaluation | Comparison | PredictionMetrics | Split
 
 
-def write_report(store: Store, run_id: str, baseline: str | None = None, file: str | None = None) -> str:
+def write_report(
+    store: Store,
+    run_id: str,
+    baseline: str | None = None,
+    file: str | None = None,
+    primary: str | None = None,
+) -> str:
     """Write the report of a run to ``report/<run_id>.html`` below the output, or to a file; return where.
+
+    It begins with the metric ``primary``, if that is given.
 
     Raises DataError UNKNOWN_RUN for a run that is not published, INCOMPLETE_RUN for one that is not whole,
     CORRUPT_FILE for a damaged file of it; ConfigError OUTSIDE_OUTPUT where a link leads out of the output,
-    INVALID_PATH for a file among published runs, or a path that is no place for a file.
+    INVALID_PATH for a file among published runs, or a path that is no place for a file, METRIC_NOT_MEASURED
+    for ``primary``.
     """
     if file is not None:
         check_path(Path(file))
-    page = report_page(facts_of(store, run_id, baseline))
+    page = report_page(replace(facts_of(store, run_id, baseline), asked_primary=primary))
     if file is not None:
         return write_page(page, Path(file))
     if isinstance(store, LocalStore):
@@ -93,7 +103,9 @@ def facts_of(store: Store, run_id: str, baseline: str | None = None) -> RunFacts
     of_verbs = [(record, Table(name)) for record in records.values() for name in record.job["tables"]]
     for record, table in of_verbs:
         if table in SMALL:
-            tables.setdefault(table, []).extend(open_table(store.files, record, table).rows())
+            rows = open_table(store.files, record, table).rows()
+            share_texts(rows)
+            tables.setdefault(table, []).extend(rows)
         elif table is Table.PER_USER:
             per_user = open_table(store.files, record, table)
             if isinstance(store, HadoopStore):
@@ -120,24 +132,37 @@ def report(
     *,
     run_id: str | None = None,
     baseline: str | None = None,
+    primary: str | None = None,
 ) -> str:
-    """Write one HTML file on a result of ``evaluate``, ``compare``, ``evaluate_predictions`` or ``split``.
+    """Write one self-contained HTML file on results, or on a published run.
 
-    ``result`` may be several of them, of different verbs. Or it is the output path below which the run
-    ``run_id`` is published, to be shown beside the run ``baseline`` if that is given.
+    Args:
+        result: What ``evaluate``, ``compare``, ``evaluate_predictions`` or ``split`` returned, or a list of
+            them, of different verbs; or an output path.
+        path: The file to write.
+        run_id: The published run below the output path.
+        baseline: Another run there, whose means stand beside those of this one.
+        primary: The metric of the verdict, which also orders the models, such as ``ndcg@10``. By default nDCG
+            at its largest k, else MAP, else the first metric.
 
-    Returns where the file is. Raises ConfigError INVALID_REPORT for a path without a run id, a result with
-    one, or two results of one verb; DataError UNKNOWN_RUN and INCOMPLETE_RUN for runs.
+    Returns:
+        Where the file is.
+
+    Raises:
+        ConfigError: INVALID_REPORT for a path without a run id, a result with one, or two results of one
+            verb; METRIC_NOT_MEASURED for ``primary``.
+        DataError: UNKNOWN_RUN and INCOMPLETE_RUN for runs.
     """
     if isinstance(result, str | Path):
         if run_id is None:
             raise ConfigError("INVALID_REPORT", "of an output path, say which run: run_id='...'")
-        return write_report(store_at(str(result)), run_id, baseline, str(path))
+        return write_report(store_at(str(result)), run_id, baseline, str(path), primary)
     if run_id is not None or baseline is not None:
         message = "run_id and baseline are of published runs; give the output path in the place of a result"
         raise ConfigError("INVALID_REPORT", message)
     results = result if isinstance(result, list) else [result]
-    return write_page(report_page(facts_of_results(results)), Path(path))
+    facts = replace(facts_of_results(results), asked_primary=primary)
+    return write_page(report_page(facts), Path(path))
 
 
 def facts_of_results(results: Sequence[Result]) -> RunFacts:

@@ -115,7 +115,7 @@ class Timeline:
     """Instants of the cuts of one log, in microseconds since the epoch.
 
     Without a gap, ``local_train_end == local_cut`` and ``local_test_end == global_cut``. ``end`` is None
-    if global_test has no end.
+    if global_test has no end. ``oldest`` and ``newest`` are the first and the last timestamp of the log.
     """
 
     local_train_end: int
@@ -123,6 +123,8 @@ class Timeline:
     local_test_end: int
     global_cut: int
     end: int | None
+    oldest: int | None = None
+    newest: int | None = None
 
     @classmethod
     def of(
@@ -139,6 +141,8 @@ class Timeline:
             local_test_end=plus_days(global_cut, -rule.gap_days, clock),
             global_cut=global_cut,
             end=None if rule.test_days is None else plus_days(global_cut, rule.test_days, clock),
+            oldest=oldest,
+            newest=newest,
         )
         timeline.check(rule, oldest, newest)
         return timeline

@@ -123,9 +123,11 @@ class Window:
 
 @dataclass(frozen=True)
 class Backtest:
-    """Windows of one log, oldest first."""
+    """Windows of one log, oldest first, and the first and the last timestamp of the log."""
 
     windows: tuple[Window, ...]
+    oldest: int | None = None
+    newest: int | None = None
 
     @classmethod
     def of(cls, rule: Windows, oldest: int, newest: int) -> "Backtest":
@@ -146,7 +148,7 @@ class Backtest:
             train_end = plus_days(start, -rule.gap_days, clock)
             train_start = None if rule.train_days is None else plus_days(train_end, -rule.train_days, clock)
             windows.append(Window(train_start, train_end, start, end if before else last))
-        backtest = cls(tuple(windows))
+        backtest = cls(tuple(windows), oldest, newest)
         backtest.check(rule, oldest, newest)
         return backtest
 

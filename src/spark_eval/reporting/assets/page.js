@@ -15,51 +15,91 @@
   const FONT = getComputedStyle(document.body).fontFamily;
   const PRINTED_WIDTH = 690;
   const GAP = 12;
+  // An axis of cutoffs is logarithmic where the largest is so many times the least.
+  const FAR = 20;
   const shown = new Set(page.models.slice(0, page.shown));
-  const picked = {};
-  const charts = [];
+  // Names of the data are never keys of plain objects, which have "constructor" and others already.
+  const definitions = new Map(Object.entries(page.definitions));
+  const picked = new Map();
+  const entries = [];
   let isPrinted = false;
 
   // --- data -------------------------------------------------------------------------------------------
 
-  for (const dataset of Object.values(page.datasets)) {
-    for (const [name, column] of Object.entries(dataset.columns)) {
-      if (!Array.isArray(column)) {
-        dataset.columns[name] = column.places.map((place) => column.names[place]);
-      }
+  /** Return a column as codes of its names where it has these, else as it is; `at` gives the value of a row. */
+  function unpacked(column) {
+    if (Array.isArray(column)) return { length: column.length, at: (row) => column[row] ?? null };
+    const { names, places, runs } = column;
+    let codes = places;
+    if (runs) {
+      codes = new Uint32Array(runs.reduce((sum, length) => sum + length, 0));
+      let start = 0;
+      runs.forEach((length, run) => codes.fill(places[run], start, start += length));
     }
-    dataset.length = Math.max(0, ...Object.values(dataset.columns).map((column) => column.length));
+    return { length: codes.length, names, codes, at: (row) => names[codes[row]] ?? null };
   }
 
-  const heading = (view, name) => page.datasets[view.dataset].headings[name] ?? name.replaceAll("_", " ");
+  const datasets = new Map(Object.entries(page.datasets).map(([name, { columns, headings }]) => {
+    const ours = new Map(Object.entries(columns).map(([column, packed]) => [column, unpacked(packed)]));
+    const length = Math.max(0, ...[...ours.values()].map((column) => column.length));
+    return [name, { columns: ours, headings: new Map(Object.entries(headings)), length }];
+  }));
 
-  /** Return the rows of a view that the choices of its chapter leave, as objects. */
-  function rowsOf(view, choices, isChart) {
-    const { columns, length } = page.datasets[view.dataset];
+  const heading = (view, name) => datasets.get(view.dataset).headings.get(name) ?? name.replaceAll("_", " ");
+
+  /** Return whether rows of a column are wanted, by their number. */
+  function wanted(column, values) {
+    const kept = new Set(values);
+    if (!column.names) return (row) => kept.has(column.at(row));
+    const isKept = column.names.map((name) => kept.has(name));
+    return (row) => isKept[column.codes[row]];
+  }
+
+  /** Return the numbers of a view's rows that the choices of its chapter leave; of charts, of shown models. */
+  function numbersOf(view, choices, isChart) {
+    const { columns, length } = datasets.get(view.dataset);
     const tests = Object.entries({ ...view.where, ...choices })
-      .filter(([name]) => name in columns)
-      .map(([name, values]) => [columns[name], new Set(values)]);
-    const models = isChart ? (columns.model ?? columns.candidate) : undefined;
-    const found = [];
-    for (let row = 0; row < length; row++) {
-      if (tests.every(([column, values]) => values.has(column[row]))
-        && (!models || shown.has(models[row]) || !page.models.includes(models[row]))) {
-        found.push(row);
-      }
+      .filter(([name]) => columns.has(name)).map(([name, values]) => wanted(columns.get(name), values));
+    const models = isChart && (columns.get("model") ?? columns.get("candidate"));
+    if (models) {
+      const hidden = wanted(models, page.models.filter((model) => !shown.has(model)));
+      tests.push((row) => !hidden(row));
     }
-    return found.map((row) => Object.fromEntries(
-      Object.entries(columns).map(([name, column]) => [name, column[row] ?? null])));
+    const found = [];
+    for (let row = 0; row < length; row++) if (tests.every((test) => test(row))) found.push(row);
+    return found;
+  }
+
+  /** Return rows of a view as objects. */
+  function rowsOf(view, numbers) {
+    const columns = [...datasets.get(view.dataset).columns];
+    return numbers.map((row) => Object.fromEntries(columns.map(([name, column]) => [name, column.at(row)])));
+  }
+
+  // --- numbers: one format over the page, as in its sentences ------------------------------------------
+
+  const bare = (number) => number.replace(/^(-?)0\./, "$1.");
+  const grouped = (value, most) => bare(value.toLocaleString("en-US", most));
+
+  /** Return a value with four decimals: .1234; a large one with one, a tiny one by its power of ten. */
+  function decimal(value) {
+    const size = Math.abs(value);
+    if (size >= 1000) return grouped(value, { maximumFractionDigits: 1 });
+    return value && size < 0.00005 ? value.toExponential(1) : bare(value.toFixed(4));
   }
 
   function text(value) {
     if (value === null || value === undefined) return "–";
     if (typeof value === "boolean") return value ? "yes" : "no";
     if (typeof value !== "number") return String(value);
-    if (Number.isInteger(value)) return value.toLocaleString("en-US");
-    return String(Number(value.toPrecision(6)));
+    return Number.isInteger(value) ? grouped(value) : decimal(value);
   }
 
-  const exact = (value) => (typeof value === "number" ? value.toLocaleString("en-US", { maximumFractionDigits: 17, maximumSignificantDigits: 9 }) : text(value));
+  const exact = (value) => (typeof value === "number" ? grouped(value, { maximumSignificantDigits: 9 }) : text(value));
+  // On axes.
+  const tick = (value) => grouped(value, { maximumSignificantDigits: 4 });
+  const percent = (value) => `${(100 * value).toFixed(1)}%`;
+  const isFraction = (value) => typeof value === "number" && !Number.isInteger(value);
 
   // --- pieces of the page --------------------------------------------------------------------------------
 
@@ -134,6 +174,7 @@
       cell.scope = "col";
       const button = make("button", "", name, cell);
       button.type = "button";
+      if (definitions.has(name)) button.title = definitions.get(name);
       button.addEventListener("click", () => {
         const down = cell.getAttribute("aria-sort") === "ascending";
         for (const other of head.children) other.removeAttribute("aria-sort");
@@ -159,8 +200,9 @@
   }
 
   function rowTable(parent, view, rows) {
+    const hasFractions = new Set(view.shown.filter((name) => rows.some((row) => isFraction(row[name]))));
     const lines = rows.map((row) => view.shown.map((name) => ({
-      value: row[name], class: row[name] === "NO" || row[name] === "LEAK" ? "no" : "", title: typeof row[name] === "number" ? exact(row[name]) : "",
+      value: row[name], text: hasFractions.has(name) && typeof row[name] === "number" ? decimal(row[name]) : text(row[name]), class: row[name] === "NO" || row[name] === "LEAK" ? "no" : "", title: typeof row[name] === "number" ? exact(row[name]) : "",
     })));
     putTable(parent, view.title, view.shown.map((name) => heading(view, name)), lines);
   }
@@ -172,25 +214,25 @@
     const lines = new Map();
     for (const row of rows) {
       const key = JSON.stringify(drawn.rows.map((name) => row[name]));
-      if (!lines.has(key)) lines.set(key, { head: drawn.rows.map((name) => row[name]), cells: {}, n: 0 });
+      if (!lines.has(key)) lines.set(key, { head: drawn.rows.map((name) => row[name]), cells: new Map(), n: 0 });
       const line = lines.get(key);
-      line.cells[row[drawn.columns]] = row;
+      line.cells.set(row[drawn.columns], row);
       line.n = Math.max(line.n, row[drawn.n] ?? 0);
     }
-    const best = (line) => page.models.indexOf(line.head[0]);
+    const places = new Map(page.models.map((model, place) => [model, place]));
+    const best = (line) => places.get(line.head[0]);
     const ordered = [...lines.values()].sort((one, two) => compared(one.head[1], two.head[1]) || best(one) - best(two));
     const cells = ordered.map((line) => [
       ...line.head.map((value) => ({ value })),
       ...names.map((name) => {
-        const row = line.cells[name];
+        const row = line.cells.get(name);
         if (!row || row[drawn.value] === null) return { value: null };
-        const interval = row.ci_low === null ? "" : ` (${text(row.ci_low)} to ${text(row.ci_high)})`;
         const mark = row[drawn.mark];
         return {
           value: row[drawn.value],
-          text: `${row[drawn.value].toFixed(4)}${mark}`,
+          text: `${decimal(row[drawn.value])}${mark}${ofOthers(row[drawn.n], line.n)}`,
           class: mark === "*" ? "best" : "",
-          title: `${exact(row[drawn.value])}${interval}${mark ? `; ${MARKS[mark]}` : ""}`,
+          title: `${exact(row[drawn.value])}${intervalOf(row)}; ${text(row[drawn.n])} ${heading(view, drawn.n)}${mark ? `; ${MARKS[mark]}` : ""}`,
         };
       }),
       { value: line.n },
@@ -198,28 +240,34 @@
     putTable(parent, view.title, [...drawn.rows, ...names, heading(view, drawn.n)], cells);
   }
 
+  /** Return how many users a cell is of, where its line is of others. */
+  const ofOthers = (n, ofLine) => (n === null || n === ofLine ? "" : ` (n = ${text(n)})`);
+  const intervalOf = (row) => (row.ci_low === null ? "" : ` (${decimal(row.ci_low)} to ${decimal(row.ci_high)})`);
+
   /** A table tinted by its values: a line for each value of the segment, a column for each model. */
   function heatTable(parent, view, rows) {
     const { drawn } = view;
-    const models = page.models.filter((model) => rows.some((row) => row[drawn.columns] === model));
+    const known = new Set(rows.map((row) => row[drawn.columns]));
+    const models = page.models.filter((model) => known.has(model));
     const values = rows.map((row) => row[drawn.value]).filter((value) => value !== null);
-    const low = Math.min(...values), span = Math.max(...values) - low || 1;
+    const low = values.reduce((least, value) => Math.min(least, value), Infinity);
+    const span = values.reduce((most, value) => Math.max(most, value), -Infinity) - low || 1;
     const lines = new Map();
     for (const row of rows) {
-      if (!lines.has(row[drawn.rows])) lines.set(row[drawn.rows], {});
-      lines.get(row[drawn.rows])[row[drawn.columns]] = row;
+      if (!lines.has(row[drawn.rows])) lines.set(row[drawn.rows], new Map());
+      lines.get(row[drawn.rows]).set(row[drawn.columns], row);
     }
-    const cells = [...lines].map(([name, line]) => {
-      const most = Math.max(...Object.values(line).map((row) => row[drawn.n] ?? 0));
+    const ordered = [...lines].sort(([one], [two]) => compared(one, two));
+    const cells = ordered.map(([name, line]) => {
+      const most = Math.max(...[...line.values()].map((row) => row[drawn.n] ?? 0));
       return [{ value: name }, { value: most }, ...models.map((model) => {
-        const row = line[model];
+        const row = line.get(model);
         if (!row || row[drawn.value] === null) return { value: null };
         const isSmall = row[drawn.n] < drawn.few;
-        const interval = row.ci_low === null ? "" : `, ${text(row.ci_low)} to ${text(row.ci_high)}`;
         return {
           value: row[drawn.value],
-          text: `${isSmall ? "⚠ " : ""}${row[drawn.value].toFixed(4)}`,
-          title: `${model}, ${name}: ${exact(row[drawn.value])}${interval}; ${text(row[drawn.n])} ${heading(view, drawn.n)}${isSmall ? ", few" : ""}`,
+          text: `${isSmall ? "⚠ " : ""}${decimal(row[drawn.value])}${ofOthers(row[drawn.n], most)}`,
+          title: `${model}, ${name}: ${exact(row[drawn.value])}${intervalOf(row)}; ${text(row[drawn.n])} ${heading(view, drawn.n)}${isSmall ? ", few" : ""}`,
           shade: (0.05 + 0.5 * (row[drawn.value] - low) / span).toFixed(3),
         };
       })];
@@ -243,13 +291,13 @@
   function axis(more) {
     const colour = css("--faint"), line = css("--line");
     return {
-      axisLabel: { color: colour, hideOverlap: true, fontFamily: FONT, ...more.axisLabel },
+      axisLabel: { color: colour, hideOverlap: true, fontFamily: FONT, ...(more.type === "value" ? { formatter: tick } : {}), ...more.axisLabel },
       axisLine: { lineStyle: { color: line } },
-      axisTick: { lineStyle: { color: line } },
+      axisTick: { lineStyle: { color: line }, ...more.axisTick },
       splitLine: { show: more.type !== "category", lineStyle: { color: line, opacity: 0.6 } },
       nameTextStyle: { color: colour, fontFamily: FONT },
       nameLocation: "middle",
-      ...Object.fromEntries(Object.entries(more).filter(([name]) => name !== "axisLabel")),
+      ...Object.fromEntries(Object.entries(more).filter(([name]) => name !== "axisLabel" && name !== "axisTick")),
     };
   }
 
@@ -269,20 +317,40 @@
 
   const shortened = (name, most) => (name.length > most ? `${name.slice(0, most - 1)}…` : name);
 
+  /** Return where cutoffs are on an axis that is true to them, by logarithms where they reach far; "all" beyond. */
+  function scaleOf(cutoffs) {
+    const numbers = cutoffs.map(Number).filter((cutoff) => !Number.isNaN(cutoff));
+    const least = Math.min(...numbers), most = Math.max(...numbers);
+    const isLog = most > FAR * least;
+    const at = isLog ? Math.log10 : (cutoff) => cutoff;
+    const step = ((at(most) - at(least)) || at(most) || 1) * 0.2;
+    const places = new Map(cutoffs.map((cutoff) => [cutoff, Number.isNaN(Number(cutoff)) ? at(most) + step : at(Number(cutoff))]));
+    const names = new Map([...places].map(([cutoff, place]) => [place, cutoff]));
+    const ends = [...places.values()], customValues = ends;
+    return {
+      places, name: isLog ? "k (logarithmic)" : "k",
+      more: {
+        type: "value", min: Math.min(...ends) - step / 5, max: Math.max(...ends) + step / 5,
+        splitLine: { show: false }, axisTick: { customValues }, axisLabel: { customValues, formatter: (place) => names.get(place) ?? "" },
+      },
+    };
+  }
+
   function linesChart(view, rows) {
     const { drawn } = view;
-    const isPlaced = !!drawn.categories;
-    const grouped = new Map();
+    const scale = drawn.cutoffs && scaleOf(drawn.cutoffs);
+    const places = scale ? scale.places : drawn.categories && new Map(drawn.categories.map((name, place) => [name, place]));
+    const ofModels = new Map();
     for (const row of rows) {
       if (row[drawn.y] === null) continue;
-      if (!grouped.has(row[drawn.series])) grouped.set(row[drawn.series], []);
-      grouped.get(row[drawn.series]).push(row);
+      if (!ofModels.has(row[drawn.series])) ofModels.set(row[drawn.series], []);
+      ofModels.get(row[drawn.series]).push(row);
     }
-    const isCrowded = rows.length > 15 * Math.max(1, grouped.size);
-    const series = [...grouped].map(([model, points]) => {
+    const isCrowded = rows.length > 15 * Math.max(1, ofModels.size);
+    const series = [...ofModels].map(([model, points]) => {
       const { colour, dash, symbol } = lookOf(model);
-      const at = (row) => (isPlaced ? drawn.categories.indexOf(String(row[drawn.x])) : row[drawn.x]);
-      if (isPlaced) points.sort((one, two) => at(one) - at(two));
+      const at = (row) => (places ? places.get(String(row[drawn.x])) : row[drawn.x]);
+      if (places) points.sort((one, two) => at(one) - at(two));
       const data = points.map((row) => ({ value: [at(row), row[drawn.y]], row }));
       // Bins are half open: the line goes on to the end of the last one, and a share below to 1.
       const last = points[points.length - 1];
@@ -303,10 +371,10 @@
     const unit = drawn.is_unit ? { min: 0, max: 1 } : {};
     return {
       height: view.is_small ? (drawn.is_unit ? 320 : 230) : 320,
-      isEmpty: !grouped.size,
+      isEmpty: !ofModels.size,
       option: frame(view, {
-        xAxis: axis(isPlaced ? { type: "category", data: drawn.categories, name: drawn.x_title ?? heading(view, drawn.x), nameGap: 26, boundaryGap: drawn.categories.length < 3 }
-          : { type: "value", name: drawn.x_title ?? heading(view, drawn.x), nameGap: 26, ...unit }),
+        xAxis: axis({ name: scale ? scale.name : drawn.x_title ?? heading(view, drawn.x), nameGap: 26, ...(scale ? scale.more
+          : places ? { type: "category", data: drawn.categories, boundaryGap: drawn.categories.length < 3 } : { type: "value", ...unit }) }),
         yAxis: axis({ type: "value", scale: !drawn.steps, name: drawn.y_title ?? "", nameGap: 40, ...unit }),
         grid: { left: drawn.y_title ? 28 : 12, right: 24, top: 18, bottom: 28, containLabel: true },
         series,
@@ -359,7 +427,7 @@
       height: 60 + 24 * kept.length,
       isEmpty: !kept.length,
       option: frame(view, {
-        xAxis: axis({ type: "value", min: Math.min(...ends) - pad, max: Math.max(...ends) + pad, axisLabel: { showMinLabel: false, showMaxLabel: false, formatter: (value) => text(Number(value.toPrecision(3))) } }),
+        xAxis: axis({ type: "value", min: Math.min(...ends) - pad, max: Math.max(...ends) + pad, axisLabel: { showMinLabel: false, showMaxLabel: false, formatter: (value) => tick(Number(value.toPrecision(3))) } }),
         yAxis: axis({ type: "category", data: names, axisLabel: { width: room, overflow: "truncate", interval: 0, color: css("--text") } }),
         series,
       }),
@@ -380,7 +448,7 @@
       isEmpty: !kept.length,
       option: frame(view, {
         legend: { top: 0, left: 0, textStyle: { color: css("--text"), fontFamily: FONT }, selectedMode: false },
-        xAxis: axis({ type: "value", max: drawn.is_share ? 100 : undefined, axisLabel: { formatter: drawn.is_share ? "{value} %" : (value) => text(value) } }),
+        xAxis: axis({ type: "value", max: drawn.is_share ? 100 : undefined, axisLabel: { formatter: drawn.is_share ? "{value}%" : tick } }),
         yAxis: axis({ type: "category", data: kept.map((row) => row[drawn.label]), axisLabel: { width: Math.min(260, width * 0.32), overflow: "truncate", interval: 0, color: css("--text") } }),
         grid: { left: 12, right: 28, top: 34, bottom: 12, containLabel: true },
         aria: { enabled: false, decal: { show: true } },
@@ -392,7 +460,6 @@
   /** A bar for each row with its number, or for each label a bar of each model beside a grey one of all others. */
   function barsChart(view, rows, width) {
     const { drawn } = view;
-    const percent = (value) => `${(100 * value).toFixed(1)} %`;
     const labels = [...new Set(rows.map((row) => row[drawn.label]))];
     const known = new Set(rows.map((row) => row[drawn.series] ?? null));
     const whose = [null, ...page.models].filter((one) => known.has(one));
@@ -411,7 +478,7 @@
       height: 60 + labels.length * (drawn.series ? 14 + 9 * whose.length : 28),
       isEmpty: !rows.length,
       option: frame(view, {
-        xAxis: axis({ type: "value", min: 0, axisLabel: { formatter: drawn.is_share ? (value) => `${text(100 * value)} %` : (value) => text(value) } }),
+        xAxis: axis({ type: "value", min: 0, axisLabel: { formatter: drawn.is_share ? (value) => `${tick(100 * value)}%` : tick } }),
         yAxis: axis({ type: "category", inverse: true, data: labels, axisLabel: { width: Math.min(260, width * 0.32), overflow: "truncate", interval: 0, color: css("--text") } }),
         grid: { left: 12, right: drawn.series ? 28 : 120, top: 10, bottom: 12, containLabel: true },
         series,
@@ -482,89 +549,149 @@
 
   // --- chapters ------------------------------------------------------------------------------------------
 
-  function putChart(parent, view, rows, choices) {
-    const element = make("div", "chart", "", parent);
+  /** Draw the chart of an entry in the place of the one that it has. */
+  function drawChart(entry) {
+    const { view, choices, figure } = entry;
+    const element = make("div", "chart");
+    entry.chart?.dispose();
+    entry.element.replaceWith(element);
     element.setAttribute("role", "img");
     const chosen = Object.values(choices).flat().filter((value) => value !== "all").join(", ");
     element.setAttribute("aria-label", `${view.alt}${chosen ? ` (${chosen})` : ""}. The table below has all numbers.`);
-    const width = isPrinted ? (view.is_small ? (PRINTED_WIDTH - GAP) / 2 : PRINTED_WIDTH) : parent.clientWidth;
-    const { height, option, isEmpty } = DRAWN[view.kind](view, rows, width);
+    const width = isPrinted ? (view.is_small ? (PRINTED_WIDTH - GAP) / 2 : PRINTED_WIDTH) : figure.clientWidth;
+    entry.numbers = numbersOf(view, choices, true);
+    const { height, option, isEmpty } = DRAWN[view.kind](view, rowsOf(view, entry.numbers), width);
+    Object.assign(entry, { element, chart: null });
     if (isEmpty) {
-      element.replaceWith(make("p", "none", "No values here for the models that are chosen."));
+      entry.element = make("p", "none", "No values here for the models that are chosen.");
+      element.replaceWith(entry.element);
       return;
     }
     element.style.height = `${height}px`;
-    const chart = echarts.init(element, null, { renderer: "svg", width, height });
-    chart.setOption(option);
+    entry.chart = echarts.init(element, null, { renderer: "svg", width, height });
+    entry.chart.setOption(option);
     // On paper the style makes it as wide as the page.
     element.querySelector("svg")?.setAttribute("viewBox", `0 0 ${width} ${height}`);
-    charts.push({ chart, parent });
   }
 
-  function putView(parent, view, choices) {
+  function drawHeat(entry) {
+    const { view, choices, element } = entry;
+    entry.numbers = numbersOf(view, choices, true);
+    element.replaceChildren();
+    heatTable(element, view, rowsOf(view, entry.numbers));
+  }
+
+  function putView(parent, chapter, view, choices) {
     const figure = make("figure", `view${view.is_small ? " small" : ""}`, "", parent);
     make("h3", "", view.title, figure);
+    if (view.note) make("p", "definition", view.note, figure);
+    const all = () => rowsOf(view, numbersOf(view, choices, false));
     if (view.kind === "board") {
       const free = Object.fromEntries(Object.entries(choices).filter(([name]) => name !== "measure"));
-      boardTable(figure, view, rowsOf(view, free, false));
-    } else if (view.kind === "heat") {
-      heatTable(figure, view, rowsOf(view, choices, true));
-    } else if (view.kind === "table") {
-      rowTable(figure, view, rowsOf(view, choices, false));
-    } else {
-      putChart(figure, view, rowsOf(view, choices, true), choices);
-      const behind = make("details", "", "", figure);
-      make("summary", "", `Table: ${view.title}`, behind);
-      // Rows of the table are made when somebody looks.
-      behind.addEventListener("toggle", () => {
-        if (behind.open && behind.children.length === 1) rowTable(behind, view, rowsOf(view, choices, false));
-      });
+      boardTable(figure, view, rowsOf(view, numbersOf(view, free, false)));
+      return;
     }
+    if (view.kind === "table") {
+      rowTable(figure, view, all());
+      return;
+    }
+    const entry = { chapter, view, choices, figure, element: make("div", "", "", figure), draw: view.kind === "heat" ? drawHeat : drawChart };
+    entries.push(entry);
+    entry.draw(entry);
+    if (view.kind === "heat") return;
+    const behind = make("details", "", "", figure);
+    make("summary", "", `Table: ${view.title}`, behind);
+    // Rows of the table are made when somebody looks.
+    behind.addEventListener("toggle", () => {
+      if (behind.open && behind.children.length === 1) rowTable(behind, view, all());
+    });
   }
 
-  /** Return the values of a column among the rows that earlier choices leave, in the data's order. */
+  /** Return the values of a column among the rows that earlier choices leave, in the data's order; parts by name. */
   function valuesOf(chapter, name, choices) {
     const found = new Set();
     for (const view of chapter.views) {
-      if (name in page.datasets[view.dataset].columns) {
-        for (const row of rowsOf(view, choices, false)) found.add(row[name]);
-      }
+      const column = datasets.get(view.dataset).columns.get(name);
+      if (column) for (const row of numbersOf(view, choices, false)) found.add(column.at(row));
     }
-    return [...found];
+    const isAll = (value) => value === "all";
+    const order = (one, two) => isAll(two) - isAll(one) || compared(one, two);
+    return name === "part" ? [...found].sort(order) : [...found];
   }
+
+  /** Return what a metric is, also of one with its cutoff. */
+  const definitionOf = (measure) => definitions.get(measure) ?? definitions.get(String(measure).replace(/@[^@]*$/, ""));
 
   function putChapter(name) {
     const chapter = page.chapters[name];
     const section = document.getElementById(name);
     const picks = section.querySelector(".picks"), views = section.querySelector(".views");
-    for (const one of charts.filter(({ parent }) => views.contains(parent))) one.chart.dispose();
-    const kept = charts.filter(({ parent }) => !views.contains(parent));
-    charts.splice(0, charts.length, ...kept);
+    for (const entry of entries.filter((one) => one.chapter === name)) {
+      entry.chart?.dispose();
+      entries.splice(entries.indexOf(entry), 1);
+    }
     const focused = document.activeElement?.dataset?.pick;
     picks.replaceChildren();
     views.replaceChildren();
     const choices = {};
-    picked[name] ??= {};
+    if (!picked.has(name)) picked.set(name, new Map());
+    const mine = picked.get(name);
     for (const pick of chapter.picks) {
       const values = valuesOf(chapter, pick, choices);
-      const wanted = picked[name][pick] ?? page.first;
-      const value = values.includes(wanted) ? wanted : values[0];
+      const favourite = mine.get(pick) ?? page.first;
+      const value = values.includes(favourite) ? favourite : values[0];
       choices[pick] = [value];
-      if (values.length < 2) continue;
-      const label = make("label", "", `${pick.replaceAll("_", " ")} `, picks);
-      const select = make("select", "", "", label);
-      select.dataset.pick = `${name} ${pick}`;
-      for (const one of values) select.add(new Option(one, one, false, one === value));
-      select.addEventListener("change", () => { picked[name][pick] = select.value; putChapter(name); });
-      if (select.dataset.pick === focused) select.focus();
+      if (values.length > 1) {
+        const label = make("label", "", `${pick.replaceAll("_", " ")} `, picks);
+        const select = make("select", "", "", label);
+        select.dataset.pick = `${name} ${pick}`;
+        for (const one of values) select.add(new Option(one, one, false, one === value));
+        select.addEventListener("change", () => { mine.set(pick, select.value); putChapter(name); });
+        if (select.dataset.pick === focused) select.focus();
+      }
+      if (definitionOf(value)) make("p", "definition", `${value}: ${definitionOf(value)}`, picks);
     }
     const needsLegend = chapter.views.some(({ kind, drawn }) => kind === "lines" || kind === "scatter" || (kind === "bars" && drawn.series));
     if (needsLegend && page.models.length > 1) legend(views);
-    for (const view of chapter.views) putView(views, view, choices);
+    for (const view of chapter.views) putView(views, name, view, choices);
   }
 
   function putAll() {
     for (const name of Object.keys(page.chapters)) putChapter(name);
+  }
+
+  // Charts whose models changed are drawn when they are near to be seen.
+  const stale = new Map();
+  const seen = new IntersectionObserver((found) => {
+    for (const { target } of found.filter(({ isIntersecting }) => isIntersecting)) {
+      seen.unobserve(target);
+      const entry = stale.get(target);
+      stale.delete(target);
+      if (entries.includes(entry)) entry.draw(entry);
+    }
+  }, { rootMargin: "50% 0px" });
+
+  /** Draw what other models change, and nothing else. */
+  function changeModels() {
+    for (const old of document.querySelectorAll(".legend")) {
+      const parent = old.parentElement;
+      legend(parent);
+      old.replaceWith(parent.lastElementChild);
+    }
+    for (const entry of entries) {
+      const numbers = numbersOf(entry.view, entry.choices, true);
+      const isSame = numbers.length === entry.numbers.length && numbers.every((row, place) => row === entry.numbers[place]);
+      if (isSame) {
+        stale.delete(entry.figure);
+        seen.unobserve(entry.figure);
+      } else if (entry.draw === drawHeat) {
+        entry.draw(entry);
+      } else {
+        stale.set(entry.figure, entry);
+        seen.unobserve(entry.figure);
+        seen.observe(entry.figure);
+      }
+    }
   }
 
   function putModels() {
@@ -578,7 +705,7 @@
       for (const model of models) shown.add(model);
       for (const input of inputs) input.checked = shown.has(input.value);
       tell();
-      putAll();
+      changeModels();
     };
     for (const [title, models] of [["All", page.models], [`First ${Math.min(page.shown, page.models.length)}`, page.models.slice(0, page.shown)]]) {
       const button = make("button", "", title, boxes);
@@ -595,7 +722,7 @@
       input.addEventListener("change", () => {
         shown[input.checked ? "add" : "delete"](model);
         tell();
-        putAll();
+        changeModels();
       });
       label.append(" ", swatch(model), document.createTextNode(model || "the model"));
     }

@@ -70,7 +70,8 @@ def logged_metrics(facts: RunFacts) -> dict[str, float]:
 
 def named_values(facts: RunFacts) -> Iterator[tuple[str, str, float | None]]:
     """Yield a name, whose it is in our words, and a value; models are in it where there are several."""
-    measured, compared = facts.rows(Table.METRICS), facts.rows(Table.COMPARISONS)
+    measured = [row for row in facts.rows(Table.METRICS) if facts.is_shown(row["metric"])]
+    compared = facts.rows(Table.COMPARISONS)
     models, pairs = {row[MODEL] for row in measured}, {pair_of(row) for row in compared}
     for row in measured:
         model = str(row[MODEL]) if len(models) > 1 else ""
