@@ -55,7 +55,8 @@ def spread_of(
 ) -> tuple[list[UserCount], int]:
     """Return the counts of files of ``per_user``, and the number of their rows.
 
-    ``dataset`` is partitioned by model; NaN in a published one is an error. No more than a batch of some columns is in memory at once.
+    ``dataset`` is partitioned by model; NaN in a published one is an error. No more than a batch of
+    some columns is in memory at once.
     """
     values = spread_values(dataset.schema.names, measures)
     counts: dict[str, dict[str, Any]] = {value.column: {} for value in values}
