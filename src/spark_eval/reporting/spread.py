@@ -50,10 +50,13 @@ def spread_values(columns: Sequence[str], measures: Collection[str] | None = Non
     return list(largest.values())[:MOST_SPREAD]
 
 
-def spread_of(dataset: ds.Dataset, measures: Collection[str] | None = None) -> tuple[list[UserCount], int]:
+def spread_of(
+    dataset: ds.Dataset, measures: Collection[str] | None = None, *, is_published: bool = False
+) -> tuple[list[UserCount], int]:
     """Return the counts of files of ``per_user``, and the number of their rows.
 
-    ``dataset`` is partitioned by model. No more than a batch of some columns is in memory at once.
+    ``dataset`` is partitioned by model; NaN in a published one is an error. No more than a batch of
+    some columns is in memory at once.
     """
     values = spread_values(dataset.schema.names, measures)
     counts: dict[str, dict[str, Any]] = {value.column: {} for value in values}
@@ -62,7 +65,8 @@ def spread_of(dataset: ds.Dataset, measures: Collection[str] | None = None) -> t
         model = str(ds.get_partition_keys(fragment.partition_expression).get(MODEL, ""))
         with named_faults(fragment.path):
             for batch in fragment.to_batches(columns=list(counts), batch_size=2**17):
-                check_no_nan(batch, fragment.path)
+                if is_published:
+                    check_no_nan(batch, fragment.path)
                 n_rows += batch.num_rows
                 for value in values:
                     numbers = pc.drop_null(batch[value.column]).to_numpy(zero_copy_only=False)

@@ -111,7 +111,7 @@ def facts_of(store: Store, run_id: str, baseline: str | None = None) -> RunFacts
             if isinstance(store, HadoopStore):
                 users = spread_in_spark(per_user.frame(store.files.spark))
             else:
-                users, _ = spread_of(per_user.dataset())
+                users, _ = spread_of(per_user.dataset(), is_published=True)
     jobs = {verb: record.job for verb, record in records.items()}
     other = None if baseline is None else facts_of(store, baseline)
     return RunFacts(run_id, jobs, tables, lambda _: users, other)
