@@ -25,7 +25,7 @@ PUBLISHED = (
 )
 # Of what the search finds, these pages come last: how and why, after what readers look for.
 FOUND_LAST = ("docs/decisions/", "CHANGELOG.md", "CONTRIBUTING.md", "docs/testing.md", "docs/reliability.md")
-LOW_BOOST = 0.1
+LOW_BOOST = 1e-6
 PUBLIC_MODULES = ("spark_eval", "spark_eval.functions")
 API_PAGE = "docs/api.md"
 

@@ -39,13 +39,19 @@ def test_users_and_items_are_counted_as_sets_are(name: str, data: st.DataObject)
     event = st.tuples(st.integers(0, 1), st.sampled_from(rule.subsets), st.integers(0, 5), st.integers(0, 5))
     events = data.draw(st.lists(event, max_size=30))
 
-    def combinations(place: int) -> list[tuple[int, frozenset[Subset], int]]:
+    def combinations(place: int) -> dict[int, list[tuple[frozenset[Subset], int]]]:
         found: dict[tuple[int, int], set[Subset]] = defaultdict(set)
         for fold, subset, *ids in events:
             found[fold, ids[place]].add(subset)
-        return [(fold, frozenset(subsets), 1) for (fold, _), subsets in found.items()]
+        return {
+            of_fold: [(frozenset(subsets), 1) for (fold, _), subsets in found.items() if fold == of_fold]
+            for of_fold in range(n_folds)
+        }
 
-    rows = [(fold, frozenset({subset}), 1) for fold, subset, *_ in events]
+    rows = {
+        of_fold: [(frozenset({subset}), 1) for fold, subset, *_ in events if fold == of_fold]
+        for of_fold in range(n_folds)
+    }
     table = subset_rows(rule, n_folds, rows, combinations(0), combinations(1))
     assert [(one.fold, one.subset) for one in table] == [
         (fold, subset) for fold in range(n_folds) for subset in rule.subset_names

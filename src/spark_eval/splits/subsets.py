@@ -8,8 +8,8 @@ from spark_eval.splits.fold_rule import FoldRule
 
 # A larger share of cold users or items than this is warned of.
 MOST_COLD: Final = 0.5
-# How many users, items or rows of a fold are in just these subsets: fold, subsets, number.
-Combinations = Sequence[tuple[int, frozenset[Subset], int]]
+# Of each fold, how many users, items or rows are in just these subsets.
+Combinations = Mapping[int, Sequence[tuple[frozenset[Subset], int]]]
 
 
 class SubsetRow(NamedTuple):
@@ -40,21 +40,21 @@ def subset_rows(
     for fold in range(n_folds):
         for name in rule.subset_names:
             subset, trained_on = SUBSETS[name], rule.trained_on.get(name)
-            n_rows, n_users, n_items = (count(of, fold, subset) for of in (rows, users, items))
+            n_rows, n_users, n_items = (count(of.get(fold, ()), subset) for of in (rows, users, items))
             cold_users = cold_items = None
             if trained_on is not None:
                 learnt = SUBSETS[trained_on]
-                cold_users, cold_items = (count(of, fold, subset, learnt) for of in (users, items))
+                cold_users, cold_items = (count(of.get(fold, ()), subset, learnt) for of in (users, items))
             table.append(SubsetRow(fold, name, n_rows, n_users, n_items, trained_on, cold_users, cold_items))
     return table
 
 
-def count(found: Combinations, fold: int, subset: Iterable[Subset], without: Iterable[Subset] = ()) -> int:
-    """Return how many are in any of these subsets of a fold, and in none of the others."""
+def count(
+    found: Sequence[tuple[frozenset[Subset], int]], subset: Iterable[Subset], without: Iterable[Subset] = ()
+) -> int:
+    """Return how many are in any of these subsets, and in none of the others."""
     return sum(
-        number
-        for of_fold, subsets, number in found
-        if of_fold == fold and not subsets.isdisjoint(subset) and subsets.isdisjoint(without)
+        number for subsets, number in found if not subsets.isdisjoint(subset) and subsets.isdisjoint(without)
     )
 
 

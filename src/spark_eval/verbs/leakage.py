@@ -163,8 +163,8 @@ def count_subsets(
         table.groupBy(F.lit(kind).alias("kind"), FOLD, IN_SUBSETS).agg(F.count("*").alias("n"))
         for kind, table in tables.items()
     ]
-    found: dict[str, list[tuple[int, frozenset[Subset], int]]] = {kind: [] for kind in tables}
+    found: dict[str, dict[int, list[tuple[frozenset[Subset], int]]]] = {kind: {} for kind in tables}
     for kind, fold, in_subsets, n in reduce(DataFrame.unionAll, counts).collect():
         subsets = frozenset(part for place, part in enumerate(rule.subsets) if in_subsets >> place & 1)
-        found[kind].append((fold, subsets, n))
+        found[kind].setdefault(fold, []).append((subsets, n))
     return subset_rows(rule, n_folds, *(found[kind] for kind in (ROWS, USER, ITEM)))
