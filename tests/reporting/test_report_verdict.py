@@ -184,7 +184,9 @@ def test_models_without_lists_for_some_users_are_named_with_what_these_count_as(
     assert told[0].startswith(f"warning | No list | few for 62 of 81 users. {said}")
 
 
-@pytest.mark.parametrize("metric", [one for one in RANKING.values() if one.extra_names], ids=str)
+@pytest.mark.parametrize(
+    "metric", [one for one in RANKING.values() if one.extra_names], ids=lambda one: one.name
+)
 def test_means_that_nobody_asked_for_stay_out_of_pages_and_mlflow(metric: Any) -> None:
     rows = [mean("a", name, 0.5) for name in [metric.run_name, *metric.weights]]
     asked = metric.name if metric.name in metric.weights else metric.run_name

@@ -2,7 +2,7 @@
 
 A docstring is a noun phrase or begins with a verb, and a sentence says one idea. Lower a limit when you
 have removed some.
-``python -m tests.test_words`` prints where each construction is left.
+``python -m tests.test_prose`` prints where each construction is left.
 """
 
 import re
