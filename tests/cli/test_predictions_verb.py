@@ -73,7 +73,7 @@ def test_it_says_the_numbers_and_where_the_tables_are(told: tuple["Desk", "Answe
     codes = "1 NOT_A_PROBABILITY, 1 NULL_LABEL, 1 NULL_SCORE, 1 UNKNOWN_CLASS"
     bad = f"4 rows could not be used (66.7 % of predictions of model 'b': {codes})"
     assert bad in answer.out
-    page = desk.out / "page.html"
+    page = desk.out.parent / "page.html"
     desk.done("report", "--run-id", "p", "--to", str(page))
     assert bad in unescape(page.read_text(encoding="utf-8"))
 

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from tests.cli.conftest import LISTS, Desk
@@ -34,6 +35,7 @@ def test_a_report_is_made_with_the_run_and_grows_with_its_verbs(desk: Desk) -> N
     assert list(data_of(page)["chapters"]) == ["split", "accounting", "provenance"]
     desk.done("evaluate", "--run-id", "a")
     assert list(data_of(page)["chapters"]) == [
+        "verdict",
         "models",
         "cutoffs",
         "spread",
@@ -58,7 +60,12 @@ def test_a_gate_that_fails_has_its_page_before_the_exit_code(desk: Desk) -> None
     assert (answer.code, answer.error) == (5, "GATE_FAILED")
     text = (desk.out / "report" / "a.html").read_text()
     assert "<b>FAILED</b> 1 of 1 gates failed." in text
-    assert list(data_of(desk.out / "report" / "a.html")["chapters"])[:3] == ["gates", "models", "differences"]
+    assert list(data_of(desk.out / "report" / "a.html")["chapters"])[:4] == [
+        "verdict",
+        "gates",
+        "models",
+        "differences",
+    ]
 
 
 def test_no_page_is_made_unasked(published: Desk) -> None:
@@ -92,7 +99,11 @@ def test_a_store_that_only_spark_reads_has_the_same_numbers(desk: Desk) -> None:
 
 def rows_of(dataset: dict[str, Any]) -> dict[str, Any]:
     return {
-        name: [values["names"][place] for place in values["places"]] if isinstance(values, dict) else values
+        name: np.repeat(
+            [values["names"][place] for place in values["places"]], values.get("runs", 1)
+        ).tolist()
+        if isinstance(values, dict)
+        else values
         for name, values in dataset["columns"].items()
     }
 
@@ -110,7 +121,15 @@ def test_python_makes_pages_of_results_and_of_runs(published: Desk, tmp_path: Pa
     comparison = spark_eval.compare(evaluation, baseline_model="best")
     assert spark_eval.report([evaluation, comparison], tmp_path / "both.html") == str(tmp_path / "both.html")
     chapters = data_of(tmp_path / "both.html")["chapters"]
-    assert list(chapters) == ["models", "differences", "cutoffs", "spread", "accounting", "provenance"]
+    assert list(chapters) == [
+        "verdict",
+        "models",
+        "differences",
+        "cutoffs",
+        "spread",
+        "accounting",
+        "provenance",
+    ]
     spark_eval.report(evaluation, tmp_path / "one.html")
     assert "differences" not in data_of(tmp_path / "one.html")["chapters"]
     spark_eval.report(published.out, tmp_path / "run.html", run_id="a")

@@ -58,15 +58,18 @@ def test_the_tables_are_published_shown_and_read_back(desk: Desk) -> None:
     assert "did you mean 'late'?" in line
 
 
+EVERYBODY = {"segment": "all", "segment_value": "all"}
+
+
 def stage(name: str, metric: str, value: float | None, k: int = 10) -> dict[str, Any]:
-    return {"stage": name, "model": "m", "metric": metric, "k": k, "segment": "all", "value": value}
+    return {"stage": name, "model": "m", "metric": metric, "k": k, **EVERYBODY, "value": value}
 
 
 def shown(
     stages: list[dict[str, Any]], numbers: dict[str, int], screen: Console, capsys: pytest.CaptureFixture[str]
 ) -> str:
-    steps = [{"step": step, "segment": "all", "n_users": n, "n_pairs": n} for step, n in numbers.items()]
-    others = [{**row, "segment": "country"} for row in (*stages, *steps)]
+    steps = [{"step": step, **EVERYBODY, "n_users": n, "n_pairs": n} for step, n in numbers.items()]
+    others = [{**row, "segment": "country", "segment_value": "DE"} for row in (*stages, *steps)]
     show_funnel([*stages, *others[: len(stages)]], [*steps, *others[len(stages) :]], screen)
     return capsys.readouterr().out
 

@@ -100,7 +100,7 @@ def test_the_preset_of_scikit_learn_says_which_metrics_it_has(spark: SparkSessio
 @pytest.mark.parametrize(
     ("metric", "items", "says"),
     [
-        ("ild", None, "for ild we need facts of items; give items, with vector for ild"),
+        ("ild", None, "for ild we need item attributes; give items, with vector for ild"),
         ("ild", "item int", "no column 'vector' for ild (by features instead: ild(distance=jaccard)); found"),
         ("ild", "item int, vectors array<double>", "Map with columns={'vector': 'vectors'}"),
         ("ild(distance=jaccard)", None, "with features for ild(distance=jaccard)"),

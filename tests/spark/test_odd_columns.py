@@ -166,8 +166,18 @@ def empty_groups(table: pa.Table, path: Path) -> None:
 WRITERS = [no_groups, empty_group, empty_group_without_dictionary, empty_groups]
 
 
-@pytest.mark.parametrize("write", WRITERS)
-@pytest.mark.parametrize("place", ["0", "5", "9", "only"])
+NAMES = ["0", "5", "9", "only"]
+
+
+@pytest.mark.parametrize(
+    ("write", "place"),
+    [
+        # Each writer and each place once by default.
+        pytest.param(write, place, marks=[] if row == column else [pytest.mark.exhaustive])
+        for row, write in enumerate(WRITERS)
+        for column, place in enumerate(NAMES)
+    ],
+)
 @pytest.mark.usefixtures("spark")
 def test_files_of_no_rows(tmp_path: Path, write: Any, place: str) -> None:
     """First, in the middle, last: what comes is as without them; alone they are an empty table by name."""
@@ -188,9 +198,10 @@ def test_files_of_no_rows(tmp_path: Path, write: Any, place: str) -> None:
         known = dict(zip(("train", "users", "items"), more, strict=True))
         return repr(evaluate(lists, truth, model="m", **known, **options).metric_rows)
 
+    expected = measured(tables)
     for name in ("recommendations", "truth", "train", "users"):
         if place != "only":
-            assert measured(tables | {name: path}) == measured(tables)
+            assert measured(tables | {name: path}) == expected
         elif name != "users":
             with pytest.raises(DataError, match=f"EMPTY_{name.upper()}"):
                 measured(tables | {name: path})

@@ -303,6 +303,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         error = error or endings.unwritten(out)
         if error is not None:
             endings.tell_error(error, trace if debug else "")
+    events.leave()
     sys.exit(code if error is None else error.exit_code)
 
 

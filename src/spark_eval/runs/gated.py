@@ -99,11 +99,11 @@ class SideBySide:
         They do where they let a missing baseline pass, where none of them pairs users with its run, and where
         the candidate has no metric of users.
         """
-        if self.baseline is None or (self.pairs and not self.side(None).metrics):
+        if self.baseline is None:
             return None
         run, model = self.baseline.run, self.baseline.model
         pairings = {pair.gate.pairing for pair in self.pairs if pair.gate.against_run == run}
-        if pairings == {Pairing.NONE}:
+        if pairings == {Pairing.NONE} or (self.pairs and not self.side(None).metrics):
             return None
         known = self.models(run) or []
         is_there = bool(set(known) & set(self.run(None).models)) if model is None else model in known

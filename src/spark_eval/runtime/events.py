@@ -71,6 +71,11 @@ def end(outcome: str, **facts: Any) -> None:
         say("run_ended", message, outcome=outcome, **facts, seconds=seconds())
 
 
+def leave() -> None:
+    """Forget the run: later calls from Python in this process are not part of it."""
+    clock.set(None)
+
+
 def settle() -> None:
     """Mark the run as published; later errors cannot fail it."""
     if (run := clock.get()) is not None:
