@@ -11,7 +11,7 @@ from spark_eval.accounting import (
     EntryKey,
     ListCounts,
     TruthCounts,
-    check,
+    check_accounting,
     list_entries,
     table_entries,
 )
@@ -77,7 +77,7 @@ def test_entries_of_the_truth_add_up() -> None:
         ("quarantined", "NULL_ID", 3, 1),
         ("filtered", "below_threshold", 1, 1),
     ]
-    check(entries)
+    check_accounting(entries)
 
 
 def test_truth_without_a_row_has_an_entry_all_the_same() -> None:
@@ -103,7 +103,7 @@ def test_entries_of_the_recommendations_add_up() -> None:
         ("dropped", "no_truth", 1, 1),
     ]
     assert [e.source for e in entries] == ["recommendations"] * 8 + ["users"] * 5
-    check(entries)
+    check_accounting(entries)
 
 
 def test_cold_items_are_a_part_of_what_is_used() -> None:
@@ -112,7 +112,7 @@ def test_cold_items_are_a_part_of_what_is_used() -> None:
     entries = list_entries({"als": lists()["als"].plus(more)}, 5, DEFAULT)
     used = [(e.reason, e.rows) for e in entries if (e.source, e.outcome) == ("recommendations", "used")]
     assert used == [(None, 3), ("cold_item", 1)]
-    check(entries)
+    check_accounting(entries)
 
 
 def test_cold_items_of_the_truth_are_a_part_of_what_is_used() -> None:
@@ -120,7 +120,7 @@ def test_cold_items_of_the_truth_are_a_part_of_what_is_used() -> None:
         entries = table_entries("truth", truth((None, *warm), (Reason.COLD_ITEM, *cold)))
         lines = [("used", None, *warm), ("used", "cold_item", *cold)]
         assert [e[2:] for e in entries if e.outcome == USED] == [line for line in lines if line[2]]
-        check(entries)
+        check_accounting(entries)
 
 
 def test_entries_of_the_training_interactions_add_up() -> None:
@@ -133,7 +133,7 @@ def test_entries_of_the_training_interactions_add_up() -> None:
         ("train", None, "largest", "rows=5", 0, 1),
         ("train", None, "quarantined", "NULL_ID", 3, 1),
     ]
-    check(entries)
+    check_accounting(entries)
 
 
 def test_rows_of_users_without_truth_are_used_where_these_count() -> None:
@@ -164,7 +164,7 @@ def test_users_left_out_are_told_by_their_reason() -> None:
         ("dropped", "no_recommendations", 3),
         ("used", "no_truth", 1),
     ]
-    check(entries)
+    check_accounting(entries)
 
 
 def test_a_row_too_few_or_too_many_leaves_the_ledger_open() -> None:
@@ -172,39 +172,39 @@ def test_a_row_too_few_or_too_many_leaves_the_ledger_open() -> None:
         more = ListCounts(Counter({(IN, None): rows - 12}))
         entries = list_entries({"als": lists()["als"].plus(more)}, 5, DEFAULT)
         with pytest.raises(SparkEvalError, match="recommendations of model 'als'") as raised:
-            check(entries)
+            check_accounting(entries)
         assert raised.value.code == "LEDGER_OPEN"
 
 
 def test_another_models_rows_do_not_close_a_ledger() -> None:
     with pytest.raises(SparkEvalError) as raised:
-        check([entry("in", 1), entry("used", 1, model="bpr")])
+        check_accounting([entry("in", 1), entry("used", 1, model="bpr")])
     assert raised.value.code == "LEDGER_OPEN"
 
 
 @pytest.mark.parametrize("fault", FATAL)
 def test_a_single_row_of_a_fatal_fault_refuses_the_table(fault: Fault) -> None:
     with pytest.raises(DataError, match=r"1 (rows|relevant items)") as raised:
-        check([entry("in", 1), entry("quarantined", 1, fault)])
+        check_accounting([entry("in", 1), entry("quarantined", 1, fault)])
     assert raised.value.code == fault
 
 
 def test_relevant_items_that_share_a_rank_refuse_the_table() -> None:
     with pytest.raises(DataError) as raised:
-        check(list_entries(lists(clashes=2), 5, DEFAULT))
+        check_accounting(list_entries(lists(clashes=2), 5, DEFAULT))
     assert raised.value.code == Fault.DUPLICATE_RANK
 
 
 def test_all_fatal_faults_come_in_one_error() -> None:
     faults = [entry("quarantined", 2, Fault.RANK_BASE), entry("quarantined", 3, Fault.NULL_MODEL, model=None)]
     with pytest.raises(DataError) as raised:
-        check(faults)
+        check_accounting(faults)
     assert str(raised.value).startswith("error[RANK_BASE] recommendations of model 'als': 2 rows")
     assert "also [NULL_MODEL] recommendations: 3 rows" in str(raised.value)
 
 
 def test_a_fault_that_is_not_fatal_passes() -> None:
-    check([entry("in", 1), entry("quarantined", 1, Fault.NULL_ID)])
+    check_accounting([entry("in", 1), entry("quarantined", 1, Fault.NULL_ID)])
 
 
 def test_a_line_has_the_order_of_the_table() -> None:

@@ -19,11 +19,11 @@ from benchmarks.processes import usage
 from benchmarks.workload import Task
 from spark_eval.metrics.options import make_plan
 from spark_eval.transforms.conform import conform_recommendations, conform_truth
-from spark_eval.transforms.exchange import exchanged, measure
+from spark_eval.transforms.exchange import exchange, measure
 from spark_eval.transforms.plain_files import plain_recommendations, plain_truth
 from spark_eval.verbs.checks import check_folds
 from spark_eval.verbs.evaluation import Tables
-from spark_eval.verbs.workers import buckets_for, messages_of, per_user_schema, question_of
+from spark_eval.verbs.workers import buckets_for, evaluation_task, messages_of, per_user_schema
 
 
 class Steps:
@@ -55,8 +55,8 @@ class Steps:
         """The rows of the first so many metrics, or with ``folder`` a summary of each bucket."""
         plan = replace(self.tables.plan, asked=self.tables.plan.asked[:n_metrics])
         tables = replace(self.tables, plan=plan)
-        question, schema = question_of(tables, None, None), per_user_schema(tables)
-        messages = exchanged(self.sent(), self.n_tasks)
+        question, schema = evaluation_task(tables, None, None), per_user_schema(tables)
+        messages = exchange(self.sent(), self.n_tasks)
         return measure(messages, question, self.n_buckets, schema, folder and str(folder))
 
 
@@ -65,9 +65,7 @@ STEPS: Final[dict[str, Callable[[Steps, Path], object]]] = {
         finish(frame) for frame in (steps.tables.recommendations, steps.tables.truth)
     ],
     "messages: both tables read, by bucket of users": lambda steps, _: list(map(finish, steps.sent())),
-    "the exchange: messages in their buckets": lambda steps, _: finish(
-        exchanged(steps.sent(), steps.n_tasks)
-    ),
+    "the exchange: messages in their buckets": lambda steps, _: finish(exchange(steps.sent(), steps.n_tasks)),
     "measured: ranks, hits, one metric, accounting, sums": lambda steps, _: finish(steps.measured(1, None)),
     "all other metrics": lambda steps, _: finish(steps.measured(None, None)),
     "per_user written by the workers": lambda steps, folder: finish(steps.measured(None, folder / "written")),

@@ -48,7 +48,7 @@ EntryKey = tuple[Outcome, str | None]
 LARGEST: Final = ("largest", "max_relevance")
 
 
-def key_of(fault: str) -> EntryKey:
+def outcome_and_reason(fault: str) -> EntryKey:
     """Return the outcome of rows with this fault, or with this reason of a filter."""
     return (Outcome.QUARANTINED if fault in set(Fault) else Outcome.FILTERED), fault
 
@@ -74,7 +74,7 @@ class Counts:
     def plus(self, other: Self) -> Self:
         """Return the sum of these counts and others."""
         both = {one.name: (getattr(self, one.name), getattr(other, one.name)) for one in fields(self)}
-        return type(self)(**{name: plus(name, *numbers) for name, numbers in both.items()})
+        return type(self)(**{name: add_values(name, *numbers) for name, numbers in both.items()})
 
     def entry(self, source: str, model: str | None, line: EntryKey) -> Entry:
         """Return the accounting entry of a key."""
@@ -102,7 +102,7 @@ class ListCounts(Counts):
     clashes: int = 0
 
 
-def plus(name: str, one: Any, other: Any) -> Any:
+def add_values(name: str, one: Any, other: Any) -> Any:
     """Add two numbers, or two Counters (keys with 0 stay); take the maximum for names in LARGEST."""
     if isinstance(one, Counter):
         total = Counter(one)
@@ -118,12 +118,12 @@ def table_entries(source: str, counts: Counts) -> list[Entry]:
     left = [line for line, rows in counts.rows.items() if rows and line[0] not in (Outcome.IN, *used)]
     return [
         *(counts.entry(source, None, line) for line in [(Outcome.IN, None), *chosen]),
-        *beside(source, None, counts),
+        *user_lines(source, None, counts),
         *(counts.entry(source, None, line) for line in sorted(left, key=lambda line: str(line[1]))),
     ]
 
 
-def beside(source: str, model: str | None, counts: Counts) -> list[Entry]:
+def user_lines(source: str, model: str | None, counts: Counts) -> list[Entry]:
     """Return entries that count users only, and the entry of the largest number of rows."""
     known = (line for line, users in counts.users.items() if line[0] in BESIDE and users)
     entries = [counts.entry(source, model, line) for line in known]
@@ -148,7 +148,7 @@ def list_entries(
         without = n_truth_users - count.with_truth
         rule = (Outcome.NO_RECOMMENDATIONS, conventions.no_recommendations, 0, without)
         entries.append(Entry(RECOMMENDATIONS, model, *rule))
-        entries += beside(RECOMMENDATIONS, model, count)
+        entries += user_lines(RECOMMENDATIONS, model, count)
         entries += user_entries(model, count, without, conventions)
     return entries
 
@@ -170,7 +170,7 @@ def user_entries(model: str | None, count: ListCounts, without: int, conventions
     return [Entry(USERS, model, *line) for line in ((Outcome.IN, None, total, total), *lines)]
 
 
-def check(entries: Sequence[Entry], others: Sequence[DataError] = ()) -> None:
+def check_accounting(entries: Sequence[Entry], others: Sequence[DataError] = ()) -> None:
     """Raise one DataError for fatal faults and ``others``; then check that the counts add up."""
     faults = [
         DataError(entry.reason, f"{entry.table}: {entry.rows} {FATAL[Fault(entry.reason)]}")
@@ -222,7 +222,7 @@ def rows_in(entries: Iterable[Entry], source: str) -> int:
     return sum(entry.rows for entry in entries if (entry.source, entry.outcome) == (source, Outcome.IN))
 
 
-def totals(entries: Iterable[Entry]) -> dict[str, int | None]:
+def headline_counts(entries: Iterable[Entry]) -> dict[str, int | None]:
     """Return a summary for operators: rows in, used, quarantined, users of the largest mean, models."""
     rows, users = Counter[str](), Counter[str | None]()
     for entry in entries:

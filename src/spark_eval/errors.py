@@ -59,7 +59,7 @@ class SparkEvalError(Exception):
 
     def __init__(self, code: str, message: str) -> None:
         self.code = code
-        self.message = printable(redacted(" ".join(message.split()))[:LONGEST])
+        self.message = escape_control_characters(redacted(" ".join(message.split()))[:LONGEST])
         super().__init__(code, message)
 
     def __str__(self) -> str:
@@ -124,7 +124,7 @@ class GateFailure(SparkEvalError):
     exit_code = 5
 
 
-def each(makers: Mapping[str, Callable[[], Made]]) -> dict[str, Made]:
+def collect_errors(makers: Mapping[str, Callable[[], Made]]) -> dict[str, Made]:
     """Call all makers; raise the DataErrors of all of them as one."""
     made, faults = {}, []
     for name, make in makers.items():
@@ -152,7 +152,7 @@ def parse_choice(choices: type[Member], value: str, where: str) -> Member:
     raise ConfigError.unknown("INVALID_CHOICE", "choice", value, choices, where)
 
 
-def printable(text: str) -> str:
+def escape_control_characters(text: str) -> str:
     """Escape characters that could move a cursor or reverse the direction of writing."""
     return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in text)
 

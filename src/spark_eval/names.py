@@ -59,7 +59,7 @@ def model_faults(names: Sequence[str], source: str = "recommendations") -> list[
     return faults
 
 
-def literal(path: str) -> str:
+def literal_path(path: str) -> str:
     """Escape the pattern characters of a path for Spark's reader."""
     return PATTERN.sub(r"\\\g<0>", path)
 
@@ -69,7 +69,7 @@ def folder_name(model: str) -> str:
     return WRITTEN_AS_THREE.sub(lambda match: f"%{ord(match[0]):02X}", model)
 
 
-def first_few(texts: Sequence[str], joint: str = ", ") -> str:
+def summarize_names(texts: Sequence[str], joint: str = ", ") -> str:
     """Join the first few texts, with the number of the others."""
     more = f" and {len(texts) - MOST_SHOWN} more" if texts[MOST_SHOWN:] else ""
     return f"{joint.join(texts[:MOST_SHOWN])}{more}"
@@ -77,9 +77,9 @@ def first_few(texts: Sequence[str], joint: str = ", ") -> str:
 
 def models_shown(models: Sequence[str]) -> str:
     """Return the number of models and the names of the first ones."""
-    return f"{len(models)} model{'' if len(models) == 1 else 's'} ({first_few(models)})"
+    return f"{len(models)} model{'' if len(models) == 1 else 's'} ({summarize_names(models)})"
 
 
-def quoted(name: str) -> str:
+def quote_column(name: str) -> str:
     """Quote a column's name for Spark SQL."""
     return "`" + name.replace("`", "``") + "`"

@@ -71,7 +71,7 @@ def check_keys(given: Iterable[str], known: Collection[str], key: str) -> None:
             raise ConfigError.unknown("UNKNOWN_CONFIG_KEY", "key", str(name), known, key)
 
 
-def in_range(allowed: str, holds: Callable[[Any], bool]) -> Callable[[Any, str], Any]:
+def number_in_range(allowed: str, holds: Callable[[Any], bool]) -> Callable[[Any, str], Any]:
     """Make a validator for a numeric range; it raises ConfigError OUT_OF_RANGE."""
 
     def parse(given: Any, where: str) -> Any:
@@ -82,12 +82,12 @@ def in_range(allowed: str, holds: Callable[[Any], bool]) -> Callable[[Any, str],
     return parse
 
 
-INSIDE_0_AND_1: Final = in_range("a number between 0 and 1", lambda given: 0 < given < 1)
-ABOVE_0: Final = in_range("a number above 0", lambda given: 0 < given < math.inf)
-AT_LEAST_0: Final = in_range("0 or more", lambda given: 0 <= given < math.inf)
-AT_LEAST_1: Final = in_range("1 or more", lambda given: given >= 1)
-SHARE: Final = in_range("0 to 1", lambda given: 0 <= given <= 1)
-SEED: Final = in_range(
+INSIDE_0_AND_1: Final = number_in_range("a number between 0 and 1", lambda given: 0 < given < 1)
+ABOVE_0: Final = number_in_range("a number above 0", lambda given: 0 < given < math.inf)
+AT_LEAST_0: Final = number_in_range("0 or more", lambda given: 0 <= given < math.inf)
+AT_LEAST_1: Final = number_in_range("1 or more", lambda given: given >= 1)
+SHARE: Final = number_in_range("0 to 1", lambda given: 0 <= given <= 1)
+SEED: Final = number_in_range(
     "a whole number of 64 bits, but for the largest", lambda given: -(2**63) <= given < 2**63 - 1
 )
 

@@ -46,23 +46,23 @@ def parse_convention(name: str, choice: object) -> Choice | float | None:
     return parse_choice(CONVENTIONS[name], str(choice), where)
 
 
-def changed(conventions: Conventions, choices: Mapping[str, object]) -> Conventions:
+def with_choices(conventions: Conventions, choices: Mapping[str, object]) -> Conventions:
     """Change conventions by name, with choices as in a config."""
     return conventions.changed({name: parse_convention(name, choice) for name, choice in choices.items()})
 
 
-def preset(source: str, differs: str, leaves_out: str = "", **choices: object) -> Preset:
+def make_preset(source: str, differs: str, leaves_out: str = "", **choices: object) -> Preset:
     """Return a preset that differs from the default in these choices."""
-    return Preset(source, changed(Conventions(), choices), differs, leaves_out)
+    return Preset(source, with_choices(Conventions(), choices), differs, leaves_out)
 
 
 PRESETS: Final[dict[str, Preset]] = {
-    "default": preset(
+    "default": make_preset(
         "spark-eval",
         "AP over min(m, k), so that a perfect top k scores 1; nDCG by the whole truth; users without "
         "recommendations count with 0.",
     ),
-    "spark": preset(
+    "spark": make_preset(
         "Spark's RankingMetrics and RankingEvaluator",
         "nDCG is binary; users without truth count with 0.",
         "Spark counts repeated items of a list again (recall@3 of a, a, a is 3); its graded nDCG takes the "
@@ -70,7 +70,7 @@ PRESETS: Final[dict[str, Preset]] = {
         gain="binary",
         no_truth="zero",
     ),
-    "trec_eval": preset(
+    "trec_eval": make_preset(
         "trec_eval (pytrec_eval, ir_measures)",
         "AP over all m relevant items, so that k ranks may not be enough to reach 1; users without "
         "recommendations are left out; relevance below 1 is not relevant.",
@@ -82,7 +82,7 @@ PRESETS: Final[dict[str, Preset]] = {
         no_recommendations="drop",
         threshold=1.0,
     ),
-    "ranx": preset(
+    "ranx": make_preset(
         "ranx",
         "AP over all m relevant items; relevance below 1 is not relevant.",
         "ranx sorts equal scores in no fixed order; here by item. A user whose judgements are all "
@@ -91,7 +91,7 @@ PRESETS: Final[dict[str, Preset]] = {
         negative_relevance="irrelevant",
         threshold=1.0,
     ),
-    "recommenders": preset(
+    "recommenders": make_preset(
         "Microsoft recommenders (map_at_k)",
         "nDCG is binary; users without recommendations are left out. Popularity counts rows; its novelty is "
         "novelty_micro; items without attributes are unlike any other; catalogue coverage is "
@@ -109,7 +109,7 @@ PRESETS: Final[dict[str, Preset]] = {
         serendipity_variant="recommenders",
         catalog_coverage_variant="by_trained",
     ),
-    "replay": preset(
+    "replay": make_preset(
         "RePlay",
         "nDCG is binary; in-list AUC is 0 without hits and 1 with hits only, and goes by rank, not by score. "
         "Its Surprisal is novelty over k ranks, as a share of that of an item with one user; catalogue "
@@ -126,7 +126,7 @@ PRESETS: Final[dict[str, Preset]] = {
         unexpectedness_no_base="zero",
         catalog_coverage_variant="trained",
     ),
-    "rectools": preset(
+    "rectools": make_preset(
         "RecTools",
         "AP over all m relevant items; nDCG is binary and normalised by k hits, even if m < k. Popularity "
         "counts rows, but novelty users; diversity is by features that differ, 0 for a list of one item; "
@@ -145,7 +145,7 @@ PRESETS: Final[dict[str, Preset]] = {
         unexpectedness_no_base="one",
         catalog_coverage_variant="recommended",
     ),
-    "lenskit": preset(
+    "lenskit": make_preset(
         "LensKit",
         "Precision over min(k, length), recall over min(m, k), AP over min(m, length): short lists are not "
         "penalised; DCG discounts ranks 1 and 2 alike; nDCG is binary; a gain field is gain: linear.",
@@ -157,7 +157,7 @@ PRESETS: Final[dict[str, Preset]] = {
         gain="binary",
         discount="log2_clipped",
     ),
-    "evidently": preset(
+    "evidently": make_preset(
         "Evidently",
         "Evidently uses recommended rows only: relevant items that were not recommended do not exist, m and "
         "the ideal are those of the list, and users without a hit are left out. "
@@ -183,7 +183,7 @@ PRESETS: Final[dict[str, Preset]] = {
         gini_variant="n_minus_1",
         personalization_variant="full_lists",
     ),
-    "elliot": preset(
+    "elliot": make_preset(
         "Elliot",
         "MAP and MAR are means over all ranks up to k; DCG with 2^relevance - 1; users without "
         "recommendations are left out. APLT is long_tail, UserCoverageAtN user_coverage(places=all). Gini is "
@@ -198,7 +198,7 @@ PRESETS: Final[dict[str, Preset]] = {
         gini_variant="equality",
         entropy_weights="slots",
     ),
-    "sklearn": preset(
+    "sklearn": make_preset(
         "scikit-learn (ndcg_score, dcg_score, average_precision_score)",
         "Equal scores share their ranks: DCG averages over their orders, AP takes them as one threshold. AP "
         "is uncut (k: all) and over all m relevant items. AUC is roc_auc_score; other metrics are refused.",
@@ -206,18 +206,18 @@ PRESETS: Final[dict[str, Preset]] = {
         ap_denominator="relevant",
         tie_order="shared",
     ),
-    "seed000": preset(
+    "seed000": make_preset(
         '"Evaluation Frameworks" (notes, with a sliding window)',
         "nDCG by the list's own relevances, as in its example.",
         "Its first formulas of AP and AR sum over all ranks and exceed 1.",
         ideal="list",
     ),
-    "seed001": preset(
+    "seed001": make_preset(
         "lecture on evaluation metrics (Wang Zhe, Geekbang)",
         "AP over the hits, without missed items.",
         ap_denominator="hits",
     ),
-    "seed002": preset(
+    "seed002": make_preset(
         '"Validation and Metrics" (book chapter)',
         "AP over all m relevant items; DCG with 2^relevance - 1, normalised by the list's own relevances.",
         "Its precision sorts scores ascending and gives -1 to a user without positives.",
@@ -225,10 +225,10 @@ PRESETS: Final[dict[str, Preset]] = {
         gain="exp2",
         ideal="list",
     ),
-    "seed003": preset(
+    "seed003": make_preset(
         '"Evaluation Metrics and Their Limitations" (notes)', "Precision@k only, as in the default."
     ),
-    "seed004": preset(
+    "seed004": make_preset(
         '"Evaluation Metrics" (tutorial on embedding models)',
         "Recall over min(m, k); AP over the hits; nDCG is binary.",
         "The nDCG it prints passes document ids as scores.",
@@ -255,7 +255,7 @@ def parse_conventions(value: Conventions | str | Mapping[str, Any]) -> Conventio
         return value
     choices = {"preset": value} if isinstance(value, str) else dict(value)
     conventions = conventions_of(str(choices.pop("preset", "default")))
-    return changed(conventions, choices)
+    return with_choices(conventions, choices)
 
 
 def changed_choices(conventions: Conventions, base: Conventions) -> dict[str, Choice]:
@@ -288,4 +288,4 @@ def parse_stamp(text: str) -> Conventions:
     preset, *choices = own.split(", ")
     threshold = None if relevance == "relevance>0" else float(relevance.removeprefix("relevance>="))
     chosen = dict(one.split("=", 1) for one in [*choices, *rules])
-    return changed(conventions_of(preset), {**chosen, "threshold": threshold})
+    return with_choices(conventions_of(preset), {**chosen, "threshold": threshold})

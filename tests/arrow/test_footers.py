@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_eval.arrow.footers import MOMENT_NS, has_fitting_checksums
+from spark_eval.arrow.footers import MOMENT_NS, checksum_file_matches
 
 CONTENT = bytes(range(250)) * 7
 
@@ -34,14 +34,14 @@ def test_checksums_that_are_older_are_of_another_file_unless_they_fit(
     now = file.stat().st_mtime_ns
     os.utime(file, ns=(now, now))
     os.utime(checksums, ns=(now - older_ns, now - older_ns))
-    assert has_fitting_checksums(file) == fits
+    assert checksum_file_matches(file) == fits
 
 
 def test_a_file_without_checksums_or_with_odd_ones(tmp_path: Path) -> None:
     file = tmp_path / "a.parquet"
     file.write_bytes(CONTENT)
-    assert has_fitting_checksums(file)
+    assert checksum_file_matches(file)
     for odd in (b"", b"crc\0\0\0\0\0", b"PAR1" * 5):
         (tmp_path / ".a.parquet.crc").write_bytes(odd)
         os.utime(tmp_path / ".a.parquet.crc", ns=(0, file.stat().st_mtime_ns - 1))
-        assert not has_fitting_checksums(file)
+        assert not checksum_file_matches(file)

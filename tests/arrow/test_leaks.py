@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 from spark_eval.arrow.bloom import BloomFilter, slice_of
-from spark_eval.engine.messages import unpacked
+from spark_eval.engine.messages import from_bytes
 from spark_eval.schema import Subset
 from spark_eval.splits.fold_rule import LATER_PARTS, NEVER, Check, FoldRule
-from spark_eval.splits.leaks import Comparing
+from spark_eval.splits.leaks import LeakCounter
 from spark_eval.splits.leave_out import LastFraction
 from spark_eval.splits.rules import GlobalLocalRanker
 
@@ -40,7 +40,7 @@ def in_buckets(sent: Iterable[tuple[int, Any]]) -> dict[int, list[Any]]:
     return buckets
 
 
-def filter_of(comparing: Comparing, rows: Sequence[pa.RecordBatch], slice_bits: int) -> BloomFilter:
+def filter_of(comparing: LeakCounter, rows: Sequence[pa.RecordBatch], slice_bits: int) -> BloomFilter:
     """The filter of the pairs of these rows."""
     pairs = in_buckets(comparing.pairs(rows))
     slices = {bucket: slice_of(np.concatenate(hashes), slice_bits) for bucket, hashes in pairs.items()}
@@ -51,7 +51,7 @@ def found(
     rule: FoldRule, rows: list[Row], ends: dict[str, list[int]], n_folds: int = 1
 ) -> dict[str, list[tuple[int, int]]]:
     """The rows and users that all buckets count together, by name and fold."""
-    comparing = Comparing(rule, n_folds, N_BUCKETS, ends)
+    comparing = LeakCounter(rule, n_folds, N_BUCKETS, ends)
     tested = [batch([row for row in rows[n::2] if row[3] != "local_train"]) for n in range(2)]
     sent = list(comparing.messages(tested))
     if learnt := [row for row in rows if row[3] == "local_train"]:
@@ -143,10 +143,10 @@ def test_nothing_is_early_where_nothing_came_before() -> None:
 
 
 def test_only_rows_that_may_be_pairs_of_tested_ones_are_sent() -> None:
-    comparing = Comparing(RANKER, 1, 1, {})
+    comparing = LeakCounter(RANKER, 1, 1, {})
     tested = batch([(1, 1, 0, PARTS[0], 0), (2, 7, 0, PARTS[2], 0)])
     learnt = batch([(user, item, 0, "local_train", 0) for user in range(4) for item in range(9)])
     [(_, message)] = comparing.messages([learnt], filter_of(comparing, [tested], 16))
-    rows = unpacked(pa.py_buffer(message))
+    rows = from_bytes(pa.py_buffer(message))
     assert rows.num_rows < 4
     assert {(1, 1), (2, 7)} <= set(zip(rows["user"].to_pylist(), rows["item"].to_pylist(), strict=True))

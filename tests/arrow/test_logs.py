@@ -12,7 +12,7 @@ import pytest
 from spark_eval.arrow.xxhash64 import id_hashes
 from spark_eval.errors import DataError
 from spark_eval.splits.fold_rule import HASH_STEPS
-from spark_eval.splits.labels import Labelling, moments
+from spark_eval.splits.labels import RowLabeller, moments
 from spark_eval.splits.moments import Boundary
 from spark_eval.splits.rules import GlobalLocalRanker, Timeline
 
@@ -30,9 +30,9 @@ def batch(times: list[int | None], **columns: list[object]) -> pa.RecordBatch:
     )
 
 
-def labelling(rule: GlobalLocalRanker, line: Timeline = LINE) -> Labelling:
+def labelling(rule: GlobalLocalRanker, line: Timeline = LINE) -> RowLabeller:
     """The labelling of a log with this timeline."""
-    return Labelling(rule, rule.layout(line), "us")
+    return RowLabeller(rule, rule.layout(line), "us")
 
 
 def outcomes(rule: GlobalLocalRanker, rows: pa.RecordBatch, line: Timeline = LINE) -> list[str]:

@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark_eval.arrow import codes
-from spark_eval.arrow.codes import grouped, order_within, sort_runs
-from spark_eval.arrow.hashes import changes
+from spark_eval.arrow.codes import argsort_values_within_runs, argsort_within_runs, stable_argsort
+from spark_eval.arrow.hashes import run_starts
 from spark_eval.stats.exact import Ints
 
 LARGEST = np.iinfo(np.int64).max
@@ -23,7 +23,7 @@ def test_each_run_is_sorted_in_its_place(runs: list[list[int]], longest: int) ->
     starts = np.cumsum([0, *map(len, runs[:-1])]) if runs else np.empty(0, dtype=np.int64)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(codes, "LONGEST_TOGETHER", longest)
-        order = order_within(values, starts)
+        order = argsort_values_within_runs(values, starts)
     assert sorted(order.tolist()) == list(range(len(values)))
     assert values[order].tolist() == [value for run in runs for value in sorted(run)]
 
@@ -32,8 +32,8 @@ def test_each_run_is_sorted_in_its_place(runs: list[list[int]], longest: int) ->
 @given(rows=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 2), st.integers(0, 2)), max_size=40))
 def test_rows_are_sorted_by_one_key_after_the_other(rows: list[tuple[int, int, int]]) -> None:
     run, first, second = np.array(rows, dtype=np.int64).reshape(-1, 3).T
-    order = grouped(run, 5)
-    is_first = changes(run[order])
+    order = stable_argsort(run, 5)
+    is_first = run_starts(run[order])
     asked: list[int] = []
 
     def last_key(some: Ints) -> Ints:
@@ -41,12 +41,13 @@ def test_rows_are_sorted_by_one_key_after_the_other(rows: list[tuple[int, int, i
         in_last: Ints = second[some]
         return in_last
 
-    sort_runs(order, is_first, [lambda some: first[some], last_key])
+    argsort_within_runs(order, is_first, [lambda some: first[some], last_key])
     by_all = np.lexsort((second, first, run))
     keys = np.stack([run, first, second])
     assert (keys[:, order] == keys[:, by_all]).all()
     assert (
-        is_first.tolist() == (changes(run[order]) | changes(first[order]) | changes(second[order])).tolist()
+        is_first.tolist()
+        == (run_starts(run[order]) | run_starts(first[order]) | run_starts(second[order])).tolist()
     )
     # Rows that the first key told apart are not looked at again.
     assert sum(asked) <= sum(
@@ -57,5 +58,5 @@ def test_rows_are_sorted_by_one_key_after_the_other(rows: list[tuple[int, int, i
 @pytest.mark.parametrize("n_places", [5, 70_000])
 def test_rows_of_one_place_come_together_as_they_were(n_places: int) -> None:
     places = np.random.default_rng(3).integers(0, n_places, 500)
-    assert grouped(places, n_places).tolist() == np.argsort(places, kind="stable").tolist()
-    assert grouped(np.sort(places), n_places).tolist() == list(range(500))
+    assert stable_argsort(places, n_places).tolist() == np.argsort(places, kind="stable").tolist()
+    assert stable_argsort(np.sort(places), n_places).tolist() == list(range(500))

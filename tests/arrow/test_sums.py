@@ -6,7 +6,7 @@ from operator import mul
 import numpy as np
 import pytest
 
-from spark_eval.engine.means import ColumnSums, Group, SegmentCell, SegmentTotals, added, sums
+from spark_eval.engine.means import ColumnSums, Group, SegmentCell, SegmentTotals, merge_sums, sums
 
 RANDOM = np.random.default_rng(3)
 NAN = float("nan")
@@ -39,7 +39,7 @@ def test_sums_are_those_of_fractions_however_the_users_are_parted(
         segments = {"country": (COUNTRIES[places], ["ch", "de", "fr"])}
         values = {name: values[places] for name, values in VALUES.items()}
         parts.append(sums(values, SUMMED, one_model(len(places)), segments))
-    rows = flat(added(parts, list(SUMMED)))
+    rows = flat(merge_sums(parts, list(SUMMED)))
     assert len(rows) == 4 * len(SUMMED)
     for (segment, name), row in rows.items():
         value = np.prod([VALUES[factor] for factor in SUMMED[name]], axis=0)
@@ -59,7 +59,7 @@ def test_values_beyond_doubles_are_counted() -> None:
     segments = {"country": (np.array([0, 1, 1]), ["ch", "de"])}
     values = {"a": np.array([1.0, float("inf"), NAN])}
     part = sums(values, {"a": ("a",)}, one_model(3), segments)
-    rows = {value: row for (value, _), row in flat(added([part], ["a"])).items()}
+    rows = {value: row for (value, _), row in flat(merge_sums([part], ["a"])).items()}
     counts = {name: row[:3] for name, row in rows.items()}
     assert counts == {"all": (3, 2, 1), "ch": (1, 1, 0), "de": (2, 1, 1)}
     assert [rows[name].total for name in ("all", "ch", "de")] == [1, 1, 0]
@@ -72,7 +72,7 @@ def test_what_only_some_parts_have_adds_to_nothing() -> None:
         for value, name in ((2.0**60, "y"), (1.0, "z"))
     ]
     for some in (parts, parts[::-1]):
-        totals = {value: row.total for (value, _), row in flat(added(some, ["a"])).items()}
+        totals = {value: row.total for (value, _), row in flat(merge_sums(some, ["a"])).items()}
         assert totals == {"all": 2**60 + 1, "y": 2**60, "z": 1}
 
 
@@ -82,7 +82,7 @@ def test_a_value_and_no_value_of_one_name_are_one_segment() -> None:
     part = sums({"a": np.array([1.0, 2.0])}, {"a": ("a",)}, one_model(2), segments)
 
     def missing(parts: list[SegmentTotals]) -> list[tuple[int, Fraction]]:
-        rows = added(parts, ["a"]).items()
+        rows = merge_sums(parts, ["a"]).items()
         return [(row["a"].n_users, row["a"].total) for (_, segment, _), row in rows if segment == "x"]
 
     assert missing([part]) == [(2, Fraction(3))]
@@ -94,7 +94,7 @@ def test_sums_of_millions_of_users_stay_exact() -> None:
     value, n_users = (2.0**19 - 1) * 2.0**-18, (1 << 22) + 3
     ones = {"one": (np.zeros(n_users, dtype=np.int64), ["x"])}
     part = sums({"a": np.full(n_users, value)}, {"a": ("a",)}, one_model(n_users), ones)
-    rows = flat(added([part], ["a"])).values()
+    rows = flat(merge_sums([part], ["a"])).values()
     assert [row.total for row in rows] == [n_users * Fraction(value)] * 2
     assert [row.squares for row in rows] == [n_users * Fraction(value) ** 2] * 2
 
@@ -102,7 +102,7 @@ def test_sums_of_millions_of_users_stay_exact() -> None:
 def test_nobody_has_no_sums() -> None:
     segments = {"x": (np.empty(0, dtype=np.int64), ["y"])}
     part = sums({"a": np.empty(0)}, {"a": ("a",)}, one_model(0), segments)
-    assert (part.sums, added([part, part], ["a"])) == ({}, {})
+    assert (part.sums, merge_sums([part, part], ["a"])) == ({}, {})
 
 
 def test_sums_of_several_models_are_those_of_each_alone() -> None:
@@ -119,4 +119,4 @@ def test_sums_of_several_models_are_those_of_each_alone() -> None:
         )
         for place in (0, 2)
     ]
-    assert added([together], list(SUMMED)) == added(alone, list(SUMMED))
+    assert merge_sums([together], list(SUMMED)) == merge_sums(alone, list(SUMMED))

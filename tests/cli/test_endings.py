@@ -20,8 +20,8 @@ from spark_eval.cli.commands import main
 from spark_eval.publishing.local import LocalStore
 from spark_eval.runs import job
 from spark_eval.runtime import streams
-from spark_eval.runtime.spark_errors import renamed
-from spark_eval.runtime.streams import Aside
+from spark_eval.runtime.spark_errors import named_spark_error
+from spark_eval.runtime.streams import CapturedPipe
 from spark_eval.sources.read import read_source
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def test_a_signal_that_is_to_be_ignored_is(desk: "Desk", monkeypatch: pytest.Mon
 
 def test_what_the_jvm_prints_is_kept_apart(capfd: pytest.CaptureFixture[str]) -> None:
     for is_shown in (False, True):
-        aside = Aside(is_shown=is_shown)
+        aside = CapturedPipe(is_shown=is_shown)
         jvm = os.dup(aside.open())
         os.write(jvm, b"some ERROR\n\tat java.lang.Thread\nthe last words\n")
         aside.close()
@@ -175,13 +175,13 @@ class Ended:
 def test_a_dead_jvm_has_a_name(
     monkeypatch: pytest.MonkeyPatch, error: Exception, gateway: int | None, says: str
 ) -> None:
-    aside = Aside(is_shown=False)
+    aside = CapturedPipe(is_shown=False)
     os.write(aside.open(), b"OutOfMemoryError: Java heap space\n")
     aside.close()
     token = streams.current.set(aside)
     monkeypatch.setattr(SparkContext, "_gateway", None if gateway is None else Ended(gateway))
     try:
-        named = renamed(error)
+        named = named_spark_error(error)
     finally:
         streams.current.reset(token)
     assert (named.code, named.exit_code) == ("JVM_DIED", 1)

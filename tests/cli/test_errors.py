@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.names import model_faults
-from spark_eval.runtime.spark_errors import may_be_of_inputs, renamed
+from spark_eval.runtime.spark_errors import may_be_of_inputs, named_spark_error
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Desk
@@ -291,7 +291,7 @@ def test_allowed_model_names() -> None:
     ],
 )
 def test_anything_else_is_for_a_retry(error: Exception, code: str, exit_code: int) -> None:
-    named = renamed(error)
+    named = named_spark_error(error)
     assert (named.code, named.exit_code) == (code, exit_code)
     assert "\n" not in str(named)
 
@@ -316,7 +316,7 @@ def test_anything_else_is_for_a_retry(error: Exception, code: str, exit_code: in
     ],
 )
 def test_what_no_retry_mends_is_none_to_retry(error: Exception, code: str) -> None:
-    named = renamed(error)
+    named = named_spark_error(error)
     assert (named.code, named.exit_code) == (code, 2)
     assert "\n" not in str(named)
 
@@ -325,7 +325,9 @@ def test_of_a_worker_that_cannot_start_the_last_word_is_told() -> None:
     trace = (
         "\n  Traceback (most recent call last):\n    File 'x'\n  ImportError: no y\nPYTHONPATH was:\n  /z\n"
     )
-    named = renamed(Py4JError(f"SparkException: \nError from python worker:{trace}EOFException\n\tat x"))
+    named = named_spark_error(
+        Py4JError(f"SparkException: \nError from python worker:{trace}EOFException\n\tat x")
+    )
     assert str(named) == (
         "error[WORKER_ENV_MISMATCH] a Python worker could not start: ImportError: no y; give workers the "
         "driver's environment by PYSPARK_PYTHON or --archives (--debug shows all)"
@@ -375,22 +377,27 @@ DISK = "java.io.IOException: lost\n\tat x\nCaused by: java.io.IOException: No sp
     ids=["advice", "the first that is known", "the last cause", "length", "the system's words"],
 )
 def test_of_what_spark_says_facts_are_left(text: str, code: str, says: str) -> None:
-    line = str(renamed(Py4JError(text), "truth", " (see the log)"))
+    line = str(named_spark_error(Py4JError(text), "truth", " (see the log)"))
     assert line.startswith(f"error[{code}] truth: {says}")
     assert line.endswith(" (see the log)")
-    assert str(renamed(Py4JError(text))).endswith(" (--debug shows all)")
+    assert str(named_spark_error(Py4JError(text))).endswith(" (--debug shows all)")
 
 
 def test_what_we_say_ourselves_is_told_without_what_spark_puts_around_it() -> None:
     text = "SparkException: job\n\tat a\nerror[CORRUPT_FILE] x is bad; mend it SQLSTATE: 38000\n\tat b"
-    assert str(renamed(Py4JError(text), "truth")) == "error[CORRUPT_FILE] x is bad; mend it"
-    assert str(renamed(ValueError("first\nsecond"))) == "error[UNEXPECTED] ValueError: first"
+    assert str(named_spark_error(Py4JError(text), "truth")) == "error[CORRUPT_FILE] x is bad; mend it"
+    assert str(named_spark_error(ValueError("first\nsecond"))) == "error[UNEXPECTED] ValueError: first"
 
 
 def test_which_errors_may_be_of_inputs_that_changed() -> None:
-    errors = [DataError("CORRUPT_FILE", "x"), *map(renamed, (OSError("x"), ValueError("x"), Py4JError("x")))]
+    errors = [
+        DataError("CORRUPT_FILE", "x"),
+        *map(named_spark_error, (OSError("x"), ValueError("x"), Py4JError("x"))),
+    ]
     assert all(map(may_be_of_inputs, errors))
-    assert not any(map(may_be_of_inputs, (renamed(OSError(28, "x")), ConfigError("INVALID_K", "x"))))
+    assert not any(
+        map(may_be_of_inputs, (named_spark_error(OSError(28, "x")), ConfigError("INVALID_K", "x")))
+    )
 
 
 def test_spark_speaks_in_one_line_without_a_trace(spark: SparkSession) -> None:
@@ -402,7 +409,7 @@ def test_spark_speaks_in_one_line_without_a_trace(spark: SparkSession) -> None:
     ):
         with pytest.raises(Exception, match="SQLSTATE") as raised:
             spark.sql(query).collect()
-        named = renamed(raised.value)
+        named = named_spark_error(raised.value)
         assert named.code == code
         assert end in named.message  # what to do is said by us, not by Spark
         assert "SQLSTATE" not in str(named)

@@ -11,7 +11,7 @@ import pytest
 from tests.cli.conftest import LISTS, Desk
 
 import spark_eval
-from spark_eval.arrow.user_files import dataset_at
+from spark_eval.arrow.user_files import open_dataset
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.reporting.spread import spread_of
 from spark_eval.verbs.evaluation import spread_in_spark
@@ -110,7 +110,7 @@ def rows_of(dataset: dict[str, Any]) -> dict[str, Any]:
 
 def test_spark_counts_users_as_the_files_are_counted(published: Desk, spark: "SparkSession") -> None:
     folder = str(published.out / "per_user" / "run_id=a")
-    counts, _ = spread_of(dataset_at(folder))
+    counts, _ = spread_of(open_dataset(folder))
     assert counts
     assert spread_in_spark(spark.read.parquet(folder)) == counts
 

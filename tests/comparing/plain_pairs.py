@@ -7,7 +7,7 @@ import pandas as pd
 import pyarrow as pa
 from tests.stats.samples import clusters_of_both
 
-from spark_eval.pairing.population import PairQuestion, Population
+from spark_eval.pairing.population import AlignedUsers, ComparisonTask
 from spark_eval.stats.differences import PairSums, RatioSums
 
 
@@ -16,9 +16,9 @@ def table_of(users: pd.DataFrame) -> pa.Table:
     return pa.Table.from_pandas(users, preserve_index=False)
 
 
-def population_of(question: PairQuestion, tables: Sequence[pa.Table]) -> Population:
+def population_of(question: ComparisonTask, tables: Sequence[pa.Table]) -> AlignedUsers:
     """Return who is compared of these tables, one for each model."""
-    return Population(question, lambda place, columns: tables[place].select(list(columns)))
+    return AlignedUsers(question, lambda place, columns: tables[place].select(list(columns)))
 
 
 def plain_sums(pairs: pd.DataFrame) -> PairSums:

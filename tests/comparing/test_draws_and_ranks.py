@@ -12,16 +12,16 @@ from tests.comparing.plain_pairs import population_of, table_of
 from spark_eval.arrow.xxhash64 import id_hashes
 from spark_eval.pairing import drawing
 from spark_eval.pairing.cells import EVERYBODY, SegmentValue
-from spark_eval.pairing.drawing import Amount, Drawing, DrawnSums
-from spark_eval.pairing.population import CANDIDATE, PairQuestion, Population
-from spark_eval.pairing.ranking import Counting, SizeCounts, in_slices
-from spark_eval.stats.differences import quanta
+from spark_eval.pairing.drawing import Amount, ResampledSums, Resampler
+from spark_eval.pairing.population import CANDIDATE, AlignedUsers, ComparisonTask
+from spark_eval.pairing.ranking import DifferenceCounter, SizeCounts, merge_slices
+from spark_eval.stats.differences import to_quanta
 from spark_eval.stats.draws import flips, poisson_weights
 from spark_eval.stats.ranked import RankSums
 from spark_eval.stats.resampling import scale_of, scaled
 
 COLUMNS = ("ap_at_5", "ndcg_at_5")
-QUESTION = PairQuestion(
+QUESTION = ComparisonTask(
     [(CANDIDATE, name) for name in "abc"],
     [(slice(0, 1), slice(1, 3)), (slice(1, 2), slice(2, 3))],
     COLUMNS,
@@ -46,7 +46,7 @@ def models() -> list[pd.DataFrame]:
     return found
 
 
-def populations(models: Sequence[pd.DataFrame]) -> list[Population]:
+def populations(models: Sequence[pd.DataFrame]) -> list[AlignedUsers]:
     """Two buckets."""
     return [
         population_of(QUESTION, [table_of(rows[rows["user"] % 2 == part]) for rows in models])
@@ -62,9 +62,9 @@ def test_draws(
     monkeypatch.setattr(drawing, "DRAWN_AT_ONCE", at_once)
     monkeypatch.setattr(drawing, "MOST_DRAWN", most)
     chosen = [Amount.difference(*pair, column) for pair in PAIRS for column in COLUMNS]
-    made = Drawing(CELLS, chosen, LARGEST.ravel(), seed=5, replicates=7, flips=9, has_cubes=True)
+    made = Resampler(CELLS, chosen, LARGEST.ravel(), seed=5, replicates=7, flips=9, has_cubes=True)
     first, second = (made.sums(population) for population in populations(models))
-    found: DrawnSums = first + second
+    found: ResampledSums = first + second
     ids = pa.array(range(N_USERS))
     weights = np.insert(poisson_weights(id_hashes(ids, np.int64(5)), 7).astype(np.int64), 0, 1, axis=1)
     signs = np.insert(flips(id_hashes(ids, np.int64(6)), 9).astype(np.int64), 0, 1, axis=1)
@@ -85,16 +85,16 @@ def test_draws(
 def test_ranks(models: Sequence[pd.DataFrame]) -> None:
     chosen = np.ones((len(CELLS), *LARGEST.shape), dtype=bool)
     chosen[1, 2, 0] = False
-    counting = Counting(CELLS, chosen, LARGEST, n_slices=4, n_parts=3)
+    counting = DifferenceCounter(CELLS, chosen, LARGEST, n_slices=4, n_parts=3)
     arrived: dict[int, list[SizeCounts]] = {}
     for population in populations(models):
         for part, counts in counting.counts(population):
             arrived.setdefault(part, []).append(counts)
-    found = in_slices([counting.ranked(parts) for parts in arrived.values()])
+    found = merge_slices([counting.ranked(parts) for parts in arrived.values()])
     for number, (cell, pair, column) in enumerate(np.ndindex(chosen.shape)):
         left, right = (models[place][COLUMNS[column]] for place in PAIRS[pair])
         own = (right - left)[models[0]["country"] == CELLS[cell][1]] if cell else right - left
-        q = quanta(own.dropna().to_numpy())
+        q = to_quanta(own.dropna().to_numpy())
         sizes = np.unique(abs(q[q != 0]))
         if not chosen[cell, pair, column]:
             assert number not in found
@@ -107,9 +107,9 @@ def test_ranks(models: Sequence[pd.DataFrame]) -> None:
 def test_few_differences_are_kept() -> None:
     a = pd.DataFrame({"user": range(12), "ap_at_5": 0.5, "ndcg_at_5": 0.5, "country": "at"})
     b = a.assign(ap_at_5=[0.75, 0.25, 0.5, 0.5, 1.0, 0.25, *[0.5] * 6])
-    question = PairQuestion([(CANDIDATE, "a"), (CANDIDATE, "b")], [(slice(0, 1), slice(1, 2))], COLUMNS)
-    counting = Counting([EVERYBODY], np.ones((1, 1, 2), dtype=bool), np.array([[0.5, 0.0]]), 4, 1)
+    question = ComparisonTask([(CANDIDATE, "a"), (CANDIDATE, "b")], [(slice(0, 1), slice(1, 2))], COLUMNS)
+    counting = DifferenceCounter([EVERYBODY], np.ones((1, 1, 2), dtype=bool), np.array([[0.5, 0.0]]), 4, 1)
     [(_, counts)] = counting.counts(population_of(question, [table_of(a), table_of(b)]))
-    [found] = in_slices([counting.ranked([counts])]).values()
+    [found] = merge_slices([counting.ranked([counts])]).values()
     quarter = 2**38
     assert sorted(found.quanta or ()) == [-quarter, -quarter, quarter, 2 * quarter]

@@ -9,9 +9,9 @@ import pytest
 from tests.comparing.plain_pairs import plain_sums, population_of, table_of
 
 from spark_eval.pairing.cells import EVERYBODY
-from spark_eval.pairing.drawing import Amount, Drawing
-from spark_eval.pairing.population import BASELINE, CANDIDATE, PairQuestion, Population
-from spark_eval.pairing.ranking import Counting
+from spark_eval.pairing.drawing import Amount, Resampler
+from spark_eval.pairing.population import BASELINE, CANDIDATE, AlignedUsers, ComparisonTask
+from spark_eval.pairing.ranking import DifferenceCounter
 from spark_eval.pairing.sums import BucketTotals, pair_sums, sum_bucket
 
 COLUMNS = ("auc_at_5", "auc_impressions_at_5")
@@ -19,9 +19,9 @@ COLUMNS = ("auc_at_5", "auc_impressions_at_5")
 COUNTS = list(product(range(4), range(4)))
 
 
-def question_of(*, folds: int, segments: int) -> PairQuestion:
+def question_of(*, folds: int, segments: int) -> ComparisonTask:
     names = ("country", "age")[:segments]
-    return PairQuestion(
+    return ComparisonTask(
         [(BASELINE, "a"), (CANDIDATE, "b")],
         [(slice(0, 1), slice(1, 2))],
         COLUMNS,
@@ -45,8 +45,8 @@ def users(first: int, n: int, *, folds: int, is_defined: bool) -> pd.DataFrame:
 
 
 def bucket(
-    question: PairQuestion, start: int, n_baseline: int, n_candidate: int, **more: Any
-) -> tuple[Population, list[pd.DataFrame]]:
+    question: ComparisonTask, start: int, n_baseline: int, n_candidate: int, **more: Any
+) -> tuple[AlignedUsers, list[pd.DataFrame]]:
     """A bucket of users of both sides, whose last users are common."""
     own = [users(start + 4 - n, n, **more) for n in (n_baseline, n_candidate)]
     own[1]["auc_at_5"] = 1 - own[1]["auc_at_5"] / 2
@@ -83,8 +83,8 @@ def test_buckets_of_few_users_add_up(folds: int, segments: int, is_defined: bool
     check_everybody(whole, [pd.concat(rows) for rows in sides])
     drawn = [Amount.difference(0, 1, column) for column in COLUMNS]
     cells, shape = whole.totals.cells, (len(whole.totals.cells), 1, len(COLUMNS))
-    drawing = Drawing(cells, drawn, whole.largest.ravel(), 0, replicates=3, flips=3, has_cubes=True)
-    counting = Counting(cells, np.ones(shape, dtype=bool), whole.largest, 4, 3)
+    drawing = Resampler(cells, drawn, whole.largest.ravel(), 0, replicates=3, flips=3, has_cubes=True)
+    counting = DifferenceCounter(cells, np.ones(shape, dtype=bool), whole.largest, 4, 3)
     n_differing = 0
     for number, counts in enumerate(COUNTS):
         population, own = bucket(question, 10 * number, *counts, folds=folds, is_defined=is_defined)

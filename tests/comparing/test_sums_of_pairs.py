@@ -9,7 +9,7 @@ from tests.comparing.plain_pairs import plain_clusters, plain_sums, population_o
 
 from spark_eval.pairing import products
 from spark_eval.pairing.cells import EVERYBODY
-from spark_eval.pairing.population import BASELINE, CANDIDATE, PairQuestion
+from spark_eval.pairing.population import BASELINE, CANDIDATE, ComparisonTask
 from spark_eval.pairing.sums import N_COMMON, BucketTotals, cluster_sums, pair_sums, sum_bucket
 
 COLUMNS = ("ap_at_5", "dcg_at_5")
@@ -39,7 +39,7 @@ def joined(one: pd.DataFrame, other: pd.DataFrame, column: str, keys: Sequence[s
     return both.fillna({"country": "(missing)"})
 
 
-def check(found: BucketTotals, models: Sequence[pd.DataFrame], question: PairQuestion) -> None:
+def check(found: BucketTotals, models: Sequence[pd.DataFrame], question: ComparisonTask) -> None:
     """Compare every cell with plain sums."""
     for pair, (left, right) in enumerate(zip(*question.ends, strict=True)):
         for column, name in enumerate(question.columns):
@@ -82,7 +82,7 @@ def test_sums_of_pairs_are_those_of_rational_arithmetic(
         ]
     sides = [(BASELINE if place == 0 else CANDIDATE, str(place)) for place in range(n_models)]
     segments = ("country", "age", "fold") if folds else ("country", "age")
-    question = PairQuestion(sides, pairs, COLUMNS, segments, by_fold=folds > 0, moved=("country", "age"))
+    question = ComparisonTask(sides, pairs, COLUMNS, segments, by_fold=folds > 0, moved=("country", "age"))
     shuffled = [one.sample(frac=1, random_state=7) if not same_users else one for one in models]
     found = sum_bucket(population_of(question, [table_of(one) for one in shuffled]))
     check(found, models, question)
@@ -92,7 +92,7 @@ def test_sums_of_pairs_are_those_of_rational_arithmetic(
 def test_sums_of_buckets_add() -> None:
     generator = np.random.default_rng(3)
     models = [made_up(generator, 90), made_up(generator, 90)]
-    question = PairQuestion(
+    question = ComparisonTask(
         [(BASELINE, "a"), (CANDIDATE, "b")], [(slice(0, 1), slice(1, 2))], COLUMNS, ("age",)
     )
     parts = [

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from spark_eval.arrow.hashes import bucket_of, hashes_of
-from spark_eval.arrow.user_files import UserFile, file_name, met, user_files
+from spark_eval.arrow.user_files import UserFile, file_name, overlapping_groups, user_files
 
 
 def files(model: str, n_buckets: int) -> list[UserFile]:
@@ -23,7 +23,7 @@ def files(model: str, n_buckets: int) -> list[UserFile]:
     [(4, 4, [2] * 4), (2, 8, [5] * 2), (4, 6, [5] * 2), (3, 4, [7]), (1, 1, [2])],
 )
 def test_files_meet_where_their_ranges_overlap(one: int, other: int, sizes: list[int]) -> None:
-    assert [len(group) for group in met([*files("a", one), *files("b", other)])] == sizes
+    assert [len(group) for group in overlapping_groups([*files("a", one), *files("b", other)])] == sizes
 
 
 def test_buckets_of_other_numbers_hold_the_users_of_their_range() -> None:

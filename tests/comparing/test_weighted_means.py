@@ -14,7 +14,7 @@ from spark_eval.errors import ConfigError
 from spark_eval.metrics import MetricValue
 from spark_eval.metrics.columns import value_of_column
 from spark_eval.metrics.means import means_of_users
-from spark_eval.pairing.population import CANDIDATE, PairQuestion
+from spark_eval.pairing.population import CANDIDATE, ComparisonTask
 from spark_eval.pairing.sums import ratio_sums, sum_bucket
 
 COLUMNS = ("auc_at_5", "fcp_at_5")
@@ -50,7 +50,7 @@ def made_up(seed: int, *, folds: int) -> pd.DataFrame:
 def test_sums_are_those_of_rational_arithmetic(folds: int) -> None:
     models = [made_up(seed, folds=folds) for seed in range(3)]
     segments = ("country", "fold") if folds else ("country",)
-    question = PairQuestion(
+    question = ComparisonTask(
         [(CANDIDATE, name) for name in "abc"],
         MATCHES,
         COLUMNS,

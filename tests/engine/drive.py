@@ -12,11 +12,11 @@ from spark_eval.accounting import ListCounts, TruthCounts, list_entries, table_e
 from spark_eval.arrow.hashes import bucket_of, hashes_of
 from spark_eval.arrow.row_faults import fault_rules
 from spark_eval.engine.items.counts import histogram
-from spark_eval.engine.items.facts import ItemFacts, item_facts
+from spark_eval.engine.items.facts import ItemAttributes, item_attributes
 from spark_eval.engine.items.tally import ItemTally
-from spark_eval.engine.measure import Measuring
+from spark_eval.engine.measure import BucketMeasurer
 from spark_eval.engine.messages import Content
-from spark_eval.engine.question import Question
+from spark_eval.engine.question import EvaluationTask
 from spark_eval.engine.send import Sender
 from spark_eval.engine.summary import metric_rows
 from spark_eval.metrics.options import LARGEST_DOUBLE, Plan
@@ -56,7 +56,7 @@ class Tables:
     bounds: Mapping[int, int] | None = None
     trained: Mapping[int | None, pa.Array] | None = None
     profile: pa.Table | None = None
-    facts: ItemFacts | None = None
+    facts: ItemAttributes | None = None
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def drive(plan: Plan, tables: Tables, layout: Layout = LAYOUT) -> Found:
         patch.setattr(exchange, "MOST_ROWS", layout.most_rows)
         for number, n_numbers, bucket in buckets(messages, question, layout.n_buckets):
             assert (bucket_of(hashes_of(bucket.people.ids), n_numbers) == number).all()
-            measuring, models = Measuring(bucket, tally), []
+            measuring, models = BucketMeasurer(bucket, tally), []
             for one, rows in measuring.measured():
                 models.append(one)
                 for row in rows.to_pylist():
@@ -107,7 +107,7 @@ def found_of(
     per_user: dict[tuple[Any, ...], dict[str, Any]],
     summaries: list[BucketSummary],
     counts: Sequence[pa.Table],
-    facts: ItemFacts,
+    facts: ItemAttributes,
 ) -> Found:
     """Add up what the buckets say, as the driver does."""
     summed = Summaries(summaries, plan)
@@ -135,10 +135,10 @@ def by_name(counts: ListCounts) -> dict[str, int]:
     return found | {name: getattr(counts, name) for name in own}
 
 
-def question_of(plan: Plan, tables: Tables) -> Question:
+def question_of(plan: Plan, tables: Tables) -> EvaluationTask:
     """Return what ``verbs.evaluate`` asks of such tables."""
     user, item = (id_type(tables.truth.schema.field(name).type) for name in ("user", "item"))
-    return Question(
+    return EvaluationTask(
         plan=plan,
         user=user,
         item=item,
@@ -150,13 +150,13 @@ def question_of(plan: Plan, tables: Tables) -> Question:
     )
 
 
-def facts_of(trained: Mapping[int | None, pa.Array] | None, item: pa.DataType) -> ItemFacts | None:
+def facts_of(trained: Mapping[int | None, pa.Array] | None, item: pa.DataType) -> ItemAttributes | None:
     """Return what is known of items with training interactions."""
     if trained is None:
         return None
     rows = [(one, fold, 1) for fold, items in trained.items() for one in items.to_pylist()]
     table = table_of(rows, item=item, fold=pa.int64(), n_rows=pa.int64())
-    return item_facts(item, None, table.drop_columns(["fold"]) if None in trained else table, {})
+    return item_attributes(item, None, table.drop_columns(["fold"]) if None in trained else table, {})
 
 
 def id_type(kind: pa.DataType) -> pa.DataType:

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 import numpy as np
 
 from spark_eval.conventions import Conventions
-from spark_eval.metrics.beyond.catalog import About, Entries, ItemCounts, Sets
+from spark_eval.metrics.beyond.catalog import Entries, ItemContext, ItemCounts, Sets
 from spark_eval.metrics.lists import Lists
 from spark_eval.metrics.registry import RANKING, Fact, Kind, ranking_metric
 from spark_eval.schema import Direction
@@ -36,7 +36,7 @@ def mean_of(entries: Entries, values: Any) -> Floats:
     return np.where(size > 0, total / np.maximum(size, 1), np.nan)
 
 
-def takers_of_places(about: About, rows: Any, places: Any) -> Floats:
+def takers_of_places(about: ItemContext, rows: Any, places: Any) -> Floats:
     """Return the training users of items of these lists."""
     return np.asarray(needed(about.catalog.n_takers)[about.fold[rows], places], dtype=np.float64)
 

@@ -12,12 +12,12 @@ from drive import Found, Layout, Tables, drive, table_of
 from oracle import Id, Recommendation
 from slow_ledger import counts_of_lists
 
-from spark_eval.arrow.codes import ordered
+from spark_eval.arrow.codes import lexsort
 from spark_eval.cli.metric_tables import WORKED
 from spark_eval.conventions import TruthDuplicates
 from spark_eval.engine import truth as truth_module
-from spark_eval.engine.ranks import falling
-from spark_eval.engine.truth import Truth, combined
+from spark_eval.engine.ranks import descending_keys
+from spark_eval.engine.truth import Truth, combine_duplicates
 from spark_eval.metrics.options import make_plan
 
 INT, TEXT, DOUBLE = pa.int64(), pa.string(), pa.float64()
@@ -86,9 +86,9 @@ def test_orders_are_those_of_python_whether_the_keys_fit_one_number_or_not() -> 
     for least, most in ((0, 3), (-(2**62), 2**62), (-(2**63), 2**63 - 1)):
         keys = [random.integers(least, most, 300, endpoint=True) for _ in range(3)]
         rows = list(zip(*keys, strict=True))
-        assert [rows[row] for row in ordered(*keys)] == sorted(rows)
+        assert [rows[row] for row in lexsort(*keys)] == sorted(rows)
     scores = np.array([NAN, 0.0, -0.0, 1.5, -2.0, INFINITY])[1:]
-    assert falling(scores).argsort(kind="stable").tolist() == [4, 2, 0, 1, 3]
+    assert descending_keys(scores).argsort(kind="stable").tolist() == [4, 2, 0, 1, 3]
 
 
 @pytest.mark.parametrize("is_wide", [False, True], ids=["ids of a narrow range", "of all 64 bits"])
@@ -122,14 +122,14 @@ def test_worked_rows_are_combined_as_the_document_says(worked: list[str]) -> Non
         for order in (1, -1):  # the order of rows never decides
             rows = pa.table({"relevance": relevance[::order], "timestamp": [*range(len(relevance))][::order]})
             one = np.ones(len(relevance), np.int64)
-            assert combined(one, one, rows, duplicates)[1].tolist() == [float(expected)]
+            assert combine_duplicates(one, one, rows, duplicates)[1].tolist() == [float(expected)]
 
 
 def test_of_rows_without_a_time_or_equally_late_ones() -> None:
     user, item = np.array([1, 1, 2, 2, 2]), np.array([7, 7, 7, 7, 7])
     time = pa.array([-100, None, 100, 200, 200])
     rows = pa.table({"relevance": [1.0, 2.0, 5.0, 2.0, 3.0], "timestamp": time})
-    assert combined(user, item, rows, TruthDuplicates.LAST)[1].tolist() == [1.0, 3.0]
+    assert combine_duplicates(user, item, rows, TruthDuplicates.LAST)[1].tolist() == [1.0, 3.0]
 
 
 # The tables of tests/spark/test_account.py, with a model whose every row has a fault.

@@ -11,7 +11,7 @@ from spark_eval.accounting import table_entries
 from spark_eval.engine.items import tally
 from spark_eval.engine.items.training import count_train
 from spark_eval.engine.messages import Content
-from spark_eval.engine.ranks import are_regular
+from spark_eval.engine.ranks import has_no_duplicates
 from spark_eval.metrics.beyond import catalog
 from spark_eval.metrics.beyond.catalog import Entries
 from spark_eval.metrics.options import make_plan
@@ -85,7 +85,7 @@ def test_lists_are_regular_where_no_rank_and_no_item_comes_twice(
     item: list[int], rank: list[int], is_regular: bool
 ) -> None:
     of_list = np.array([0, 0, 1])
-    assert are_regular(of_list, 2, np.array(item), np.array(rank)) is is_regular
+    assert has_no_duplicates(of_list, 2, np.array(item), np.array(rank)) is is_regular
 
 
 def test_training_interactions_of_folds() -> None:

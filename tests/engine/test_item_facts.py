@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from item_metrics import METRICS, registered
 
 from spark_eval.arrow.codes import Codes
-from spark_eval.engine.items.about import lists_with
-from spark_eval.engine.items.facts import ItemFacts, item_facts
-from spark_eval.engine.items.sets import sets_of, vectors_of
+from spark_eval.engine.items.about import empty_and_unknown_lists
+from spark_eval.engine.items.facts import ItemAttributes, item_attributes
+from spark_eval.engine.items.sets import sets_from_lists, vectors_from_lists
 from spark_eval.errors import ConfigError, DataError
-from spark_eval.metrics.beyond.catalog import UNKNOWN, About, Catalog, Entries, Sets
+from spark_eval.metrics.beyond.catalog import UNKNOWN, Catalog, Entries, ItemContext, Sets
 from spark_eval.metrics.options import make_plan
 from spark_eval.schema import Outcome
 
@@ -123,7 +123,9 @@ class Case:
             n_users[fold if by_fold else None] = sum(
                 bool(items) for (one, _), items in self.train.items() if one == fold
             )
-        facts = item_facts(self.kind, of_items, trained if by_fold else trained.drop_columns("fold"), n_users)
+        facts = item_attributes(
+            self.kind, of_items, trained if by_fold else trained.drop_columns("fold"), n_users
+        )
 
         def table(rows: Any, **columns: pa.DataType) -> pa.Table:
             whole = table_of(rows, **columns, fold=pa.int64())
@@ -193,7 +195,7 @@ def test_nothing_is_carried_that_no_metric_needs() -> None:
 @pytest.mark.parametrize("ids", [[5, -3, 7], [2**62, -(2**62), 5], ["b", "a", "\u00e4"]])
 def test_places_of_ids_near_together_far_apart_and_of_text(ids: list[Any]) -> None:
     kind = pa.string() if isinstance(ids[0], str) else pa.int64()
-    facts = ItemFacts(pa.array(sorted(ids), kind), Catalog(len(ids)))
+    facts = ItemAttributes(pa.array(sorted(ids), kind), Catalog(len(ids)))
     others = ["z", "", "aa"] if isinstance(ids[0], str) else [6, 2**63 - 1, -(2**63)]
     codes = Codes.of([pa.chunked_array([pa.array([*others, *ids], kind)])])
     places = facts.places(codes)(codes.columns[0])
@@ -203,7 +205,7 @@ def test_places_of_ids_near_together_far_apart_and_of_text(ids: list[Any]) -> No
 
 def test_sets_are_ascending_and_hold_each_member_once() -> None:
     column = pa.chunked_array([pa.array([["b", "a", "b", "", None], None, [], ["c"]])])
-    sets = sets_of(column, np.array([2, 0, 1, 3]), 5)
+    sets = sets_from_lists(column, np.array([2, 0, 1, 3]), 5)
     assert (sets.names, sets.members.tolist(), sets.starts.tolist()) == (
         ["a", "b", "c"],
         [0, 1, 2],
@@ -213,7 +215,7 @@ def test_sets_are_ascending_and_hold_each_member_once() -> None:
 
 def test_vectors_keep_their_width_and_unknown_ones_are_nan() -> None:
     parts = [pa.array(rows, pa.list_(pa.float32())) for rows in ([[1.0, 2.0], None], [[3.0, 4.0]])]
-    vectors = vectors_of(pa.chunked_array(parts), np.array([1, 0, 2]), 4)
+    vectors = vectors_from_lists(pa.chunked_array(parts), np.array([1, 0, 2]), 4)
     assert isinstance(vectors, np.ndarray)
     assert vectors.dtype == np.float32
     assert np.isnan(vectors).all(axis=1).tolist() == [True, False, False, True]
@@ -222,7 +224,7 @@ def test_vectors_keep_their_width_and_unknown_ones_are_nan() -> None:
 
 def test_sparse_vectors_ascend() -> None:
     maps = pa.array([[(7, 1.5), (2, 0.5)], None], pa.map_(pa.int64(), pa.float64()))
-    sparse = vectors_of(pa.chunked_array([maps]), np.array([1, 0]), 3)
+    sparse = vectors_from_lists(pa.chunked_array([maps]), np.array([1, 0]), 3)
     assert isinstance(sparse, Sets)
     assert sparse.values is not None
     assert (sparse.starts.tolist(), sparse.members.tolist()) == ([0, 0, 2, 2], [2, 7])
@@ -234,8 +236,8 @@ def test_an_item_is_known_in_its_own_fold() -> None:
     n_rows = np.array([[3, 0, 0], [0, 1, 0]])
     one = np.zeros(2, dtype=np.int64)
     listed = Entries(2, np.array([0, 1]), one + 1, one, one)
-    about = About(Catalog(2, n_rows > 0, n_rows=n_rows), np.array([0, 1]), one[:0], one[:0], listed)
-    lacking = {outcome: lists.tolist() for outcome, lists in lists_with(about).items()}
+    about = ItemContext(Catalog(2, n_rows > 0, n_rows=n_rows), np.array([0, 1]), one[:0], one[:0], listed)
+    lacking = {outcome: lists.tolist() for outcome, lists in empty_and_unknown_lists(about).items()}
     assert lacking == {
         Outcome.EMPTY_LISTS: [False, False],
         Outcome.OUTSIDE_CATALOG: [False, True],
@@ -255,13 +257,13 @@ def test_an_item_is_known_in_its_own_fold() -> None:
 def test_vectors_that_are_none_are_refused(vectors: Any, code: str) -> None:
     table = pa.table({"item": [1, 2], "vector": pa.array(vectors, pa.list_(pa.float64()))})
     with pytest.raises(DataError) as raised:
-        item_facts(pa.int64(), table, None, {})
+        item_attributes(pa.int64(), table, None, {})
     assert raised.value.code == code
 
 
 def test_an_item_with_two_rows_is_refused_by_its_id() -> None:
     with pytest.raises(DataError, match="1 items have several rows, such as 7;") as raised:
-        item_facts(pa.int64(), pa.table({"item": [1, 7, 7]}), None, {})
+        item_attributes(pa.int64(), pa.table({"item": [1, 7, 7]}), None, {})
     assert raised.value.code == "DUPLICATE_ITEM"
 
 

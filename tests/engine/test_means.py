@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from spark_eval.engine.means import added, sums
-from spark_eval.engine.summary import SumRow, added_rows, metric_rows, sum_rows
+from spark_eval.engine.means import merge_sums, sums
+from spark_eval.engine.summary import SumRow, merge_sum_rows, metric_rows, sum_rows
 from spark_eval.errors import DataError
 from spark_eval.metrics import MetricValue, parse_metric
-from spark_eval.metrics.columns import summed
+from spark_eval.metrics.columns import sum_of_columns
 
 AP, DCG, FCP = (parse_metric(text)[0] for text in ("ap@5", "dcg@5", "fcp@5"))
 NAN = float("nan")
@@ -41,8 +41,10 @@ def sums_of(models: Mapping[str, Sequence[User]], metric: MetricValue = AP) -> l
         for name in users[0][1] if users else ():
             known = sorted({facts[name] for _, facts in users})
             segments[name] = (np.array([known.index(facts[name]) for _, facts in users]), known)
-        parts.append(sums(measured, summed([metric]), (np.zeros(len(users), np.int64), [model]), segments))
-    return sum_rows(added(parts, list(summed([metric]))), list(models), [metric], "")
+        parts.append(
+            sums(measured, sum_of_columns([metric]), (np.zeros(len(users), np.int64), [model]), segments)
+        )
+    return sum_rows(merge_sums(parts, list(sum_of_columns([metric]))), list(models), [metric], "")
 
 
 def summary(values: Sequence[float], metric: MetricValue = AP) -> tuple[Any, ...]:
@@ -151,8 +153,8 @@ def test_sums_of_two_halves_of_the_users_add_to_those_of_the_whole() -> None:
     ]
     whole = sums_of({"als": users, "bpr": users[:50]}, FCP)
     halves = sums_of({"als": users[::2]}, FCP) + sums_of({"als": users[1::2], "bpr": users[:50]}, FCP)
-    assert sorted(added_rows(halves), key=str) == sorted(whole, key=str)
-    assert sorted(metric_rows(added_rows(halves)), key=str) == sorted(metric_rows(whole), key=str)
+    assert sorted(merge_sum_rows(halves), key=str) == sorted(whole, key=str)
+    assert sorted(metric_rows(merge_sum_rows(halves)), key=str) == sorted(metric_rows(whole), key=str)
     assert {row.metric for row in whole} == {"fcp", "fcp_micro"}
 
 

@@ -40,7 +40,7 @@ from spoiling import (
 
 from spark_eval import evaluate
 from spark_eval.errors import DataError
-from spark_eval.runtime.spark_errors import renamed
+from spark_eval.runtime.spark_errors import named_spark_error
 from spark_eval.verbs.evaluate import measure_lists
 from spark_eval.verbs.evaluation import Evaluation
 
@@ -846,6 +846,6 @@ def test_what_workers_raise_has_a_name(spark: SparkSession, work: Any, says: str
     rows: DataFrame = spark.range(1, numPartitions=1).mapInArrow(work, "id long")
     with pytest.raises((PySparkException, Py4JError)) as raised:
         rows.collect()
-    line = str(renamed(raised.value))
+    line = str(named_spark_error(raised.value))
     assert line.startswith(says)
     assert not re.search(r"\n|Traceback|Py4J|java\.|org\.apache", line)

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from spark_eval.config.sections import parse_config
 from spark_eval.errors import SparkEvalError
 from spark_eval.runs.run import run_evaluate, run_split
-from spark_eval.runtime.spark_errors import renamed
+from spark_eval.runtime.spark_errors import named_spark_error
 from spark_eval.schema import Table
 
 Write = Callable[[SparkSession, pd.DataFrame, Path], None]
@@ -117,7 +117,7 @@ def test_no_damage_gives_a_wrong_number(
         try:
             found = results(spark, home, tmp_path / f"out-{number}", reader)
         except Exception as error:
-            named = renamed(error)
+            named = named_spark_error(error)
             assert named.code not in ("UNEXPECTED", "SPARK_FAILED"), (what, named)
             assert isinstance(named, SparkEvalError)
             codes.append(named.code)

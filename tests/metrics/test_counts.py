@@ -23,7 +23,7 @@ from spark_eval.metrics import RANKING, Lists, MetricValue, parse_metric
 from spark_eval.metrics.beyond.catalog import ItemCounts
 from spark_eval.metrics.beyond.group_weights import GroupWeights
 from spark_eval.metrics.beyond.known import sets_of_words
-from spark_eval.metrics.columns import summed, value_of_column
+from spark_eval.metrics.columns import sum_of_columns, value_of_column
 from spark_eval.metrics.options import make_plan
 from spark_eval.metrics.values import published_name
 from spark_eval.presets import conventions_of
@@ -232,7 +232,7 @@ def test_exposure_without_facts_of_items_is_an_error() -> None:
 def test_they_have_no_column_and_no_sums(name: str) -> None:
     found = value(name, 3)
     assert found.columns == []
-    assert summed([found, value("ndcg", 3)]) == {"ndcg_at_3": ("ndcg_at_3",)}
+    assert sum_of_columns([found, value("ndcg", 3)]) == {"ndcg_at_3": ("ndcg_at_3",)}
     assert value_of_column(found.column) is None
     plan = make_plan(metrics=[name, "ndcg"], k=3)
     assert plan.columns == ["ndcg_at_3"]

@@ -12,7 +12,7 @@ from users import batch, graded
 from spark_eval.conventions import Discount, Gain, TieOrder
 from spark_eval.metrics import Lists, Ragged, parse_metric
 from spark_eval.metrics.beyond.arrays import divide
-from spark_eval.metrics.binary import behind_ties
+from spark_eval.metrics.binary import hits_up_to_ties
 from spark_eval.metrics.discounts import bits_of, discount_sums, discounts, gains, harmonic
 
 RANKS = np.arange(1, 70)
@@ -113,8 +113,8 @@ def test_no_hit_moves_nowhere(order: TieOrder) -> None:
 def test_ties_end_with_their_list() -> None:
     # The ties of the first list reach its last rank, and the next list begins with a hit.
     people = batch([graded([1, 0, 0], scores=[7, 7, 7]), graded([1]), graded([1, 1], scores=[7, 7])])
-    assert behind_ties(people).tolist() == [1, 1, 2, 2]
-    assert behind_ties(batch([])).tolist() == []
+    assert hits_up_to_ties(people).tolist() == [1, 1, 2, 2]
+    assert hits_up_to_ties(batch([])).tolist() == []
 
 
 def test_division_by_nothing_gives_zero() -> None:

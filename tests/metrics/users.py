@@ -9,8 +9,8 @@ import numpy as np
 from world import about
 
 from spark_eval.metrics import Lists
-from spark_eval.metrics.beyond.catalog import About, Catalog, Entries
-from spark_eval.metrics.lists import Held, Ragged
+from spark_eval.metrics.beyond.catalog import Catalog, Entries, ItemContext
+from spark_eval.metrics.lists import FilledRanks, Ragged
 from spark_eval.metrics.registry import Fact, RankingMetric
 
 # Of the cutoffs that tests of lists with gaps ask for.
@@ -106,7 +106,7 @@ def grouped_lists(
     return replace(in_groups, about=replace(known, catalog=catalog))
 
 
-def about_of(lists: Lists) -> About:
+def about_of(lists: Lists) -> ItemContext:
     """What is known of the items of lists."""
     assert lists.about is not None
     return lists.about
@@ -124,12 +124,12 @@ CATALOG: Final[Catalog] = about_of(
 ).catalog
 
 
-def about_intents(users: Sequence[User], hits: Ragged) -> About:
+def about_intents(users: Sequence[User], hits: Ragged) -> ItemContext:
     """What is known of the items of these users where every item has groups."""
     hit = [users[row].recommended[rank - 1] for row, rank in zip(hits.row, hits.rank, strict=True)]
     at_hits = np.array(hit, dtype=np.int64)
     relevant = [sorted(one.truth, key=lambda item: (-one.truth[item], -item)) for one in users]
-    return About(
+    return ItemContext(
         CATALOG,
         fold=np.zeros(len(users), dtype=np.int64),
         hits=at_hits,
@@ -171,7 +171,7 @@ def batch(users: Sequence[User]) -> Lists:
     within = {
         k: np.array([counts[min(k, len(counts) - 1)] for counts in up_to], dtype=np.int64) for k in cutoffs
     }
-    held = replace(lists, held=Held(places, within))
+    held = replace(lists, held=FilledRanks(places, within))
     vars(held)[OF_INTENTS] = vars(lists)[OF_INTENTS]
     return held
 

@@ -9,13 +9,13 @@ from typing import Final
 
 import numpy as np
 
-from spark_eval.metrics.beyond.catalog import About, Catalog, Entries
+from spark_eval.metrics.beyond.catalog import Catalog, Entries, ItemContext
 from spark_eval.metrics.beyond.known import (
     entries_of_items,
-    known_places,
+    item_indices,
     occurrences,
     sets_of_words,
-    takers_by_item,
+    users_of_items,
     vector_table,
 )
 from spark_eval.metrics.lists import Ragged
@@ -42,7 +42,7 @@ CATALOG: Final = Catalog(
     groups=sets_of_words(LETTERS, N_ITEMS),
     features=sets_of_words(LETTERS, N_ITEMS),
     vectors=vector_table(VECTORS, N_ITEMS),
-    takers=[takers_by_item(fold, N_ITEMS) for fold in TRAINING],
+    takers=[users_of_items(fold, N_ITEMS) for fold in TRAINING],
 )
 
 
@@ -59,13 +59,13 @@ def about(
     bases: Sequence[Sequence[int] | None],
     folds: Sequence[int],
     hits: Ragged,
-) -> About:
+) -> ItemContext:
     """What is known of these users' items."""
     hit_items = [lists[row][rank - 1] for row, rank in zip(hits.row, hits.rank, strict=True)]
-    return About(
+    return ItemContext(
         CATALOG,
         fold=np.array(folds, dtype=np.int64),
-        hits=known_places(hit_items, N_ITEMS),
+        hits=item_indices(hit_items, N_ITEMS),
         hit_items=np.array(hit_items, dtype=np.int64),
         listed=entries_with_gaps(lists),
         profile=entries_of_items([sorted(set(history)) for history in histories], N_ITEMS),

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from spark_eval.pointwise.batches import Counted, Reading, in_buckets
-from spark_eval.pointwise.cuts import Extent, Sample, cuts_of, standings
+from spark_eval.pointwise.batches import RowReader, TaskCounts, in_buckets
+from spark_eval.pointwise.cuts import RangeSize, Sample, range_offsets, score_ranges
 from spark_eval.pointwise.options import make_prediction_plan
-from spark_eval.pointwise.ordered import Ordered, Range, ScoreRun, measured_range
+from spark_eval.pointwise.ordered import Range, RangeResult, ScoreRun, measured_range
 from spark_eval.pointwise.tables import CURVES, PREDICTION_METRICS, THRESHOLDS, MeasuredPredictions
 from spark_eval.pointwise.task import PredictionPlan, Scores
 from spark_eval.pointwise.totals import Cell, Totals
@@ -24,7 +24,7 @@ class Answer:
 
     plan: PredictionPlan
     totals: Totals = field(default_factory=Totals)
-    ranges: dict[Cell, list[Ordered]] = field(default_factory=lambda: defaultdict(list))
+    ranges: dict[Cell, list[RangeResult]] = field(default_factory=lambda: defaultdict(list))
 
     @property
     def measured(self) -> MeasuredPredictions:
@@ -68,14 +68,14 @@ def measure(
     table = table_of(columns, plan)
     if order is not None:
         table = table.take(pa.array(order))
-    reading = Reading(plan, None if "model" in table.column_names else "m")
+    reading = RowReader(plan, None if "model" in table.column_names else "m")
     answer = Answer(plan)
     runs: list[ScoreRun] = []
     users: list[pa.Table] = []
     size = -(-len(table) // n_tasks)
     for start in range(0, len(table), size):
         for part in reading.parts(table.slice(start, size).combine_chunks().to_batches(rows_per_batch)):
-            if isinstance(part, Counted):
+            if isinstance(part, TaskCounts):
                 answer.totals.merge(part.totals)
             elif isinstance(part, ScoreRun):
                 runs.append(part)
@@ -97,7 +97,7 @@ def table_of(columns: Mapping[str, Any], plan: PredictionPlan) -> pa.Table:
     return table
 
 
-def add_users(answer: Answer, reading: Reading, users: Sequence[pa.Table]) -> None:
+def add_users(answer: Answer, reading: RowReader, users: Sequence[pa.Table]) -> None:
     """What follows from users, bucket by bucket."""
     by_bucket = defaultdict(list)
     for rows in users:
@@ -110,13 +110,13 @@ def add_users(answer: Answer, reading: Reading, users: Sequence[pa.Table]) -> No
 def add_order(answer: Answer, runs: Sequence[ScoreRun], scores_per_range: int) -> None:
     """What follows from order, range by range."""
     plan = answer.plan
-    cuts = cuts_of(map(Sample.of, runs), scores_per_range)
+    cuts = score_ranges(map(Sample.of, runs), scores_per_range)
     by_number: dict[int, list[ScoreRun]] = defaultdict(list)
     for run in runs:
         for number, part in cuts[run.cell].parts(run):
             by_number[number].append(part)
     ranges = [Range.of(number, found) for number, found in sorted(by_number.items())]
-    standing = standings(map(Extent.of, ranges), plan.curve_points)
+    standing = range_offsets(map(RangeSize.of, ranges), plan.curve_points)
     for one in ranges:
         with_curves = plan.curves and one.cell[1] == ALL
         found = measured_range(one, standing[one.number], plan.rules, with_curves)

@@ -8,7 +8,7 @@ import pytest
 import slow
 from local import crowd, measure
 
-from spark_eval.pointwise.rows import corrected
+from spark_eval.pointwise.rows import correct_for_sampling
 
 EVERYTHING: dict[str, Any] = {
     "metrics": [
@@ -72,7 +72,7 @@ def test_metrics_of_binary_predictions(rows: dict[str, Any]) -> None:
         assert values["log_loss"] == near(slow.log_loss(known, 2.0**-52))
         assert values["log_likelihood"] == -(values["log_loss"] or 0)
         assert values["ece"] == near(slow.ece(known, 10))
-        better = slow.rows_of(mine["label"], corrected(mine["score"], 0.25), mine.get("weight"))
+        better = slow.rows_of(mine["label"], correct_for_sampling(mine["score"], 0.25), mine.get("weight"))
         assert values["log_loss(sampling_rate=0.25)"] == near(slow.log_loss(better, 2.0**-52))
         assert values["ece(sampling_rate=0.25)"] == near(slow.ece(better, 10))
         for marks, scored in (("", known), (",sampling_rate=0.25", better)):

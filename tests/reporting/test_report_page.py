@@ -15,7 +15,7 @@ import pytest
 from tests.reporting import made_runs
 from tests.reporting.conftest import MODELS
 
-from spark_eval.arrow.user_files import dataset_at
+from spark_eval.arrow.user_files import open_dataset
 from spark_eval.cli.commands import main
 from spark_eval.publishing.local import LocalStore
 from spark_eval.reporting import page, spread
@@ -175,7 +175,7 @@ def test_chapters_are_there_only_where_there_is_data(output: Path) -> None:
 
 def test_users_are_counted_batch_by_batch_as_all_at_once(output: Path) -> None:
     place = output / "per_user" / "run_id=lists"
-    counts, n_rows = spread.spread_of(dataset_at(str(place)))
+    counts, n_rows = spread.spread_of(open_dataset(str(place)))
     assert n_rows == 1200
     assert {one.model for one in counts} == set(MODELS)
     users = pq.read_table(place / "model=als")["ndcg_at_10"].to_numpy()
@@ -190,7 +190,7 @@ def test_counts_leave_out_what_is_undefined_and_keep_the_upper_bound(tmp_path: P
     (tmp_path / "model=m").mkdir()
     values = pa.table({"ndcg_at_5": [0.0, 1.0, 1.0, None, float("nan")], "dcg_at_5": [9.0] * 5})
     pq.write_table(values, tmp_path / "model=m" / "part.parquet")
-    counts, n_rows = spread.spread_of(dataset_at(str(tmp_path)))
+    counts, n_rows = spread.spread_of(open_dataset(str(tmp_path)))
     assert n_rows == 5
     # Metrics without an upper bound have no bins.
     assert {one.measure for one in counts} == {"ndcg@5"}

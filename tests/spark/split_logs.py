@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from spark_eval.schema import FAULT, SUBSET, TIMESTAMP, USER
 from spark_eval.splits.moments import to_microseconds
 from spark_eval.splits.rules import GlobalLocalRanker, Timeline
-from spark_eval.transforms.label import PLACE, in_folds, label
+from spark_eval.transforms.label import PLACE, explode_folds, label
 
 LOG = "user int, item int, timestamp timestamp, fault string"
 DAY = 86_400_000_000
@@ -51,7 +51,7 @@ def log_at(spark: SparkSession, *times: str) -> DataFrame:
 
 def labelled(log: DataFrame, rule: GlobalLocalRanker, timeline: Timeline) -> DataFrame:
     """The log with fold and subset."""
-    return in_folds(label(log, rule, rule.layout(timeline)), rule).drop(PLACE)
+    return explode_folds(label(log, rule, rule.layout(timeline)), rule).drop(PLACE)
 
 
 def outcomes(labelled: DataFrame) -> list[str]:

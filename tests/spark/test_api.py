@@ -36,7 +36,7 @@ def test_results_tell_in_a_line_what_they_are(spark: SparkSession) -> None:
         "subset(NAME) of local_train, ranker_train, ranker_test, global_test, local_test, global_train; "
         "rows, accounting, leakage, subsets are DataFrames"
     )
-    # Counted once, and then kept.
+    # TaskCounts once, and then kept.
     assert isinstance(parts.accounting, DataFrame)
     assert parts.accounting is parts.accounting
     folds = split(log, method="k_fold", k=2, timestamp_unit="s")

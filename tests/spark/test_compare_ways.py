@@ -14,7 +14,7 @@ from scipy import stats
 from spark_eval.arrow.hashes import bucket_of, hashes_of
 from spark_eval.arrow.user_files import file_name
 from spark_eval.comparing.options import make_compare_plan
-from spark_eval.comparing.passes import Needs
+from spark_eval.comparing.passes import RequiredPasses
 from spark_eval.comparing.rows import ComparisonRow
 from spark_eval.errors import DataError
 from spark_eval.metrics.columns import value_of_column
@@ -85,14 +85,14 @@ def test_errors_of_workers_in_later_passes_have_names(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, test: str, name: str
 ) -> None:
     candidate = side(spark, measured(1), tmp_path, 4)
-    run = getattr(Needs, name)
+    run = getattr(RequiredPasses, name)
 
     def damaged_before(*arguments: Any) -> Any:
         for file in tmp_path.rglob("*.parquet"):
             file.write_bytes(file.read_bytes()[:100])
         return run(*arguments)
 
-    monkeypatch.setattr(Needs, name, damaged_before)
+    monkeypatch.setattr(RequiredPasses, name, damaged_before)
     with pytest.raises(DataError, match=r"CORRUPT_FILE.*part-0"):
         compare_sides(candidate, None, make_compare_plan(tests=test))
 

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from spark_eval import evaluate, evaluate_predictions, split
-from spark_eval.runtime.spark_errors import renamed
+from spark_eval.runtime.spark_errors import named_spark_error
 
 LARGEST = 2**53
 LONGS = [(LARGEST, LARGEST + 1), (-(2**63), -(2**63) + 1), (2**63 - 2, 2**63 - 1), (-LARGEST - 1, -LARGEST)]
@@ -100,7 +100,7 @@ def code_of(use: Callable[[DataFrame], Any], frame: DataFrame) -> str | None:
     try:
         use(frame)
     except Exception as error:  # also what Spark and its workers say, as the command line names it
-        return renamed(error).code
+        return named_spark_error(error).code
     return None
 
 

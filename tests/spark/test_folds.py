@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_eval.engine.summary import SumRow, added_rows, fold_rows, metric_rows
+from spark_eval.engine.summary import SumRow, fold_rows, merge_sum_rows, metric_rows
 from spark_eval.errors import DataError
 from spark_eval.verbs.evaluate import evaluate
 from spark_eval.verbs.evaluation import Evaluation
@@ -110,9 +110,9 @@ def test_sums_of_two_halves_of_the_users_give_the_metrics_of_the_whole(world: Wo
         evaluation.unpersist()
     whole = world.evaluation.sum_rows
 
-    assert sorted(added_rows(halves), key=str) == sorted(whole, key=str)
+    assert sorted(merge_sum_rows(halves), key=str) == sorted(whole, key=str)
     assert {row.segment for row in whole} == {"all", "fold", "country", "known"}
-    rows = metric_rows(added_rows(halves))
+    rows = metric_rows(merge_sum_rows(halves))
     assert sorted(rows + fold_rows(rows), key=str) == sorted(
         map(tuple, world.evaluation.metric_rows), key=str
     )

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from spark_eval import evaluate, evaluate_predictions, split
 from spark_eval.config.inputs import Source
 from spark_eval.errors import DataError
-from spark_eval.runtime.spark_errors import renamed
+from spark_eval.runtime.spark_errors import named_spark_error
 from spark_eval.sources.read import read_source
 from spark_eval.sources.samples import sample_of
 
@@ -64,7 +64,7 @@ def test_a_column_that_spark_has_no_type_for(
 def test_a_column_of_text_that_is_not_utf8(spark: SparkSession, tmp_path: Path, how: str) -> None:
     with pytest.raises(Exception, match="extra") as raised:
         split_by(how, spark, LOG.append_column("extra", NO_TEXT), tmp_path)
-    error = renamed(raised.value)
+    error = named_spark_error(raised.value)
     assert (error.code, error.exit_code) == ("INVALID_TEXT", 3)
 
 

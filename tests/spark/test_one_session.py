@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from spark_eval import compare, evaluate, evaluate_predictions, split
 from spark_eval.errors import SparkEvalError
-from spark_eval.runtime.spark_errors import renamed
+from spark_eval.runtime.spark_errors import named_spark_error
 from spark_eval.schema import SUBSET
 from spark_eval.verbs.evaluation import Evaluation
 
@@ -179,7 +179,7 @@ def true_or_changed(read: Callable[[], None], *, may_change: bool) -> None:
     try:
         read()
     except (SparkEvalError, PySparkException) as error:
-        if not may_change or renamed(error).code != "INPUT_CHANGED_DURING_RUN":
+        if not may_change or named_spark_error(error).code != "INPUT_CHANGED_DURING_RUN":
             raise
 
 

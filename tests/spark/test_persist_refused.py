@@ -11,7 +11,7 @@ from pyspark.errors import UnsupportedOperationException
 from pyspark.sql import SparkSession
 
 from spark_eval import compare, evaluate, evaluate_predictions
-from spark_eval.runtime.any_session import kept
+from spark_eval.runtime.any_session import persist
 
 SERVERLESS = (
     "[NOT_SUPPORTED_WITH_SERVERLESS] PERSIST TABLE is not supported on serverless compute. SQLSTATE: 0A000"
@@ -78,7 +78,7 @@ def test_what_cannot_be_persisted_is_computed_anew(
 def test_another_refusal_is_no_reason_to_go_on(spark: SparkSession, refusing: Callable[[str], None]) -> None:
     refusing("[CACHE_REQUIRES_NEWER_CLIENT_ON_SERVERLESS_GC] Upgrade the client.")
     with ExitStack() as held:
-        assert kept(spark.range(1), held).count() == 1
+        assert persist(spark.range(1), held).count() == 1
     refusing("[UNSUPPORTED_CALL] PERSIST TABLE is not supported.")
     with ExitStack() as held, pytest.raises(UnsupportedOperationException, match="UNSUPPORTED_CALL"):
-        kept(spark.range(1), held)
+        persist(spark.range(1), held)

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from spark_eval import evaluate_predictions
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.pointwise.options import make_prediction_plan
-from spark_eval.runtime.spark_errors import renamed
+from spark_eval.runtime.spark_errors import named_spark_error
 from spark_eval.transforms.predictions import conform_predictions
 from spark_eval.verbs.checks import quarantined
 from spark_eval.verbs.predictions import measure_predictions, read_predictions
@@ -170,7 +170,7 @@ def test_squares_beyond_doubles_are_refused(spark: SparkSession) -> None:
     frame = spark.sql("SELECT 1e200D AS label, -1e200D AS score")
     with pytest.raises(Exception, match="METRIC_OVERFLOW") as raised:
         evaluate_predictions(frame, "regression", model="m")
-    assert renamed(raised.value).code == "METRIC_OVERFLOW"
+    assert named_spark_error(raised.value).code == "METRIC_OVERFLOW"
 
 
 @pytest.mark.parametrize("partitions", [1, 4])
@@ -180,7 +180,7 @@ def test_segments_of_too_many_values_are_refused(spark: SparkSession, partitions
     )
     with pytest.raises(Exception, match="TOO_MANY_SEGMENTS") as raised:
         evaluate_predictions(frame, "binary", model="m", metrics=["log_loss"], segments=["city"])
-    assert renamed(raised.value).code == "TOO_MANY_SEGMENTS"
+    assert named_spark_error(raised.value).code == "TOO_MANY_SEGMENTS"
 
 
 def test_rows_of_a_model_named_by_option_are_shown_where_too_many_are_quarantined(

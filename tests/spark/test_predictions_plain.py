@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_eval.pointwise.batches import Reading
+from spark_eval.pointwise.batches import RowReader
 from spark_eval.pointwise.options import make_prediction_plan
 from spark_eval.pointwise.task import PredictionPlan
 from spark_eval.verbs.predictions import PredictionMetrics, measure_predictions, read_predictions
@@ -101,7 +101,7 @@ def test_any_fault_of_a_row_is_seen(
     labels = ["yes", "no"] if "positive" in options else [1.0, 0.0]
     columns: dict[str, list[Any]] = {"label": labels, "score": [0.5, 1.0], "weight": [1.0, 0.0]}
     columns |= {"model": ["a", "b"], "user": [1, 2], "segment_0": [0, 1]}
-    reading = Reading(plan, None)
+    reading = RowReader(plan, None)
 
     assert reading.with_codes(pa.table(columns)).to_pylist() == [None, None]
 

@@ -18,7 +18,7 @@ from spark_eval.splits.methods import GLOBAL_LOCAL_RANKER, rule_of
 from spark_eval.splits.moments import Boundary, DaysBack, Share
 from spark_eval.splits.rules import GlobalLocalRanker
 from spark_eval.verbs import cuts
-from spark_eval.verbs.cuts import Stretch, Times, timeline, times_counted, times_of_rows
+from spark_eval.verbs.cuts import TimeBucket, Times, timeline, times_counted, times_of_rows
 from spark_eval.verbs.split import split
 
 
@@ -93,7 +93,7 @@ def test_the_descent_finds_the_row_that_sorting_finds(
     with pytest.MonkeyPatch.context() as narrow:
         # Few rows need the many passes of a large log once a pass tells only four buckets apart.
         narrow.setattr(cuts, "FANOUT_BITS", 2)
-        found = times_of_rows(Times(frame), Stretch(min(times), max(times), len(times)), indexes)
+        found = times_of_rows(Times(frame), TimeBucket(min(times), max(times), len(times)), indexes)
     assert found == {index: sorted(times)[index] for index in indexes}
 
 
@@ -133,7 +133,7 @@ def test_a_log_without_sound_rows_is_refused(spark: SparkSession) -> None:
 def test_a_log_that_changes_between_readings_is_refused(spark: SparkSession) -> None:
     log = log_at(spark, day(1), day(2))
     with pytest.raises(DataError, match="INPUT_CHANGED_DURING_RUN"):
-        times_of_rows(Times(log), Stretch(DAY, 2 * DAY, 9), [8])
+        times_of_rows(Times(log), TimeBucket(DAY, 2 * DAY, 9), [8])
 
 
 def test_a_pass_of_the_descent_reads_its_times_only(

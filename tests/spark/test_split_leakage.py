@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from split_logs import at, day
 
-from spark_eval.splits.facts import Facts
+from spark_eval.splits.facts import SplitCounts
 from spark_eval.splits.rules import GlobalLocalRanker
 from spark_eval.verbs.leakage import compare_times, leakage_rows
 
@@ -82,16 +82,16 @@ def test_what_is_found_is_found_one_by_one(
     assert found(nothing, facts_of(split_rows), str(tmp_path / "split")) == expected
 
 
-def found(split_rows: DataFrame, facts: Facts | None = None, folder: str | None = None) -> Found:
+def found(split_rows: DataFrame, facts: SplitCounts | None = None, folder: str | None = None) -> Found:
     rows = split_rows.withColumn("fold", F.lit(0))
     counts = compare_times(rows, facts or facts_of(split_rows), 1, folder)
     report = leakage_rows(counts, GlobalLocalRanker())
     return {check: (n_rows, users, leaked) for _, check, n_rows, users, leaked in report}
 
 
-def facts_of(split_rows: DataFrame) -> Facts:
+def facts_of(split_rows: DataFrame) -> SplitCounts:
     parts = split_rows.groupBy("subset").count().collect()
-    return Facts(GlobalLocalRanker(), places=Counter({row["subset"]: row["count"] for row in parts}))
+    return SplitCounts(GlobalLocalRanker(), places=Counter({row["subset"]: row["count"] for row in parts}))
 
 
 def one_by_one(rows: list[Row]) -> Found:

@@ -18,7 +18,7 @@ from spark_eval.arrow import files
 from spark_eval.arrow.footers import READS_INT96
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.runtime.any_session import TIMESTAMP_TYPE
-from spark_eval.runtime.spark_errors import renamed
+from spark_eval.runtime.spark_errors import named_spark_error
 from spark_eval.schema import SUBSET
 from spark_eval.verbs.split import split
 
@@ -197,7 +197,7 @@ def test_a_time_beyond_64_bits_is_refused(spark: SparkSession, tmp_path: Path) -
     for frame in (log, log.where("true or user = 3")):
         with pytest.raises(Exception, match=r"overflow|out of range") as refused:
             split(frame, timestamp_unit="s")
-        error = renamed(refused.value)
+        error = named_spark_error(refused.value)
         assert isinstance(error, DataError)
         assert error.code == "VALUE_TOO_LARGE"
 

@@ -19,7 +19,7 @@ from spark_eval.arrow.files import read_parts
 from spark_eval.config.inputs import Recommendations, Source
 from spark_eval.config.sections import PredictionsSection
 from spark_eval.errors import SparkEvalError
-from spark_eval.runtime.spark_errors import renamed
+from spark_eval.runtime.spark_errors import named_spark_error
 from spark_eval.sources.listing import fingerprint
 from spark_eval.sources.read import read_source
 from spark_eval.transforms.conform import conform_interactions, conform_recommendations
@@ -94,7 +94,7 @@ def told(make: Callable[[], Rows]) -> Rows | str:
     try:
         return make()
     except (SparkEvalError, PySparkException, Py4JError) as error:
-        return renamed(error).code
+        return named_spark_error(error).code
 
 
 def local_files(frame: DataFrame) -> list[str]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.schema import Subset
 from spark_eval.splits.fold_rule import HASH_STEPS, Policy
-from spark_eval.splits.folds import By, Holdout, KFold, StratifiedKFold
+from spark_eval.splits.folds import Holdout, KFold, StratifiedKFold, Unit
 from spark_eval.splits.leave_out import Choices, Choose, LastFraction, LeaveOneOut, LeavePOut, TiesAtCut
 from spark_eval.splits.methods import METHODS, rule_of
 from spark_eval.splits.moments import MICROSECONDS_PER_DAY as DAY
@@ -22,7 +22,7 @@ from spark_eval.splits.windows import Backtest, Expanding, Rolling
 @pytest.mark.parametrize(
     ("method", "options", "rule"),
     [
-        ("holdout", {"by": "user", "seen": "drop"}, Holdout(by=By.USER, seen=Policy.DROP)),
+        ("holdout", {"by": "user", "seen": "drop"}, Holdout(by=Unit.USER, seen=Policy.DROP)),
         ("k_fold", {"k": 3, "exact": True, "seed": 4}, KFold(k=3, exact=True, seed=4)),
         ("stratified_k_fold", {"by": ["a", "b"]}, StratifiedKFold(by=("a", "b"))),
         ("stratified_k_fold", {"by": "a", "exact": False}, StratifiedKFold(by=("a",), exact=False)),
@@ -77,10 +77,10 @@ def test_a_wrong_option_of_folds_is_named(
 
 
 @pytest.mark.parametrize("rule", [Holdout, KFold])
-@pytest.mark.parametrize("by", By)
-def test_rows_or_users_are_drawn_by_the_seed(rule: type[Holdout | KFold], by: By) -> None:
+@pytest.mark.parametrize("by", Unit)
+def test_rows_or_users_are_drawn_by_the_seed(rule: type[Holdout | KFold], by: Unit) -> None:
     numbering = rule(by=by, seed=7).layout().numbering
-    assert (numbering.by_row, numbering.seed) == (by is By.ROW, 7)
+    assert (numbering.by_row, numbering.seed) == (by is Unit.ROW, 7)
 
 
 def test_every_rule_has_its_picture_and_its_parts() -> None:

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from spark_eval.stats.differences import PairSums, RatioSums, quanta
+from spark_eval.stats.differences import PairSums, RatioSums, to_quanta
 from spark_eval.stats.exact import Floats
 from spark_eval.stats.ranked import RankSums
 
@@ -49,7 +49,7 @@ def pair_sums(pair: Pair) -> PairSums:
 
 def whole_differences(pair: Pair) -> list[int]:
     """Those that are not 0, in quanta."""
-    return [int(q) for q in quanta(pair[1] - pair[0]) if q]
+    return [int(q) for q in to_quanta(pair[1] - pair[0]) if q]
 
 
 def ranks_of(differences: Sequence[int]) -> RankSums:

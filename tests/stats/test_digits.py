@@ -19,8 +19,8 @@ from spark_eval.stats.exact import (
     Groups,
     Ints,
     digit_runs,
-    limbs,
-    number_of,
+    integer_of_limbs,
+    normalize_limbs,
 )
 
 doubles = st.floats(allow_nan=False, allow_infinity=False)
@@ -37,7 +37,9 @@ def summed(values: Floats, codes: Ints, n_groups: int) -> list[tuple[Fraction, F
     pairs = []
     for cell in range(1 + n_groups):
         total, squares = (
-            number_of({limb: int(amounts[cell]) for limb, amounts in limbs(places).items()}, point_bits)
+            integer_of_limbs(
+                {limb: int(amounts[cell]) for limb, amounts in normalize_limbs(places).items()}, point_bits
+            )
             for places, point_bits in ((found.total, POINT_BITS), (found.squares, 2 * POINT_BITS))
         )
         pairs.append((total, squares))
@@ -90,13 +92,13 @@ def test_a_value_has_no_more_than_four_digits_in_a_row() -> None:
 def test_sums_of_many_blocks_fit_integers_of_64_bits() -> None:
     """The limbs of the most values of the largest digits that one call may be given, and of none."""
     full = {place: np.array([(1 << 62) + place, 0, -5]) for place in range(-7, 3)}
-    found = limbs(full)
+    found = normalize_limbs(full)
     for cell in range(3):
         expected = sum(
             Fraction(int(amounts[cell])) * Fraction(2) ** (DIGIT_BITS * place)
             for place, amounts in full.items()
         )
-        assert number_of({limb: int(amounts[cell]) for limb, amounts in found.items()}, 0) == expected
+        assert integer_of_limbs({limb: int(amounts[cell]) for limb, amounts in found.items()}, 0) == expected
     assert max(abs(amounts).max() for amounts in found.values()) < 1 << LIMB_BITS
-    assert not limbs({})
-    assert number_of({}, 0) == 0
+    assert not normalize_limbs({})
+    assert integer_of_limbs({}, 0) == 0

@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from spark_eval.stats.exact import ByPlace, add, counts, exact_sums, numbers_of, two_product
+from spark_eval.stats.exact import ByPlace, add, counts, exact_sums, integers_of_sums, two_product
 
 RANDOM = np.random.default_rng(2)
 SIZES = {
@@ -25,7 +25,7 @@ def test_sums_are_those_of_fractions(name: str) -> None:
     values = SIZES[name]
     places = RANDOM.integers(0, 3, len(values))
     for step in (1, -1):
-        sums = numbers_of(exact_sums(values[::step], places[::step], 3))
+        sums = integers_of_sums(exact_sums(values[::step], places[::step], 3))
         for place in range(3):
             assert sums[place] == sum(map(Fraction, values[places == place].tolist()), Fraction(0))
 
@@ -35,13 +35,17 @@ def test_sums_of_parts_add_to_the_sum_of_all() -> None:
     for values in np.split(SIZES["all sizes"], 5):
         for place, amounts in exact_sums(values).items():
             add(parts, place, amounts)
-    assert numbers_of(parts) == numbers_of(exact_sums(SIZES["all sizes"]))
+    assert integers_of_sums(parts) == integers_of_sums(exact_sums(SIZES["all sizes"]))
 
 
 def test_nothing_is_zero_and_counts_are_sums_of_ones() -> None:
-    assert numbers_of(exact_sums(SIZES["none"])) == [0]
+    assert integers_of_sums(exact_sums(SIZES["none"])) == [0]
     places = np.array([0, 2, 2])
-    assert numbers_of(counts(places, 3)) == numbers_of(exact_sums(np.ones(3), places, 3)) == [1, 0, 2]
+    assert (
+        integers_of_sums(counts(places, 3))
+        == integers_of_sums(exact_sums(np.ones(3), places, 3))
+        == [1, 0, 2]
+    )
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])

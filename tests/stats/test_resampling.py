@@ -12,7 +12,7 @@ from scipy import stats
 from tests.stats.samples import ALTERNATIVES, by_chance, pair_sums
 
 from spark_eval.arrow.xxhash64 import id_hashes
-from spark_eval.stats.draws import POISSON_STEPS, USERS_AT_ONCE, Draw, drawn_sums, flips, poisson_weights
+from spark_eval.stats.draws import POISSON_STEPS, USERS_AT_ONCE, Draw, flips, poisson_weights, resampled_sums
 from spark_eval.stats.exact import Floats
 from spark_eval.stats.resampling import (
     Replicates,
@@ -48,7 +48,7 @@ def resampled(differences: Floats, n_replicates: int = 1000, seed: int = 0) -> R
     scale = scale_of(abs(differences).max())
     columns = np.stack([scaled(differences, scale), np.ones_like(differences)], axis=1)
     hashes = hashes_of(len(differences), seed)
-    totals, weights = drawn_sums(poisson_weights, hashes, columns, n_replicates).T.tolist()
+    totals, weights = resampled_sums(poisson_weights, hashes, columns, n_replicates).T.tolist()
     replicates = Replicates.of(totals, weights, scale)
     assert replicates is not None
     return replicates
@@ -80,12 +80,12 @@ def test_sums_are_whole_numbers_whatever_the_order_and_parts(draw: Draw) -> None
     hashes = hashes_of(n)
     largest = np.where(random.random(n) < 0.5, -(2.0**31), 2.0**31)
     columns = np.stack([largest, np.full(n, 2.0**31), np.rint(random.normal(0, 2**28, n))], axis=1)
-    sums = drawn_sums(draw, hashes, columns, 20)
+    sums = resampled_sums(draw, hashes, columns, 20)
     signs = np.concatenate([np.ones((n, 1), dtype=np.int8), draw(hashes, 20)], axis=1).T.tolist()
     numbers = columns.T.astype(np.int64).tolist()
     assert sums.tolist() == [[sum(map(int.__mul__, row, column)) for column in numbers] for row in signs]
     order = random.permutation(n)
-    parts = [drawn_sums(draw, hashes[part], columns[part], 20) for part in np.array_split(order, 3)]
+    parts = [resampled_sums(draw, hashes[part], columns[part], 20) for part in np.array_split(order, 3)]
     assert sum(parts).tolist() == sums.tolist()  # type: ignore[union-attr]
 
 
@@ -179,7 +179,7 @@ def test_sums_that_tie_in_decimals_tie() -> None:
 def test_drawn_flips_come_near_to_t(alternative: str) -> None:
     baseline, candidate = by_chance(400, seed=21)
     differences = candidate - baseline - 0.015
-    signs = drawn_sums(flips, hashes_of(400, seed=1), scaled(differences, 1.0)[:, None], 4000)[:, 0]
+    signs = resampled_sums(flips, hashes_of(400, seed=1), scaled(differences, 1.0)[:, None], 4000)[:, 0]
     ours = drawn_flip_p(signs.tolist(), 400, alternative)
     t = t_test(pair_sums((np.zeros(400), differences)).estimate, 0.95, alternative)
     assert ours == pytest.approx(t.p_value, abs=0.03)

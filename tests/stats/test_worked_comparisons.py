@@ -9,7 +9,7 @@ from tests.stats.samples import S1, S2, Pair, clusters_of, pair_sums, ranks_of, 
 
 from spark_eval.arrow.xxhash64 import id_hashes
 from spark_eval.stats.differences import over_folds, unpaired
-from spark_eval.stats.draws import drawn_sums, outputs, poisson_weights
+from spark_eval.stats.draws import poisson_weights, resampled_sums, splitmix64
 from spark_eval.stats.ranked import wilcoxon
 from spark_eval.stats.resampling import (
     Replicates,
@@ -112,13 +112,13 @@ def test_equivalence_and_relative_change() -> None:
 
 def test_draws_and_percentiles() -> None:
     hashes = id_hashes(pa.array(range(1, 13)), np.int64(0))
-    assert outputs(np.array([1234567], dtype=np.uint64), 1).tolist() == [[6457827717110365317]]
+    assert splitmix64(np.array([1234567], dtype=np.uint64), 1).tolist() == [[6457827717110365317]]
     assert int(hashes[0]) == 358500231933474740
     assert poisson_weights(hashes, 12)[0].tolist() == [3, 3, 1, 1, 1, 2, 0, 0, 0, 2, 1, 1]
     differences = S1[1] - S1[0]
     scale = scale_of(abs(differences).max())
     columns = np.stack([scaled(differences, scale), np.ones(12)], axis=1)
-    totals, weights = drawn_sums(poisson_weights, hashes, columns, 1000).T.tolist()
+    totals, weights = resampled_sums(poisson_weights, hashes, columns, 1000).T.tolist()
     replicates = Replicates.of(totals, weights, scale)
     assert printed(*percentile_interval(replicates, 0.95)) == [0.015, 0.222292]
     # Of the means 509 are below that of the users and 14 are equal to it: z0 is that of 516 / 1000.

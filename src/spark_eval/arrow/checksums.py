@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from spark_eval.arrow.codes import Codes
-from spark_eval.arrow.hashes import Hashes, numbers
+from spark_eval.arrow.hashes import Hashes, to_numpy
 from spark_eval.arrow.xxhash64 import SPARK_SEED, text_hashes, word_hashes
 from spark_eval.schema import N_RECOMMENDED, N_RELEVANT, USER
 from spark_eval.stats.exact import Floats, Ints
@@ -27,7 +27,7 @@ def key_sum(model: str, rows: pa.Table) -> int:
     [of_model] = text_hashes(pa.array([model]), np.uint64(SPARK_SEED))
     hashes = text_hashes(rows[USER].combine_chunks().cast(pa.string()), of_model)
     for name in (N_RELEVANT, N_RECOMMENDED):
-        hashes = word_hashes(numbers(rows[name]).astype(np.int64, copy=False), hashes)
+        hashes = word_hashes(to_numpy(rows[name]).astype(np.int64, copy=False), hashes)
     signed = hashes.view(np.int64)
     # Summed in halves, which cannot overflow 64 bits.
     return (int((signed >> 32).sum()) << 32) + int((signed & 0xFFFFFFFF).sum())
@@ -49,4 +49,4 @@ def truth_digest(users: pa.Array, user: Ints, items: Codes, item: Ints, relevanc
 
 def spark_hashes(ids: pa.Array, seed: np.uint64 | Hashes) -> Hashes:
     """Return Spark's ``xxhash64`` of n ids, bigints or text; ``seed`` is one for all or one for each."""
-    return word_hashes(numbers(ids), seed) if pa.types.is_integer(ids.type) else text_hashes(ids, seed)
+    return word_hashes(to_numpy(ids), seed) if pa.types.is_integer(ids.type) else text_hashes(ids, seed)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from spark_eval.arrow.hashes import Booleans, Hashes, changes, numbers
+from spark_eval.arrow.hashes import Booleans, Hashes, run_starts, to_numpy
 from spark_eval.stats.exact import Ints
 
 # Function from row indices to the sort values of these rows.
@@ -34,7 +34,7 @@ class Codes:
     def of(cls, columns: Sequence[pa.ChunkedArray]) -> "Codes":
         """Code columns of integers, or of text (plain or dictionary-coded), without nulls."""
         if all(pa.types.is_integer(column.type) for column in columns):
-            return cls([numbers(column).astype(np.int64, copy=False) for column in columns], None)
+            return cls([to_numpy(column).astype(np.int64, copy=False) for column in columns], None)
         coded = [
             column if pa.types.is_dictionary(column.type) else column.cast(pa.string()).dictionary_encode()
             for column in columns
@@ -43,7 +43,7 @@ class Codes:
         if not chunks:
             return cls([np.empty(0, np.int64) for _ in columns], pa.array([], pa.string()))
         united = pa.chunked_array(chunks).unify_dictionaries()
-        codes = np.concatenate([numbers(chunk.indices) for chunk in united.chunks]).astype(np.int64)
+        codes = np.concatenate([to_numpy(chunk.indices) for chunk in united.chunks]).astype(np.int64)
         ends = np.cumsum([len(column) for column in columns])[:-1]
         return cls(np.split(codes, ends), united.chunk(0).dictionary)
 
@@ -56,7 +56,7 @@ class Codes:
         return codes if self.texts is None else self.text_order[codes]
 
     def ids_in_order(self, places: Ints) -> pa.Array:
-        """Return the ids of integers returned by ``in_order``."""
+        """Return the ids of integers returned by ``measure_ranges``."""
         if self.texts is None:
             return pa.array(places)
         codes = np.empty_like(self.text_order)
@@ -66,7 +66,7 @@ class Codes:
     @cached_property
     def text_order(self) -> Ints:
         """Rank of each text among all, by UTF-8 bytes."""
-        by_text = numbers(pc.sort_indices(self.texts))
+        by_text = to_numpy(pc.sort_indices(self.texts))
         place = np.empty(len(by_text), dtype=np.int64)
         place[by_text] = np.arange(len(by_text))
         return place
@@ -75,44 +75,44 @@ class Codes:
 CODED_TEXT: Final = pa.dictionary(pa.int32(), pa.string())
 
 
-def distinct_of(values: Ints) -> tuple[Ints, Ints]:
+def unique_in_order_of_appearance(values: Ints) -> tuple[Ints, Ints]:
     """Return the distinct values in order of appearance, and the index of each row's value in them."""
-    starts = np.flatnonzero(changes(values))  # equal values are mostly adjacent: one lookup per run
+    starts = np.flatnonzero(run_starts(values))  # equal values are mostly adjacent: one lookup per run
     coded = pa.array(values[starts]).dictionary_encode()
-    place = numbers(coded.indices).astype(np.int64)
-    return numbers(coded.dictionary), np.repeat(place, np.diff(np.append(starts, len(values))))
+    place = to_numpy(coded.indices).astype(np.int64)
+    return to_numpy(coded.dictionary), np.repeat(place, np.diff(np.append(starts, len(values))))
 
 
-def distinct_in_order(values: Ints) -> tuple[Ints, Ints]:
+def unique_sorted(values: Ints) -> tuple[Ints, Ints]:
     """Return the distinct values, ascending, and the index of each row's value in them."""
-    distinct, place = distinct_of(values)
+    distinct, place = unique_in_order_of_appearance(values)
     order = np.argsort(distinct)
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
     return distinct[order], rank[place]
 
 
-def n_distinct(values: Ints) -> int:
+def count_unique(values: Ints) -> int:
     """Count distinct values."""
     n: int = pc.count_distinct(pa.array(values)).as_py()
     return n
 
 
-def counted(places: Ints, n: int) -> Ints:
+def count_by_code(places: Ints, n: int) -> Ints:
     """Count how often each index below n occurs; shape (n,)."""
     return np.bincount(places, minlength=n)
 
 
-def ordered(*keys: Ints | Hashes) -> Ints:
+def lexsort(*keys: Ints | Hashes) -> Ints:
     """Return the order that sorts rows by the first key, then by the next, and so on; shape (n,).
 
     The order of rows with equal keys is undefined.
     """
-    packed = in_one(*keys)
+    packed = combine_keys(*keys)
     return np.lexsort(keys[::-1]) if packed is None else np.argsort(packed)
 
 
-def in_one(*keys: Ints | Hashes) -> Hashes | None:
+def combine_keys(*keys: Ints | Hashes) -> Hashes | None:
     """Pack keys into one integer per row with the same order; None if they do not fit 64 bits."""
     packed, n_bits = np.zeros(len(keys[0]), dtype=np.uint64), 0
     for key in reversed(keys if len(keys[0]) else ()):
@@ -125,7 +125,7 @@ def in_one(*keys: Ints | Hashes) -> Hashes | None:
     return packed
 
 
-def grouped(places: Ints, n_places: int) -> Ints:
+def stable_argsort(places: Ints, n_places: int) -> Ints:
     """Return the order that sorts rows by ``places``; stable."""
     if (places[1:] >= places[:-1]).all():
         return np.arange(len(places))
@@ -135,7 +135,7 @@ def grouped(places: Ints, n_places: int) -> Ints:
     return order
 
 
-def sort_runs(rows: Ints, is_first: Booleans, keys: Sequence[SortKey]) -> None:
+def argsort_within_runs(rows: Ints, is_first: Booleans, keys: Sequence[SortKey]) -> None:
     """Sort each run of rows by the first key, equal rows by the next key, and so on.
 
     Runs begin where ``is_first`` is True; both arrays (n,) are changed in place: finally a run has the rows
@@ -147,12 +147,12 @@ def sort_runs(rows: Ints, is_first: Booleans, keys: Sequence[SortKey]) -> None:
             return
         unsorted = rows[again]
         values = key(unsorted)
-        order = order_within(values, np.flatnonzero(is_first[again]))
+        order = argsort_values_within_runs(values, np.flatnonzero(is_first[again]))
         rows[again] = unsorted[order]
-        is_first[again] |= changes(values[order])
+        is_first[again] |= run_starts(values[order])
 
 
-def order_within(values: NDArray[Any], starts: Ints) -> Ints:
+def argsort_values_within_runs(values: NDArray[Any], starts: Ints) -> Ints:
     """Return the order that sorts each run of values (n,); a run begins at each of ``starts``.
 
     Runs of about the same length are sorted as rows of one matrix: many short sorts cost a tenth of a long

@@ -56,7 +56,9 @@ class FilePart:
     n_bytes: int
 
 
-def parts_of(path: str, state: FileState, footer: pq.FileMetaData, most_bytes: int) -> Iterator[FilePart]:
+def split_row_groups(
+    path: str, state: FileState, footer: pq.FileMetaData, most_bytes: int
+) -> Iterator[FilePart]:
     """Yield the parts of a file, of about ``most_bytes`` each."""
     groups: list[int] = []
     n_bytes = 0
@@ -71,7 +73,7 @@ def parts_of(path: str, state: FileState, footer: pq.FileMetaData, most_bytes: i
         yield FilePart(path, state, tuple(groups), n_bytes)
 
 
-def statistics_of(footer: pq.FileMetaData, column: str) -> Iterator[pq.Statistics | None]:
+def column_statistics(footer: pq.FileMetaData, column: str) -> Iterator[pq.Statistics | None]:
     """Yield a column's statistics for each row group with rows; None if the footer has none."""
     paths = [footer.schema.column(index).path for index in range(len(footer.schema))]
     index = paths.index(column)
@@ -91,7 +93,7 @@ def read_parts(
     """
     texts = [theirs for ours, theirs in columns.items() if ours in TEXTS] if coded else []
     for part in parts:
-        with named_faults(part.path, part.state):
+        with named_read_errors(part.path, part.state):
             for batch in read_part(part, columns.values(), texts):
                 arrays = [batch[theirs] for theirs in columns.values()]
                 for theirs, array in zip(columns.values(), arrays, strict=True):
@@ -100,7 +102,7 @@ def read_parts(
 
 
 @contextmanager
-def named_faults(path: str, state: FileState | None = None) -> Iterator[None]:
+def named_read_errors(path: str, state: FileState | None = None) -> Iterator[None]:
     """Raise DataError CORRUPT_FILE for a damaged file.
 
     Raise INPUT_CHANGED_DURING_RUN for a missing one, and for one that is not in its ``state`` before or after
@@ -138,26 +140,27 @@ def read_part(part: FilePart, columns: Iterable[str], coded: Sequence[str] = ())
     """Yield batches of columns in normal form, those in ``coded`` dictionary-coded; check page checksums."""
     options = {"coerce_int96_timestamp_unit": "us", "page_checksum_verification": True}
     footer = pq.read_metadata(part.path)
-    coded = [name for name in coded if has_codes(footer, part.groups, name)]
+    coded = [name for name in coded if is_dictionary_encoded(footer, part.groups, name)]
     with pq.ParquetFile(part.path, metadata=footer, read_dictionary=coded, **options) as file:
-        instants = int96_of(footer)
+        instants = int96_columns(footer)
         for batch in file.iter_batches(
             BATCH_ROWS, row_groups=list(part.groups), columns=list(dict.fromkeys(columns)), use_threads=False
         ):
             names = batch.schema.names
             arrays = [
-                batch[name] if name in coded else in_one_form(batch[name], name in instants) for name in names
+                batch[name] if name in coded else normalize_types(batch[name], name in instants)
+                for name in names
             ]
             yield pa.RecordBatch.from_arrays(arrays, names=names)
 
 
-def has_codes(footer: pq.FileMetaData, groups: Iterable[int], name: str) -> bool:
+def is_dictionary_encoded(footer: pq.FileMetaData, groups: Iterable[int], name: str) -> bool:
     """Return True if Arrow can read a text column as codes: all its encodings allow it."""
     [index] = [n for n in range(footer.num_columns) if footer.schema.column(n).path == name]
     return all(WITH_CODES.issuperset(footer.row_group(group).column(index).encodings) for group in groups)
 
 
-def int96_of(footer: pq.FileMetaData) -> set[str]:
+def int96_columns(footer: pq.FileMetaData) -> set[str]:
     """Return the columns stored as INT96: points in time, although their type has no zone."""
     columns = map(footer.schema.column, range(len(footer.schema)))
     return {column.path for column in columns if column.physical_type == "INT96"}
@@ -172,12 +175,12 @@ def is_consistent(footer: pq.FileMetaData) -> bool:
     )
 
 
-def in_one_form(column: pa.Array, is_instant: bool = False) -> pa.Array:
+def normalize_types(column: pa.Array, is_instant: bool = False) -> pa.Array:
     """Cast text to plain strings, and timestamps to microseconds, in UTC if they have a zone."""
-    return column.cast(form_of(column.type, is_instant))
+    return column.cast(normalized_type(column.type, is_instant))
 
 
-def form_of(kind: pa.DataType, is_instant: bool = False) -> pa.DataType:
+def normalized_type(kind: pa.DataType, is_instant: bool = False) -> pa.DataType:
     """Return the normal form of a type; timestamps that are points in time have a zone."""
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     if pa.types.is_timestamp(kind):
@@ -242,7 +245,7 @@ def parquet_writer(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
     )
 
 
-def keep_files(folder: str, written: Collection[str]) -> None:
+def remove_other_files(folder: str, written: Collection[str]) -> None:
     """Remove files of failed task attempts: all but ``written``."""
     root = Path(folder)
     root.mkdir(parents=True, exist_ok=True)

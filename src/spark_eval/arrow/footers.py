@@ -15,7 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from spark_eval.arrow.files import form_of, int96_of, is_consistent
+from spark_eval.arrow.files import int96_columns, is_consistent, normalized_type
 
 CODECS: Final = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"})
 ENCODINGS: Final = frozenset(
@@ -62,11 +62,11 @@ class EncryptedFile(ValueError):
 def read_footer(path: str) -> pq.FileMetaData:
     """Return the footer of a file; raise EncryptedFile, or Arrow's error for a damaged file."""
     status = Path(path).stat()
-    return footer_of(path, status.st_size, status.st_mtime_ns)
+    return cached_footer(path, status.st_size, status.st_mtime_ns)
 
 
 @lru_cache(MOST_KEPT)
-def footer_of(path: str, n_bytes: int, _: int) -> pq.FileMetaData:
+def cached_footer(path: str, n_bytes: int, _: int) -> pq.FileMetaData:
     """Read the footer of a file of this size and modification time."""
     with Path(path).open("rb") as file:
         file.seek(-min(8, n_bytes), os.SEEK_END)
@@ -86,24 +86,24 @@ def is_plain(path: str, wanted: pa.Schema) -> bool:
         schema = footer.schema.to_arrow_schema()
     except (OSError, EncryptedFile, pa.ArrowException):
         return False
-    indices = places_of(footer)
-    names, instants = [name.lower() for name in schema.names], int96_of(footer)
+    indices = flat_column_indices(footer)
+    names, instants = [name.lower() for name in schema.names], int96_columns(footer)
     return (
-        has_fitting_checksums(Path(path))
-        and counts_as_today(footer)
+        checksum_file_matches(Path(path))
+        and uses_proleptic_calendar(footer)
         and is_consistent(footer)
         and all(
             names.count(column.name.lower()) == 1
             and column.name in indices
-            and type_of(footer.schema.column(indices[column.name])) == column.type
-            and form_of(schema.field(column.name).type, column.name in instants) == column.type
-            and is_packed_plainly(footer, indices[column.name])
+            and readable_type(footer.schema.column(indices[column.name])) == column.type
+            and normalized_type(schema.field(column.name).type, column.name in instants) == column.type
+            and has_supported_encoding(footer, indices[column.name])
             for column in wanted
         )
     )
 
 
-def places_of(footer: pq.FileMetaData) -> dict[str, int]:
+def flat_column_indices(footer: pq.FileMetaData) -> dict[str, int]:
     """Return the index of each column that is neither repeated nor nested."""
     columns = enumerate(map(footer.schema.column, range(len(footer.schema))))
     return {
@@ -113,7 +113,7 @@ def places_of(footer: pq.FileMetaData) -> dict[str, int]:
     }
 
 
-def type_of(column: Any) -> pa.DataType | None:
+def readable_type(column: Any) -> pa.DataType | None:
     """Return the type to read a column with; None for a type that is not listed."""
     logical = json.loads(column.logical_type.to_json())
     match column.physical_type, logical["Type"]:
@@ -153,7 +153,7 @@ def odd_type(column: Any) -> str | None:
     return None
 
 
-def is_packed_plainly(footer: pq.FileMetaData, place: int) -> bool:
+def has_supported_encoding(footer: pq.FileMetaData, place: int) -> bool:
     """Return True if a column is in this file, with a listed codec and listed encodings."""
     chunks = [footer.row_group(number).column(place) for number in range(footer.num_row_groups)]
     return all(
@@ -162,13 +162,13 @@ def is_packed_plainly(footer: pq.FileMetaData, place: int) -> bool:
     )
 
 
-def counts_as_today(footer: pq.FileMetaData) -> bool:
+def uses_proleptic_calendar(footer: pq.FileMetaData) -> bool:
     """Return True if dates and timestamps use today's calendar; Spark takes other files as legacy."""
     keys = footer.metadata or {}
     return MARKS.isdisjoint(keys) and keys.get(SPARK_VERSION, FIRST_MODERN) >= FIRST_MODERN
 
 
-def has_fitting_checksums(path: Path) -> bool:
+def checksum_file_matches(path: Path) -> bool:
     """Return True unless a file has Hadoop checksums that do not match it.
 
     Checksums older than the file belong to a previous one. But Hadoop may close a file shortly after its
@@ -179,10 +179,10 @@ def has_fitting_checksums(path: Path) -> bool:
     if not checksums.exists():
         return True
     older = path.stat().st_mtime_ns - checksums.stat().st_mtime_ns
-    return older <= 0 or (older < MOMENT_NS and fits(path, checksums.read_bytes()))
+    return older <= 0 or (older < MOMENT_NS and checksums_match(path, checksums.read_bytes()))
 
 
-def fits(path: Path, checksums: bytes) -> bool:
+def checksums_match(path: Path, checksums: bytes) -> bool:
     """Return True if these are Hadoop's checksums of a file: a CRC-32 per chunk of fixed size."""
     size = int.from_bytes(checksums[4:8], "big")
     if checksums[:4] != CHECKSUMS_BEGIN or not size:
@@ -192,7 +192,7 @@ def fits(path: Path, checksums: bytes) -> bool:
         return b"".join(zlib.crc32(chunk).to_bytes(4, "big") for chunk in chunks) == checksums[8:]
 
 
-def moments_of(footer: pq.FileMetaData) -> dict[str, tuple[bool, bool]]:
+def timestamp_kinds(footer: pq.FileMetaData) -> dict[str, tuple[bool, bool]]:
     """Return for each timestamp column whether it has a zone, and whether it counts nanoseconds."""
     moments = {}
     for column in map(footer.schema.column, range(len(footer.schema))):

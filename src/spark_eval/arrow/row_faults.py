@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_eval.arrow.hashes import Booleans, numbers
+from spark_eval.arrow.hashes import Booleans, to_numpy
 from spark_eval.conventions import Conventions, NegativeRelevance
 from spark_eval.errors import DataError
 from spark_eval.schema import (
@@ -44,18 +44,18 @@ def judge_lists(rows: pa.Table) -> Judged:
         ranks, is_broken = whole_ranks(rows[RANK].cast(pa.float64()))
         rows = rows.set_column(rows.column_names.index(RANK), RANK, ranks)
     faults: dict[Fault | Reason, Booleans] = {
-        Fault.NULL_MODEL: nulls(rows, MODEL),
-        Fault.NULL_ID: nulls(rows, USER, ITEM, FOLD),
-        Fault.NULL_RANK: nulls(rows, RANK),
-        Fault.NULL_SCORE: nulls(rows, SCORE),
+        Fault.NULL_MODEL: is_any_null(rows, MODEL),
+        Fault.NULL_ID: is_any_null(rows, USER, ITEM, FOLD),
+        Fault.NULL_RANK: is_any_null(rows, RANK),
+        Fault.NULL_SCORE: is_any_null(rows, SCORE),
     }
     if is_broken is not None:
-        faults[Fault.RANK_NOT_INTEGER] = holds(is_broken)
+        faults[Fault.RANK_NOT_INTEGER] = fill_null_with_false(is_broken)
     if RANK in rows.column_names:
-        faults[Fault.RANK_BASE] = holds(pc.less(rows[RANK], 1))
+        faults[Fault.RANK_BASE] = fill_null_with_false(pc.less(rows[RANK], 1))
     if SCORE in rows.column_names and pa.types.is_floating(rows.schema.field(SCORE).type):
-        faults[Fault.SCORE_NOT_FINITE] = holds(pc.invert(pc.is_finite(rows[SCORE])))
-    return rows, first_fault(list(faults.items()))
+        faults[Fault.SCORE_NOT_FINITE] = fill_null_with_false(pc.invert(pc.is_finite(rows[SCORE])))
+    return rows, first_fault_code(list(faults.items()))
 
 
 def whole_ranks(ranks: pa.ChunkedArray) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
@@ -79,27 +79,27 @@ def judge_truth(rows: pa.Table, conventions: Conventions) -> Judged:
     if TIMESTAMP in rows.column_names:
         judged = judged.append_column(TIMESTAMP, rows[TIMESTAMP].cast(pa.int64()))
     faults: dict[Fault | Reason, Booleans] = {
-        Fault.NULL_ID: nulls(rows, USER, ITEM, FOLD),
-        Fault.NULL_RELEVANCE: nulls(judged, RELEVANCE),
-        Fault.RELEVANCE_NOT_FINITE: holds(pc.invert(pc.is_finite(relevance))),
+        Fault.NULL_ID: is_any_null(rows, USER, ITEM, FOLD),
+        Fault.NULL_RELEVANCE: is_any_null(judged, RELEVANCE),
+        Fault.RELEVANCE_NOT_FINITE: fill_null_with_false(pc.invert(pc.is_finite(relevance))),
     }
     if FAULT in rows.column_names:
-        faults[Fault.RELEVANCE_NOT_EXACT] = numbers(rows[FAULT].is_valid())
+        faults[Fault.RELEVANCE_NOT_EXACT] = to_numpy(rows[FAULT].is_valid())
     elif pa.types.is_int64(given.type):
-        faults[Fault.RELEVANCE_NOT_EXACT] = holds(beyond_doubles(given))
+        faults[Fault.RELEVANCE_NOT_EXACT] = fill_null_with_false(is_inexact_as_double(given))
     if conventions.negative_relevance is NegativeRelevance.REFUSE:
-        faults[Fault.NEGATIVE_RELEVANCE] = holds(pc.less(relevance, 0.0))
+        faults[Fault.NEGATIVE_RELEVANCE] = fill_null_with_false(pc.less(relevance, 0.0))
     if conventions.judges_rows:
         reason, is_relevant = Reason.NOT_RELEVANT, pc.greater(relevance, 0.0)
         if conventions.threshold is not None:
             reason, is_relevant = Reason.BELOW_THRESHOLD, pc.greater_equal(relevance, conventions.threshold)
-        faults[reason] = holds(pc.invert(is_relevant))
-    return judged, first_fault(list(faults.items()))
+        faults[reason] = fill_null_with_false(pc.invert(is_relevant))
+    return judged, first_fault_code(list(faults.items()))
 
 
 def judge_train(rows: pa.Table) -> Judged:
     """Validate training interactions."""
-    return rows, first_fault([(Fault.NULL_ID, nulls(rows, USER, ITEM, FOLD))])
+    return rows, first_fault_code([(Fault.NULL_ID, is_any_null(rows, USER, ITEM, FOLD))])
 
 
 def valid_train(rows: pa.Table) -> Judged:
@@ -115,7 +115,7 @@ def interactions_of_users(rows: pa.Table) -> Judged:
     return valid.group_by(keys).aggregate([([], "count_all")]).rename_columns([*keys, N_INTERACTIONS]), None
 
 
-def first_fault(faults: Sequence[tuple[Fault | Reason, Booleans]]) -> pa.Array | None:
+def first_fault_code(faults: Sequence[tuple[Fault | Reason, Booleans]]) -> pa.Array | None:
     """Return the first fault of each row, null for a valid row; None if all are valid."""
     if not any(rows.any() for _, rows in faults):
         return None
@@ -126,22 +126,22 @@ def first_fault(faults: Sequence[tuple[Fault | Reason, Booleans]]) -> pa.Array |
     return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), names)
 
 
-def nulls(rows: pa.Table, *names: str) -> Booleans:
+def is_any_null(rows: pa.Table, *names: str) -> Booleans:
     """Return True for rows with a null in one of these columns, if the table has it."""
     lacking = np.zeros(len(rows), dtype=bool)
     for name in names:
         if name in rows.column_names and rows[name].null_count:
-            lacking |= numbers(rows[name].is_null())
+            lacking |= to_numpy(rows[name].is_null())
     return lacking
 
 
-def holds(condition: pa.ChunkedArray) -> Booleans:
+def fill_null_with_false(condition: pa.ChunkedArray) -> Booleans:
     """Return True where a condition is True, and not null."""
-    rows: Booleans = numbers(condition.fill_null(False))
+    rows: Booleans = to_numpy(condition.fill_null(False))
     return rows
 
 
-def beyond_doubles(numbers: pa.Array) -> pa.Array:
+def is_inexact_as_double(numbers: pa.Array) -> pa.Array:
     """Return True for integers that a double may round; null for nulls."""
     if not pa.types.is_int64(numbers.type):
         return pa.scalar(False)

@@ -14,14 +14,14 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from spark_eval.arrow.files import named_faults
+from spark_eval.arrow.files import named_read_errors
 from spark_eval.errors import DataError
 from spark_eval.schema import MODEL
 
 FILE_FORM: Final = re.compile(r"part-(?P<bucket>\d+)-of-(?P<of>\d+)-[0-9a-f]{32}\.parquet")
 
 
-def dataset_at(place: str) -> ds.Dataset:
+def open_dataset(place: str) -> ds.Dataset:
     """Open a local table, with its models as text."""
     by_model = ds.partitioning(pa.schema([(MODEL, pa.string())]), flavor="hive")
     checked = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
@@ -69,11 +69,12 @@ def user_files(folder: str) -> list[UserFile] | None:
     return files
 
 
-def met(files: Iterable[UserFile]) -> Iterator[list[UserFile]]:
+def overlapping_groups(files: Iterable[UserFile]) -> Iterator[list[UserFile]]:
     """Group files whose user ranges overlap.
 
     >>> halves = [UserFile("a", str(n), Fraction(n, 2), Fraction(n + 1, 2)) for n in range(2)]
-    >>> [len(group) for group in met(halves + [UserFile("b", "c", Fraction(1, 4), Fraction(1, 2))])]
+    >>> quarter = UserFile("b", "c", Fraction(1, 4), Fraction(1, 2))
+    >>> [len(group) for group in overlapping_groups([*halves, quarter])]
     [2, 1]
     """
     group: list[UserFile] = []
@@ -89,10 +90,10 @@ def met(files: Iterable[UserFile]) -> Iterator[list[UserFile]]:
 
 
 def read_files(paths: Sequence[str], columns: Sequence[str]) -> list[pa.Table]:
-    """Read columns of each file; raise DataError as ``named_faults`` and ``check_no_nan`` do."""
+    """Read columns of each file; raise DataError as ``named_read_errors`` and ``check_no_nan`` do."""
     tables = []
     for path in paths:
-        with named_faults(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
+        with named_read_errors(path), pq.ParquetFile(path, page_checksum_verification=True) as file:
             tables.append(file.read(columns=list(columns), use_threads=False))
         check_no_nan(tables[-1], path)
     return tables

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from spark_eval.arrow.hashes import Hashes, numbers
+from spark_eval.arrow.hashes import Hashes, to_numpy
 
 SPARK_SEED: Final = 42
 P1, P2, P3, P4, P5 = (
@@ -42,7 +42,7 @@ def id_hashes(ids: pa.Array, seed: np.int32 | np.int64) -> Hashes:
 def text_hashes(texts: pa.Array, seed: np.uint64 | Hashes) -> Hashes:
     """Return XXH64 of the UTF-8 bytes of n texts; ``seed`` is one for all or one for each; shape (n,)."""
     hashes, seeds = np.empty(len(texts), dtype=np.uint64), np.broadcast_to(seed, len(texts))
-    lengths = numbers(pc.binary_length(texts))
+    lengths = to_numpy(pc.binary_length(texts))
     for length in np.unique(lengths):
         places = np.flatnonzero(lengths == length)
         _, _, data = texts.take(pa.array(places)).buffers()
@@ -69,35 +69,35 @@ def xxh64(data: Bytes, seed: np.uint64 | Hashes) -> Hashes:
     if n_stripes:
         lanes = [start + P1 + P2, start + P2, start, start - P1]
         for stripe in range(n_stripes):
-            lanes = [mixed_in(lane, words[:, 4 * stripe + place]) for place, lane in enumerate(lanes)]
+            lanes = [mix_lane(lane, words[:, 4 * stripe + place]) for place, lane in enumerate(lanes)]
         hashes = np.zeros(n_rows, dtype=np.uint64)
         for lane, turn in zip(lanes, (1, 7, 12, 18), strict=True):
-            hashes += rotated(lane, turn)
+            hashes += rotate_left(lane, turn)
         for lane in lanes:
-            hashes = (hashes ^ mixed_in(np.zeros_like(lane), lane)) * P1 + P4
+            hashes = (hashes ^ mix_lane(np.zeros_like(lane), lane)) * P1 + P4
     else:
         hashes = start + P5
     hashes += np.uint64(length)
     for place in range(4 * n_stripes, n_words):
-        word = mixed_in(np.zeros(n_rows, dtype=np.uint64), words[:, place])
-        hashes = rotated(hashes ^ word, 27) * P1 + P4
+        word = mix_lane(np.zeros(n_rows, dtype=np.uint64), words[:, place])
+        hashes = rotate_left(hashes ^ word, 27) * P1 + P4
     rest = data[:, 8 * n_words :]
     if rest.shape[1] >= 4:
         half = np.ascontiguousarray(rest[:, :4]).view("<u4")[:, 0].astype(np.uint64)
-        hashes = rotated(hashes ^ half * P1, 23) * P2 + P3
+        hashes = rotate_left(hashes ^ half * P1, 23) * P2 + P3
         rest = rest[:, 4:]
     for byte in rest.T:
-        hashes = rotated(hashes ^ byte.astype(np.uint64) * P5, 11) * P1
+        hashes = rotate_left(hashes ^ byte.astype(np.uint64) * P5, 11) * P1
     for shift, prime in ((33, P2), (29, P3)):
         hashes = (hashes ^ hashes >> np.uint64(shift)) * prime
     return hashes ^ hashes >> np.uint64(32)
 
 
-def mixed_in(lane: Hashes, word: Hashes) -> Hashes:
+def mix_lane(lane: Hashes, word: Hashes) -> Hashes:
     """Mix a word into a lane."""
-    return rotated(lane + word * P2, 31) * P1
+    return rotate_left(lane + word * P2, 31) * P1
 
 
-def rotated(numbers: Hashes, bits: int) -> Hashes:
+def rotate_left(numbers: Hashes, bits: int) -> Hashes:
     """Rotate the bits of each integer to the left."""
     return numbers << np.uint64(bits) | numbers >> np.uint64(64 - bits)

@@ -18,7 +18,7 @@ import click
 from spark_eval.errors import ConfigError, SparkEvalError
 from spark_eval.runtime import endings, events, streams
 from spark_eval.runtime.local_files import check_working_folder, is_stdout
-from spark_eval.runtime.signals import Stopped, heard
+from spark_eval.runtime.signals import Stopped, handle_signals
 from spark_eval.schema import VERSION
 
 Command = TypeVar("Command", bound=Callable[..., None])
@@ -295,14 +295,14 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     debug = "--debug" in given
     given = [argument for argument in given if argument != "--debug"]
     events.listen(as_json="--log-format=json" in given or ("--log-format", "json") in pairwise(given))
-    with streams.guarded() as out, heard() as signals:
-        with streams.apart(is_shown=debug):
+    with streams.protect_streams() as out, handle_signals() as signals:
+        with streams.capture_child_output(is_shown=debug):
             code, error, trace = answer(given)
             signals.is_over = True
         out.flush()
-        error = error or endings.unwritten(out)
+        error = error or endings.output_error(out)
         if error is not None:
-            endings.tell_error(error, trace if debug else "")
+            endings.print_error(error, trace if debug else "")
     events.leave()
     sys.exit(code if error is None else error.exit_code)
 

@@ -14,7 +14,7 @@ from spark_eval.config.sections import Config, parse_config, read_config
 from spark_eval.demo.models import ALS_MODEL, POPULARITY, recommend_all
 from spark_eval.demo.simulate import simulate
 from spark_eval.errors import ConfigError, DataError
-from spark_eval.names import literal
+from spark_eval.names import literal_path
 from spark_eval.publishing.local import LocalStore
 from spark_eval.runs.compare import run_compare
 from spark_eval.runs.report import write_report
@@ -71,7 +71,7 @@ def run_steps(config: Config, output: Path, display: Display) -> None:
         split = run_split(lambda: spark, config, DEMO_RUN, replace=True)
     terminal.show_split(split)
     with step("train three models on global_train and recommend"):
-        log = spark.read.parquet(literal(split.tables[Table.SPLITS]))
+        log = spark.read.parquet(literal_path(split.tables[Table.SPLITS]))
         train = log.where(log[SUBSET].isin([subset.value for subset in SUBSETS["global_train"]]))
         users = log.where(log[SUBSET] == Subset.GLOBAL_TEST.value).select(USER).distinct()
         lists = recommend_all(train, users, LIST_LENGTH, DEMO_SEED)

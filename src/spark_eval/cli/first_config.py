@@ -11,7 +11,7 @@ from spark_eval.cli.draft import DraftSection, comment_of, draft
 from spark_eval.config.guesses import COLUMNS, FirstRows, ValueKind, column_values, kind_of
 from spark_eval.config.sections import EvaluateSection, parse_config
 from spark_eval.config.strict_yaml import line, load_yaml, scalar
-from spark_eval.errors import ConfigError, DataError, nearest, printable
+from spark_eval.errors import ConfigError, DataError, escape_control_characters, nearest
 from spark_eval.runtime.local_files import check_path, write_file
 from spark_eval.schema import FOLD, RELEVANCE, USER
 from spark_eval.sources.samples import TableSample, sample_of
@@ -142,7 +142,7 @@ def next_commands(file: Path, verbs: Sequence[str]) -> list[str]:
 def opening(following: Sequence[str]) -> Iterable[str]:
     """Yield the comment at the top."""
     yield "# Written by spark-eval init. Confirm what is guessed; then:"
-    yield from (f"#   {printable(command)}" for command in following)
+    yield from (f"#   {escape_control_characters(command)}" for command in following)
     yield ""
 
 
@@ -186,11 +186,11 @@ def suggestions(sections: Mapping[str, DraftSection]) -> Iterable[str]:
 def show_guesses(file: Path, sections: Sequence[DraftSection], following: Sequence[str]) -> None:
     """Print what was guessed, and what to run next."""
     for section in sections:
-        print(printable(f"{section.name}: {section.sample.path} ({section.sample.format})"))
+        print(escape_control_characters(f"{section.name}: {section.sample.path} ({section.sample.format})"))
         for ours, guess in section.columns.items():
-            print(f"  {ours:<15} {scalar(guess.column):<15} {printable(comment_of(guess))}")
+            print(f"  {ours:<15} {scalar(guess.column):<15} {escape_control_characters(comment_of(guess))}")
         for key, value, comment in section.keys:
-            print(f"  {key:<15} {scalar(value):<15} {printable(comment)}")
-    print(printable(f"{file} is written; confirm what is guessed, then"))
+            print(f"  {key:<15} {scalar(value):<15} {escape_control_characters(comment)}")
+    print(escape_control_characters(f"{file} is written; confirm what is guessed, then"))
     for command in following:
-        print(printable(f"  {command}"))
+        print(escape_control_characters(f"  {command}"))

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table as Grid
 
 from spark_eval.comparing.leaderboard import Columns, Leaderboard
-from spark_eval.errors import printable
+from spark_eval.errors import escape_control_characters
 
 # What a column takes beside its text.
 MARGIN: Final = 3
@@ -51,4 +51,4 @@ def drawn(header: Iterable[str], rows: Iterable[Sequence[str | Bar]], title: str
 
 def shown_as_is(text: str) -> str:
     """Return text in which nothing moves a cursor or is markup."""
-    return escape(printable(text))
+    return escape(escape_control_characters(text))

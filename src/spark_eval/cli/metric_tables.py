@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 from spark_eval.conventions import CONVENTIONS, TieOrder, TruthDuplicates
 from spark_eval.errors import ConfigError
 from spark_eval.metrics import RANKING, RankingMetric, parse_metric
-from spark_eval.metrics.aliases import ALIASES, find
+from spark_eval.metrics.aliases import ALIASES, find_name
 from spark_eval.metrics.registry import Kind
-from spark_eval.metrics.values import SHARES_PLACES, formed, ranking_names, without_metric
+from spark_eval.metrics.values import SHARES_PLACES, ranking_names, split_metric_text, without_metric
 from spark_eval.pointwise import POINTWISE
 from spark_eval.pointwise.registry import PointwiseMetric
 from spark_eval.pointwise.task import PREDICTION_PRESETS as POINTWISE_PRESETS
@@ -164,8 +164,8 @@ def metric_text(text: str, preset: str | None = None) -> str:
 
     Raises ConfigError UNKNOWN_METRIC, UNKNOWN_PRESET, or what is wrong with its options and cutoff.
     """
-    name = formed(text)["name"]
-    of_rankings, of_predictions = find(name, ranking_names()), find(name, POINTWISE)
+    name = split_metric_text(text)["name"]
+    of_rankings, of_predictions = find_name(name, ranking_names()), find_name(name, POINTWISE)
     if preset is not None:
         conventions_of(preset)
     parts = []

@@ -43,7 +43,7 @@ def open_session(config: Config, verb: str) -> Any:
     session = get_session(f"spark-eval {verb}", config.spark.master, conf)
     label = session.sparkContext.setJobGroup
     events.followers.append(lambda run: label(f"{run.verb} of run {run.run_id}", f"{run.verb}: {run.doing}"))
-    events.tell_followers()
+    events.notify_followers()
     check_workers(session)
     return session
 
@@ -63,7 +63,7 @@ def make_run(
     """
     from spark_eval.cli import terminal
     from spark_eval.runs.compare import check_gates
-    from spark_eval.runtime.spark_errors import renamed
+    from spark_eval.runtime.spark_errors import named_spark_error
 
     config = open_config(file, settings, run_id)
     try:
@@ -82,7 +82,7 @@ def make_run(
             raise
         endings.warn(endings.stopped())
     except Exception as error:
-        fault = renamed(error)
+        fault = named_spark_error(error)
         if events.is_published():
             endings.warn(str(fault))
         elif fault is error:

@@ -25,7 +25,7 @@ from spark_eval.comparing.sentences import (
     where,
 )
 from spark_eval.config.sections import Config
-from spark_eval.errors import DataError, printable
+from spark_eval.errors import DataError, escape_control_characters
 from spark_eval.pointwise.tables import metrics_by_model, six_digits
 from spark_eval.presets import PRESETS, conventions_of
 from spark_eval.publishing.commits import Record, published
@@ -73,7 +73,7 @@ def show_run(run: Run) -> None:
     """Print which rows could not be used, and where the tables are."""
     if Table.ACCOUNTING in run.tables:
         for note in unusable(entries_of_rows(run.rows(Table.ACCOUNTING))):
-            print(printable(note))
+            print(escape_control_characters(note))
     outcome = "published" if run.is_new else "already published, nothing to do:"
     print(f"run {run.run_id} {outcome}")
     for table, path in run.tables.items():
@@ -170,13 +170,17 @@ def show_comparison(run: Run) -> None:
         lines = compared_lines(compared)
         grid(COMPARED, lines, f"comparisons of run {run.run_id}", of=Table.COMPARISONS)
         for text in shortened(sentences(compared), MOST_SENTENCES):
-            print(printable(text))
+            print(escape_control_characters(text))
     if Table.GATES in run.tables:
         gates = run.rows(Table.GATES)
         grid(GATED, gated_lines(gates), f"gates of run {run.run_id}", of=Table.GATES)
         for row in gates:
             if row["decision"] != "not_worse":
-                print(printable(f"gate {where(row)} of {row['model']}: {row['decision']}: {row['reason']}"))
+                print(
+                    escape_control_characters(
+                        f"gate {where(row)} of {row['model']}: {row['decision']}: {row['reason']}"
+                    )
+                )
     show_run(run)
 
 

@@ -48,7 +48,7 @@ class Evidence:
     def of_users(cls, gate: Gate, model: str, segment_value: str, sums: ComparedSums, common: float) -> Self:
         """Return the evidence of the users whom both models have a value for."""
         after, before = sums.means or (None, None)
-        estimate = settled(sums.combination(*gate.factors, amount=gate.amount))
+        estimate = drop_rounding_noise(sums.combination(*gate.factors, amount=gate.amount))
         return cls(gate, model, segment_value, before, after, estimate, sums.n, common)
 
     @classmethod
@@ -57,11 +57,11 @@ class Evidence:
     ) -> Self:
         """Return the evidence of two published means, over users who need not be the same."""
         of_candidate, of_baseline = gate.factors
-        below, above = multiplied(baseline, -of_baseline), multiplied(candidate, of_candidate)
+        below, above = scale_mean(baseline, -of_baseline), scale_mean(candidate, of_candidate)
         distance = unpaired(*below, baseline.n, *above, candidate.n)
         value = None if distance.value is None else distance.value + Fraction(gate.amount)
         before, after = (None if one.value is None else Fraction(one.value) for one in (baseline, candidate))
-        estimate, n_users = settled(replace(distance, value=value)), min(baseline.n, candidate.n)
+        estimate, n_users = drop_rounding_noise(replace(distance, value=value)), min(baseline.n, candidate.n)
         return cls(gate, model, segment_value, before, after, estimate, n_users, None)
 
     def __str__(self) -> str:
@@ -154,7 +154,7 @@ class Evidence:
         return f"{is_warning}{decision.meaning}{more}"
 
 
-def settled(estimate: Estimate) -> Estimate:
+def drop_rounding_noise(estimate: Estimate) -> Estimate:
     """Return an estimate that does not vary at all where it varies by less than doubles can tell."""
     value, variance = estimate.value, estimate.variance
     is_dust = value is not None and variance is not None and variance <= DUST * value**2
@@ -208,7 +208,7 @@ def row_in_words(row: GateRow) -> str:
     return f"{row.metric}@{k}{of} of {row.model!r} against {row.against_model!r}{run}"
 
 
-def multiplied(summary: Summary, factor: Fraction) -> tuple[float | None, float | None]:
+def scale_mean(summary: Summary, factor: Fraction) -> tuple[float | None, float | None]:
     """Return a published mean and its error, multiplied."""
     value, error = summary.value, summary.std_error
     return (

@@ -9,7 +9,7 @@ from spark_eval.conventions.choice import Choice
 from spark_eval.errors import ConfigError
 from spark_eval.metrics import MetricValue
 from spark_eval.metrics.means import weighted_means
-from spark_eval.metrics.values import formed, has_cutoff, parse_k, parse_metric, published_name
+from spark_eval.metrics.values import has_cutoff, parse_k, parse_metric, published_name, split_metric_text
 from spark_eval.options import (
     AT_LEAST_0,
     AT_LEAST_1,
@@ -163,7 +163,7 @@ def make_gate(key: str, given: Mapping[str, Any]) -> Gate:
 
 def value_of(text: str, k: int | str | None, key: str) -> MetricValue:
     """Return the metric at its cutoff, which stands in the text or beside it."""
-    if has_cutoff(formed(text, key)) == (k is not None):
+    if has_cutoff(split_metric_text(text, key)) == (k is not None):
         raise ConfigError("INVALID_GATE", f"{key}: {text!r} needs one k: k: 10 beside it, or {text}@10")
     [value] = parse_metric(text, [] if k is None else [parse_k(k)], key)
     name = published_name(text, key)

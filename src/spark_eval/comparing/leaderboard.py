@@ -6,7 +6,14 @@ from typing import Any, Final, Self
 
 from spark_eval.conventions import NoRecommendations
 from spark_eval.errors import ConfigError
-from spark_eval.metrics.values import UNCUT, formed, has_cutoff, parse_metric, published_name, ranking_names
+from spark_eval.metrics.values import (
+    UNCUT,
+    has_cutoff,
+    parse_metric,
+    published_name,
+    ranking_names,
+    split_metric_text,
+)
 from spark_eval.schema import ALL, FOLDS, Direction, Outcome
 from spark_eval.stats.differences import signed_root, unpaired
 from spark_eval.stats.intervals import Summary
@@ -34,7 +41,7 @@ Line = tuple[str, int | None]
 
 def list_direction(metric: str) -> Direction:
     """Return which values of a metric of lists are the better ones."""
-    return ranking_names()[formed(metric)["name"]].direction
+    return ranking_names()[split_metric_text(metric)["name"]].direction
 
 
 def marks_of(
@@ -124,7 +131,7 @@ class Leaderboard:
         cells |= {key: f"{numbers['mean']} ± {numbers['sd']}" for key, numbers in over_folds.items()}
         lines = sorted(n_users, key=smaller_k_first)
         if metric is not None:
-            places = {(row["model"], row["k"]): standing(row) for row in rows if row["segment"] == ALL}
+            places = {(row["model"], row["k"]): order_by_value(row) for row in rows if row["segment"] == ALL}
             lines.sort(key=lambda line: (smaller_k_first(line)[:2], places[line]))
         metrics = dict.fromkeys(metric for metric, _ in cells)
         return cls(
@@ -157,7 +164,7 @@ def rows_of_metric(
     rows: Sequence[Mapping[str, Any]], metric: str, where: str = WHERE
 ) -> list[Mapping[str, Any]]:
     """Return the rows of a metric, and of its cutoff if it names one; errors say ``where`` it was named."""
-    form, name = formed(metric, where), published_name(metric, where)
+    form, name = split_metric_text(metric, where), published_name(metric, where)
     chosen = [row for row in rows if row["metric"] == name]
     if has_cutoff(form):
         [value] = parse_metric(metric, key=where)
@@ -168,7 +175,7 @@ def rows_of_metric(
     return chosen
 
 
-def standing(
+def order_by_value(
     row: Mapping[str, Any], better: Callable[[str], Direction] = list_direction
 ) -> tuple[bool, float]:
     """Return the order of models by a value, the best first, one without a value last."""

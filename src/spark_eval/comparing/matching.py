@@ -11,9 +11,9 @@ from spark_eval.conventions import POPULATION
 from spark_eval.errors import ConfigError, DataError, nearest
 from spark_eval.metrics import MetricValue
 from spark_eval.metrics.means import WeightedMean
-from spark_eval.metrics.values import formed, ranking_names
+from spark_eval.metrics.values import ranking_names, split_metric_text
 from spark_eval.pairing.population import BASELINE, CANDIDATE, PairCounts
-from spark_eval.pairing.products import Match, models_of
+from spark_eval.pairing.products import Match, model_indices
 from spark_eval.presets import parse_stamp
 from spark_eval.schema import Outcome, Reason
 
@@ -24,8 +24,8 @@ OF_ALL: Final = (*POPULATION, "threshold", "ties", "truth_duplicates")
 
 
 @dataclass(frozen=True)
-class Matched:
-    """Models, by their side and name, and which of them are compared; see ``population.PairQuestion``.
+class MatchedModels:
+    """Models, by their side and name, and which of them are compared; see ``population.ComparisonTask``.
 
     ``unpaired`` are the names on either side that have no counterpart.
     """
@@ -38,9 +38,9 @@ class Matched:
     def pairs(self) -> list[ModelPair]:
         """Names of baseline and candidate of each pair."""
         names = [name for _, name in self.models]
-        return [(names[left], names[right]) for left, right in zip(*models_of(self.matches), strict=True)]
+        return [(names[left], names[right]) for left, right in zip(*model_indices(self.matches), strict=True)]
 
-    def with_pairs(self, pairs: Iterable[ModelPair], side: str) -> "Matched":
+    def with_pairs(self, pairs: Iterable[ModelPair], side: str) -> "MatchedModels":
         """Return the same and, behind them, pairs that are missing, whose baselines are of this side."""
         models, matches, known = list(self.models), list(self.matches), set(self.pairs)
         for pair in dict.fromkeys(pairs):
@@ -52,7 +52,7 @@ class Matched:
                     places.append(models.index(model))
                 left, right = (slice(place, place + 1) for place in places)
                 matches.append((left, right))
-        return Matched(models, matches, self.unpaired)
+        return MatchedModels(models, matches, self.unpaired)
 
 
 def match_models(
@@ -60,7 +60,7 @@ def match_models(
     baselines: Sequence[str] | None,
     baseline_model: str | None,
     plan: ComparePlan,
-) -> Matched:
+) -> MatchedModels:
     """Return who is compared: ``baselines`` are those of another table, None within one.
 
     Within one table all pairs, the first name being the baseline, or ``baseline_model`` with all others.
@@ -75,10 +75,10 @@ def match_models(
         check_known("model", baseline_model, known, f"{COMPARE}.baseline")
         first = (side, baseline_model)
         models = [first, *(model for name in chosen if (model := (CANDIDATE, name)) != first)]
-        matched = Matched(models, [(slice(0, 1), slice(1, len(models)))])
+        matched = MatchedModels(models, [(slice(0, 1), slice(1, len(models)))])
     elif baselines is None:
         matches = [(slice(n, n + 1), slice(n + 1, len(chosen))) for n in range(len(chosen) - 1)]
-        matched = Matched([(CANDIDATE, name) for name in chosen], matches)
+        matched = MatchedModels([(CANDIDATE, name) for name in chosen], matches)
     else:
         matched = match_names(chosen, sorted(baselines))
     n_pairs = len(matched.pairs)
@@ -100,13 +100,13 @@ def check_known(kind: str, name: str, known: Sequence[str], where: str) -> None:
         raise ConfigError.unknown(f"UNKNOWN_{kind.upper()}", kind, name, known, where)
 
 
-def match_names(candidates: Sequence[str], baselines: Sequence[str]) -> Matched:
+def match_names(candidates: Sequence[str], baselines: Sequence[str]) -> MatchedModels:
     """Return the pairs of models of one name in two tables."""
     both = [name for name in candidates if name in set(baselines)]
     unpaired = [(CANDIDATE, name) for name in candidates if name not in both]
     unpaired += [(BASELINE, name) for name in baselines if name not in both]
     models = [(side, name) for side in (BASELINE, CANDIDATE) for name in both]
-    return Matched(models, [(slice(0, len(both)), slice(len(both), 2 * len(both)))], unpaired)
+    return MatchedModels(models, [(slice(0, len(both)), slice(len(both), 2 * len(both)))], unpaired)
 
 
 def match_metrics(
@@ -158,7 +158,7 @@ def check_over_folds(plan: ComparePlan) -> None:
 
 def check_per_user(text: str) -> None:
     """Raise ConfigError NOT_PER_USER for a metric that users have no values of."""
-    metric = ranking_names().get(formed(text)["name"])
+    metric = ranking_names().get(split_metric_text(text)["name"])
     if metric is not None and not metric.is_of_users:
         message = (
             f"{COMPARE}.metrics: {text!r} is a value of a run, not of users, and is not compared by them"
@@ -195,7 +195,7 @@ def check_counts(pairs: Sequence[ModelPair], counts: PairCounts) -> None:
         message = f"{of_baseline} users of the baseline, {of_candidate} of the candidate, none of both"
         raise DataError("NO_COMMON_USERS", f"{message}; are their ids written alike?")
     others = counts.other_truth.tolist()
-    differing = [f"{n} common users of {in_words(pair)}" for pair, n in zip(pairs, others, strict=True) if n]
+    differing = [f"{n} common users of {pair_text(pair)}" for pair, n in zip(pairs, others, strict=True) if n]
     if differing:
         message = f"{', '.join(differing[:MOST_PAIRS_NAMED])} have another number of relevant items"
         raise DataError("TRUTH_DIFFERS", f"{message}; measure both against one truth")
@@ -212,7 +212,7 @@ def pair_entries(pairs: Sequence[ModelPair], counts: PairCounts, segments: Seque
     """Yield which rows of either side of each pair are compared, and who is in another segment there."""
     rows, people, moved = counts.rows.tolist(), counts.people.tolist(), counts.moved.tolist()
     for place, pair in enumerate(pairs):
-        name, used = in_words(pair), (rows[place][2], people[place][2])
+        name, used = pair_text(pair), (rows[place][2], people[place][2])
         for side, n_rows, n_people in zip((BASELINE, CANDIDATE), rows[place], people[place], strict=False):
             yield Entry(side, name, Outcome.IN, None, n_rows, n_people)
             yield Entry(side, name, Outcome.USED, None, *used)
@@ -224,7 +224,7 @@ def pair_entries(pairs: Sequence[ModelPair], counts: PairCounts, segments: Seque
                 yield Entry(CANDIDATE, name, Outcome.MOVED, segment, 0, of_pairs[place])
 
 
-def model_entries(matched: Matched) -> Iterator[Entry]:
+def model_entries(matched: MatchedModels) -> Iterator[Entry]:
     """Yield how many models of each side have a counterpart on the other."""
     for side in (BASELINE, CANDIDATE):
         n_used = sum(one == side for one, _ in matched.models)
@@ -242,7 +242,7 @@ def users_of(pairs: Sequence[ModelPair], counts: PairCounts) -> dict[ModelPair, 
     return {pair: (own[0], own[1], own[2]) for pair, own in zip(pairs, people, strict=True)}
 
 
-def in_words(pair: ModelPair) -> str:
+def pair_text(pair: ModelPair) -> str:
     """Return the names of a pair."""
     baseline, candidate = pair
     return f"{candidate} against {baseline}"

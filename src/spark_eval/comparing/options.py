@@ -8,7 +8,7 @@ from spark_eval.comparing.gates import Gate, make_gates
 from spark_eval.conventions.choice import Choice
 from spark_eval.errors import ConfigError
 from spark_eval.metrics.options import RESAMPLES, Seed, as_tuple
-from spark_eval.metrics.values import UNCUT, formed, has_cutoff, parse_k, published_name
+from spark_eval.metrics.values import UNCUT, has_cutoff, parse_k, published_name, split_metric_text
 from spark_eval.options import ABOVE_0, AT_LEAST_1, INSIDE_0_AND_1, checked
 from spark_eval.stats.resampling import DEFAULT_RESAMPLES
 
@@ -87,7 +87,7 @@ def parse_tests(given: Any, where: str) -> tuple[str, ...]:
 def as_published(text: str) -> str:
     """Return a metric as its rows name it, with the cutoff that the text has: ``map@5`` for ``AP@5``."""
     key = f"{COMPARE}.metrics"
-    name, form = published_name(text, key), formed(text, key)
+    name, form = published_name(text, key), split_metric_text(text, key)
     if not has_cutoff(form):
         return name
     k = parse_k(form["k"])

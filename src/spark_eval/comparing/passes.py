@@ -9,9 +9,9 @@ import numpy as np
 
 from spark_eval.comparing.options import ComparePlan, PairTest
 from spark_eval.comparing.results import ComparedCell
-from spark_eval.pairing.drawing import Amount, Drawing, DrawnSums, check_drawn
-from spark_eval.pairing.population import PairQuestion
-from spark_eval.pairing.ranking import Counting, Ranked, slices_for
+from spark_eval.pairing.drawing import Amount, ResampledSums, Resampler, check_replicates
+from spark_eval.pairing.population import ComparisonTask
+from spark_eval.pairing.ranking import DifferenceCounter, Ranked, slices_for
 from spark_eval.pairing.sums import N_AMOUNTS, BucketTotals, pair_parts
 from spark_eval.stats.ranked import RankSums
 from spark_eval.stats.resampling import (
@@ -19,9 +19,9 @@ from spark_eval.stats.resampling import (
     Replicates,
     drawn_flip_p,
     exact_flip_p,
-    less,
     quotients,
     scale_of,
+    subtract,
 )
 
 # Tests whose users are drawn again.
@@ -30,7 +30,7 @@ NO_RANKS: Final = Ranked(RankSums(0, 0, 0, 0, ()), ())
 
 
 @dataclass(frozen=True)
-class Needs:
+class RequiredPasses:
     """Which passes the tests of a plan need, beside the sums of pairs."""
 
     plan: ComparePlan
@@ -50,7 +50,9 @@ class Needs:
         """Whether one more pass is needed."""
         return self.has(PairTest.WILCOXON, PairTest.RANDOMIZATION, *RESAMPLED)
 
-    def counting(self, summed: BucketTotals, cells: Sequence[ComparedCell], n_parts: int) -> Counting | None:
+    def counting(
+        self, summed: BucketTotals, cells: Sequence[ComparedCell], n_parts: int
+    ) -> DifferenceCounter | None:
         """Return how differences are counted by their size, if a cell needs it."""
         chosen = np.zeros(summed.shape, dtype=bool)
         for cell in cells:
@@ -58,11 +60,11 @@ class Needs:
         if not chosen.any():
             return None
         n_slices = slices_for(max(cell.sums.n for cell in cells))
-        return Counting(summed.totals.cells, chosen, summed.largest, n_slices, n_parts)
+        return DifferenceCounter(summed.totals.cells, chosen, summed.largest, n_slices, n_parts)
 
     def drawing(
-        self, summed: BucketTotals, cells: Sequence[ComparedCell], question: PairQuestion
-    ) -> Drawing | None:
+        self, summed: BucketTotals, cells: Sequence[ComparedCell], question: ComparisonTask
+    ) -> Resampler | None:
         """Return how differences are drawn, if a cell needs it; raise ConfigError TOO_MANY_REPLICATES."""
         plan, has_replicates = self.plan, self.has(*RESAMPLED)
         has_flips = self.has(PairTest.RANDOMIZATION) and not all(map(self.flips_all, cells))
@@ -73,8 +75,8 @@ class Needs:
         drawn = [Amount.difference(*pair, column) for column, pair in product(question.columns, pairs)]
         parts = (pair_parts(*pair, *mean) for mean, pair in product(question.weighted, pairs))
         drawn += [part for of_pair in parts for part in of_pair]
-        check_drawn(len(summed.totals.cells) * len(drawn), plan.resamples)
-        return Drawing(
+        check_replicates(len(summed.totals.cells) * len(drawn), plan.resamples)
+        return Resampler(
             cells=summed.totals.cells,
             drawn=drawn,
             largest=np.append(summed.largest.T, summed.largest_parts.swapaxes(0, 1)),
@@ -89,7 +91,7 @@ class Needs:
         cell: ComparedCell,
         summed: BucketTotals,
         ranked: Mapping[int, Ranked],
-        drawn: DrawnSums | None,
+        drawn: ResampledSums | None,
     ) -> ComparedCell:
         """Return a cell with what the further passes give."""
         of_cell = ranked.get(int(np.ravel_multi_index(cell.place, summed.shape)), NO_RANKS)
@@ -111,13 +113,13 @@ class Needs:
 
 
 def difference_of(cell: ComparedCell, summed: BucketTotals) -> int:
-    """Return the place of a cell's differences among the sums that were drawn; see ``Needs.drawing``."""
+    """Return the index of a cell's differences among the resampled sums; see ``RequiredPasses.drawing``."""
     at, pair, column = cell.place
     return at * (summed.largest.size + summed.largest_parts.size) + column * len(summed.largest) + pair
 
 
 def replicates_of_ratios(
-    cell: ComparedCell, mean: int, summed: BucketTotals, drawn: DrawnSums
+    cell: ComparedCell, mean: int, summed: BucketTotals, drawn: ResampledSums
 ) -> Replicates | None:
     """Return the differences of the weighted means of a pair."""
     at, pair, _ = cell.place
@@ -128,4 +130,4 @@ def replicates_of_ratios(
     scales = [scale_of(one) for one in summed.largest_parts[pair, mean].tolist()]
     candidate = quotients(totals[0], totals[1], scales[0] / scales[1])
     baseline = quotients(totals[2], totals[3], scales[2] / scales[3])
-    return Replicates.known(less(candidate, baseline))
+    return Replicates.known(subtract(candidate, baseline))

@@ -14,7 +14,7 @@ from spark_eval.comparing.rows import ComparisonRow
 from spark_eval.metrics import MetricValue
 from spark_eval.metrics.means import WeightedMean
 from spark_eval.pairing.cells import EVERYBODY, SegmentValue
-from spark_eval.pairing.population import PairQuestion
+from spark_eval.pairing.population import ComparisonTask
 from spark_eval.pairing.sums import N_COMMON, BucketTotals, cluster_sums, pair_sums, ratio_sums
 from spark_eval.schema import ALL, FOLD, FOLDS, Direction
 from spark_eval.stats.differences import (
@@ -149,7 +149,7 @@ def cells_of_pairs(
     summed: BucketTotals,
     pairs: Sequence[ModelPair],
     values: Sequence[MetricValue],
-    question: PairQuestion,
+    question: ComparisonTask,
 ) -> dict[PairCell, ComparedCell]:
     """Return all cells of the pairs, by pair and metric; of each everybody first, then segments' values."""
     parts = (summed.totals, summed.clusters, summed.ratios)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final, TypeVar, get_args, get_origin
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, create_model
 
 from spark_eval.errors import nearest
-from spark_eval.metrics.aliases import several
+from spark_eval.metrics.aliases import as_list
 from spark_eval.options import Option, declared
 
 # What pydantic calls the fault of an unknown key.
@@ -15,7 +15,7 @@ EXTRA_KEY: Final = "extra_forbidden"
 Item = TypeVar("Item")
 Keyed = TypeVar("Keyed", bound=BaseModel)
 # A list of the config, for which a single value may stand.
-Several = Annotated[list[Item], BeforeValidator(lambda given: None if given is None else several(given))]
+Several = Annotated[list[Item], BeforeValidator(lambda given: None if given is None else as_list(given))]
 
 
 class Section(BaseModel):

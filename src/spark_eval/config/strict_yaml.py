@@ -12,7 +12,7 @@ from typing import Any, Final
 import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode
 
-from spark_eval.errors import ConfigError, printable
+from spark_eval.errors import ConfigError, escape_control_characters
 
 MAX_CHARACTERS: Final = 250_000
 MAX_NODES: Final = 10_000
@@ -130,7 +130,7 @@ def overlay(tree: Any, keys: Sequence[str], value: Any) -> None:
 def line(key: str, value: Any, comment: str = "") -> str:
     """Return a key, its value as YAML, and a comment beside it."""
     text = f"{key}:" if value is None else f"{key}: {scalar(value)}"
-    return f"{text:<{COMMENTS_AT - 2}}  # {printable(comment)}" if comment else text
+    return f"{text:<{COMMENTS_AT - 2}}  # {escape_control_characters(comment)}" if comment else text
 
 
 def scalar(value: Any) -> str:

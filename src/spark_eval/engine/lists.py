@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spark_eval.accounting import EntryKey, ListCounts
-from spark_eval.arrow.codes import counted, ordered
-from spark_eval.arrow.hashes import Booleans, changes
+from spark_eval.arrow.codes import count_by_code, lexsort
+from spark_eval.arrow.hashes import Booleans, run_starts
 from spark_eval.conventions import Conventions, NoHits, NoRecommendations, NoTruth
 from spark_eval.engine.truth import Truth
 from spark_eval.metrics.beyond.catalog import Entries
-from spark_eval.metrics.lists import Held, Lists, Ragged
+from spark_eval.metrics.lists import FilledRanks, Lists, Ragged
 from spark_eval.schema import ROW_FAULTS, USER, Fault, Outcome, Reason
 from spark_eval.stats.exact import Ints
 
@@ -46,7 +46,7 @@ class Hits(RowArrays):
 
 
 @dataclass(frozen=True)
-class AllLists:
+class BucketLists:
     """Lists of the n users of the truth for several models, sorted by model, then by user.
 
     Row counts of each list, all of shape (lists,): ``n_valid`` valid rows and, by fault, ``bad`` invalid
@@ -70,11 +70,11 @@ class AllLists:
     hits: Hits
     listed: Entries | None = None
 
-    def of_models(self, first: int, last: int) -> "AllLists":
+    def of_models(self, first: int, last: int) -> "BucketLists":
         """Return the lists of the models with indices ``first`` to ``last - 1``."""
         part = slice(first * self.truth.n_users, last * self.truth.n_users)
         hits = self.hits.take(slice(*np.searchsorted(self.hits.of_list, [part.start, part.stop])))
-        return AllLists(
+        return BucketLists(
             self.truth,
             last - first,
             self.n_valid[part],
@@ -112,7 +112,7 @@ class AllLists:
     @cached_property
     def n_hits(self) -> Ints:
         """Number of hits of each list."""
-        return counted(self.hits.of_list, self.n_lists)
+        return count_by_code(self.hits.of_list, self.n_lists)
 
     @cached_property
     def has_truth(self) -> Booleans:
@@ -143,7 +143,7 @@ class AllLists:
         users, hits = chosen % max(self.truth.n_users, 1), self.chosen_hits(chosen)
         relevance, held = self.truth.relevances(hits.pair), None
         if self.held_within is not None:
-            held = Held(hits.held, {k: within[chosen] for k, within in self.held_within.items()})
+            held = FilledRanks(hits.held, {k: within[chosen] for k, within in self.held_within.items()})
         return Lists(
             n_relevant=self.truth.n_relevant[users],
             n_recommended=self.n_recommended[chosen],
@@ -176,13 +176,13 @@ class AllLists:
         else:
             users[Outcome.RANK_GAPS, None] = self.last_rank > self.n_rows
         users[Outcome.ODD_IDS, USER] = np.tile(is_odd_user, self.n_models) & (self.n_rows > 0)
-        clashes = ~(changes(self.hits.of_list) | changes(self.hits.rank))
+        clashes = ~(run_starts(self.hits.of_list) | run_starts(self.hits.rank))
         numbers = (
             self.by_model(self.n_rows).max(axis=1, initial=0).tolist(),
             self.sums(is_list & has_truth),
             self.sums(is_list & has_truth & (self.n_hits == 0)),
             self.sums(is_list & ~has_truth),
-            self.sums(counted(self.hits.of_list[clashes], self.n_lists)),
+            self.sums(count_by_code(self.hits.of_list[clashes], self.n_lists)),
         )
         of_models = zip(self.by_line(rows), self.by_line(users), *numbers, strict=True)
         return [ListCounts(*one) for one in of_models]
@@ -206,7 +206,7 @@ def entries_between(entries: Entries, first: int, last: int) -> Entries:
 
 def distinct_hits(hits: Hits) -> tuple[Hits, Hits]:
     """Return hits sorted by list and rank, each item at its best rank, and the duplicates left out."""
-    hits = hits.take(ordered(hits.of_list, hits.pair, hits.rank))
-    is_first = changes(hits.of_list) | changes(hits.pair)
+    hits = hits.take(lexsort(hits.of_list, hits.pair, hits.rank))
+    is_first = run_starts(hits.of_list) | run_starts(hits.pair)
     first = hits.take(is_first)
-    return first.take(ordered(first.of_list, first.rank, first.pair)), hits.take(~is_first)
+    return first.take(lexsort(first.of_list, first.rank, first.pair)), hits.take(~is_first)

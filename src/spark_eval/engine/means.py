@@ -79,11 +79,11 @@ def sums(
         n_users = groups.sums(np.ones(len(model[part]), dtype=bool))
         totals.put_count(N_USERS, (EACH, EACH), n_users[:, np.newaxis])
         for column, factors in enumerate(summed.values()):
-            put_column(totals, column, [measured[factor][part] for factor in factors], groups, n_users)
+            add_column_sums(totals, column, [measured[factor][part] for factor in factors], groups, n_users)
     return totals
 
 
-def put_column(
+def add_column_sums(
     totals: SegmentTotals, column: int, factors: Sequence[Floats], groups: Groups, n_users: Ints
 ) -> None:
     """Add the products of the factors of up to MOST_SUMMED users to the sums of a column."""
@@ -101,7 +101,9 @@ def put_column(
         totals.put_sums(name, where, places)
 
 
-def added(parts: Iterable[SegmentTotals], names: Sequence[str]) -> dict[SegmentCell, dict[str, ColumnSums]]:
+def merge_sums(
+    parts: Iterable[SegmentTotals], names: Sequence[str]
+) -> dict[SegmentCell, dict[str, ColumnSums]]:
     """Return the total sums by cell and column name, for cells with at least one user."""
     whole = SegmentTotals.together(parts, (len(names),))
     totals: dict[SegmentCell, dict[str, ColumnSums]] = defaultdict(dict)

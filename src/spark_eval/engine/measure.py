@@ -11,15 +11,15 @@ import pyarrow as pa
 
 from spark_eval.accounting import EntryKey, ListCounts
 from spark_eval.arrow.checksums import key_sum
-from spark_eval.arrow.codes import counted
+from spark_eval.arrow.codes import count_by_code
 from spark_eval.engine.bucket import Bucket
-from spark_eval.engine.items.about import Surroundings, lists_with
+from spark_eval.engine.items.about import ItemContextBuilder, empty_and_unknown_lists
 from spark_eval.engine.items.tally import ItemTally
-from spark_eval.engine.lists import AllLists
+from spark_eval.engine.lists import BucketLists
 from spark_eval.engine.means import SegmentTotals, sums
 from spark_eval.engine.messages import Content
 from spark_eval.engine.people import segments_of
-from spark_eval.metrics.beyond.catalog import filled_in
+from spark_eval.metrics.beyond.catalog import require_fact
 from spark_eval.metrics.beyond.group_weights import GroupWeights
 from spark_eval.metrics.lists import Lists
 from spark_eval.metrics.options import filled_column
@@ -49,7 +49,7 @@ class ModelSummary:
 Measured = tuple[ModelSummary, pa.Table]
 
 
-class Measuring:
+class BucketMeasurer:
     """Measures the lists of a bucket.
 
     After ``measured`` is exhausted, ``sums`` has the sums of the columns of ``per_user``, ``groups`` the
@@ -58,7 +58,7 @@ class Measuring:
 
     def __init__(self, bucket: Bucket, tally: ItemTally) -> None:
         self.bucket, self.question, self.tally = bucket, bucket.question, tally
-        self.surroundings: Surroundings | None = None
+        self.surroundings: ItemContextBuilder | None = None
         self.ideal = bucket.truth.ideal(self.question.plan.truth_depth)
         about = bucket.rows[Content.SEGMENTS], bucket.rows[Content.TRAINED]
         self.segments = segments_of(self.question.plan.segments, bucket.people, *about, self.question.bounds)
@@ -66,7 +66,7 @@ class Measuring:
         self.groups: dict[tuple[int, str], GroupWeights] = {}
 
     @cached_property
-    def lists(self) -> AllLists:
+    def lists(self) -> BucketLists:
         """Lists of all models."""
         return self.bucket.lists()
 
@@ -77,13 +77,13 @@ class Measuring:
         n_listed = 0 if lists.listed is None else len(lists.listed.row) // max(len(models), 1)
         of_one = len(self.bucket.people) * n_columns + len(self.ideal.row) + n_listed
         if self.question.plan.needs_items:
-            self.surroundings = Surroundings(self.bucket, lists)
+            self.surroundings = ItemContextBuilder(self.bucket, lists)
         n_together = max(1, MOST_AT_ONCE // max(of_one, 1))
         for first in range(0, len(models), n_together):
             names = models[first : first + n_together]
             yield from self.of_models(names, lists.of_models(first, first + len(names)))
 
-    def of_models(self, models: Sequence[str | None], lists: AllLists) -> Iterator[Measured]:
+    def of_models(self, models: Sequence[str | None], lists: BucketLists) -> Iterator[Measured]:
         """Measure the lists of some models: users in the mean, kernels, sums."""
         question, bucket, n_users = self.question, self.bucket, max(len(self.bucket.people), 1)
         chosen = lists.population(question.plan.conventions)
@@ -104,8 +104,8 @@ class Measuring:
         is_list = lists.by_model(lists.n_recommended > 0)
         counts = lists.counts(question.plan.cuts, question.has_scores, bucket.is_odd_user)
         lacking = {
-            outcome: counted(model[with_it], len(models))
-            for outcome, with_it in lists_with(inputs.about).items()
+            outcome: count_by_code(model[with_it], len(models))
+            for outcome, with_it in empty_and_unknown_lists(inputs.about).items()
         }
         for index, name in enumerate(models):
             extra = Counter[EntryKey]({(outcome, None): int(n[index]) for outcome, n in lacking.items()})
@@ -139,7 +139,7 @@ class Measuring:
         weights: dict[tuple[int, str], GroupWeights] = {}
         for index, value in enumerate(plan.of_groups if about is not None else ()):
             own = value.conventions(plan.conventions)
-            of_models = GroupWeights.of_lists(filled_in(about), value.k, own, model, len(names))
+            of_models = GroupWeights.of_lists(require_fact(about), value.k, own, model, len(names))
             weights |= {(index, name): one for name, one in zip(names, of_models, strict=True)}
         return weights
 

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from spark_eval.arrow.codes import CODED_TEXT
-from spark_eval.arrow.hashes import bucket_of, hashes_of, numbers
+from spark_eval.arrow.hashes import bucket_of, hashes_of, to_numpy
 from spark_eval.schema import USER
 from spark_eval.stats.exact import Ints
 
@@ -44,7 +44,7 @@ class Content(StrEnum):
 def messages(tables: Iterable[pa.Table], content: Content, n_buckets: int) -> Iterator[pa.RecordBatch]:
     """Divide rows among the buckets of their users; each batch has a message for every bucket with rows."""
     for table in tables:
-        parts = divided(table, buckets_of(one_chunk(table[USER]), n_buckets), n_buckets)
+        parts = partition_rows(table, buckets_of(one_chunk(table[USER]), n_buckets), n_buckets)
         yield batch_of(content, [(bucket, part) for bucket, part in enumerate(parts) if part.num_rows])
 
 
@@ -52,24 +52,26 @@ def buckets_of(users: pa.Array, n_buckets: int) -> Ints:
     """Return the bucket of each user by equal ranges of the hash's upper half; null is in bucket 0."""
     if users.null_count:
         buckets = np.zeros(len(users), dtype=np.int64)
-        buckets[numbers(users.is_valid())] = buckets_of(users.drop_null(), n_buckets)
+        buckets[to_numpy(users.is_valid())] = buckets_of(users.drop_null(), n_buckets)
         return buckets
     return bucket_of(hashes_of(users), n_buckets)
 
 
-def divided(table: pa.Table, places: Ints, n_places: int) -> Iterator[pa.RecordBatch]:
+def partition_rows(table: pa.Table, places: Ints, n_places: int) -> Iterator[pa.RecordBatch]:
     """Yield the rows of each group 0 to ``n_places - 1``, in this order."""
     order = np.argsort(places.astype(np.uint16), kind="stable")
     ends = np.cumsum(np.bincount(places, minlength=n_places)).tolist()
-    columns = {name: taken(table[name], order) for name in table.column_names}
+    columns = {name: take_rows(table[name], order) for name in table.column_names}
     for start, end in pairwise([0, *ends]):
-        part = {name: compact(column.slice(start, end - start)) for name, column in columns.items()}
+        part = {
+            name: drop_unused_dictionary(column.slice(start, end - start)) for name, column in columns.items()
+        }
         yield pa.record_batch(part)
 
 
 def batch_of(content: Content, parts: Sequence[tuple[int, pa.RecordBatch]]) -> pa.RecordBatch:
     """Return a batch of messages of one content: buckets, with their rows as bytes."""
-    data = [packed(rows) for _, rows in parts]
+    data = [to_bytes(rows) for _, rows in parts]
     ends = np.cumsum([0, *(rows.size for rows in data)]).astype(np.int32)
     rows = [None, pa.py_buffer(ends), pa.py_buffer(b"".join(data))]
     columns = [
@@ -80,7 +82,7 @@ def batch_of(content: Content, parts: Sequence[tuple[int, pa.RecordBatch]]) -> p
     return pa.RecordBatch.from_arrays(columns, schema=MESSAGE)
 
 
-def gathered(tables: Iterable[pa.Table], most: int = ROWS_AT_ONCE) -> Iterator[pa.Table]:
+def coalesce_tables(tables: Iterable[pa.Table], most: int = ROWS_AT_ONCE) -> Iterator[pa.Table]:
     """Concatenate small tables until they have at least ``most`` rows."""
     waiting: list[pa.Table] = []
     for table in tables:
@@ -92,28 +94,28 @@ def gathered(tables: Iterable[pa.Table], most: int = ROWS_AT_ONCE) -> Iterator[p
         yield pa.concat_tables(waiting).combine_chunks()
 
 
-def taken(column: pa.ChunkedArray, order: Ints) -> pa.Array:
+def take_rows(column: pa.ChunkedArray, order: Ints) -> pa.Array:
     """Reorder the rows of a column; narrow its integers."""
     whole = one_chunk(column)
     if whole.null_count or not pa.types.is_primitive(whole.type) or pa.types.is_boolean(whole.type):
         return whole.take(pa.array(order))
-    return pa.array(narrowed(numbers(whole))[order])
+    return pa.array(narrow_integers(to_numpy(whole))[order])
 
 
-def compact(column: pa.Array) -> pa.Array:
+def drop_unused_dictionary(column: pa.Array) -> pa.Array:
     """Drop the unused dictionary values of a slice of coded text; return other columns unchanged."""
     if not pa.types.is_dictionary(column.type):
         return column
     if column.null_count:
         return column.dictionary_decode().dictionary_encode()
-    codes = numbers(column.indices)
+    codes = to_numpy(column.indices)
     is_used = np.zeros(len(column.dictionary), dtype=bool)
     is_used[codes] = True
     place = np.cumsum(is_used, dtype=np.int32) - 1
     return pa.DictionaryArray.from_arrays(place[codes], column.dictionary.filter(pa.array(is_used)))
 
 
-def narrowed(values: NDArray[Any]) -> NDArray[Any]:
+def narrow_integers(values: NDArray[Any]) -> NDArray[Any]:
     """Cast integers to the smallest type that holds all of them; return other values unchanged."""
     if values.dtype.kind == "i" and len(values):
         least, most = values.min(), values.max()
@@ -131,7 +133,7 @@ def one_chunk(column: pa.ChunkedArray) -> pa.Array:
     return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
 
 
-def packed(batch: pa.RecordBatch) -> pa.Buffer:
+def to_bytes(batch: pa.RecordBatch) -> pa.Buffer:
     """Serialise a batch as a compressed Arrow stream."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema, options=COMPRESSED) as stream:
@@ -139,12 +141,12 @@ def packed(batch: pa.RecordBatch) -> pa.Buffer:
     return sink.getvalue()
 
 
-def unpacked(data: pa.Buffer) -> pa.Table:
+def from_bytes(data: pa.Buffer) -> pa.Table:
     """Read the rows of a serialised batch."""
     return pa.ipc.open_stream(data, options=pa.ipc.IpcReadOptions(use_threads=False)).read_all()
 
 
-def by_bucket(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, dict[Content, pa.Table]]]:
+def group_by_bucket(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, dict[Content, pa.Table]]]:
     """Yield the number and the rows, by content, of each bucket of a task, one bucket after the other."""
     arrived: dict[int, dict[Content, list[pa.Buffer]]] = defaultdict(lambda: defaultdict(list))
     for batch in batches:
@@ -152,16 +154,21 @@ def by_bucket(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, dict[Con
             arrived[bucket.as_py()][Content(content.as_py())].append(data.as_buffer())
     while arrived:
         number, contents = arrived.popitem()
-        rows = {content: united(list(map(unpacked, contents.pop(content)))) for content in list(contents)}
+        rows = {
+            content: concat_messages(list(map(from_bytes, contents.pop(content))))
+            for content in list(contents)
+        }
         yield number, rows
 
 
-def divided_further(
+def partition_bucket(
     rows: Mapping[Content, pa.Table], n_buckets: int, n_parts: int
 ) -> Iterator[dict[Content, pa.Table]]:
     """Divide the rows of one of ``n_buckets`` buckets by user into ``n_parts`` smaller ones."""
     of_users = {
-        content: divided(table, buckets_of(one_chunk(table[USER]), n_buckets * n_parts) % n_parts, n_parts)
+        content: partition_rows(
+            table, buckets_of(one_chunk(table[USER]), n_buckets * n_parts) % n_parts, n_parts
+        )
         for content, table in rows.items()
         if content is not Content.MODELS
     }
@@ -170,21 +177,21 @@ def divided_further(
         yield same | {content: pa.table(part) for content, part in zip(of_users, parts, strict=True)}
 
 
-def united(tables: Sequence[pa.Table]) -> pa.Table:
+def concat_messages(tables: Sequence[pa.Table]) -> pa.Table:
     """Concatenate messages: integers in their widest type, text dictionary-coded."""
-    return pa.concat_tables(map(with_codes, tables), promote_options="permissive")
+    return pa.concat_tables(map(dictionary_encode, tables), promote_options="permissive")
 
 
-def added_up(tables: Sequence[pa.Table], keys: Sequence[str]) -> pa.Table:
+def sum_equal_keys(tables: Sequence[pa.Table], keys: Sequence[str]) -> pa.Table:
     """Sum the columns other than ``keys`` over rows with equal keys; keys that no table has are ignored."""
-    together = united(tables).unify_dictionaries().combine_chunks()
+    together = concat_messages(tables).unify_dictionaries().combine_chunks()
     keys = [name for name in keys if name in together.column_names]
     amounts = [name for name in together.column_names if name not in keys]
     added = together.group_by(keys).aggregate([(name, "sum") for name in amounts])
     return added.rename_columns([*keys, *amounts])
 
 
-def with_codes(table: pa.Table) -> pa.Table:
+def dictionary_encode(table: pa.Table) -> pa.Table:
     """Dictionary-code the text columns of a table."""
     for index, field in enumerate(table.schema):
         if pa.types.is_string(field.type) or pa.types.is_large_string(field.type):
@@ -195,9 +202,9 @@ def with_codes(table: pa.Table) -> pa.Table:
     return table
 
 
-def coded_once(table: pa.Table) -> pa.Table:
+def unify_dictionary(table: pa.Table) -> pa.Table:
     """Dictionary-code the text columns of a table, each text once: a file's dictionary may repeat a text."""
-    table = with_codes(table)
+    table = dictionary_encode(table)
     for index, field in enumerate(table.schema):
         if pa.types.is_dictionary(field.type):
             column = one_chunk(table[field.name])

@@ -8,15 +8,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_eval.arrow.codes import Codes, distinct_in_order
-from spark_eval.arrow.hashes import numbers
-from spark_eval.engine.messages import Content, added_up
+from spark_eval.arrow.codes import Codes, unique_sorted
+from spark_eval.arrow.hashes import to_numpy
+from spark_eval.engine.messages import Content, sum_equal_keys
 from spark_eval.schema import FOLD, MISSING, MODEL, N_INTERACTIONS, NO_TRAIN, USER, BuiltIn
 from spark_eval.stats.exact import Ints
 
 
 @dataclass(frozen=True)
-class People:
+class Users:
     """n users, once per fold.
 
     ``ids`` are int64 or text; ``folds`` (n,) is None if there are no folds.
@@ -28,24 +28,24 @@ class People:
     @classmethod
     def of(cls, rows: pa.Table, kind: pa.DataType) -> Self:
         """Return the user of each row, with ids cast to this type."""
-        folds = numbers(rows[FOLD]) if FOLD in rows.column_names else None
+        folds = to_numpy(rows[FOLD]) if FOLD in rows.column_names else None
         return cls(rows[USER].cast(kind).combine_chunks(), folds)
 
     def __len__(self) -> int:
         return len(self.ids)
 
 
-def numbered(tables: Sequence[pa.Table]) -> tuple[People, list[Ints]]:
+def number_users(tables: Sequence[pa.Table]) -> tuple[Users, list[Ints]]:
     """Return all users of the tables by fold and id, and for each table the user index of each row."""
     codes = Codes.of([table[USER] for table in tables])
-    users, number = distinct_in_order(codes.in_order(np.concatenate(codes.columns)))
+    users, number = unique_sorted(codes.in_order(np.concatenate(codes.columns)))
     ids, folds = codes.ids_in_order(users), None
     if all(FOLD in table.column_names for table in tables):
-        of_row = np.concatenate([numbers(table[FOLD]) for table in tables]).astype(np.int64)
-        known, fold = distinct_in_order(of_row)
-        pairs, number = distinct_in_order(fold * len(ids) + number)
+        of_row = np.concatenate([to_numpy(table[FOLD]) for table in tables]).astype(np.int64)
+        known, fold = unique_sorted(of_row)
+        pairs, number = unique_sorted(fold * len(ids) + number)
         folds, ids = known[pairs // max(len(ids), 1)], ids.take(pa.array(pairs % max(len(ids), 1)))
-    return People(ids, folds), np.split(number, np.cumsum([len(table) for table in tables])[:-1])
+    return Users(ids, folds), np.split(number, np.cumsum([len(table) for table in tables])[:-1])
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Segment:
 
 
 def segments_of(
-    names: Sequence[str], people: People, users: pa.Table, trained: pa.Table, bounds: Mapping[int, int] | None
+    names: Sequence[str], people: Users, users: pa.Table, trained: pa.Table, bounds: Mapping[int, int] | None
 ) -> dict[str, Segment]:
     """Return the segments of all people by name.
 
@@ -74,10 +74,10 @@ def segments_of(
     to be summed. ``bounds`` maps each activity decile to its largest number of interactions.
     """
     segments: dict[str, Segment] = {}
-    row = places_of_people(people, People.of(users, people.ids.type))
+    row = indices_of_users(people, Users.of(users, people.ids.type))
     if not set(BuiltIn).isdisjoint(names):
-        trained = added_up([trained], (USER, FOLD))
-        of_user = places_of_people(people, People.of(trained, people.ids.type))
+        trained = sum_equal_keys([trained], (USER, FOLD))
+        of_user = indices_of_users(people, Users.of(trained, people.ids.type))
     for name in names:
         if name == FOLD and people.folds is not None:
             folds, code = np.unique(people.folds, return_inverse=True)
@@ -85,32 +85,32 @@ def segments_of(
         elif name == BuiltIn.KNOWN:
             segments[name] = Segment((of_user < 0).astype(np.int64), [name, NO_TRAIN])
         elif name == BuiltIn.ACTIVITY:
-            n = numbers(trained[N_INTERACTIONS])
+            n = to_numpy(trained[N_INTERACTIONS])
             decile = np.append(np.searchsorted(list((bounds or {}).values()), n), len(bounds or {}))
             segments[name] = Segment(decile[of_user].astype(np.int64), [*map(str, bounds or {}), NO_TRAIN])
         else:
             coded = users[name].cast(pa.string()).combine_chunks().dictionary_encode()
             values = (*coded.dictionary.to_pylist(), None)
-            code = np.append(numbers(coded.indices.fill_null(len(values) - 1)), len(values) - 1)
+            code = np.append(to_numpy(coded.indices.fill_null(len(values) - 1)), len(values) - 1)
             segments[name] = Segment(code[row].astype(np.int64), values)
     return segments
 
 
-def places_of_people(asked: People, known: People) -> Ints:
+def indices_of_users(asked: Users, known: Users) -> Ints:
     """Return the index of each of ``asked`` in ``known``, in the same fold if both have folds; else -1."""
     if asked.folds is None or known.folds is None:
-        return place_in(asked.ids, known.ids)
+        return index_of(asked.ids, known.ids)
     places = np.full(len(asked), -1, dtype=np.int64)
     for fold in np.unique(asked.folds):
         mine, theirs = np.flatnonzero(asked.folds == fold), np.flatnonzero(known.folds == fold)
-        place = place_in(asked.ids.take(pa.array(mine)), known.ids.take(pa.array(theirs)))
+        place = index_of(asked.ids.take(pa.array(mine)), known.ids.take(pa.array(theirs)))
         places[mine] = np.append(theirs, -1)[place]
     return places
 
 
-def place_in(asked: pa.Array, known: pa.Array) -> Ints:
+def index_of(asked: pa.Array, known: pa.Array) -> Ints:
     """Return the index of each of ``asked`` among distinct ``known`` values, -1 if missing."""
-    return numbers(pc.index_in(asked, value_set=known).fill_null(-1)).astype(np.int64)
+    return to_numpy(pc.index_in(asked, value_set=known).fill_null(-1)).astype(np.int64)
 
 
 def models_in(rows: Mapping[Content, pa.Table], only: str | None) -> list[str | None]:
@@ -128,7 +128,7 @@ def models_in(rows: Mapping[Content, pa.Table], only: str | None) -> list[str | 
     return sorted(names, key=lambda name: name or "")
 
 
-def is_named(rows: pa.Table) -> pa.ChunkedArray:
+def has_user(rows: pa.Table) -> pa.ChunkedArray:
     """Return True for rows with a user, and with a fold if there are folds."""
     named = pc.is_valid(rows[USER])
     return pc.and_(named, pc.is_valid(rows[FOLD])) if FOLD in rows.column_names else named
@@ -141,8 +141,8 @@ def model_codes(names: pa.ChunkedArray, models: Sequence[str | None]) -> Ints:
     for chunk in names.chunks:
         if not pa.types.is_dictionary(chunk.type):
             chunk = chunk.cast(pa.string()).dictionary_encode("encode")
-        index = place_in(chunk.dictionary.cast(pa.string()), known)
+        index = index_of(chunk.dictionary.cast(pa.string()), known)
         null = int(known.null_count and models.index(None))
-        codes = numbers(chunk.indices.fill_null(len(index)))
+        codes = to_numpy(chunk.indices.fill_null(len(index)))
         parts.append(np.append(index, null)[codes])
     return np.concatenate(parts)

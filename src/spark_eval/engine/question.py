@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from spark_eval.conventions import Checks
-from spark_eval.engine.items.facts import ItemFacts
+from spark_eval.engine.items.facts import ItemAttributes
 from spark_eval.engine.messages import Content
 from spark_eval.metrics.beyond.catalog import Catalog
 from spark_eval.metrics.options import Plan
@@ -25,7 +25,7 @@ from spark_eval.schema import (
 
 
 @dataclass(frozen=True)
-class Question:
+class EvaluationTask:
     """Plan of an evaluation, and the facts about its tables that executors need.
 
     ``user`` and ``item`` are the types of the ids, int64 or text. ``model`` is the name of the only model,
@@ -41,12 +41,12 @@ class Question:
     has_scores: bool
     most_relevance: float
     bounds: Mapping[int, int] | None
-    facts: ItemFacts | None = None
+    facts: ItemAttributes | None = None
 
     @property
-    def known_items(self) -> ItemFacts:
+    def known_items(self) -> ItemAttributes:
         """Item attributes; empty if there are none."""
-        return self.facts or ItemFacts(pa.array([], self.item), Catalog(0))
+        return self.facts or ItemAttributes(pa.array([], self.item), Catalog(0))
 
     @property
     def checks_all(self) -> bool:

@@ -12,8 +12,8 @@ from spark_eval.engine.summary import Ends, MeanKey
 from spark_eval.metrics.means import weighted_means
 from spark_eval.metrics.options import Plan
 from spark_eval.pairing.cells import SegmentValue
-from spark_eval.pairing.drawing import Amount, Drawing, DrawnSums, check_drawn
-from spark_eval.pairing.population import CANDIDATE, PairQuestion
+from spark_eval.pairing.drawing import Amount, ResampledSums, Resampler, check_replicates
+from spark_eval.pairing.population import CANDIDATE, ComparisonTask
 from spark_eval.stats.exact import Floats
 from spark_eval.stats.resampling import SCALE_BITS, Replicates, percentile_interval, scale_of
 
@@ -21,7 +21,7 @@ CONFIDENCE: Final = 0.95
 
 
 @dataclass(frozen=True)
-class DrawnMean:
+class ResampledMean:
     """Mean of a model: the sum of ``above`` divided by that of ``below``, or by the number of users if None.
 
     ``upper`` is the largest possible value, None if unknown.
@@ -47,16 +47,18 @@ class Bootstrap:
     cells: Sequence[SegmentValue]
 
     def __post_init__(self) -> None:
-        check_drawn(len(self.cells) * len(self.uppers), self.plan.resamples)
+        check_replicates(len(self.cells) * len(self.uppers), self.plan.resamples)
 
-    def means(self) -> Iterator[DrawnMean]:
+    def means(self) -> Iterator[ResampledMean]:
         """Yield the means of all models, weighted ones last."""
         for value, (index, model) in product(self.plan.metrics, enumerate(self.models)):
             if value.metric.is_of_users:
                 of_users = Amount.of(index, value.column)
-                yield DrawnMean(model, value.name, value.k, of_users, None, value.metric.upper)
+                yield ResampledMean(model, value.name, value.k, of_users, None, value.metric.upper)
         for mean, (index, model) in product(weighted_means(self.plan.metrics), enumerate(self.models)):
-            yield DrawnMean(model, mean.name, mean.k, *Amount.parts(index, mean.column, mean.weight), None)
+            yield ResampledMean(
+                model, mean.name, mean.k, *Amount.parts(index, mean.column, mean.weight), None
+            )
 
     @cached_property
     def uppers(self) -> dict[Amount, float | None]:
@@ -68,9 +70,9 @@ class Bootstrap:
         """Amounts without a known largest value."""
         return [amount for amount, upper in self.uppers.items() if upper is None]
 
-    def question(self, *, has_text_ids: bool) -> PairQuestion:
+    def question(self, *, has_text_ids: bool) -> ComparisonTask:
         """Return the task of the executors: the users of each model, without pairs."""
-        return PairQuestion(
+        return ComparisonTask(
             models=[(CANDIDATE, model) for model in self.models],
             matches=(),
             columns=self.plan.columns,
@@ -79,14 +81,14 @@ class Bootstrap:
             has_text_ids=has_text_ids,
         )
 
-    def drawing(self, largest: Sequence[Floats]) -> Drawing:
+    def drawing(self, largest: Sequence[Floats]) -> Resampler:
         """Return the plan of the resamples; ``largest`` has the largest unbounded amounts, by bucket."""
         maxima = np.max([np.zeros(len(self.unbounded)), *largest], axis=0).tolist()
         known = self.uppers | dict(zip(self.unbounded, maxima, strict=True))
         sizes = np.array([known[amount] for amount in self.uppers], dtype=np.float64)
-        return Drawing(self.cells, list(self.uppers), sizes, self.plan.seed, self.plan.resamples)
+        return Resampler(self.cells, list(self.uppers), sizes, self.plan.seed, self.plan.resamples)
 
-    def intervals(self, drawing: Drawing, sums: DrawnSums) -> Mapping[MeanKey, Ends]:
+    def intervals(self, drawing: Resampler, sums: ResampledSums) -> Mapping[MeanKey, Ends]:
         """Return the percentile interval of each mean in each cell."""
         place_of = {amount: index for index, amount in enumerate(drawing.drawn)}
         ends = {}

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from spark_eval.arrow.files import Batches
 from spark_eval.arrow.row_faults import FaultRule
-from spark_eval.engine.messages import Content, batch_of, coded_once, gathered, messages
+from spark_eval.engine.messages import Content, batch_of, coalesce_tables, messages, unify_dictionary
 from spark_eval.schema import FAULT, FOLD, MODEL, USER
 
 # Content of a table's invalid rows.
@@ -32,7 +32,7 @@ class Sender:
         models: dict[str | None, None] = {}
         yield from messages(self.valid(batches, bad, models), self.content, self.n_buckets)
         if bad:
-            yield from messages(gathered(bad), BAD[self.content], self.n_buckets)
+            yield from messages(coalesce_tables(bad), BAD[self.content], self.n_buckets)
         if models:
             names = pa.record_batch({MODEL: pa.array(list(models), pa.string())})
             yield batch_of(Content.MODELS, [(bucket, names) for bucket in range(self.n_buckets)])
@@ -41,7 +41,7 @@ class Sender:
         self, batches: Batches, bad: list[pa.Table], models: dict[str | None, None]
     ) -> Iterator[pa.Table]:
         """Yield the valid rows; add model, user and fault of the others to ``bad``."""
-        for rows in map(coded_once, gathered(map(pa.table, batches))):
+        for rows in map(unify_dictionary, coalesce_tables(map(pa.table, batches))):
             faults = None
             if MODEL in rows.column_names:
                 # A dictionary may have values that no row uses.

@@ -13,7 +13,7 @@ from spark_eval.metrics import MetricValue
 from spark_eval.metrics.columns import weighted
 from spark_eval.schema import ALL, FOLD, FOLDS, ddl_of
 from spark_eval.stats.differences import RatioSums
-from spark_eval.stats.intervals import Summary, around, summarise
+from spark_eval.stats.intervals import Summary, normal_interval, summarise
 
 # Powers of the unit for total, squares, weight, products and squares of weights.
 POWERS: Final = (1, 2, 1, 2, 2)
@@ -138,7 +138,7 @@ def sum_rows(
     return rows
 
 
-def added_rows(rows: Iterable[SumRow]) -> list[SumRow]:
+def merge_sum_rows(rows: Iterable[SumRow]) -> list[SumRow]:
     """Add the sums of several runs, such as days: a row per model, metric, k, segment and conventions.
 
     For readers of published sums, as in docs/operations.md under "Days added"; no verb adds runs.
@@ -173,7 +173,7 @@ def metric_rows(sums: Iterable[SumRow], intervals: Mapping[MeanKey, Ends] | None
         else:
             of_ratio = ((squares, products), (products, weight_squares))
             estimate = RatioSums(row.n_defined, (total, weight), of_ratio).combination(Fraction(1))
-            summary = around(estimate.value, estimate.std_error, row.n_defined)
+            summary = normal_interval(estimate.value, estimate.std_error, row.n_defined)
         ends = (summary.ci_low, summary.ci_high)
         if intervals is not None and summary.std_error is not None:
             ends = intervals[row[:5]]
@@ -200,7 +200,7 @@ def fold_rows(rows: Iterable[MetricRow]) -> list[MetricRow]:
     for folds in groups.values():
         values = [row.value for row in folds if row.value is not None]
         counts: dict[str, Any] = {
-            name: total_known([getattr(row, name) for row in folds])
+            name: sum_or_none([getattr(row, name) for row in folds])
             for name in ("n_users", "n_undefined", "n_rows")
         }
         whole = folds[0]._replace(segment=FOLDS, std_error=None, ci_low=None, ci_high=None, **counts)
@@ -209,13 +209,13 @@ def fold_rows(rows: Iterable[MetricRow]) -> list[MetricRow]:
     return over_folds
 
 
-def total_known(counts: Sequence[int | None]) -> int | None:
+def sum_or_none(counts: Sequence[int | None]) -> int | None:
     """Sum counts; None if any is None."""
     known = [count for count in counts if count is not None]
     return sum(known) if len(known) == len(counts) else None
 
 
-def in_asked_order(rows: Iterable[MetricRow], asked: Sequence[MetricValue]) -> list[MetricRow]:
+def in_requested_order(rows: Iterable[MetricRow], asked: Sequence[MetricValue]) -> list[MetricRow]:
     """Sort rows by model and segment (all users first), then in the order of the requested metrics."""
     names = [(name, value.k) for value in asked for name in (value.name, *value.weights, value.catalog_name)]
     place = {name: number for number, name in enumerate(names)}

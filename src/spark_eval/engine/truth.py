@@ -6,8 +6,8 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 
-from spark_eval.arrow.codes import counted, ordered
-from spark_eval.arrow.hashes import Booleans, Hashes, changes, numbers
+from spark_eval.arrow.codes import count_by_code, lexsort
+from spark_eval.arrow.hashes import Booleans, Hashes, run_starts, to_numpy
 from spark_eval.conventions import TruthDuplicates
 from spark_eval.metrics.lists import Ragged
 from spark_eval.schema import RELEVANCE, TIMESTAMP
@@ -36,7 +36,7 @@ class Truth:
     @cached_property
     def n_relevant(self) -> Ints:
         """Number of relevant items of each user; shape (n,)."""
-        return counted(self.user, self.n_users)
+        return count_by_code(self.user, self.n_users)
 
     def relevances(self, pairs: Ints) -> Floats:
         """Return the relevance of each of these pairs."""
@@ -56,7 +56,7 @@ class Truth:
         if self.n_users * (last - least + 1) < 1 << 63:
             return range(least, last + 1)
         in_order = np.sort(self.item)
-        distinct: Ints = in_order[changes(in_order)]
+        distinct: Ints = in_order[run_starts(in_order)]
         return distinct
 
     def places(self, item: Ints) -> tuple[Ints, Booleans]:
@@ -121,23 +121,23 @@ def pair_hashes(user: Ints, item: Ints) -> Hashes:
     return hashes
 
 
-def combined(
+def combine_duplicates(
     user: Ints, item: Ints, rows: pa.Table, duplicates: TruthDuplicates
 ) -> tuple[Ints, Floats, Ints]:
     """Combine the rows of each pair of user and item: index of one row, relevance, number of rows.
 
     ``user`` and ``item`` are the codes of ``rows``; pairs are sorted by them.
     """
-    order = ordered(user, item)
-    starts = np.flatnonzero(changes(user[order]) | changes(item[order]))
+    order = lexsort(user, item)
+    starts = np.flatnonzero(run_starts(user[order]) | run_starts(item[order]))
     size = np.broadcast_to(1, len(order))
     if len(starts) < len(order):
         size = np.diff(np.append(starts, len(order)))
-    relevance = numbers(rows[RELEVANCE]).astype(np.float64, copy=False)[order]
-    return order[starts], one_relevance(relevance, rows, order, starts, size, duplicates), size
+    relevance = to_numpy(rows[RELEVANCE]).astype(np.float64, copy=False)[order]
+    return order[starts], resolve_relevance(relevance, rows, order, starts, size, duplicates), size
 
 
-def one_relevance(
+def resolve_relevance(
     relevance: Floats, rows: pa.Table, order: Ints, starts: Ints, size: Ints, duplicates: TruthDuplicates
 ) -> Floats:
     """Return the relevance of each pair, which has the rows ``order[starts[i]:starts[i] + size[i]]``."""
@@ -153,8 +153,8 @@ def one_relevance(
     if duplicates is TruthDuplicates.LAST:
         when = rows[TIMESTAMP]
         # Rows without a time are the earliest; among rows of the same time the largest relevance is used.
-        known = numbers(when.is_valid())[order]
-        time = numbers(when.fill_null(0))[order]
+        known = to_numpy(when.is_valid())[order]
+        time = to_numpy(when.fill_null(0))[order]
         latest: Floats = relevance[np.lexsort((relevance, time, known, group))[starts + size - 1]]
         return latest
     # Summed in ascending order, so that the order of rows does not matter, with compensated summation (Knuth,

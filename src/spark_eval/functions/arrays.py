@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_eval.arrow.hashes import numbers
+from spark_eval.arrow.hashes import to_numpy
 from spark_eval.arrow.row_faults import FaultRule, judge_lists, judge_truth
 from spark_eval.conventions import RecommendationDuplicates
 from spark_eval.engine.bucket import Bucket
-from spark_eval.engine.lists import AllLists
+from spark_eval.engine.lists import BucketLists
 from spark_eval.engine.messages import Content
-from spark_eval.engine.question import Question
+from spark_eval.engine.question import EvaluationTask
 from spark_eval.errors import DataError
 from spark_eval.metrics.options import Plan
 from spark_eval.schema import EXACT_DIGITS, FATAL, ITEM, RANK, RELEVANCE, SCORE, USER
@@ -61,7 +61,7 @@ def values_at_once(plan: Plan, arrays: dict[str, pa.Array]) -> dict[str, Floats]
     """Compute the values of some rows in one bucket."""
     lists, truth = rows_of_lists(arrays), truth_of(arrays)
     lists, truth = with_alike_ids(lists, truth)
-    question = Question(
+    question = EvaluationTask(
         plan=plan,
         user=pa.int64(),
         item=lists.schema.field(ITEM).type,
@@ -77,7 +77,7 @@ def values_at_once(plan: Plan, arrays: dict[str, pa.Array]) -> dict[str, Floats]
     check_lists(ranked, plan)
     chosen = ranked.population(plan.conventions)
     chosen_lists = ranked.lists(chosen, bucket.truth.ideal(plan.truth_depth))
-    rows = numbers(bucket.people.ids)[chosen]
+    rows = to_numpy(bucket.people.ids)[chosen]
     columns = {column: np.full(len(arrays[RECOMMENDED]), np.nan) for column in plan.columns}
     for value in plan.metrics:
         for column, values in value.measure(chosen_lists, plan.conventions).items():
@@ -151,7 +151,7 @@ def usable(rows: pa.Table, rule: FaultRule, name: str) -> pa.Table:
     return rows.filter(faults.is_null())
 
 
-def check_lists(lists: AllLists, plan: Plan) -> None:
+def check_lists(lists: BucketLists, plan: Plan) -> None:
     """Raise DataError for gains that overflow a double, and for repeated items if conventions refuse them."""
     largest = lists.truth.largest_relevance
     if largest > plan.most_relevance:
@@ -174,7 +174,7 @@ def lengths_of(lists: pa.Array) -> Ints:
     """Return the number of elements of each list, 0 for a null list; shape (rows,)."""
     if pa.types.is_null(lists.type):
         return np.zeros(len(lists), dtype=np.int64)
-    return numbers(pc.list_value_length(lists).fill_null(0)).astype(np.int64)
+    return to_numpy(pc.list_value_length(lists).fill_null(0)).astype(np.int64)
 
 
 def pieces(lengths: Ints) -> Iterator[tuple[int, int]]:

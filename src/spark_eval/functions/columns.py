@@ -11,7 +11,7 @@ import pyspark
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import types as T
 
-from spark_eval.arrow.hashes import numbers
+from spark_eval.arrow.hashes import to_numpy
 from spark_eval.conventions import CONVENTIONS, Conventions, TruthDuplicates
 from spark_eval.errors import ConfigError, SetupError
 from spark_eval.functions.arrays import RECOMMENDED, RELEVANCE_ARRAY, RELEVANT, SCORE_ARRAY, measured_values
@@ -187,7 +187,7 @@ def values_by_k(metric: RankingMetric, conventions: Rules) -> Callable[..., pa.A
         of_row = np.full(len(k), np.nan)
         for cutoff in pc.unique(k).to_pylist():
             plan = plan_of(metric.name, [cutoff], conventions)
-            rows = np.flatnonzero(numbers(pc.equal(k, cutoff)))
+            rows = np.flatnonzero(to_numpy(pc.equal(k, cutoff)))
             chosen = {name: column.take(pa.array(rows)) for name, column in arrays.items()}
             of_row[rows] = measured_values(plan, chosen)[plan.columns[0]]
         return pa.array(of_row, from_pandas=True)

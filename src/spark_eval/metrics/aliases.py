@@ -61,10 +61,11 @@ ALIASES: Final[Mapping[str, Sequence[str]]] = {
 }
 
 
-def find(name: str, known: Mapping[str, Known]) -> Known | None:
+def find_name(name: str, known: Mapping[str, Known]) -> Known | None:
     """Look up a name or an alias among the ``known`` names; None if it is unknown.
 
-    >>> find("HR", {"hit_rate": 1}), find("Average-Precision", {"auprc": 2}), find("hrr", {"hit_rate": 1})
+    >>> metrics = {"hit_rate": 1, "auprc": 2}
+    >>> find_name("HR", metrics), find_name("Average-Precision", metrics), find_name("hrr", metrics)
     (1, 2, None)
     """
     by_plain = {bare_name(alias): name for name in known for alias in ALIASES.get(name, ())}
@@ -75,7 +76,7 @@ def find(name: str, known: Mapping[str, Known]) -> Known | None:
 
 def metric_named(name: str, known: Mapping[str, Known], where: str) -> Known:
     """Look up a name or an alias; raise ConfigError UNKNOWN_METRIC with the nearest known name."""
-    metric = find(name, known)
+    metric = find_name(name, known)
     if metric is None:
         raise ConfigError.unknown("UNKNOWN_METRIC", "metric", name, known, where)
     return metric
@@ -86,10 +87,10 @@ def bare_name(name: str) -> str:
     return re.sub("[_-]", "", name.casefold()).removesuffix("atk")
 
 
-def several(given: Any) -> list[Any]:
+def as_list(given: Any) -> list[Any]:
     """Convert to a list; a single text, number or mapping becomes a list of one.
 
-    >>> several("ndcg"), several(5), several(("map", "mrr"))
+    >>> as_list("ndcg"), as_list(5), as_list(("map", "mrr"))
     (['ndcg'], [5], ['map', 'mrr'])
     """
     is_many = isinstance(given, Iterable) and not isinstance(given, str | Mapping)

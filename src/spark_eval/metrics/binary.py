@@ -151,11 +151,11 @@ def average_precision(lists: Lists, k: int | None, conventions: Conventions) -> 
         return np.minimum(divide(hits.total(reach, k), n_ranks), 1.0)
     at_hits = hits.number / hits.rank
     if conventions.tie_order is TieOrder.SHARED:
-        at_hits = behind_ties(lists) / lists.tie_last
+        at_hits = hits_up_to_ties(lists) / lists.tie_last
     return divide(hits.total(at_hits, k), average_denominator(lists, k, conventions.ap_denominator))
 
 
-def behind_ties(lists: Lists) -> Floats:
+def hits_up_to_ties(lists: Lists) -> Floats:
     """Count the hits up to the last rank of each hit's ties; shape (hits,)."""
     hits = lists.hits
     # Ranks of one list stay below those of the next, so one search serves all lists.

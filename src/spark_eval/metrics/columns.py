@@ -7,7 +7,7 @@ from typing import Final
 from spark_eval.conventions import CONVENTIONS
 from spark_eval.conventions.choice import Choice
 from spark_eval.errors import ConfigError
-from spark_eval.metrics.aliases import find
+from spark_eval.metrics.aliases import find_name
 from spark_eval.metrics.registry import RANKING, RankingMetric
 from spark_eval.metrics.values import (
     FORM,
@@ -24,7 +24,7 @@ from spark_eval.metrics.values import (
 METRIC_AT_K: Final = re.compile(rf".+(_at_|@)({WHOLE.pattern}|{UNCUT})")
 
 
-def summed(values: Sequence[MetricValue]) -> dict[str, tuple[str, ...]]:
+def sum_of_columns(values: Sequence[MetricValue]) -> dict[str, tuple[str, ...]]:
     """Return the sums over users: names, with the columns of ``per_user`` that are multiplied.
 
     These are each value, each weight, and their products for the weighted means.
@@ -77,7 +77,7 @@ def value_of_text(text: str) -> MetricValue | None:
     if form is None or not has_cutoff(form):
         return None
     of_users = [metric for metric in RANKING.values() if metric.is_of_users]
-    metric = find(form["name"], {name: one for one in of_users for name in (one.name, one.run_name)})
+    metric = find_name(form["name"], {name: one for one in of_users for name in (one.name, one.run_name)})
     try:
         options = parse_options(form["options"] or "", metric, text) if metric else ()
         return MetricValue(metric, options, parse_k(form["k"])) if metric else None

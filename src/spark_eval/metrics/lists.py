@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from spark_eval.arrow.hashes import changes
+from spark_eval.arrow.hashes import run_starts
 from spark_eval.conventions import TieOrder
-from spark_eval.metrics.beyond.arrays import positions
-from spark_eval.metrics.beyond.catalog import About, Entries, RankedEntries, filled_in
-from spark_eval.metrics.beyond.known import ListsOfItems, known_about
+from spark_eval.metrics.beyond.arrays import index_in_run
+from spark_eval.metrics.beyond.catalog import Entries, ItemContext, RankedEntries, require_fact
+from spark_eval.metrics.beyond.known import ListsOfItems, example_context
 from spark_eval.stats.exact import Floats, Ints
 
 
@@ -46,7 +46,7 @@ class Ragged(RankedEntries):
 
 
 @dataclass(frozen=True)
-class Held:
+class FilledRanks:
     """Numbers of items up to a rank, for lists with given ranks, which may have gaps.
 
     A repeated item counts once, at its best rank. ``places`` counts the items of a hit's list at ranks up to
@@ -81,8 +81,8 @@ class Lists:
     ideal: Ragged
     tie_first: Ints
     tie_last: Ints
-    held: Held | None = None
-    about: About | None = None
+    held: FilledRanks | None = None
+    about: ItemContext | None = None
 
     @classmethod
     def of(
@@ -120,22 +120,22 @@ class Lists:
         """Make lists of items 0, 1, ..., best first, for examples and tests; by default nothing is relevant.
 
         ``truth`` has the relevant items of each list's user; ``facts`` are further arguments of
-        ``known_about``.
+        ``example_context``.
         """
         relevant = [set(row) for row in truth or [[]] * len(lists)]
         hits = [[float(item in wanted) for item in row] for row, wanted in zip(lists, relevant, strict=True)]
         made = cls.of(hits, truth=[[1.0] * len(row) for row in relevant])
-        return replace(made, about=known_about(lists, relevant, **facts))
+        return replace(made, about=example_context(lists, relevant, **facts))
 
     @property
-    def known(self) -> About:
+    def known(self) -> ItemContext:
         """Item context, for metrics that declare to need it."""
-        return filled_in(self.about)
+        return require_fact(self.about)
 
     @property
     def listed(self) -> Entries:
         """All items of the lists, for metrics that declare to need them."""
-        return filled_in(self.known.listed)
+        return require_fact(self.known.listed)
 
     def of_hits(self, table: NDArray[Any]) -> NDArray[Any]:
         """Look the hits up in a table by fold and item (f, n + 1); shape (hits,)."""
@@ -174,7 +174,7 @@ class Lists:
         hits = self.hits
         moved = np.lexsort((sign * hits.relevance, self.tie_first, hits.row))
         first, last, row = self.tie_first[moved], self.tie_last[moved], hits.row[moved]
-        is_start = changes(row) | changes(first)
+        is_start = run_starts(row) | run_starts(first)
         group = np.cumsum(is_start) - 1
         start = first if order is TieOrder.BEST else last + 1 - np.bincount(group)[group]
         about = self.about
@@ -182,7 +182,7 @@ class Lists:
             about = replace(about, hits=about.hits[moved], hit_items=about.hit_items[moved])
         return replace(
             self,
-            hits=Ragged(hits.n_rows, row, start + positions(is_start), hits.relevance[moved]),
+            hits=Ragged(hits.n_rows, row, start + index_in_run(is_start), hits.relevance[moved]),
             about=about,
             tie_first=first,
             tie_last=last,

@@ -10,13 +10,13 @@ from spark_eval.conventions import Checks, Conventions, Gain
 from spark_eval.conventions.choice import SLOTS, Choice
 from spark_eval.errors import ConfigError
 from spark_eval.metrics import MetricValue, metric_values
-from spark_eval.metrics.aliases import several
-from spark_eval.metrics.columns import summed
+from spark_eval.metrics.aliases import as_list
+from spark_eval.metrics.columns import sum_of_columns
 from spark_eval.metrics.registry import Fact, Kind
 from spark_eval.metrics.stages import Stage, make_stages
-from spark_eval.metrics.values import METRICS_KEY, UNCUT, canonical, parse_k
-from spark_eval.options import SEED, checked, in_range
-from spark_eval.presets import changed, parse_conventions, stamp
+from spark_eval.metrics.values import METRICS_KEY, UNCUT, canonical_text, parse_k
+from spark_eval.options import SEED, checked, number_in_range
+from spark_eval.presets import parse_conventions, stamp, with_choices
 from spark_eval.schema import FEATURES, FOLD, GROUPS, VECTOR
 from spark_eval.stats.resampling import DEFAULT_RESAMPLES, MOST_RESAMPLES
 
@@ -41,26 +41,26 @@ class MeanInterval(Choice):
 
 def as_tuple(given: Any, _where: str) -> tuple[Any, ...]:
     """Return the values of an option that may be one, several or none."""
-    return () if given is None else tuple(several(given))
+    return () if given is None else tuple(as_list(given))
 
 
 def metric_texts(given: Any, where: str) -> list[str]:
     """Return the requested metrics; raise ConfigError NO_METRICS if there are none."""
-    if texts := several(given):
+    if texts := as_list(given):
         return texts
     raise ConfigError("NO_METRICS", f"{where} is empty; `spark-eval metrics` lists them")
 
 
 def ascending_cutoffs(given: Any, where: str) -> list[int | None]:
     """Return the distinct cutoffs, ``all`` as None and last; raise ConfigError INVALID_K."""
-    cutoffs = set(map(parse_k, several(given)))
+    cutoffs = set(map(parse_k, as_list(given)))
     if not cutoffs:
         raise ConfigError("INVALID_K", f"{where} is empty; give at least one cutoff, or all")
     return sorted(cutoffs, key=lambda cut: (cut is None, cut))
 
 
 # Options of resampling.
-RESAMPLES: Final = in_range(f"1 to {MOST_RESAMPLES}", lambda given: 1 <= given <= MOST_RESAMPLES)
+RESAMPLES: Final = number_in_range(f"1 to {MOST_RESAMPLES}", lambda given: 1 <= given <= MOST_RESAMPLES)
 Seed = Annotated[int, "random seed; a user's draws depend on it and the user id only.", 0, SEED]
 
 
@@ -78,7 +78,7 @@ class EvaluateOptions(TypedDict, total=False):
         "names, optionally with conventions and k: ndcg(gain=exp2)@10.",
         DEFAULT_METRICS,
         metric_texts,
-        canonical,
+        canonical_text,
     ]
     k: Annotated[
         Sequence[int | str] | int | str, "cutoffs; all means no cutoff.", (1, 5, 10), ascending_cutoffs
@@ -164,7 +164,7 @@ class Plan:
     def summed(self) -> dict[str, tuple[str, ...]]:
         """Sums over users (see ``columns.summed``), and numbers of non-empty lists at ``run_cuts``."""
         filled = map(filled_column, self.run_cuts)
-        return summed(self.metrics) | {column: (column,) for column in filled}
+        return sum_of_columns(self.metrics) | {column: (column,) for column in filled}
 
     @cached_property
     def cuts(self) -> list[int]:
@@ -293,11 +293,11 @@ def make_plan(**options: Unpack[EvaluateOptions]) -> Plan:
     chosen = checked(EvaluateOptions, options, "evaluate")
     first = {name: chosen.pop(name) for name in ("threshold", "no_recommendations", "no_truth")}
     conventions = parse_conventions(chosen.pop("conventions"))
-    conventions = changed(conventions, {name: one for name, one in first.items() if one is not None})
+    conventions = with_choices(conventions, {name: one for name, one in first.items() if one is not None})
     values = metric_values(chosen.pop("metrics"), chosen.pop("k"), conventions)
     if any(value.sees_length(conventions) for value in values):
         chosen["checks"] = Checks.FULL
-    chosen["stages"] = make_stages(several(chosen["stages"] or ()))
+    chosen["stages"] = make_stages(as_list(chosen["stages"] or ()))
     return Plan(values, conventions, **chosen)
 
 

@@ -53,7 +53,7 @@ def auc(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """
     h, n_held = lists.n_hits(k), lists.n_held(k)
     misses = n_held - h
-    before = lists.hits.total(middles(lists, n_held, conventions.auc_ties), k) - h * (h + 1) / 2
+    before = lists.hits.total(mid_ranks(lists, n_held, conventions.auc_ties), k) - h * (h + 1) / 2
     value = 1 - divide(before, h * misses)
     two_classes = (h > 0) & (misses > 0)
     match conventions.one_class:
@@ -63,7 +63,7 @@ def auc(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
             return np.where(two_classes, value, (h > 0).astype(np.float64))
 
 
-def middles(lists: Lists, n_held: Ints, ties: AucTies) -> Floats:
+def mid_ranks(lists: Lists, n_held: Ints, ties: AucTies) -> Floats:
     """Return the position of each hit among the items of its list; shape (hits,).
 
     Tied hits have the mean position of their ties within the first ``n_held`` items.

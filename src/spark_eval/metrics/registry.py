@@ -25,10 +25,10 @@ class Kind(StrEnum):
     """Input that a metric needs, which decides what is sent to executors.
 
     ``hits``: the ranks of the relevant items. ``pairs``: also the number of items up to each hit and each
-    cutoff (``Lists.held``). ``items``: all items of the list (``About.listed``); ``profile``: also the user's
-    training items (``About.profile``). ``catalog``: the number of lists with each item (``ItemCounts``)
-    instead of lists; the metric has a value of the run, without an interval. ``groups``: the weights of item
-    groups in the lists (``GroupWeights``); the metric has a value of the run for each group.
+    cutoff (``Lists.held``). ``items``: all items of the list (``ItemContext.listed``); ``profile``: also the
+    user's training items (``ItemContext.profile``). ``catalog``: the number of lists with each item
+    (``ItemCounts``) instead of lists; the metric has a value of the run, without an interval. ``groups``: the
+    weights of item groups in the lists (``GroupWeights``); the metric has a value of the run for each group.
     """
 
     HITS = "hits"
@@ -52,8 +52,8 @@ class Fact(StrEnum):
     FEATURES = "features"
     VECTORS = "vectors"
     TAKERS = "takers"
-    RELEVANT = "relevant"  # About.relevant
-    BASE = "base"  # About.base, has_base
+    RELEVANT = "relevant"  # ItemContext.relevant
+    BASE = "base"  # ItemContext.base, has_base
     TEXT_ORDER = "text_order"  # Catalog.text_order
 
 

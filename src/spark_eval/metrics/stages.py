@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Final, TypedDict
 
 from spark_eval.errors import ConfigError
-from spark_eval.metrics.aliases import several
+from spark_eval.metrics.aliases import as_list
 from spark_eval.metrics.values import parse_k
 from spark_eval.options import check_keys, checked, declared
 
@@ -89,7 +89,7 @@ def make_stage(key: str, given: Mapping[str, Any], place: int) -> Stage:
     if (cut := parse_k(k)) is None:
         message = f"{key}.k ({name!r}) is {k!r}; a stage hands on a number of items"
         raise ConfigError("INVALID_K", message)
-    return Stage(name, models_of_stage(f"{key} ({name!r})", model, several(models), place), cut)
+    return Stage(name, models_of_stage(f"{key} ({name!r})", model, as_list(models), place), cut)
 
 
 def models_of_stage(key: str, model: str | None, models: Sequence[str], place: int) -> tuple[str, ...]:

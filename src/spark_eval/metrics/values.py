@@ -8,7 +8,7 @@ from typing import Final
 from spark_eval.conventions import CONVENTIONS, AverageVariant, Conventions, TieOrder
 from spark_eval.conventions.choice import HISTORY, LENGTH, WHOLE_LIST, Choice
 from spark_eval.errors import ConfigError, parse_choice
-from spark_eval.metrics.aliases import find, metric_named
+from spark_eval.metrics.aliases import find_name, metric_named
 from spark_eval.metrics.beyond.catalog import ItemCounts
 from spark_eval.metrics.beyond.group_weights import GroupWeights
 from spark_eval.metrics.lists import Lists
@@ -174,17 +174,17 @@ def parse_metric(text: str, ks: Sequence[int | None] = (), key: str = METRICS_KE
 
     ``key`` is the config key of the text, for messages.
     """
-    form = formed(text, key)
+    form = split_metric_text(text, key)
     metric = metric_named(form["name"], ranking_names(), key)
     options = parse_options(form["options"] or "", metric, key)
     cutoffs = [parse_k(form["k"])] if has_cutoff(form) else ks
     return [MetricValue(metric, options, k) for k in cutoffs]
 
 
-def canonical(text: str) -> str:
+def canonical_text(text: str) -> str:
     """Return the printed form of a metric, without a cutoff if it has none: ``map`` for ``AP@k``."""
     [value] = parse_metric(text, [None])
-    return str(value) if has_cutoff(formed(text)) else value.name
+    return str(value) if has_cutoff(split_metric_text(text)) else value.name
 
 
 def published_name(text: str, key: str = METRICS_KEY) -> str:
@@ -194,11 +194,11 @@ def published_name(text: str, key: str = METRICS_KEY) -> str:
     ('map(denominator=relevant)', 'fcp_micro')
     """
     [value] = parse_metric(text, [None], key)
-    of_mean = find(formed(text, key)["name"], {name: name for name in value.metric.names})
+    of_mean = find_name(split_metric_text(text, key)["name"], {name: name for name in value.metric.names})
     return value.named(of_mean or value.metric.run_name)
 
 
-def formed(text: str, key: str = METRICS_KEY) -> re.Match[str]:
+def split_metric_text(text: str, key: str = METRICS_KEY) -> re.Match[str]:
     """Split a metric's text into name, options and k; raise ConfigError INVALID_METRIC."""
     form = FORM.fullmatch(text.strip())
     if form is None:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from spark_eval.arrow.hashes import Booleans, changes, numbers
+from spark_eval.arrow.hashes import Booleans, run_starts, to_numpy
 from spark_eval.schema import ALL
 from spark_eval.stats.exact import Ints
 from spark_eval.stats.totals import CellTotals
@@ -25,10 +25,10 @@ USERS_PER_CROSSING: Final = 256
 
 
 @dataclass(frozen=True)
-class Crossings:
+class SegmentCombinations:
     """All combinations of the values of some segments; ``crossing`` (n,) numbers the one of each user.
 
-    ``first`` is the index of its first cell among the cells of all ``Crossings``; the cell of all users is 0.
+    ``first`` is the index of its first cell among the cells of all combinations; the cell of all users is 0.
     """
 
     names: Sequence[str]
@@ -43,14 +43,14 @@ class Crossings:
 
     @property
     def cells(self) -> list[SegmentValue]:
-        """Cells of these segments; the first ``Crossings`` also has the cell of all users."""
+        """Cells of these segments; the first ``SegmentCombinations`` also has the cell of all users."""
         named = zip(self.names, self.values, strict=True)
         of_segments = [(name, value) for name, values in named for value in values]
         return [EVERYBODY, *of_segments] if self.first == 0 else of_segments
 
     @property
     def place(self) -> slice:
-        """Slice of its cells among the cells of all ``Crossings``."""
+        """Slice of its cells among the cells of all ``SegmentCombinations``."""
         return slice(self.first, self.first + len(self.cells))
 
     @cached_property
@@ -83,30 +83,32 @@ class Crossings:
         """
         key = self.crossing * (int(person.max(initial=0)) + 1) + person
         order = np.lexsort((key,) if folds is None else (folds, key))
-        starts = np.flatnonzero(changes(key[order])) if len(key) else np.empty(0, dtype=np.int64)
+        starts = np.flatnonzero(run_starts(key[order])) if len(key) else np.empty(0, dtype=np.int64)
         n_people = np.bincount(self.crossing[order[starts]], minlength=self.n_crossings)
         return order, starts, np.append(0, np.cumsum(n_people))
 
 
-def crossings_of(segments: Mapping[str, pa.Array], n: int, *, crossed: bool = True) -> list[Crossings]:
-    """Group the segments of n users into ``Crossings``, each segment in one; the first has the cell of all.
+def combine_segments(
+    segments: Mapping[str, pa.Array], n: int, *, crossed: bool = True
+) -> list[SegmentCombinations]:
+    """Group the segments of n users into combinations, each segment in one; the first has the cell of all.
 
-    With ``crossed``, small segments share one ``Crossings``; otherwise each segment has its own.
+    With ``crossed``, small segments share one ``SegmentCombinations``; otherwise each segment has its own.
     """
-    grouped = [Crossings([], [], np.zeros(n, dtype=np.int64), 0)]
+    grouped = [SegmentCombinations([], [], np.zeros(n, dtype=np.int64), 0)]
     for name, texts in segments.items():
         coded = texts.dictionary_encode()
         known, last = coded.dictionary.to_pylist(), grouped[-1]
         n_crossings = last.n_crossings * len(known)
         if not crossed or (last.names and n_crossings * USERS_PER_CROSSING > n):
-            last = Crossings([], [], np.zeros(n, dtype=np.int64), last.place.stop)
+            last = SegmentCombinations([], [], np.zeros(n, dtype=np.int64), last.place.stop)
             grouped.append(last)
-        crossing = last.crossing * len(known) + numbers(coded.indices).astype(np.int64)
-        grouped[-1] = Crossings([*last.names, name], [*last.values, known], crossing, last.first)
+        crossing = last.crossing * len(known) + to_numpy(coded.indices).astype(np.int64)
+        grouped[-1] = SegmentCombinations([*last.names, name], [*last.values, known], crossing, last.first)
     return grouped
 
 
-def cells_of(grouped: Sequence[Crossings]) -> Iterator[SegmentValue]:
-    """Yield the cells of several ``Crossings``."""
+def cells_of(grouped: Sequence[SegmentCombinations]) -> Iterator[SegmentValue]:
+    """Yield the cells of several ``SegmentCombinations``."""
     for grouping in grouped:
         yield from grouping.cells

@@ -12,9 +12,9 @@ import numpy as np
 from spark_eval.arrow.hashes import Booleans, Hashes
 from spark_eval.arrow.xxhash64 import id_hashes
 from spark_eval.errors import ConfigError
-from spark_eval.pairing.cells import Crossings, SegmentValue, crossings_of
-from spark_eval.pairing.population import Population
-from spark_eval.stats.draws import drawn_sums, flips, poisson_weights
+from spark_eval.pairing.cells import SegmentCombinations, SegmentValue, combine_segments
+from spark_eval.pairing.population import AlignedUsers
+from spark_eval.stats.draws import flips, poisson_weights, resampled_sums
 from spark_eval.stats.exact import Floats, Ints
 from spark_eval.stats.resampling import SCALE_BITS, scale_of, scaled
 
@@ -28,7 +28,7 @@ HALF_BITS: Final = 32
 NO_HASHES: Final[Hashes] = np.empty(0, dtype=np.uint64)
 
 
-class DrawnSums(NamedTuple):
+class ResampledSums(NamedTuple):
     """Sums of each cell: column 0 over the sample itself, the others over its replicates.
 
     ``totals`` (cells, 1 + replicates) are sums of scaled amounts. ``weights``, of the same shape, count the
@@ -41,9 +41,9 @@ class DrawnSums(NamedTuple):
     flipped: Ints
     cubes: Ints
 
-    def __add__(self, other: Any) -> "DrawnSums":
+    def __add__(self, other: Any) -> "ResampledSums":
         """Add the sums of other users."""
-        return DrawnSums(*map(np.add, self, other))
+        return ResampledSums(*map(np.add, self, other))
 
     def cube(self, cell: int, scale: float) -> Fraction:
         """Return the exact sum of the cubes of a cell's amounts, unscaled."""
@@ -84,14 +84,14 @@ class Amount(NamedTuple):
         return amounts if is_defined.all() else np.where(is_defined, amounts, 0.0), is_defined
 
 
-def values_of(population: Population, names: Sequence[str], order: Ints | slice) -> dict[Factor, Floats]:
+def values_of(population: AlignedUsers, names: Sequence[str], order: Ints | slice) -> dict[Factor, Floats]:
     """Return the values (n,) of each model and column, with the users in the given order."""
     values = population.values(names)[:, :, order]
     return {(model, name): own[at] for model, own in enumerate(values) for at, name in enumerate(names)}
 
 
 def each_amount(
-    drawn: Sequence[Amount], population: Population, order: Ints | slice
+    drawn: Sequence[Amount], population: AlignedUsers, order: Ints | slice
 ) -> Iterator[tuple[Floats, Booleans]]:
     """Yield values and mask of each amount, with the users in the given order; see ``Amount.amounts``."""
     names = list(dict.fromkeys(name for one in drawn for _, name in one.defined))
@@ -99,7 +99,7 @@ def each_amount(
     return (one.amounts(values) for one in drawn)
 
 
-def largest_of(drawn: Sequence[Amount], population: Population) -> Floats:
+def largest_of(drawn: Sequence[Amount], population: AlignedUsers) -> Floats:
     """Return the largest absolute value of each amount; shape (m,)."""
     parts = [drawn[first : first + DRAWN_AT_ONCE] for first in range(0, len(drawn), DRAWN_AT_ONCE)]
     each = (amounts for part in parts for amounts, _ in each_amount(part, population, slice(None)))
@@ -107,7 +107,7 @@ def largest_of(drawn: Sequence[Amount], population: Population) -> Floats:
 
 
 @dataclass(frozen=True)
-class Drawing:
+class Resampler:
     """Resampling of users in all cells; a user's draws depend on the seed and the user id only.
 
     ``cells`` are those of the comparison. ``largest`` (m,) are the largest absolute values of the amounts
@@ -123,13 +123,13 @@ class Drawing:
     flips: int = 0
     has_cubes: bool = False
 
-    def sums(self, population: Population) -> DrawnSums:
+    def sums(self, population: AlignedUsers) -> ResampledSums:
         """Return the sums of a bucket, each (cells * m, ...)."""
         index_of = {cell: index for index, cell in enumerate(self.cells)}
-        total, grouped = self.zero(), crossings_of(population.segments, len(population))
+        total, grouped = self.zero(), combine_segments(population.segments, len(population))
         n_numbers = len(self.drawn) * max(self.replicates, self.flips)
         if max(grouping.n_crossings for grouping in grouped) * n_numbers > MOST_DRAWN:
-            grouped = crossings_of(population.segments, len(population), crossed=False)
+            grouped = combine_segments(population.segments, len(population), crossed=False)
         for grouping in grouped:
             indices = [index_of[cell] for cell in grouping.cells]
             for mine, amounts in zip(total, self.of_grouping(population, grouping), strict=True):
@@ -137,13 +137,13 @@ class Drawing:
                 by_cell[indices] += grouping.of_cells(amounts)
         return total
 
-    def zero(self, *shape: int) -> DrawnSums:
+    def zero(self, *shape: int) -> ResampledSums:
         """Return sums of zero: for all cells and amounts, or of the given shape."""
         shape = shape or (len(self.cells) * len(self.drawn),)
         widths = (1 + self.replicates, 1 + self.replicates, 1 + self.flips, 4)
-        return DrawnSums(*(np.zeros((*shape, width), dtype=np.int64) for width in widths))
+        return ResampledSums(*(np.zeros((*shape, width), dtype=np.int64) for width in widths))
 
-    def of_grouping(self, population: Population, grouping: Crossings) -> DrawnSums:
+    def of_grouping(self, population: AlignedUsers, grouping: SegmentCombinations) -> ResampledSums:
         """Return the sums of a grouping's combinations, each (n_crossings, m, ...)."""
         hashes, flipped = (
             id_hashes(population.ids, np.int64(self.seed + more))[grouping.order] if is_asked else NO_HASHES
@@ -157,17 +157,17 @@ class Drawing:
             for crossing, (start, end) in enumerate(pairwise(grouping.ends.tolist())):
                 run = slice(start, end)
                 if self.replicates:
-                    again = drawn_sums(poisson_weights, hashes[run], both[run], self.replicates).T
+                    again = resampled_sums(poisson_weights, hashes[run], both[run], self.replicates).T
                     sums.totals[crossing, chosen] = again[:n_chosen]
                     sums.weights[crossing, chosen] = again[n_chosen:][mask]
                 if self.flips:
-                    signs = drawn_sums(flips, flipped[run], both[run, :n_chosen], self.flips)
+                    signs = resampled_sums(flips, flipped[run], both[run, :n_chosen], self.flips)
                     sums.flipped[crossing, chosen] = signs.T
                 if self.has_cubes:
                     sums.cubes[crossing, chosen] = cubes_of(both[run, :n_chosen])
         return sums
 
-    def columns(self, population: Population, order: Ints, chosen: slice) -> tuple[Floats, Ints]:
+    def columns(self, population: AlignedUsers, order: Ints, chosen: slice) -> tuple[Floats, Ints]:
         """Return the c chosen amounts, scaled, with their distinct masks (1 if defined, else 0).
 
         They are the columns of one array (n, c + masks). The second array (c,) is the index of the mask of
@@ -195,7 +195,7 @@ def cubes_of(differences: Floats) -> Ints:
     return np.stack([part.sum(axis=0) for part in parts], axis=1)
 
 
-def check_drawn(n_cells: int, n_replicates: int) -> None:
+def check_replicates(n_cells: int, n_replicates: int) -> None:
     """Raise ConfigError TOO_MANY_REPLICATES if the sums of the replicates do not fit into memory."""
     if n_cells * n_replicates > MOST_DRAWN:
         message = f"{n_cells:,} cells x {n_replicates:,} replicates = {n_cells * n_replicates:,} sums"

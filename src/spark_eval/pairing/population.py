@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_eval.arrow.codes import Codes, n_distinct
-from spark_eval.arrow.hashes import Booleans, numbers
+from spark_eval.arrow.codes import Codes, count_unique
+from spark_eval.arrow.hashes import Booleans, to_numpy
 from spark_eval.errors import DataError
-from spark_eval.pairing.products import Match, models_of
+from spark_eval.pairing.products import Match, model_indices
 from spark_eval.schema import FOLD, MISSING, N_RELEVANT, USER
 from spark_eval.stats.exact import Floats, Ints
 
@@ -21,7 +21,7 @@ CANDIDATE: Final = "candidate"
 
 
 @dataclass(frozen=True)
-class PairQuestion:
+class ComparisonTask:
     """Task of the executors: compare pairs of models.
 
     ``models`` are (side, name); the side is baseline or candidate. ``matches`` select the compared pairs;
@@ -46,7 +46,7 @@ class PairQuestion:
     @cached_property
     def ends(self) -> tuple[Ints, Ints]:
         """Indices of the baseline and of the candidate of each pair in ``models``; each of shape (pairs,)."""
-        return models_of(self.matches)
+        return model_indices(self.matches)
 
     @property
     def values(self) -> list[str]:
@@ -101,7 +101,7 @@ class PairCounts(NamedTuple):
 ReadRows = Callable[[int, Sequence[str]], pa.Table]
 
 
-class Population:
+class AlignedUsers:
     """The n compared rows of a bucket: one per user, or one per user and fold.
 
     ``rows`` has for each model the indices (n,) of these rows in its table, -1 if missing; None if the table
@@ -109,7 +109,7 @@ class Population:
     users of each model.
     """
 
-    def __init__(self, question: PairQuestion, read: ReadRows) -> None:
+    def __init__(self, question: ComparisonTask, read: ReadRows) -> None:
         self.question, self.read = question, read
         tables = [read(model, question.keys) for model in range(len(question.models))]
         for table, (side, model) in zip(tables, question.models, strict=True):
@@ -118,8 +118,8 @@ class Population:
         self.rows: list[Ints | None] = [None] * len(tables)
         if all(table.equals(tables[0]) for table in tables[1:]):
             self.ids, self.person = tables[0][USER].combine_chunks(), self.people(tables[0])
-            self.folds = numbers(tables[0][FOLD]) if question.by_fold else None
-            n_users = len(self.ids) if self.folds is None else n_distinct(self.person)
+            self.folds = to_numpy(tables[0][FOLD]) if question.by_fold else None
+            n_users = len(self.ids) if self.folds is None else count_unique(self.person)
             self.n_users = np.full(len(tables), n_users)
         else:
             self.align(tables)
@@ -136,7 +136,7 @@ class Population:
         distinct, coded = np.unique(np.concatenate(codes.columns), return_inverse=True)
         key, fold_of = coded, None
         if self.question.by_fold:
-            of_row = np.concatenate([numbers(table[FOLD]) for table in tables])
+            of_row = np.concatenate([to_numpy(table[FOLD]) for table in tables])
             fold_of, fold = np.unique(of_row, return_inverse=True)
             key = fold * len(distinct) + coded
         parts = np.split(key, np.cumsum(self.n_rows)[:-1])
@@ -144,7 +144,7 @@ class Population:
         rows = np.full((len(tables), len(known)), -1, dtype=np.int64)
         for own, part in zip(rows, parts, strict=True):
             own[np.searchsorted(known, part)] = np.arange(len(part))
-        self.n_users = np.array([n_distinct(part % max(len(distinct), 1)) for part in parts])
+        self.n_users = np.array([count_unique(part % max(len(distinct), 1)) for part in parts])
         lefts, rights = self.question.ends
         is_common = np.full(len(known), not self.question.matches)
         for left, right in zip(lefts, rights, strict=True):
@@ -174,7 +174,7 @@ class Population:
         question, pairs = self.question, list(self.common())
         lefts, rights = question.ends
         is_moved = [
-            numbers(pc.not_equal(self.segments[name], self.texts(BASELINE, name))).astype(bool)
+            to_numpy(pc.not_equal(self.segments[name], self.texts(BASELINE, name))).astype(bool)
             for name in question.moved
         ]
         moved = [[np.count_nonzero(one & both) for both in pairs] for one in is_moved]
@@ -184,7 +184,7 @@ class Population:
             for pair, (left, right, both) in enumerate(zip(lefts, rights, pairs, strict=True)):
                 other_truth[pair] = np.count_nonzero((relevant[left] != relevant[right]) & both)
         rows = [np.count_nonzero(both) for both in pairs]
-        people = [n_distinct(self.person[both]) for both in pairs] if question.by_fold else rows
+        people = [count_unique(self.person[both]) for both in pairs] if question.by_fold else rows
         return PairCounts(
             np.stack([self.n_rows[lefts], self.n_rows[rights], rows], axis=1),
             np.stack([self.n_users[lefts], self.n_users[rights], people], axis=1),
@@ -198,7 +198,7 @@ class Population:
         for model, rows in enumerate(self.rows):
             table = self.read(model, columns)
             for index, name in enumerate(columns):
-                column = numbers(table[name])
+                column = to_numpy(table[name])
                 values[model, index] = column if rows is None else np.append(column, np.nan)[rows]
         if np.isinf(values).any():
             infinite = columns[int(np.flatnonzero(np.isinf(values).any(axis=(0, 2)))[0])]
@@ -225,7 +225,7 @@ class Population:
 
     def relevant(self, model: int) -> Ints:
         """Return the number of relevant items (n,) in the truth of a model, -1 for rows that it lacks."""
-        column = numbers(self.read(model, [N_RELEVANT])[N_RELEVANT]).astype(np.int64)
+        column = to_numpy(self.read(model, [N_RELEVANT])[N_RELEVANT]).astype(np.int64)
         rows = self.rows[model]
         return column if rows is None else np.append(column, -1)[rows]
 
@@ -240,11 +240,11 @@ def check_rows_of_users(table: pa.Table, side: str, model: str) -> None:
     if (
         pa.types.is_integer(users.type)
         and FOLD not in table.column_names
-        and (np.diff(numbers(users)) > 0).all()
+        and (np.diff(to_numpy(users)) > 0).all()
     ):
         return
     if table.num_columns == 1:
-        n_distinct_rows = n_distinct(Codes.of([users]).columns[0])
+        n_distinct_rows = count_unique(Codes.of([users]).columns[0])
     else:
         n_distinct_rows = table.group_by(table.column_names).aggregate([]).num_rows
     if n_distinct_rows != len(table):

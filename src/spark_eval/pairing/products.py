@@ -51,12 +51,12 @@ class Products:
         """Overwrite the given columns of one pair with recomputed products."""
         for name in ("baseline", "candidate", "cross"):
             theirs = getattr(other, name)
-            mine = widened(getattr(self, name), theirs.shape[-1])
-            mine[:, pair, columns] = widened(theirs, mine.shape[-1])[:, 0]
+            mine = pad_digits(getattr(self, name), theirs.shape[-1])
+            mine[:, pair, columns] = pad_digits(theirs, mine.shape[-1])[:, 0]
             setattr(self, name, mine)
 
 
-class Multiplying:
+class ProductAccumulator:
     """Accumulator of the products of values (models, columns, rows), NaN if undefined, sorted by cell.
 
     Each user has one row; with ``starts`` (users,), the offset of each user's rows, the values of a user are
@@ -83,14 +83,14 @@ class Multiplying:
     def products(self) -> Products:
         """Return the sums of all cells."""
         n_models, n_columns, _ = self.values.shape
-        lefts, rights = models_of(self.matches)
+        lefts, rights = model_indices(self.matches)
         n_cells, rows = len(self.ends) - 1, 1 + USUAL_DIGITS
         own = np.zeros((n_cells, n_models, n_columns, rows, rows), dtype=np.int64)
         cross = np.zeros((n_cells, len(lefts), n_columns, rows, rows), dtype=np.int64)
         signs = np.zeros((2, n_cells, len(lefts), n_columns), dtype=np.int64)
         for users, stacked in self.blocks():
             rows = stacked.shape[2]
-            own, cross = widened(own, rows), widened(cross, rows)
+            own, cross = pad_digits(own, rows), pad_digits(cross, rows)
             runs = list(self.runs(users))
             for cell, start, end in runs:
                 part = stacked[..., start:end]
@@ -125,7 +125,7 @@ class Multiplying:
             else:
                 begins = np.append(self.starts, n_rows)[start : users.stop + 1]
                 digits = self.digits(slice(begins[0], begins[-1]))
-                yield users, carried(np.add.reduceat(digits, begins[:-1] - begins[0], axis=-1))
+                yield users, carry_digits(np.add.reduceat(digits, begins[:-1] - begins[0], axis=-1))
 
     def digits(self, rows: slice) -> Floats:
         """Return mask and digits of some rows; shape (models, columns, 1 + digits, rows)."""
@@ -168,18 +168,18 @@ class Multiplying:
 def pair_products(
     values: Floats, matches: Sequence[Match], ends: Ints, starts: Ints | None = None
 ) -> Products:
-    """Return the products over the rows that both models of a pair have; arguments as in ``Multiplying``.
+    """Return the products over the rows that both models of a pair have; see ``ProductAccumulator``.
 
     If a value is defined for only one model of a pair, the pair's column is recomputed without that row.
     """
     is_defined = np.isfinite(values)
     if is_defined.all():
-        return Multiplying(values, matches, ends, starts).products()
-    lefts, rights = models_of(matches)
+        return ProductAccumulator(values, matches, ends, starts).products()
+    lefts, rights = model_indices(matches)
     if len(lefts) == 1:
         both = is_defined[lefts[0]] & is_defined[rights[0]]
-        return Multiplying(np.where(both, values, np.nan), matches, ends, starts).products()
-    products = Multiplying(values, matches, ends, starts).products()
+        return ProductAccumulator(np.where(both, values, np.nan), matches, ends, starts).products()
+    products = ProductAccumulator(values, matches, ends, starts).products()
     first = products.first if starts is None else products.first - 1
     for pair, models in enumerate(zip(lefts, rights, strict=True)):
         one, other = is_defined[list(models)]
@@ -187,12 +187,12 @@ def pair_products(
         if differs.any():
             both = (one & other)[differs]
             own = np.where(both, values[list(models)][:, differs], np.nan)
-            again = Multiplying(own, [(slice(0, 1), slice(1, 2))], ends, starts, first[differs])
+            again = ProductAccumulator(own, [(slice(0, 1), slice(1, 2))], ends, starts, first[differs])
             products.replace(pair, differs, again.products())
     return products
 
 
-def models_of(matches: Sequence[Match]) -> tuple[Ints, Ints]:
+def model_indices(matches: Sequence[Match]) -> tuple[Ints, Ints]:
     """Return the model indices of the baseline and of the candidate of each pair; each of shape (pairs,)."""
     lefts, rights = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
     for left, right in matches:
@@ -201,7 +201,7 @@ def models_of(matches: Sequence[Match]) -> tuple[Ints, Ints]:
     return np.concatenate(lefts), np.concatenate(rights)
 
 
-def carried(sums: Floats) -> Floats:
+def carry_digits(sums: Floats) -> Floats:
     """Carry sums of digits over to the next higher digit, adding one digit after row 0, the mask."""
     digits = np.insert(sums, 1, 0.0, axis=2)
     for low in range(digits.shape[2] - 1, 1, -1):
@@ -211,7 +211,7 @@ def carried(sums: Floats) -> Floats:
     return digits
 
 
-def widened(products: Ints, rows: int) -> Ints:
+def pad_digits(products: Ints, rows: int) -> Ints:
     """Pad products with zeros to at least ``rows`` rows and columns."""
     more = max(0, rows - products.shape[-1])
     return np.pad(products, [(0, 0)] * 3 + [(0, more)] * 2) if more else products

@@ -8,10 +8,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from spark_eval.arrow.hashes import Booleans, changes, mixed
-from spark_eval.pairing.cells import SegmentValue, crossings_of
-from spark_eval.pairing.population import Population
-from spark_eval.stats.differences import quanta
+from spark_eval.arrow.hashes import Booleans, run_starts, scramble
+from spark_eval.pairing.cells import SegmentValue, combine_segments
+from spark_eval.pairing.population import AlignedUsers
+from spark_eval.stats.differences import to_quanta
 from spark_eval.stats.exact import Floats, Ints
 from spark_eval.stats.ranked import RankSums
 from spark_eval.stats.resampling import MOST_FLIPPED
@@ -51,7 +51,7 @@ class Ranked(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Counting:
+class DifferenceCounter:
     """Counter of differences by size, in chosen cells of pairs and columns.
 
     ``cells`` are those of the comparison; ``chosen`` is their mask (cells, pairs, columns). ``largest``
@@ -64,9 +64,9 @@ class Counting:
     n_slices: int
     n_parts: int
 
-    def counts(self, population: Population) -> Iterator[tuple[int, SizeCounts]]:
+    def counts(self, population: AlignedUsers) -> Iterator[tuple[int, SizeCounts]]:
         """Yield the counts of a bucket, with the number of their partition."""
-        whole = merged([self.of_column(population, column) for column in range(self.chosen.shape[2])])
+        whole = concat_counts([self.of_column(population, column) for column in range(self.chosen.shape[2])])
         part = self.part(whole)
         order = np.argsort(part, kind="stable")
         whole, ends = whole.take(order), np.cumsum(np.bincount(part, minlength=self.n_parts))
@@ -74,7 +74,7 @@ class Counting:
             if start < end:
                 yield number, whole.take(slice(start, end))
 
-    def of_column(self, population: Population, column: int) -> SizeCounts:
+    def of_column(self, population: AlignedUsers, column: int) -> SizeCounts:
         """Count the differences of a column, for all pairs."""
         question = population.question
         pairs = np.flatnonzero(self.chosen[:, :, column].any(axis=0))
@@ -85,7 +85,7 @@ class Counting:
         counts = []
         for pair in pairs.tolist():
             left, right = (ends[pair] for ends in question.ends)
-            q = quanta(values[right] - values[left])
+            q = to_quanta(values[right] - values[left])
             rows = np.flatnonzero(np.nan_to_num(q))
             size, is_up = abs(q[rows]), q[rows] > 0
             for code in codes:
@@ -93,31 +93,31 @@ class Counting:
                 is_chosen = self.chosen[:, pair, column][cell]
                 index = (cell[is_chosen] * self.chosen.shape[1] + pair) * self.chosen.shape[2] + column
                 up = is_up[is_chosen].astype(np.int64)
-                counts.append(each_size_once(SizeCounts(index, size[is_chosen], up, 1 - up)))
-        return merged(counts)
+                counts.append(merge_equal_sizes(SizeCounts(index, size[is_chosen], up, 1 - up)))
+        return concat_counts(counts)
 
-    def codes(self, population: Population) -> list[Ints]:
+    def codes(self, population: AlignedUsers) -> list[Ints]:
         """Return each user's cell indices (n,): the cell of all users, then one array per segment."""
         index_of = {cell: index for index, cell in enumerate(self.cells)}
-        grouped = crossings_of(population.segments, len(population), crossed=False)
+        grouped = combine_segments(population.segments, len(population), crossed=False)
         indices = [np.array([index_of[cell] for cell in one.cells], dtype=np.int64) for one in grouped]
         return [own[one.crossing] for own, one in zip(indices, grouped, strict=True)]
 
     def slices(self, counts: SizeCounts) -> Ints:
         """Return the slice (m,) of each size; slices ascend with the size within a cell."""
-        most = quanta(self.largest).ravel()[counts.cell % self.largest.size]
+        most = to_quanta(self.largest).ravel()[counts.cell % self.largest.size]
         return np.minimum(counts.size / most * self.n_slices, self.n_slices - 1).astype(np.int64)
 
     def part(self, counts: SizeCounts) -> Ints:
         """Return the partition (m,) of each count; a slice of a cell is in one partition."""
         key = counts.cell * self.n_slices + self.slices(counts)
-        return (mixed(key.astype(np.uint64)) % np.uint64(self.n_parts)).astype(np.int64)
+        return (scramble(key.astype(np.uint64)) % np.uint64(self.n_parts)).astype(np.int64)
 
     def ranked(self, parts: Sequence[SizeCounts]) -> dict[tuple[int, int], Ranked]:
         """Rank each (cell, slice) of a partition, from the counts of all buckets."""
-        whole = each_size_once(merged(parts))
+        whole = merge_equal_sizes(concat_counts(parts))
         key = whole.cell * self.n_slices + self.slices(whole)
-        starts = [*np.flatnonzero(changes(key)).tolist(), len(key)] if len(key) else []
+        starts = [*np.flatnonzero(run_starts(key)).tolist(), len(key)] if len(key) else []
         by_slice = {}
         for start, end in pairwise(starts):
             of_slice = whole.take(slice(start, end))
@@ -135,17 +135,17 @@ def slices_for(n_users: int) -> int:
     return FEWEST_SLICES * (1 + n_users // USERS_PER_SLICE)
 
 
-def merged(parts: Sequence[SizeCounts]) -> SizeCounts:
+def concat_counts(parts: Sequence[SizeCounts]) -> SizeCounts:
     """Concatenate counts."""
     return SizeCounts(*map(np.concatenate, zip(NOTHING, *parts, strict=True)))
 
 
-def each_size_once(counts: SizeCounts) -> SizeCounts:
+def merge_equal_sizes(counts: SizeCounts) -> SizeCounts:
     """Sort counts by cell and size, and add up those of the same cell and size."""
     if not len(counts.cell):
         return counts
     ordered = counts.take(np.lexsort((counts.size, counts.cell)))
-    starts = np.flatnonzero(changes(ordered.cell) | changes(ordered.size))
+    starts = np.flatnonzero(run_starts(ordered.cell) | run_starts(ordered.size))
     greater, less = (np.add.reduceat(values, starts) for values in (ordered.greater, ordered.less))
     return SizeCounts(ordered.cell[starts], ordered.size[starts], greater, less)
 
@@ -158,7 +158,7 @@ def few_quanta(counts: SizeCounts) -> tuple[int, ...] | None:
     return tuple(map(int, np.concatenate(signed).tolist()))
 
 
-def in_slices(parts: Sequence[Mapping[tuple[int, int], Ranked]]) -> dict[int, Ranked]:
+def merge_slices(parts: Sequence[Mapping[tuple[int, int], Ranked]]) -> dict[int, Ranked]:
     """Combine the slices of each cell, by cell index."""
     whole: dict[int, Ranked] = {}
     for (cell, _), ranked in sorted((item for part in parts for item in part.items()), key=itemgetter(0)):

@@ -10,10 +10,10 @@ from typing import Final, Self
 import numpy as np
 
 from spark_eval.arrow.hashes import Booleans
-from spark_eval.pairing.cells import Crossings, PairTotals, cells_of, crossings_of
+from spark_eval.pairing.cells import PairTotals, SegmentCombinations, cells_of, combine_segments
 from spark_eval.pairing.drawing import Amount, values_of
-from spark_eval.pairing.population import PairCounts, PairQuestion, Population
-from spark_eval.pairing.products import Multiplying, Products, pair_products
+from spark_eval.pairing.population import AlignedUsers, ComparisonTask, PairCounts
+from spark_eval.pairing.products import ProductAccumulator, Products, pair_products
 from spark_eval.stats.differences import PairSums, RatioSums
 from spark_eval.stats.exact import POINT_BITS, ByPlace, Floats, Ints, add
 
@@ -30,7 +30,9 @@ PAIR_TOTALS: Final = ("baseline", "candidate")
 PAIR_PRODUCTS: Final = ("baseline_squares", "candidate_squares", "products")
 
 
-def put_products(totals: PairTotals, products: Products, grouping: Crossings, *columns: int | slice) -> None:
+def overwrite_products(
+    totals: PairTotals, products: Products, grouping: SegmentCombinations, *columns: int | slice
+) -> None:
     """Add the sums of all pairs in a grouping to the totals of its cells, for some columns."""
     where, own = (grouping.place, slice(None), *columns), products.of_cells(grouping.of_cells)
     counts = (own.cross[..., 0, 0], own.baseline[..., 0, 0], own.greater, own.less)
@@ -115,13 +117,13 @@ class BucketTotals:
         return self
 
 
-def sum_bucket(population: Population) -> BucketTotals:
+def sum_bucket(population: AlignedUsers) -> BucketTotals:
     """Sum all pairs of a bucket, in all cells."""
     question, n_columns = population.question, len(population.question.columns)
     n_pairs = len(question.ends[0])
     segments, n_users = population.segments, len(population)
-    grouped = crossings_of(segments, n_users)
-    single = crossings_of(segments, n_users, crossed=False) if question.by_fold else []
+    grouped = combine_segments(segments, n_users)
+    single = combine_segments(segments, n_users, crossed=False) if question.by_fold else []
     totals, clusters = (PairTotals(list(cells_of(some)), (n_pairs, n_columns)) for some in (grouped, single))
     largest = np.zeros((n_pairs, n_columns))
     for columns in column_groups(population, max(one.n_crossings for one in [*grouped, *single])):
@@ -130,11 +132,13 @@ def sum_bucket(population: Population) -> BucketTotals:
             largest[:, columns] = largest_differences(values, question)
         for grouping in grouped:
             ordered = values if grouping.n_crossings == 1 else values[:, :, grouping.order]
-            put_products(totals, pair_products(ordered, question.matches, grouping.ends), grouping, columns)
+            overwrite_products(
+                totals, pair_products(ordered, question.matches, grouping.ends), grouping, columns
+            )
         for grouping in single:
             order, starts, ends = grouping.by_person(population.person, population.folds)
             products = pair_products(values[:, :, order], question.matches, ends, starts)
-            put_products(clusters, products, grouping, columns)
+            overwrite_products(clusters, products, grouping, columns)
     for (pair, both), grouping in product(enumerate(population.common()), grouped):
         n_common = grouping.of_cells(grouping.counted(both))
         totals.put_count(N_COMMON, (grouping.place, pair), n_common[:, np.newaxis])
@@ -142,7 +146,7 @@ def sum_bucket(population: Population) -> BucketTotals:
     return BucketTotals(totals, clusters, population.counts(), largest, *ratios)
 
 
-def largest_differences(values: Floats, question: PairQuestion) -> Floats:
+def largest_differences(values: Floats, question: ComparisonTask) -> Floats:
     """Return the largest absolute difference of each pair; shape (pairs, columns)."""
     return np.array(
         [
@@ -152,7 +156,7 @@ def largest_differences(values: Floats, question: PairQuestion) -> Floats:
     )
 
 
-def column_groups(population: Population, n_crossings: int) -> Iterator[slice]:
+def column_groups(population: AlignedUsers, n_crossings: int) -> Iterator[slice]:
     """Yield slices of the columns: as many as fit in memory at once; a bucket may have no users."""
     question = population.question
     n_models, n_columns = len(question.models), len(question.columns)
@@ -168,7 +172,7 @@ def pair_parts(left: int, right: int, column: str, weight: str) -> tuple[Amount,
     return (*Amount.parts(right, column, weight, [left]), *Amount.parts(left, column, weight, [right]))
 
 
-def sum_ratios(population: Population, grouped: Sequence[Crossings]) -> tuple[PairTotals, Floats]:
+def sum_ratios(population: AlignedUsers, grouped: Sequence[SegmentCombinations]) -> tuple[PairTotals, Floats]:
     """Return the sums of all pairs for each weighted mean, and the largest amounts (pairs, means, 4)."""
     question = population.question
     lefts, rights = question.ends
@@ -182,14 +186,14 @@ def sum_ratios(population: Population, grouped: Sequence[Crossings]) -> tuple[Pa
             amounts, is_defined = np.stack([own for own, _ in parts]), parts[0][1]
             largest[pair, mean] = abs(amounts).max(axis=1, initial=0.0)
             for grouping in grouped:
-                own, ends = of_people(population, grouping, amounts, is_defined)
-                products = Multiplying(own[:, np.newaxis], AMOUNT_MATCHES, ends).products()
-                put_products(totals, products, grouping, pair, slice(mean, mean + 1))
+                own, ends = sum_over_folds(population, grouping, amounts, is_defined)
+                products = ProductAccumulator(own[:, np.newaxis], AMOUNT_MATCHES, ends).products()
+                overwrite_products(totals, products, grouping, pair, slice(mean, mean + 1))
     return totals, largest
 
 
-def of_people(
-    population: Population, grouping: Crossings, amounts: Floats, is_defined: Booleans
+def sum_over_folds(
+    population: AlignedUsers, grouping: SegmentCombinations, amounts: Floats, is_defined: Booleans
 ) -> tuple[Floats, Ints]:
     """Sum each user's amounts (4, rows) over the folds, NaN if all are undefined; also return the offsets."""
     if population.folds is None:

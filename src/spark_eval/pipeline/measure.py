@@ -5,11 +5,11 @@ from functools import cached_property
 
 import numpy as np
 
-from spark_eval.arrow.codes import counted
+from spark_eval.arrow.codes import count_by_code
 from spark_eval.arrow.hashes import Booleans
-from spark_eval.engine.lists import AllLists
+from spark_eval.engine.lists import BucketLists
 from spark_eval.engine.means import SegmentTotals, sums
-from spark_eval.engine.measure import Measuring
+from spark_eval.engine.measure import BucketMeasurer
 from spark_eval.engine.truth import Truth
 from spark_eval.metrics.lists import Lists
 from spark_eval.metrics.stages import Stage
@@ -35,7 +35,7 @@ from spark_eval.pipeline.quantities import (
 from spark_eval.stats.exact import Floats, Ints
 
 
-def stage_sums(measuring: Measuring) -> SegmentTotals:
+def stage_sums(measuring: BucketMeasurer) -> SegmentTotals:
     """Return the sums of all stage values over the users with truth, by segment."""
     plan, models = measuring.question.plan, measuring.bucket.models
     truth = measuring.lists.truth
@@ -44,21 +44,21 @@ def stage_sums(measuring: Measuring) -> SegmentTotals:
     if is_refused or not {model for stage in plan.stages for model in stage.models} <= set(models):
         return SegmentTotals([], (len(summed),))  # nothing is published for such tables
     users = np.flatnonzero(truth.n_relevant)
-    columns = StagedUsers(measuring, users).columns()
+    columns = StageMeasurer(measuring, users).columns()
     segments = {name: (segment.code[users], segment.names) for name, segment in measuring.segments.items()}
     return sums(columns, summed, (np.zeros(len(users), dtype=np.int64), [""]), segments)
 
 
-class StagedUsers:
+class StageMeasurer:
     """The n users of a bucket who have truth, and the lists that each stage passes on for them."""
 
-    def __init__(self, measuring: Measuring, users: Ints) -> None:
+    def __init__(self, measuring: BucketMeasurer, users: Ints) -> None:
         self.plan, self.users = measuring.question.plan, users
         self.lists, self.truth, self.models = measuring.lists, measuring.lists.truth, measuring.bucket.models
         self.ideal = measuring.ideal
 
     @cached_property
-    def handed_on(self) -> list[list[AllLists]]:
+    def handed_on(self) -> list[list[BucketLists]]:
         """Lists of each model of each stage, cut at the stage's k."""
         return [[self.cut(model, stage.k) for model in stage.models] for stage in self.plan.stages]
 
@@ -74,7 +74,7 @@ class StagedUsers:
         relevance = None if truth.relevance is None else truth.relevance[chosen]
         return Truth(truth.n_users, truth.user[chosen], truth.item[chosen], relevance)
 
-    def cut(self, model: str, k: int) -> AllLists:
+    def cut(self, model: str, k: int) -> BucketLists:
         """Cut the lists of a model at rank k; groups of ties are cut as well."""
         index = self.models.index(model)
         one = self.lists.of_models(index, index + 1)
@@ -87,7 +87,7 @@ class StagedUsers:
             hits=replace(hits, tie_last=np.minimum(hits.tie_last, k)),
         )
 
-    def pairs_in(self, lists: AllLists) -> Booleans:
+    def pairs_in(self, lists: BucketLists) -> Booleans:
         """Return the mask (pairs,) of the relevant pairs that are hits of these lists."""
         is_hit = np.zeros(len(self.truth.user), dtype=bool)
         is_hit[lists.hits.pair] = True
@@ -95,7 +95,7 @@ class StagedUsers:
 
     def count(self, chosen: Booleans) -> Ints:
         """Count the chosen pairs (pairs,) of each user; shape (n,)."""
-        counts: Ints = counted(self.truth.user[chosen], self.truth.n_users)[self.users]
+        counts: Ints = count_by_code(self.truth.user[chosen], self.truth.n_users)[self.users]
         return counts
 
     def columns(self) -> dict[str, Floats]:
@@ -142,7 +142,7 @@ class StagedUsers:
             tie_last=best.rank,
         )
 
-    def conditional(self, stage: Stage, lists: AllLists) -> dict[str, Floats]:
+    def conditional(self, stage: Stage, lists: BucketLists) -> dict[str, Floats]:
         """Return the metrics of a stage with C∩T as truth; undefined if it is empty."""
         truth, is_candidate = self.candidates, self.has[0]
         hits = lists.hits.take(is_candidate[lists.hits.pair])

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from spark_eval.engine.means import NOBODY, ColumnSums, SegmentCell, SegmentTotals, added
+from spark_eval.engine.means import NOBODY, ColumnSums, SegmentCell, SegmentTotals, merge_sums
 from spark_eval.engine.summary import (
     MetricRow,
     SumRow,
@@ -53,7 +53,7 @@ class StageSums:
 
     def __init__(self, parts: Sequence[SegmentTotals], plan: Plan) -> None:
         self.plan, self.stamp = plan, population_stamp(plan)
-        totals = added(parts, list(summed_columns(plan)))
+        totals = merge_sums(parts, list(summed_columns(plan)))
         everybody: SegmentCell = ("", ALL, ALL)
         self.cells = {
             cell: totals.get(cell, {}) for cell in sorted({everybody, *totals}, key=everybody_first)

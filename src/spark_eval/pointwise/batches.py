@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_eval.arrow.codes import Codes
-from spark_eval.arrow.hashes import bucket_of, changes, hashes_of, numbers, plain
-from spark_eval.engine.messages import gathered
+from spark_eval.arrow.hashes import bucket_of, decode_ids, hashes_of, run_starts, to_numpy
+from spark_eval.engine.messages import coalesce_tables
 from spark_eval.errors import DataError
-from spark_eval.pointwise.cuts import Extent, Sample, standings
+from spark_eval.pointwise.cuts import RangeSize, Sample, range_offsets
 from spark_eval.pointwise.ordered import Range, ScoreRun, measured_range
 from spark_eval.pointwise.rows import Rows, addends, fault_codes
 from spark_eval.pointwise.task import PredictionPlan
@@ -22,9 +22,9 @@ from spark_eval.pointwise.totals import (
     Grouping,
     Totals,
     amounts_of,
-    at_distinct,
-    in_doubles,
     segment_faults,
+    sum_by_score,
+    to_doubles,
 )
 from spark_eval.schema import ALL, FAULT, MISSING, MODEL, SEGMENT_COLUMN, USER
 from spark_eval.stats.exact import Floats, Ints, two_product
@@ -34,7 +34,7 @@ ROWS_TOGETHER: Final = 1 << 19
 
 
 @dataclass
-class Counted:
+class TaskCounts:
     """Result of a Spark task: sums, row counts by (model, code; None if valid), and samples of its scores."""
 
     totals: Totals = field(default_factory=Totals)
@@ -42,7 +42,7 @@ class Counted:
     samples: list[Sample] = field(default_factory=list)
     n_user_rows: int = 0
 
-    def merge(self, other: "Counted") -> None:
+    def merge(self, other: "TaskCounts") -> None:
         """Add the result of another task."""
         self.totals.merge(other.totals)
         self.rows.update(other.rows)
@@ -50,11 +50,11 @@ class Counted:
         self.n_user_rows += other.n_user_rows
 
 
-Part: TypeAlias = "Counted | ScoreRun | pa.Table"
+Part: TypeAlias = "TaskCounts | ScoreRun | pa.Table"
 
 
 @dataclass(frozen=True)
-class Reading:
+class RowReader:
     """Reader of prediction rows; ``model`` names the only model if the column ``model`` is missing.
 
     Rows have a label and a score, or a score column per class; model, user, weight and segments are optional.
@@ -65,9 +65,9 @@ class Reading:
 
     def parts(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Part]:
         """Yield the score runs, the valid rows if metrics need users, and at last the counts."""
-        counted = Counted()
+        counted = TaskCounts()
         tables = (pa.Table.from_batches([batch]) for batch in batches)
-        for table in gathered(tables, ROWS_TOGETHER):
+        for table in coalesce_tables(tables, ROWS_TOGETHER):
             for part in self.measured(table, counted):
                 if isinstance(part, ScoreRun):
                     counted.samples.append(Sample.of(part))
@@ -81,13 +81,13 @@ class Reading:
         codes = fault_codes(table, Rows.of(table, self.plan), self.plan)
         return pa.nulls(len(table), pa.string()) if codes is None else codes
 
-    def measured(self, table: pa.Table, counted: Counted) -> Iterator[ScoreRun | pa.Table]:
+    def measured(self, table: pa.Table, counted: TaskCounts) -> Iterator[ScoreRun | pa.Table]:
         """Count the rows of a table and sum the valid ones; yield score runs, and valid rows by user."""
         rows = Rows.of(table, self.plan)
         codes = fault_codes(table, rows, self.plan)
         self.count(table, codes, counted)
         if codes is not None:
-            valid = np.flatnonzero(numbers(codes.is_null()))
+            valid = np.flatnonzero(to_numpy(codes.is_null()))
             rows, table = rows.take(valid), table.take(pa.array(valid))
         if not len(table):
             return
@@ -110,7 +110,7 @@ class Reading:
             add_users(totals, grouping, users, rows.score, rows.label, amounts)
         return totals
 
-    def count(self, table: pa.Table, codes: pa.Array | None, counted: Counted) -> None:
+    def count(self, table: pa.Table, codes: pa.Array | None, counted: TaskCounts) -> None:
         """Count the rows by model and code."""
         if self.model is not None and codes is None:
             counted.rows[self.model, None] += len(table)
@@ -127,10 +127,10 @@ class Reading:
         """Group the rows into cells: by model, then by model and value for each segment."""
         models, of_model = [self.model], np.zeros(len(table), dtype=np.int64)
         if self.model is None:
-            models, of_model = coded(table[MODEL])
+            models, of_model = unique_codes(table[MODEL])
         by_segment = [Grouping(of_model, [(model, ALL, ALL) for model in models])]
         for number, segment in enumerate(self.plan.segments):
-            values, of_value = coded(table[SEGMENT_COLUMN.format(number)])
+            values, of_value = unique_codes(table[SEGMENT_COLUMN.format(number)])
             pairs, codes = np.unique(of_model * len(values) + of_value, return_inverse=True)
             cells = [(models[pair // len(values)], segment, values[pair % len(values)]) for pair in pairs]
             DataError.raise_all(segment_faults(cells))
@@ -147,10 +147,10 @@ def with_coded_texts(table: pa.Table) -> pa.Table:
     return table.combine_chunks()
 
 
-def coded(column: pa.ChunkedArray) -> tuple[list[Any], Ints]:
+def unique_codes(column: pa.ChunkedArray) -> tuple[list[Any], Ints]:
     """Return the distinct values of a dictionary-encoded column, and the index (n,) of each row's value."""
     encoded = column.unify_dictionaries().combine_chunks()
-    return encoded.dictionary.to_pylist(), numbers(encoded.indices).astype(np.int64)
+    return encoded.dictionary.to_pylist(), to_numpy(encoded.indices).astype(np.int64)
 
 
 def runs(grouping: Grouping, rows: Rows) -> Iterator[ScoreRun]:
@@ -160,7 +160,7 @@ def runs(grouping: Grouping, rows: Rows) -> Iterator[ScoreRun]:
     kinds = labels if len(grouping.cells) == 1 else grouping.codes * 2 + labels
     for kind in np.unique(kinds).tolist():
         mine = np.flatnonzero(kinds == kind)
-        scores, there = at_distinct(rows.score[mine], None if amounts is None else amounts[mine])
+        scores, there = sum_by_score(rows.score[mine], None if amounts is None else amounts[mine])
         # The smallest integer type shuffles the fewest bytes.
         there = there.astype(np.min_scalar_type(there.max()))
         yield ScoreRun(grouping.cells[kind // 2], kind % 2, scores, there)
@@ -169,23 +169,23 @@ def runs(grouping: Grouping, rows: Rows) -> Iterator[ScoreRun]:
 def totals_of_rows(columns: Mapping[str, Sequence[Any]], plan: PredictionPlan) -> Totals:
     """Return the sums of a few rows of one model, computed in memory."""
     table = pa.table({name: pa.array(values) for name, values in columns.items()})
-    reading = Reading(plan, "")
+    reading = RowReader(plan, "")
     parts = list(reading.parts(table.to_batches()))
     totals = Totals()
-    for counted in (part for part in parts if isinstance(part, Counted)):
+    for counted in (part for part in parts if isinstance(part, TaskCounts)):
         totals.merge(counted.totals)
     if plan.by_user:
         totals.merge(reading.totals_of_users([part for part in parts if isinstance(part, pa.Table)]))
     if plan.by_score:
         whole = Range.of(0, [part for part in parts if isinstance(part, ScoreRun)])
-        standing = standings([Extent.of(whole)], plan.curve_points)[0]
+        standing = range_offsets([RangeSize.of(whole)], plan.curve_points)[0]
         totals.add_all(whole.cell, measured_range(whole, standing, (), False).sums)
     return totals
 
 
 def in_buckets(rows: pa.Table, n_buckets: int) -> Iterator[tuple[int, pa.Table]]:
     """Split rows into buckets of users; yield number and rows of each."""
-    buckets = bucket_of(hashes_of(plain(rows[USER].combine_chunks())), n_buckets)
+    buckets = bucket_of(hashes_of(decode_ids(rows[USER].combine_chunks())), n_buckets)
     for bucket in np.unique(buckets).tolist():
         yield bucket, rows.take(pa.array(np.flatnonzero(buckets == bucket)))
 
@@ -197,15 +197,15 @@ def add_users(
     order = np.lexsort((scores, users, grouping.codes))
     codes, users, scores = grouping.codes[order], users[order], scores[order]
     of_label = amounts[order] * (labels[order] == np.array([[0], [1]]))[..., np.newaxis]
-    new_user = changes(users) | changes(codes)
-    firsts = np.flatnonzero(new_user | changes(scores))
+    new_user = run_starts(users) | run_starts(codes)
+    firsts = np.flatnonzero(new_user | run_starts(scores))
     negatives, positives = (np.add.reduceat(part, firsts, axis=0) for part in of_label)
     starts = np.flatnonzero(new_user[firsts])
     user = np.cumsum(new_user[firsts]) - 1
     running = np.vstack([np.zeros_like(negatives[:1]), np.cumsum(negatives, axis=0)])
-    below = in_doubles(running[:-1] - running[:-1][starts][user])
-    pairs = in_doubles(positives) * (below + in_doubles(negatives) / 2)
-    n, p = (in_doubles(np.add.reduceat(part, starts, axis=0)) for part in (negatives, positives))
+    below = to_doubles(running[:-1] - running[:-1][starts][user])
+    pairs = to_doubles(positives) * (below + to_doubles(negatives) / 2)
+    n, p = (to_doubles(np.add.reduceat(part, starts, axis=0)) for part in (negatives, positives))
     # The summands of a user are in the order of scores, so the sum does not depend on the order of rows.
     won = np.bincount(user, pairs, minlength=len(starts))
     is_defined = (n > 0) & (p > 0)

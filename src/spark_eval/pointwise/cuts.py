@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from spark_eval.pointwise.ordered import Range, ScoreRun, Standing, grid_of
+from spark_eval.pointwise.ordered import Range, RangeOffset, ScoreRun, grid_of
 from spark_eval.pointwise.totals import Cell
 from spark_eval.stats.exact import Floats, Ints
 
@@ -31,7 +31,7 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class ScoreCut:
+class ScoreRanges:
     """Ranges of a cell's scores, numbered from ``first``, best scores first.
 
     The ``edges`` between them are ascending; each belongs to the better range.
@@ -55,7 +55,7 @@ class ScoreCut:
 
 
 @dataclass(frozen=True)
-class Extent:
+class RangeSize:
     """Size of a range: the number of distinct scores, and the amounts (2, limbs) of both labels."""
 
     cell: Cell
@@ -64,12 +64,12 @@ class Extent:
     amounts: Ints
 
     @classmethod
-    def of(cls, part: Range) -> "Extent":
+    def of(cls, part: Range) -> "RangeSize":
         """Measure a range."""
         return cls(part.cell, part.number, len(part.scores), part.amounts.sum(axis=0))
 
 
-def cuts_of(samples: Iterable[Sample], most: int) -> dict[Cell, ScoreCut]:
+def score_ranges(samples: Iterable[Sample], most: int) -> dict[Cell, ScoreRanges]:
     """Return ranges of about ``most`` scores for each cell; a score counts once per run that has it."""
     by_cell: dict[Cell, list[Sample]] = defaultdict(list)
     for sample in samples:
@@ -79,14 +79,14 @@ def cuts_of(samples: Iterable[Sample], most: int) -> dict[Cell, ScoreCut]:
         known = np.sort(np.concatenate([sample.scores for sample in by_cell[cell]]))
         n_ranges = -(-sum(sample.n_scores for sample in by_cell[cell]) // most)
         edges = np.unique(known[np.arange(1, n_ranges) * len(known) // n_ranges])
-        cuts[cell] = ScoreCut(first, edges)
+        cuts[cell] = ScoreRanges(first, edges)
         first += cuts[cell].n_ranges
     return cuts
 
 
-def standings(extents: Iterable[Extent], curve_points: int) -> Mapping[int, Standing]:
+def range_offsets(extents: Iterable[RangeSize], curve_points: int) -> Mapping[int, RangeOffset]:
     """Return by number the totals of each range's cell and the amounts above the range."""
-    by_cell: dict[Cell, list[Extent]] = defaultdict(list)
+    by_cell: dict[Cell, list[RangeSize]] = defaultdict(list)
     for extent in sorted(extents, key=lambda extent: extent.number):
         by_cell[extent.cell].append(extent)
     by_number = {}
@@ -95,5 +95,5 @@ def standings(extents: Iterable[Extent], curve_points: int) -> Mapping[int, Stan
         grid = grid_of(sum(one.n_scores for one in ranges), curve_points)
         for one, until in zip(ranges, reached, strict=True):
             above = until - one.amounts
-            by_number[one.number] = Standing(reached[-1], above, one is ranges[0], one is ranges[-1], grid)
+            by_number[one.number] = RangeOffset(reached[-1], above, one is ranges[0], one is ranges[-1], grid)
     return by_number

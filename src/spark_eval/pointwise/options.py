@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Annotated, Any, Final, TypedDict, Unpack
 
 from spark_eval.errors import ConfigError, parse_choice
-from spark_eval.metrics.aliases import metric_named, several
+from spark_eval.metrics.aliases import as_list, metric_named
 from spark_eval.metrics.options import as_tuple, metric_texts
 from spark_eval.options import check_keys, checked
 from spark_eval.pointwise import POINTWISE
@@ -179,7 +179,7 @@ def thresholds_of(task: Task, scores: Scores, given: Sequence[float] | float | N
             raise invalid("thresholds need task: binary with scores that have an order")
         return (0.5,) if task is Task.BINARY else ()
     default = (0.5,) if scores is Scores.PROBABILITY else ()
-    thresholds = default if given is None else tuple(sorted({float(one) for one in several(given)}))
+    thresholds = default if given is None else tuple(sorted({float(one) for one in as_list(given)}))
     if len(thresholds) > MOST_THRESHOLDS or not all(map(math.isfinite, thresholds)):
         raise invalid(f"thresholds: at most {MOST_THRESHOLDS} finite numbers")
     return thresholds
@@ -191,12 +191,12 @@ def threshold_rules(choose: Mapping[str, Any]) -> list[ThresholdRule]:
     The first costs also apply to the other rules.
     """
     check_keys(choose, list(Goal), f"{SECTION}.choose")
-    costs = [ThresholdRule(Goal.COST, **dict(costs)) for costs in several(choose.get(Goal.COST, ()))]
+    costs = [ThresholdRule(Goal.COST, **dict(costs)) for costs in as_list(choose.get(Goal.COST, ()))]
     judge = costs[0] if costs else ThresholdRule(Goal.COST)
     rules = [
         replace(judge, goal=goal, limit=float(limit))
         for goal in (Goal.FLAGS, Goal.RECALL)
-        for limit in several(choose.get(goal, ()))
+        for limit in as_list(choose.get(goal, ()))
     ]
     for rule in [*rules, *costs]:
         if not 0 <= rule.limit <= (1 if rule.goal is Goal.RECALL else math.inf):

@@ -1,7 +1,7 @@
 """Metrics of the order of scores: AUC, average precision, curves, thresholds.
 
-The rows of a cell are split into ranges of scores that fit into memory; ``Standing`` has the amounts above a
-range. Amounts of both labels (index 1: positive) are integer arrays (..., 2, limbs), so that true and false
+The rows of a cell are split into ranges of scores that fit into memory; ``RangeOffset`` has the amounts above
+a range. Amounts of both labels (index 1: positive) are integer arrays (..., 2, limbs), so that true and false
 positives do not depend on the partitioning of the rows. Values computed from them are rounded once and summed
 exactly.
 """
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spark_eval.pointwise.task import Goal, ThresholdRule
-from spark_eval.pointwise.totals import Cell, at_distinct, in_doubles
+from spark_eval.pointwise.totals import Cell, sum_by_score, to_doubles
 from spark_eval.stats.exact import ByPlace, Floats, Ints, exact_sums
 
 ROC: Final = "roc"
@@ -56,12 +56,12 @@ class Range:
             end = start + len(run.scores)
             amounts[start:end, run.label] = run.amounts
             start = end
-        scores, amounts = at_distinct(scores, amounts)
+        scores, amounts = sum_by_score(scores, amounts)
         return cls(runs[0].cell, number, scores[::-1], amounts[::-1])
 
 
 @dataclass(frozen=True)
-class Standing:
+class RangeOffset:
     """Amounts (2, limbs) of the whole cell, and of the scores above a range.
 
     ``is_first`` is true if no score lies above the range, ``is_last`` if none lies below it. ``grid`` is the
@@ -94,7 +94,7 @@ class Points:
 
 
 @dataclass(frozen=True)
-class Ordered:
+class RangeResult:
     """Result of one range: exact sums, a candidate threshold for each rule, points of curves."""
 
     cell: Cell
@@ -106,15 +106,15 @@ class Ordered:
 
 
 def measured_range(
-    part: Range, standing: Standing, rules: Sequence[ThresholdRule], with_curves: bool
-) -> Ordered:
+    part: Range, standing: RangeOffset, rules: Sequence[ThresholdRule], with_curves: bool
+) -> RangeResult:
     """Compute sums, candidate thresholds and points of a range."""
     above = standing.above[np.newaxis]
     flagged = np.concatenate([above, above + np.cumsum(part.amounts, axis=0)])
-    fp, tp = in_doubles(flagged).T
+    fp, tp = to_doubles(flagged).T
     precision = np.divide(tp, tp + fp, out=np.zeros(len(tp)), where=tp + fp > 0)
-    below = in_doubles(standing.total[0] - flagged[1:, 0])
-    negatives, positives = in_doubles(part.amounts).T
+    below = to_doubles(standing.total[0] - flagged[1:, 0])
+    negatives, positives = to_doubles(part.amounts).T
     # As in Spark, the curve begins at (0, precision of the best score); without weight, that precision is 1.
     heights = np.where(tp + fp > 0, precision, 1.0)
     before = heights[:-1].copy()
@@ -125,11 +125,11 @@ def measured_range(
         "steps": positives * precision[1:],
         "trapezoids": positives * ((before + heights[1:]) / 2),
     }
-    n_negatives, n_positives = in_doubles(standing.total).tolist()
+    n_negatives, n_positives = to_doubles(standing.total).tolist()
     points: list[Points] = []
     if with_curves and n_negatives and n_positives:
         points = curves(part.scores, fp / n_negatives, tp / n_positives, tp + fp, precision, standing)
-    return Ordered(
+    return RangeResult(
         part.cell,
         part.number,
         len(part.scores),
@@ -176,7 +176,7 @@ def cost(rule: ThresholdRule, tp: Any, fp: Any, positives: float) -> Any:
 
 
 def curves(
-    scores: Floats, fpr: Floats, tpr: Floats, flags: Floats, precision: Floats, standing: Standing
+    scores: Floats, fpr: Floats, tpr: Floats, flags: Floats, precision: Floats, standing: RangeOffset
 ) -> list[Points]:
     """Return the points of the ROC curve and the P-R curve of a range.
 
@@ -191,8 +191,8 @@ def curves(
         grid = standing.grid
         mantissa, exponent = np.frexp(flags)
         growth = exponent * (4 * grid) + np.floor(mantissa * 2 * grid)
-        in_roc = moves(np.floor(fpr * grid)) | moves(np.floor(tpr * grid))
-        in_pr = moves(np.floor(tpr * grid)) | moves(growth)
+        in_roc = changes(np.floor(fpr * grid)) | changes(np.floor(tpr * grid))
+        in_pr = changes(np.floor(tpr * grid)) | changes(growth)
         if standing.is_last and len(scores):
             in_roc[-1] = in_pr[-1] = True
     return [
@@ -201,7 +201,7 @@ def curves(
     ]
 
 
-def moves(values: Floats) -> NDArray[np.bool_]:
+def changes(values: Floats) -> NDArray[np.bool_]:
     """Return the mask (n - 1,) of values (n,) that differ from their predecessor."""
     is_other: NDArray[np.bool_] = values[1:] != values[:-1]
     return is_other

@@ -12,8 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from spark_eval.arrow.hashes import Booleans, numbers
-from spark_eval.arrow.row_faults import beyond_doubles, first_fault, holds, nulls
+from spark_eval.arrow.hashes import Booleans, to_numpy
+from spark_eval.arrow.row_faults import (
+    fill_null_with_false,
+    first_fault_code,
+    is_any_null,
+    is_inexact_as_double,
+)
 from spark_eval.errors import DataError
 from spark_eval.pointwise.task import CORRECTED, Class, PredictionPlan, Scores, Task
 from spark_eval.pointwise.totals import LARGEST_WEIGHT, Addend
@@ -71,7 +76,7 @@ class Rows:
 
 def doubles(column: pa.ChunkedArray) -> Floats:
     """Return a column of numbers as doubles, NaN for null."""
-    return numbers(column.cast(pa.float64(), safe=False))
+    return to_numpy(column.cast(pa.float64(), safe=False))
 
 
 def class_places(column: pa.ChunkedArray, classes: Sequence[Class]) -> Floats:
@@ -87,29 +92,29 @@ def class_places(column: pa.ChunkedArray, classes: Sequence[Class]) -> Floats:
 
 def fault_codes(table: pa.Table, rows: Rows, plan: PredictionPlan) -> pa.Array | None:
     """Return the code of each invalid row (n,), null for valid rows; None if all rows are valid."""
-    codes = first_fault(list(row_faults(table, rows, plan)))
+    codes = first_fault_code(list(row_faults(table, rows, plan)))
     return None if codes is None else codes.cast(pa.string())
 
 
 def row_faults(table: pa.Table, rows: Rows, plan: PredictionPlan) -> Iterator[tuple[Fault, Booleans]]:
     """Yield each code with the mask (n,) of its rows; the first code of a row counts."""
     folds = [SEGMENT_COLUMN.format(number) for number, name in enumerate(plan.segments) if name == FOLD]
-    yield Fault.NULL_MODEL, nulls(table, MODEL)
-    yield Fault.NULL_ID, nulls(table, USER, *folds)
-    yield Fault.NULL_LABEL, nulls(table, LABEL)
+    yield Fault.NULL_MODEL, is_any_null(table, MODEL)
+    yield Fault.NULL_ID, is_any_null(table, USER, *folds)
+    yield Fault.NULL_LABEL, is_any_null(table, LABEL)
     if plan.task is Task.REGRESSION:
         yield Fault.LABEL_NOT_FINITE, ~np.isfinite(rows.label)
     elif plan.scores is not Scores.CLASS:
         yield Fault.UNKNOWN_CLASS, np.isnan(rows.label)
     yield from score_faults(table, rows, plan)
     if rows.weight is not None:
-        yield Fault.NULL_WEIGHT, nulls(table, WEIGHT)
+        yield Fault.NULL_WEIGHT, is_any_null(table, WEIGHT)
         yield Fault.WEIGHT_OUT_OF_RANGE, ~((rows.weight >= 0.0) & (rows.weight <= LARGEST_WEIGHT))
 
 
 def score_faults(table: pa.Table, rows: Rows, plan: PredictionPlan) -> Iterator[tuple[Fault, Booleans]]:
     """Yield each code of invalid scores with its mask (n,); for arrays, NO_DISTRIBUTION comes first."""
-    is_null = nulls(table, *(name for name in table.column_names if name.startswith(SCORE)))
+    is_null = is_any_null(table, *(name for name in table.column_names if name.startswith(SCORE)))
     if plan.scores is Scores.CLASS:
         yield Fault.NULL_SCORE, is_null
         yield Fault.UNKNOWN_CLASS, np.isnan(rows.label) | np.isnan(rows.score)
@@ -119,7 +124,10 @@ def score_faults(table: pa.Table, rows: Rows, plan: PredictionPlan) -> Iterator[
         with np.errstate(invalid="ignore"):  # inf - inf
             is_off = ~is_null & ~(np.abs(sum(rows.scores) - 1) <= DISTRIBUTION_TOLERANCE)
     if SIZE in table.column_names:
-        yield Fault.NO_DISTRIBUTION, is_off | holds(pc.not_equal(table[SIZE], len(plan.classes)))
+        yield (
+            Fault.NO_DISTRIBUTION,
+            is_off | fill_null_with_false(pc.not_equal(table[SIZE], len(plan.classes))),
+        )
     yield Fault.NULL_SCORE, is_null
     yield Fault.SCORE_NOT_FINITE, np.any([~np.isfinite(score) for score in rows.scores], axis=0)
     if plan.by_score or plan.by_user:
@@ -132,9 +140,9 @@ def score_faults(table: pa.Table, rows: Rows, plan: PredictionPlan) -> Iterator[
 
 def is_inexact(table: pa.Table) -> Booleans:
     """Return the mask (n,) of scores that may be equal to other scores only after rounding to doubles."""
-    inexact = table[INEXACT] if INEXACT in table.column_names else beyond_doubles(table[SCORE])
+    inexact = table[INEXACT] if INEXACT in table.column_names else is_inexact_as_double(table[SCORE])
     is_none = isinstance(inexact, pa.Scalar)
-    return np.zeros(len(table), dtype=bool) if is_none else holds(inexact)
+    return np.zeros(len(table), dtype=bool) if is_none else fill_null_with_false(inexact)
 
 
 def addends(rows: Rows, plan: PredictionPlan) -> Iterator[Addend]:
@@ -157,7 +165,7 @@ def addends(rows: Rows, plan: PredictionPlan) -> Iterator[Addend]:
 def binary_addends(rows: Rows, plan: PredictionPlan, rate: float | None) -> Iterator[Addend]:
     """Yield the weight of each label between thresholds, losses, errors and calibration bins."""
     mark = "" if rate is None else CORRECTED
-    score = rows.score if rate is None else corrected(rows.score, rate)
+    score = rows.score if rate is None else correct_for_sampling(rows.score, rate)
     label = rows.label.astype(np.int64)
     if "flags" in plan.needs:
         size = len(plan.thresholds) + 1
@@ -223,12 +231,12 @@ def regression_addends(rows: Rows, plan: PredictionPlan) -> Iterator[Addend]:
         yield Addend(name, values)
 
 
-def corrected(probabilities: Floats, rate: float) -> Floats:
+def correct_for_sampling(probabilities: Floats, rate: float) -> Floats:
     """Return p / (p + (1 - p) / w), the true probability if the model was trained on negatives sampled at w.
 
     Of one positive and four negatives, half of the negatives are sampled: the model predicts one in three.
 
-    >>> corrected(np.array([1 / 3, 0.0, 1.0]), 0.5).round(6).tolist()
+    >>> correct_for_sampling(np.array([1 / 3, 0.0, 1.0]), 0.5).round(6).tolist()
     [0.2, 0.0, 1.0]
 
     Source: He et al., Practical lessons from predicting clicks on ads at Facebook, 2014.

@@ -9,7 +9,7 @@ import numpy as np
 
 from spark_eval.engine.summary import MetricRow, fold_rows
 from spark_eval.pointwise import POINTWISE
-from spark_eval.pointwise.ordered import ROC, Candidate, Ordered, best, cost, grid_of
+from spark_eval.pointwise.ordered import ROC, Candidate, RangeResult, best, cost, grid_of
 from spark_eval.pointwise.registry import Sums, Value
 from spark_eval.pointwise.task import PredictionPlan, ThresholdRule
 from spark_eval.pointwise.totals import Cell, Totals
@@ -61,7 +61,7 @@ class MeasuredPredictions:
 
     plan: PredictionPlan
     totals: Totals
-    ranges: Mapping[Cell, Sequence[Ordered]]
+    ranges: Mapping[Cell, Sequence[RangeResult]]
 
     @property
     def models(self) -> list[str]:
@@ -167,7 +167,7 @@ def threshold_row(
     )
 
 
-def points_of(model: str | None, ranges: Sequence[Ordered], most_points: int) -> Iterator[CurveRow]:
+def points_of(model: str | None, ranges: Sequence[RangeResult], most_points: int) -> Iterator[CurveRow]:
     """Yield the points of the ROC curve, then those of the P-R curve."""
     grid = grid_of(sum(part.n_scores for part in ranges), most_points)
     bound = 0.0 if grid is None else 1 / grid

@@ -12,10 +12,10 @@ from typing import Final
 
 import numpy as np
 
-from spark_eval.arrow.hashes import changes
+from spark_eval.arrow.hashes import run_starts
 from spark_eval.errors import DataError
 from spark_eval.pointwise.task import MOST_SEGMENT_VALUES
-from spark_eval.stats.exact import ByPlace, Floats, Ints, add, counts, exact_sums, numbers_of
+from spark_eval.stats.exact import ByPlace, Floats, Ints, add, counts, exact_sums, integers_of_sums
 
 AMOUNT_BITS: Final = 30
 N_LIMBS: Final = 3
@@ -77,7 +77,7 @@ class Totals:
 
     def of(self, cell: Cell) -> Mapping[str, list[Fraction]]:
         """Return the sums of a cell as fractions."""
-        return {name: numbers_of(sums) for name, sums in self.sums[cell].items()}
+        return {name: integers_of_sums(sums) for name, sums in self.sums[cell].items()}
 
 
 def segment_faults(cells: Iterable[Cell]) -> list[DataError]:
@@ -122,7 +122,7 @@ def amounts_of(weights: Floats) -> Ints:
     return amounts
 
 
-def in_doubles(amounts: Ints) -> Floats:
+def to_doubles(amounts: Ints) -> Floats:
     """Convert amounts (..., limbs) to doubles (...); equal amounts give equal doubles."""
     carried = amounts.copy()
     for limb in range(carried.shape[-1] - 1, 0, -1):
@@ -134,10 +134,10 @@ def in_doubles(amounts: Ints) -> Floats:
     return total
 
 
-def at_distinct(scores: Floats, amounts: Ints | None) -> tuple[Floats, Ints]:
+def sum_by_score(scores: Floats, amounts: Ints | None) -> tuple[Floats, Ints]:
     """Return the distinct scores, ascending, and the summed amounts (n, ...) of each; None: 1 per row.
 
-    >>> scores, amounts = at_distinct(np.array([0.5, 0.1, 0.5]), None)
+    >>> scores, amounts = sum_by_score(np.array([0.5, 0.1, 0.5]), None)
     >>> scores.tolist(), amounts.tolist()
     ([0.1, 0.5], [[1], [2]])
     """
@@ -146,5 +146,5 @@ def at_distinct(scores: Floats, amounts: Ints | None) -> tuple[Floats, Ints]:
         return distinct, n_rows[:, np.newaxis]
     order = np.argsort(scores, kind="stable")
     ascending = scores[order]
-    starts = np.flatnonzero(changes(ascending))
+    starts = np.flatnonzero(run_starts(ascending))
     return ascending[starts], np.add.reduceat(amounts[order], starts, axis=0)

@@ -22,7 +22,7 @@ from spark_eval.publishing.published import damage_of
 from spark_eval.publishing.remote import HadoopStore
 from spark_eval.publishing.verify import Expected
 from spark_eval.runtime import events
-from spark_eval.runtime.signals import held
+from spark_eval.runtime.signals import defer_signals
 from spark_eval.schema import Table
 
 # Both have the same methods.
@@ -140,7 +140,7 @@ class Attempt:
             moves.append((files[0] if table in SHARED else self.staged(table), self.goal(table)))
         job = {**record, "tables": written, "published_at": datetime.now(UTC).isoformat(timespec="seconds")}
         number = self.record.number + 1 if self.record is not None else 1
-        with held():
+        with defer_signals():
             root, run_id, verb = self.store.files.root, self.staging.run_id, self.staging.verb
             committed = self.store.commit(self.staging, job, moves, number)
             self.records[verb] = Record(root, run_id, verb, committed, number)

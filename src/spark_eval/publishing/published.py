@@ -17,17 +17,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from spark_eval.arrow.files import named_faults
-from spark_eval.arrow.user_files import check_no_nan, dataset_at, nan_in
+from spark_eval.arrow.files import named_read_errors
+from spark_eval.arrow.user_files import check_no_nan, nan_in, open_dataset
 from spark_eval.errors import ConfigError, DataError, nearest
-from spark_eval.metrics.aliases import several
-from spark_eval.names import first_few, literal, quoted
+from spark_eval.metrics.aliases import as_list
+from spark_eval.names import literal_path, quote_column, summarize_names
 from spark_eval.publishing.columns import differences, kinds_in_arrow, kinds_in_spark, united_kinds
 from spark_eval.publishing.commits import Files, OnDamage, Record, published, warn_of_damage
 from spark_eval.publishing.local import manifest_of
 from spark_eval.runtime.hadoop_files import HadoopFiles
 from spark_eval.runtime.local_files import LocalFiles, is_hidden, local_path, uri_of
-from spark_eval.runtime.spark_errors import renamed
+from spark_eval.runtime.spark_errors import named_spark_error
 from spark_eval.schema import MODEL, Table
 from spark_eval.transforms.plain_files import CHECKSUMS
 
@@ -62,7 +62,7 @@ class PublishedTable:
 
     def dataset(self) -> ds.Dataset:
         """Return its files on this machine, models as text."""
-        return dataset_at(str(self.folder))
+        return open_dataset(str(self.folder))
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the rows of a small table, models as text."""
@@ -72,7 +72,7 @@ class PublishedTable:
         rows: list[dict[str, Any]] = []
         dataset = self.dataset()
         for fragment in dataset.get_fragments():
-            with named_faults(fragment.path):
+            with named_read_errors(fragment.path):
                 part: pa.Table = fragment.to_table(schema=dataset.schema)
             check_no_nan(part, fragment.path)
             rows += part.to_pylist()
@@ -123,7 +123,7 @@ def check_files(record: Record, table: Table, folder: Path) -> None:
     """Raise DataError unless the files of a table on this machine are those of the commit record."""
     footers: dict[str, pq.FileMetaData] = {}
     for path in data_files(folder):
-        with named_faults(str(path)):
+        with named_read_errors(str(path)):
             footers[str(path.relative_to(folder))] = pq.read_metadata(path)
     manifest = manifest_of(folder).get("files")
     published_rows = manifest if isinstance(manifest, dict) else {}
@@ -134,7 +134,7 @@ def check_files(record: Record, table: Table, folder: Path) -> None:
         elif published_rows and name not in published_rows:
             faults.append(f"{name!r} was not published")
     if faults:
-        raise incomplete(record.run_id, f"its table {table} in {str(folder)!r}: {first_few(faults)}")
+        raise incomplete(record.run_id, f"its table {table} in {str(folder)!r}: {summarize_names(faults)}")
     check_sizes(record, table, len(footers), sum(footer.num_rows for footer in footers.values()))
     kinds = {name: kinds_in_arrow(footer.schema.to_arrow_schema()) for name, footer in footers.items()}
     for name, of_file in kinds.items():
@@ -165,7 +165,7 @@ def check_columns(
     """
     recorded = record.job["tables"][table].get("columns") or of_all or {}
     if found := differences(recorded, kinds):
-        raise incomplete(record.run_id, f"its table {table}: {path!r} {first_few(found)}")
+        raise incomplete(record.run_id, f"its table {table}: {path!r} {summarize_names(found)}")
 
 
 def data_files(path: Path) -> list[Path]:
@@ -210,7 +210,7 @@ def read_published(
     files = HadoopFiles(spark, uri_of(path)) if local is None else LocalFiles(str(local.absolute()))
     damaged: dict[str, DataError] = {}
     tables = published_tables(files, damaged.__setitem__)
-    chosen = list(tables) if run_ids is None else several(run_ids)
+    chosen = list(tables) if run_ids is None else as_list(run_ids)
     if run_ids is not None:
         check_runs([run_id for run_id in chosen if run_id not in damaged], tables, table, path)
 
@@ -283,7 +283,7 @@ def without_nan(frame: DataFrame, table: Table) -> DataFrame:
     """Return the same rows; a query that finds NaN in a column of numbers raises DataError INCOMPLETE_RUN."""
     columns = []
     for field in frame.schema:
-        column = F.col(quoted(field.name))
+        column = F.col(quote_column(field.name))
         if isinstance(field.dataType, T.FloatType | T.DoubleType):
             fault = DataError("INCOMPLETE_RUN", f"table {table}: {nan_in(field.name)}")
             column = F.when(F.isnan(column), F.raise_error(F.lit(str(fault)))).otherwise(column)
@@ -293,7 +293,7 @@ def without_nan(frame: DataFrame, table: Table) -> DataFrame:
 
 def read_places(spark: SparkSession, places: Sequence[str]) -> DataFrame:
     """Read folders and files of one table, below one base, with run ids and models as text."""
-    names = [literal(place) for place in places]
+    names = [literal_path(place) for place in places]
     reader = spark.read.options(basePath=base_of(places[0]), mergeSchema=True).option(CHECKSUMS, value=True)
     # Spark would take models named 1 and 01 for one number, unless it is given a schema.
     fields = [
@@ -308,4 +308,4 @@ def with_named_errors(path: str, read: Callable[[], Read]) -> Read:
     try:
         return read()
     except (PySparkException, Py4JError) as error:
-        raise renamed(error, path) from error
+        raise named_spark_error(error, path) from error

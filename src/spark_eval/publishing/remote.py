@@ -21,7 +21,7 @@ from typing import Any, Final
 from pyspark.sql import functions as F
 
 from spark_eval.errors import BusyError, DataError, EnvironmentFault, SetupError
-from spark_eval.names import literal, quoted
+from spark_eval.names import literal_path, quote_column
 from spark_eval.publishing.columns import kinds_in_spark
 from spark_eval.publishing.commits import (
     STAGING,
@@ -134,8 +134,8 @@ class HadoopStore:
         if not files:
             return Sealed([], 0, {})
         facts = [F.count("*"), F.lit(None) if expected.keys is None else sum_of_keys()]
-        ends = [end(quoted(name)) for name in expected.bounds for end in (F.min, F.max)]
-        rows = self.files.spark.read.parquet(literal(folder))
+        ends = [end(quote_column(name)) for name in expected.bounds for end in (F.min, F.max)]
+        rows = self.files.spark.read.parquet(literal_path(folder))
         n_rows, keys, *values = rows.agg(*facts, *ends).collect()[0]
         for name, low, high in zip(expected.bounds, values[::2], values[1::2], strict=True):
             expected.check_bounds(name, low, high)

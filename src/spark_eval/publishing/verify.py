@@ -13,7 +13,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from spark_eval.arrow.checksums import KEYS, key_sum
-from spark_eval.arrow.files import BATCH_ROWS, statistics_of
+from spark_eval.arrow.files import BATCH_ROWS, column_statistics
 from spark_eval.errors import SparkEvalError
 from spark_eval.metrics.values import MetricValue
 from spark_eval.schema import MODEL, N_RECOMMENDED, N_RELEVANT, USER
@@ -44,11 +44,11 @@ class Expected:
         for path in folder.rglob("*.parquet"):
             with pq.ParquetFile(path, page_checksum_verification=True) as file:
                 for column in self.bounds:
-                    for group in statistics_of(file.metadata, column):
+                    for group in column_statistics(file.metadata, column):
                         if group is not None and group.has_min_max:
                             self.check_bounds(column, group.min, group.max)
                 if self.keys is not None:
-                    for group in statistics_of(file.metadata, USER):
+                    for group in column_statistics(file.metadata, USER):
                         if group is not None and group.has_null_count and group.null_count:
                             raise staged_otherwise(f"{group.null_count} rows have no user; report it")
                     model = unquote(path.parent.name.removeprefix(f"{MODEL}="))

@@ -12,13 +12,13 @@ from spark_eval.comparing.leaderboard import (
     list_direction,
     marks_of,
     measure_of,
+    order_by_value,
     rows_of_metric,
-    standing,
 )
 from spark_eval.comparing.sentences import Row
 from spark_eval.errors import ConfigError
 from spark_eval.metrics.registry import RANKING, Kind, RankingMetric
-from spark_eval.metrics.values import UNCUT, formed, ranking_names
+from spark_eval.metrics.values import UNCUT, ranking_names, split_metric_text
 from spark_eval.pointwise import POINTWISE
 from spark_eval.reporting.chapters import Dataset
 from spark_eval.reporting.spread import UserCount
@@ -158,7 +158,7 @@ class RunFacts:
         """Return which values of a metric are the better ones."""
         if not self.is_scored:
             return list_direction(metric)
-        name = formed(metric)["name"]
+        name = split_metric_text(metric)["name"]
         return POINTWISE[name].direction if name in POINTWISE else Direction.NONE
 
     @cached_property
@@ -219,7 +219,9 @@ class RunFacts:
             return sorted({str(row[name]) for row in self.rows(Table.COMPARISONS) for name in PAIR})
         firsts = [row for row in self.everybody if row["measure"] == self.primary]
         most = max((row["n"] or 0 for row in firsts), default=0)
-        places = {row[MODEL]: ((row["n"] or 0) < most, *standing(row, self.direction)) for row in firsts}
+        places = {
+            row[MODEL]: ((row["n"] or 0) < most, *order_by_value(row, self.direction)) for row in firsts
+        }
         names = {row[MODEL] for row in self.measured}
         return sorted(names, key=lambda name: (*places.get(name, LAST), name))
 

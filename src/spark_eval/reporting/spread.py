@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from spark_eval.arrow.files import named_faults
+from spark_eval.arrow.files import named_read_errors
 from spark_eval.arrow.user_files import check_no_nan
 from spark_eval.metrics.columns import value_of_column
 from spark_eval.metrics.values import MetricValue
@@ -63,7 +63,7 @@ def spread_of(
     n_rows = 0
     for fragment in dataset.get_fragments():
         model = str(ds.get_partition_keys(fragment.partition_expression).get(MODEL, ""))
-        with named_faults(fragment.path):
+        with named_read_errors(fragment.path):
             for batch in fragment.to_batches(columns=list(counts), batch_size=2**17):
                 if is_published:
                     check_no_nan(batch, fragment.path)

@@ -13,7 +13,7 @@ from spark_eval.errors import ConfigError, DataError
 from spark_eval.publishing.attempt import Store
 from spark_eval.publishing.commits import records_of
 from spark_eval.publishing.places import store_of
-from spark_eval.runs.gated import SideBySide
+from spark_eval.runs.gated import PublishedPair
 from spark_eval.runs.job import Job, Run, digest_of, settings_of
 from spark_eval.runs.measured import EVALUATE, MeasuredRun, known_runs
 from spark_eval.runs.run import needed, stage_rows
@@ -35,7 +35,7 @@ def run_compare(session: OpenSession, config: Config, run_id: str | None, replac
             return job.already(attempt, tables)
         spark = session()
         events.stage("start", then="compare")
-        runs = SideBySide.of(spark, job.store, list(asked.runs), asked.plan, asked.baseline)
+        runs = PublishedPair.of(spark, job.store, list(asked.runs), asked.plan, asked.baseline)
         compared, gate_rows, entries = runs.rows, runs.gate_rows(), runs.entries
         events.stage("compare", len(compared), then="publish")
         rows: dict[Table, SmallRows] = {

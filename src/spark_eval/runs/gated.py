@@ -28,7 +28,7 @@ from spark_eval.verbs.sides import Side
 
 
 @dataclass
-class SideBySide:
+class PublishedPair:
     """A candidate's run beside those that it is compared with.
 
     ``runs`` are by their ids, the candidate's by None; a run that is not there is None. ``baseline`` is what
@@ -48,7 +48,7 @@ class SideBySide:
         runs: Sequence[str],
         plan: ComparePlan,
         baseline: Baseline | None,
-    ) -> "SideBySide":
+    ) -> "PublishedPair":
         """Read the records of these runs, the candidate's first.
 
         Raises DataError UNKNOWN_RUN for the candidate's; MISSING_BASELINE for another one, unless there are

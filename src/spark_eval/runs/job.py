@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_eval.accounting import Entry, totals
+from spark_eval.accounting import Entry, headline_counts
 from spark_eval.config.inputs import Source
 from spark_eval.config.sections import Config
 from spark_eval.errors import DataError, without_secrets
@@ -21,7 +21,7 @@ from spark_eval.publishing.published import open_table
 from spark_eval.publishing.verify import Expected
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import OpenSession
-from spark_eval.runtime.spark_errors import may_be_of_inputs, renamed
+from spark_eval.runtime.spark_errors import may_be_of_inputs, named_spark_error
 from spark_eval.runtime.versions import code_version, versions
 from spark_eval.schema import Table
 from spark_eval.sources.listing import fingerprint
@@ -112,7 +112,7 @@ class Job:
             try:
                 yield attempt
             except Exception as error:
-                if may_be_of_inputs(renamed(error)):
+                if may_be_of_inputs(named_spark_error(error)):
                     self.check_rest(session)
                 raise
 
@@ -149,7 +149,7 @@ class Job:
         **facts: Any,
     ) -> Run:
         """Publish what is staged, of so many rows, with the commit record: what is to be known of the run."""
-        summary = totals(entries)
+        summary = headline_counts(entries)
         record = {"config": without_secrets(self.config), "fingerprint": self.fingerprint, **facts}
         record |= {"versions": versions(), "summary": {**summary, "seconds": events.seconds()}}
         attempt.publish(tables, record, expected)

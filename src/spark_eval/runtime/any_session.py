@@ -46,7 +46,7 @@ def refuse_remote(of: DataFrame | SparkSession, what: str) -> None:
         raise ConfigError("CONNECT_UNSUPPORTED", f"{message}, without SPARK_REMOTE: python or spark-submit")
 
 
-def kept(rows: DataFrame, held: ExitStack) -> DataFrame:
+def persist(rows: DataFrame, held: ExitStack) -> DataFrame:
     """Persist rows until the exit stack ``held`` closes; return the persisted frame, to be used from then on.
 
     Spark answers any plan from a persisted one that looks the same, even if files were rewritten in between.

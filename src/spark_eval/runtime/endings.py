@@ -15,9 +15,9 @@ def named_error(error: Exception | Stopped) -> SparkEvalError:
     """Return the named error of an exception; after a signal, every failure is INTERRUPTED."""
     if requests.arrived or isinstance(error, Stopped | click.Abort):  # PySpark had handled the signal
         return SparkEvalError("INTERRUPTED", stopped())
-    from spark_eval.runtime.spark_errors import renamed
+    from spark_eval.runtime.spark_errors import named_spark_error
 
-    return renamed(error)
+    return named_spark_error(error)
 
 
 def stopped() -> str:
@@ -37,7 +37,7 @@ def warn(what: str) -> None:
         print(f"warning: {message}", file=sys.stderr)
 
 
-def unwritten(out: Stream) -> SparkEvalError | None:
+def output_error(out: Stream) -> SparkEvalError | None:
     """Return the error of an unwritable stdout; None if a run is published or the reader closed the pipe."""
     if out.error is None:
         return None
@@ -47,13 +47,13 @@ def unwritten(out: Stream) -> SparkEvalError | None:
         return None
     if isinstance(out.error, BrokenPipeError):
         return None
-    from spark_eval.runtime.spark_errors import renamed
+    from spark_eval.runtime.spark_errors import named_spark_error
 
-    named = renamed(out.error)
+    named = named_spark_error(out.error)
     return type(named)(named.code, what)
 
 
-def tell_error(error: SparkEvalError, trace: str) -> None:
+def print_error(error: SparkEvalError, trace: str) -> None:
     """Print the error as the last line, after the trace if there is one."""
     trace = redacted(trace)
     if events.is_json():

@@ -42,7 +42,7 @@ def begin(verb: str, run_id: str) -> None:
     """Begin a run; the following events belong to it."""
     clock.set(Clock(verb, run_id))
     say("run_started", f"{verb} of run {run_id}")
-    tell_followers()
+    notify_followers()
 
 
 def stage(name: str, rows: int | None = None, *, then: str = "end") -> None:
@@ -53,10 +53,10 @@ def stage(name: str, rows: int | None = None, *, then: str = "end") -> None:
         counted = "" if rows is None else f", {rows:,} rows"
         say("stage", f"{name}{counted}", stage=name, rows=rows, seconds=seconds)
         run.doing = then
-        tell_followers()
+        notify_followers()
 
 
-def tell_followers() -> None:
+def notify_followers() -> None:
     """Call the followers if there is a run."""
     if (run := clock.get()) is not None:
         for follow in followers:
@@ -135,7 +135,7 @@ class ToPrint(logging.Handler):
             print(line, file=stream, flush=True)
 
 
-def listen_if_somebody_types() -> None:
+def enable_console_logging_if_interactive() -> None:
     """Print events as text in a console or a notebook, unless the user has configured logging."""
     is_left_alone = not log.handlers and log.level == logging.NOTSET and not log.isEnabledFor(logging.INFO)
     if hasattr(sys, "ps1") and is_left_alone:
@@ -143,7 +143,7 @@ def listen_if_somebody_types() -> None:
 
 
 @contextmanager
-def telling(what: str) -> Iterator[None]:
+def timed_call(what: str) -> Iterator[None]:
     """Log start and duration of a call from Python; within a run, log nothing, because runs log phases.
 
     Errors of Spark are raised as named errors with one line, with the original error as cause.
@@ -151,17 +151,17 @@ def telling(what: str) -> Iterator[None]:
     if clock.get() is not None:
         yield
         return
-    listen_if_somebody_types()
+    enable_console_logging_if_interactive()
     start = time.monotonic()
     say("call_started", f"{what} ...")
     try:
         yield
     except Exception as error:
         # This imports PySpark, which the call has imported anyway.
-        from spark_eval.runtime.spark_errors import is_of_spark, renamed
+        from spark_eval.runtime.spark_errors import is_of_spark, named_spark_error
 
         if is_of_spark(error):
-            raise renamed(error, more="") from error
+            raise named_spark_error(error, more="") from error
         raise
     say("call_ended", what, seconds=round(time.monotonic() - start, 3))
 

@@ -100,7 +100,7 @@ def get_session(
     """
     for name in TRACE_LOGGERS:
         PySparkLogger.getLogger(name).disabled = True
-    events.listen_if_somebody_types()
+    events.enable_console_logging_if_interactive()
     session = existing_session()
     if session is not None:
         say_what_is_ignored(session, conf or {})
@@ -124,7 +124,7 @@ def get_session(
     )
     settings |= {"spark.app.name": app_name, "spark.master": master}
     builder = SparkSession.builder.config(map={**settings})
-    with events.telling(f"start of Spark {pyspark.__version__} with {java}"):
+    with events.timed_call(f"start of Spark {pyspark.__version__} with {java}"):
         launch(settings)
         return stoppable(builder.getOrCreate(), is_ours=True)
 

@@ -68,7 +68,7 @@ requests = Requests()
 
 
 @contextmanager
-def heard() -> Iterator[Requests]:
+def handle_signals() -> Iterator[Requests]:
     """Raise Stopped on signals within the context; only the main thread can handle signals."""
     before: dict[signal.Signals, Any] = {}
     if threading.current_thread() is threading.main_thread():
@@ -86,7 +86,7 @@ def heard() -> Iterator[Requests]:
 
 
 @contextmanager
-def held() -> Iterator[None]:
+def defer_signals() -> Iterator[None]:
     """Delay the first signal until the end of the context, which must complete."""
     requests.is_held = True
     try:

@@ -129,7 +129,7 @@ def is_of_spark(error: Exception) -> bool:
     return isinstance(error, PySparkException | Py4JError)
 
 
-def renamed(error: Exception, where: str = "", more: str = DEBUG) -> SparkEvalError:
+def named_spark_error(error: Exception, where: str = "", more: str = DEBUG) -> SparkEvalError:
     """Return the named error for any exception; ``where`` is the name of the input, if known.
 
     ``more`` is appended and says how to see Spark's full message.

@@ -57,7 +57,7 @@ class Stream:
                     os.close(nowhere)
 
 
-class Aside:
+class CapturedPipe:
     """Pipe for the output of the JVM and its workers; with ``is_shown`` it is copied to stderr."""
 
     def __init__(self, *, is_shown: bool) -> None:
@@ -104,14 +104,14 @@ class Aside:
 
 
 # Pipe of the running program; None in libraries and notebooks, whose sessions print to stderr.
-current: Final[ContextVar[Aside | None]] = ContextVar("aside", default=None)
+current: Final[ContextVar[CapturedPipe | None]] = ContextVar("aside", default=None)
 
 
 @contextmanager
-def guarded() -> Iterator[Stream]:
+def protect_streams() -> Iterator[Stream]:
     """Replace stdout and stderr by streams that never raise; yield stdout."""
     before = sys.stdout, sys.stderr
-    out, err = map(taking_all, before)
+    out, err = map(never_failing, before)
     sys.stdout, sys.stderr = cast(TextIO, out), cast(TextIO, err)
     try:
         yield out
@@ -119,19 +119,19 @@ def guarded() -> Iterator[Stream]:
         sys.stdout, sys.stderr = before
 
 
-def taking_all(stream: TextIO | None) -> Stream:
+def never_failing(stream: TextIO | None) -> Stream:
     """Wrap a stream; one that was closed before Python started is replaced by the null device."""
     return Stream(stream or os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
 
 
 @contextmanager
-def apart(*, is_shown: bool) -> Iterator[None]:
+def capture_child_output(*, is_shown: bool) -> Iterator[None]:
     """Redirect the output of the JVM, its workers and libraries within the context."""
     root, silent = logging.getLogger(), logging.NullHandler()
     if not is_shown:
         root.addHandler(silent)  # Py4J's traces go to stderr if the root logger has no handler
         logging.captureWarnings(True)
-    aside = Aside(is_shown=is_shown)
+    aside = CapturedPipe(is_shown=is_shown)
     token = current.set(aside)
     try:
         yield

@@ -16,7 +16,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from spark_eval.errors import SetupError
-from spark_eval.names import first_few
+from spark_eval.names import summarize_names
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import refuse_remote
 from spark_eval.schema import VERSION
@@ -71,12 +71,12 @@ def check_workers(spark: SparkSession) -> None:
     if faults:
         raise SetupError(
             "WORKER_ENV_MISMATCH",
-            f"workers differ from the driver: {first_few(faults, '; ')}; give them the driver's "
+            f"workers differ from the driver: {summarize_names(faults, '; ')}; give them the driver's "
             "environment (PYSPARK_PYTHON, --archives) and the same --py-files dist/spark_eval.zip",
         )
     hosts = sorted({host for host, *_ in reports})
     theirs = sorted({f"{name} {version}" for _, name, version in reports if name != CODE})
-    events.say("workers", f"workers on {first_few(hosts)}: {', '.join(theirs)}", hosts=hosts)
+    events.say("workers", f"workers on {summarize_names(hosts)}: {', '.join(theirs)}", hosts=hosts)
 
 
 def reporter() -> Callable[[Iterable[int]], Iterator[tuple[str, str, str]]]:

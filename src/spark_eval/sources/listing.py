@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from spark_eval.config.inputs import Source
 from spark_eval.errors import ConfigError, DataError
-from spark_eval.names import PATTERN, literal
+from spark_eval.names import PATTERN, literal_path
 from spark_eval.runtime.any_session import OpenSession
 from spark_eval.runtime.hadoop_files import HadoopFiles, files_at
 from spark_eval.runtime.local_files import decoded, is_hidden, local_path, uri_of
@@ -40,11 +40,11 @@ def files_of(source: Source, session: OpenSession) -> dict[str, str]:
 
     ``session`` is asked for only where a walk could find other files than Spark does.
     """
-    walked = walk(source)
-    return ask(session(), source) if walked is None else walked
+    walked = list_plainly(source)
+    return list_with_spark(session(), source) if walked is None else walked
 
 
-def walk(source: Source) -> dict[str, str] | None:
+def list_plainly(source: Source) -> dict[str, str] | None:
     """Return the files of a plain local path; None where only Spark can tell which it reads.
 
     Those are patterns, options that choose files, links, folders that are no partitions, other formats.
@@ -84,7 +84,7 @@ def walk_folder(folder: str) -> list[str] | None:
     return files
 
 
-def ask(spark: SparkSession, source: Source) -> dict[str, str]:
+def list_with_spark(spark: SparkSession, source: Source) -> dict[str, str]:
     """Return the data files that Spark lists of a source."""
     if source.table is not None:
         places = spark.read.table(source.table).inputFiles()
@@ -153,9 +153,11 @@ def every_file(source: Source, session: OpenSession) -> list[str] | None:
     """Return where all data files at and below a path are; None where it is wanted that folders are read."""
     if str(source.options.get(RECURSIVE, "")).lower() == "true":
         return None
-    walked = walk(source)
+    walked = list_plainly(source)
     if walked is None:
-        walked = ask(session(), source.model_copy(update={"options": {**source.options, RECURSIVE: True}}))
+        walked = list_with_spark(
+            session(), source.model_copy(update={"options": {**source.options, RECURSIVE: True}})
+        )
     return list(walked.values())
 
 
@@ -165,11 +167,11 @@ def spark_path(path: str) -> str:
     if local is None:
         return path
     if local.exists():
-        return f"file:{literal(absolute(local))}"
-    return f"file:{local}" if local.is_absolute() else f"file:{literal(str(Path.cwd()))}/{local}"
+        return f"file:{literal_path(absolute(local))}"
+    return f"file:{local}" if local.is_absolute() else f"file:{literal_path(str(Path.cwd()))}/{local}"
 
 
-def states(source: Source, files: Mapping[str, str], session: OpenSession) -> list[tuple[Any, ...]]:
+def file_states(source: Source, files: Mapping[str, str], session: OpenSession) -> list[tuple[Any, ...]]:
     """Return name, size and time of each file; of tables in other places the names alone.
 
     A file that is gone has no state.
@@ -208,7 +210,7 @@ def fingerprint(source: Source, session: OpenSession) -> list[tuple[Any, ...]]:
     """
     table: list[tuple[Any, ...]] = [] if source.table is None else [(source.table,)]
     try:
-        return table + states(source, files_of(source, session), session)
+        return table + file_states(source, files_of(source, session), session)
     except (PySparkException, Py4JError):
         return table
 

@@ -12,11 +12,11 @@ from pyspark.sql import functions as F
 
 from spark_eval.config.inputs import Source
 from spark_eval.engine.segments import user_columns
-from spark_eval.errors import ConfigError, DataError, each, nearest
+from spark_eval.errors import ConfigError, DataError, collect_errors, nearest
 from spark_eval.metrics.options import Plan
-from spark_eval.names import quoted
+from spark_eval.names import quote_column
 from spark_eval.runtime.hadoop_files import files_at
-from spark_eval.runtime.spark_errors import renamed
+from spark_eval.runtime.spark_errors import named_spark_error
 from spark_eval.schema import FOLD, SUBSET, SUBSETS
 from spark_eval.sources.listing import FILE_FORMATS, check_listing, data_files, depth_of, partitions_of
 from spark_eval.sources.schemas import PARQUET, FileSchemas, columns_of
@@ -65,7 +65,7 @@ def read_source(
         else:
             frame = read_path(spark, source, name, timezone, segments, before)
     except (PySparkException, Py4JError) as error:
-        raise renamed(error, name) from error
+        raise named_spark_error(error, name) from error
     if source.subset is not None:
         labels = [subset.value for subset in SUBSETS[source.subset]]
         frame = frame.where(column_named(frame, SUBSET, name).isin(labels))
@@ -125,7 +125,7 @@ def column_named(frame: DataFrame, name: str, where: str) -> Column:
     """Return the column of this name; raise DataError MISSING_COLUMN with the nearest one."""
     if name not in frame.columns:
         raise DataError("MISSING_COLUMN", f"{where}: no column {name!r}; {nearest(name, frame.columns)}")
-    return F.col(quoted(name))
+    return F.col(quote_column(name))
 
 
 def read_each(
@@ -149,7 +149,7 @@ def read_each(
         frame = read_source(spark, sources[name], name, timezone, segments.get(name, ()), before.get(name))
         return frame, conform(frame, name, sources[name], timezone, plan, timed)
 
-    return each({name: partial(read, name) for name in sources})
+    return collect_errors({name: partial(read, name) for name in sources})
 
 
 def conform(frame: DataFrame, name: str, source: Any, timezone: str, plan: Plan, timed: bool) -> DataFrame:

@@ -18,7 +18,7 @@ from spark_eval.config.inputs import Scalar, Source
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.names import INTEGER
 from spark_eval.runtime.local_files import local_path
-from spark_eval.sources.listing import TABLE_FORMATS, partitions_of, walk
+from spark_eval.sources.listing import TABLE_FORMATS, list_plainly, partitions_of
 from spark_eval.sources.schemas import unknown_type
 from spark_eval.transforms.listed import check_regular
 
@@ -86,7 +86,7 @@ def local_files_of(source: Source, name: str) -> list[str]:
         for marker, kind in TABLE_FORMATS.items():
             if (local / marker).exists():
                 raise needs_spark(name, path, f"it is a table of {kind.title()}")
-    walked = walk(source)
+    walked = list_plainly(source)
     if walked is None:
         raise needs_spark(name, path, "only Spark can tell which files belong to it")
     if not walked and local is not None and not local.exists():

@@ -8,7 +8,7 @@ from typing import Final
 import pyarrow as pa
 
 from spark_eval.arrow.files import is_consistent
-from spark_eval.arrow.footers import EncryptedFile, moments_of, read_footer
+from spark_eval.arrow.footers import EncryptedFile, read_footer, timestamp_kinds
 from spark_eval.config.inputs import Source
 from spark_eval.config.sections import PredictionsSection
 from spark_eval.errors import DataError
@@ -73,7 +73,7 @@ class FileSchemas:
             if not is_consistent(footer):
                 raise ValueError("its footer's numbers of rows do not agree")
             self.columns[place] = list(footer.schema.to_arrow_schema().names)
-            self.moments[place] = moments_of(footer)
+            self.moments[place] = timestamp_kinds(footer)
             for number in range(len(footer.schema)):
                 fields += accumulate(footer.schema.column(number).path.split("."), "{}.{}".format)
         self.paths[place] = frozenset(map(str.lower, (*self.columns[place], *fields)))

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_eval.config.inputs import Scalar, Source
-from spark_eval.names import quoted
+from spark_eval.names import quote_column
 from spark_eval.runtime.any_session import NANOS_AS_LONG, setting
 from spark_eval.schema import ITEM, MODEL, NO_TEXT, USER
 from spark_eval.sources.listing import spark_path
@@ -47,28 +47,28 @@ def read_typed(
         frame = reader.load(place)
     schema = frame.schema
     guessed = [column for column in schema if is_text or column.name.lower() in map(str.lower, partitions)]
-    ids = named_in(guessed, source, (USER, ITEM))
+    ids = matching_columns(guessed, source, (USER, ITEM))
     digits = [name for name in ids if isinstance(schema[name].dataType, T.IntegralType)]
-    texts = named_in(guessed, source, (MODEL, *segments))
+    texts = matching_columns(guessed, source, (MODEL, *segments))
     if digits or nanoseconds or any(schema[name].dataType != T.StringType() for name in texts):
         changed = dict.fromkeys((*digits, *texts), T.StringType())
         fields = [T.StructField(f.name, changed.get(f.name, f.dataType)) for f in schema]
         frame = reader.schema(T.StructType(fields)).load(place)
     if is_text:
         others = [name for name in ids if schema[name].dataType == T.StringType()]
-        frame = with_columns(frame, {name: decodable(name) for name in (*others, *texts)})
+        frame = with_columns(frame, {name: checked_text(name) for name in (*others, *texts)})
     return with_columns(frame, {name: exact_long(name) for name in digits})
 
 
-def named_in(columns: Iterable[T.StructField], source: Source, ours: Sequence[str]) -> list[str]:
+def matching_columns(columns: Iterable[T.StructField], source: Source, ours: Sequence[str]) -> list[str]:
     """Return the names of the columns that hold ours, whatever their case."""
     theirs = {source.columns.get(name, name).lower() for name in ours}
     return [column.name for column in columns if column.name.lower() in theirs]
 
 
-def decodable(name: str) -> Column:
+def checked_text(name: str) -> Column:
     """Return text of a file; a row that could not be decoded fails the job by name."""
-    text = F.col(quoted(name))
+    text = F.col(quote_column(name))
     fault = F.raise_error(F.lit(f"error[INVALID_TEXT] column {name} {NO_TEXT}")).cast("string")
     return F.when(text.contains(REPLACEMENT), fault).otherwise(text)
 
@@ -80,7 +80,7 @@ def in_microseconds(frame: DataFrame, names: Mapping[str, bool], source: str) ->
 
 def moment(name: str, has_zone: bool, source: str) -> Column:
     """Return a count of nanoseconds as a moment; a part of a microsecond fails the job by name."""
-    count = F.col(quoted(name))
+    count = F.col(quote_column(name))
     message = f"error[TIMESTAMP_TOO_FINE] {source}: column {name} holds parts of a microsecond; "
     fault = F.raise_error(F.lit(f"{message}write it in microseconds (coerce_timestamps='us')")).cast("long")
     micros = F.when(count % 1000 != 0, fault).otherwise(F.call_function("div", count, F.lit(1000)))
@@ -93,7 +93,7 @@ def moment(name: str, has_zone: bool, source: str) -> Column:
 
 def exact_long(name: str) -> Column:
     """Return text as a long; a row that is not written as the number prints fails the job by name."""
-    text = F.col(quoted(name))
+    text = F.col(quote_column(name))
     fault = F.concat(
         F.lit(f"error[ID_NOT_CANONICAL] column {name}: '"),
         text,

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from spark_eval.accounting import Entry, check
+from spark_eval.accounting import Entry, check_accounting
 from spark_eval.errors import DataError
 from spark_eval.schema import FOLDS, Fault, Outcome, Reason, Subset
 from spark_eval.splits.fold_rule import POLICIES, FoldRule
@@ -21,7 +21,7 @@ FoldCounts = Mapping[str, Sequence[tuple[int, int]]]
 
 
 @dataclass
-class Facts:
+class SplitCounts:
     """Row counts of a log: all rows, rows that some fold uses, and ``counts`` of all others by code.
 
     ``counts`` also has the rows before 1900. ``places`` counts a row once per fold, by subset or by the
@@ -36,7 +36,7 @@ class Facts:
     places: Counter[str] = field(default_factory=Counter)
     ends: dict[tuple[str, int], int] = field(default_factory=dict, compare=False)
 
-    def add(self, other: "Facts") -> None:
+    def add(self, other: "SplitCounts") -> None:
         """Add the counts of another task."""
         self.n_rows += other.n_rows
         self.n_used += other.n_used
@@ -101,5 +101,5 @@ class Facts:
 
 def closed_rows(entries: Sequence[Entry]) -> list[Entry]:
     """Check that the counts add up; return the first line, which counts all rows, and those above 0."""
-    check(entries)
+    check_accounting(entries)
     return [entry for entry in entries if entry.rows or entry is entries[0]]

@@ -10,7 +10,7 @@ from spark_eval.schema import USER, Subset
 from spark_eval.splits.fold_rule import HASH_STEPS, LATER_PARTS, Check, FoldRule, Layout, Leak, Numbering
 
 
-class By(StrEnum):
+class Unit(StrEnum):
     """Unit of the random draw: a row, or a user with all rows."""
 
     ROW = "row"
@@ -18,21 +18,21 @@ class By(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Drawn(FoldRule):
+class RandomRule(FoldRule):
     """Base class of rules that draw rows or users at random."""
 
-    by: By = By.ROW
+    by: Unit = Unit.ROW
     seed: int = 0
 
     @property
     def checks(self) -> Mapping[str, Check]:
         """If users are drawn, no user is in two subsets of a fold."""
-        users = Check(LATER_PARTS, (USER,), is_leak=self.by is By.USER)
+        users = Check(LATER_PARTS, (USER,), is_leak=self.by is Unit.USER)
         return {**super().checks, Leak.USERS_IN_BOTH: users}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Holdout(Drawn):
+class Holdout(RandomRule):
     """One random draw divides the rows, or the users, into train, validation and test.
 
     ::
@@ -62,12 +62,12 @@ class Holdout(Drawn):
         """Assign the lowest draws to test, the next ones to validation, and the others to train."""
         shares = (self.test_share, self.test_share + self.validation_share)
         steps = [math.ceil(share * HASH_STEPS) for share in shares]
-        numbering = Numbering(drawn=0, steps=steps, seed=self.seed, by_row=self.by is By.ROW)
+        numbering = Numbering(drawn=0, steps=steps, seed=self.seed, by_row=self.by is Unit.ROW)
         return Layout([[part] for part in (Subset.TEST, Subset.VALIDATION, Subset.TRAIN)], numbering)
 
 
 @dataclass(frozen=True, kw_only=True)
-class KFold(Drawn):
+class KFold(RandomRule):
     """Each row, or each user, is in test in one of k folds, and in train in all others.
 
     ::
@@ -88,9 +88,11 @@ class KFold(Drawn):
     def layout(self, _found: Any = None) -> Layout:
         """Return fold f as the test fold of rows numbered f."""
         if self.exact:
-            return Layout(tested_once(self.k))
-        by_row = self.by is By.ROW
-        return Layout(tested_once(self.k), Numbering(drawn=0, n_draws=self.k, seed=self.seed, by_row=by_row))
+            return Layout(k_fold_subsets(self.k))
+        by_row = self.by is Unit.ROW
+        return Layout(
+            k_fold_subsets(self.k), Numbering(drawn=0, n_draws=self.k, seed=self.seed, by_row=by_row)
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +124,7 @@ class StratifiedKFold(FoldRule):
         return KFold(k=self.k, exact=self.exact, seed=self.seed).layout()
 
 
-def tested_once(k: int) -> list[list[str]]:
+def k_fold_subsets(k: int) -> list[list[str]]:
     """Return outcomes (k, k): fold f is test for rows numbered f, and train for all others."""
     parts = (Subset.TRAIN, Subset.TEST)
     return [[parts[fold == number] for fold in range(k)] for number in range(k)]

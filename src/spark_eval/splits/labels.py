@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_eval.arrow.files import INSTANT, PartWriter
-from spark_eval.arrow.hashes import Booleans, numbers
-from spark_eval.arrow.row_faults import beyond_doubles, inexact_relevance
+from spark_eval.arrow.hashes import Booleans, to_numpy
+from spark_eval.arrow.row_faults import inexact_relevance, is_inexact_as_double
 from spark_eval.arrow.xxhash64 import id_hashes
 from spark_eval.errors import DataError
 from spark_eval.schema import EPOCH_1900, FOLD, ITEM, RELEVANCE, SUBSET, TIMESTAMP, USER, Fault, Outcome
-from spark_eval.splits.facts import Facts
+from spark_eval.splits.facts import SplitCounts
 from spark_eval.splits.fold_rule import FoldRule, Layout
 from spark_eval.splits.moments import UNITS, Boundary
 from spark_eval.stats.exact import Ints
@@ -29,7 +29,7 @@ FAULTS: Final = (Fault.NULL_ID, Fault.NULL_TIMESTAMP)
 
 
 @dataclass(frozen=True)
-class Labelling:
+class RowLabeller:
     """Labeller of the rows of a log; ``unit`` is the unit of integer timestamps."""
 
     rule: FoldRule
@@ -42,19 +42,19 @@ class Labelling:
         n_folds = self.layout.n_folds
         return [*map(list, self.layout.outcomes), *([fault.value] * n_folds for fault in FAULTS)]
 
-    def write(self, batches: Iterable[pa.RecordBatch], folder: str) -> tuple[Facts, list[str]]:
+    def write(self, batches: Iterable[pa.RecordBatch], folder: str) -> tuple[SplitCounts, list[str]]:
         """Write the rows of each subset; return the counts and the paths of the files.
 
         Columns are user, item, timestamp, relevance, fold, and the log's other columns.
         """
-        facts, outcomes = Facts(self.rule), self.outcomes
+        facts, outcomes = SplitCounts(self.rule), self.outcomes
         counts = np.zeros(len(outcomes), dtype=np.int64)
         with PartWriter(folder, SUBSET) as parts:
             for batch in batches:
                 times = moments(batch[TIMESTAMP], self.unit)
-                row_numbers, rows = self.numbers(batch, times), conformed(batch, times)
+                row_numbers, rows = self.numbers(batch, times), conform_log(batch, times)
                 counts += np.bincount(row_numbers, minlength=len(outcomes))
-                n_early = np.count_nonzero(numbers(times.fill_null(0)) < EPOCH_1900)
+                n_early = np.count_nonzero(to_numpy(times.fill_null(0)) < EPOCH_1900)
                 facts.counts[Outcome.BEFORE_1900] += int(n_early)
                 for fold, of_fold in enumerate(zip(*outcomes, strict=True)):
                     for subset in self.rule.subsets:
@@ -70,9 +70,9 @@ class Labelling:
 
     def numbers(self, batch: pa.RecordBatch, times: pa.Array) -> Ints:
         """Return the number of each row (n,); see ``Numbering``."""
-        how, has_ids = self.layout.numbering, are_known(batch)
+        how, has_ids = self.layout.numbering, rows_with_ids(batch)
         side: Literal["left", "right"] = "right" if how.boundary is Boundary.EXCLUSIVE else "left"
-        row_numbers = np.searchsorted(how.edges, numbers(times.fill_null(0)), side)
+        row_numbers = np.searchsorted(how.edges, to_numpy(times.fill_null(0)), side)
         if how.drawn is not None:
             drawn = np.flatnonzero((row_numbers == how.drawn) & has_ids)
             hashes = id_hashes(batch[USER].take(pa.array(drawn)), np.int64(how.seed))
@@ -80,18 +80,18 @@ class Labelling:
             steps = np.searchsorted(how.steps, draws, "right") if how.steps else draws
             row_numbers[drawn] = how.first_drawn + steps
         n_numbers = len(self.layout.outcomes)
-        row_numbers[numbers(times.is_null())] = n_numbers + FAULTS.index(Fault.NULL_TIMESTAMP)
+        row_numbers[to_numpy(times.is_null())] = n_numbers + FAULTS.index(Fault.NULL_TIMESTAMP)
         row_numbers[~has_ids] = n_numbers + FAULTS.index(Fault.NULL_ID)
         return row_numbers
 
 
-def conformed(batch: pa.RecordBatch, times: pa.Array) -> pa.Table:
+def conform_log(batch: pa.RecordBatch, times: pa.Array) -> pa.Table:
     """Return the rows with user, item, timestamp and relevance (default 1) before the log's other columns."""
     ours = (USER, ITEM, TIMESTAMP, RELEVANCE)
     relevance = np.ones(batch.num_rows)
     if RELEVANCE in batch.schema.names:
         relevance = batch[RELEVANCE].cast(pa.float64(), safe=False)
-        if pc.any(beyond_doubles(batch[RELEVANCE])).as_py():
+        if pc.any(is_inexact_as_double(batch[RELEVANCE])).as_py():
             raise inexact_relevance()
     columns = dict(zip(ours, (batch[USER], batch[ITEM], times.cast(INSTANT), relevance), strict=True))
     return pa.table(columns | {name: batch[name] for name in batch.schema.names if name not in ours})
@@ -117,9 +117,9 @@ def moments(column: pa.Array, unit: str | None) -> pa.Array:
         raise DataError("VALUE_TOO_LARGE", message) from error
 
 
-def are_known(batch: pa.RecordBatch) -> Booleans:
+def rows_with_ids(batch: pa.RecordBatch) -> Booleans:
     """Return the mask (n,) of rows with both a user and an item."""
-    has_both: Booleans = numbers(pc.and_(batch[USER].is_valid(), batch[ITEM].is_valid()))
+    has_both: Booleans = to_numpy(pc.and_(batch[USER].is_valid(), batch[ITEM].is_valid()))
     return has_both
 
 
@@ -136,14 +136,14 @@ def count_times(
     for batch in batches:
         times = moments(batch[TIMESTAMP], unit)
         if {USER, ITEM} & set(batch.schema.names):
-            times = times.filter(pa.array(are_known(batch)))
+            times = times.filter(pa.array(rows_with_ids(batch)))
         times = times.drop_null()
         if spans:
             within = (
                 pc.and_(pc.greater_equal(times, low), pc.less_equal(times, high)) for low, high in spans
             )
             times = times.filter(reduce(pc.or_, within))
-        columns = (numbers(times) >> bits, times, times, np.ones(len(times), dtype=np.int64))
+        columns = (to_numpy(times) >> bits, times, times, np.ones(len(times), dtype=np.int64))
         counted = merged_times([counted, pa.table(list(columns), schema=TIME_COUNTS)])
     return counted
 

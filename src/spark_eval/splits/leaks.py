@@ -10,9 +10,17 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from spark_eval.arrow.bloom import BloomFilter
-from spark_eval.arrow.codes import distinct_of
-from spark_eval.arrow.hashes import Booleans, bucket_of, hashes_of, numbers, pair_hash, plain
-from spark_eval.engine.messages import buckets_of, divided, gathered, one_chunk, packed, united, unpacked
+from spark_eval.arrow.codes import unique_in_order_of_appearance
+from spark_eval.arrow.hashes import Booleans, bucket_of, decode_ids, hashes_of, pair_hash, to_numpy
+from spark_eval.engine.messages import (
+    buckets_of,
+    coalesce_tables,
+    concat_messages,
+    from_bytes,
+    one_chunk,
+    partition_rows,
+    to_bytes,
+)
 from spark_eval.schema import FOLD, ITEM, SUBSET, TIMESTAMP, USER, Subset
 from spark_eval.splits.fold_rule import NEVER, Check, FoldRule
 from spark_eval.stats.exact import Ints
@@ -24,7 +32,7 @@ FOREVER: Final = 2**63 - 1
 
 
 @dataclass(frozen=True)
-class Comparing:
+class LeakCounter:
     """Comparison of the rows of a split within each fold.
 
     ``ends`` are the latest timestamps of each subset in each fold, in microseconds, if a check needs them.
@@ -49,9 +57,9 @@ class Comparing:
     def pairs(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Ints]]:
         """Yield each bucket with the hashes of its pairs of user and item."""
         for batch in batches:
-            users = hashes_of(plain(batch[USER]))
+            users = hashes_of(decode_ids(batch[USER]))
             hashes, buckets = (
-                pair_hash(users, hashes_of(plain(batch[ITEM]))),
+                pair_hash(users, hashes_of(decode_ids(batch[ITEM]))),
                 bucket_of(users, self.n_buckets),
             )
             for bucket in np.unique(buckets).tolist():
@@ -61,16 +69,16 @@ class Comparing:
         self, batches: Iterable[pa.RecordBatch], pairs: BloomFilter | None = None
     ) -> Iterator[tuple[int, bytes]]:
         """Yield each bucket with its serialized rows; given a filter, only rows whose pair may be in it."""
-        for table in gathered(self.rows(batch, pairs) for batch in batches):
+        for table in coalesce_tables(self.rows(batch, pairs) for batch in batches):
             buckets = buckets_of(one_chunk(table[USER]), self.n_buckets)
-            for bucket, part in enumerate(divided(table, buckets, self.n_buckets)):
+            for bucket, part in enumerate(partition_rows(table, buckets, self.n_buckets)):
                 if part.num_rows:
-                    yield bucket, packed(part).to_pybytes()
+                    yield bucket, to_bytes(part).to_pybytes()
 
     def rows(self, batch: pa.RecordBatch, pairs: BloomFilter | None) -> pa.Table:
         """Return the rows to send: plain ids, integer timestamps, subsets as indices."""
         columns = {name: batch[name] for name in self.columns}
-        columns |= {USER: plain(batch[USER]), ITEM: plain(batch[ITEM])}
+        columns |= {USER: decode_ids(batch[USER]), ITEM: decode_ids(batch[ITEM])}
         if TIMESTAMP in columns:
             columns[TIMESTAMP] = columns[TIMESTAMP].cast(pa.int64())
         columns[SUBSET] = pc.index_in(batch[SUBSET], pa.array(CODES)).cast(pa.int8())
@@ -81,7 +89,7 @@ class Comparing:
 
     def counts(self, messages: Iterable[bytes]) -> Ints:
         """Count rows and users of a bucket for each of ``names`` in each fold; shape (names, 2, folds)."""
-        rows = KeyedRows.of(united([unpacked(pa.py_buffer(message)) for message in messages]))
+        rows = KeyedRows.of(concat_messages([from_bytes(pa.py_buffer(message)) for message in messages]))
         parts = [rows.subset == CODES.index(subset) for subset in self.rule.subsets]
         checked = [self.met(rows, check) for check in self.rule.checks.values()]
         return np.array([rows.count(chosen, self.n_folds) for chosen in (*parts, *checked)])
@@ -114,12 +122,12 @@ class KeyedRows:
 
     @classmethod
     def of(cls, rows: pa.Table) -> "KeyedRows":
-        """Build the keys of rows as ``Comparing.rows`` sends them."""
-        fold = numbers(rows[FOLD]).astype(np.int64)
-        user = paired(fold, codes_of(rows[USER]))
-        pair = paired(user, codes_of(rows[ITEM]))
-        time = numbers(rows[TIMESTAMP]) if TIMESTAMP in rows.column_names else fold
-        return cls(numbers(rows[SUBSET]), time, fold, {(): fold, (USER,): user, (USER, ITEM): pair})
+        """Build the keys of rows as ``LeakCounter.rows`` sends them."""
+        fold = to_numpy(rows[FOLD]).astype(np.int64)
+        user = pair_codes(fold, codes_of(rows[USER]))
+        pair = pair_codes(user, codes_of(rows[ITEM]))
+        time = to_numpy(rows[TIMESTAMP]) if TIMESTAMP in rows.column_names else fold
+        return cls(to_numpy(rows[SUBSET]), time, fold, {(): fold, (USER,): user, (USER, ITEM): pair})
 
     def count(self, chosen: Booleans, n_folds: int) -> tuple[Ints, Ints]:
         """Return the numbers of chosen rows and of their users in each fold; each of shape (n_folds,)."""
@@ -133,9 +141,9 @@ class KeyedRows:
 
 def codes_of(column: pa.ChunkedArray) -> Ints:
     """Encode the distinct values of a column without nulls as 0, 1, ...; shape (n,)."""
-    return numbers(one_chunk(column).dictionary_encode().indices).astype(np.int64)
+    return to_numpy(one_chunk(column).dictionary_encode().indices).astype(np.int64)
 
 
-def paired(first: Ints, second: Ints) -> Ints:
+def pair_codes(first: Ints, second: Ints) -> Ints:
     """Encode the distinct pairs of integers as 0, 1, ...; shape (n,)."""
-    return distinct_of(first * (second.max(initial=0) + 1) + second)[1]
+    return unique_in_order_of_appearance(first * (second.max(initial=0) + 1) + second)[1]

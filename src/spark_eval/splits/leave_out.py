@@ -28,7 +28,7 @@ class TiesAtCut(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LeaveOut(FoldRule):
+class HoldOutRule(FoldRule):
     """Base class of rules that hold out the last (or random) rows of each user.
 
     If several rows share the timestamp at the cut, ``ties: break`` chooses among them at random; train may
@@ -61,7 +61,7 @@ class LeaveOut(FoldRule):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LeavePOut(LeaveOut):
+class LeavePOut(HoldOutRule):
     """p rows of each user are held out: the last ones, or random ones (``choose: hash``).
 
     ::
@@ -99,7 +99,7 @@ class LeaveOneOut(LeavePOut):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LastFraction(LeaveOut):
+class LastFraction(HoldOutRule):
     """A share of each user's rows, rounded down, is held out: the last ones.
 
     ::

@@ -143,7 +143,10 @@ class Backtest:
         for before in reversed(range(rule.n_folds)):
             end, start = (
                 plus_days(anchor, -float(days), clock)
-                for days in (before * exact(rule.step), before * exact(rule.step) + exact(rule.test_days))
+                for days in (
+                    before * exact_days(rule.step),
+                    before * exact_days(rule.step) + exact_days(rule.test_days),
+                )
             )
             train_end = plus_days(start, -rule.gap_days, clock)
             train_start = None if rule.train_days is None else plus_days(train_end, -rule.train_days, clock)
@@ -177,6 +180,6 @@ class Backtest:
         refuse_span(faults, oldest, newest, clock, "take fewer or shorter windows")
 
 
-def exact(days: float) -> Fraction:
+def exact_days(days: float) -> Fraction:
     """Return the exact decimal value of days, so that the order of additions does not matter."""
     return Fraction(str(days))

@@ -104,7 +104,7 @@ class PairSums(ComparedSums):
     def of(cls, baseline: Sequence[float], candidate: Sequence[float]) -> Self:
         """Sum the values of n users under both models."""
         below, above = list(map(Fraction, baseline)), list(map(Fraction, candidate))
-        signs = np.sign(quanta(np.subtract(candidate, baseline)))
+        signs = np.sign(to_quanta(np.subtract(candidate, baseline)))
         return cls(
             n=len(signs),
             greater=int((signs > 0).sum()),
@@ -206,10 +206,10 @@ def estimate_of(mean: Fraction, spread: Fraction, n: int, squares: Fraction) -> 
     return Estimate(mean if n * mean**2 > DUST * squares else Fraction(0), variance, n - 1)
 
 
-def quanta(differences: Floats) -> Floats:
+def to_quanta(differences: Floats) -> Floats:
     """Return differences as integers of 2^-40; as doubles, which hold them at any size.
 
-    >>> quanta(np.array([0.6 - 0.4, 0.4 - 0.2, 0.3 - 0.2 - 0.1])).tolist()
+    >>> to_quanta(np.array([0.6 - 0.4, 0.4 - 0.2, 0.3 - 0.2 - 0.1])).tolist()
     [219902325555.0, 219902325555.0, -0.0]
     """
     return np.rint(differences * 2.0**QUANTUM_BITS)

@@ -35,7 +35,7 @@ def poisson_weights(hashes: NDArray[np.uint64], n_replicates: int) -> NDArray[np
 
     Source: Chamandy, Muralidharan, Najmi, Naidu, Estimating uncertainty for massive data streams, 2012.
     """
-    lanes = outputs(hashes, -(-n_replicates // 4)).view("<u2")[:, :n_replicates]
+    lanes = splitmix64(hashes, -(-n_replicates // 4)).view("<u2")[:, :n_replicates]
     weights = np.zeros(lanes.shape, dtype=np.int8)
     for step in POISSON_STEPS:
         weights += (lanes >= np.uint16(step)).view(np.int8)
@@ -50,22 +50,22 @@ def flips(hashes: NDArray[np.uint64], n_replicates: int) -> NDArray[np.int8]:
     >>> flips(np.array([1234567], dtype=np.uint64), 8).tolist()  # 6457827717110365317 ends in 10000101
     [[-1, 1, -1, 1, 1, 1, 1, -1]]
     """
-    words = outputs(hashes, -(-n_replicates // 64)).view(np.uint8)
+    words = splitmix64(hashes, -(-n_replicates // 64)).view(np.uint8)
     bits = np.unpackbits(words, axis=1, count=n_replicates, bitorder="little")
     return 1 - 2 * bits.view(np.int8)
 
 
-def outputs(states: NDArray[np.uint64], n_outputs: int) -> NDArray[np.uint64]:
+def splitmix64(states: NDArray[np.uint64], n_outputs: int) -> NDArray[np.uint64]:
     """Return the first outputs of SplitMix64 from each of n states; shape (n, n_outputs), little-endian.
 
-    >>> outputs(np.array([1234567], dtype=np.uint64), 1).tolist()
+    >>> splitmix64(np.array([1234567], dtype=np.uint64), 1).tolist()
     [[6457827717110365317]]
     """
     steps = np.arange(1, n_outputs + 1, dtype=np.uint64) * np.uint64(GOLDEN)
-    return scrambled(states[:, None] + steps).astype("<u8", copy=False)
+    return splitmix64_finalize(states[:, None] + steps).astype("<u8", copy=False)
 
 
-def scrambled(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def splitmix64_finalize(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Scramble numbers in place, one to one, as SplitMix64 does with its states."""
     for shift, mixer in zip((30, 27), MIXERS, strict=True):
         numbers ^= numbers >> np.uint64(shift)
@@ -74,13 +74,13 @@ def scrambled(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return numbers
 
 
-def drawn_sums(draw: Draw, hashes: NDArray[np.uint64], columns: Floats, n_replicates: int) -> Ints:
+def resampled_sums(draw: Draw, hashes: NDArray[np.uint64], columns: Floats, n_replicates: int) -> Ints:
     """Return exact sums of columns (n, c): plain in row 0, weighted by the draws of replicate b in row b + 1.
 
     Columns contain integers up to 2^31 in size. Sums have shape (1 + n_replicates, c) and can be added: those
     of 2^32 draws of 1 fit 64 bits. They do not depend on the order of users or of BLAS operations.
 
-    >>> drawn_sums(poisson_weights, np.array([358500231933474740], dtype=np.uint64), np.array([[5.0]]), 3)
+    >>> resampled_sums(poisson_weights, np.array([358500231933474740], dtype=np.uint64), np.array([[5.0]]), 3)
     array([[ 5],
            [15],
            [15],

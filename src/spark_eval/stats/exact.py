@@ -82,9 +82,9 @@ def exact_sums(values: Floats, places: Ints | None = None, n_places: int = 1) ->
 
     Raise ValueError for values that are NaN or infinite.
 
-    >>> list(map(float, numbers_of(exact_sums(np.array([1e100, 1.0, -1e100, 0.1])))))
+    >>> list(map(float, integers_of_sums(exact_sums(np.array([1e100, 1.0, -1e100, 0.1])))))
     [1.1]
-    >>> list(map(float, numbers_of(exact_sums(np.ones(3), np.array([0, 2, 2]), 3))))
+    >>> list(map(float, integers_of_sums(exact_sums(np.ones(3), np.array([0, 2, 2]), 3))))
     [1.0, 0.0, 2.0]
     """
     if not np.isfinite(values).all():
@@ -133,7 +133,7 @@ def products(digits: Sequence[Floats]) -> dict[int, Floats]:
     return squares
 
 
-def limbs(places: ByPlace) -> Mapping[int, Ints]:
+def normalize_limbs(places: ByPlace) -> Mapping[int, Ints]:
     """Return limbs of 40 bits by index: arrays (cells,), all but the highest from 0 to 2^40."""
     if not places:
         return {}
@@ -150,10 +150,10 @@ def limbs(places: ByPlace) -> Mapping[int, Ints]:
     return {first + number: amounts for number, amounts in enumerate(paired) if amounts.any()}
 
 
-def number_of(amounts: Mapping[int, int], point_bits: int) -> Fraction:
+def integer_of_limbs(amounts: Mapping[int, int], point_bits: int) -> Fraction:
     """Return the number with these limbs; squares have twice the POINT_BITS of values.
 
-    >>> number_of({0: 3, 1: 1}, POINT_BITS) == Fraction(3 + 2**40, 2**18)
+    >>> integer_of_limbs({0: 3, 1: 1}, POINT_BITS) == Fraction(3 + 2**40, 2**18)
     True
     """
     lowest = min(amounts, default=0)
@@ -161,7 +161,7 @@ def number_of(amounts: Mapping[int, int], point_bits: int) -> Fraction:
     return whole * Fraction(2) ** (LIMB_BITS * lowest - point_bits)
 
 
-def numbers_of(places: ByPlace) -> list[Fraction]:
+def integers_of_sums(places: ByPlace) -> list[Fraction]:
     """Return the sums of values in all cells as fractions."""
     lowest = min(places)
     unit = Fraction(2) ** (DIGIT_BITS * lowest - POINT_BITS)
@@ -182,14 +182,14 @@ def two_product(one: Floats, other: Floats) -> tuple[Floats, Floats]:
     Source: Dekker, A floating-point technique for extending the available precision, 1971.
     """
     product = one * other
-    (one_high, one_low), (other_high, other_low) = halves(one), halves(other)
+    (one_high, one_low), (other_high, other_low) = split_double(one), split_double(other)
     rest = ((one_high * other_high - product) + one_high * other_low + one_low * other_high) + (
         one_low * other_low
     )
     return product, rest
 
 
-def halves(values: Floats) -> tuple[Floats, Floats]:
+def split_double(values: Floats) -> tuple[Floats, Floats]:
     """Split each value into the sum of two doubles with half as many bits."""
     spread = values * (2.0**27 + 1)
     high = spread - (spread - values)

@@ -42,11 +42,15 @@ def summarise(total: Fraction, total_of_squares: Fraction, n: int, confidence: f
     Source: NIST/SEMATECH e-Handbook of Statistical Methods, 1.3.5.2, with z for t as n is large.
     """
     if n < 2:
-        return around(total / n if n else None, None, n, confidence)
-    return around(total / n, square_root((total_of_squares - total * total / n) / (n - 1) / n), n, confidence)
+        return normal_interval(total / n if n else None, None, n, confidence)
+    return normal_interval(
+        total / n, square_root((total_of_squares - total * total / n) / (n - 1) / n), n, confidence
+    )
 
 
-def around(mean: Fraction | None, std_error: float | None, n: int, confidence: float = 0.95) -> Summary:
+def normal_interval(
+    mean: Fraction | None, std_error: float | None, n: int, confidence: float = 0.95
+) -> Summary:
     """Return a mean over n users with the interval value +- z * std_error; None if undefined."""
     value = None if mean is None else float(mean)
     if value is None or std_error is None:

@@ -100,16 +100,18 @@ def wilcoxon(
     of_zeros = Fraction(n_split * (n_split + 1), 4)
     statistic = float(Fraction(min(up, down) if alternative == "two_sided" else up, 2) + of_zeros)
     if ranks.sizes is not None and ranks.n <= most_exact:
-        tails = (share_up_to(down, ranks.sizes, n_below), share_up_to(up, ranks.sizes, n_below))
+        tails = (exact_lower_tail(down, ranks.sizes, n_below), exact_lower_tail(up, ranks.sizes, n_below))
     else:
-        of_ranks = cubic(n_below + ranks.n) - cubic(n_below - n_split)
+        of_ranks = six_times_square_pyramidal(n_below + ranks.n) - six_times_square_pyramidal(
+            n_below - n_split
+        )
         variance = Fraction(of_ranks, 24) - Fraction(ranks.ties + n_split**3 - n_split, 48)
         z = signed_root(Fraction(up - down, 4), variance)
         tails = (normal_tail(z), normal_tail(-z))
     return TestResult(statistic, p_value_of(*tails, alternative))
 
 
-def share_up_to(most: int, sizes: Sequence[int], n_below: int) -> float:
+def exact_lower_tail(most: int, sizes: Sequence[int], n_below: int) -> float:
     """Return the share of sign assignments with a doubled positive rank sum of at most ``most``.
 
     Mid-ranks are of groups of these sizes, above ``n_below`` lower ranks.
@@ -133,6 +135,6 @@ def normal_tail(z: float) -> float:
     return math.erfc(z / math.sqrt(2)) / 2
 
 
-def cubic(n: int) -> int:
+def six_times_square_pyramidal(n: int) -> int:
     """Return six times the sum of the squares of 1 to n."""
     return n * (n + 1) * (2 * n + 1)

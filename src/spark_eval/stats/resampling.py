@@ -1,6 +1,6 @@
 """Intervals of means by the bootstrap, and p-values by random sign flips, from replicates.
 
-Differences are resampled as integers (``scaled``), whose sums are exact (``draws.drawn_sums``).
+Differences are resampled as integers (``scaled``), whose sums are exact (``draws.resampled_sums``).
 """
 
 import math
@@ -58,7 +58,7 @@ def quotients(above: Sequence[int], below: Sequence[int], unit: float) -> list[f
     return [one / other * unit if other else None for one, other in pairs]
 
 
-def less(means: Sequence[float | None], others: Sequence[float | None]) -> list[float | None]:
+def subtract(means: Sequence[float | None], others: Sequence[float | None]) -> list[float | None]:
     """Subtract means pairwise; None where either is None."""
     pairs = zip(means, others, strict=True)
     return [None if one is None or other is None else one - other for one, other in pairs]
@@ -88,7 +88,7 @@ def percentile_interval(replicates: Replicates | None, confidence: float) -> Low
     Source: Efron, Tibshirani, An introduction to the bootstrap, 1993, section 13.3.
     """
     outside = (1 - confidence) / 2
-    return interval_at(replicates, outside, 1 - outside)
+    return quantiles_of(replicates, outside, 1 - outside)
 
 
 def bca_interval(replicates: Replicates | None, acceleration: float, confidence: float) -> LowHigh:
@@ -113,10 +113,10 @@ def bca_interval(replicates: Replicates | None, acceleration: float, confidence:
     if any(acceleration * side >= 1 for side in sides):
         return None, None
     low, high = (normal.cdf(bias + side / (1 - acceleration * side)) for side in sides)
-    return interval_at(replicates, low, high)
+    return quantiles_of(replicates, low, high)
 
 
-def interval_at(replicates: Replicates | None, low: float, high: float) -> LowHigh:
+def quantiles_of(replicates: Replicates | None, low: float, high: float) -> LowHigh:
     """Return two quantiles of the means; None if there are no means."""
     if replicates is None or not len(replicates.means):
         return None, None
@@ -138,7 +138,7 @@ def exact_flip_p(quanta: Sequence[int], alternative: str = "two_sided") -> float
     sums = np.zeros(1, dtype=np.int64 if sum(map(abs, quanta)) < 2**62 else object)
     for amount in quanta:
         sums = np.concatenate([sums + amount, sums - amount])
-    return int(as_extreme(sums, sum(quanta), len(quanta), alternative)) / len(sums)
+    return int(count_as_extreme(sums, sum(quanta), len(quanta), alternative)) / len(sums)
 
 
 def drawn_flip_p(sums: Sequence[int], n_differing: int, alternative: str = "two_sided") -> float:
@@ -152,11 +152,11 @@ def drawn_flip_p(sums: Sequence[int], n_differing: int, alternative: str = "two_
     Source: Phipson, Smyth, Permutation p-values should never be zero, 2010.
     """
     first, *drawn = map(int, sums)
-    count = as_extreme(np.array(drawn, dtype=np.int64), first, n_differing, alternative)
+    count = count_as_extreme(np.array(drawn, dtype=np.int64), first, n_differing, alternative)
     return (1 + count) / (1 + len(drawn))
 
 
-def as_extreme(sums: np.ndarray, theirs: int, slack: int, alternative: str) -> int:
+def count_as_extreme(sums: np.ndarray, theirs: int, slack: int, alternative: str) -> int:
     """Count the sums at least as extreme as ``theirs`` in the direction of the alternative."""
     match alternative:
         case "greater":

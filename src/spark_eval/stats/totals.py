@@ -7,7 +7,7 @@ from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 
-from spark_eval.stats.exact import POINT_BITS, ByPlace, Ints, limbs, number_of
+from spark_eval.stats.exact import POINT_BITS, ByPlace, Ints, integer_of_limbs, normalize_limbs
 
 CellName = TypeVar("CellName")
 # Name of the sum, and index of its limb; counts have limb 0.
@@ -58,14 +58,14 @@ class CellTotals(Generic[CellName]):
     def put_sums(self, name: str, where: Where, sums: ByPlace) -> None:
         """Add sums by position of the digit to the chosen cells."""
         flat = {place: amounts.ravel() for place, amounts in sums.items()}
-        for limb, amounts in limbs(flat).items():
+        for limb, amounts in normalize_limbs(flat).items():
             mine = self.of((name, limb))
             mine[where] += amounts.reshape(mine[where].shape)
 
     def number(self, name: str, place: tuple[int, ...], bits: int = POINT_BITS) -> Fraction:
         """Return one sum as a fraction; squares have twice as many bits after the binary point."""
         own = [key for key in self.sums if key[0] == name]
-        return number_of({key[1]: int(self.of(key)[place]) for key in own}, bits)
+        return integer_of_limbs({key[1]: int(self.of(key)[place]) for key in own}, bits)
 
     def count(self, name: str, place: tuple[int, ...]) -> int:
         """Return one count."""

@@ -20,7 +20,7 @@ from spark_eval.arrow.row_faults import FaultRule, inexact_relevance
 from spark_eval.conventions import Conventions, TruthDuplicates
 from spark_eval.errors import DataError, nearest
 from spark_eval.metrics.options import Plan
-from spark_eval.names import quoted
+from spark_eval.names import quote_column
 from spark_eval.schema import (
     FAULT,
     FOLD,
@@ -113,7 +113,7 @@ def conform_interactions(
 
 def other_column(table: Input, name: str) -> Column:
     """Return a column of a log that is not ours as it is; text must be UTF-8."""
-    column, is_text = F.col(quoted(name)), isinstance(table.frame.schema[name].dataType, T.StringType)
+    column, is_text = F.col(quote_column(name)), isinstance(table.frame.schema[name].dataType, T.StringType)
     return table.readable(name, column) if is_text else column
 
 

@@ -18,17 +18,24 @@ from spark_eval.arrow.files import Batches, FilePart, read_parts
 from spark_eval.arrow.user_files import file_name
 from spark_eval.engine.bucket import Bucket
 from spark_eval.engine.items.counts import histogram
-from spark_eval.engine.items.tally import ItemTally, divided_by_item
-from spark_eval.engine.measure import Measuring
-from spark_eval.engine.messages import MESSAGE, Content, by_bucket, divided_further, packed, unpacked
+from spark_eval.engine.items.tally import ItemTally, partition_by_item
+from spark_eval.engine.measure import BucketMeasurer
+from spark_eval.engine.messages import (
+    MESSAGE,
+    Content,
+    from_bytes,
+    group_by_bucket,
+    partition_bucket,
+    to_bytes,
+)
 from spark_eval.engine.people import models_in
-from spark_eval.engine.question import Question
+from spark_eval.engine.question import EvaluationTask
 from spark_eval.names import folder_name, model_faults
 from spark_eval.pipeline.measure import stage_sums
 from spark_eval.pipeline.quantities import summed_columns
 from spark_eval.schema import MODEL, USER
 from spark_eval.transforms.listed import NOTHING_LISTED, ListedFiles
-from spark_eval.transforms.objects import NUMBER, OBJECT, met_by_number
+from spark_eval.transforms.objects import NUMBER, OBJECT, group_by_key
 from spark_eval.transforms.plain_files import PlainFiles
 from spark_eval.transforms.summaries import SUMMARY, BucketSummary
 
@@ -53,14 +60,14 @@ def send(frame: DataFrame, files: PlainFiles | None, sender: SendBatches, n_task
     return frame.sparkSession.range(0, len(tasks), 1, len(tasks)).mapInArrow(read, schema)
 
 
-def exchanged(messages: Sequence[DataFrame], n_tasks: int) -> DataFrame:
+def exchange(messages: Sequence[DataFrame], n_tasks: int) -> DataFrame:
     """Return all messages, those of one bucket in one task."""
     return reduce(DataFrame.unionAll, messages).repartition(n_tasks, "bucket")
 
 
 def measure(
     messages: DataFrame,
-    question: Question,
+    question: EvaluationTask,
     n_buckets: int,
     schema: T.StructType,
     folder: str | None = None,
@@ -88,12 +95,12 @@ def measure(
         tally = ItemTally(question)
         for number, n_numbers, bucket in buckets(batches, question, n_buckets):
             is_written = not model_faults([name for name in bucket.models if name is not None])
-            measuring, models = Measuring(bucket, tally), []
+            measuring, models = BucketMeasurer(bucket, tally), []
             for one, rows in measuring.measured():
                 rows = rows.add_column(0, MODEL, pa.repeat(one.model, len(rows)))
                 rows, file = rows.select(rows_schema.names).cast(rows_schema), None
                 if folder is None:
-                    yield from filled_up(rows, columns).to_batches()
+                    yield from add_missing_columns(rows, columns).to_batches()
                 elif is_written and len(rows):
                     name = file_name(number, n_numbers)
                     file = write_users(one.model or "", rows.drop_columns(MODEL), folder, name)
@@ -102,16 +109,16 @@ def measure(
             stages = stage_sums(measuring) if question.plan.stages else None
             summary = BucketSummary(*of_truth, models, measuring.sums, stages, measuring.groups)
             del measuring  # its lists, before the next bucket comes
-            yield from filled_up({SUMMARY: [pickle.dumps(summary)]}, columns).to_batches()
+            yield from add_missing_columns({SUMMARY: [pickle.dumps(summary)]}, columns).to_batches()
         counts = tally.table()
-        for part, rows in divided_by_item(counts, n_buckets) if counts is not None else ():
-            of_items = {NUMBER: [part], OBJECT: [pickle.dumps(packed(rows).to_pybytes())]}
-            yield from filled_up(of_items, columns).to_batches()
+        for part, rows in partition_by_item(counts, n_buckets) if counts is not None else ():
+            of_items = {NUMBER: [part], OBJECT: [pickle.dumps(to_bytes(rows).to_pybytes())]}
+            yield from add_missing_columns(of_items, columns).to_batches()
 
     return messages.mapInArrow(measured, whole)
 
 
-def filled_up(rows: "pa.Table | Mapping[str, Any]", columns: pa.Schema) -> pa.Table:
+def add_missing_columns(rows: "pa.Table | Mapping[str, Any]", columns: pa.Schema) -> pa.Table:
     """Return rows with all of these columns, null where they have none."""
     n_rows = len(next(iter(rows.values()))) if isinstance(rows, Mapping) else len(rows)
     names = rows.keys() if isinstance(rows, Mapping) else rows.column_names
@@ -125,22 +132,22 @@ def histograms_of(rows: DataFrame, n_buckets: int) -> DataFrame:
     """Return how many items have each number of lists, from what ``measure`` returns: one shuffle."""
 
     def met(_: int, parts: list[bytes]) -> pa.Table:
-        return histogram([unpacked(pa.py_buffer(part)) for part in parts])
+        return histogram([from_bytes(pa.py_buffer(part)) for part in parts])
 
-    return met_by_number(rows.where(f"{NUMBER} is not null").select(NUMBER, OBJECT), n_buckets, met)
+    return group_by_key(rows.where(f"{NUMBER} is not null").select(NUMBER, OBJECT), n_buckets, met)
 
 
-def buckets(batches: Batches, question: Question, n_buckets: int) -> Iterator[tuple[int, int, Bucket]]:
+def buckets(batches: Batches, question: EvaluationTask, n_buckets: int) -> Iterator[tuple[int, int, Bucket]]:
     """Return the buckets of a task, each with its number and how many there are; large ones in parts."""
-    for number, rows in by_bucket(batches):
+    for number, rows in group_by_bucket(batches):
         n_parts = parts_for(rows, question)
-        parts = iter([rows]) if n_parts == 1 else divided_further(rows, n_buckets, n_parts)
+        parts = iter([rows]) if n_parts == 1 else partition_bucket(rows, n_buckets, n_parts)
         del rows
         for place, part in enumerate(parts):
             yield number * n_parts + place, n_buckets * n_parts, Bucket(question, part)
 
 
-def parts_for(rows: Mapping[Content, pa.Table], question: Question) -> int:
+def parts_for(rows: Mapping[Content, pa.Table], question: EvaluationTask) -> int:
     """Return in how many parts a bucket is measured."""
     n_lists = rows[Content.LISTS].num_rows if Content.LISTS in rows else 0
     n_users = len(rows[Content.TRUTH][USER].unify_dictionaries().unique()) if Content.TRUTH in rows else 0

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_eval.errors import ConfigError, DataError, nearest
-from spark_eval.names import quoted
+from spark_eval.names import quote_column
 from spark_eval.schema import EXACT_DIGITS, FOLD, INPUT_COLUMNS, LARGEST_EXACT, NO_TEXT, TIMESTAMP
 
 # The collation of plain strings.
@@ -54,7 +54,7 @@ class Input:
             kind = self.frame.schema[outer].dataType.simpleString()
             self.fault("MISSING_COLUMN", f"no field {theirs!r}; column {outer!r} is {kind}")
         else:
-            return F.col(".".join(quoted(part) for part in (outer, *inner)))
+            return F.col(".".join(quote_column(part) for part in (outer, *inner)))
         return F.lit(None)
 
     def instead_of(self, name: str) -> str:
@@ -201,7 +201,7 @@ def instant(table: Input, unit: str | None, timezone: str) -> Column:
 def local_instant(wall_clock: Column, timezone: str) -> Column:
     """Return the instant at which clocks in ``timezone`` show this zoneless timestamp.
 
-    Counted in microseconds from the epoch, because Spark's casts would use the session's zone.
+    TaskCounts in microseconds from the epoch, because Spark's casts would use the session's zone.
     """
     epoch = F.lit("1970-01-01 00:00:00").cast("timestamp_ntz")
     utc = F.convert_timezone(F.lit(timezone), F.lit("UTC"), wall_clock)

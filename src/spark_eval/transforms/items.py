@@ -10,11 +10,11 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_eval.arrow.files import Batches
-from spark_eval.engine.items.tally import divided_by_item
+from spark_eval.engine.items.tally import partition_by_item
 from spark_eval.engine.items.training import TrainSummary, count_train
-from spark_eval.engine.messages import added_up, by_bucket, packed, unpacked
+from spark_eval.engine.messages import from_bytes, group_by_bucket, sum_equal_keys, to_bytes
 from spark_eval.metrics.registry import Fact
-from spark_eval.names import quoted
+from spark_eval.names import quote_column
 from spark_eval.schema import (
     FAULT,
     FEATURES,
@@ -26,7 +26,7 @@ from spark_eval.schema import (
     Fault,
 )
 from spark_eval.transforms.inputs import ID_TYPES, Input, open_input
-from spark_eval.transforms.objects import NumberedObject, made, met_by_number
+from spark_eval.transforms.objects import NumberedObject, group_by_key, map_batches
 
 # Columns of text divide their groups by this, as MovieLens does.
 DIVIDER: Final = "|"
@@ -138,20 +138,20 @@ def counted_train(messages: DataFrame, n_buckets: int, most_items: int, *, sees_
     """
 
     def count(batches: Batches) -> Iterator[NumberedObject]:
-        for _, rows in by_bucket(batches):
+        for _, rows in group_by_bucket(batches):
             summary, items = count_train(rows, sees_takers=sees_takers)
             yield 0, summary
-            for part, counts in divided_by_item(items, n_buckets) if items is not None else ():
-                yield part, packed(counts).to_pybytes()
+            for part, counts in partition_by_item(items, n_buckets) if items is not None else ():
+                yield part, to_bytes(counts).to_pybytes()
 
     def meet(_: int, parts: list[TrainSummary | bytes]) -> CountedTrain:
         summaries = [one for one in parts if isinstance(one, TrainSummary)]
-        tables = [unpacked(pa.py_buffer(one)) for one in parts if isinstance(one, bytes)]
-        items = added_up(tables, (ITEM, FOLD)) if tables else None
+        tables = [from_bytes(pa.py_buffer(one)) for one in parts if isinstance(one, bytes)]
+        items = sum_equal_keys(tables, (ITEM, FOLD)) if tables else None
         n_items = 0 if items is None else len(items)
         return CountedTrain(summaries, n_items, items if n_items <= 2 * most_items // n_buckets + 1 else None)
 
-    return met_by_number(made(messages, count), n_buckets, meet)
+    return group_by_key(map_batches(messages, count), n_buckets, meet)
 
 
 def count_users(users: DataFrame, segments: Sequence[str]) -> DataFrame:
@@ -160,5 +160,8 @@ def count_users(users: DataFrame, segments: Sequence[str]) -> DataFrame:
         F.count("*").alias("rows"),
         F.count(USER).alias("with_id"),
         F.count_distinct(USER).alias("users"),
-        *(F.count_distinct(quoted(name)).alias(f"values_{place}") for place, name in enumerate(segments)),
+        *(
+            F.count_distinct(quote_column(name)).alias(f"values_{place}")
+            for place, name in enumerate(segments)
+        ),
     )

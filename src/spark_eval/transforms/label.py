@@ -6,12 +6,12 @@ from typing import Final
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from spark_eval.names import quoted
+from spark_eval.names import quote_column
 from spark_eval.schema import EPOCH_1900, FAULT, FOLD, ITEM, SUBSET, TIMESTAMP, USER, Outcome, Reason, Subset
 from spark_eval.splits.facts import UNUSED
 from spark_eval.splits.fold_rule import POLICIES, FoldRule, Layout, Numbering
-from spark_eval.splits.folds import By, KFold, StratifiedKFold
-from spark_eval.splits.leave_out import Choose, LastFraction, LeaveOut, LeavePOut, TiesAtCut
+from spark_eval.splits.folds import KFold, StratifiedKFold, Unit
+from spark_eval.splits.leave_out import Choose, HoldOutRule, LastFraction, LeavePOut, TiesAtCut
 from spark_eval.splits.moments import Boundary
 
 # Outcomes of a row, fold by fold: a Subset, a Reason, or "" where the row is in other folds.
@@ -55,14 +55,14 @@ def label(interactions: DataFrame, rule: FoldRule, layout: Layout) -> DataFrame:
         rows = after_drops(rows, rule)
     is_used = F.arrays_overlap(PLACES, F.array(*(F.lit(subset.value) for subset in rule.subsets)))
     reason = F.when(~is_used, F.get(F.array_remove(PLACES, ""), F.lit(0)))
-    own = [F.col(quoted(name)) for name in interactions.columns if name != FAULT]
+    own = [F.col(quote_column(name)) for name in interactions.columns if name != FAULT]
     own.insert(interactions.columns.index(FAULT), F.coalesce(FAULT, reason).alias(FAULT))
     return rows.select(*own, PLACES)
 
 
-def in_folds(labelled: DataFrame, rule: FoldRule) -> DataFrame:
+def explode_folds(labelled: DataFrame, rule: FoldRule) -> DataFrame:
     """Return labelled rows once for each fold, with fold, subset and PLACE; those without places once."""
-    others = [F.col(quoted(name)) for name in labelled.columns if name != PLACES]
+    others = [F.col(quote_column(name)) for name in labelled.columns if name != PLACES]
     rows = labelled.select(*others, F.posexplode_outer(PLACES).alias(FOLD, PLACE))
     if not rule.reports_folds:
         rows = rows.withColumn(FOLD, F.coalesce(FOLD, F.lit(0)))
@@ -71,7 +71,7 @@ def in_folds(labelled: DataFrame, rule: FoldRule) -> DataFrame:
 
 
 def row_counts(rule: FoldRule) -> list[Column]:
-    """Return what to aggregate of rows ``in_folds``, or to observe on their way to a table."""
+    """Return what to aggregate of rows ``explode_folds``, or to observe on their way to a table."""
     is_first = F.coalesce(F.col(FOLD) == 0, F.lit(True))
     fault = F.col(FAULT)
     counted = {"n_rows": is_first, "n_used": is_first & fault.isNull()}
@@ -115,24 +115,24 @@ def draw(seed: int, by_row: bool = True) -> Column:
 def number_in_order(log: DataFrame, rule: FoldRule) -> DataFrame:
     """Return the log with the ROW_NUMBER of each row by its place in an order of rows."""
     match rule:
-        case KFold(by=By.USER):
+        case KFold(by=Unit.USER):
             users = log.where(F.col(FAULT).isNull()).select(USER, FAULT).distinct()
-            dealt_users = dealt(users, rule, draw(rule.seed, by_row=False), F.lit(""))
+            dealt_users = deal_rows(users, rule, draw(rule.seed, by_row=False), F.lit(""))
             return log.join(dealt_users.select(USER, ROW_NUMBER), USER, "left")
         case KFold() | StratifiedKFold():
             columns = rule.by if isinstance(rule, StratifiedKFold) else ()
-            stratum = text_of(log.select(*map(quoted, columns))) if columns else F.lit("")
-            return dealt(log, rule, draw(rule.seed), stratum)
+            stratum = text_of(log.select(*map(quote_column, columns))) if columns else F.lit("")
+            return deal_rows(log, rule, draw(rule.seed), stratum)
         case LeavePOut(exhaustive=True):
             all_rows = Window.partitionBy(F.when(F.col(FAULT).isNotNull(), draw(rule.seed)))
             place = F.row_number().over(all_rows.orderBy(draw(rule.seed), text_of(log)))
             return log.withColumn(ROW_NUMBER, place - 1)
-        case LeaveOut():
-            return held_out(log, rule)
+        case HoldOutRule():
+            return label_held_out(log, rule)
     raise TypeError(f"{rule} needs no order")
 
 
-def dealt(rows: DataFrame, rule: KFold | StratifiedKFold, by: Column, stratum: Column) -> DataFrame:
+def deal_rows(rows: DataFrame, rule: KFold | StratifiedKFold, by: Column, stratum: Column) -> DataFrame:
     """Return rows with their fold as ROW_NUMBER: those of a stratum in turn, in the order of their draws.
 
     Rows that draw alike are dealt in the order of their text; those of the same text are the same row.
@@ -151,10 +151,10 @@ def dealt(rows: DataFrame, rule: KFold | StratifiedKFold, by: Column, stratum: C
 
 def text_of(rows: DataFrame) -> Column:
     """Return all that a row holds, as text."""
-    return F.to_json(F.struct(*(F.col(quoted(name)) for name in rows.columns)))
+    return F.to_json(F.struct(*(F.col(quote_column(name)) for name in rows.columns)))
 
 
-def held_out(log: DataFrame, rule: LeaveOut) -> DataFrame:
+def label_held_out(log: DataFrame, rule: HoldOutRule) -> DataFrame:
     """Return the log with ROW_NUMBER 1 for rows that are held out, by time or by draw, and 0 for others."""
     # Rows without a user are no user's; they are spread.
     of_user = Window.partitionBy(USER, F.when(F.col(FAULT).isNotNull(), draw(rule.seed)))
@@ -169,7 +169,7 @@ def held_out(log: DataFrame, rule: LeaveOut) -> DataFrame:
     return rows.withColumn(ROW_NUMBER, F.when(is_test, 1).otherwise(0))
 
 
-def n_held(rule: LeaveOut, n_rows: Column) -> Column:
+def n_held(rule: HoldOutRule, n_rows: Column) -> Column:
     """Return how many rows of a user who has so many are held out."""
     match rule:
         case LastFraction():

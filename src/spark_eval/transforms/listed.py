@@ -9,13 +9,13 @@ from typing import Any, Final, Self
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_eval.arrow.files import FileState, named_faults
+from spark_eval.arrow.files import FileState, named_read_errors
 from spark_eval.arrow.footers import odd_columns
 from spark_eval.errors import DataError, SparkEvalError
-from spark_eval.names import literal
+from spark_eval.names import literal_path
 from spark_eval.runtime.any_session import is_remote
 from spark_eval.runtime.local_files import is_hidden, local_path, special_files
-from spark_eval.runtime.spark_errors import DEBUG, MENDS, renamed
+from spark_eval.runtime.spark_errors import DEBUG, MENDS, named_spark_error
 
 # How Hadoop's status of a file prints.
 STATUS: Final = re.compile(
@@ -60,7 +60,7 @@ class ListedFiles:
         """Raise DataError INPUT_CHANGED_DURING_RUN for files of this machine that are not what they were."""
         for path, state in self.states.items():
             if path.startswith("/"):
-                with named_faults(path):
+                with named_read_errors(path):
                     is_same = FileState.of(path).in_milliseconds == state
                 if not is_same:
                     message = f"{path!r} was written again since it was listed; read it into a new frame"
@@ -80,7 +80,7 @@ def check_regular(paths: Iterable[str], name: str) -> None:
 
 def named_type(error: Exception, paths: Iterable[str], name: str, more: str = DEBUG) -> SparkEvalError:
     """Return the named error of what Spark raised; of a type that it lacks with the column, if files tell."""
-    fault = renamed(error, name, more)
+    fault = named_spark_error(error, name, more)
     local = [path for path in paths if path.startswith("/") and not is_hidden(path.rpartition("/")[2])]
     odd = odd_columns(local) if fault.code == "UNSUPPORTED_TYPE" else {}
     if not odd:
@@ -140,7 +140,7 @@ def listed_anew(spark: SparkSession, relation: Any) -> Iterator[tuple[str, FileS
     reader = spark.read.options(
         **{name: value for name, value in options.items() if name.lower() not in PATHS}
     )
-    roots = [literal(root) for root in texts(relation.location().rootPaths())]
+    roots = [literal_path(root) for root in texts(relation.location().rootPaths())]
     try:
         frame = reader.schema("listed long").parquet(*roots)  # with a schema Spark opens no file
     except PySparkException:

@@ -21,12 +21,12 @@ OBJECTS: Final = pa.schema({NUMBER: pa.int32(), OBJECT: pa.binary()})
 NUMBERS_PER_TASK: Final = 4
 
 
-def made(rows: DataFrame, make: Callable[[Batches], Iterable[NumberedObject]]) -> DataFrame:
+def map_batches(rows: DataFrame, make: Callable[[Batches], Iterable[NumberedObject]]) -> DataFrame:
     """Return what is made of the rows of each task."""
-    return rows.mapInArrow(lambda batches: pickled(make(batches)), from_arrow_schema(OBJECTS))
+    return rows.mapInArrow(lambda batches: pickle_objects(make(batches)), from_arrow_schema(OBJECTS))
 
 
-def made_of_files(
+def map_files(
     spark: SparkSession, files: PlainFiles, make: Callable[[Batches], Iterable[NumberedObject]]
 ) -> DataFrame:
     """Return what is made of batches of plain files, each task of some of them."""
@@ -37,30 +37,32 @@ def made_of_files(
         numbers = (number for batch in batches for number in batch.column(0).to_pylist())
         return make(read_parts([part for number in numbers for part in tasks[number]], columns))
 
-    return made(spark.range(0, len(tasks), 1, len(tasks)), read)
+    return map_batches(spark.range(0, len(tasks), 1, len(tasks)), read)
 
 
-def made_of_each(objects: DataFrame, make: Callable[[Any], Iterable[NumberedObject]]) -> DataFrame:
+def map_objects(objects: DataFrame, make: Callable[[Any], Iterable[NumberedObject]]) -> DataFrame:
     """Return what is made of each object."""
-    return made(objects, lambda batches: (one for _, part in unpickled(batches) for one in make(part)))
+    return map_batches(
+        objects, lambda batches: (one for _, part in unpickle_objects(batches) for one in make(part))
+    )
 
 
-def met_by_number(objects: DataFrame, n_numbers: int, make: Callable[[int, list[Any]], Any]) -> DataFrame:
+def group_by_key(objects: DataFrame, n_numbers: int, make: Callable[[int, list[Any]], Any]) -> DataFrame:
     """Return what is made of each number and its objects: one shuffle."""
 
     def meet(batches: Batches) -> Iterator[NumberedObject]:
         arrived: dict[int, list[Any]] = defaultdict(list)
-        for number, one in unpickled(batches):
+        for number, one in unpickle_objects(batches):
             arrived[number].append(one)
         while arrived:
             yield None, make(*arrived.popitem())
 
     at_once = tasks_at_once(objects.sparkSession)
     n_tasks = min(n_numbers, max(at_once, n_numbers // NUMBERS_PER_TASK))
-    return made(objects.repartition(n_tasks, NUMBER), meet)
+    return map_batches(objects.repartition(n_tasks, NUMBER), meet)
 
 
-def pickled(objects: Iterable[NumberedObject]) -> Iterator[pa.RecordBatch]:
+def pickle_objects(objects: Iterable[NumberedObject]) -> Iterator[pa.RecordBatch]:
     """Return a batch for each object, which may be large."""
     for number, one in objects:
         data = pickle.dumps(one, protocol=5)
@@ -69,7 +71,7 @@ def pickled(objects: Iterable[NumberedObject]) -> Iterator[pa.RecordBatch]:
         )
 
 
-def unpickled(batches: Batches) -> Iterator[tuple[int, Any]]:
+def unpickle_objects(batches: Batches) -> Iterator[tuple[int, Any]]:
     """Return the objects with their numbers."""
     for batch in batches:
         for number, data in zip(batch[NUMBER], batch[OBJECT], strict=True):

@@ -17,14 +17,14 @@ from pyspark.sql import functions as F
 
 from spark_eval.arrow.files import Batches
 from spark_eval.arrow.user_files import read_files
-from spark_eval.engine.messages import Content, by_bucket, divided_further
+from spark_eval.engine.messages import Content, group_by_bucket, partition_bucket
 from spark_eval.engine.send import Sender
 from spark_eval.errors import DataError
-from spark_eval.pairing.population import BASELINE, CANDIDATE, PairQuestion, Population
-from spark_eval.pairing.ranking import Counting
+from spark_eval.pairing.population import BASELINE, CANDIDATE, AlignedUsers, ComparisonTask
+from spark_eval.pairing.ranking import DifferenceCounter
 from spark_eval.schema import FOLD, MODEL, N_RELEVANT
-from spark_eval.transforms.exchange import exchanged, send
-from spark_eval.transforms.objects import NumberedObject, made, met_by_number
+from spark_eval.transforms.exchange import exchange, send
+from spark_eval.transforms.objects import NumberedObject, group_by_key, map_batches
 
 # What a worker has in memory of a bucket that came through the exchange, in values of ``per_user``.
 MOST_SENT: Final = 16_000_000
@@ -39,10 +39,10 @@ class Buckets:
     """
 
     frame: DataFrame
-    populations: Callable[[Batches], Iterator[Population]]
+    populations: Callable[[Batches], Iterator[AlignedUsers]]
     is_sent: bool
 
-    def made(self, make: Callable[[Iterator[Population]], Iterable[NumberedObject]]) -> DataFrame:
+    def made(self, make: Callable[[Iterator[AlignedUsers]], Iterable[NumberedObject]]) -> DataFrame:
         """Return what is made of the populations of each task; a DataError comes as an object, too."""
         populations = self.populations
 
@@ -52,16 +52,16 @@ class Buckets:
             except DataError as fault:
                 yield 0, fault  # raised by the driver: Spark would wrap it
 
-        return made(self.frame, make_all)
+        return map_batches(self.frame, make_all)
 
-    def each(self, measure: Callable[[Population], Any]) -> DataFrame:
+    def each(self, measure: Callable[[AlignedUsers], Any]) -> DataFrame:
         """Return what is measured of each population, as an object."""
         return self.made(lambda populations: ((None, measure(one)) for one in populations))
 
-    def added(self, measure: Callable[[Population], Any]) -> DataFrame:
+    def added(self, measure: Callable[[AlignedUsers], Any]) -> DataFrame:
         """Return what is measured of the populations of each task, added up to one object."""
 
-        def add_up(populations: Iterator[Population]) -> Iterator[NumberedObject]:
+        def add_up(populations: Iterator[AlignedUsers]) -> Iterator[NumberedObject]:
             parts = map(measure, populations)
             first = next(parts, None)
             if first is not None:
@@ -71,49 +71,49 @@ class Buckets:
 
 
 def buckets_of_files(
-    spark: SparkSession, groups: Sequence[Mapping[int, Sequence[str]]], n_tasks: int, question: PairQuestion
+    spark: SparkSession, groups: Sequence[Mapping[int, Sequence[str]]], n_tasks: int, question: ComparisonTask
 ) -> Buckets:
     """Return buckets that workers read from groups of files: the paths of each model, by its place."""
     tasks = [groups[start::n_tasks] for start in range(n_tasks)]
 
-    def populations(batches: Batches) -> Iterator[Population]:
+    def populations(batches: Batches) -> Iterator[AlignedUsers]:
         for number in (number for batch in batches for number in batch.column(0).to_pylist()):
             for paths in tasks[number]:
-                yield Population(question, partial(rows_of_files, question, paths))
+                yield AlignedUsers(question, partial(rows_of_files, question, paths))
 
     return Buckets(spark.range(0, n_tasks, 1, n_tasks), populations, is_sent=False)
 
 
 def rows_of_files(
-    question: PairQuestion, paths: Mapping[int, Sequence[str]], model: int, columns: Sequence[str]
+    question: ComparisonTask, paths: Mapping[int, Sequence[str]], model: int, columns: Sequence[str]
 ) -> pa.Table:
     """Return columns of a model's rows in a bucket, from its files."""
     return question.rows(read_files(paths.get(model, ()), columns), columns)
 
 
 def buckets_of_frames(
-    frames: Mapping[str, DataFrame], n_buckets: int, n_tasks: int, question: PairQuestion
+    frames: Mapping[str, DataFrame], n_buckets: int, n_tasks: int, question: ComparisonTask
 ) -> Buckets:
     """Return buckets of the rows of each side, which meet in one exchange by user."""
 
-    def populations(batches: Batches) -> Iterator[Population]:
-        for _, rows in by_bucket(batches):
+    def populations(batches: Batches) -> Iterator[AlignedUsers]:
+        for _, rows in group_by_bucket(batches):
             sides = {content: table for content, table in rows.items() if content in CONTENT.values()}
             n_values = sum(table.num_rows * table.num_columns for table in sides.values())
             n_parts = 1 + n_values // MOST_SENT
-            parts = iter([sides]) if n_parts == 1 else divided_further(sides, n_buckets, n_parts)
+            parts = iter([sides]) if n_parts == 1 else partition_bucket(sides, n_buckets, n_parts)
             for part in parts:
                 tables = tables_of_models(question, part)
-                yield Population(question, partial(rows_of_tables, question, tables))
+                yield AlignedUsers(question, partial(rows_of_tables, question, tables))
 
     sent = [
         send(chosen_rows(frame, side, question), None, Sender(n_buckets, CONTENT[side]), n_tasks)
         for side, frame in frames.items()
     ]
-    return Buckets(exchanged(sent, n_tasks), populations, is_sent=True)
+    return Buckets(exchange(sent, n_tasks), populations, is_sent=True)
 
 
-def chosen_rows(frame: DataFrame, side: str, question: PairQuestion) -> DataFrame:
+def chosen_rows(frame: DataFrame, side: str, question: ComparisonTask) -> DataFrame:
     """Return the rows and columns of a side that are compared."""
     models = [question.models[place][1] for place in question.side(side)]
     segments = question.segments if side == CANDIDATE else question.moved
@@ -122,7 +122,7 @@ def chosen_rows(frame: DataFrame, side: str, question: PairQuestion) -> DataFram
     return frame.where(F.col(MODEL).isin(models)).select(*map(F.col, names))
 
 
-def tables_of_models(question: PairQuestion, sides: Mapping[Content, pa.Table]) -> dict[int, pa.Table]:
+def tables_of_models(question: ComparisonTask, sides: Mapping[Content, pa.Table]) -> dict[int, pa.Table]:
     """Divide the rows of both sides among their models, by the places of these."""
     tables = {}
     for side, content in CONTENT.items():
@@ -134,17 +134,17 @@ def tables_of_models(question: PairQuestion, sides: Mapping[Content, pa.Table]) 
 
 
 def rows_of_tables(
-    question: PairQuestion, tables: Mapping[int, pa.Table], model: int, columns: Sequence[str]
+    question: ComparisonTask, tables: Mapping[int, pa.Table], model: int, columns: Sequence[str]
 ) -> pa.Table:
     """Return columns of a model's rows in a bucket, from the tables of all."""
     own = [tables[model].select(list(columns))] if model in tables else []
     return question.rows(own, columns)
 
 
-def ranked_pairs(buckets: Buckets, counting: Counting) -> DataFrame:
+def ranked_pairs(buckets: Buckets, counting: DifferenceCounter) -> DataFrame:
     """Return what is known of slices of cells, from differences counted by size: one shuffle of counts."""
 
-    def count(populations: Iterator[Population]) -> Iterator[NumberedObject]:
+    def count(populations: Iterator[AlignedUsers]) -> Iterator[NumberedObject]:
         for population in populations:
             yield from counting.counts(population)
 
@@ -152,4 +152,4 @@ def ranked_pairs(buckets: Buckets, counting: Counting) -> DataFrame:
         faults = [part for part in parts if isinstance(part, DataError)]
         return faults[0] if faults else counting.ranked(parts)
 
-    return met_by_number(buckets.made(count), counting.n_parts, rank)
+    return group_by_key(buckets.made(count), counting.n_parts, rank)

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from spark_eval.errors import DataError
-from spark_eval.names import quoted
+from spark_eval.names import quote_column
 
 ESCAPE: Final = re.compile("%([0-9A-Fa-f]{2})")
 
@@ -34,7 +34,7 @@ def with_partitions(frame: DataFrame, paths: Collection[str], depth: int, name: 
     for column, known in values.items():
         misread = {theirs: ours for theirs, ours in known.items() if theirs != ours}
         if misread:
-            text = F.col(quoted(as_spark(column)))
+            text = F.col(quote_column(as_spark(column)))
             pairs = F.create_map(*map(F.lit, chain.from_iterable(misread.items())))
             frame = frame.withColumn(as_spark(column), F.coalesce(F.try_element_at(pairs, text), text))
         if as_spark(column) != as_utf8(column, column, name):

@@ -17,9 +17,9 @@ from spark_eval.arrow.files import (
     INSTANT,
     FilePart,
     FileState,
-    named_faults,
-    parts_of,
-    statistics_of,
+    column_statistics,
+    named_read_errors,
+    split_row_groups,
 )
 from spark_eval.arrow.footers import is_plain, read_footer
 from spark_eval.conventions import Conventions, TruthDuplicates
@@ -85,7 +85,7 @@ class PlainFiles:
         """The footer of each file; raises DataError INPUT_CHANGED_DURING_RUN for one in another state."""
         found = {}
         for path, state in self.states.items():
-            with named_faults(path, state):
+            with named_read_errors(path, state):
                 found[path] = read_footer(path)
         return found
 
@@ -99,7 +99,7 @@ class PlainFiles:
         known = (
             statistics
             for footer, name in product(self.footers.values(), names)
-            for statistics in statistics_of(footer, self.columns[name])
+            for statistics in column_statistics(footer, self.columns[name])
         )
         return all(one is not None and one.has_null_count and not one.null_count for one in known)
 
@@ -121,7 +121,7 @@ class PlainFiles:
         parts = (
             part
             for path, footer in self.footers.items()
-            for part in parts_of(path, self.states[path], footer, most)
+            for part in split_row_groups(path, self.states[path], footer, most)
         )
         for part in parts:
             if not tasks or filled + part.n_bytes > most:
@@ -140,19 +140,19 @@ def plain_recommendations(
         return None
     has_rank = RANK in names or (SCORE not in names and RANK in frame.columns)
     ours = [USER, ITEM, RANK if has_rank else SCORE, *([MODEL] if model is None else [])]
-    return plain_files(frame, mapped(frame, names, ours, [FOLD]))
+    return plain_files(frame, source_columns(frame, names, ours, [FOLD]))
 
 
 def plain_truth(frame: DataFrame, names: Mapping[str, str], conventions: Conventions) -> PlainFiles | None:
     """Return the files of truth, if they are plain and no row's time is asked for."""
     if conventions.truth_duplicates is TruthDuplicates.LAST:
         return None
-    return plain_files(frame, mapped(frame, names, [USER, ITEM], [RELEVANCE, FOLD]))
+    return plain_files(frame, source_columns(frame, names, [USER, ITEM], [RELEVANCE, FOLD]))
 
 
 def plain_train(frame: DataFrame, names: Mapping[str, str]) -> PlainFiles | None:
     """Return the files of training interactions, if they are plain."""
-    return plain_files(frame, mapped(frame, names, [USER, ITEM], [FOLD]))
+    return plain_files(frame, source_columns(frame, names, [USER, ITEM], [FOLD]))
 
 
 def plain_predictions(
@@ -168,7 +168,7 @@ def plain_predictions(
     as_text = {
         SEGMENT_COLUMN.format(place): names.get(name, name) for place, name in enumerate(plan.segments)
     }
-    columns = mapped(frame, names, ours, [WEIGHT, FOLD]) | as_text
+    columns = source_columns(frame, names, ours, [WEIGHT, FOLD]) | as_text
     files = plain_files(frame, columns)
     if files is None:
         return None
@@ -179,7 +179,7 @@ def plain_predictions(
 
 def plain_log(frame: DataFrame, names: Mapping[str, str], timezone: str) -> PlainFiles | None:
     """Return the files of an interaction log with all its columns, if they are plain and tell instants."""
-    ours = mapped(frame, names, [], [USER, ITEM, TIMESTAMP, RELEVANCE])
+    ours = source_columns(frame, names, [], [USER, ITEM, TIMESTAMP, RELEVANCE])
     others = {name: name for name in frame.columns if name not in ours.values()}
     files = plain_files(frame, ours | others, LOG_TYPES)
     kind = frame.schema[ours[TIMESTAMP]].dataType if files is not None else None
@@ -189,7 +189,7 @@ def plain_log(frame: DataFrame, names: Mapping[str, str], timezone: str) -> Plai
     return files if tells_instants else None
 
 
-def mapped(
+def source_columns(
     frame: DataFrame, names: Mapping[str, str], needed: Sequence[str], optional: Sequence[str]
 ) -> dict[str, str]:
     """Return the table's columns for ours: those that are needed, and the optional ones that it has."""

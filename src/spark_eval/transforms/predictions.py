@@ -15,9 +15,9 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from spark_eval.arrow.files import Batches
-from spark_eval.pointwise.batches import Counted, Part, Reading, in_buckets
-from spark_eval.pointwise.cuts import Extent, ScoreCut
-from spark_eval.pointwise.ordered import Range, ScoreRun, Standing, measured_range
+from spark_eval.pointwise.batches import Part, RowReader, TaskCounts, in_buckets
+from spark_eval.pointwise.cuts import RangeSize, ScoreRanges
+from spark_eval.pointwise.ordered import Range, RangeOffset, ScoreRun, measured_range
 from spark_eval.pointwise.rows import INEXACT, SCORE_COLUMN, SIZE
 from spark_eval.pointwise.task import Class, PredictionPlan, Scores, Task, ThresholdRule
 from spark_eval.pointwise.totals import Cell
@@ -33,7 +33,7 @@ from spark_eval.schema import (
     WEIGHT,
 )
 from spark_eval.transforms.inputs import NO_MODEL, Input, fold_of, open_input
-from spark_eval.transforms.objects import NumberedObject, made, made_of_each, made_of_files, met_by_number
+from spark_eval.transforms.objects import NumberedObject, group_by_key, map_batches, map_files, map_objects
 from spark_eval.transforms.plain_files import PlainFiles
 
 PREDICTIONS: Final = "predictions"
@@ -51,7 +51,7 @@ class Predictions:
 
     rows: DataFrame
     with_given: DataFrame
-    reading: Reading
+    reading: RowReader
     files: PlainFiles | None = None
 
     @property
@@ -99,7 +99,7 @@ def conform_predictions(
     given = [given_column(table, name).alias(name) for name in shown]
     rows = [column.alias(name) for name, column in columns.items()]
     with_given = frame.select(F.struct(*given).alias(GIVEN), *rows)
-    return Predictions(frame.select(*rows), with_given, Reading(plan, model))
+    return Predictions(frame.select(*rows), with_given, RowReader(plan, model))
 
 
 def given_column(table: Input, name: str) -> Column:
@@ -166,30 +166,30 @@ def parts_of_predictions(predictions: Predictions) -> DataFrame:
     def parts(batches: Batches) -> Iterator[NumberedObject]:
         return ((None, part) for part in reading.parts(batches))
 
-    return made(rows, parts) if files is None else made_of_files(rows.sparkSession, files, parts)
+    return map_batches(rows, parts) if files is None else map_files(rows.sparkSession, files, parts)
 
 
 def counted_parts(parts: DataFrame) -> DataFrame:
     """Return what the tasks have counted."""
-    return made_of_each(parts, lambda part: [(None, part)] if isinstance(part, Counted) else [])
+    return map_objects(parts, lambda part: [(None, part)] if isinstance(part, TaskCounts) else [])
 
 
-def in_ranges(parts: DataFrame, cuts: Mapping[Cell, ScoreCut]) -> DataFrame:
+def group_by_range(parts: DataFrame, cuts: Mapping[Cell, ScoreRanges]) -> DataFrame:
     """Put all runs of each range together: the one shuffle by score."""
 
     def cut(part: Part) -> Iterator[NumberedObject]:
         return cuts[part.cell].parts(part) if isinstance(part, ScoreRun) else iter(())
 
-    return met_by_number(made_of_each(parts, cut), sum(cut.n_ranges for cut in cuts.values()), Range.of)
+    return group_by_key(map_objects(parts, cut), sum(cut.n_ranges for cut in cuts.values()), Range.of)
 
 
 def extents_of(ranges: DataFrame) -> DataFrame:
     """Return how much there is in each range."""
-    return made_of_each(ranges, lambda part: [(None, Extent.of(part))])
+    return map_objects(ranges, lambda part: [(None, RangeSize.of(part))])
 
 
-def in_order(
-    ranges: DataFrame, standings: Mapping[int, Standing], rules: Sequence[ThresholdRule], with_curves: bool
+def measure_ranges(
+    ranges: DataFrame, standings: Mapping[int, RangeOffset], rules: Sequence[ThresholdRule], with_curves: bool
 ) -> DataFrame:
     """Return what every range gives where it stands; curves are those of all rows of a model."""
 
@@ -197,15 +197,13 @@ def in_order(
         is_drawn = with_curves and part.cell[1] == ALL
         yield None, measured_range(part, standings[part.number], rules, is_drawn)
 
-    return made_of_each(ranges, order)
+    return map_objects(ranges, order)
 
 
-def of_users(parts: DataFrame, n_buckets: int, reading: Reading) -> DataFrame:
+def of_users(parts: DataFrame, n_buckets: int, reading: RowReader) -> DataFrame:
     """Return the sums over the users of each bucket: the one shuffle by user."""
 
     def divide(part: Part) -> Iterator[NumberedObject]:
         return in_buckets(part, n_buckets) if isinstance(part, pa.Table) else iter(())
 
-    return met_by_number(
-        made_of_each(parts, divide), n_buckets, lambda _, rows: reading.totals_of_users(rows)
-    )
+    return group_by_key(map_objects(parts, divide), n_buckets, lambda _, rows: reading.totals_of_users(rows))

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from spark_eval.accounting import ListCounts, TruthCounts
 from spark_eval.engine.items.counts import group_rows, run_rows
-from spark_eval.engine.items.facts import ItemFacts
-from spark_eval.engine.means import ColumnSums, SegmentCell, SegmentTotals, added
+from spark_eval.engine.items.facts import ItemAttributes
+from spark_eval.engine.means import ColumnSums, SegmentCell, SegmentTotals, merge_sums
 from spark_eval.engine.measure import ModelSummary
 from spark_eval.engine.summary import MetricRow, SumRow, sum_rows
 from spark_eval.metrics.beyond.group_weights import GroupWeights
@@ -100,7 +100,7 @@ class Summaries:
     @cached_property
     def sums(self) -> Mapping[SegmentCell, Mapping[str, ColumnSums]]:
         """The exact sums of the columns of ``per_user``, by model and segment."""
-        return added([one.sums for one in self.buckets], list(self.plan.summed))
+        return merge_sums([one.sums for one in self.buckets], list(self.plan.summed))
 
     @property
     def n_per_user(self) -> int:
@@ -113,7 +113,7 @@ class Summaries:
         """The rows of ``sums``."""
         return sum_rows(self.sums, self.models, self.plan.metrics, self.plan.stamp)
 
-    def run_rows(self, histograms: Sequence[pa.Table], items: ItemFacts) -> list[MetricRow]:
+    def run_rows(self, histograms: Sequence[pa.Table], items: ItemAttributes) -> list[MetricRow]:
         """Return the rows of ``metrics`` that no user has a value of.
 
         ``histograms`` tell how many items have each number of lists; see ``histograms_of``.

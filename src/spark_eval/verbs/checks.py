@@ -9,7 +9,7 @@ from typing import Any, Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from spark_eval.accounting import Counts, Entry, ListCounts, TruthCounts, check
+from spark_eval.accounting import Counts, Entry, ListCounts, TruthCounts, check_accounting
 from spark_eval.conventions import RecommendationDuplicates
 from spark_eval.errors import DataError
 from spark_eval.metrics.options import LARGEST_DOUBLE, Plan
@@ -62,7 +62,7 @@ def check_tables(
     """
     of_lists = list_faults(tables, entries, counts)
     shares = share_faults(entries, tables.judged(entries), tables.most_quarantined)
-    check(entries, [*faults, *of_lists, *shares])
+    check_accounting(entries, [*faults, *of_lists, *shares])
 
 
 def list_faults(

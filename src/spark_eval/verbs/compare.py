@@ -26,7 +26,7 @@ from spark_eval.comparing.matching import (
     users_of,
 )
 from spark_eval.comparing.options import CompareOptions, ComparePlan, PairTest, make_compare_plan
-from spark_eval.comparing.passes import Needs
+from spark_eval.comparing.passes import RequiredPasses
 from spark_eval.comparing.results import ComparedCell, cells_of_pairs, comparison_rows
 from spark_eval.comparing.rows import COMPARISONS, GATES, ComparisonRow, GateRow
 from spark_eval.comparing.sentences import (
@@ -40,19 +40,19 @@ from spark_eval.comparing.sentences import (
 )
 from spark_eval.errors import DataError
 from spark_eval.options import documented
-from spark_eval.pairing.population import BASELINE, CANDIDATE, PairQuestion
-from spark_eval.pairing.ranking import Ranked, in_slices
+from spark_eval.pairing.population import BASELINE, CANDIDATE, ComparisonTask
+from spark_eval.pairing.ranking import Ranked, merge_slices
 from spark_eval.pairing.sums import BucketTotals, sum_bucket
 from spark_eval.runtime import events
-from spark_eval.runtime.any_session import kept, tasks_at_once
+from spark_eval.runtime.any_session import persist, tasks_at_once
 from spark_eval.schema import ALL, FOLD, FOLDS, Table
 from spark_eval.stats.differences import ComparedSums
 from spark_eval.transforms.pairs import Buckets, ranked_pairs
 from spark_eval.verbs.evaluation import Evaluation
 from spark_eval.verbs.frames import Frame
-from spark_eval.verbs.results.shown import ShownTable, SmallFrame, Writable
-from spark_eval.verbs.sides import Side, asked_of, buckets_of_sides, question_of_pairs, side_of
-from spark_eval.verbs.small import SmallRows, collected_or_raised
+from spark_eval.verbs.results.shown import SmallFrame, TextTable, Writable
+from spark_eval.verbs.sides import Side, buckets_of_sides, comparison_task, requested_of, side_of
+from spark_eval.verbs.small import SmallRows, collect_or_raise
 
 # Counts of differences meet in so many parts for each task that runs.
 PARTS_PER_TASK: Final = 4
@@ -84,13 +84,13 @@ class Comparison(Writable):
     verb: ClassVar[str] = "compare"
     tables: ClassVar[tuple[str, ...]] = ("comparisons", "gates", "accounting")
 
-    def shown(self) -> list[ShownTable]:
+    def shown(self) -> list[TextTable]:
         """Return differences with a sentence for each pair and metric, and what gates decided."""
         rows, gates = ([row._asdict() for row in of] for of in (self.rows, self.gate_rows))
         notes = shortened(sentences(rows), MOST_SENTENCES)
         tables = [
-            ShownTable("Comparison", COMPARED, compared_lines(rows), notes),
-            ShownTable("Gates", GATED, gated_lines(gates)),
+            TextTable("Comparison", COMPARED, compared_lines(rows), notes),
+            TextTable("Gates", GATED, gated_lines(gates)),
         ]
         return [table for table in tables if table.lines]
 
@@ -115,7 +115,7 @@ class Comparison(Writable):
     )
 
 
-@events.telling("compare")
+@events.timed_call("compare")
 @documented(CompareOptions)
 def compare(
     candidate: Evaluation | Frame,
@@ -182,18 +182,18 @@ def compare_sides(
     baselines, run = (None, None) if baseline is None else (baseline.models, baseline.run)
     matched = match_models(candidate.models, baselines, baseline_model, plan)
     values, pairs = match_metrics(candidate.metrics, other.metrics, plan), matched.pairs
-    asked = asked_of(matched, values, plan, sides)
+    asked = requested_of(matched, values, plan, sides)
     check_digests(candidate.truth_digest, other.truth_digest)
     check_conventions(candidate.conventions, other.conventions, asked.values)
     by_fold = FOLD in candidate.per_user.columns
     if by_fold:
         check_over_folds(plan)
-    needs = Needs(plan, by_fold)
-    question = question_of_pairs(sides, asked, needs_largest=needs.any)
+    needs = RequiredPasses(plan, by_fold)
+    question = comparison_task(sides, asked, needs_largest=needs.any)
     with ExitStack() as held:
         buckets = buckets_of_sides(sides, question)
         if needs.any and buckets.is_sent:
-            buckets = replace(buckets, frame=kept(buckets.frame, held))
+            buckets = replace(buckets, frame=persist(buckets.frame, held))
         found = sums_of_pairs(buckets)
         check_counts(asked.matched.pairs, found.counts)
         cells = cells_of_pairs(found, asked.matched.pairs, asked.values, question)
@@ -223,24 +223,24 @@ def compare_sides(
 
 def with_passes(
     cells: Sequence[ComparedCell],
-    question: PairQuestion,
+    question: ComparisonTask,
     buckets: Buckets,
     found: BucketTotals,
-    needs: Needs,
+    needs: RequiredPasses,
 ) -> list[ComparedCell]:
     """Return cells with what their tests need beside sums: at most one more pass for ranks, one for draws."""
     at_once = tasks_at_once(buckets.frame.sparkSession)
     ranked, drawn = dict[int, Ranked](), None
     if (counting := needs.counting(found, cells, PARTS_PER_TASK * at_once)) is not None:
-        ranked = in_slices(collected_or_raised(ranked_pairs(buckets, counting)))
+        ranked = merge_slices(collect_or_raise(ranked_pairs(buckets, counting)))
     if (drawing := needs.drawing(found, cells, question)) is not None:
-        drawn = reduce(add, collected_or_raised(buckets.added(drawing.sums)))
+        drawn = reduce(add, collect_or_raise(buckets.added(drawing.sums)))
     return [needs.completed(cell, found, ranked, drawn) for cell in cells]
 
 
 def sums_of_pairs(buckets: Buckets) -> BucketTotals:
     """Return the sums of all pairs."""
-    parts = collected_or_raised(buckets.added(sum_bucket))
+    parts = collect_or_raise(buckets.added(sum_bucket))
     if not parts:
         raise DataError("NO_COMMON_USERS", "no side has any user")
     found: BucketTotals = reduce(iadd, parts)

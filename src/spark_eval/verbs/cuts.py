@@ -32,16 +32,16 @@ from spark_eval.splits.moments import (
 )
 from spark_eval.splits.rules import GlobalLocalRanker, Timeline
 from spark_eval.splits.windows import Backtest, Windows
-from spark_eval.transforms.objects import made_of_files
+from spark_eval.transforms.objects import map_files
 from spark_eval.transforms.plain_files import PlainFiles
-from spark_eval.verbs.small import collected
+from spark_eval.verbs.small import collect_objects
 
 # A pass divides a bucket into at most 2 ** FANOUT_BITS + 1 smaller ones.
 FANOUT_BITS: Final = 12
 
 
 @dataclass(frozen=True)
-class Stretch:
+class TimeBucket:
     """The rows in [oldest, newest]: of the log sorted by time, ``n_rows`` rows from place ``first`` on."""
 
     oldest: int
@@ -69,14 +69,14 @@ class Times:
     unit: str | None = None
     files: PlainFiles | None = None
 
-    def stretches(self, spans: Sequence[tuple[int, int]], bits: int) -> list[Stretch]:
+    def stretches(self, spans: Sequence[tuple[int, int]], bits: int) -> list[TimeBucket]:
         """Return a bucket for each time less its low ``bits``, oldest first, in one action on these spans."""
         rows: Iterable[Sequence[int]]
         if self.files is None:
             rows = times_counted(self.log, spans, bits).collect()
         else:
             rows = times_in_files(self.log.sparkSession, self.files, spans, bits, self.unit)
-        return sorted((Stretch(*row) for row in rows), key=lambda bucket: bucket.oldest)
+        return sorted((TimeBucket(*row) for row in rows), key=lambda bucket: bucket.oldest)
 
 
 # What rules find out about a log, in the record of a run.
@@ -113,7 +113,7 @@ def timeline(times: Times, rule: GlobalLocalRanker) -> Timeline:
 
 def cut_moments(
     times: Times, rule: GlobalLocalRanker | TimeSplit, cuts: Sequence[Cut]
-) -> tuple[Stretch, list[int]]:
+) -> tuple[TimeBucket, list[int]]:
     """Return all valid rows of the log, and the instants at which these cuts divide it.
 
     Raises what ``span`` and ``times_of_rows`` raise.
@@ -134,19 +134,19 @@ def cut_moments(
     return whole, [at(cut) for cut in cuts]
 
 
-def span(times: Times) -> Stretch:
+def span(times: Times) -> TimeBucket:
     """Return all valid rows of the log; raise DataError EMPTY_INPUT or TIMESTAMP_UNIT_SUSPECT."""
     halves = times.stretches([], 63)
     if not halves:
         message = "interactions: no valid row, with a user, an item and a timestamp, to split; "
         raise DataError("EMPTY_INPUT", f"{message}see columns and where, and how timestamps are written")
-    whole = Stretch(halves[0].oldest, halves[-1].newest, sum(half.n_rows for half in halves))
+    whole = TimeBucket(halves[0].oldest, halves[-1].newest, sum(half.n_rows for half in halves))
     if times.unit is not None:
         check_unit(whole.newest, times.unit)
     return whole
 
 
-def times_of_rows(times: Times, whole: Stretch, indexes: Collection[int]) -> dict[int, int]:
+def times_of_rows(times: Times, whole: TimeBucket, indexes: Collection[int]) -> dict[int, int]:
     """Return the times of rows by their places, from 0, in the log sorted by time; ``whole`` is all of it.
 
     Raises DataError INPUT_CHANGED_DURING_RUN if the log is another at each reading.
@@ -158,11 +158,11 @@ def times_of_rows(times: Times, whole: Stretch, indexes: Collection[int]) -> dic
         smaller = times.stretches([(bucket.oldest, bucket.newest) for bucket in pending], bits)
         for index, bucket in holders.items():
             if bucket in pending:
-                holders[index] = holder(bucket, smaller, index)
+                holders[index] = bucket_containing(bucket, smaller, index)
     return {index: bucket.oldest for index, bucket in holders.items()}
 
 
-def holder(parent: Stretch, buckets: Iterable[Stretch], index: int) -> Stretch:
+def bucket_containing(parent: TimeBucket, buckets: Iterable[TimeBucket], index: int) -> TimeBucket:
     """Return that of the buckets within their parent, oldest first, which has the row at this place."""
     first = parent.first
     for bucket in buckets:
@@ -190,8 +190,8 @@ def times_in_files(
 ) -> Iterator[tuple[int, int, int]]:
     """Return the same of plain files, counted by the workers; ids are read only where one may be null."""
     needed = (TIMESTAMP,) if files.are_filled((USER, ITEM)) else (USER, ITEM, TIMESTAMP)
-    tasks = made_of_files(
+    tasks = map_files(
         spark, files.only(needed), lambda batches: [(None, count_times(batches, spans, bits, unit))]
     )
-    counted = merged_times(collected(tasks)).drop_columns(SHORT_TIME)
+    counted = merged_times(collect_objects(tasks)).drop_columns(SHORT_TIME)
     return zip(*counted.to_pydict().values(), strict=True)

@@ -12,36 +12,36 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from spark_eval.accounting import Entry, list_entries, rows_in, table_entries
-from spark_eval.arrow.files import keep_files
-from spark_eval.engine.items.facts import ItemFacts
+from spark_eval.arrow.files import remove_other_files
+from spark_eval.engine.items.facts import ItemAttributes
 from spark_eval.engine.replicates import Bootstrap
 from spark_eval.engine.segments import check_given, unread_tables
 from spark_eval.engine.summary import Ends, MeanKey
-from spark_eval.errors import ConfigError, each
+from spark_eval.errors import ConfigError, collect_errors
 from spark_eval.metrics.options import EvaluateOptions, MeanInterval, make_plan
 from spark_eval.metrics.stages import check_stage_models
-from spark_eval.names import literal
+from spark_eval.names import literal_path
 from spark_eval.options import documented
 from spark_eval.pairing.drawing import largest_of
 from spark_eval.pairing.population import CANDIDATE
 from spark_eval.runtime import events
-from spark_eval.runtime.any_session import is_remote, kept, release_with
+from spark_eval.runtime.any_session import is_remote, persist, release_with
 from spark_eval.schema import USER
 from spark_eval.transforms.conform import Described, align_ids, check_id_types, conform_table
-from spark_eval.transforms.exchange import exchanged, histograms_of, measure
+from spark_eval.transforms.exchange import exchange, histograms_of, measure
 from spark_eval.transforms.listed import ListedFiles
 from spark_eval.transforms.plain_files import takes_files
 from spark_eval.transforms.summaries import SUMMARY, Summaries
 from spark_eval.verbs.checks import check_folds, check_tables, fold_faults, train_fold_faults, truth_faults
 from spark_eval.verbs.evaluation import Evaluation, Tables, read_back
-from spark_eval.verbs.frames import Frame, in_spark
-from spark_eval.verbs.segments import Training, facts_of_items, read_about
+from spark_eval.verbs.frames import Frame, to_spark_frames
+from spark_eval.verbs.segments import Training, facts_of_items, read_users_and_items
 from spark_eval.verbs.sides import buckets_of_sides, side_of
-from spark_eval.verbs.small import collected, collected_or_raised
-from spark_eval.verbs.workers import buckets_for, messages_of, per_user_schema, question_of
+from spark_eval.verbs.small import collect_objects, collect_or_raise
+from spark_eval.verbs.workers import buckets_for, evaluation_task, messages_of, per_user_schema
 
 
-@events.telling("evaluate")
+@events.timed_call("evaluate")
 @documented(EvaluateOptions)
 def evaluate(
     recommendations: Frame,
@@ -92,7 +92,7 @@ def evaluate(
     optional = {"train": train, "users": users, "items": items}
     check_given(plan, [name for name, frame in optional.items() if frame is not None], model)
     given = {"recommendations": recommendations, "truth": truth} | optional
-    frames = in_spark({name: given[name] for name in given if name not in unread_tables(plan)})
+    frames = to_spark_frames({name: given[name] for name in given if name not in unread_tables(plan)})
     described = {
         "recommendations": Described(columns, model, layout),
         "truth": Described(truth_columns, timestamp_unit=timestamp_unit),
@@ -100,7 +100,7 @@ def evaluate(
         "users": Described(users_columns),
         "items": Described(items_columns),
     }
-    conformed = each(
+    conformed = collect_errors(
         {
             name: partial(conform_table, frame, name, described[name], timezone, plan)
             for name, frame in frames.items()
@@ -121,18 +121,18 @@ def measure_lists(tables: Tables, folder: str | None = None) -> Evaluation:
     tables = check_folds(replace(tables, recommendations=recommendations, truth=truth))
     plan = tables.plan
     with ExitStack() as held:
-        training, tables = read_about(tables, held)
+        training, tables = read_users_and_items(tables, held)
         facts, tables = facts_of_items(tables, training)
-        question = question_of(tables, training.bounds, facts)
+        question = evaluation_task(tables, training.bounds, facts)
         n_buckets, n_tasks = buckets_for(tables)
-        messages = exchanged(messages_of(tables, n_buckets, n_tasks), n_tasks)
+        messages = exchange(messages_of(tables, n_buckets, n_tasks), n_tasks)
         schema = per_user_schema(tables)
         # The folders of a remote session are those of its server.
         in_place = folder if folder and takes_files(folder) and not is_remote(messages) else None
         listed = ListedFiles.of(*tables.given().values())
         rows = measure(messages, question, n_buckets, schema, in_place, listed)
         if in_place is None or plan.of_run:
-            rows = kept(rows, held)
+            rows = persist(rows, held)
         of_buckets = rows.where(F.col(SUMMARY).isNotNull()).select(SUMMARY).collect()
         summaries = Summaries([pickle.loads(row[SUMMARY]) for row in of_buckets], plan)
         entries = checked_entries_of(tables, training, facts, summaries)
@@ -140,9 +140,9 @@ def measure_lists(tables: Tables, folder: str | None = None) -> Evaluation:
             of_users = rows.where(F.col(USER).isNotNull()).select(*schema.fieldNames())
             per_user = read_back(of_users, folder)
         else:
-            keep_files(in_place, summaries.files)
-            per_user = tables.truth.sparkSession.read.schema(schema).parquet(literal(in_place))
-        histograms = collected(histograms_of(rows, n_buckets)) if plan.of_run else []
+            remove_other_files(in_place, summaries.files)
+            per_user = tables.truth.sparkSession.read.schema(schema).parquet(literal_path(in_place))
+        histograms = collect_objects(histograms_of(rows, n_buckets)) if plan.of_run else []
         found = Evaluation(
             per_user=per_user,
             entries=entries,
@@ -159,12 +159,14 @@ def measure_lists(tables: Tables, folder: str | None = None) -> Evaluation:
             stage_sums=summaries.stages,
         )
         is_drawn = plan.interval is MeanInterval.BOOTSTRAP
-        found = replace(found, intervals=bootstrapped(found) if is_drawn else None, held=held.pop_all())
+        found = replace(
+            found, intervals=bootstrap_intervals(found) if is_drawn else None, held=held.pop_all()
+        )
     release_with(per_user, found.held)
     return found
 
 
-def bootstrapped(evaluation: Evaluation) -> Mapping[MeanKey, Ends]:
+def bootstrap_intervals(evaluation: Evaluation) -> Mapping[MeanKey, Ends]:
     """Return the interval of each mean by a second pass over ``per_user``; see ``engine.replicates``."""
     cells = list(dict.fromkeys((row.segment, row.segment_value) for row in evaluation.sum_rows))
     bootstrap = Bootstrap(evaluation.plan, evaluation.models, cells)
@@ -173,16 +175,16 @@ def bootstrapped(evaluation: Evaluation) -> Mapping[MeanKey, Ends]:
     with ExitStack() as held:
         buckets = buckets_of_sides({CANDIDATE: side_of(evaluation, None, CANDIDATE)}, question)
         if buckets.is_sent:
-            buckets = replace(buckets, frame=kept(buckets.frame, held))
+            buckets = replace(buckets, frame=persist(buckets.frame, held))
         unbounded = bootstrap.unbounded
-        largest = collected_or_raised(buckets.each(partial(largest_of, unbounded))) if unbounded else []
+        largest = collect_or_raise(buckets.each(partial(largest_of, unbounded))) if unbounded else []
         drawing = bootstrap.drawing(largest)
-        parts = collected_or_raised(buckets.added(drawing.sums))
+        parts = collect_or_raise(buckets.added(drawing.sums))
         return bootstrap.intervals(drawing, reduce(add, parts, drawing.zero()))
 
 
 def checked_entries_of(
-    tables: Tables, training: Training, facts: ItemFacts | None, summaries: Summaries
+    tables: Tables, training: Training, facts: ItemAttributes | None, summaries: Summaries
 ) -> list[Entry]:
     """Return the entries of the accounting; one DataError tells all that is wrong with the tables.
 

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from spark_eval.accounting import ACCOUNTING, Entry, unusable
 from spark_eval.arrow.row_faults import fault_rules
-from spark_eval.arrow.user_files import dataset_at
+from spark_eval.arrow.user_files import open_dataset
 from spark_eval.comparing.leaderboard import Leaderboard
 from spark_eval.engine.summary import (
     METRICS,
@@ -21,12 +21,12 @@ from spark_eval.engine.summary import (
     MetricRow,
     SumRow,
     fold_rows,
-    in_asked_order,
+    in_requested_order,
     metric_rows,
 )
 from spark_eval.errors import ConfigError
 from spark_eval.metrics.options import Plan
-from spark_eval.names import literal, models_shown, quoted
+from spark_eval.names import literal_path, models_shown, quote_column
 from spark_eval.pipeline.rows import FUNNEL, STAGE_TABLE, StageSums
 from spark_eval.reporting.facts import RunFacts
 from spark_eval.reporting.spread import (
@@ -40,7 +40,7 @@ from spark_eval.reporting.spread import (
 from spark_eval.schema import ALL, MODEL, Outcome, Table
 from spark_eval.transforms.conform import unusable_rows
 from spark_eval.transforms.plain_files import PlainFiles, plain_recommendations, plain_train, plain_truth
-from spark_eval.verbs.results.shown import ShownTable, SmallFrame, Writable
+from spark_eval.verbs.results.shown import SmallFrame, TextTable, Writable
 from spark_eval.verbs.small import SmallRows
 
 
@@ -138,7 +138,7 @@ class Evaluation(Writable):
         told = f"Evaluation of {models_shown(self.models)}: {names} at k {cutoffs}; {tables} are DataFrames"
         return "; ".join([told, *unusable(self.entries)])
 
-    def leaderboard(self, metric: str | None = None, *, segment: str | None = None) -> ShownTable:
+    def leaderboard(self, metric: str | None = None, *, segment: str | None = None) -> TextTable:
         """Return the models side by side, the best marked; of one ``metric`` alone, the best model first.
 
         Args:
@@ -154,11 +154,11 @@ class Evaluation(Writable):
         board = Leaderboard.of(rows, metric, (entry._asdict() for entry in self.entries))
         columns = {**board.lines, **board.metrics, **board.users}
         lines = list(zip(*columns.values(), strict=True))
-        return ShownTable(f"Evaluation of {models_shown(self.models)}", list(columns), lines, board.notes)
+        return TextTable(f"Evaluation of {models_shown(self.models)}", list(columns), lines, board.notes)
 
     def leaderboard_of_segment(
         self, rows: Sequence[dict[str, Any]], metric: str | None, segment: str
-    ) -> ShownTable:
+    ) -> TextTable:
         """Return a leaderboard for each value of a segment, one below the other."""
         known = dict.fromkeys(row["segment"] for row in rows if row["segment"] != ALL)
         if segment not in known:
@@ -175,9 +175,9 @@ class Evaluation(Writable):
             header, notes = [segment, *columns], list(dict.fromkeys([*notes, *board.notes]))
             lines += [(value, *line) for line in zip(*columns.values(), strict=True)]
         title = f"Evaluation of {models_shown(self.models)} by {segment}"
-        return ShownTable(title, header, lines, notes)
+        return TextTable(title, header, lines, notes)
 
-    def shown(self) -> list[ShownTable]:
+    def shown(self) -> list[TextTable]:
         """Return the leaderboard, with the rows that could not be used."""
         board = self.leaderboard()
         return [replace(board, notes=[*board.notes, *unusable(self.entries)])]
@@ -195,14 +195,14 @@ class Evaluation(Writable):
         """Return how users spread over values of metrics (``ndcg@10``): from files, or by jobs of Spark."""
         if self.folder is None:
             return spread_in_spark(self.per_user, measures)
-        return spread_of(dataset_at(self.folder), measures)[0]
+        return spread_of(open_dataset(self.folder), measures)[0]
 
     @cached_property
     def metric_rows(self) -> list[MetricRow]:
         """The rows of ``metrics``."""
         rows = metric_rows(self.sum_rows, self.intervals)
         if self.run_rows:
-            rows = in_asked_order([*rows, *self.run_rows], self.plan.asked)
+            rows = in_requested_order([*rows, *self.run_rows], self.plan.asked)
         return rows + fold_rows(rows)
 
     @cached_property
@@ -241,14 +241,14 @@ def read_back(per_user: DataFrame, folder: str | None) -> DataFrame:
         return per_user
     per_user.write.mode("error").partitionBy(MODEL).parquet(folder)
     # Read with its schema: Spark would take models named 1 and 01 for one number.
-    return per_user.sparkSession.read.schema(per_user.schema).parquet(literal(folder))
+    return per_user.sparkSession.read.schema(per_user.schema).parquet(literal_path(folder))
 
 
 def spread_in_spark(per_user: DataFrame, measures: Collection[str] | None = None) -> list[UserCount]:
     """Return what ``reporting.spread.spread_of`` counts in files, by a job of Spark for each metric."""
     found: list[UserCount] = []
     for value in spread_values(per_user.columns, measures):
-        upper, column = upper_bound(value), F.col(quoted(value.column))
+        upper, column = upper_bound(value), F.col(quote_column(value.column))
         place = F.least(F.floor(column * N_BINS / upper), F.lit(N_BINS - 1)) + 1
         binned = F.when(column == 0, 0).otherwise(place).alias("bin")
         is_defined = column.isNotNull() & ~F.isnan(column)

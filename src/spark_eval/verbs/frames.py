@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from spark_eval.arrow.footers import MOST_DIGITS
-from spark_eval.errors import ConfigError, DataError, each
-from spark_eval.names import literal
+from spark_eval.errors import ConfigError, DataError, collect_errors
+from spark_eval.names import literal_path
 from spark_eval.runtime.any_session import is_remote, setting
 from spark_eval.runtime.local_files import decoded, local_path
 from spark_eval.runtime.session import get_session
@@ -50,7 +50,7 @@ WIDER = {
 }
 
 
-def in_spark(frames: Mapping[str, Any]) -> dict[str, DataFrame]:
+def to_spark_frames(frames: Mapping[str, Any]) -> dict[str, DataFrame]:
     """Return the frames that are given, by their names, as frames of one session.
 
     That is the session of the first Spark frame among them, or else the one of ``get_session``. Rows keep
@@ -63,21 +63,25 @@ def in_spark(frames: Mapping[str, Any]) -> dict[str, DataFrame]:
     given = {name: frame for name, frame in frames.items() if frame is not None}
     for name, frame in given.items():
         if not isinstance(frame, DataFrame | pd.DataFrame | pa.Table | str | Path | Exporting):
-            raise no_frame(name, frame)
+            raise not_a_frame(name, frame)
     of_spark = {name: frame for name, frame in given.items() if isinstance(frame, DataFrame)}
     paths = {name: frame for name, frame in given.items() if isinstance(frame, str | Path)}
     others = {name: partial(as_arrow, name, given[name]) for name in given if name not in {*of_spark, *paths}}
-    each({name: partial(ListedFiles.of(frame).check, frame, name) for name, frame in of_spark.items()})
+    collect_errors(
+        {name: partial(ListedFiles.of(frame).check, frame, name) for name, frame in of_spark.items()}
+    )
     if not others and not paths:
         return of_spark
-    tables = each(others)
+    tables = collect_errors(others)
     spark = next(iter(of_spark.values())).sparkSession if of_spark else get_session()
-    made = {name: sent(spark, name, table) for name, table in tables.items()}
-    made |= each({name: partial(frame_of_path, spark, name, str(path)) for name, path in paths.items()})
+    made = {name: arrow_to_spark(spark, name, table) for name, table in tables.items()}
+    made |= collect_errors(
+        {name: partial(frame_of_path, spark, name, str(path)) for name, path in paths.items()}
+    )
     return {name: (of_spark | made)[name] for name in given}
 
 
-def no_frame(name: str, given: Any) -> ConfigError:
+def not_a_frame(name: str, given: Any) -> ConfigError:
     """Return the error of what is no frame."""
     kind = f"{type(given).__module__.partition('.')[0]} {type(given).__name__}"
     if type(given).__name__ == "LazyFrame":
@@ -96,9 +100,9 @@ def frame_of_path(spark: SparkSession, name: str, path: str) -> DataFrame:
         paths, depth = check_folders(spark, name, path)
         with setting(spark, INFERENCE, "false"):
             # No other frame has the option: Spark takes this one for none that somebody persisted.
-            frame = spark.read.option(READING, uuid.uuid4().hex).parquet(literal(path))
+            frame = spark.read.option(READING, uuid.uuid4().hex).parquet(literal_path(path))
             # A remote frame is resolved again whenever it is used.
-            frame = spark.read.schema(frame.schema).parquet(literal(path)) if is_remote(spark) else frame
+            frame = spark.read.schema(frame.schema).parquet(literal_path(path)) if is_remote(spark) else frame
         return with_partitions(frame, paths, depth, name)
     except (PySparkException, Py4JError) as error:
         raise named_type(error, paths, name, more="") from error
@@ -117,7 +121,7 @@ def check_folders(spark: SparkSession, name: str, path: str) -> tuple[list[str],
     listed, every = (
         [
             decoded(uri)
-            for uri in reader.option("recursiveFileLookup", is_every).parquet(literal(path)).inputFiles()
+            for uri in reader.option("recursiveFileLookup", is_every).parquet(literal_path(path)).inputFiles()
         ]
         for is_every in ("false", "true")
     )
@@ -133,11 +137,11 @@ def as_arrow(name: str, frame: Any) -> pa.Table:
         try:
             frame = pa.table(frame)
         except (pa.ArrowException, TypeError, ValueError):  # a single column exports itself, too
-            raise no_frame(name, frame) from None
+            raise not_a_frame(name, frame) from None
     for label, column in named_columns(frame):
         labels.append(label)
         try:
-            columns.append(fitted(column))
+            columns.append(cast_for_spark(column))
         except (pa.ArrowException, TypeError, ValueError) as error:
             reason = str(error).splitlines()[0]
             mend = (
@@ -161,7 +165,7 @@ def named_columns(frame: Any) -> Iterator[tuple[str, Any]]:
         yield from zip(frame.column_names, frame.columns, strict=True)
 
 
-def fitted(column: Any) -> Any:
+def cast_for_spark(column: Any) -> Any:
     """Return a column with a type that Spark has; missing values are null.
 
     Raises what pyarrow raises for values of several types, for moments between two microseconds and for
@@ -187,7 +191,7 @@ def plain_text(coded: pa.DictionaryArray) -> pa.Array:
     return pa.DictionaryArray.from_arrays(coded.indices, coded.dictionary.cast(pa.string())).cast(pa.string())
 
 
-def sent(spark: SparkSession, name: str, table: pa.Table) -> DataFrame:
+def arrow_to_spark(spark: SparkSession, name: str, table: pa.Table) -> DataFrame:
     """Return a table as a frame of the session; times without a zone stay without one."""
     try:
         schema = from_arrow_schema(table.schema, prefer_timestamp_ntz=True)

@@ -13,16 +13,16 @@ from pyspark.sql import functions as F
 from spark_eval.arrow.bloom import BloomFilter, slice_bits_for, slice_of
 from spark_eval.arrow.files import Batches
 from spark_eval.errors import DataError
-from spark_eval.names import first_few, literal
+from spark_eval.names import literal_path, summarize_names
 from spark_eval.schema import FOLD, ITEM, SUBSET, TIMESTAMP, USER, Subset, ddl_of
-from spark_eval.splits.facts import Facts, FoldCounts
+from spark_eval.splits.facts import FoldCounts, SplitCounts
 from spark_eval.splits.fold_rule import NEVER, FoldRule
-from spark_eval.splits.leaks import Comparing
+from spark_eval.splits.leaks import LeakCounter
 from spark_eval.splits.subsets import SubsetRow, subset_rows
 from spark_eval.stats.exact import Ints
-from spark_eval.transforms.objects import made, made_of_files, met_by_number
+from spark_eval.transforms.objects import group_by_key, map_batches, map_files
 from spark_eval.transforms.plain_files import PlainFiles, takes_files
-from spark_eval.verbs.small import collected
+from spark_eval.verbs.small import collect_objects
 
 PART_ROWS_PER_BUCKET: Final = 500_000
 ROWS: Final = "rows"
@@ -44,7 +44,7 @@ class LeakageRow(NamedTuple):
 LEAKAGE: Final = ddl_of(LeakageRow)
 
 
-def compare_times(rows: DataFrame, facts: Facts, n_folds: int, folder: str | None = None) -> FoldCounts:
+def compare_times(rows: DataFrame, facts: SplitCounts, n_folds: int, folder: str | None = None) -> FoldCounts:
     """Count the rows and users of each part and each check of a split, fold by fold.
 
     ``rows`` has user, item, timestamp, fold and subset, of which only a timestamp may be null; where they are
@@ -55,22 +55,22 @@ def compare_times(rows: DataFrame, facts: Facts, n_folds: int, folder: str | Non
     those rows are shuffled that may be pairs of other rows.
     """
     if folder is not None:
-        rows = rows.sparkSession.read.schema(rows.schema).parquet(literal(folder))
+        rows = rows.sparkSession.read.schema(rows.schema).parquet(literal_path(folder))
     files = folder if folder is not None and takes_files(folder) else None
     rule = facts.rule
     parts = rule.subsets if rule.reports_folds else rule.subsets[1:]
     n_rows = sum(facts.places[part] for part in parts)
     n_buckets = max(1, n_rows // PART_ROWS_PER_BUCKET)
-    comparing = Comparing(rule, n_folds, n_buckets, ends_of(rows, facts, n_folds))
-    of_parts = partial(send_parts, rows, files, comparing.columns)
+    comparing = LeakCounter(rule, n_folds, n_buckets, ends_of(rows, facts, n_folds))
+    of_parts = partial(messages_of_subsets, rows, files, comparing.columns)
     sent = of_parts(parts, comparing.messages)
     if not rule.reports_folds:
         slice_bits = slice_bits_for(n_rows, n_buckets)
-        slices = met_by_number(of_parts(parts, comparing.pairs), n_buckets, partial(slice_for, slice_bits))
-        pairs = BloomFilter.of(dict(collected(slices)), n_buckets, slice_bits)
+        slices = group_by_key(of_parts(parts, comparing.pairs), n_buckets, partial(slice_for, slice_bits))
+        pairs = BloomFilter.of(dict(collect_objects(slices)), n_buckets, slice_bits)
         train = of_parts(rule.subsets[:1], lambda batches: comparing.messages(batches, pairs))
         sent = sent.unionAll(train)
-    buckets = collected(met_by_number(sent, n_buckets, lambda _, messages: comparing.counts(messages)))
+    buckets = collect_objects(group_by_key(sent, n_buckets, lambda _, messages: comparing.counts(messages)))
     totals = sum(buckets, start=np.zeros((len(comparing.names), 2, n_folds), dtype=np.int64))
     return {
         name: list(zip(*total.tolist(), strict=True))
@@ -78,7 +78,7 @@ def compare_times(rows: DataFrame, facts: Facts, n_folds: int, folder: str | Non
     }
 
 
-def ends_of(rows: DataFrame, facts: Facts, n_folds: int) -> dict[str, list[int]]:
+def ends_of(rows: DataFrame, facts: SplitCounts, n_folds: int) -> dict[str, list[int]]:
     """Return the last moment of each subset in each fold, if a check compares rows with all of a subset."""
     whole = [check for check in facts.rule.checks.values() if check.early and not check.keys]
     others = {other.value for check in whole for several in check.others.values() for other in several}
@@ -95,23 +95,23 @@ def slice_for(slice_bits: int, bucket: int, hashes: Sequence[Ints]) -> tuple[int
     return bucket, slice_of(np.concatenate(hashes), slice_bits)
 
 
-def send_parts(
+def messages_of_subsets(
     rows: DataFrame, folder: str | None, columns: Sequence[str], parts: Sequence[Subset], sender: PartSender
 ) -> DataFrame:
     """Return what is sent of batches of these parts, with these columns and their subset."""
     names = [part.value for part in parts]
     if folder is None:
-        return made(rows.where(F.col(SUBSET).isin(names)).select(*columns, SUBSET), sender)
-    sent = [made(rows.select(*columns, SUBSET).limit(0), sender)]
+        return map_batches(rows.where(F.col(SUBSET).isin(names)).select(*columns, SUBSET), sender)
+    sent = [map_batches(rows.select(*columns, SUBSET).limit(0), sender)]
     for part in names:
         paths = sorted(map(str, Path(folder, f"{SUBSET}={part}").glob("*.parquet")))
         if paths:
             files = PlainFiles.of(paths, {name: name for name in columns})
-            sent.append(made_of_files(rows.sparkSession, files, partial(sent_of_part, sender, part)))
+            sent.append(map_files(rows.sparkSession, files, partial(messages_of_subset, sender, part)))
     return reduce(DataFrame.unionAll, sent[1:] or sent)
 
 
-def sent_of_part(
+def messages_of_subset(
     sender: PartSender, part: str, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[tuple[int, Any]]:
     """Return what is sent of batches that do not name their part."""
@@ -133,7 +133,7 @@ def check_parts(found: FoldCounts, rule: FoldRule) -> None:
     folds = range(len(found[rule.subsets[0]]))
     empty = [f"{part} of fold {fold}" for fold in folds for part in rule.subsets if not found[part][fold][0]]
     if empty:
-        message = f"no row is left for {first_few(empty)}"
+        message = f"no row is left for {summarize_names(empty)}"
         hint = "take fewer folds, larger parts, exact, or a longer log"
         raise DataError("SPLIT_OUT_OF_RANGE", f"{message}; {hint}")
 
@@ -153,7 +153,7 @@ def count_subsets(
         The rows of the table ``subsets``.
     """
     if folder is not None:
-        rows = rows.sparkSession.read.schema(rows.schema).parquet(literal(folder))
+        rows = rows.sparkSession.read.schema(rows.schema).parquet(literal_path(folder))
     bits = [F.when(F.col(SUBSET) == part.value, 1 << place) for place, part in enumerate(rule.subsets)]
     rows = rows.select(USER, ITEM, FOLD, F.coalesce(*bits, F.lit(0)).alias(IN_SUBSETS))
     tables = {ROWS: rows}

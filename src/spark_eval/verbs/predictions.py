@@ -10,14 +10,14 @@ from typing import ClassVar, Final, Unpack
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from spark_eval.accounting import ACCOUNTING, Entry, check, unusable
+from spark_eval.accounting import ACCOUNTING, Entry, check_accounting, unusable
 from spark_eval.errors import ConfigError, DataError
 from spark_eval.names import model_faults, models_shown
 from spark_eval.options import documented
-from spark_eval.pointwise.batches import Counted
-from spark_eval.pointwise.cuts import cuts_of, standings
+from spark_eval.pointwise.batches import TaskCounts
+from spark_eval.pointwise.cuts import range_offsets, score_ranges
 from spark_eval.pointwise.options import MOST_QUARANTINED, PredictionOptions, make_prediction_plan
-from spark_eval.pointwise.ordered import Ordered
+from spark_eval.pointwise.ordered import RangeResult
 from spark_eval.pointwise.tables import (
     CURVES,
     PREDICTION_METRICS,
@@ -28,7 +28,7 @@ from spark_eval.pointwise.tables import (
 from spark_eval.pointwise.task import PredictionPlan
 from spark_eval.pointwise.totals import Cell, segment_faults
 from spark_eval.runtime import events
-from spark_eval.runtime.any_session import kept
+from spark_eval.runtime.any_session import persist
 from spark_eval.schema import MODEL, Outcome, Table
 from spark_eval.transforms.plain_files import plain_predictions
 from spark_eval.transforms.predictions import (
@@ -37,22 +37,22 @@ from spark_eval.transforms.predictions import (
     conform_predictions,
     counted_parts,
     extents_of,
-    in_order,
-    in_ranges,
+    group_by_range,
+    measure_ranges,
     of_users,
     parts_of_predictions,
 )
 from spark_eval.verbs.checks import HINTS, share_faults
-from spark_eval.verbs.frames import Frame, in_spark
-from spark_eval.verbs.results.shown import ShownTable, SmallFrame, Writable
-from spark_eval.verbs.small import SmallRows, collected
+from spark_eval.verbs.frames import Frame, to_spark_frames
+from spark_eval.verbs.results.shown import SmallFrame, TextTable, Writable
+from spark_eval.verbs.small import SmallRows, collect_objects
 
 # What a task sorts together, about: distinct scores of both labels, rows of users.
 SCORES_PER_RANGE: Final = 1_000_000
 USER_ROWS_PER_BUCKET: Final = 1_000_000
 
 
-@events.telling("evaluate_predictions")
+@events.timed_call("evaluate_predictions")
 @documented(PredictionOptions)
 def evaluate_predictions(
     predictions: Frame,
@@ -76,7 +76,7 @@ def evaluate_predictions(
     plan = make_prediction_plan(task, **options)
     if not 0 <= max_quarantined <= 1:
         raise ConfigError("OUT_OF_RANGE", f"max_quarantined: {max_quarantined} is not in [0, 1]")
-    rows = in_spark({PREDICTIONS: predictions})[PREDICTIONS]
+    rows = to_spark_frames({PREDICTIONS: predictions})[PREDICTIONS]
     shares = {PREDICTIONS: max_quarantined}
     return measure_predictions(read_predictions(rows, columns, model, plan), shares)
 
@@ -96,30 +96,32 @@ def measure_predictions(
 
     Raise one DataError for all that is wrong; more than a share ``most_quarantined`` of the rows is.
     """
-    plan, ranges = predictions.plan, dict[Cell, list[Ordered]]()
+    plan, ranges = predictions.plan, dict[Cell, list[RangeResult]]()
     with computed_once(parts_of_predictions(predictions), plan.by_score or plan.by_user) as parts:
-        counted = Counted()
-        for one in collected(counted_parts(parts)):
+        counted = TaskCounts()
+        for one in collect_objects(counted_parts(parts)):
             counted.merge(one)
         entries = checked_entries(predictions, counted, most_quarantined or {})
         if plan.by_user:
             n_buckets = 1 + counted.n_user_rows // USER_ROWS_PER_BUCKET
-            for totals in collected(of_users(parts, n_buckets, predictions.reading)):
+            for totals in collect_objects(of_users(parts, n_buckets, predictions.reading)):
                 counted.totals.merge(totals)
         if plan.by_score:
-            cuts = cuts_of(counted.samples, SCORES_PER_RANGE)
-            ranges = measured_ranges(in_ranges(parts, cuts), plan)
+            cuts = score_ranges(counted.samples, SCORES_PER_RANGE)
+            ranges = measured_ranges(group_by_range(parts, cuts), plan)
     for part in chain.from_iterable(ranges.values()):
         counted.totals.add_all(part.cell, part.sums)
     return PredictionMetrics(plan, counted.totals, ranges, predictions.rows.sparkSession, entries)
 
 
-def measured_ranges(ranges: DataFrame, plan: PredictionPlan) -> dict[Cell, list[Ordered]]:
+def measured_ranges(ranges: DataFrame, plan: PredictionPlan) -> dict[Cell, list[RangeResult]]:
     """Return what follows from the order of scores, by cell; each range is told what stands above it."""
     with computed_once(ranges) as ranges:
-        standing = standings(collected(extents_of(ranges)), plan.curve_points)
-        ordered: list[Ordered] = collected(in_order(ranges, standing, plan.rules, plan.curves))
-    by_cell: dict[Cell, list[Ordered]] = defaultdict(list)
+        standing = range_offsets(collect_objects(extents_of(ranges)), plan.curve_points)
+        ordered: list[RangeResult] = collect_objects(
+            measure_ranges(ranges, standing, plan.rules, plan.curves)
+        )
+    by_cell: dict[Cell, list[RangeResult]] = defaultdict(list)
     for part in sorted(ordered, key=lambda part: part.number):
         by_cell[part.cell].append(part)
     return by_cell
@@ -129,11 +131,11 @@ def measured_ranges(ranges: DataFrame, plan: PredictionPlan) -> dict[Cell, list[
 def computed_once(rows: DataFrame, is_read_again: bool = True) -> Iterator[DataFrame]:
     """Keep rows in memory or on disk, once they are computed, until the end."""
     with ExitStack() as held:
-        yield kept(rows, held) if is_read_again else rows
+        yield persist(rows, held) if is_read_again else rows
 
 
 def checked_entries(
-    predictions: Predictions, counted: Counted, most_quarantined: Mapping[str, float]
+    predictions: Predictions, counted: TaskCounts, most_quarantined: Mapping[str, float]
 ) -> list[Entry]:
     """Return the entries of the accounting; raise one DataError for all that is wrong."""
     entries = entries_of(counted.rows)
@@ -141,7 +143,7 @@ def checked_entries(
     named = given if model is None else given.withColumn(MODEL, F.lit(model))
     shares = share_faults(entries, {PREDICTIONS: named}, most_quarantined)
     of_segments = segment_faults(counted.totals.sums)
-    check(entries, [*unusable_models(counted.rows), *of_segments, *shares])
+    check_accounting(entries, [*unusable_models(counted.rows), *of_segments, *shares])
     return entries
 
 
@@ -181,11 +183,11 @@ class PredictionMetrics(MeasuredPredictions, Writable):
     verb: ClassVar[str] = PREDICTIONS
     tables: ClassVar[tuple[str, ...]] = ("metrics", "thresholds", "curves", "accounting")
 
-    def shown(self) -> list[ShownTable]:
+    def shown(self) -> list[TextTable]:
         """Return a line per metric of all rows, a column per model."""
         title = f"Predictions of {models_shown(self.models)}"
         header, lines = metrics_by_model([row._asdict() for row in self.metric_rows])
-        return [ShownTable(title, header, lines, unusable(self.entries))]
+        return [TextTable(title, header, lines, unusable(self.entries))]
 
     def __repr__(self) -> str:
         names = ", ".join(self.plan.metrics)

@@ -12,18 +12,18 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from spark_eval.accounting import Counts, Entry, EntryKey, table_entries
-from spark_eval.engine.items.facts import ItemFacts, item_facts
-from spark_eval.engine.messages import united
+from spark_eval.engine.items.facts import ItemAttributes, item_attributes
+from spark_eval.engine.messages import concat_messages
 from spark_eval.engine.segments import activity_bounds, user_columns
-from spark_eval.errors import DataError, each
+from spark_eval.errors import DataError, collect_errors
 from spark_eval.metrics.registry import Fact
-from spark_eval.runtime.any_session import kept
+from spark_eval.runtime.any_session import persist
 from spark_eval.schema import FAULT, IN_TRAIN, ITEM, USER, BuiltIn, Fault, Outcome
 from spark_eval.transforms.inputs import id_type
 from spark_eval.transforms.items import N_BYTES, count_users, counted_train, counts_of_items, trained_items
 from spark_eval.verbs.checks import check_train, check_users
 from spark_eval.verbs.evaluation import Tables
-from spark_eval.verbs.small import collected
+from spark_eval.verbs.small import collect_objects
 from spark_eval.verbs.workers import train_messages
 
 # Items with training interactions, of which every worker has the list, at some 25 bytes, beside ids of text.
@@ -50,7 +50,7 @@ class Training:
     entries: Sequence[Entry] = ()
 
 
-def read_about(tables: Tables, held: ExitStack) -> tuple[Training, Tables]:
+def read_users_and_items(tables: Tables, held: ExitStack) -> tuple[Training, Tables]:
     """Check the users with their segments and the items, return what the training interactions tell.
 
     The tables come back with users that are held in memory.
@@ -58,11 +58,11 @@ def read_about(tables: Tables, held: ExitStack) -> tuple[Training, Tables]:
     Raises one DataError for what is wrong with any, before truth and lists are read, which are larger.
     """
     readers: dict[str, Callable[[], Any]] = {
-        "users": lambda: check_about(tables.users, tables.plan.segments, held),
+        "users": lambda: check_users_table(tables.users, tables.plan.segments, held),
         "train": lambda: read_train(tables),
         "items": lambda: check_items(tables.items),
     }
-    read = each(readers)
+    read = collect_errors(readers)
     training: Training = read["train"]
     training = replace(training, entries=[*training.entries, *read["items"]])
     return training, replace(tables, users=read["users"])
@@ -75,7 +75,7 @@ def read_train(tables: Tables) -> Training:
     plan, (messages, n_buckets) = tables.plan, train_messages(tables)
     most_items = MOST_BYTES // BYTES_PER_ITEM if plan.needs_items else MOST_ITEMS
     sees_takers = Fact.POPULARITY in plan.facts
-    parts = collected(counted_train(messages, n_buckets, most_items, sees_takers=sees_takers))
+    parts = collect_objects(counted_train(messages, n_buckets, most_items, sees_takers=sees_takers))
     summaries = [summary for part in parts for summary in part.summaries]
     counts = reduce(Counts.plus, (one.counts for one in summaries), Counts())
     check_train(counts)
@@ -83,7 +83,7 @@ def read_train(tables: Tables) -> Training:
     items = [part.items for part in parts if part.n_items]
     is_whole = all(part is not None for part in items)
     return Training(
-        united(items).unify_dictionaries() if is_whole else None,
+        concat_messages(items).unify_dictionaries() if is_whole else None,
         sum(part.n_items for part in parts),
         sum((one.n_users for one in summaries), Counter[int | None]()),
         activity_bounds(activity) if BuiltIn.ACTIVITY in plan.segments else None,
@@ -91,11 +91,11 @@ def read_train(tables: Tables) -> Training:
     )
 
 
-def check_about(users: DataFrame | None, segments: Sequence[str], held: ExitStack) -> DataFrame | None:
+def check_users_table(users: DataFrame | None, segments: Sequence[str], held: ExitStack) -> DataFrame | None:
     """Return the rows, held in memory; raise DataError unless users come once, segments with few values."""
     if users is None:
         return None
-    users, columns = kept(users, held), user_columns(segments)
+    users, columns = persist(users, held), user_columns(segments)
     check_users(count_users(users, columns).collect()[0].asDict(), columns)
     return users
 
@@ -127,7 +127,7 @@ def check_bytes(n_bytes: int, source: str) -> None:
         raise DataError("TOO_MANY_FACTS", message)
 
 
-def facts_of_items(tables: Tables, training: Training) -> tuple[ItemFacts | None, Tables]:
+def facts_of_items(tables: Tables, training: Training) -> tuple[ItemAttributes | None, Tables]:
     """Return what is known of items, for all workers; None where nobody asks.
 
     Where all that is asked is which ones have training interactions, and they are too many, Spark tells it of
@@ -138,7 +138,7 @@ def facts_of_items(tables: Tables, training: Training) -> tuple[ItemFacts | None
     plan, is_left_out = tables.plan, tables.train is not None and training.items is None
     if tables.train is not None and (is_left_out or training.n_items > MOST_ITEMS) and not plan.needs_items:
         seen = trained_items(tables.train)
-        recommendations, truth = (mark(rows, seen) for rows in (tables.recommendations, tables.truth))
+        recommendations, truth = (mark_trained(rows, seen) for rows in (tables.recommendations, tables.truth))
         files = {"train": tables.files.get("train")}
         return None, replace(tables, recommendations=recommendations, truth=truth, files=files)
     check_bytes(max(training.n_items * BYTES_PER_ITEM, is_left_out * (MOST_BYTES + 1)), "train")
@@ -149,11 +149,11 @@ def facts_of_items(tables: Tables, training: Training) -> tuple[ItemFacts | None
         check_bytes(taken.count() * BYTES_PER_TAKER, "train")
     of_items, of_taken = (frame and frame.toArrow() for frame in (items, taken))
     kind = id_type(tables.truth, ITEM)
-    facts = item_facts(kind, of_items, training.items, n_users, of_taken)
+    facts = item_attributes(kind, of_items, training.items, n_users, of_taken)
     return (facts.with_text_order if Fact.TEXT_ORDER in plan.facts else facts), tables
 
 
-def mark(rows: DataFrame, items: DataFrame) -> DataFrame:
+def mark_trained(rows: DataFrame, items: DataFrame) -> DataFrame:
     """Return the rows with a column that tells whether their items have training interactions."""
     marked = rows.join(items.withColumn(IN_TRAIN, F.lit(True)), items.columns, "left")
     return marked.withColumn(IN_TRAIN, F.coalesce(IN_TRAIN, F.lit(False)))

@@ -11,15 +11,15 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from spark_eval.arrow.user_files import UserFile, met, user_files
+from spark_eval.arrow.user_files import UserFile, overlapping_groups, user_files
 from spark_eval.comparing.gating import NO_SIDE, gated_pairs, models_against
-from spark_eval.comparing.matching import Matched, check_known, match_metrics
+from spark_eval.comparing.matching import MatchedModels, check_known, match_metrics
 from spark_eval.comparing.options import COMPARE, ComparePlan, Interval
 from spark_eval.errors import ConfigError, DataError, nearest
 from spark_eval.metrics import RANKING, MetricValue
 from spark_eval.metrics.columns import looks_like_metric, value_of_foreign_column
 from spark_eval.metrics.means import WeightedMean, means_of_users
-from spark_eval.pairing.population import BASELINE, CANDIDATE, PairQuestion
+from spark_eval.pairing.population import BASELINE, CANDIDATE, ComparisonTask
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import is_remote, tasks_at_once
 from spark_eval.schema import ALL, FOLD, MODEL, N_RECOMMENDED, N_RELEVANT, USER
@@ -27,7 +27,7 @@ from spark_eval.transforms.conform import check_id_types
 from spark_eval.transforms.pairs import Buckets, buckets_of_files, buckets_of_frames
 from spark_eval.transforms.plain_files import takes_files
 from spark_eval.verbs.evaluation import Evaluation
-from spark_eval.verbs.frames import Frame, in_spark
+from spark_eval.verbs.frames import Frame, to_spark_frames
 from spark_eval.verbs.workers import BUCKETS_PER_TASK
 
 # Ranges of users that several files share may be so much coarser than the files.
@@ -68,7 +68,7 @@ def side_of(measured: Evaluation | Frame, model: str | None, name: str) -> Side:
         facts = (means_of_users(plan.metrics), plan.segments, plan.stamp)
         places = (measured.truth_digest, measured.folder, measured.files)
         return Side(measured.per_user, measured.models, *facts, None, *places)
-    frame = in_spark({name: measured})[name]
+    frame = to_spark_frames({name: measured})[name]
     if model is not None and MODEL not in frame.columns:
         frame = frame.withColumn(MODEL, F.lit(model))
     for needed in (USER, MODEL):
@@ -139,17 +139,17 @@ def has_columns(mean: MetricValue, columns: Sequence[str]) -> bool:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Requested:
     """Which models are compared in which metrics and segments, by rows of their own or by gates."""
 
-    matched: Matched
+    matched: MatchedModels
     values: Sequence[MetricValue]
     segments: Sequence[str]
 
 
-def asked_of(
-    matched: Matched, values: Sequence[MetricValue], plan: ComparePlan, sides: Mapping[str, Side]
-) -> Asked:
+def requested_of(
+    matched: MatchedModels, values: Sequence[MetricValue], plan: ComparePlan, sides: Mapping[str, Side]
+) -> Requested:
     """Return what is compared, and behind it what the plan's gates need beside."""
     candidate, side = sides[CANDIDATE], BASELINE if BASELINE in sides else CANDIDATE
     baselines = sides[BASELINE].models if BASELINE in sides else None
@@ -163,10 +163,10 @@ def asked_of(
             all_values += match_metrics(candidate.metrics, sides[side].metrics, only)
             segments += [gate.segment] if gate.segment != ALL else []
     by_text = {str(value): value for value in all_values}
-    return Asked(matched, list(by_text.values()), list(dict.fromkeys(segments)))
+    return Requested(matched, list(by_text.values()), list(dict.fromkeys(segments)))
 
 
-def question_of_pairs(sides: Mapping[str, Side], asked: Asked, *, needs_largest: bool) -> PairQuestion:
+def comparison_task(sides: Mapping[str, Side], asked: Requested, *, needs_largest: bool) -> ComparisonTask:
     """Return what the workers are asked; raise ConfigError UNKNOWN_SEGMENT, DataError ID_TYPE_MISMATCH.
 
     DataError FOLDS_DIFFER where one side has folds, and the other has none.
@@ -184,7 +184,7 @@ def question_of_pairs(sides: Mapping[str, Side], asked: Asked, *, needs_largest:
     moved = [] if baseline is None else [one for one in segments if one in baseline.segments and one != FOLD]
     has_digests = baseline is not None and None not in (candidate.truth_digest, baseline.truth_digest)
     has_counts = all(N_RELEVANT in one.per_user.columns for one in sides.values())
-    return PairQuestion(
+    return ComparisonTask(
         models=asked.matched.models,
         matches=asked.matched.matches,
         columns=list(dict.fromkeys(value.column for value in asked.values)),
@@ -198,7 +198,7 @@ def question_of_pairs(sides: Mapping[str, Side], asked: Asked, *, needs_largest:
     )
 
 
-def buckets_of_sides(sides: Mapping[str, Side], question: PairQuestion) -> Buckets:
+def buckets_of_sides(sides: Mapping[str, Side], question: ComparisonTask) -> Buckets:
     """Return the buckets in which all models' users meet: of files that tell theirs, or by an exchange."""
     spark = sides[CANDIDATE].per_user.sparkSession
     at_once = tasks_at_once(spark)
@@ -210,7 +210,7 @@ def buckets_of_sides(sides: Mapping[str, Side], question: PairQuestion) -> Bucke
     return buckets_of_frames(frames, BUCKETS_PER_TASK * 2 * at_once, 2 * at_once, question)
 
 
-def groups_of_files(sides: Mapping[str, Side], question: PairQuestion) -> list[dict[int, list[str]]] | None:
+def groups_of_files(sides: Mapping[str, Side], question: ComparisonTask) -> list[dict[int, list[str]]] | None:
     """Return groups of files with the same users, the paths of each model by its place.
 
     None where a side has no such files, or where the buckets of two sides overlap so that groups were large.
@@ -227,7 +227,7 @@ def groups_of_files(sides: Mapping[str, Side], question: PairQuestion) -> list[d
         files += own
     groups = []
     finest = len({(file.start, file.end) for file in files})
-    for group in met(files):
+    for group in overlapping_groups(files):
         paths: dict[int, list[str]] = {}
         for file in group:
             paths.setdefault(place_of[file.path], []).append(file.path)

@@ -27,14 +27,14 @@ def small_table(spark: SparkSession, rows: Sequence[Sequence[Any]], schema: str)
     return frame
 
 
-def collected(objects: DataFrame) -> list[Any]:
+def collect_objects(objects: DataFrame) -> list[Any]:
     """Return the objects that a frame of ``transforms.objects`` holds."""
     return [pickle.loads(row[OBJECT]) for row in objects.select(OBJECT).collect()]
 
 
-def collected_or_raised(objects: DataFrame) -> list[Any]:
+def collect_or_raise(objects: DataFrame) -> list[Any]:
     """Return the objects; raise one DataError for those of the workers that are errors, each of them once."""
-    found = collected(objects)
+    found = collect_objects(objects)
     faults = {str(one): one for one in found if isinstance(one, DataError)}
     DataError.raise_all([fault for _, fault in sorted(faults.items())])
     return found

@@ -10,26 +10,26 @@ from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
 from spark_eval.accounting import ACCOUNTING, Entry
-from spark_eval.arrow.files import keep_files
+from spark_eval.arrow.files import remove_other_files
 from spark_eval.errors import ConfigError, DataError, nearest
-from spark_eval.names import quoted
+from spark_eval.names import quote_column
 from spark_eval.reporting.facts import RunFacts
 from spark_eval.runtime import events
 from spark_eval.runtime.any_session import MICROSECONDS, TIMESTAMP_TYPE, setting
 from spark_eval.schema import FAULT, FOLD, ITEM, RELEVANCE, SUBSET, SUBSETS, TIMESTAMP, USER, Subset, Table
-from spark_eval.splits.facts import Facts
+from spark_eval.splits.facts import SplitCounts
 from spark_eval.splits.fold_rule import FoldRule, Layout
 from spark_eval.splits.folds import StratifiedKFold
-from spark_eval.splits.labels import Labelling
+from spark_eval.splits.labels import RowLabeller
 from spark_eval.splits.methods import GLOBAL_LOCAL_RANKER, METHODS, rule_of
 from spark_eval.splits.subsets import SUBSET_TABLE, SubsetRow, ways_to_train
 from spark_eval.transforms.conform import conform_interactions
-from spark_eval.transforms.label import PLACE, in_folds, label, row_counts
+from spark_eval.transforms.label import PLACE, explode_folds, label, row_counts
 from spark_eval.transforms.listed import NOTHING_LISTED, ListedFiles
-from spark_eval.transforms.objects import made_of_files
+from spark_eval.transforms.objects import map_files
 from spark_eval.transforms.plain_files import PlainFiles, plain_log, takes_files
 from spark_eval.verbs.cuts import Found, Times, resolve
-from spark_eval.verbs.frames import Frame, in_spark
+from spark_eval.verbs.frames import Frame, to_spark_frames
 from spark_eval.verbs.leakage import (
     LEAKAGE,
     LeakageRow,
@@ -38,15 +38,15 @@ from spark_eval.verbs.leakage import (
     count_subsets,
     leakage_rows,
 )
-from spark_eval.verbs.results.shown import Shown, ShownTable, unpublished
-from spark_eval.verbs.small import collected, small_table
+from spark_eval.verbs.results.shown import Displayable, TextTable, as_if_published
+from spark_eval.verbs.small import collect_objects, small_table
 
 # The leakage report, and the accounting of the folds.
 Compared = tuple[list[LeakageRow], list[Entry]]
 
 
 @dataclass(frozen=True, repr=False)
-class Split(Shown):
+class Split(Displayable):
     """A labelled log. ``places`` holds every row of it once, with all its places in the folds.
 
     ``timeline`` is what the rule had to find of the log. ``plain`` are the files of a log that the workers
@@ -68,13 +68,13 @@ class Split(Shown):
         """The name of its rule."""
         return next(name for name, kind in METHODS.items() if kind is type(self.rule))
 
-    def shown(self) -> list[ShownTable]:
+    def shown(self) -> list[TextTable]:
         """Return the rule and its parts."""
         shared = {field.name for field in fields(FoldRule)}  # of all rules: they come last
         names = sorted(vars(self.rule), key=lambda name: name in shared)
         options = {name: str(value) for name in names if (value := getattr(self.rule, name)) is not None}
         notes = [*self.hints, "accounting, leakage and subsets count the rows when they are asked for"]
-        return [ShownTable(f"Split by {self.method}", ("option", "value"), list(options.items()), notes)]
+        return [TextTable(f"Split by {self.method}", ("option", "value"), list(options.items()), notes)]
 
     def __repr__(self) -> str:
         hints = "; ".join(self.hints)
@@ -95,7 +95,7 @@ class Split(Shown):
             Table.SUBSETS: self.counted_subsets(),
             Table.ACCOUNTING: [*facts.accounting(), *of_folds],
         }
-        return unpublished("split", {"timeline": self.timeline and asdict(self.timeline)}, tables)
+        return as_if_published("split", {"timeline": self.timeline and asdict(self.timeline)}, tables)
 
     @property
     def labelled(self) -> DataFrame:
@@ -110,7 +110,7 @@ class Split(Shown):
     def in_folds(self) -> DataFrame:
         """Return ``labelled`` with the place of each row."""
         self.listed.check(self.places, "interactions")
-        return in_folds(self.places, self.rule)
+        return explode_folds(self.places, self.rule)
 
     @property
     def rows(self) -> DataFrame:
@@ -184,21 +184,23 @@ class Split(Shown):
         """Return the rows of the table ``subsets``; those of the split are read in ``folder`` if given."""
         return count_subsets(self.rows, self.rule, self.layout.n_folds, folder)
 
-    def facts(self) -> Facts:
+    def facts(self) -> SplitCounts:
         """Return what is counted of the rows, in a scan of its own."""
         rows = self.in_folds().agg(*row_counts(self.rule))
         return self.counted(rows.collect()[0].asDict())
 
-    def counted(self, aggregates: Mapping[str, Any]) -> Facts:
+    def counted(self, aggregates: Mapping[str, Any]) -> SplitCounts:
         """Return the facts that ``transforms.label.row_counts`` have found."""
         found: dict[str, Counter[str]] = {"row": Counter(), "place": Counter()}
         for name, n_rows in aggregates.items():
             kind, _, code = name.partition("_")
             if kind in found:
                 found[kind][code] = n_rows
-        return Facts(self.rule, aggregates["n_rows"], aggregates["n_used"], found["row"], found["place"])
+        return SplitCounts(
+            self.rule, aggregates["n_rows"], aggregates["n_used"], found["row"], found["place"]
+        )
 
-    def write(self, folder: str) -> Facts:
+    def write(self, folder: str) -> SplitCounts:
         """Write ``rows`` below a new folder, as Parquet by subset; they are counted on the way, once each."""
         if self.plain is not None and takes_files(folder):
             return self.write_plain(self.plain, folder)
@@ -208,20 +210,20 @@ class Split(Shown):
             rows.drop(PLACE).write.mode("error").partitionBy(SUBSET).parquet(folder)
         return self.counted(observed.get)
 
-    def write_plain(self, plain: PlainFiles, folder: str) -> Facts:
+    def write_plain(self, plain: PlainFiles, folder: str) -> SplitCounts:
         """Write the rows of plain files in the workers, as ``write`` does."""
-        facts, files = Facts(self.rule), set[str]()
-        labelling = Labelling(self.rule, self.layout, self.unit)
-        tasks = made_of_files(
+        facts, files = SplitCounts(self.rule), set[str]()
+        labelling = RowLabeller(self.rule, self.layout, self.unit)
+        tasks = map_files(
             self.places.sparkSession, plain, lambda batches: [(None, labelling.write(batches, folder))]
         )
-        for of_task, written in collected(tasks):
+        for of_task, written in collect_objects(tasks):
             facts.add(of_task)
             files.update(written)
-        keep_files(folder, files)
+        remove_other_files(folder, files)
         return facts
 
-    def compared(self, facts: Facts, folder: str | None = None) -> Compared:
+    def compared(self, facts: SplitCounts, folder: str | None = None) -> Compared:
         """Return the leakage report, and the accounting of the folds, if there is one.
 
         Rows are read in ``folder`` where they are written.
@@ -238,10 +240,10 @@ def used_rows(labelled: DataFrame) -> DataFrame:
     first, last = (USER, ITEM, TIMESTAMP, RELEVANCE, FOLD), (SUBSET,)
     others = [name for name in labelled.columns if name not in (*first, FAULT, *last)]
     rows = labelled.where(F.col(SUBSET).isNotNull())
-    return rows.select(*(F.col(quoted(name)) for name in (*first, *others, *last)))
+    return rows.select(*(F.col(quote_column(name)) for name in (*first, *others, *last)))
 
 
-@events.telling("split")
+@events.timed_call("split")
 def split(
     interactions: Frame,
     rule: FoldRule | None = None,
@@ -281,7 +283,7 @@ def split(
         given = ", ".join([*(["method"] if method else []), *options])
         raise ConfigError("INVALID_SPLIT", f"give a rule or its options, not both: {given}")
     rule = rule or rule_of(method or GLOBAL_LOCAL_RANKER, options)
-    frame = in_spark({"interactions": interactions})["interactions"]
+    frame = to_spark_frames({"interactions": interactions})["interactions"]
     listed = ListedFiles.of(frame)
     log = conform_interactions(frame, columns, timestamp_unit, rule.timezone, rule.timed)
     for name in rule.by if isinstance(rule, StratifiedKFold) else ():

@@ -7,9 +7,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
 from spark_eval.arrow.row_faults import fault_rules, interactions_of_users, judge_train, valid_train
-from spark_eval.engine.items.facts import ItemFacts
+from spark_eval.engine.items.facts import ItemAttributes
 from spark_eval.engine.messages import Content
-from spark_eval.engine.question import Question
+from spark_eval.engine.question import EvaluationTask
 from spark_eval.engine.send import Sender
 from spark_eval.runtime.any_session import tasks_at_once
 from spark_eval.schema import (
@@ -25,7 +25,7 @@ from spark_eval.schema import (
     USER,
     BuiltIn,
 )
-from spark_eval.transforms.exchange import exchanged, send
+from spark_eval.transforms.exchange import exchange, send
 from spark_eval.transforms.inputs import id_type
 from spark_eval.verbs.evaluation import Tables
 
@@ -39,9 +39,11 @@ MOST_BUCKETS: Final = 10_000
 LEAST_ROWS: Final = 50_000
 
 
-def question_of(tables: Tables, bounds: Mapping[int, int] | None, facts: ItemFacts | None) -> Question:
+def evaluation_task(
+    tables: Tables, bounds: Mapping[int, int] | None, facts: ItemAttributes | None
+) -> EvaluationTask:
     """Return what the workers are asked."""
-    return Question(
+    return EvaluationTask(
         plan=tables.plan,
         user=id_type(tables.truth, USER),
         item=id_type(tables.truth, ITEM),
@@ -95,7 +97,7 @@ def train_messages(tables: Tables) -> tuple[DataFrame, int]:
         n_buckets = min(1 + files.n_rows // ROWS_PER_BUCKET, MOST_BUCKETS)
     n_tasks = min(n_buckets, max(cores, n_buckets // BUCKETS_PER_TASK))
     sender = Sender(n_buckets, Content.TRAIN, judge_train)
-    return exchanged([send_train(tables, sender, n_tasks)], n_tasks), n_buckets
+    return exchange([send_train(tables, sender, n_tasks)], n_tasks), n_buckets
 
 
 def buckets_for(tables: Tables) -> tuple[int, int]:

@@ -2,27 +2,27 @@
 
 import numpy as np
 
-from spark_eval.arrow.codes import counted, ordered
-from spark_eval.arrow.hashes import Booleans, changes
+from spark_eval.arrow.codes import count_by_code, lexsort
+from spark_eval.arrow.hashes import Booleans, run_starts
 from spark_eval.engine.bucket import Bucket
-from spark_eval.engine.lists import AllLists
+from spark_eval.engine.lists import BucketLists
 from spark_eval.engine.messages import Content
-from spark_eval.engine.people import People, places_of_people
-from spark_eval.metrics.beyond.arrays import positions
-from spark_eval.metrics.beyond.catalog import About, Entries, Sets
+from spark_eval.engine.people import Users, indices_of_users
+from spark_eval.metrics.beyond.arrays import index_in_run
+from spark_eval.metrics.beyond.catalog import Entries, ItemContext, Sets
 from spark_eval.metrics.registry import Fact
 from spark_eval.schema import Outcome
 from spark_eval.stats.exact import Floats, Ints
 
 
-class Surroundings:
+class ItemContextBuilder:
     """Users' relevant, trained and base items in a bucket, if a metric needs them.
 
     ``lists`` are those of all models. ``fold`` (users,) is the row of each user in the catalogue's tables;
     ``relevant``, ``profile`` and ``base`` have a row per user.
     """
 
-    def __init__(self, bucket: Bucket, lists: AllLists) -> None:
+    def __init__(self, bucket: Bucket, lists: BucketLists) -> None:
         plan, self.bucket = bucket.question.plan, bucket
         people, self.facts = bucket.people, bucket.question.known_items
         # A fold that is missing in training is refused after all buckets are measured.
@@ -49,27 +49,27 @@ class Surroundings:
         relevance = truth.relevances(np.arange(len(truth.user)))
         order = np.lexsort((~in_order, -relevance, truth.user))
         row = truth.user[order]
-        return self.entries(row, positions(changes(row)) + 1, truth.item[order])
+        return self.entries(row, index_in_run(run_starts(row)) + 1, truth.item[order])
 
     def trained_items(self) -> Entries:
         """Return the distinct training items of each user, sorted by id."""
         bucket = self.bucket
         rows, item = bucket.rows[Content.PROFILE], bucket.items.columns[2]
-        row = places_of_people(People.of(rows, bucket.people.ids.type), bucket.people)
+        row = indices_of_users(Users.of(rows, bucket.people.ids.type), bucket.people)
         row, item = row[row >= 0], item[row >= 0]
-        order = ordered(row, bucket.items.in_order(item))
+        order = lexsort(row, bucket.items.in_order(item))
         row, item = row[order], item[order]
-        is_first = changes(row) | changes(item)
+        is_first = run_starts(row) | run_starts(item)
         row, item = row[is_first], item[is_first]
-        return self.entries(row, positions(changes(row)) + 1, item)
+        return self.entries(row, index_in_run(run_starts(row)) + 1, item)
 
-    def about(self, lists: AllLists, chosen: Ints) -> About:
+    def about(self, lists: BucketLists, chosen: Ints) -> ItemContext:
         """Return the item context of the chosen lists."""
         users, hits = chosen % max(lists.truth.n_users, 1), lists.chosen_hits(chosen)
         hit_items = lists.truth.item[hits.pair]
         of_users = (self.relevant, self.profile, self.base)
         relevant, profile, base = (one and one.of_rows(users) for one in of_users)
-        return About(
+        return ItemContext(
             catalog=self.facts.catalog,
             fold=self.fold[users],
             hits=self.bucket.place_of(hit_items),
@@ -82,7 +82,7 @@ class Surroundings:
         )
 
 
-def lists_with(about: About | None) -> dict[Outcome, Booleans]:
+def empty_and_unknown_lists(about: ItemContext | None) -> dict[Outcome, Booleans]:
     """Return masks of lists that are empty, or have an item without some attribute, by outcome."""
     if about is None or about.listed is None:
         return {}
@@ -100,7 +100,7 @@ def lists_with(about: About | None) -> dict[Outcome, Booleans]:
         if facts is not None:
             lacking[outcome] = is_unknown(facts)[listed.place]
     n = listed.n_rows
-    counts = {outcome: counted(listed.row[entries], n) > 0 for outcome, entries in lacking.items()}
+    counts = {outcome: count_by_code(listed.row[entries], n) > 0 for outcome, entries in lacking.items()}
     return {Outcome.EMPTY_LISTS: listed.count(None) == 0, **counts}
 
 

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark_eval.arrow.hashes import Booleans
-from spark_eval.engine.items.facts import ItemFacts
+from spark_eval.engine.items.facts import ItemAttributes
 from spark_eval.engine.items.tally import CELL, COUNTED, IS_LISTED, IS_TRAINED, KNOWN_BITS, SLOT_BITS
 from spark_eval.engine.means import NOBODY, ColumnSums, SegmentCell
-from spark_eval.engine.messages import added_up
+from spark_eval.engine.messages import sum_equal_keys
 from spark_eval.engine.summary import MetricRow, cells_of_models
 from spark_eval.metrics.beyond.catalog import ItemCounts
 from spark_eval.metrics.beyond.group_weights import GroupWeights
@@ -30,7 +30,7 @@ def histogram(tallies: Sequence[pa.Table]) -> pa.Table:
 
     ``tallies`` are counts of the same items in different buckets; they are summed first.
     """
-    counts = added_up(tallies, [*CELL, ITEM, KNOWN_BITS])
+    counts = sum_equal_keys(tallies, [*CELL, ITEM, KNOWN_BITS])
     n_cuts = sum(name.startswith(COUNTED[0]) for name in counts.column_names)
     slots = [name for name in COUNTED[1:] if f"{name}_0" in counts.column_names]
     parts = []
@@ -46,7 +46,7 @@ def histogram(tallies: Sequence[pa.Table]) -> pa.Table:
 def run_rows(
     plan: Plan,
     histograms: Sequence[pa.Table],
-    facts: ItemFacts,
+    facts: ItemAttributes,
     totals: Mapping[SegmentCell, Mapping[str, ColumnSums]],
     models: Sequence[str],
 ) -> list[MetricRow]:
@@ -70,14 +70,14 @@ def counts_by_cell(histograms: Sequence[pa.Table]) -> dict[tuple[Any, ...], list
     by_cell: dict[tuple[Any, ...], list[tuple[int, ...]]] = {}
     if not histograms:
         return by_cell
-    added = added_up(histograms, [*CELL, CUT, COUNTED[0], KNOWN_BITS])
+    added = sum_equal_keys(histograms, [*CELL, CUT, COUNTED[0], KNOWN_BITS])
     for model, segment, value, cut, *counts in zip(*added.to_pydict().values(), strict=True):
         by_cell.setdefault((model, segment, value, cut), []).append(tuple(counts))
     return {cell: sorted(rows) for cell, rows in by_cell.items()}
 
 
 def item_counts(
-    rows: Sequence[tuple[int, ...]], facts: ItemFacts, cell: SegmentCell, users: ColumnSums
+    rows: Sequence[tuple[int, ...]], facts: ItemAttributes, cell: SegmentCell, users: ColumnSums
 ) -> ItemCounts:
     """Return the counts of a cell as input of the kernels."""
     width = len(rows[0]) if rows else 3
@@ -98,7 +98,7 @@ def item_counts(
     )
 
 
-def n_known(facts: ItemFacts, table: Booleans | None, cell: SegmentCell) -> int:
+def n_known(facts: ItemAttributes, table: Booleans | None, cell: SegmentCell) -> int:
     """Count the items in a table of the catalogue: of the cell's fold, or of any fold."""
     if table is None:
         return 0
@@ -111,7 +111,7 @@ def n_known(facts: ItemFacts, table: Booleans | None, cell: SegmentCell) -> int:
 def group_rows(
     plan: Plan,
     parts: Sequence[Mapping[tuple[int, str], GroupWeights]],
-    facts: ItemFacts,
+    facts: ItemAttributes,
     totals: Mapping[SegmentCell, Mapping[str, ColumnSums]],
     models: Sequence[str],
 ) -> list[MetricRow]:

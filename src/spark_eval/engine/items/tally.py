@@ -12,15 +12,15 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from spark_eval.arrow.codes import counted, distinct_of
-from spark_eval.arrow.hashes import changes
+from spark_eval.arrow.codes import count_by_code, unique_in_order_of_appearance
+from spark_eval.arrow.hashes import run_starts
 from spark_eval.engine.bucket import Bucket
-from spark_eval.engine.items.facts import ItemFacts
+from spark_eval.engine.items.facts import ItemAttributes
 from spark_eval.engine.means import Group, SegmentCell
-from spark_eval.engine.messages import buckets_of, divided, one_chunk
-from spark_eval.engine.people import place_in
-from spark_eval.engine.question import Question
-from spark_eval.metrics.beyond.catalog import About, Entries
+from spark_eval.engine.messages import buckets_of, one_chunk, partition_rows
+from spark_eval.engine.people import index_of
+from spark_eval.engine.question import EvaluationTask
+from spark_eval.metrics.beyond.catalog import Entries, ItemContext
 from spark_eval.schema import ALL, FOLD, ITEM, MODEL, SEGMENT, SEGMENT_VALUE
 from spark_eval.stats.exact import Floats, Ints
 
@@ -43,7 +43,7 @@ class ItemTally:
     Items of the catalogue are numbered by their index, all others (``unknown``) in order of arrival.
     """
 
-    def __init__(self, question: Question) -> None:
+    def __init__(self, question: EvaluationTask) -> None:
         self.facts = question.known_items
         self.order = question.plan.run_cuts
         self.cuts = sorted(self.order, key=lambda k: (k is None, k))
@@ -54,7 +54,9 @@ class ItemTally:
         self.parts: list[tuple[Ints, Ints, Ints]] = []
         self.n_added = 0
 
-    def add(self, bucket: Bucket, about: About | None, models: Group, segments: Mapping[str, Group]) -> None:
+    def add(
+        self, bucket: Bucket, about: ItemContext | None, models: Group, segments: Mapping[str, Group]
+    ) -> None:
         """Count the lists of a bucket for all users and for each segment value.
 
         A group has the code of each list's model or segment value, and the names of the codes.
@@ -62,7 +64,7 @@ class ItemTally:
         if about is None or about.listed is None:
             return
         listed = about.listed
-        number, cut = self.numbers(bucket, listed), first_cuts(listed.rank, self.cuts)
+        number, cut = self.numbers(bucket, listed), first_cutoff_index(listed.rank, self.cuts)
         n_numbers, row = self.n_numbers, listed.row
         if (is_beyond := cut == len(self.cuts)).any():
             number, cut, row = number[~is_beyond], cut[~is_beyond], row[~is_beyond]
@@ -75,9 +77,9 @@ class ItemTally:
             group = number if len(cells) == 1 else of_list[row] * n_numbers + number
             n_groups, distinct = len(cells) * n_numbers, None
             if n_groups > SPARSEST_COUNTS * len(group):
-                distinct, group = distinct_of(group)
+                distinct, group = unique_in_order_of_appearance(group)
                 n_groups = len(distinct)
-            places = counted(group * len(self.cuts) + cut, n_groups * len(self.cuts))
+            places = count_by_code(group * len(self.cuts) + cut, n_groups * len(self.cuts))
             n_lists = np.cumsum(places.reshape(-1, len(self.cuts)), axis=1)
             slots = slots_of(group, n_lists, row, cut, lengths)
             used = np.flatnonzero(n_lists[:, -1])
@@ -97,19 +99,19 @@ class ItemTally:
         unknown = np.flatnonzero(listed.place < 0)
         if not len(unknown):
             return listed.place
-        distinct, which = distinct_of(listed.item[unknown])
+        distinct, which = unique_in_order_of_appearance(listed.item[unknown])
         ids = bucket.items.ids_in_order(distinct).cast(self.unknown.type)
-        is_new = place_in(ids, self.unknown) < 0
+        is_new = index_of(ids, self.unknown) < 0
         self.unknown = pa.concat_arrays([self.unknown, ids.filter(pa.array(is_new))])
         number = listed.place.copy()
-        number[unknown] = self.facts.catalog.n_items + place_in(ids, self.unknown)[which]
+        number[unknown] = self.facts.catalog.n_items + index_of(ids, self.unknown)[which]
         return number
 
     def add_up(self) -> None:
         """Sum the amounts of equal items and cells."""
         keys = [cell * self.n_numbers + item for cell, item, _ in self.parts]
         distinct = np.sort(np.concatenate(keys))
-        distinct = distinct[changes(distinct)]
+        distinct = distinct[run_starts(distinct)]
         total = np.zeros((len(distinct), self.parts[0][2].shape[1]), dtype=np.int64)
         for key, (*_, amounts) in zip(keys, self.parts, strict=True):
             total[np.searchsorted(distinct, key)] += amounts  # a part has each key once
@@ -143,7 +145,7 @@ class ItemTally:
         return bits
 
 
-def fold_of_cell(facts: ItemFacts, cell: SegmentCell) -> int:
+def fold_of_cell(facts: ItemAttributes, cell: SegmentCell) -> int:
     """Return the row of a fold's cell in the catalogue's tables, -1 for other cells."""
     _, segment, value = cell
     if segment != FOLD or facts.folds is None:
@@ -152,7 +154,7 @@ def fold_of_cell(facts: ItemFacts, cell: SegmentCell) -> int:
     return max(int(facts.tables_of(np.array([int(value)]), 1)[0]), 0)
 
 
-def first_cuts(rank: Ints, cuts: Sequence[int | None]) -> Ints:
+def first_cutoff_index(rank: Ints, cuts: Sequence[int | None]) -> Ints:
     """Return the index of the first cutoff that includes each rank; ``len(cuts)`` if none does.
 
     Cutoffs ascend; None (any rank) is last.
@@ -190,7 +192,7 @@ def slot_parts(longest: int) -> tuple[Floats, Floats]:
     return high, np.rint((share - high) * 2.0**SLOT_BITS)
 
 
-def divided_by_item(table: pa.Table, n_parts: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+def partition_by_item(table: pa.Table, n_parts: int) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Divide counts by item; yield the number and the rows of each part that is not empty."""
-    parts = divided(table, buckets_of(one_chunk(table[ITEM]), n_parts), n_parts)
+    parts = partition_rows(table, buckets_of(one_chunk(table[ITEM]), n_parts), n_parts)
     yield from ((number, part) for number, part in enumerate(parts) if part.num_rows)

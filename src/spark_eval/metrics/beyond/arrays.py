@@ -14,7 +14,7 @@ Arguments = ParamSpec("Arguments")
 Returned = TypeVar("Returned")
 
 
-def once(
+def cached_on_first_argument(
     function: Callable[Concatenate[Bearer, Arguments], Returned],
 ) -> Callable[Concatenate[Bearer, Arguments], Returned]:
     """Cache a function's results on its first argument, so that all cutoffs share them."""
@@ -31,19 +31,19 @@ def once(
     return kept
 
 
-def positions(is_first: Booleans) -> Ints:
+def index_in_run(is_first: Booleans) -> Ints:
     """Return 0 for the first entry of each run, 1 for the second, ...; runs begin where ``is_first``."""
     starts = np.flatnonzero(is_first)
     return np.arange(len(is_first)) - np.repeat(starts, np.diff(starts, append=len(is_first)))
 
 
-def spans(starts: Ints, sizes: Ints) -> tuple[Ints, Ints]:
+def expand_ranges(starts: Ints, sizes: Ints) -> tuple[Ints, Ints]:
     """Return the concatenated spans: the span's number of each index, and the indices."""
     owner = np.repeat(np.arange(len(sizes)), sizes)
     return owner, np.arange(len(owner)) - np.repeat(np.cumsum(sizes) - sizes - starts, sizes)
 
 
-def parts(cost: Ints, most: int) -> Iterator[slice]:
+def slices_by_cost(cost: Ints, most: int) -> Iterator[slice]:
     """Yield slices whose total cost is at most ``most``, or of a single element."""
     until, first = np.cumsum(cost), 0
     while first < len(cost):
@@ -53,7 +53,7 @@ def parts(cost: Ints, most: int) -> Iterator[slice]:
         first = last
 
 
-def places_in(keys: Ints, wanted: Ints) -> Ints:
+def index_in_sorted(keys: Ints, wanted: Ints) -> Ints:
     """Return the index of numbers (from 0) in ascending keys, -1 if missing."""
     places = np.searchsorted(keys, wanted)
     return np.where(np.append(keys, -1)[places] == wanted, places, -1)

@@ -14,8 +14,8 @@ from typing import Any, Final, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from spark_eval.arrow.hashes import Booleans, changes
-from spark_eval.metrics.beyond.arrays import once, positions, spans
+from spark_eval.arrow.hashes import Booleans, run_starts
+from spark_eval.metrics.beyond.arrays import cached_on_first_argument, expand_ranges, index_in_run
 from spark_eval.stats.exact import Floats, Ints
 
 # Index of an item without attributes.
@@ -25,7 +25,7 @@ SPARSEST_LISTS: Final = 4
 Given = TypeVar("Given")
 
 
-def filled_in(fact: Given | None) -> Given:
+def require_fact(fact: Given | None) -> Given:
     """Return an input that a metric declares to need; raise ValueError if it is None."""
     if fact is None:
         raise ValueError("a metric needs an input that these lists do not have")
@@ -66,7 +66,7 @@ class Sets:
 
         Both have shape (members of these sets,); the index is that in ``members`` and ``values``.
         """
-        return spans(self.starts[:-1][things], self.sizes[things])
+        return expand_ranges(self.starts[:-1][things], self.sizes[things])
 
     def cells(self, row: Ints, things: Ints) -> tuple[Ints, Ints]:
         """Return the members of sets in rows: the position of the set, and row * n_members + member."""
@@ -144,7 +144,7 @@ class RankedEntries:
     @cached_property
     def number(self) -> Ints:
         """1 for the first entry of a list, 2 for its second, ...; shape (entries,)."""
-        return positions(changes(self.row)) + 1
+        return index_in_run(run_starts(self.row)) + 1
 
     @cached_property
     def has_no_gaps(self) -> bool:
@@ -153,14 +153,14 @@ class RankedEntries:
         last = np.cumsum(size)[size > 0] - 1
         return np.array_equal(self.rank[last], size[size > 0])
 
-    @once
+    @cached_on_first_argument
     def count(self, k: int | None) -> Ints:
         """Return the number of entries of each list at ranks up to k; shape (n_rows,)."""
         if k is not None and self.has_no_gaps:
             return np.asarray(np.minimum(self.count(None), k))
         return np.bincount(self.row[self.top(k)], minlength=self.n_rows)
 
-    @once
+    @cached_on_first_argument
     def top(self, k: int | None) -> "Ints | slice":
         """Return an index that selects the entries at ranks up to k."""
         if k is None or self.width <= k:
@@ -172,7 +172,7 @@ class RankedEntries:
         if np.array_equal(rows, np.arange(self.n_rows)):
             return self
         ends, sizes = np.cumsum(self.count(None)), self.count(None)[rows]
-        row, chosen = spans(ends[rows] - sizes, sizes)
+        row, chosen = expand_ranges(ends[rows] - sizes, sizes)
         of_entries = {field.name: getattr(self, field.name)[chosen] for field in fields(self)[2:]}
         return replace(self, n_rows=len(rows), row=row, **of_entries)
 
@@ -190,7 +190,7 @@ class Entries(RankedEntries):
 
 
 @dataclass(frozen=True)
-class About:
+class ItemContext:
     """Item context of n lists: inputs of metrics beyond accuracy; None if no metric needs them.
 
     ``fold`` (n,) is the row of each list in the catalogue's tables by fold. ``hits`` (hits,) are the

@@ -9,8 +9,8 @@ import numpy as np
 
 from spark_eval.conventions import Conventions, Discount
 from spark_eval.conventions.beyond import NoBase, Popularity, SerendipityVariant, UnexpectednessDenominator
-from spark_eval.metrics.beyond.arrays import divide, once, places_in
-from spark_eval.metrics.beyond.catalog import About, Catalog, filled_in
+from spark_eval.metrics.beyond.arrays import cached_on_first_argument, divide, index_in_sorted
+from spark_eval.metrics.beyond.catalog import Catalog, ItemContext, require_fact
 from spark_eval.metrics.beyond.popularity import popularity_counts, self_information
 from spark_eval.metrics.beyond.similarity import comparable_counts, mean_similarities
 from spark_eval.metrics.discounts import discount_sums, discounts
@@ -70,16 +70,16 @@ def discounted_share(lists: Lists, worth: Floats, k: int | None) -> Floats:
     return divide(discounted, discount_sums(lists.n_held(k), Discount.LOG2))
 
 
-@once
+@cached_on_first_argument
 def rarity(catalog: Catalog) -> Floats:
     """Return the share of training users without an item, NaN without training; shape (f, n + 1)."""
-    return 1 - divide(filled_in(catalog.n_takers), filled_in(catalog.n_users)[:, None], math.nan)
+    return 1 - divide(require_fact(catalog.n_takers), require_fact(catalog.n_users)[:, None], math.nan)
 
 
-@once
+@cached_on_first_argument
 def surprise(catalog: Catalog) -> Floats:
     """Return -log2 of an item's share of all users' items, unseen ones as the rarest; shape (f, n + 1)."""
-    counts = filled_in(catalog.n_takers)
+    counts = require_fact(catalog.n_takers)
     most = counts.max(axis=1, initial=1, keepdims=True)
     rarest = np.where(counts > 0, counts, most).min(axis=1, keepdims=True)
     return self_information(np.where(counts > 0, counts, rarest), counts.sum(axis=1))
@@ -117,19 +117,19 @@ def unexpectedness(lists: Lists, k: int | None, conventions: Conventions) -> Flo
     over = filled if k is None or not is_over_k else np.full(len(filled), k)
     value = 1 - divide(shared, np.where(filled > 0, over, 0), math.nan)
     without = {NoBase.UNDEFINED: math.nan, NoBase.ZERO: 0.0, NoBase.ONE: 1.0}
-    has_value = filled_in(lists.known.has_base) | (filled == 0)
+    has_value = require_fact(lists.known.has_base) | (filled == 0)
     return np.where(has_value, value, without[conventions.unexpectedness_no_base])
 
 
-@once
-def base_ranks(about: About) -> Ints:
+@cached_on_first_argument
+def base_ranks(about: ItemContext) -> Ints:
     """Return the rank of each recommended item in the baseline's list of the same user, 0 if missing."""
-    listed, base = filled_in(about.listed), filled_in(about.base)
+    listed, base = require_fact(about.listed), require_fact(about.base)
     step = 1 + max(listed.item.max(initial=0), base.item.max(initial=0))
     keys = base.row * step + base.item
     order = np.argsort(keys)
     # The last entry is for items that are not found.
-    return np.append(base.rank[order], 0)[places_in(keys[order], listed.row * step + listed.item)]
+    return np.append(base.rank[order], 0)[index_in_sorted(keys[order], listed.row * step + listed.item)]
 
 
 @ranking_metric(
@@ -178,18 +178,18 @@ def serendipity(lists: Lists, k: int | None, conventions: Conventions) -> Floats
     return np.where(lists.listed.count(k) > 0, unlike, 0.0)
 
 
-@once
+@cached_on_first_argument
 def above_popularity(lists: Lists, popularity: Popularity) -> Floats:
     """Return each hit's lead over its rank by popularity, as a share of the catalogue, or 0; (hits,)."""
     about = lists.known
-    n_items = filled_in(about.catalog.is_listed).sum(axis=1)[about.fold][lists.hits.row]
+    n_items = require_fact(about.catalog.is_listed).sum(axis=1)[about.fold][lists.hits.row]
     by_popularity = lists.of_hits(ranks_by_popularity(about.catalog, popularity))
     own = divide(np.maximum(n_items + 1.0 - lists.hits.rank, 0.0), n_items)
     popular = divide(np.maximum(n_items + 1.0 - by_popularity, 0.0), n_items)
     return np.maximum(own - popular, 0.0)
 
 
-@once
+@cached_on_first_argument
 def ranks_by_popularity(catalog: Catalog, popularity: Popularity) -> Floats:
     """Return the dense rank of items by falling popularity, infinity without training; shape (f, n + 1)."""
     of_folds = popularity_counts(catalog, popularity)

@@ -8,8 +8,8 @@ import numpy as np
 from spark_eval.arrow.hashes import Booleans
 from spark_eval.conventions import Conventions
 from spark_eval.conventions.beyond import Distance, DistanceAverage, NoFeatures, ShortList
-from spark_eval.metrics.beyond.arrays import divide, once
-from spark_eval.metrics.beyond.catalog import About, Catalog, Entries, Sets, filled_in
+from spark_eval.metrics.beyond.arrays import cached_on_first_argument, divide
+from spark_eval.metrics.beyond.catalog import Catalog, Entries, ItemContext, Sets, require_fact
 from spark_eval.metrics.beyond.spread import distance_sums
 from spark_eval.metrics.distances import lengths
 from spark_eval.metrics.lists import Lists
@@ -51,7 +51,7 @@ def intra_list_distance(lists: Lists, k: int | None, conventions: Conventions) -
     about, listed = lists.known, lists.listed
     distance, no_features = conventions.ild_distance, conventions.no_features
     total = listed.total(distances_to_earlier(about, distance, no_features, k), k)
-    n_compared = listed.total(compared(about, distance, no_features).astype(np.float64), k)
+    n_compared = listed.total(comparable_entries(about, distance, no_features).astype(np.float64), k)
     match conventions.ild_average:
         case DistanceAverage.PAIRS:
             over = n_compared * (n_compared - 1) / 2
@@ -61,23 +61,23 @@ def intra_list_distance(lists: Lists, k: int | None, conventions: Conventions) -
     return np.where(listed.count(k) == 1, of_one, divide(total, over, math.nan))
 
 
-@once
-def compared(about: About, distance: Distance, no_features: NoFeatures) -> Booleans:
+@cached_on_first_argument
+def comparable_entries(about: ItemContext, distance: Distance, no_features: NoFeatures) -> Booleans:
     """Return True for recommended items whose distances count; shape (entries,)."""
-    place = filled_in(about.listed).place
+    place = require_fact(about.listed).place
     if no_features is NoFeatures.UNLIKE:
         return np.ones(len(place), dtype=bool)
     return is_known(about.catalog, distance)[place]
 
 
-@once
+@cached_on_first_argument
 def is_known(catalog: Catalog, distance: Distance) -> Booleans:
     """Return True for items with a vector, or with features; shape (n + 1,)."""
-    facts = compared_by(catalog, distance)
+    facts = distance_inputs(catalog, distance)
     return facts.sizes > 0 if isinstance(facts, Sets) else ~np.isnan(vector_lengths(catalog))
 
 
-@once
+@cached_on_first_argument
 def vector_lengths(catalog: Catalog) -> Floats:
     """Return the lengths of vectors, 0 if shorter than LEAST_LENGTH, NaN if unknown; shape (n + 1,)."""
     length = unrounded_lengths(known_vectors(catalog))
@@ -90,7 +90,7 @@ def unrounded_lengths(vectors: "Floats | Sets") -> Floats:
         # One block of items at a time keeps temporary arrays small.
         starts = range(0, len(vectors), 1 << 14)
         return np.concatenate([lengths(vectors[start : start + (1 << 14)]) for start in starts])
-    owner, values = vectors.owner, filled_in(vectors.values)
+    owner, values = vectors.owner, require_fact(vectors.values)
     largest = np.zeros(len(vectors.sizes))
     np.maximum.at(largest, owner, np.abs(values))
     scale = np.where(largest > 0, largest, 1.0)
@@ -98,13 +98,13 @@ def unrounded_lengths(vectors: "Floats | Sets") -> Floats:
     return np.where(vectors.sizes > 0, np.sqrt(squared) * scale, np.nan)
 
 
-def compared_by(catalog: Catalog, distance: Distance) -> "Floats | Sets":
+def distance_inputs(catalog: Catalog, distance: Distance) -> "Floats | Sets":
     """Return the attribute that a distance compares."""
     match distance:
         case Distance.COSINE | Distance.EUCLID:
             return known_vectors(catalog)
         case Distance.JACCARD | Distance.HAMMING:
-            return filled_in(catalog.features)
+            return require_fact(catalog.features)
 
 
 def known_vectors(catalog: Catalog) -> "Floats | Sets":
@@ -114,25 +114,30 @@ def known_vectors(catalog: Catalog) -> "Floats | Sets":
     return catalog.vectors
 
 
-def distances_to_earlier(about: About, distance: Distance, no_features: NoFeatures, k: int | None) -> Floats:
+def distances_to_earlier(
+    about: ItemContext, distance: Distance, no_features: NoFeatures, k: int | None
+) -> Floats:
     """Sum the distances of each item of the top k to the earlier ones of its list; shape (entries,)."""
-    catalog, listed = about.catalog, filled_in(about.listed)
-    is_compared = compared(about, distance, no_features)
+    catalog, listed = about.catalog, require_fact(about.listed)
+    is_compared = comparable_entries(about, distance, no_features)
     is_regular = is_known(catalog, distance)[listed.place]
     if distance is Distance.COSINE:
         is_regular &= vector_lengths(catalog)[listed.place] > 0
     # All other pairs have distance 1.
-    n_compared, n_regular = earlier(listed, is_compared), earlier(listed, is_regular)
+    n_compared, n_regular = (
+        count_earlier_in_list(listed, is_compared),
+        count_earlier_in_list(listed, is_regular),
+    )
     distances = np.where(is_regular, n_compared - n_regular, n_compared).astype(np.float64)
     distances[~is_compared] = 0.0
     regular = np.flatnonzero(is_regular if k is None else is_regular & (listed.rank <= k))
-    facts = compared_by(catalog, distance)
+    facts = distance_inputs(catalog, distance)
     length = None if distance in (Distance.JACCARD, Distance.HAMMING) else vector_lengths(catalog)
     distances[regular] += distance_sums(listed.row[regular], listed.place[regular], facts, distance, length)
     return distances
 
 
-def earlier(listed: Entries, is_in: Booleans) -> Ints:
+def count_earlier_in_list(listed: Entries, is_in: Booleans) -> Ints:
     """Count the earlier entries of the same list that are in; shape (entries,)."""
     before: Ints = np.append(0, np.cumsum(is_in))
     first = np.searchsorted(listed.row, np.arange(listed.n_rows))

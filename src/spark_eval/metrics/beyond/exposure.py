@@ -8,7 +8,7 @@ from spark_eval.conventions import Conventions
 from spark_eval.metrics.beyond.group_weights import GroupWeights
 from spark_eval.metrics.registry import Fact, Kind, ranking_metric
 from spark_eval.schema import Direction
-from spark_eval.stats.exact import Floats, numbers_of
+from spark_eval.stats.exact import Floats, integers_of_sums
 
 
 @ranking_metric(
@@ -27,8 +27,8 @@ def exposure(weights: GroupWeights, k: int | None, conventions: Conventions) -> 
     b, so each gets one half. With ``weights=disc`` ranks are weighted by 1 / log2(rank + 1).
 
     >>> from spark_eval.conventions import ExposureWeights
-    >>> from spark_eval.metrics.beyond.known import known_about
-    >>> about = known_about([[1, 2], [2]], [[], []], groups=["", "a", "ab", "b"], listed=[1, 2, 3])
+    >>> from spark_eval.metrics.beyond.known import example_context
+    >>> about = example_context([[1, 2], [2]], [[], []], groups=["", "a", "ab", "b"], listed=[1, 2, 3])
     >>> for choice in ExposureWeights:
     ...     run = Conventions(exposure_weights=choice)
     ...     [weights] = GroupWeights.of_lists(about, 2, run, about.fold, 1)
@@ -44,6 +44,6 @@ def exposure(weights: GroupWeights, k: int | None, conventions: Conventions) -> 
     Source: Singh, Joachims, Fairness of exposure in rankings, 2018; Steck, Calibrated recommendations, 2018
     (how items of several groups count).
     """
-    shares = numbers_of(weights.sums)
+    shares = integers_of_sums(weights.sums)
     total = sum(shares)
     return np.array([float(share / total) if total else math.nan for share in shares])

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from spark_eval.conventions import Conventions, Discount, ExposureWeights
-from spark_eval.metrics.beyond.catalog import About, Catalog, Sets, filled_in
+from spark_eval.metrics.beyond.catalog import Catalog, ItemContext, Sets, require_fact
 from spark_eval.metrics.discounts import discounts
 from spark_eval.schema import MISSING
 from spark_eval.stats.exact import ByPlace, Floats, Ints, add, exact_sums
@@ -32,13 +32,13 @@ class GroupWeights:
 
     @classmethod
     def of_lists(
-        cls, about: About, k: int | None, conventions: Conventions, part: Ints, n_parts: int
+        cls, about: ItemContext, k: int | None, conventions: Conventions, part: Ints, n_parts: int
     ) -> list["GroupWeights"]:
         """Weigh ``about.listed`` up to rank k for each part, such as a model; ``part`` (n,) is by list.
 
         Every part has weights, also one without lists.
         """
-        listed, groups = filled_in(about.listed), filled_in(about.catalog.groups)
+        listed, groups = require_fact(about.listed), require_fact(about.catalog.groups)
         top = listed.top(k)
         is_equal = conventions.exposure_weights is ExposureWeights.EQUAL
         weights = np.ones(len(listed.rank)) if is_equal else discounts(listed.rank, Discount.LOG2)
@@ -47,9 +47,9 @@ class GroupWeights:
     @classmethod
     def of_catalog(cls, catalog: Catalog) -> "GroupWeights":
         """Weight every item of the catalogue equally, over all folds together."""
-        _, items = np.nonzero(filled_in(catalog.is_listed))
+        _, items = np.nonzero(require_fact(catalog.is_listed))
         [weights] = cls.of_items(
-            filled_in(catalog.groups), items, np.ones(len(items)), np.zeros_like(items), 1
+            require_fact(catalog.groups), items, np.ones(len(items)), np.zeros_like(items), 1
         )
         return weights
 

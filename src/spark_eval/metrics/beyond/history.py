@@ -6,8 +6,8 @@ import numpy as np
 
 from spark_eval.conventions import Conventions, Discount
 from spark_eval.conventions.beyond import ArpScale, CalibrationWeights, Popularity
-from spark_eval.metrics.beyond.arrays import divide, once, places_in
-from spark_eval.metrics.beyond.catalog import About, Entries, filled_in
+from spark_eval.metrics.beyond.arrays import cached_on_first_argument, divide, index_in_sorted
+from spark_eval.metrics.beyond.catalog import Entries, ItemContext, require_fact
 from spark_eval.metrics.beyond.popularity import average_popularity, in_unit
 from spark_eval.metrics.discounts import discounts
 from spark_eval.metrics.lists import Lists
@@ -25,10 +25,10 @@ def profile_popularity(lists: Lists, k: int | None, conventions: Conventions) ->
     return np.where(lists.listed.count(k) == 0, np.nan, of_history)
 
 
-@once
-def history_popularity(about: About, popularity: Popularity) -> Floats:
+@cached_on_first_argument
+def history_popularity(about: ItemContext, popularity: Popularity) -> Floats:
     """Return the mean popularity of each user's training items, NaN without any; shape (n,)."""
-    history = filled_in(about.profile)
+    history = require_fact(about.profile)
     values = about.of_entries(in_unit(about.catalog, popularity, ArpScale.COUNT), history)
     means = divide(history.total(values, None), history.count(None))
     return np.where(means > 0, means, np.nan)
@@ -95,13 +95,13 @@ def calibration_kl(lists: Lists, k: int | None, conventions: Conventions) -> Flo
     return np.where(is_defined, np.clip(divergence, 0.0, -math.log(ALPHA)), np.nan)
 
 
-@once
-def history_shares(about: About) -> tuple[Ints, Ints, Floats]:
+@cached_on_first_argument
+def history_shares(about: ItemContext) -> tuple[Ints, Ints, Floats]:
     """Return the list, the cell and its share of the history, for each group in a history.
 
     Cells are those of ``Sets.cells``, ascending.
     """
-    history = filled_in(about.profile)
+    history = require_fact(about.profile)
     entry, cell, part = group_parts(about, history)
     cells, first, which = np.unique(cell, return_index=True, return_inverse=True)
     row = history.row[entry[first]]
@@ -110,9 +110,9 @@ def history_shares(about: About) -> tuple[Ints, Ints, Floats]:
     return row, cells, shares / n_grouped[row]
 
 
-def list_shares(about: About, weights: CalibrationWeights, k: int | None) -> Floats:
+def list_shares(about: ItemContext, weights: CalibrationWeights, k: int | None) -> Floats:
     """Return the share of the top k of each cell of ``history_shares``."""
-    listed, groups = filled_in(about.listed), filled_in(about.catalog.groups)
+    listed, groups = require_fact(about.listed), require_fact(about.catalog.groups)
     weight = np.ones(len(listed.row))
     if weights is CalibrationWeights.DISC:
         weight = discounts(listed.rank, Discount.LOG2)
@@ -125,18 +125,18 @@ def list_shares(about: About, weights: CalibrationWeights, k: int | None) -> Flo
     return divide(shares, listed.total(np.where(is_grouped, weight, 0.0), None)[row])
 
 
-@once
-def parts_in_history(about: About) -> tuple[Ints, Floats, Ints]:
+@cached_on_first_argument
+def parts_in_history(about: ItemContext) -> tuple[Ints, Floats, Ints]:
     """Return entry, part and index in ``history_shares`` of each group of a recommended item found there."""
-    entry, cell, part = group_parts(about, filled_in(about.listed))
+    entry, cell, part = group_parts(about, require_fact(about.listed))
     _, cells, _ = history_shares(about)
-    place = places_in(cells, cell)
+    place = index_in_sorted(cells, cell)
     is_there = place >= 0
     return entry[is_there], part[is_there], place[is_there]
 
 
-def group_parts(about: About, entries: Entries) -> tuple[Ints, Ints, Floats]:
+def group_parts(about: ItemContext, entries: Entries) -> tuple[Ints, Ints, Floats]:
     """Return the groups of entries: entry, cell, and the part of the entry (1 / number of its groups)."""
-    groups = filled_in(about.catalog.groups)
+    groups = require_fact(about.catalog.groups)
     entry, cell = groups.cells(entries.row, entries.place)
     return entry, cell, 1 / groups.sizes[entries.place[entry]]

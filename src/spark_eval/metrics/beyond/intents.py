@@ -12,10 +12,10 @@ from typing import Final
 
 import numpy as np
 
-from spark_eval.arrow.hashes import changes
+from spark_eval.arrow.hashes import run_starts
 from spark_eval.conventions import Conventions, Discount, IdealTies
-from spark_eval.metrics.beyond.arrays import divide, once, positions
-from spark_eval.metrics.beyond.catalog import filled_in
+from spark_eval.metrics.beyond.arrays import cached_on_first_argument, divide, index_in_run
+from spark_eval.metrics.beyond.catalog import require_fact
 from spark_eval.metrics.discounts import discounts
 from spark_eval.metrics.lists import Lists, Ragged
 from spark_eval.metrics.registry import Fact, ranking_metric
@@ -38,10 +38,10 @@ def share_of_ideal(
     """Return the sum of weighted gains up to k, divided by that of the greedy ideal; shape (n,)."""
     hits, ideal = lists.hits, greedy_ideal(lists, conventions.ideal_ties)
     gains = hits.total(gains_of(lists) * weights(hits.rank), k)
-    return where_known(lists, divide(gains, ideal.total(ideal.relevance * weights(ideal.rank), k)))
+    return nan_without_intents(lists, divide(gains, ideal.total(ideal.relevance * weights(ideal.rank), k)))
 
 
-def where_known(lists: Lists, values: Floats) -> Floats:
+def nan_without_intents(lists: Lists, values: Floats) -> Floats:
     """Return the values, with NaN for users whose relevant items have no groups."""
     return np.where((intents_of(lists).n_intents == 0) & (lists.n_relevant > 0), np.nan, values)
 
@@ -102,7 +102,7 @@ def err_ia(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     gains = lists.hits.total(gains_of(lists) / lists.hits.rank, k)
     most = intents_of(lists).n_intents * MOST_SERVED[np.minimum(lists.places(k), len(MOST_SERVED) - 1)]
     # Sums in different orders: the value of a perfect list can be rounded to just above 1.
-    return where_known(lists, np.minimum(divide(gains, most), 1.0))
+    return nan_without_intents(lists, np.minimum(divide(gains, most), 1.0))
 
 
 @ranking_metric(
@@ -145,7 +145,7 @@ def p_ia(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     """
     intents = intents_of(lists)
     served = lists.hits.total(intents.of_hits(np.ones(len(intents.hit)), len(lists.hits.row)), k)
-    return where_known(lists, divide(served, lists.places(k) * intents.n_intents))
+    return nan_without_intents(lists, divide(served, lists.places(k) * intents.n_intents))
 
 
 @ranking_metric("subtopic_recall", formula="intents with a hit / |G|", facts=NEEDED)
@@ -163,7 +163,7 @@ def subtopic_recall(lists: Lists, k: int | None, conventions: Conventions) -> Fl
     """
     intents = intents_of(lists)
     newly = intents.of_hits((intents.number == 1).astype(np.float64), len(lists.hits.row))
-    return where_known(lists, divide(lists.hits.total(newly, k), intents.n_intents))
+    return nan_without_intents(lists, divide(lists.hits.total(newly, k), intents.n_intents))
 
 
 @ranking_metric("ap_ia", formula="mean over intents g of AP of the hits in g, over m_g", facts=NEEDED)
@@ -185,7 +185,7 @@ def ap_ia(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     at_hits = intents.number / rank if k is None else np.where(rank <= k, intents.number / rank, 0.0)
     by_intent = np.bincount(intents.cell, at_hits, minlength=len(intents.row)) / intents.n_relevant
     total = np.bincount(intents.row, by_intent, minlength=intents.n).astype(np.float64, copy=False)
-    return where_known(lists, divide(total, intents.n_intents))
+    return nan_without_intents(lists, divide(total, intents.n_intents))
 
 
 @dataclass(frozen=True)
@@ -217,10 +217,10 @@ class Intents:
         return np.bincount(self.hit, values, minlength=n_hits).astype(np.float64, copy=False)
 
 
-@once
+@cached_on_first_argument
 def intents_of(lists: Lists) -> Intents:
     """Join relevant items and hits with their groups."""
-    groups, relevant = filled_in(lists.known.catalog.groups), filled_in(lists.known.relevant)
+    groups, relevant = require_fact(lists.known.catalog.groups), require_fact(lists.known.relevant)
     item, of_item = groups.cells(relevant.row, relevant.place)
     cells, cell_of_item, n_relevant = np.unique(of_item, return_inverse=True, return_counts=True)
     hit, of_hit = groups.cells(lists.hits.row, lists.known.hits)
@@ -228,7 +228,7 @@ def intents_of(lists: Lists) -> Intents:
     # The pairs of a cell are sorted by the rank of the hit.
     order = np.argsort(cell, kind="stable")
     number = np.empty(len(cell), dtype=np.int64)
-    number[order] = positions(changes(cell[order])) + 1
+    number[order] = index_in_run(run_starts(cell[order])) + 1
     row = cells // groups.n_members
     return Intents(lists.hits.n_rows, row, n_relevant, item, cell_of_item, hit, cell, number)
 
@@ -239,20 +239,20 @@ def gains_of(lists: Lists) -> Floats:
     return intents.of_hits(np.power(REDUNDANCY, intents.number - 1), len(lists.hits.row))
 
 
-@once
+@cached_on_first_argument
 def greedy_ideal(lists: Lists, ties: IdealTies) -> Ragged:
     """Return each user's greedy ideal up to the largest k, with its gains as relevance.
 
     Each rank has the relevant item with the largest gain, of equal ones the larger id.
     """
-    relevant = filled_in(lists.known.relevant)
+    relevant = require_fact(lists.known.relevant)
     larger = relevant.item
     if ties is IdealTies.TEXT:
-        larger = filled_in(lists.known.catalog.text_order)[relevant.place]
-    return taken_greedily(intents_of(lists), relevant.row, larger, lists.ideal.count(None))
+        larger = require_fact(lists.known.catalog.text_order)[relevant.place]
+    return take_greedily(intents_of(lists), relevant.row, larger, lists.ideal.count(None))
 
 
-def taken_greedily(intents: Intents, row: Ints, larger: Ints, depth: Ints) -> Ragged:
+def take_greedily(intents: Intents, row: Ints, larger: Ints, depth: Ints) -> Ragged:
     """Select the best relevant item of every user, rank by rank, up to ``depth`` (n,).
 
     ``row`` has the users of relevant items, ``larger`` integers that ascend with their ids.
@@ -266,11 +266,11 @@ def taken_greedily(intents: Intents, row: Ints, larger: Ints, depth: Ints) -> Ra
     rows, gains = [row[:0]], [worth[:0]]
     while len(row):
         gain = np.add.reduceat(worth[cell], np.cumsum(n_cells) - n_cells)
-        starts = np.flatnonzero(changes(row))
+        starts = np.flatnonzero(run_starts(row))
         users, number = row[starts], np.repeat(np.arange(len(starts)), np.diff(starts, append=len(row)))
         best = np.maximum.reduceat(gain, starts)
         equal = np.flatnonzero(gain == best[number])
-        chosen = equal[changes(number[equal])]
+        chosen = equal[run_starts(number[equal])]
         rows.append(users)
         gains.append(best)
         is_chosen = np.zeros(len(row), dtype=bool)

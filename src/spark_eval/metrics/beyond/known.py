@@ -6,13 +6,13 @@ from itertools import zip_longest
 
 import numpy as np
 
-from spark_eval.metrics.beyond.catalog import About, Catalog, Entries, Sets
+from spark_eval.metrics.beyond.catalog import Catalog, Entries, ItemContext, Sets
 from spark_eval.stats.exact import Floats, Ints
 
 ListsOfItems = Sequence[Sequence[int]]
 
 
-def known_about(
+def example_context(
     lists: ListsOfItems,
     relevant: Sequence[Collection[int]],
     *,
@@ -22,7 +22,7 @@ def known_about(
     features: Sequence[Sequence[str]] = (),
     vectors: Sequence[Sequence[float]] = (),
     base: Sequence[Sequence[int] | None] | None = None,
-) -> About:
+) -> ItemContext:
     """Build the item context of lists of items 0, 1, ..., best first; by default there is no training.
 
     ``relevant`` has the relevant items of each list's user, ``train`` the training items of each user, the
@@ -43,15 +43,15 @@ def known_about(
         groups=sets_of_words(groups, n_items),
         features=sets_of_words(features, n_items),
         vectors=vector_table(vectors, n_items),
-        takers=[takers_by_item(train, n_items)],
+        takers=[users_of_items(train, n_items)],
     )
     histories = [sorted(set(row)) for row, _ in zip_longest(train[: len(lists)], lists, fillvalue=())]
     bases = [None] * len(lists) if base is None else base
     of_hits = [item for row, wanted in zip(lists, relevant, strict=True) for item in row if item in wanted]
-    return About(
+    return ItemContext(
         catalog,
         fold=np.zeros(len(lists), dtype=np.int64),
-        hits=known_places(of_hits, n_items),
+        hits=item_indices(of_hits, n_items),
         hit_items=np.array(of_hits, dtype=np.int64),
         listed=entries_of_items(lists, n_items),
         relevant=entries_of_items([sorted(row, reverse=True) for row in relevant], n_items),
@@ -67,7 +67,7 @@ def occurrences(rows: Sequence[Collection[int]], n_items: int) -> Ints:
     return np.array([counts[item] for item in range(n_items + 1)], dtype=np.int64)
 
 
-def known_places(items: Sequence[int], n_items: int) -> Ints:
+def item_indices(items: Sequence[int], n_items: int) -> Ints:
     """Return the index of each item in the catalogue, -1 if missing."""
     return np.array([item if item < n_items else -1 for item in items], dtype=np.int64)
 
@@ -76,10 +76,10 @@ def entries_of_items(lists: ListsOfItems, n_items: int) -> Entries:
     """Return the items of lists, in order."""
     entries = [(row, rank, item) for row, items in enumerate(lists) for rank, item in enumerate(items, 1)]
     row, rank, item = np.array(entries, dtype=np.int64).reshape(-1, 3).T
-    return Entries(len(lists), row, rank, item, known_places(item.tolist(), n_items))
+    return Entries(len(lists), row, rank, item, item_indices(item.tolist(), n_items))
 
 
-def takers_by_item(train: ListsOfItems, n_items: int) -> Sets:
+def users_of_items(train: ListsOfItems, n_items: int) -> Sets:
     """Return the training users of each item."""
     users = [[user for user, row in enumerate(train) if item in row] for item in range(n_items + 1)]
     starts = np.cumsum([0, *map(len, users)])

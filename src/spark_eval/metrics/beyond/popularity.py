@@ -20,8 +20,8 @@ from spark_eval.conventions.beyond import (
     Popularity,
 )
 from spark_eval.conventions.choice import Choice
-from spark_eval.metrics.beyond.arrays import divide, once
-from spark_eval.metrics.beyond.catalog import Catalog, filled_in
+from spark_eval.metrics.beyond.arrays import cached_on_first_argument, divide
+from spark_eval.metrics.beyond.catalog import Catalog, require_fact
 from spark_eval.metrics.lists import Lists
 from spark_eval.metrics.registry import Fact, Kind, Weight, ranking_metric
 from spark_eval.schema import Direction
@@ -156,7 +156,7 @@ def long_tail(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     return divide(sums_by_cut(lists, is_in_tail)(k), lists.listed.count(k), math.nan)
 
 
-@once
+@cached_on_first_argument
 def sums_by_cut(lists: Lists, table: Callable[..., Floats], *choices: Choice) -> ByCut:
     """Return a function of k that sums ``table(catalog, *choices)`` (f, n + 1) over the top k; shape (n,)."""
     return lists.listed.totals(lists.known.of_entries(table(lists.known.catalog, *choices), lists.listed))
@@ -166,9 +166,9 @@ def popularity_counts(catalog: Catalog, popularity: Popularity) -> Ints:
     """Return the popularity of all items; shape (f, n + 1)."""
     match popularity:
         case Popularity.USERS:
-            return filled_in(catalog.n_takers)
+            return require_fact(catalog.n_takers)
         case Popularity.ROWS:
-            return filled_in(catalog.n_rows)
+            return require_fact(catalog.n_rows)
 
 
 def is_seen(catalog: Catalog, popularity: Popularity) -> Floats:
@@ -176,7 +176,7 @@ def is_seen(catalog: Catalog, popularity: Popularity) -> Floats:
     return (popularity_counts(catalog, popularity) > 0).astype(np.float64)
 
 
-@once
+@cached_on_first_argument
 def in_unit(catalog: Catalog, popularity: Popularity, scale: ArpScale) -> Floats:
     """Return the popularity of all items in a unit; shape (f, n + 1)."""
     counts = popularity_counts(catalog, popularity)
@@ -191,13 +191,13 @@ def in_unit(catalog: Catalog, popularity: Popularity, scale: ArpScale) -> Floats
     return divide(counts, unit, math.nan)
 
 
-@once
+@cached_on_first_argument
 def bits_of_items(
     catalog: Catalog, popularity: Popularity, unseen: NoveltyUnseen, scale: NoveltyScale
 ) -> Floats:
     """Return the novelty of all items, 0 for those that are left out; shape (f, n + 1)."""
     counts = popularity_counts(catalog, popularity)
-    of_all = filled_in(catalog.n_users) if popularity is Popularity.USERS else counts.sum(axis=1)
+    of_all = require_fact(catalog.n_users) if popularity is Popularity.USERS else counts.sum(axis=1)
     bits = self_information(counts, of_all)
     if scale is NoveltyScale.SHARE:
         largest = self_information(np.ones((len(bits), 1), dtype=np.int64), of_all)
@@ -222,7 +222,7 @@ def self_information(counts: Ints, of_all: Ints) -> Floats:
 
 def is_in_tail(catalog: Catalog) -> Floats:
     """Return 0 for the head, the most popular items with HEAD_SHARE of all users and items, else 1."""
-    n_takers = filled_in(catalog.n_takers)
+    n_takers = require_fact(catalog.n_takers)
     share, of = HEAD_SHARE
     tail = np.ones(n_takers.shape)
     for fold, counts in enumerate(n_takers):

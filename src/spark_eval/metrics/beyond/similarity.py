@@ -5,10 +5,10 @@ from typing import Final
 
 import numpy as np
 
-from spark_eval.arrow.hashes import Booleans, changes
+from spark_eval.arrow.hashes import Booleans, run_starts
 from spark_eval.conventions.beyond import Distance, NoFeatures, SerendipityVariant
-from spark_eval.metrics.beyond.arrays import divide, once, parts, spans
-from spark_eval.metrics.beyond.catalog import About, Catalog, Entries, Sets, filled_in
+from spark_eval.metrics.beyond.arrays import cached_on_first_argument, divide, expand_ranges, slices_by_cost
+from spark_eval.metrics.beyond.catalog import Catalog, Entries, ItemContext, Sets, require_fact
 from spark_eval.metrics.beyond.diversity import is_known, known_vectors, vector_lengths
 from spark_eval.metrics.beyond.spread import list_parts
 from spark_eval.metrics.lists import Lists
@@ -18,7 +18,7 @@ from spark_eval.stats.exact import Floats, Ints
 MOST_COMPARED: Final = 1 << 20
 
 
-@once
+@cached_on_first_argument
 def mean_similarities(lists: Lists, variant: SerendipityVariant, no_features: NoFeatures) -> Floats:
     """Return the mean similarity of each hit to its user's history; shape (hits,).
 
@@ -30,19 +30,19 @@ def mean_similarities(lists: Lists, variant: SerendipityVariant, no_features: No
     elif isinstance(known_vectors(about.catalog), Sets):
         total = similarities(about, row, by_takers=False)
     else:
-        total = cosines(about.catalog, row, about.hits, filled_in(about.profile))
+        total = cosines(about.catalog, row, about.hits, require_fact(about.profile))
     is_out = ~is_comparable(about.catalog, variant, no_features)[about.hits]
     _, n_history = comparable_counts(lists, variant, no_features, None)
     return np.where(is_out, math.nan, divide(total, n_history[row], math.nan))
 
 
-@once
+@cached_on_first_argument
 def comparable_counts(
     lists: Lists, variant: SerendipityVariant, no_features: NoFeatures, k: int | None
 ) -> tuple[Floats, Floats]:
     """Count the comparable items of the top k, and of the history; both of shape (n,)."""
     is_in = is_comparable(lists.known.catalog, variant, no_features).astype(np.float64)
-    listed, history = lists.listed, filled_in(lists.known.profile)
+    listed, history = lists.listed, require_fact(lists.known.profile)
     return listed.total(is_in[listed.place], k), history.total(is_in[history.place], None)
 
 
@@ -65,7 +65,7 @@ def cosines(catalog: Catalog, row: Ints, hits: Ints, history: Entries) -> Floats
     user, place = history.row[had], history.place[had]
     of_user = np.zeros((history.n_rows, vectors.shape[1]))
     for part in list_parts(user, np.full(len(user), vectors.shape[1])):
-        first = np.flatnonzero(changes(user[part]))
+        first = np.flatnonzero(run_starts(user[part]))
         units = vectors[place[part]] * scale[place[part], None]
         of_user[user[part][first]] = np.add.reduceat(units, first, axis=0)
     sums = np.zeros(len(row))
@@ -76,20 +76,20 @@ def cosines(catalog: Catalog, row: Ints, hits: Ints, history: Entries) -> Floats
     return sums
 
 
-def similarities(about: About, row: Ints, *, by_takers: bool) -> Floats:
+def similarities(about: ItemContext, row: Ints, *, by_takers: bool) -> Floats:
     """Sum the similarities of each hit with its user's history, pair by pair; shape (hits,).
 
     By takers, the similarity is n_ij / sqrt(p_i p_j), with n_ij the number of training users of both items;
     else it is the cosine of sparse vectors. Equal pairs are compared once.
     """
-    catalog, history = about.catalog, filled_in(about.profile)
+    catalog, history = about.catalog, require_fact(about.profile)
     start = np.searchsorted(history.row, np.arange(history.n_rows + 1))
     n_pairs = np.diff(start)[row]
     sums = np.zeros(len(row))
-    n_folds = len(filled_in(catalog.takers)) if by_takers else 1
+    n_folds = len(require_fact(catalog.takers)) if by_takers else 1
     shape = (n_folds, catalog.n_items + 1, catalog.n_items + 1)
-    for part in parts(n_pairs, MOST_COMPARED):
-        hit, where = spans(start[row[part]], n_pairs[part])
+    for part in slices_by_cost(n_pairs, MOST_COMPARED):
+        hit, where = expand_ranges(start[row[part]], n_pairs[part])
         fold = about.fold[row[part]][hit] if by_takers else np.zeros_like(hit)
         both = np.ravel_multi_index((fold, about.hits[part][hit], history.place[where]), shape, mode="wrap")
         pairs, which = np.unique(both, return_inverse=True)
@@ -97,20 +97,20 @@ def similarities(about: About, row: Ints, *, by_takers: bool) -> Floats:
         similar = np.zeros(len(pairs))
         for number in np.unique(of_fold).tolist():
             own = of_fold == number
-            similar[own] = shares(catalog, number, one[own], other[own], by_takers=by_takers)
+            similar[own] = jaccard_of_pairs(catalog, number, one[own], other[own], by_takers=by_takers)
         sums[part] = np.bincount(hit, weights=similar[which], minlength=len(sums[part]))
     return sums
 
 
-def shares(catalog: Catalog, fold: int, one: Ints, other: Ints, *, by_takers: bool) -> Floats:
+def jaccard_of_pairs(catalog: Catalog, fold: int, one: Ints, other: Ints, *, by_takers: bool) -> Floats:
     """Return the similarities of pairs of items in a fold, 0 if either has no members; shape (pairs,)."""
     if by_takers:
-        sets = filled_in(catalog.takers)[fold]
+        sets = require_fact(catalog.takers)[fold]
         size = sets.sizes.astype(np.float64)
         return divide(shared_products(sets, None, one, other), np.sqrt(size[one] * size[other]))
     vectors = known_vectors(catalog)
     assert isinstance(vectors, Sets)
-    units = divide(filled_in(vectors.values), vector_lengths(catalog)[vectors.owner])
+    units = divide(require_fact(vectors.values), vector_lengths(catalog)[vectors.owner])
     return shared_products(vectors, units, one, other)
 
 
@@ -122,16 +122,16 @@ def shared_products(sets: Sets, values: Floats | None, one: Ints, other: Ints) -
     is_swapped = sets.sizes[one] > sets.sizes[other]
     small, large = np.where(is_swapped, other, one), np.where(is_swapped, one, other)
     sums = np.zeros(len(one))
-    for part in parts(sets.sizes[small], MOST_COMPARED):
+    for part in slices_by_cost(sets.sizes[small], MOST_COMPARED):
         pair, where = sets.places_of_members(small[part])
-        index = looked_up(sets, large[part][pair], sets.members[where])
+        index = index_in_set(sets, large[part][pair], sets.members[where])
         is_found = index >= 0
         weight = None if values is None else (values[where] * values[index])[is_found]
         sums[part] = np.bincount(pair[is_found], weights=weight, minlength=len(sums[part]))
     return sums
 
 
-def looked_up(sets: Sets, thing: Ints, member: Ints) -> Ints:
+def index_in_set(sets: Sets, thing: Ints, member: Ints) -> Ints:
     """Return the index of each member in its set, -1 if missing; by bisection."""
     low, high = sets.starts[thing], sets.starts[thing + 1]
     end = high

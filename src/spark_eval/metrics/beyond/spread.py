@@ -12,10 +12,10 @@ from typing import Final
 
 import numpy as np
 
-from spark_eval.arrow.hashes import Booleans, changes
+from spark_eval.arrow.hashes import Booleans, run_starts
 from spark_eval.conventions.beyond import Distance
-from spark_eval.metrics.beyond.arrays import parts, positions
-from spark_eval.metrics.beyond.catalog import Sets, filled_in
+from spark_eval.metrics.beyond.arrays import index_in_run, slices_by_cost
+from spark_eval.metrics.beyond.catalog import Sets, require_fact
 from spark_eval.metrics.distances import euclid, squares
 from spark_eval.stats.exact import Floats, Ints
 
@@ -36,7 +36,7 @@ def distance_sums(
     if not isinstance(facts, Sets):
         cost = np.full(len(row), facts.shape[1])
         if distance is Distance.COSINE:
-            sums_of = partial(cosine_sums, vectors=facts, length=filled_in(length))
+            sums_of = partial(cosine_sums, vectors=facts, length=require_fact(length))
         else:
             sums_of = partial(euclid_sums, vectors=facts)
     elif facts.values is None:
@@ -44,9 +44,9 @@ def distance_sums(
         sums_of = partial(sums_by_position, sets=facts, distance=distance)
     else:
         cost = (facts.sizes[place] + 1) * longest
-        sums_of = partial(sparse_sums, vectors=facts, distance=distance, length=filled_in(length))
+        sums_of = partial(sparse_sums, vectors=facts, distance=distance, length=require_fact(length))
     for part in list_parts(row, cost):
-        sums[part] = sums_of(positions(changes(row[part])), place[part])
+        sums[part] = sums_of(index_in_run(run_starts(row[part])), place[part])
     return sums
 
 
@@ -152,13 +152,13 @@ class Crossing:
     def of(cls, number: Ints, place: Ints, sets: Sets, scale: Floats | None) -> "Crossing":
         """Return the members of items at these positions of lists, divided by ``scale`` (items,)."""
         owner, where = sets.places_of_members(place)
-        value = filled_in(sets.values)[where]
+        value = require_fact(sets.values)[where]
         if scale is not None:
             value = value / scale[place[owner]]
         start = np.arange(len(number)) - number
         order = np.lexsort((sets.members[where], start[owner]))
         entry, member, value = owner[order], sets.members[where][order], value[order]
-        is_new = changes(member) | changes(start[entry])
+        is_new = run_starts(member) | run_starts(start[entry])
         among = np.cumsum(is_new) - 1
         shape = (int(is_new.sum()), int(number.max(initial=0)) + 1)
         values, has = np.zeros(shape), np.zeros(shape, dtype=bool)
@@ -207,7 +207,7 @@ def sparse_sums(number: Ints, place: Ints, vectors: Sets, distance: Distance, le
 
 def list_parts(row: Ints, cost: Ints) -> Iterator[slice]:
     """Yield slices of whole lists with a total cost of at most MOST_IN_CACHE, or of a single list."""
-    starts = np.flatnonzero(changes(row))
+    starts = np.flatnonzero(run_starts(row))
     ends = np.append(starts[1:], len(row))
-    for part in parts(np.add.reduceat(cost, starts), MOST_IN_CACHE):
+    for part in slices_by_cost(np.add.reduceat(cost, starts), MOST_IN_CACHE):
         yield slice(int(starts[part.start]), int(ends[part.stop - 1]))

@@ -13,8 +13,8 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
-from spark_eval.errors import ConfigError, printable
-from spark_eval.metrics.aliases import several
+from spark_eval.errors import ConfigError, escape_control_characters
+from spark_eval.metrics.aliases import as_list
 from spark_eval.reporting.facts import SMALL, RunFacts
 from spark_eval.runtime.local_files import check_path, local_path
 from spark_eval.runtime.versions import versions
@@ -34,7 +34,7 @@ MOST_LINES_SHOWN = 50
 
 
 @dataclass(frozen=True)
-class ShownTable:
+class TextTable:
     """A table of texts as people read it: a header, lines of as many texts, sentences below."""
 
     title: str
@@ -47,24 +47,31 @@ class ShownTable:
         return pd.DataFrame(list(map(list, self.lines)), columns=list(self.header))
 
     def __repr__(self) -> str:
-        rows = self.to_pandas().head(MOST_LINES_SHOWN).map(printable)
-        return "\n".join([printable(self.title), rows.to_string(index=False), *self.all_notes])
+        rows = self.to_pandas().head(MOST_LINES_SHOWN).map(escape_control_characters)
+        return "\n".join(
+            [escape_control_characters(self.title), rows.to_string(index=False), *self.all_notes]
+        )
 
     def _repr_html_(self) -> str:
-        rows = self.to_pandas().head(MOST_LINES_SHOWN).map(lambda text: escape(printable(text)))
+        rows = (
+            self.to_pandas().head(MOST_LINES_SHOWN).map(lambda text: escape(escape_control_characters(text)))
+        )
         with pd.option_context("display.max_colwidth", None):
             table = rows.rename(columns=escape).to_html(index=False, border=0, escape=False)
         notes = "".join(f"<br><small>{escape(note)}</small>" for note in self.all_notes)
-        return f"<div><b>{escape(printable(self.title))}</b>{table}{notes}</div>"
+        return f"<div><b>{escape(escape_control_characters(self.title))}</b>{table}{notes}</div>"
 
     @property
     def all_notes(self) -> list[str]:
         """The notes, and how many lines are not shown."""
         n_more = len(self.lines) - MOST_LINES_SHOWN
-        return [*map(printable, self.notes), *([f"and {n_more} more lines"] if n_more > 0 else [])]
+        return [
+            *map(escape_control_characters, self.notes),
+            *([f"and {n_more} more lines"] if n_more > 0 else []),
+        ]
 
 
-class Shown(ABC):
+class Displayable(ABC):
     """A result that shows itself, without a job of Spark; ``tables`` are the names of its tables."""
 
     tables: ClassVar[tuple[str, ...]]
@@ -72,7 +79,7 @@ class Shown(ABC):
     offers: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
-    def shown(self) -> list[ShownTable]:
+    def shown(self) -> list[TextTable]:
         """Return what a notebook shows."""
 
     @abstractmethod
@@ -88,9 +95,9 @@ class Shown(ABC):
         # Pages need Jinja2, which only the driver has.
         from spark_eval.reporting.plots import plot_of
 
-        return plot_of(self.facts_of_run(), chart, [] if metric is None else several(metric))
+        return plot_of(self.facts_of_run(), chart, [] if metric is None else as_list(metric))
 
-    def summary(self) -> ShownTable:
+    def summary(self) -> TextTable:
         """Return the numbers side by side, and what to know of them, as a notebook shows them."""
         return self.shown()[0]
 
@@ -133,7 +140,7 @@ class SmallFrame(cached_property[DataFrame]):
         self.func.__module__ = owner.__module__  # where documents look for it
 
 
-class Writable(Shown):
+class Writable(Displayable):
     """A result that writes its tables, and logs its numbers to MLflow; ``verb`` is what it came of."""
 
     verb: ClassVar[str]
@@ -156,7 +163,7 @@ class Writable(Shown):
         tables: dict[Table, Sequence[Any]] = {
             table: rows for table, (rows, _) in self.small_tables.items() if table in SMALL
         }
-        return unpublished(self.verb, self.record, tables)
+        return as_if_published(self.verb, self.record, tables)
 
     def log_mlflow(self, run_id: str | None = None) -> str:
         """Log to the active run of MLflow, else to a new one; return its id at MLflow.
@@ -190,7 +197,7 @@ class Writable(Shown):
                 raise ConfigError("FOLDER_EXISTS", message) from error
 
 
-def unpublished(
+def as_if_published(
     verb: str,
     record: Mapping[str, Any],
     tables: Mapping[Table, Sequence[Any]],
