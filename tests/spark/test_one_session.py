@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -178,7 +179,7 @@ def true_or_changed(read: Callable[[], None], *, may_change: bool) -> None:
     """Read the truth, or be told that inputs changed where they may have."""
     try:
         read()
-    except (SparkEvalError, PySparkException) as error:
+    except (SparkEvalError, PySparkException, Py4JError) as error:
         if not may_change or named_spark_error(error).code != "INPUT_CHANGED_DURING_RUN":
             raise
 
