@@ -290,7 +290,7 @@ def status(file: Path, as_json: bool) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the program and exit; a failure prints one last line on stderr and sets its exit code."""
+    """Run the program and exit; a failure prints its message as the last line on stderr."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
     given = [argument for argument in given if argument != "--debug"]

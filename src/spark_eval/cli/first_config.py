@@ -62,10 +62,11 @@ def has_label(sample: TableSample) -> bool:
 
 
 def told_columns(told: Sequence[str], samples: Mapping[str, TableSample]) -> dict[str, dict[str, str]]:
-    """Return the columns given as ``[section.]ours=theirs``, by section; without one, for all that have it.
+    """Return the columns given as ``[section.]ours=theirs``, by section.
 
-    Raises ConfigError UNKNOWN_CONFIG_KEY for unknown sections and columns, INVALID_SETTING for other forms;
-    DataError MISSING_COLUMN if no table has the column.
+    Without a section, the column is set in all sections that have it. Raises ConfigError UNKNOWN_CONFIG_KEY
+    for unknown sections and columns, INVALID_SETTING for other forms; DataError MISSING_COLUMN if no table
+    has the column.
     """
     of_sections: dict[str, dict[str, str]] = {name: {} for name in samples}
     for text in told:

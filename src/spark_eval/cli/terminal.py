@@ -266,7 +266,7 @@ def summary(record: Record, damage: DataError | None) -> dict[str, Any]:
 
 
 def state(attempt: Mapping[str, Any]) -> str:
-    """Return the state of an attempt: alive or dead; in a store without locks, the hours since its last use."""
+    """Return the state of an attempt: alive or dead; without locks, the hours since its last use."""
     if "hours_out_of_use" in attempt:
         return f"not used for {attempt['hours_out_of_use']} hours; cleared away after {MOST_HOURS}"
     alive = "at work" if attempt["is_alive"] else "dead; the next run clears it away"

@@ -53,12 +53,12 @@ WIDER = {
 def to_spark_frames(frames: Mapping[str, Any]) -> dict[str, DataFrame]:
     """Return the given frames, by name, as frames of one Spark session; None is left out.
 
-    The session is that of the first Spark frame, otherwise that of ``get_session``. Values are kept: ids
+    The session is that of the first Spark frame, otherwise that of ``get_session``. Values do not change: ids
     remain integers or text, and missing values become null.
 
     Raises ConfigError NOT_A_FRAME; DataError MISSING_INPUT and other errors of paths; DataError
-    UNSUPPORTED_TYPE, which lists all columns that cannot be converted; and DataError INPUT_CHANGED_DURING_RUN
-    if the files of a frame have changed since it was created.
+    UNSUPPORTED_TYPE with all columns that cannot be converted; and DataError INPUT_CHANGED_DURING_RUN if the
+    files of a frame have changed since it was created.
     """
     given = {name: frame for name, frame in frames.items() if frame is not None}
     for name, frame in given.items():

@@ -51,7 +51,7 @@ def compare_times(rows: DataFrame, facts: SplitCounts, n_folds: int, folder: str
     rows are read from there: Parquet partitioned by subset. See ``Check`` for the rows that a check counts.
 
     Rows are grouped by bucket of users, in one shuffle. If the rule does not report counts per fold, train
-    rows are filtered before the shuffle: only rows whose pair may also be in another subset are sent.
+    rows are filtered before the shuffle, by a Bloom filter of the pairs in the other subsets.
 
     Return a list per subset and check, by name, with (number of rows, number of users) for each fold.
     """

@@ -129,8 +129,8 @@ def check_bytes(n_bytes: int, source: str) -> None:
 def facts_of_items(tables: Tables, training: Training) -> tuple[ItemAttributes | None, Tables]:
     """Return the item attributes for the executors, None if not needed, and the tables.
 
-    If only the trained items are needed and they are too many, the tables get a column ``in_train`` by a
-    join.
+    If only the trained items are needed and they are too many for the executors, recommendations and truth
+    get a column ``in_train`` by a join.
     """
     if tables.train is None and tables.items is None:
         return None, tables

@@ -35,7 +35,7 @@ TRUTH_PER_BUCKET: Final = 150_000
 # Number of buckets per task if row counts are unknown; large buckets are divided later.
 BUCKETS_PER_TASK: Final = 4
 MOST_BUCKETS: Final = 10_000
-# Tables with fewer rows are not divided among tasks.
+# Inputs with at most this number of rows may be measured by fewer tasks than there are cores.
 LEAST_ROWS: Final = 50_000
 
 

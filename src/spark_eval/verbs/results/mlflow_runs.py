@@ -16,8 +16,7 @@ from spark_eval.schema import ALL, MODEL, SEGMENT, SEGMENT_VALUE, VERSION, Table
 
 PREFIX: Final = "spark_eval"
 LONGEST_NAME: Final = 250
-# Characters that MLflow rejects in names, except the slash, which makes a folder; then those that this module
-# rejects in metric names.
+# Characters to replace in model and segment names, where a slash would make a folder; and in metric names.
 UNTAKEN: Final = re.compile(r"[^\w.\- ]|^\.+")
 NO_WORD: Final = re.compile(r"[^\w.\-]+")
 CHOICE: Final = re.compile(r"(\w+)(=|>=?)(.+)")

@@ -155,7 +155,7 @@ class SmallFrame(cached_property[DataFrame]):
 
     def __set_name__(self, owner: type[Any], name: str) -> None:
         super().__set_name__(owner, name)
-        self.func.__module__ = owner.__module__  # mkdocs looks for it there
+        self.func.__module__ = owner.__module__  # documentation tools look there
 
 
 class Writable(Displayable):
