@@ -136,6 +136,8 @@ def compare(
     Users are joined by id, and by fold if there are folds. Users of only one table are counted in
     ``accounting``.
 
+    The options under *Keyword args* are also keys of the config's section ``compare``.
+
     Args:
         candidate: The result of ``evaluate``, or a table like its ``per_user``: one row per model and user,
             with columns such as ``ndcg_at_10``. A Spark, pandas or polars frame, an Arrow table, or the path
@@ -146,7 +148,6 @@ def compare(
             that has no column ``model``.
         gates: Mappings like the entries of the config's ``gates``. A gate without ``against`` is decided
             against ``baseline`` and ``baseline_model``.
-        **options: The options listed as keyword args; also keys of the config's section ``compare``.
 
     Returns:
         A ``Comparison``: ``comparisons``, ``gates``, ``accounting``; ``summary()``, ``plot()``, ``write()``.

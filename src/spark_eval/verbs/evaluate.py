@@ -64,11 +64,15 @@ def evaluate(
 ) -> Evaluation:
     """Compute ranking metrics per user and on average, for one or many models, in one pass.
 
+    ``evaluate(recommendations, truth, model="als", metrics=["ndcg"], k=[1, 5])`` evaluates one model.
+
     Every row is accounted for before any value is returned. If ``recommendations`` has a column ``fold``,
     ``truth`` and ``train`` must have one as well: the folds are evaluated separately in the same pass, and
     the mean and standard deviation over folds are added.
 
     Frames are Spark, pandas or polars frames, Arrow tables, or paths of Parquet files.
+
+    The options under *Keyword args* are also keys of the config's section ``evaluate``.
 
     Args:
         recommendations: One row per recommended item: ``user``, ``item``, and ``rank`` (from 1) or ``score``
@@ -91,7 +95,6 @@ def evaluate(
             numbers, or map of int to double). Only columns that a chosen metric needs are required and read.
         items_columns: The same mapping for ``items``.
         folder: Path of a new folder; if given, ``per_user`` is written there as Parquet.
-        **options: The options listed as keyword args; also keys of the config's section ``evaluate``.
 
     Returns:
         An ``Evaluation``: ``metrics``, ``per_user``, ``accounting``, ``sums``; ``stages`` and ``funnel``,
@@ -101,10 +104,6 @@ def evaluate(
     Raises:
         ConfigError: An option is unknown or invalid, or a metric needs a table that was not given.
         DataError: The tables cannot be evaluated; one error lists everything that was found.
-
-    Example:
-        >>> result = evaluate(recommendations, truth, model="als", metrics=["ndcg"])  # doctest: +SKIP
-        >>> result.leaderboard()  # doctest: +SKIP
     """
     plan = make_plan(**options)
     optional = {"train": train, "users": users, "items": items}

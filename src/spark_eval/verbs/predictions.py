@@ -67,6 +67,8 @@ def evaluate_predictions(
 
     Every row is accounted for before any value is returned.
 
+    The options under *Keyword args* are also keys of the config's section ``predictions``.
+
     Args:
         predictions: One row per prediction: ``label``, ``score``, and optionally ``model``, ``user``,
             ``item``, ``weight`` and ``fold``. A Spark, pandas or polars frame, an Arrow table, or the path of
@@ -75,7 +77,6 @@ def evaluate_predictions(
         model: Name of the only model, if ``predictions`` has no column ``model``.
         columns: Mapping of these names to the column names of ``predictions``.
         max_quarantined: Largest share of each model's rows that may be quarantined, in [0, 1].
-        **options: The options listed as keyword args; also keys of the config's section ``predictions``.
 
     Returns:
         A ``PredictionMetrics``: ``metrics``, ``thresholds``, ``curves``, ``accounting``; ``summary()``,
