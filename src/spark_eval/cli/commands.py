@@ -1,7 +1,7 @@
-"""The command line: ``spark-eval <verb>``, and the same program behind ``jobs/<verb>.py``.
+"""The command line ``spark-eval <verb>``, which ``jobs/<verb>.py`` also runs.
 
-Spark and the tables' libraries are imported by the verbs that need them, so that help and a wrong config
-are answered at once.
+Spark and the libraries for tables are imported by the verbs that need them, so that help and config errors
+appear at once.
 """
 
 import logging
@@ -28,7 +28,7 @@ CONFIG = click.option(
 SET_OPTION = click.option(
     "--set", "settings", multiple=True, metavar="KEY=VALUE", help="Override a.dotted.key; may be repeated."
 )
-# What every verb takes that makes a run. ``main`` sees to --debug and --log-format itself.
+# Options of all verbs that make a run. ``main`` handles --debug and --log-format itself.
 OF_RUNS = (
     CONFIG,
     click.option(
@@ -58,7 +58,7 @@ OF_RUNS = (
 
 
 def run_options(command: Command) -> Command:
-    """Give a command the options of runs."""
+    """Add the options of runs to a command."""
     return reduce(lambda decorated, option: option(decorated), reversed(OF_RUNS), command)
 
 
@@ -182,7 +182,7 @@ def demo(ratings: Path | None, scale: float, output: Path, replace: bool) -> Non
     from spark_eval.cli.demo import run_demo
 
     check_working_folder()
-    events.log.setLevel(logging.WARNING)  # it tells its steps itself
+    events.log.setLevel(logging.WARNING)  # the demo prints its own steps
     run_demo(ratings, scale, output, replace)
 
 
@@ -290,7 +290,7 @@ def status(file: Path, as_json: bool) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the program; every failure is one line on stderr, the last, and an exit code of the contract."""
+    """Run the program and exit; a failure prints its message as the last line on stderr."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in given
     given = [argument for argument in given if argument != "--debug"]
@@ -308,7 +308,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def answer(given: list[str]) -> tuple[int, SparkEvalError | None, str]:
-    """Return the exit code of a verb that went well; or what went wrong, with its trace."""
+    """Return (exit code, error, traceback) of a command; without error, None and an empty text."""
     try:
         code = program.main(given, prog_name="spark-eval", standalone_mode=False)
     except click.ClickException as error:

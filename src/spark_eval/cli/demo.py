@@ -1,4 +1,4 @@
-"""``spark-eval demo``: the public path from a log to a decision, with models made on the way."""
+"""``spark-eval demo``: from a log to a gate decision with the public verbs, including training of models."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -27,10 +27,10 @@ from spark_eval.schema import SUBSET, SUBSETS, USER, Subset, Table
 
 DEMO_RUN: Final = "demo"
 LIST_LENGTH: Final = 20
-# What decides whether the candidate ships.
+# The metric of the gate.
 DECIDING: Final = {"metric": "ndcg", "k": 10}
 DEMO_SEED: Final = 7
-# ALS does without the machine's own BLAS: its absence is told on stderr, its presence gives other last bits.
+# Without native BLAS, for reproducible output: if missing it logs to stderr, if present the last bits differ.
 QUIET: Final = {
     "spark.driver.extraJavaOptions": "-Ddev.ludovic.netlib.blas.allowNative=false "
     "-Ddev.ludovic.netlib.lapack.allowNative=false"
@@ -38,10 +38,11 @@ QUIET: Final = {
 
 
 def run_demo(ratings: Path | None, scale: float, output: Path, replace: bool) -> None:
-    """Make or take a log, split it, train on global_train alone, recommend, evaluate, compare, decide a gate.
+    """Run all steps on a simulated or given log: split, train, recommend, evaluate, compare, decide a gate.
 
-    Everything is written under ``output``, with the config that evaluates it again. Raises ConfigError
-    RUN_EXISTS where a demo of another log is there already, unless that is to be replaced.
+    The models are trained on ``global_train`` only. All files are written under ``output``, including the
+    config to repeat the evaluation. Raises DataError MISSING_INPUT if ``ratings`` does not exist, ConfigError
+    RUN_EXISTS if ``output`` has a demo of another log and ``replace`` is not set.
     """
     if ratings is not None and not ratings.is_file():
         raise DataError("MISSING_INPUT", f"--ratings: no file {str(ratings)!r}")
@@ -63,7 +64,7 @@ def run_demo(ratings: Path | None, scale: float, output: Path, replace: bool) ->
 
 
 def run_steps(config: Config, output: Path, display: Display) -> None:
-    """Run the verbs one after the other, and print the result of each."""
+    """Run the verbs in order, and print the result of each."""
     with step("start Spark"):
         spark = get_session("spark-eval demo", config.spark.master, QUIET)
         display.watch(spark.sparkContext.statusTracker())
@@ -90,7 +91,7 @@ def run_steps(config: Config, output: Path, display: Display) -> None:
 
 
 def verdict(gates: Sequence[Row], compared: Sequence[Row]) -> str:
-    """Return whether the candidate ships, and the difference that decides, or the gates that fail."""
+    """Return a sentence: the candidate ships, with its difference to the baseline, or the failed gates."""
     failed = [f"{where(row)} {row['decision']}: {row['reason']}" for row in gates if not row["passed"]]
     if failed:
         return f"{ALS_MODEL} does not ship: {'; '.join(failed)}"
@@ -109,7 +110,7 @@ def verdict(gates: Sequence[Row], compared: Sequence[Row]) -> str:
 
 
 def check_older(file: Path, log: Path, replace: bool) -> None:
-    """Say that an older demo is replaced, by its config; refuse to replace one of another log unasked."""
+    """Print that an older demo is replaced; raise ConfigError RUN_EXISTS if it has another log."""
     if not file.exists():
         return
     source = read_config(file).interactions
@@ -134,19 +135,19 @@ def settings(source: dict[str, Any], output: Path) -> dict[str, Any]:
             "metrics": ["map", "mar", "mrr", "ndcg", "recall", "precision", "hit_rate"],
         },
         "compare": {"baseline": {"model": POPULARITY}, "metrics": ["ndcg@10", "recall@10"]},
-        # A log of any size has a verdict: of few users none is certain.
+        # ``min_users: 1``, so that the gate is decided for a log of any size.
         "gates": [{**DECIDING, "model": ALS_MODEL, "max_drop": 0, "min_users": 1}],
     }
 
 
 def movielens(path: Path) -> dict[str, Any]:
-    """Return a file of ratings as a source."""
+    """Return a source that reads a CSV file of ratings."""
     return {"path": str(path), "format": "csv", "options": {"header": True}}
 
 
 @contextmanager
 def step(what: str) -> Iterator[None]:
-    """Print what begins and, when it is done, how long it took."""
+    """Print the start of a step and, when it is done, its duration."""
     print(f"{'':10} {what} ...", flush=True)
     start = time.monotonic()
     yield

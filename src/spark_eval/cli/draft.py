@@ -1,4 +1,4 @@
-"""Sections of a first config: the columns of a table, and the keys that follow from its rows."""
+"""Sections of a first config: the columns of a table, and the keys derived from its rows."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,15 +24,15 @@ from spark_eval.names import model_faults
 from spark_eval.schema import ITEM, LABEL, MODEL, RANK, SCORE, TIMESTAMP
 from spark_eval.sources.samples import TableSample
 
-# Labels of text that mean yes.
+# Labels of the positive class, as lower-case text.
 POSITIVE: Final = frozenset({"1", "yes", "y", "true", "positive", "click", "clicked", "bought", "liked"})
-# A key, its value, and why it has that value.
+# A key, its value, and the reason for that value.
 KeyLine = tuple[str, Any, str]
 
 
 @dataclass(frozen=True)
 class DraftSection:
-    """A section to be: its table, its columns, and further keys, each with its comment."""
+    """Draft of a config section: its table, its columns, and further keys with comments."""
 
     name: str
     sample: TableSample
@@ -58,7 +58,7 @@ class DraftSection:
 def draft(
     name: str, sample: TableSample, columns: dict[str, Guess], unit: str | None, model: str | None
 ) -> DraftSection:
-    """Return a section with the keys that follow from its columns."""
+    """Return a section, with the keys derived from its columns."""
     keys: list[KeyLine] = []
     if TIMESTAMP in columns:
         keys += unit_keys(sample, columns[TIMESTAMP], unit)
@@ -76,7 +76,7 @@ def draft(
 
 
 def unit_keys(sample: TableSample, when: Guess, unit: str | None) -> list[KeyLine]:
-    """Return the unit of a timestamp that is a number; raise ConfigError CANNOT_GUESS where none fits."""
+    """Return the unit of a numeric timestamp; raise ConfigError CANNOT_GUESS if no unit fits."""
     values = column_values(sample.rows, when.column)
     if kind_of(values.type) not in EPOCH_KINDS:
         return []
@@ -90,9 +90,9 @@ def unit_keys(sample: TableSample, when: Guess, unit: str | None) -> list[KeyLin
 
 
 def order_keys(sample: TableSample, columns: dict[str, Guess]) -> list[KeyLine]:
-    """Leave a rank or a score, whichever orders the lists; return the layout of lists in arrays.
+    """Keep either rank or score in ``columns``, whichever orders the lists; return the layout of array lists.
 
-    Raises DataError MISSING_COLUMN where there is neither, RANK_BASE for ranks that begin at 0.
+    Raises DataError MISSING_COLUMN if there is neither, RANK_BASE for ranks that begin at 0.
     """
     if kind_of(column_values(sample.rows, columns[ITEM].column).type) is ValueKind.LIST:
         for ours in (RANK, SCORE):
@@ -116,9 +116,9 @@ def order_keys(sample: TableSample, columns: dict[str, Guess]) -> list[KeyLine]:
 
 
 def task_keys(sample: TableSample, columns: Mapping[str, Guess]) -> list[KeyLine]:
-    """Return the task, what scores are, and the two classes, by the values of label and score.
+    """Return the task, the kind of scores, and the two classes, guessed from labels and scores.
 
-    Raises ConfigError CANNOT_GUESS for labels of text that are not yes and no.
+    Raises ConfigError CANNOT_GUESS for text labels other than a yes and a no.
     """
     labels = pc.unique(column_values(sample.rows, columns[LABEL].column).drop_null()).sort().to_pylist()
     is_text = any(isinstance(label, str) for label in labels)
@@ -147,13 +147,13 @@ def task_keys(sample: TableSample, columns: Mapping[str, Guess]) -> list[KeyLine
 
 
 def model_of(path: str) -> str:
-    """Return a model's name from a path, as far as it can be one."""
+    """Return a model name derived from a path; ``model`` if the path has no valid name."""
     name = re.sub(r"[^A-Za-z0-9_-]", "_", Path(path).name.split(".")[0]) or MODEL
     return MODEL if model_faults([name]) else name
 
 
 def comment_of(guess: Guess) -> str:
-    """Return why a column is taken."""
+    """Return the reason for the choice of a column."""
     others = ", ".join(map(scalar, guess.others))
     also = f"; {others} would fit, too" if others else ""
     return guess.reason if guess.is_told else f"guessed: {guess.reason}; confirm{also}"

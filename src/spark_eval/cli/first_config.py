@@ -1,4 +1,4 @@
-"""``spark-eval init``: a commented config for the tables it is shown, with every guess and its reason."""
+"""``spark-eval init``: a commented config for the given tables; each guess has its reason."""
 
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ from spark_eval.schema import FOLD, RELEVANCE, USER
 from spark_eval.sources.samples import TableSample, sample_of
 from spark_eval.splits.methods import TIME
 
-# Sections in the order in which they are written.
+# Sections, in the order of the written config.
 ORDER: Final = ("interactions", "recommendations", "truth", "train", "items", "users", "predictions")
 
 
@@ -30,13 +30,13 @@ def write_first_config(
     model: str | None,
     force: bool,
 ) -> None:
-    """Look at the tables, write a config for them, and print what was guessed and what to run next.
+    """Inspect the tables, write a config for them, and print the guesses and the next commands.
 
-    ``paths``: a path for each section that there is to be. Raises ConfigError CONFIG_EXISTS where the file
-    is there and is not to be replaced, INVALID_PATH for a path that is no place for a file.
+    ``paths`` are the tables by section. Raises ConfigError CONFIG_EXISTS if the file exists and ``force`` is
+    not set, INVALID_PATH if the path cannot be a file.
     """
     check_path(file)
-    is_taken = file.is_file() or (file.is_symlink() and not file.exists())  # a link to nowhere
+    is_taken = file.is_file() or (file.is_symlink() and not file.exists())  # a dangling link
     if is_taken and not force:
         message = f"{str(file)!r} is there already; choose another --config, or --force replaces it"
         raise ConfigError("CONFIG_EXISTS", message)
@@ -53,7 +53,7 @@ def write_first_config(
 
 
 def has_label(sample: TableSample) -> bool:
-    """Return whether a table has a label beside its score, as predictions do."""
+    """Return True if a table has both a label and a score, as predictions do."""
     try:
         FirstRows("predictions", sample.rows, {}).guesses()
     except DataError:
@@ -62,9 +62,11 @@ def has_label(sample: TableSample) -> bool:
 
 
 def told_columns(told: Sequence[str], samples: Mapping[str, TableSample]) -> dict[str, dict[str, str]]:
-    """Return what ``[section.]ours=theirs`` tell of each section; without a section, of all with the column.
+    """Return the columns given as ``[section.]ours=theirs``, by section.
 
-    Raises ConfigError for what is no section or column of ours, DataError MISSING_COLUMN.
+    Without a section, the column is set in all sections that have it. Raises ConfigError UNKNOWN_CONFIG_KEY
+    for unknown sections and columns, INVALID_SETTING for other forms; DataError MISSING_COLUMN if no table
+    has the column.
     """
     of_sections: dict[str, dict[str, str]] = {name: {} for name in samples}
     for text in told:
@@ -89,7 +91,7 @@ def told_columns(told: Sequence[str], samples: Mapping[str, TableSample]) -> dic
 
 
 def has_column(sample: TableSample, name: str) -> bool:
-    """Return whether a table has a column, or a field of one."""
+    """Return True if a table has this column or nested field."""
     try:
         column_values(sample.rows, name)
     except KeyError:
@@ -103,7 +105,7 @@ def drafts(
     unit: str | None,
     model: str | None,
 ) -> list[DraftSection]:
-    """Return a section for each table; all that is missing in any of them comes in one DataError."""
+    """Return a section for each table; raise one DataError for all missing columns."""
     guesses, faults = {}, []
     for name, sample in samples.items():
         try:
@@ -120,7 +122,7 @@ def drafts(
 
 
 def verbs_of(names: Collection[str]) -> list[str]:
-    """Return the verbs that have the sections they need; raise ConfigError MISSING_SECTION where none has."""
+    """Return the verbs that have their sections; raise ConfigError MISSING_SECTION if there are none."""
     verbs = ["predictions"] if "predictions" in names else []
     if "interactions" in names and "truth" not in names:
         verbs.append("split")
@@ -133,14 +135,14 @@ def verbs_of(names: Collection[str]) -> list[str]:
 
 
 def next_commands(file: Path, verbs: Sequence[str]) -> list[str]:
-    """Return what to run next."""
+    """Return the commands to run next."""
     config = f"--config {shlex.quote(str(file))}"
     run = " --run-id first" if "split" in verbs else ""
     return [f"spark-eval validate {config}", *(f"spark-eval {verb} {config}{run}" for verb in verbs)]
 
 
 def opening(following: Sequence[str]) -> Iterable[str]:
-    """Yield the comment at the top."""
+    """Yield the comment at the top of the config."""
     yield "# Written by spark-eval init. Confirm what is guessed; then:"
     yield from (f"#   {escape_control_characters(command)}" for command in following)
     yield ""
@@ -169,7 +171,7 @@ def body(output: str, sections: Sequence[DraftSection], verbs: Sequence[str]) ->
 
 
 def suggestions(sections: Mapping[str, DraftSection]) -> Iterable[str]:
-    """Yield what the tables would allow to ask for, as comments."""
+    """Yield options that the tables allow, as comments."""
     graded = sections.get("truth") or sections["interactions"]
     if RELEVANCE in graded.columns:
         ends = pc.min_max(column_values(graded.sample.rows, graded.columns[RELEVANCE].column)).as_py()
@@ -184,7 +186,7 @@ def suggestions(sections: Mapping[str, DraftSection]) -> Iterable[str]:
 
 
 def show_guesses(file: Path, sections: Sequence[DraftSection], following: Sequence[str]) -> None:
-    """Print what was guessed, and what to run next."""
+    """Print the guesses and the next commands."""
     for section in sections:
         print(escape_control_characters(f"{section.name}: {section.sample.path} ({section.sample.format})"))
         for ours, guess in section.columns.items():

@@ -1,4 +1,4 @@
-"""Stages of a pipeline on a terminal: users at each step, what became of relevant items, efficiencies."""
+"""Pipeline stages on a terminal: users at each step, fates of relevant items, and efficiencies."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -22,7 +22,7 @@ EXPLAINED_STAGES: Final = (
 
 
 def show_funnel(stages: Iterable[Row], funnel: Iterable[Row], screen: Console) -> None:
-    """Print what the tables ``stages`` and ``funnel`` say of all users."""
+    """Print the tables ``stages`` and ``funnel`` for all users."""
     stages = [row for row in stages if row["segment"] == ALL]
     funnel = [row for row in funnel if row["segment"] == ALL]
     for what, column in (("users", "n_users"), ("relevant items", "n_pairs")):
@@ -40,13 +40,13 @@ def show_funnel(stages: Iterable[Row], funnel: Iterable[Row], screen: Console) -
 
 
 def bar(share: float, screen: Console) -> Bar | str:
-    """Return a bar of which this share is full, of such letters as the screen has."""
+    """Return a bar filled to this share, in characters that the screen supports."""
     is_ascii = screen.options.ascii_only
     return "#" * round(share * BAR_WIDTH) if is_ascii else Bar(1.0, 0.0, share, width=BAR_WIDTH)
 
 
 def recall_lines(stages: Iterable[Row]) -> TextLines:
-    """Return a line per stage, and per model of a union: its recall, and what no other generator finds."""
+    """Return a line per stage, and per model of a union: its recall, and the recall that only it adds."""
     found: dict[tuple[str, str | None, int], dict[str, str]] = {}
     for row in stages:
         if row["metric"] in (STAGE_RECALL, ADDED_RECALL):
@@ -59,7 +59,7 @@ def recall_lines(stages: Iterable[Row]) -> TextLines:
 
 
 def metric_lines(stages: Sequence[Row]) -> tuple[list[str], TextLines]:
-    """Return a line per metric and cutoff, under a header: the oracle, then what each later stage reaches."""
+    """Return a header, and a line per metric and cutoff: the oracle, then the values of each later stage."""
     lines: dict[str, list[str]] = {}
     for row in reached_rows(stages):
         of_stage = ("value",) if row["is oracle"] else ("value", "efficiency", "conditional")

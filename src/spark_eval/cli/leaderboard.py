@@ -1,4 +1,4 @@
-"""The leaderboard on a terminal: as many metrics as it is wide."""
+"""The leaderboard on a terminal, with the metrics that fit its width."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
@@ -13,24 +13,24 @@ from rich.table import Table as Grid
 from spark_eval.comparing.leaderboard import Columns, Leaderboard
 from spark_eval.errors import escape_control_characters
 
-# What a column takes beside its text.
+# Width of a column in addition to its text.
 MARGIN: Final = 3
 
 
 def fitting(board: Leaderboard, width: int) -> Columns:
-    """Return the first of the metrics that have room beside the other columns; one at least."""
+    """Return the first metrics that fit next to the other columns; at least one."""
     room = width - 1 - sum(widths(board.lines)) - sum(widths(board.users))
     n_fitting = max(1, bisect_right(list(accumulate(widths(board.metrics))), room))
     return dict(list(board.metrics.items())[:n_fitting])
 
 
 def widths(columns: Columns) -> list[int]:
-    """Return what each column takes of a line."""
+    """Return the width of each column in characters."""
     return [max(map(len, (name, *cells))) + MARGIN for name, cells in columns.items()]
 
 
 def show(board: Leaderboard, title: str, screen: Console) -> None:
-    """Print as many metrics as the screen is wide, and say what else there is."""
+    """Print the metrics that fit the screen, and name the others."""
     shown = fitting(board, screen.width)
     columns = {**board.lines, **shown, **board.users}
     screen.print(drawn(columns, zip(*columns.values(), strict=True), title))
@@ -42,7 +42,7 @@ def show(board: Leaderboard, title: str, screen: Console) -> None:
 
 
 def drawn(header: Iterable[str], rows: Iterable[Sequence[str | Bar]], title: str = "") -> Grid:
-    """Return rows of text and bars as a table with a title; whatever stands in texts is shown, not done."""
+    """Return rows of text and bars as a table with a title; markup in texts is escaped."""
     grid = Grid(*map(shown_as_is, header), title=shown_as_is(title), title_justify="left")
     for row in rows:
         grid.add_row(*(shown_as_is(cell) if isinstance(cell, str) else cell for cell in row))
@@ -50,5 +50,5 @@ def drawn(header: Iterable[str], rows: Iterable[Sequence[str | Bar]], title: str
 
 
 def shown_as_is(text: str) -> str:
-    """Return text in which nothing moves a cursor or is markup."""
+    """Return text with control characters and markup escaped."""
     return escape(escape_control_characters(text))

@@ -1,6 +1,6 @@
-"""Tables of the metrics, the conventions and the presets, for the terminal and for the documents.
+"""Tables of the metrics, the conventions and the presets, for the terminal and for the documentation.
 
-All of it comes from the registry and the enumerations: what is shown is what is computed.
+All of them are generated from the registry and the enumerations, so they match the computation.
 """
 
 import ast
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 TextRows = list[list[str]]
-# A header, and rows of as many texts.
+# A header, and rows with one text per column.
 TextTable = tuple[Sequence[str], TextRows]
-# Relevances of the rows of one user and item, the latest last, and what comes of them.
+# Relevances of the rows of one user and item, the latest last, and the result of each choice.
 WORKED_ROWS = ("rows of one item", *TruthDuplicates)
 WORKED = (
     ["5, 0", "5", "5", "0", "2"],
@@ -36,11 +36,11 @@ WORKED = (
     ["0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1", "0.1", "1", "0.1", "10"],
     ["3, -4", "3", "-1", "-4", "2"],
 )
-# What a metric without a value per user is a value of.
+# Descriptions of metrics without a value per user.
 WHOSE: Final = {Kind.CATALOG: "value of the run", Kind.GROUPS: "value of the run for each group"}
 PROMPT: Final = ">>> "
 DEFAULTS: Final = conventions_of("default")
-# What short names stand for; these words are searched for.
+# Full names of abbreviations, as search terms in the documentation.
 FULL_NAMES: Final = {
     "ap": "average precision, mean average precision (MAP)",
     "ar": "average recall, mean average recall (MAR)",
@@ -64,7 +64,7 @@ FULL_NAMES: Final = {
 
 
 def metric_frame() -> "pd.DataFrame":
-    """Return a row per metric of lists and of predictions, under the names that ``metrics`` takes."""
+    """Return one row per metric of lists and of predictions, with the names that ``metrics`` accepts."""
     import pandas as pd
 
     lists = [
@@ -88,7 +88,7 @@ def metric_frame() -> "pd.DataFrame":
 
 
 def ranking_table() -> TextTable:
-    """Return a row per metric of the registry."""
+    """Return one row per ranking metric of the registry."""
     return ("metric", "mean over users", "better", "formula", "options", "meaning"), [
         [
             metric.name,
@@ -103,7 +103,7 @@ def ranking_table() -> TextTable:
 
 
 def pointwise_table() -> TextTable:
-    """Return a row per metric of predictions."""
+    """Return one row per metric of predictions."""
     return ("metric of predictions", "tasks", "better", "formula", "meaning"), [
         [metric.name, ", ".join(metric.tasks), metric.direction, metric.formula, metric.summary]
         for metric in POINTWISE.values()
@@ -111,7 +111,7 @@ def pointwise_table() -> TextTable:
 
 
 def convention_table() -> TextTable:
-    """Return a row per convention, with its choices."""
+    """Return one row per convention, with its choices."""
     rows = []
     for name, choices in CONVENTIONS.items():
         default = getattr(DEFAULTS, name)
@@ -122,14 +122,14 @@ def convention_table() -> TextTable:
 
 
 def choice_table() -> TextTable:
-    """Return a row per choice of every convention."""
+    """Return one row per choice of every convention."""
     return ("convention", "choice", "meaning"), [
         [name, choice, choice.meaning] for name, choices in CONVENTIONS.items() for choice in choices
     ]
 
 
 def preset_table(n_columns: int | None = None) -> TextTable:
-    """Return a row per preset; the first three columns leave the story out."""
+    """Return one row per preset, with all columns or the first ``n_columns``."""
     header = ("preset", "numbers of", "changes", "why numbers differ from the default's", "not reproduced")
     rows = [
         [name, preset.source, ", ".join(changed_by(name)) or "nothing", preset.differs, preset.leaves_out]
@@ -139,7 +139,7 @@ def preset_table(n_columns: int | None = None) -> TextTable:
 
 
 def preset_choice_table(preset: str) -> TextTable:
-    """Return every convention as a preset chooses it, and the default's choice where that is another."""
+    """Return a preset's choice for every convention, and the default's if that differs."""
     chosen = conventions_of(preset)
     changed = changed_choices(DEFAULTS, chosen)
     rows = [
@@ -153,16 +153,17 @@ def preset_choice_table(preset: str) -> TextTable:
 
 
 def changed_by(name: str) -> list[str]:
-    """Return what a preset changes of the default, as a config would say it."""
+    """Return the choices of a preset that differ from the default, as in a config."""
     chosen = conventions_of(name)
     changed = [f"{name}: {choice}" for name, choice in changed_choices(chosen, DEFAULTS).items()]
     return changed if chosen.threshold is None else [*changed, f"threshold: {chosen.threshold}"]
 
 
 def metric_text(text: str, preset: str | None = None) -> str:
-    """Return all of one metric, of rankings and of predictions, by any name; what a preset chooses for it.
+    """Return the description of a metric of rankings or predictions, and the choices of a preset for it.
 
-    Raises ConfigError UNKNOWN_METRIC, UNKNOWN_PRESET, or what is wrong with its options and cutoff.
+    ``text`` is any name of the metric. Raises ConfigError UNKNOWN_METRIC or UNKNOWN_PRESET, and the errors of
+    invalid options and cutoffs.
     """
     name = split_metric_text(text)["name"]
     of_rankings, of_predictions = find_name(name, ranking_names()), find_name(name, POINTWISE)
@@ -182,12 +183,12 @@ def metric_text(text: str, preset: str | None = None) -> str:
 
 
 def pointwise_text(metric: PointwiseMetric) -> str:
-    """Return all of one metric of predictions."""
+    """Return the description of a metric of predictions."""
     return whole_text(f"{metric.name}, of predictions ({', '.join(metric.tasks)})", metric, [metric.name])
 
 
 def ranking_text(metric: RankingMetric) -> str:
-    """Return all of one metric of rankings."""
+    """Return the description of a ranking metric."""
     title = f"{metric.name}, {WHOSE.get(metric.kind, 'mean over users')}: {', '.join(metric.names)}"
     options = [
         f"option {without_metric(name, metric)}={choice}: {choice.meaning}"
@@ -201,7 +202,7 @@ def ranking_text(metric: RankingMetric) -> str:
 def whole_text(
     title: str, metric: RankingMetric | PointwiseMetric, names: Iterable[str], options: Sequence[str] = ()
 ) -> str:
-    """Return formula, direction, other names, options and notes of a metric below its title."""
+    """Return formula, direction, other names, options and docstring of a metric below its title."""
     aliases = [alias for name in dict.fromkeys(names) for alias in ALIASES.get(name, ())]
     known = [f"formula: {metric.formula}", f"better: {metric.direction}"]
     called = [f"also called: {', '.join(aliases)}"] if aliases else []
@@ -209,14 +210,14 @@ def whole_text(
 
 
 def noted(kernel: Callable[..., Any]) -> str:
-    """Return the docstring of a kernel, with the imports that its examples need before the first."""
+    """Return the docstring of a kernel, with the imports of its examples before the first one."""
     notes = inspect.cleandoc(kernel.__doc__ or "")
     before, mark, examples = notes.partition(PROMPT)
     return f"{before}{''.join(imports(notes, kernel))}{mark}{examples}"
 
 
 def imports(notes: str, kernel: Callable[..., Any]) -> list[str]:
-    """Return the lines that import what the examples of these notes take from the kernel's module."""
+    """Return the lines that import the names of the kernel's module that the examples use."""
     used = {
         node.id
         for example in doctest.DocTestParser().get_examples(notes)
@@ -230,7 +231,7 @@ def imports(notes: str, kernel: Callable[..., Any]) -> list[str]:
 
 
 def ranking_choices(metric: RankingMetric, preset: str) -> str:
-    """Return what a preset chooses where a metric has a choice, and the default where that is another."""
+    """Return a preset's choices for a ranking metric, with the default's if those differ."""
     lines = [
         f"{without_metric(name, metric)}={choice}: {meaning}" + (f" (default: {default})" if default else "")
         for name, choice, meaning, default in preset_choice_table(preset)[1]
@@ -240,7 +241,7 @@ def ranking_choices(metric: RankingMetric, preset: str) -> str:
 
 
 def pointwise_choices(metric: PointwiseMetric, preset: str) -> str:
-    """Return what a preset chooses for a metric of predictions."""
+    """Return a preset's choices for a metric of predictions."""
     if preset not in POINTWISE_PRESETS:
         return f"presets of predictions: {', '.join(POINTWISE_PRESETS)}; {preset} is one of rankings only"
     chosen = POINTWISE_PRESETS[preset]
@@ -250,7 +251,7 @@ def pointwise_choices(metric: PointwiseMetric, preset: str) -> str:
 
 
 def markdown(header: Sequence[str], rows: TextRows) -> str:
-    """Return a table as documents hold it; the first column in code."""
+    """Return a Markdown table; the first column is formatted as code."""
     lines = [f"| {' | '.join(header)} |", "|" + "---|" * len(header)]
     for first, *others in rows:
         cells = [cell.replace("|", r"\|") for cell in others]
@@ -259,12 +260,12 @@ def markdown(header: Sequence[str], rows: TextRows) -> str:
 
 
 def heading(name: str) -> str:
-    """Return the name of a metric, with the words that it is short for."""
+    """Return the name of a metric, followed by the full name if it is an abbreviation."""
     return f"{name}: {FULL_NAMES[name]}" if name in FULL_NAMES else name
 
 
 def document() -> str:
-    """Return the whole of docs/conventions.md."""
+    """Return the text of docs/conventions.md."""
     text = files("spark_eval.cli").joinpath("conventions.md").read_text(encoding="utf-8")
     metrics = (f"### {heading(one.name)}\n\n```text\n{ranking_text(one)}\n```" for one in RANKING.values())
     return Template(text).substitute(

@@ -1,6 +1,6 @@
-"""How a command makes its run: config, session, progress, and what is said of the end.
+"""Execution of commands that make a run: config, session, progress and final messages.
 
-Spark and the tables' libraries are imported where they are needed, as in ``commands``.
+Spark and the libraries for tables are imported where they are needed, as in ``commands``.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def open_config(file: Path, settings: Sequence[str], run_id: str | None) -> Config:
-    """Return the checked config, once the run id is checked."""
+    """Validate the run id, then read and return the validated config."""
     check_working_folder()
     if run_id is not None:
         check_run_id(run_id)
@@ -29,9 +29,9 @@ def open_config(file: Path, settings: Sequence[str], run_id: str | None) -> Conf
 
 
 def open_session(config: Config, verb: str) -> Any:
-    """Return the submitted session, or a local one as the config has it, with workers that fit.
+    """Return the submitted session, or a local one as configured, after a check of its workers' versions.
 
-    From now on Spark's pages and event logs name its jobs by what the run is doing.
+    From then on, Spark's UI and event logs describe jobs by the current phase of the run.
     """
     from spark_eval.runtime.session import get_session
     from spark_eval.runtime.versions import check_workers
@@ -56,10 +56,10 @@ def make_run(
     settings: Sequence[str],
     replace: bool,
 ) -> Config | None:
-    """Do what a verb does with its session, print what came of it, and return the config.
+    """Run a verb, print its results, and return the config.
 
-    Once the run is published it has not failed: what goes wrong from then on is only said, and None is
-    returned. Gates that fail are what was asked for.
+    After the run is published, it counts as successful: later errors are only printed, and None is returned.
+    Failed gates are an exception and raise GateFailure.
     """
     from spark_eval.cli import terminal
     from spark_eval.runs.compare import check_gates
@@ -87,13 +87,13 @@ def make_run(
             endings.warn(str(fault))
         elif fault is error:
             raise
-        else:  # not as it is: click takes EOFError, of a JVM that died, for the end of its own input
+        else:  # converted: click would take EOFError of a dead JVM for the end of its own input
             raise fault from error
     return None
 
 
 def made_report(config: Config, session: Callable[[], Any], run_id: str) -> str | None:
-    """Write the report of a run that is published, if the config wants one, and return where it is."""
+    """Write the report of a published run if the config requests one; return its path."""
     if not config.report:
         return None
     from spark_eval.publishing.places import store_of
@@ -104,9 +104,9 @@ def made_report(config: Config, session: Callable[[], Any], run_id: str) -> str 
 
 @contextmanager
 def working(config: Config, verb: str) -> Iterator[Callable[[], Any]]:
-    """Open the verb's session when it is first asked for; until the end a terminal shows how far it is.
+    """Yield a function that opens the verb's session at its first call; show progress on terminals.
 
-    Nothing is shown elsewhere, so that stderr holds errors or JSON only.
+    Elsewhere progress is not shown, so that stderr has errors or JSON only.
     """
     from spark_eval.runtime.progress import Display
 

@@ -1,4 +1,4 @@
-"""What the commands print: headline numbers as a table, then what was written and where."""
+"""Output of the commands: main results as tables, then the paths of what was written."""
 
 import json
 from collections import Counter
@@ -38,9 +38,9 @@ from spark_eval.schema import ALL, FOLDS, Outcome, Table
 from spark_eval.splits.fold_rule import Leak
 from spark_eval.splits.subsets import cold_warnings, counted_ways_to_train
 
-# Of several classes there are many more numbers than a terminal shows.
+# Maximum number of lines of a published table; several classes give many more.
 MOST_LINES = 50
-# Of rows that a check of the leakage report finds where nothing promises that there are none.
+# Explanations of the rows that a leakage check counts although the rule allows them.
 REPEATED = "repeat a train pair; allowed here, `seen: drop` removes them"
 ALLOWED: dict[str, str] = {
     Leak.RETURNED_TO_LOCAL_TEST: f"rows of local_test {REPEATED}",
@@ -54,13 +54,13 @@ ALLOWED: dict[str, str] = {
 
 
 def console() -> Console:
-    """Return stdout, never narrower than a table of numbers."""
+    """Return a console on stdout; if that is not a terminal, it is wide enough for tables."""
     plain = Console(highlight=False)
     return plain if plain.is_terminal else Console(highlight=False, width=140)
 
 
 def show_done(verb: str, run: Run) -> None:
-    """Print what came of a run of a verb."""
+    """Print the results of a run of a verb."""
     {
         "split": show_split,
         "evaluate": show_evaluation,
@@ -70,7 +70,7 @@ def show_done(verb: str, run: Run) -> None:
 
 
 def show_run(run: Run) -> None:
-    """Print which rows could not be used, and where the tables are."""
+    """Print the counts of rows that could not be used, and the paths of the tables."""
     if Table.ACCOUNTING in run.tables:
         for note in unusable(entries_of_rows(run.rows(Table.ACCOUNTING))):
             print(escape_control_characters(note))
@@ -81,12 +81,12 @@ def show_run(run: Run) -> None:
 
 
 def show_report(place: str) -> None:
-    """Print where the report is."""
+    """Print the path of the report."""
     print(f"  {'report':<11} {place}")
 
 
 def show_split(run: Run) -> None:
-    """Print the subsets and the leakage report of a split, what to train on, and who is cold."""
+    """Print the subsets and the leakage report of a split, the training subsets, and cold users and items."""
     lines, leaks = run.rows(Table.ACCOUNTING), run.rows(Table.LEAKAGE)
     subsets = run.rows(Table.SUBSETS)
     parts = [
@@ -134,14 +134,14 @@ def show_split(run: Run) -> None:
 
 
 def with_share(count: int | None, of: int) -> str:
-    """Return a count with its share, nothing for a count that there is not."""
+    """Return a count with its share of ``of`` in percent; an empty text for None."""
     if count is None:
         return ""
     return f"{count:,} ({count / of:.0%})" if of else f"{count:,}"
 
 
 def show_evaluation(run: Run) -> None:
-    """Print the leaderboard of an evaluation; of a pipeline also where along its stages users are lost."""
+    """Print the leaderboard of an evaluation and, for a pipeline, the loss of users along its stages."""
     board = Leaderboard.of(run.rows(Table.METRICS), entries=run.rows(Table.ACCOUNTING))
     show(board, f"metrics of run {run.run_id}", console())
     if Table.FUNNEL in run.tables:
@@ -150,7 +150,7 @@ def show_evaluation(run: Run) -> None:
 
 
 def show_predictions(run: Run) -> None:
-    """Print one line per metric of all rows, one column per model; then what was chosen as thresholds."""
+    """Print one line per metric over all rows, with one column per model; then the chosen thresholds."""
     header, lines = metrics_by_model(run.rows(Table.METRICS))
     grid(header, lines, f"metrics of run {run.run_id}", of=Table.METRICS)
     if Table.THRESHOLDS in run.tables:
@@ -164,7 +164,7 @@ def show_predictions(run: Run) -> None:
 
 
 def show_comparison(run: Run) -> None:
-    """Print differences with their intervals, a sentence for each pair and metric, and what gates decided."""
+    """Print differences with intervals, a sentence for each pair and metric, and the decisions of gates."""
     compared = run.rows(Table.COMPARISONS)
     if compared:
         lines = compared_lines(compared)
@@ -187,7 +187,7 @@ def show_comparison(run: Run) -> None:
 def grid(
     header: Sequence[str], cells: Sequence[Sequence[str]], title: str = "", of: Table | None = None
 ) -> None:
-    """Print rows of text; of a published table as many as a terminal shows."""
+    """Print rows of text as a table; of a published table, at most MOST_LINES rows."""
     shown = cells if of is None else cells[:MOST_LINES]
     console().print(drawn(header, shown, title))
     if len(shown) < len(cells):
@@ -195,7 +195,7 @@ def grid(
 
 
 def show_metrics(name: str | None, preset: str | None, markdown: bool) -> None:
-    """Print all metrics and conventions; or one metric in full; or what a preset chooses."""
+    """Print all metrics and conventions, or one metric in full, or the choices of a preset."""
     if markdown:
         print(metric_tables.document(), end="")
     elif name is not None:
@@ -216,16 +216,16 @@ def show_metrics(name: str | None, preset: str | None, markdown: bool) -> None:
 
 
 def show_checked(file: Path, sources: Sequence[str]) -> None:
-    """Print that a config and its inputs fit."""
+    """Print that a config and its inputs are valid."""
     print(f"{file}: config is valid; inputs checked: {', '.join(sources) or 'none'}")
 
 
 def show_status(config: Config, session: Callable[[], SparkSession], as_json: bool) -> None:
-    """Print published runs, and attempts without an end."""
+    """Print published runs and unfinished attempts."""
     store = store_of(config.output, session)
     root = store.files.root
     damaged: dict[str, DataError] = {}
-    # Rows in a store are counted by jobs of Spark, which a list of all runs is not worth.
+    # In a remote store, counting rows takes Spark jobs: a list of all runs only checks that the tables exist.
     check = open_table if store.is_local else check_is_there
     runs = [
         summary(record, damage_of(store.files, record, check))
@@ -253,7 +253,7 @@ def show_status(config: Config, session: Callable[[], SparkSession], as_json: bo
 
 
 def summary(record: Record, damage: DataError | None) -> dict[str, Any]:
-    """Return the facts of a verb of a run: those of its commit record, and the damage to its tables."""
+    """Return the attributes of a verb's commit record, and the damage to its tables."""
     rows = {table: size["rows"] for table, size in record.job["tables"].items()}
     known = {"run_id": record.run_id, "verb": record.verb, "published_at": record.job["published_at"]}
     return {
@@ -266,7 +266,7 @@ def summary(record: Record, damage: DataError | None) -> dict[str, Any]:
 
 
 def state(attempt: Mapping[str, Any]) -> str:
-    """Return whether an attempt lives; on a store without locks nobody knows."""
+    """Return the state of an attempt: alive or dead; without locks, the hours since its last use."""
     if "hours_out_of_use" in attempt:
         return f"not used for {attempt['hours_out_of_use']} hours; cleared away after {MOST_HOURS}"
     alive = "at work" if attempt["is_alive"] else "dead; the next run clears it away"

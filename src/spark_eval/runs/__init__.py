@@ -1,1 +1,1 @@
-"""One run of one verb: from the sources of a config to published tables."""
+"""Runs of the verbs: from the sources of a config to published tables."""

@@ -1,4 +1,4 @@
-"""One run of the verb ``compare``: models of published runs compared, gates decided and published."""
+"""A run of the verb ``compare``: compare models of published runs, decide gates, publish both."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -26,7 +26,7 @@ from spark_eval.verbs.small import SmallRows
 def run_compare(session: OpenSession, config: Config, run_id: str | None, replace: bool) -> Run:
     """Compare the models of a published run, and publish ``comparisons``, ``gates`` and ``accounting``.
 
-    Gates that fail are published like any; ``check_gates`` raises what they end the run with.
+    Failed gates are published as well; ``check_gates`` then raises the error.
     """
     asked = CompareRequest.of(config, run_id, session)
     job, tables = asked.job, asked.tables
@@ -49,7 +49,7 @@ def run_compare(session: OpenSession, config: Config, run_id: str | None, replac
 
 
 def check_gates(run: Run) -> None:
-    """Raise GateFailure GATE_FAILED where a published gate failed, in this call or in an earlier one."""
+    """Raise GateFailure GATE_FAILED if a published gate failed, in this call or in an earlier one."""
     if Table.GATES in run.tables:
         failure = failure_of([GateRow(**row) for row in run.rows(Table.GATES)])
         if failure is not None:
@@ -57,9 +57,10 @@ def check_gates(run: Run) -> None:
 
 
 def check_baselines(session: OpenSession, config: Config) -> list[str]:
-    """Check that the runs to compare with are published; return those that are.
+    """Check that the runs to compare with are published; return their names.
 
-    Raises DataError MISSING_BASELINE, unless gates let it pass, and what runs that are not whole raise.
+    Raises DataError MISSING_BASELINE, unless all gates of the run tolerate it, and the errors of incomplete
+    runs.
     """
     store, plan = store_of(config.output, session), config.compare.checked(config.gates)
     gated = {gate.against_run for gate in plan.gates}
@@ -87,10 +88,10 @@ def baseline_fault(config: Config) -> ConfigError | None:
 
 @dataclass(frozen=True)
 class CompareRequest:
-    """What a config asks to be compared.
+    """Comparison that a config requests.
 
-    ``run_id`` is the candidate's. ``baseline`` is None where gates alone say what is compared. ``runs`` are
-    those that are read, with the fingerprint of what they published.
+    ``job`` has the id of the candidate's run. ``baseline`` is None if only gates request comparisons.
+    ``runs`` maps the ids of all compared runs to the fingerprints of their published tables.
     """
 
     job: Job
@@ -100,7 +101,7 @@ class CompareRequest:
 
     @classmethod
     def of(cls, config: Config, run_id: str | None, session: OpenSession) -> "CompareRequest":
-        """Return what is asked; without a run id, of the run that ``evaluate`` makes of the same config."""
+        """Return the requested comparison; by default of the run that ``evaluate`` makes of this config."""
         if run_id is None:
             needed(config.recommendations, "recommendations")
             run_id = Job.of(EVALUATE, config, None, session).run_id
@@ -123,12 +124,12 @@ class CompareRequest:
 
     @property
     def tables(self) -> tuple[Table, ...]:
-        """The tables that are published."""
+        """The tables to publish."""
         gates = (Table.GATES,) if self.plan.gates else ()
         return (Table.COMPARISONS, *gates, Table.ACCOUNTING)
 
     def check_rest(self) -> None:
-        """Raise DataError INPUT_CHANGED_DURING_RUN for a run that was published anew in the meantime."""
+        """Raise DataError INPUT_CHANGED_DURING_RUN if a compared run was published again in the meantime."""
         now = fingerprints_of(self.job.store, list(self.runs))
         changed = [run for run in now if now[run] != self.runs[run]]
         if changed:
@@ -137,14 +138,14 @@ class CompareRequest:
 
 
 def other_run(run: str | None, run_id: str) -> str | None:
-    """Return a run's id, None for that of the candidate itself."""
+    """Return a run's id, or None for the candidate's own run."""
     return None if run == run_id else run
 
 
 def baseline_of(given: Baseline, gates: Sequence[Gate]) -> Baseline | None:
-    """Return what models are compared with: as given, else as all gates have it; None where these differ.
+    """Return the given baseline, or the one that all gates share; None if they differ.
 
-    Without gates it is an empty baseline: all pairs of one run are compared.
+    Without gates an empty baseline means that all pairs of models of one run are compared.
     """
     if given != Baseline() or not gates:
         return given
@@ -154,6 +155,6 @@ def baseline_of(given: Baseline, gates: Sequence[Gate]) -> Baseline | None:
 
 
 def fingerprints_of(store: Store, runs: Sequence[str]) -> dict[str, str | None]:
-    """Return the fingerprint of what ``evaluate`` has published of each run, None where there is nothing."""
+    """Return the fingerprint of each run's published evaluation; None if there is none."""
     records = {run: records_of(store.files, run).get(EVALUATE) for run in runs}
     return {run: None if one is None else one.job["fingerprint"] for run, one in records.items()}

@@ -1,4 +1,4 @@
-"""Published runs side by side: which models are compared, and what each gate is decided by."""
+"""Comparison of published runs: the models to compare, and the evidence for each gate."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,10 +29,10 @@ from spark_eval.verbs.sides import Side
 
 @dataclass
 class PublishedPair:
-    """A candidate's run beside those that it is compared with.
+    """A candidate's run and the runs to compare it with.
 
-    ``runs`` are by their ids, the candidate's by None; a run that is not there is None. ``baseline`` is what
-    models are compared with unless gates say otherwise, None: nothing.
+    ``runs`` maps ids to runs, with None as the id of the candidate's; a missing run is None. ``baseline`` is
+    used for all comparisons without one of their own; if None, only gates request comparisons.
     """
 
     spark: SparkSession
@@ -51,8 +51,8 @@ class PublishedPair:
     ) -> "PublishedPair":
         """Read the records of these runs, the candidate's first.
 
-        Raises DataError UNKNOWN_RUN for the candidate's; MISSING_BASELINE for another one, unless there are
-        gates that decide what is to happen then.
+        Raises DataError UNKNOWN_RUN if the candidate's is missing, MISSING_BASELINE if another one is missing
+        and no gate handles it.
         """
         measured: dict[str | None, MeasuredRun | None] = {run: MeasuredRun.of(store, run) for run in runs}
         awaited = {gate.against_run for gate in plan.gates}
@@ -74,7 +74,7 @@ class PublishedPair:
         ]
 
     def hint(self, run: str | None) -> str:
-        """Return what to say of a run that is not there: which are."""
+        """Return a note with the known runs if a run is missing, else an empty text."""
         if self.runs[run] is not None:
             return ""
         own = self.run(None)
@@ -82,22 +82,22 @@ class PublishedPair:
         return f"that run is not there; {known}"
 
     def models(self, run: str | None) -> Sequence[str] | None:
-        """Return the models of a run, None where it is not there."""
+        """Return the models of a run, None if it is missing."""
         measured = self.runs[run]
         return None if measured is None else measured.models
 
     def run(self, run: str | None) -> MeasuredRun:
-        """Return a run that is there."""
+        """Return a run that must not be missing."""
         measured = self.runs[run]
         assert measured is not None
         return measured
 
     @cached_property
     def main(self) -> Comparison | None:
-        """What ``compare`` asks for; None where gates alone ask.
+        """The comparison that section ``compare`` requests; None if only gates request comparisons.
 
-        They do where they let a missing baseline pass, where none of them pairs users with its run, and where
-        the candidate has no metric of users.
+        It is also None if gates tolerate the missing baseline, if no gate on this baseline pairs users, or if
+        gates are given and the candidate has no metric per user.
         """
         if self.baseline is None:
             return None
@@ -118,18 +118,18 @@ class PublishedPair:
 
     @property
     def entries(self) -> list[Entry]:
-        """The rows of ``accounting``: of all that was compared, once."""
+        """The distinct rows of ``accounting`` of all comparisons."""
         comparisons = [self.main, *self.compared.values()]
         return list(dict.fromkeys(entry for one in comparisons if one is not None for entry in one.entries))
 
     def compare(self, run: str | None, model: str | None, plan: ComparePlan) -> Comparison:
-        """Compare the candidate's models with those of a run, and sum what its gates ask for."""
+        """Compare the candidate's models with those of a run, including the sums that its gates need."""
         gates = tuple(gate for gate in plan.gates if gate.against_run == run)
         baseline = None if run is None else self.side(run)
         return compare_sides(self.side(None), baseline, replace(plan, gates=gates), model)
 
     def side(self, run: str | None) -> Side:
-        """Return the users of a run."""
+        """Return the per-user table of a run with its attributes; each run is read once."""
         if run not in self.sides:
             self.sides[run] = self.run(run).side(self.spark)
         return self.sides[run]
@@ -139,7 +139,7 @@ class PublishedPair:
         return decide_pairs(self.pairs, self.evidence)
 
     def evidence(self, pair: GatedPair) -> Iterator[Evidence]:
-        """Yield what a gate of a pair is decided by: the users of both models, or published means."""
+        """Yield the evidence for the gate of a pair, from users of both models or from published means."""
         gate = pair.gate
         if gate.sees_users:
             comparison = self.comparison_for(pair)

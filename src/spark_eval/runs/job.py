@@ -1,4 +1,4 @@
-"""Which run a verb of a config is, where it publishes, and what its record says."""
+"""Jobs: the run id of a verb with its config, the paths of its tables, and its commit record."""
 
 import hashlib
 import json
@@ -27,20 +27,20 @@ from spark_eval.schema import Table
 from spark_eval.sources.listing import fingerprint
 from spark_eval.sources.read import read_source
 
-# What each verb reads of the config, that without which it cannot work first.
+# Sections of the config that each verb reads; the first one is required.
 SECTIONS: Final[Mapping[str, Sequence[str]]] = {
     "split": ("interactions", "split"),
     "evaluate": ("recommendations", "truth", "train", "users", "items", "evaluate", "stages"),
     "predictions": ("predictions",),
     "compare": ("compare", "gates"),
 }
-# Keys that decide whether numbers are published, and not which.
+# Keys that decide whether values are published but do not change them.
 NEUTRAL_KEYS: Final = ("max_quarantined",)
 
 
 @dataclass(frozen=True)
 class Run:
-    """Where a verb's tables are, and whether this very call wrote them."""
+    """Published tables of a verb: their paths, and True in ``is_new`` if this call wrote them."""
 
     run_id: str
     tables: Mapping[Table, str]
@@ -49,13 +49,13 @@ class Run:
     record: Record
 
     def rows(self, table: Table) -> list[dict[str, Any]]:
-        """Return a small table, with its model as text."""
+        """Return the rows of a small table, with model names as text."""
         return open_table(self.files, self.record, table).rows()
 
 
 @dataclass(frozen=True)
 class Job:
-    """One verb of one config: what it reads, and so which run it is."""
+    """One verb with its config and inputs, which determine the run id."""
 
     verb: str
     run_id: str
@@ -69,9 +69,9 @@ class Job:
 
     @classmethod
     def of(cls, verb: str, config: Config, run_id: str | None, session: OpenSession) -> "Job":
-        """Make the job of a verb; without a given id, the run's follows from its content: same work, same id.
+        """Return the job of a verb; without an id, the run id is a hash of config, inputs and code.
 
-        A split that other verbs read lies under the same given id, or under the split's own one.
+        The split that other verbs read is that of the same given id, or else of the split's own hash.
         """
         store = store_of(config.output, session)
         splits, record = "", None
@@ -82,7 +82,7 @@ class Job:
             splits = usual if record is None else record.place(Table.SPLITS)
         settings, sources = settings_of(verb, config), sources_in(config, SECTIONS[verb], splits)
         if verb == "evaluate":
-            # Relevant is, unless the config says otherwise, the test part of this run's own split.
+            # By default, the truth is the test subset of this run's own split.
             sources.setdefault("truth", Source(subset=config.split.rule().final_test).at(splits))
         inputs = {name: fingerprint(source, session) for name, source in sources.items()}
         if splits and record is not None and splits in [source.path for source in sources.values()]:
@@ -99,9 +99,9 @@ class Job:
 
     @contextmanager
     def attempt(self, session: OpenSession) -> Iterator[Attempt]:
-        """Try the job once, and say when that begins and what it clears away.
+        """Start one attempt of the job, and log its start and the removal of dead attempts.
 
-        Raises DataError INPUT_CHANGED_DURING_RUN in the place of an error that a changed input explains.
+        Raises DataError INPUT_CHANGED_DURING_RUN instead of an error that a changed input explains.
         """
         events.begin(self.verb, self.run_id)
         if self.store.is_local:
@@ -117,7 +117,7 @@ class Job:
                 raise
 
     def check_rest(self, session: OpenSession) -> None:
-        """Raise DataError INPUT_CHANGED_DURING_RUN for files that are not what they were; more may come."""
+        """Raise DataError INPUT_CHANGED_DURING_RUN if an input file has changed; new files are allowed."""
         faults = []
         for name, before in self.inputs.items():
             gone = set(before) - set(fingerprint(self.sources[name], session))
@@ -128,7 +128,7 @@ class Job:
 
     @property
     def before(self) -> dict[str, list[str]]:
-        """The names of each source's files when the run began."""
+        """The paths of each source's files when the run began."""
         return {name: [state[0] for state in states] for name, states in self.inputs.items()}
 
     def read(self, spark: SparkSession, name: str, segments: Sequence[str] = ()) -> DataFrame:
@@ -137,7 +137,7 @@ class Job:
 
     @property
     def most_quarantined(self) -> dict[str, float]:
-        """The share of each source that may be quarantined."""
+        """The largest share of each source's rows that may be quarantined."""
         return {name: source.max_quarantined for name, source in self.sources.items()}
 
     def publish(
@@ -148,7 +148,7 @@ class Job:
         expected: Expected | None = None,
         **facts: Any,
     ) -> Run:
-        """Publish what is staged, of so many rows, with the commit record: what is to be known of the run."""
+        """Publish the staged tables, given their numbers of rows, with a commit record that has ``facts``."""
         summary = headline_counts(entries)
         record = {"config": without_secrets(self.config), "fingerprint": self.fingerprint, **facts}
         record |= {"versions": versions(), "summary": {**summary, "seconds": events.seconds()}}
@@ -158,30 +158,30 @@ class Job:
         return self.run(attempt, tables, is_new=True)
 
     def already(self, attempt: Attempt, tables: Iterable[Table]) -> Run:
-        """Return the run where nothing is to be done."""
+        """Return the run that is already published."""
         events.settle()
         events.end("already_published")
         return self.run(attempt, tables, is_new=False)
 
     def run(self, attempt: Attempt, tables: Iterable[Table], is_new: bool) -> Run:
-        """Return where the tables are."""
+        """Return the run with the paths of its tables."""
         places = {table: attempt.place(table) for table in tables}
         return Run(self.run_id, places, is_new, self.store.files, attempt.records[self.verb])
 
 
 def settings_of(verb: str, config: Config) -> dict[str, Any]:
-    """Return the sections that a verb reads, as plain values."""
+    """Return the sections of a verb as plain values."""
     whole = config.model_dump(mode="json")
     return {name: whole[name] for name in SECTIONS[verb]}
 
 
 def sources_in(config: Config, sections: Iterable[str], splits: str) -> dict[str, Source]:
-    """Return the sources among some sections, with their paths; this run's split is at ``splits``."""
+    """Return the sources among these sections, with their paths; this run's split is at ``splits``."""
     found = {name: getattr(config, name) for name in sections}
     return {name: one.at(splits) for name, one in found.items() if isinstance(one, Source)}
 
 
 def digest_of(**content: Any) -> str:
-    """Return what tells one content from another, together with the code."""
+    """Return a hash of this content and of the code version."""
     text = json.dumps({**content, "code": code_version()}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()

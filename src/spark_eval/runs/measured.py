@@ -1,4 +1,4 @@
-"""Published runs of ``evaluate`` read back: what was measured by which rules, users and means."""
+"""Published runs of ``evaluate``, read for a comparison: plan, models, users and means."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,25 +23,25 @@ from spark_eval.verbs.sides import Side
 
 EVALUATE: Final = "evaluate"
 SPLIT: Final = "split"
-# Facts in its commit record without which a run cannot be compared.
+# Keys of the commit record that a comparison requires.
 FACTS: Final = ("config", "conventions", "models", "versions")
-# Methods that test each row in one fold, and learn from it in all others.
+# Methods that test each row in one fold and train on it in all others.
 K_FOLDS: Final = ("k_fold", "stratified_k_fold")
 
 
 @dataclass(frozen=True)
 class MeasuredRun:
-    """A run that ``evaluate`` has published, by its record."""
+    """Published run of ``evaluate``, read from its commit record."""
 
     store: Store
     record: Record
 
     @classmethod
     def of(cls, store: Store, run_id: str) -> "MeasuredRun | None":
-        """Return the run, None where nothing of it is there.
+        """Return the run, None if nothing of it exists.
 
         Its tables are checked when they are read. Raises DataError INCOMPLETE_RUN or CORRUPT_FILE for a
-        record that is gone or damaged, VERSIONS_DIFFER where another version of the metrics measured it.
+        missing or damaged record, VERSIONS_DIFFER if it was computed by another version of the metrics.
         """
         record = records_of(store.files, run_id).get(EVALUATE)
         usual = usual_place(store.files.root, run_id, EVALUATE, Table.PER_USER)
@@ -69,33 +69,33 @@ class MeasuredRun:
 
     @cached_property
     def plan(self) -> Plan:
-        """What was measured, and by which rules."""
+        """The metrics, conventions and segments of the run."""
         return EvaluateSection.model_validate(self.record.job["config"][EVALUATE]).checked()
 
     @property
     def models(self) -> list[str]:
-        """The models, by name."""
+        """The names of the models."""
         return list(self.record.job["models"])
 
     @property
     def conventions(self) -> str:
-        """The stamp on its rows."""
+        """The stamp of the conventions on its rows."""
         return str(self.record.job["conventions"])
 
     @property
     def truth_digest(self) -> str | None:
-        """The digest of what was relevant; None of runs that had none yet."""
+        """The digest of the truth; None for old runs without one."""
         digest: str | None = self.record.job.get("truth_digest")
         return digest
 
     def open(self, table: Table) -> PublishedTable:
-        """Return a table; raise DataError as ``open_table`` does."""
+        """Return a published table; raises DataError as ``open_table`` does."""
         return open_table(self.store.files, self.record, table)
 
     def test_train_ratio(self) -> float | None:
-        """Return the rows of test per row of train in a fold of this run's split, over folds the mean.
+        """Return the ratio of test to train rows in a fold of this run's split, averaged over folds.
 
-        None where the truth was not that of the run's own split.
+        None if the truth is not that of the run's own split.
         """
         truth = self.record.job["config"].get("truth")
         split = records_of(self.store.files, self.record.run_id).get(SPLIT)
@@ -111,7 +111,7 @@ class MeasuredRun:
         return mean(ratios) if ratios else None
 
     def side(self, spark: SparkSession) -> Side:
-        """Return the users with their values, to be compared."""
+        """Return the per-user table with its attributes, as input of a comparison."""
         per_user = self.open(Table.PER_USER).frame(spark)
         segments = [name for name in dict.fromkeys((FOLD, *self.plan.segments)) if name in per_user.columns]
         return Side(
@@ -127,7 +127,7 @@ class MeasuredRun:
         )
 
     def means(self) -> Mapping[MeanCell, Summary]:
-        """Return the published means."""
+        """Return the published means by model, metric, k, segment and segment value."""
         return {
             (row["model"], row["metric"], row["k"], row["segment"], row["segment_value"]): Summary(
                 row["value"], row["std_error"], row["ci_low"], row["ci_high"], row["n_users"] or 0
@@ -137,12 +137,12 @@ class MeasuredRun:
 
 
 def train_of(part: str) -> str | None:
-    """Return the train part beside a fold's test part: ``fold 0 train`` for ``fold 0 test``."""
+    """Return the train subset of a fold's test subset: ``fold 0 train`` for ``fold 0 test``; else None."""
     fold, _, subset = part.rpartition(" ")
     return f"{fold} {Subset.TRAIN}" if subset == Subset.TEST else None
 
 
 def known_runs(store: Store, run_id: str, but: str = "") -> str:
-    """Return the run with the nearest name, or all that ``evaluate`` has published, ``but`` one."""
+    """Return a hint: the run of the nearest name, or all published runs of ``evaluate`` except ``but``."""
     runs = {record.run_id for record in published(store.files) if record.verb == EVALUATE} - {but}
     return nearest(run_id, runs) if runs else f"no {'other ' if but else ''}run of evaluate is published here"

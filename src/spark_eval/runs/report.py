@@ -1,4 +1,4 @@
-"""Reports: one HTML file on a published run, from its tables, or on what verbs gave in Python."""
+"""Reports: one HTML file on a published run, or on results in Python."""
 
 import time
 import uuid
@@ -37,14 +37,15 @@ def write_report(
     file: str | None = None,
     primary: str | None = None,
 ) -> str:
-    """Write the report of a run to ``report/<run_id>.html`` below the output, or to a file; return where.
+    """Write the report of a run to a file; return its path.
 
-    It begins with the metric ``primary``, if that is given.
+    The file is ``report/<run_id>.html`` below the output by default. The report begins with the metric
+    ``primary``, if given.
 
-    Raises DataError UNKNOWN_RUN for a run that is not published, INCOMPLETE_RUN for one that is not whole,
-    CORRUPT_FILE for a damaged file of it; ConfigError OUTSIDE_OUTPUT where a link leads out of the output,
-    INVALID_PATH for a file among published runs, or a path that is no place for a file, METRIC_NOT_MEASURED
-    for ``primary``.
+    Raises DataError UNKNOWN_RUN for a run that is not published, INCOMPLETE_RUN for an incomplete one and
+    CORRUPT_FILE for a damaged file. Raises ConfigError OUTSIDE_OUTPUT if a link leads out of the output,
+    INVALID_PATH if ``file`` is among published runs or cannot be a file, and METRIC_NOT_MEASURED for
+    ``primary``.
     """
     if file is not None:
         check_path(Path(file))
@@ -58,13 +59,13 @@ def write_report(
 
 
 def write_page(page: str, path: Path) -> str:
-    """Write a page to a file of this machine; return where."""
+    """Write a page to a local file; return its path."""
     write_file(path, page)
     return str(path)
 
 
 def write_to_store(store: HadoopStore, page: str, name: str) -> str:
-    """Write a page to a store, which cannot replace a file in one step; return where."""
+    """Write a page to a remote store, which cannot replace a file atomically; return its path."""
     folder = f"{store.files.root}/{REPORT}"
     for path, _, moment in list(store.files.files_below(folder)):
         is_draft = path.rpartition("/")[2].startswith("_")
@@ -80,9 +81,9 @@ def write_to_store(store: HadoopStore, page: str, name: str) -> str:
 
 
 def store_at(path: str) -> LocalStore:
-    """Return the output at a path of this machine, which needs no Spark.
+    """Return the local output at a path; this needs no Spark.
 
-    Raises ConfigError UNSUPPORTED_OUTPUT for a store elsewhere, DataError MISSING_INPUT where nothing is.
+    Raises ConfigError UNSUPPORTED_OUTPUT for a remote path, DataError MISSING_INPUT for a missing folder.
     """
     local = local_path(path)
     if local is None:
@@ -94,7 +95,7 @@ def store_at(path: str) -> LocalStore:
 
 
 def facts_of(store: Store, run_id: str, baseline: str | None = None) -> RunFacts:
-    """Read what a report is made of: records, small tables, how users spread; another run's means."""
+    """Read the data of a report: commit records, small tables, user histograms, and the baseline's means."""
     records = dict(sorted(records_of(store.files, check_run_id(run_id)).items()))
     if not records:
         raise missing_run(store, run_id)
@@ -118,7 +119,7 @@ def facts_of(store: Store, run_id: str, baseline: str | None = None) -> RunFacts
 
 
 def missing_run(store: Store, run_id: str) -> DataError:
-    """Return the error of a run without a record: not whole where tables lie there, else unknown."""
+    """Return the error for a run without a commit record: incomplete if it has tables, otherwise unknown."""
     files = store.files
     for table in Table:
         if files.is_there(f"{files.root}/{table}/{RUN_ID_COLUMN}={run_id}"):
@@ -137,21 +138,21 @@ def report(
     """Write one self-contained HTML file on results, or on a published run.
 
     Args:
-        result: What ``evaluate``, ``compare``, ``evaluate_predictions`` or ``split`` returned, or a list of
-            them, of different verbs; or an output path.
+        result: The result of ``evaluate``, ``compare``, ``evaluate_predictions`` or ``split``, or a list of
+            results of different verbs; or an output path.
         path: The file to write.
         run_id: The published run below the output path.
-        baseline: Another run there, whose means stand beside those of this one.
+        baseline: Another run below the output path; the report shows its means as well.
         primary: The metric of the verdict, which also orders the models, such as ``ndcg@10``. By default nDCG
             at its largest k, else MAP, else the first metric.
 
     Returns:
-        Where the file is.
+        The path of the file.
 
     Raises:
         ConfigError: INVALID_REPORT for a path without a run id, a result with one, or two results of one
             verb; METRIC_NOT_MEASURED for ``primary``.
-        DataError: UNKNOWN_RUN and INCOMPLETE_RUN for runs.
+        DataError: UNKNOWN_RUN or INCOMPLETE_RUN for a run.
     """
     if isinstance(result, str | Path):
         if run_id is None:
@@ -166,7 +167,10 @@ def report(
 
 
 def facts_of_results(results: Sequence[Result]) -> RunFacts:
-    """Return what a report of several results is made of, as if they had been published in one run."""
+    """Return the data of a report on several results, as if they had been published in one run.
+
+    Raises ConfigError INVALID_REPORT if two of them have the same tables.
+    """
     records: dict[str, Mapping[str, Any]] = {}
     tables: dict[Table, list[Row]] = {}
     count_users = None

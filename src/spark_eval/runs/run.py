@@ -1,4 +1,4 @@
-"""One run of one verb: read the sources, call the data path, write and publish the tables."""
+"""Run of one verb: read the sources, compute the result, write and publish the tables."""
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
@@ -34,16 +34,16 @@ from spark_eval.verbs.predictions import measure_predictions, read_predictions
 from spark_eval.verbs.small import SmallRows, small_table, write_small
 from spark_eval.verbs.split import split
 
-# What each verb publishes at least.
+# Tables that each verb always publishes.
 SPLIT_TABLES: Final = (Table.SPLITS, Table.SUBSETS, Table.LEAKAGE, Table.ACCOUNTING)
 EVALUATE_TABLES: Final = (Table.PER_USER, Table.METRICS, Table.SUMS, Table.ACCOUNTING)
 PREDICTION_TABLES: Final = (Table.METRICS, Table.ACCOUNTING)
-# Tables that lie in a folder for each model.
+# Tables that are partitioned by model.
 OF_MODELS: Final = (Table.METRICS, Table.SUMS, Table.CURVES, Table.THRESHOLDS)
 
 
 def run_split(session: OpenSession, config: Config, run_id: str | None, replace: bool) -> Run:
-    """Label the log and publish ``splits``, ``subsets``, ``leakage`` and ``accounting``: one write."""
+    """Label the log and publish ``splits``, ``subsets``, ``leakage`` and ``accounting``, in one write."""
     source = needed(config.interactions, "interactions")
     job = Job.of("split", config, run_id, session)
     with job.attempt(session) as attempt:
@@ -76,7 +76,7 @@ def run_split(session: OpenSession, config: Config, run_id: str | None, replace:
 
 
 def run_evaluate(session: OpenSession, config: Config, run_id: str | None, replace: bool) -> Run:
-    """Measure the recommendations and publish ``per_user``, ``metrics``, ``sums`` and ``accounting``."""
+    """Evaluate the recommendations and publish ``per_user``, ``metrics``, ``sums`` and ``accounting``."""
     needed(config.recommendations, "recommendations")
     plan = config.plan
     job = Job.of("evaluate", config, run_id, session)
@@ -108,7 +108,7 @@ def run_evaluate(session: OpenSession, config: Config, run_id: str | None, repla
 
 
 def run_predictions(session: OpenSession, config: Config, run_id: str | None, replace: bool) -> Run:
-    """Measure the predictions and publish ``metrics``, ``accounting``, and what else is asked for."""
+    """Evaluate the predictions and publish ``metrics``, ``accounting`` and the requested tables."""
     source = needed(config.predictions, PREDICTIONS)
     plan = source.checked()
     job = Job.of(PREDICTIONS, config, run_id, session)
@@ -130,7 +130,7 @@ def run_predictions(session: OpenSession, config: Config, run_id: str | None, re
 
 
 def read_tables(spark: SparkSession, job: Job, plan: Plan) -> Tables:
-    """Return what an evaluation reads, conformed."""
+    """Return the conformed tables of an evaluation."""
     unread = unread_tables(plan)
     sources: dict[str, Any] = {name: job.sources[name] for name in job.sources if name not in unread}
     frames = read_each(spark, sources, job.timezone, plan, job.before)
@@ -138,7 +138,7 @@ def read_tables(spark: SparkSession, job: Job, plan: Plan) -> Tables:
 
 
 def check_inputs(session: OpenSession, config: Config, verb: str | None = None) -> list[str]:
-    """Check columns and types of what a verb reads, or of all sources in the config; return their names."""
+    """Check columns and types of a verb's sources, or of all sources of the config; return their names."""
     if verb is not None:
         needed(getattr(config, SECTIONS[verb][0]), SECTIONS[verb][0])
     plan, job = config.plan, Job.of(verb or "evaluate", config, None, session)
@@ -151,14 +151,14 @@ def check_inputs(session: OpenSession, config: Config, verb: str | None = None) 
 
 
 def needed(section: Any, name: str) -> Any:
-    """Return the section; raise ConfigError MISSING_SECTION where there is none."""
+    """Return the section; raise ConfigError MISSING_SECTION if it is None."""
     if section is None:
         raise ConfigError("MISSING_SECTION", f"the config has no section {name!r}, which this verb reads")
     return section
 
 
 def stage_frame(frame: DataFrame, attempt: Attempt, table: Table, *partitions: str) -> None:
-    """Stage a table; nothing can be there yet."""
+    """Write a table to its staging folder, which must not exist."""
     frame.write.mode("error").partitionBy(*partitions).parquet(attempt.staged(table))
 
 
@@ -168,9 +168,9 @@ def stage_rows(
     attempt: Attempt,
     wanted: Collection[Table] = tuple(Table),
 ) -> dict[Table, int]:
-    """Stage those small tables that are wanted, through Spark only where the store is elsewhere.
+    """Stage the wanted small tables, with Spark only if the store is remote.
 
-    Return their numbers of rows.
+    Return the number of rows of each.
     """
     chosen = {table: tables[table] for table in tables if table in wanted}
     for table, (rows, schema) in chosen.items():
@@ -185,7 +185,7 @@ def stage_rows(
 def stage_quarantine(
     entries: Iterable[Entry], sources: Mapping[str, DataFrame], attempt: Attempt
 ) -> dict[Table, int]:
-    """Stage the rows that the accounting says are quarantined; return their number, where there are any."""
+    """Stage the quarantined rows if the accounting has any; return their number."""
     bad = Counter[str]()
     for entry in entries:
         if entry.outcome == Outcome.QUARANTINED:

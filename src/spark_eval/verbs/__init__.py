@@ -1,4 +1,4 @@
-"""The data paths, one verb a file, each on one screen: DataFrames in, DataFrames out, no files."""
+"""Implementations of the verbs: DataFrames in, DataFrames out; ``runs`` reads and publishes files."""
 
 import pandas
 

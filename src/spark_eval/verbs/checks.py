@@ -1,4 +1,4 @@
-"""Check the inputs by their counts before any number is given out: zeros would be silently wrong."""
+"""Validate the inputs by their counts before any value is returned: zeros would be silently wrong."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -19,22 +19,19 @@ from spark_eval.splits.fold_rule import MOST_FOLDS
 from spark_eval.transforms.summaries import Summaries
 from spark_eval.verbs.evaluation import Tables
 
-# Of rows that are shown where too many are quarantined, and of the characters of each.
+# Number of quarantined rows in a message, and the maximum number of characters of each.
 MOST_EXAMPLES: Final = 3
 LONGEST_EXAMPLE: Final = 200
-# So many folds are named in a message.
+# Maximum number of folds in a message.
 MOST_FOLDS_NAMED: Final = 10
-# Of one segment: more are ids or measurements, and would be as many rows of every metric.
+# Maximum number of values of a segment: more are likely ids or measurements.
 MAX_SEGMENT_VALUES: Final = 1_000
-# What else may be wrong where rows have this fault.
+# Hints added to messages, by code.
 HINTS: Final = {Fault.NOT_A_PROBABILITY.value: "; say scores: raw of scores that are no probabilities"}
 
 
 def truth_faults(entries: Sequence[Entry], counts: TruthCounts, plan: Plan) -> list[DataError]:
-    """Return what is wrong with the truth, beside rows that refuse it.
-
-    Wrong are no relevant row at all, and gains that outgrow a double.
-    """
+    """Return the errors of the truth, other than invalid rows: no relevant row, or gains beyond a double."""
     largest, faults = counts.max_relevance, []
     if not counts.n_users:
         left = unused(entries, "truth")
@@ -55,10 +52,10 @@ def check_tables(
     counts: Mapping[str | None, ListCounts],
     faults: Sequence[DataError],
 ) -> None:
-    """Raise one DataError for all that is wrong with all tables; check that the accounting closes.
+    """Check that the accounting closes; raise one DataError that lists the errors of all tables.
 
-    ``counts`` are those of the lists; ``faults`` are known of other tables. More are rows that refuse a
-    table, and more rows than may be quarantined.
+    ``counts`` are those of the lists. ``faults`` are the errors already found. Errors of the lists, rows with
+    fatal codes and excessive quarantine are added.
     """
     of_lists = list_faults(tables, entries, counts)
     shares = share_faults(entries, tables.judged(entries), tables.most_quarantined)
@@ -68,9 +65,9 @@ def check_tables(
 def list_faults(
     tables: Tables, entries: Sequence[Entry], counts: Mapping[str | None, ListCounts]
 ) -> list[DataError]:
-    """Return what is wrong with the recommendations, beside rows that refuse them.
+    """Return the errors of the recommendations, other than invalid rows.
 
-    Wrong are models without a proper name, nothing to compare, refused repeats.
+    These are invalid model names, no user in common with the truth, and repeated items if refused.
     """
     named = {model: count for model, count in counts.items() if model is not None}
     once_only = tables.plan.conventions.recommendation_duplicates is RecommendationDuplicates.REFUSE
@@ -81,7 +78,7 @@ def list_faults(
     has_truth = any(entry.source == "truth" and entry.outcome == Outcome.USED for entry in entries)
     for model, count in named.items():
         lists = f"recommendations of model {model!r}"
-        # Where no list is left for another reason, that one is told.
+        # If all lists are rejected for another reason, only that reason is reported.
         is_refused = not count.without_truth and any(count.rows[Outcome.QUARANTINED, one] for one in FATAL)
         if has_truth and not count.with_truth and not is_refused:
             left = unused(entries, "recommendations", model)
@@ -106,7 +103,7 @@ def some_users(rows: DataFrame, model: str | None = None) -> str:
 
 
 def unused(entries: Sequence[Entry], source: str, model: str | None = None) -> str:
-    """Return why rows of a table, or of a model's lists, are not used, in brackets; nothing where all are."""
+    """Return the reasons for unused rows of a table or a model's lists, in parentheses; empty if none."""
     outcomes = (Outcome.QUARANTINED, Outcome.FILTERED, Outcome.DROPPED)
     lines = [entry for entry in entries if (entry.source, entry.model) == (source, model)]
     reasons = [f"{line.rows} {line.reason}" for line in lines if line.outcome in outcomes]
@@ -114,16 +111,13 @@ def unused(entries: Sequence[Entry], source: str, model: str | None = None) -> s
 
 
 def check_train(counts: Counts) -> None:
-    """Raise DataError where not a single row is valid."""
+    """Raise DataError EMPTY_TRAIN if no row is valid."""
     if not counts.rows[Outcome.USED, None]:
         raise DataError("EMPTY_TRAIN", "train: not a single valid row; see its path, where and subset")
 
 
 def check_users(count: Mapping[str, Any], segments: Sequence[str]) -> None:
-    """Raise DataError for users without an id or with several rows, and for segments of too many values.
-
-    Rows of one user would stand for several users; values without number are no groups to compare.
-    """
+    """Raise DataError for rows without a user, users with several rows, and segments with too many values."""
     faults = []
     repeats, without = count["with_id"] - count["users"], count["rows"] - count["with_id"]
     if repeats:
@@ -140,7 +134,7 @@ def check_users(count: Mapping[str, Any], segments: Sequence[str]) -> None:
 
 
 def quarantined(source: str, rows: DataFrame) -> DataFrame:
-    """Return source, code, row (as JSON) of those conformed rows of a table that cannot be used."""
+    """Return (source, code, row as JSON) of the invalid rows of a conformed table."""
     codes = [fault.value for fault in Fault]
     return rows.where(F.col(FAULT).isin(codes)).select(
         F.lit(source).alias("source"), F.col(FAULT).alias("code"), F.to_json(F.struct("*")).alias("row")
@@ -150,10 +144,10 @@ def quarantined(source: str, rows: DataFrame) -> DataFrame:
 def share_faults(
     entries: Sequence[Entry], tables: Mapping[str, DataFrame], most: Mapping[str, float]
 ) -> list[DataError]:
-    """Return DataErrors QUARANTINE_SHARE of tables of which more than the share ``most`` is quarantined.
+    """Return errors QUARANTINE_SHARE for tables with a larger quarantined share than ``most`` allows.
 
-    Of recommendations, where that is so of any model's: a good model does not make up for a broken one.
-    Rows of which a single one refuses the table do not count.
+    Recommendations are checked per model, so that valid models do not hide a broken one. Rows with fatal
+    codes are not counted, because each of them is an error by itself.
     """
     n_rows = {(entry.source, entry.model): entry.rows for entry in entries if entry.outcome == Outcome.IN}
     codes: dict[tuple[str, str | None], Counter[str]] = {}
@@ -178,9 +172,9 @@ def share_faults(
 
 
 def check_folds(tables: Tables) -> Tables:
-    """Return the tables, their plan by fold if the recommendations have folds; else without ``fold``.
+    """Return the tables with a plan by fold if the recommendations have folds; otherwise without ``fold``.
 
-    Raises DataError FOLDS_DIFFER where some tables have folds, and others are of all or none.
+    Raises DataError FOLDS_DIFFER if only some of the tables have folds.
     """
     has_folds, faults = FOLD in tables.recommendations.columns, []
     timed = {name: frame for name, frame in tables.given().items() if name in ("truth", "train")}
@@ -202,7 +196,7 @@ def check_folds(tables: Tables) -> Tables:
 
 
 def fold_faults(summaries: Summaries) -> list[DataError]:
-    """Return DataErrors FOLDS_DIFFER: too many folds, or one without a list of a model, which would be 0."""
+    """Return errors FOLDS_DIFFER: too many folds, or a fold without any list of a model."""
     folds = summaries.folds
     if len(folds) > MOST_FOLDS:
         return [DataError("FOLDS_DIFFER", f"truth: {len(folds)} folds; there are 1 to {MOST_FOLDS}")]
@@ -215,13 +209,13 @@ def fold_faults(summaries: Summaries) -> list[DataError]:
 
 
 def train_fold_faults(summaries: Summaries, folds: Sequence[int]) -> list[DataError]:
-    """Return DataErrors FOLDS_DIFFER: folds of the truth without any training interaction."""
+    """Return errors FOLDS_DIFFER for folds of the truth without any training interaction."""
     missing = [fold for fold in summaries.folds if fold not in set(folds)]
     return missing_folds(f"train: no valid row in {len(missing)} folds", missing)
 
 
 def missing_folds(what: str, folds: Sequence[int]) -> list[DataError]:
-    """Return a DataError FOLDS_DIFFER of folds of the truth that another table lacks, if there are any."""
+    """Return an error FOLDS_DIFFER for folds of the truth that another table lacks; empty if none."""
     shown = ", ".join(map(str, folds[:MOST_FOLDS_NAMED]))
     mend = "add them, or leave these folds out of the truth"
     return [DataError("FOLDS_DIFFER", f"{what} of the truth, such as {shown}; {mend}")] if folds else []

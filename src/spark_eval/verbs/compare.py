@@ -1,4 +1,4 @@
-"""Models compared: sums of pairs user by user, tests of the differences, rows of ``comparisons``."""
+"""Model comparison: sums over users per pair of models, tests of the differences, rows of ``comparisons``."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -54,7 +54,7 @@ from spark_eval.verbs.results.shown import SmallFrame, TextTable, Writable
 from spark_eval.verbs.sides import Side, buckets_of_sides, comparison_task, requested_of, side_of
 from spark_eval.verbs.small import SmallRows, collect_or_raise
 
-# Counts of differences meet in so many parts for each task that runs.
+# Number of shuffle partitions of counted differences, per concurrent task.
 PARTS_PER_TASK: Final = 4
 
 
@@ -66,12 +66,12 @@ NO_RATIO: Final = (
 
 @dataclass(frozen=True, repr=False)
 class Comparison(Writable):
-    """What came of a comparison.
+    """Result of ``compare``: tables of tests and gates as DataFrames.
 
-    ``rows`` are those of the table ``comparisons``, ``gate_rows`` those of ``gates``, ``entries`` the lines
-    of the accounting. ``pairs`` are names of baseline and candidate. ``sums`` are the exact sums of each
-    pair, metric value (``ndcg@10``), segment and its value: gates are decided by these. ``common`` counts the
-    users of each pair: those of the baseline, of the candidate, and of both.
+    ``rows`` are the rows of ``comparisons``, ``gate_rows`` those of ``gates`` and ``entries`` those of
+    ``accounting``. ``pairs`` are names of (baseline, candidate). ``sums`` are the exact sums of each pair,
+    metric value (``ndcg@10``), segment and segment value; gates are decided from them. ``common`` has the
+    number of users of each pair: those of the baseline, those of the candidate, and those of both.
     """
 
     rows: Sequence[ComparisonRow]
@@ -85,7 +85,7 @@ class Comparison(Writable):
     tables: ClassVar[tuple[str, ...]] = ("comparisons", "gates", "accounting")
 
     def shown(self) -> list[TextTable]:
-        """Return differences with a sentence for each pair and metric, and what gates decided."""
+        """Return the differences with a sentence for each pair and metric, and the decisions of the gates."""
         rows, gates = ([row._asdict() for row in of] for of in (self.rows, self.gate_rows))
         notes = shortened(sentences(rows), MOST_SENTENCES)
         tables = [
@@ -126,20 +126,35 @@ def compare(
     gates: Sequence[Mapping[str, Any]] = (),
     **options: Unpack[CompareOptions],
 ) -> Comparison:
-    """Compare models user by user: those of one table with each other, or with those of a baseline.
+    """Compare models user by user: those of one table with each other, or with the models of a baseline.
 
-    ``candidate`` and ``baseline`` are what ``evaluate`` gave, or tables like ``per_user``: frames of Spark or
-    pandas, or Arrow tables, with a row per model and user, and columns such as ``ndcg_at_10``. ``model`` and
-    ``baseline_model`` are the names of their only models, where no column holds names.
+    Without ``baseline`` all pairs of models are compared; the first name in sort order is the pair's
+    baseline. With ``baseline_model`` alone, that model is compared with all others. With ``baseline``, models
+    of equal names are compared. With both, that model of the baseline is compared with each candidate. If
+    ``baseline`` is the same table as ``candidate``, it is ignored: a model is not compared with itself.
 
-    Without a baseline all pairs of models are compared, the first name being the baseline's; with
-    ``baseline_model`` this model with all others. With a baseline, models of equal names are compared; with
-    ``baseline_model`` as well, this model of the baseline with each candidate. No model is compared with
-    itself: a ``baseline`` that is the very table of the candidate is none.
+    Users are joined by id, and by fold if there are folds. Users of only one table are counted in
+    ``accounting``.
 
-    Users are joined by id (and fold); who is on one side only is counted. ``gates`` are decided as those of
-    the config are; those without ``against`` are against ``baseline`` and ``baseline_model``. Raises
-    ConfigError or DataError.
+    The options under *Keyword args* are also keys of the config's section ``compare``.
+
+    Args:
+        candidate: The result of ``evaluate``, or a table like its ``per_user``: one row per model and user,
+            with columns such as ``ndcg_at_10``. A Spark, pandas or polars frame, an Arrow table, or the path
+            of Parquet files.
+        baseline: The results to compare with, in the same forms.
+        model: Name of the only model of ``candidate``, if it has no column ``model``.
+        baseline_model: Name of the model to compare with. It also names the only model of ``baseline``, if
+            that has no column ``model``.
+        gates: Mappings like the entries of the config's ``gates``. A gate without ``against`` is decided
+            against ``baseline`` and ``baseline_model``.
+
+    Returns:
+        A ``Comparison``: ``comparisons``, ``gates``, ``accounting``; ``summary()``, ``plot()``, ``write()``.
+
+    Raises:
+        ConfigError: An option or a gate is invalid, or a model, metric or segment is unknown.
+        DataError: The tables cannot be compared, for example because they have no users in common.
     """
     plan = make_compare_plan(gates, **options)
     side = side_of(candidate, model, CANDIDATE)
@@ -155,26 +170,26 @@ def compare(
 
 
 def table_of(measured: Evaluation | Frame) -> Frame:
-    """Return the table of users of what is compared."""
+    """Return the ``per_user`` table of an evaluation, or the frame itself."""
     return measured.per_user if isinstance(measured, Evaluation) else measured
 
 
 def is_same(one: Frame, other: Frame) -> bool:
-    """Return whether two tables are one object, or one path."""
+    """Return True if two tables are the same object or the same path."""
     return one is other or (isinstance(one, str | Path) and one == other)
 
 
 def against_baseline(gate: Gate, run: str | None, model: str | None) -> Gate:
-    """Return a gate against the baseline of the call, unless it names another."""
+    """Return the gate with the baseline of the call, unless the gate names another."""
     return replace(gate, against_run=gate.against_run or run, against_model=gate.against_model or model)
 
 
 def compare_sides(
     candidate: Side, baseline: Side | None, plan: ComparePlan, baseline_model: str | None = None
 ) -> Comparison:
-    """Compare the models of a side with each other, or with those of a baseline; see ``compare``.
+    """Compare the models of the candidate with each other, or with those of a baseline; see ``compare``.
 
-    What the plan's gates ask for is summed as well, and has no rows.
+    Pairs, metrics and segments that only the plan's gates need are summed as well, without rows of their own.
     """
     sides = {CANDIDATE: candidate} | ({} if baseline is None else {BASELINE: baseline})
     other = sides.get(BASELINE, candidate)
@@ -228,7 +243,7 @@ def with_passes(
     found: BucketTotals,
     needs: RequiredPasses,
 ) -> list[ComparedCell]:
-    """Return cells with what their tests need beside sums: at most one more pass for ranks, one for draws."""
+    """Return the cells, completed by a pass for ranks and one for replicates if their tests need them."""
     at_once = tasks_at_once(buckets.frame.sparkSession)
     ranked, drawn = dict[int, Ranked](), None
     if (counting := needs.counting(found, cells, PARTS_PER_TASK * at_once)) is not None:
@@ -239,7 +254,7 @@ def with_passes(
 
 
 def sums_of_pairs(buckets: Buckets) -> BucketTotals:
-    """Return the sums of all pairs."""
+    """Return the sums of all pairs; raise DataError NO_COMMON_USERS if there are no users."""
     parts = collect_or_raise(buckets.added(sum_bucket))
     if not parts:
         raise DataError("NO_COMMON_USERS", "no side has any user")

@@ -1,8 +1,8 @@
-"""What a rule needs to know of a log: where its cuts are in time, or how many rows there are.
+"""Properties of a log that split rules need: the instants of their cuts, or the number of rows.
 
-A share is turned into an instant by radix descent: count rows per bucket of time, keep the bucket that
-holds the wanted row, divide it again. Counts are exact, so the cut depends neither on partitions nor on
-the order of rows, and no more than a few thousand counts ever reach the driver.
+A share is converted to an instant by radix descent: count rows per time bucket, choose the bucket that
+contains the wanted row, and divide it again. Counts are exact, so the cut depends neither on partitions nor
+on the order of rows, and the driver receives only a few thousand counts.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -42,7 +42,10 @@ FANOUT_BITS: Final = 12
 
 @dataclass(frozen=True)
 class TimeBucket:
-    """The rows in [oldest, newest]: of the log sorted by time, ``n_rows`` rows from place ``first`` on."""
+    """Rows with timestamps in [oldest, newest], in microseconds: ``n_rows`` rows of the log sorted by time.
+
+    ``first`` is the index of the first of them, from 0.
+    """
 
     oldest: int
     newest: int
@@ -51,7 +54,7 @@ class TimeBucket:
 
     @property
     def bits(self) -> int:
-        """Low bits of a time to overlook when dividing this bucket; 0 once its rows are few."""
+        """Number of low bits of a timestamp to ignore when dividing this bucket; 0 if it has few rows."""
         if self.n_rows <= 2**FANOUT_BITS:
             return 0
         return max(0, (self.newest - self.oldest).bit_length() - FANOUT_BITS)
@@ -59,10 +62,10 @@ class TimeBucket:
 
 @dataclass(frozen=True)
 class Times:
-    """The times of a log of timestamp (TIMESTAMP) and fault; rows with a fault or without one have no time.
+    """Timestamps of a log with columns timestamp (TIMESTAMP) and fault.
 
-    ``unit`` is that of the log's integer timestamps. ``files`` hold the same rows, where these are plain: the
-    workers read them.
+    Only valid rows with a timestamp count. ``unit`` is the unit of the log's integer timestamps. ``files``
+    contain the same rows, if the executors can read them as plain Parquet.
     """
 
     log: DataFrame
@@ -70,7 +73,10 @@ class Times:
     files: PlainFiles | None = None
 
     def stretches(self, spans: Sequence[tuple[int, int]], bits: int) -> list[TimeBucket]:
-        """Return a bucket for each time less its low ``bits``, oldest first, in one action on these spans."""
+        """Return the time buckets of these spans, oldest first; this takes one Spark action.
+
+        Timestamps that differ only in their low ``bits`` share a bucket.
+        """
         rows: Iterable[Sequence[int]]
         if self.files is None:
             rows = times_counted(self.log, spans, bits).collect()
@@ -79,17 +85,18 @@ class Times:
         return sorted((TimeBucket(*row) for row in rows), key=lambda bucket: bucket.oldest)
 
 
-# What rules find out about a log, in the record of a run.
+# Properties of a log by rule, as in the record of a run.
 Found = Timeline | Periods | Backtest | Choices
 
 
 def resolve(times: Times, rule: FoldRule) -> Found | None:
-    """Return what a rule needs to know of a log; mostly nothing.
+    """Return the properties of a log that a rule needs; None for most rules.
 
-    One action finds the log's span; cuts given as shares need two to four more, all shares together.
+    One action finds the first and last timestamp; cuts given as shares need two to four more, for all shares
+    together.
 
-    Raises DataError EMPTY_INPUT, TIMESTAMP_UNIT_SUSPECT, TOO_MANY_FOLDS, or SPLIT_OUT_OF_RANGE with the
-    log's span if a part must be empty.
+    Raises DataError EMPTY_INPUT, TIMESTAMP_UNIT_SUSPECT, TOO_MANY_FOLDS, or SPLIT_OUT_OF_RANGE if a subset
+    must be empty; the message has the first and last timestamp.
     """
     match rule:
         case GlobalLocalRanker():
@@ -106,7 +113,7 @@ def resolve(times: Times, rule: FoldRule) -> Found | None:
 
 
 def timeline(times: Times, rule: GlobalLocalRanker) -> Timeline:
-    """Return the instants at which the rule cuts this log, as ``resolve`` does."""
+    """Return the instants of the rule's cuts in this log; raises as ``resolve`` does."""
     whole, (local_cut, global_cut) = cut_moments(times, rule, (rule.local_cut, rule.global_cut))
     return Timeline.of(rule, local_cut, global_cut, whole.oldest, whole.newest)
 
@@ -114,9 +121,9 @@ def timeline(times: Times, rule: GlobalLocalRanker) -> Timeline:
 def cut_moments(
     times: Times, rule: GlobalLocalRanker | TimeSplit, cuts: Sequence[Cut]
 ) -> tuple[TimeBucket, list[int]]:
-    """Return all valid rows of the log, and the instants at which these cuts divide it.
+    """Return a time bucket of all valid rows, and the instant of each cut in microseconds since the epoch.
 
-    Raises what ``span`` and ``times_of_rows`` raise.
+    Raises the errors of ``span`` and ``times_of_rows``.
     """
     whole = span(times)
     indexes = {cut: cut.index(whole.n_rows, rule.boundary) for cut in cuts if isinstance(cut, Share)}
@@ -135,7 +142,7 @@ def cut_moments(
 
 
 def span(times: Times) -> TimeBucket:
-    """Return all valid rows of the log; raise DataError EMPTY_INPUT or TIMESTAMP_UNIT_SUSPECT."""
+    """Return a time bucket of all valid rows; raise DataError EMPTY_INPUT or TIMESTAMP_UNIT_SUSPECT."""
     halves = times.stretches([], 63)
     if not halves:
         message = "interactions: no valid row, with a user, an item and a timestamp, to split; "
@@ -147,13 +154,13 @@ def span(times: Times) -> TimeBucket:
 
 
 def times_of_rows(times: Times, whole: TimeBucket, indexes: Collection[int]) -> dict[int, int]:
-    """Return the times of rows by their places, from 0, in the log sorted by time; ``whole`` is all of it.
+    """Return the timestamps of rows by their indexes, from 0, in the log sorted by time.
 
-    Raises DataError INPUT_CHANGED_DURING_RUN if the log is another at each reading.
+    ``whole`` is the time bucket of all valid rows. Raises DataError INPUT_CHANGED_DURING_RUN if scans differ.
     """
     holders = dict.fromkeys(indexes, whole)
     while pending := {bucket for bucket in holders.values() if bucket.oldest < bucket.newest}:
-        # One shift serves all: it is smaller than the last one, whose blocks told these buckets apart.
+        # One number of bits serves all: it is smaller than the last one, which separated these buckets.
         bits = max(bucket.bits for bucket in pending)
         smaller = times.stretches([(bucket.oldest, bucket.newest) for bucket in pending], bits)
         for index, bucket in holders.items():
@@ -163,7 +170,10 @@ def times_of_rows(times: Times, whole: TimeBucket, indexes: Collection[int]) -> 
 
 
 def bucket_containing(parent: TimeBucket, buckets: Iterable[TimeBucket], index: int) -> TimeBucket:
-    """Return that of the buckets within their parent, oldest first, which has the row at this place."""
+    """Return the child bucket that contains row ``index``; ``buckets`` are sorted by time.
+
+    Raises DataError INPUT_CHANGED_DURING_RUN if none does.
+    """
     first = parent.first
     for bucket in buckets:
         if parent.oldest <= bucket.oldest <= parent.newest:
@@ -175,7 +185,7 @@ def bucket_containing(parent: TimeBucket, buckets: Iterable[TimeBucket], index: 
 
 
 def times_counted(log: DataFrame, spans: Sequence[tuple[int, int]], bits: int) -> DataFrame:
-    """Return oldest, newest, n_rows of valid rows within the spans (none: all), by times less ``bits``."""
+    """Return (oldest, newest, n_rows) of each time bucket within the spans; without spans, of all rows."""
     times = log.where(F.col(FAULT).isNull() & F.col(TIMESTAMP).isNotNull()).select(TIMESTAMP)
     if spans:
         edges = [[F.timestamp_micros(F.lit(edge)) for edge in span] for span in spans]
@@ -188,7 +198,7 @@ def times_counted(log: DataFrame, spans: Sequence[tuple[int, int]], bits: int) -
 def times_in_files(
     spark: SparkSession, files: PlainFiles, spans: Sequence[tuple[int, int]], bits: int, unit: str | None
 ) -> Iterator[tuple[int, int, int]]:
-    """Return the same of plain files, counted by the workers; ids are read only where one may be null."""
+    """Return the same as ``times_counted``, from plain files; ids are read only if they may be null."""
     needed = (TIMESTAMP,) if files.are_filled((USER, ITEM)) else (USER, ITEM, TIMESTAMP)
     tasks = map_files(
         spark, files.only(needed), lambda batches: [(None, count_times(batches, spans, bits, unit))]

@@ -1,4 +1,4 @@
-"""Ranking evaluation: recommendations and truth in, metrics and the accounting of every row out."""
+"""``evaluate``: from recommendations and truth to metrics and the accounting of every row."""
 
 import pickle
 from collections.abc import Mapping
@@ -62,31 +62,48 @@ def evaluate(
     folder: str | None = None,
     **options: Unpack[EvaluateOptions],
 ) -> Evaluation:
-    """Measure ranking metrics per user and in the mean, of one or many models, in one pass over the data.
+    """Compute ranking metrics per user and on average, for one or many models, in one pass.
 
-    Frames are of Spark or pandas, or Arrow tables. ``recommendations`` hold user, item, score or rank, and
-    model (or name the one model by ``model``); ``truth`` holds user, item and, if graded, relevance.
-    ``columns``, ``truth_columns``, ``train_columns``, ``users_columns`` and ``items_columns`` map our names
-    to yours.
+    ``evaluate(recommendations, truth, model="als", metrics=["ndcg"], k=[1, 5])`` evaluates one model.
 
-    ``segments`` are columns of ``users`` (one row per user), or ``known`` and ``activity``, which follow from
-    the training interactions ``train``; the means of their users stand beside those of all. With ``train``,
-    the accounting tells the cold items apart, which have none.
+    Every row is accounted for before any value is returned. If ``recommendations`` has a column ``fold``,
+    ``truth`` and ``train`` must have one as well: the folds are evaluated separately in the same pass, and
+    the mean and standard deviation over folds are added.
 
-    ``items`` has one row per item of the catalogue: ``groups`` (an array of text, or text divided by |),
-    ``features`` (an array of text or integers; by default the groups), ``vector`` (an array of numbers, or a
-    map of int to double). Only columns that a chosen metric needs are read. Metrics of popularity need
-    ``train``, those of unexpectedness a model's name as ``base``.
+    Frames are Spark, pandas or polars frames, Arrow tables, or paths of Parquet files.
 
-    Where ``recommendations`` have a column ``fold``, ``truth`` and ``train`` must have one: all folds are
-    measured in one pass, each by itself, and their mean and standard deviation stand beside them.
+    The options under *Keyword args* are also keys of the config's section ``evaluate``.
 
-    ``stages`` of a recommender, whose models are among these, tell where along it users and relevant items
-    are lost: tables ``stages`` and ``funnel`` of the result.
+    Args:
+        recommendations: One row per recommended item: ``user``, ``item``, and ``rank`` (from 1) or ``score``
+            (higher is better); ``model`` if there are several models, ``fold`` if there are folds.
+        truth: One row per relevant item: ``user``, ``item``, and ``relevance`` if graded.
+        model: Name of the only model, if ``recommendations`` has no column ``model``.
+        layout: ``long`` for one row per item, ``array`` for one row per user with an array of items.
+        columns: Mapping of these names to the column names of ``recommendations``.
+        truth_columns: The same mapping for ``truth``.
+        timestamp_unit: Unit of integer timestamps of ``truth``: s, ms or us.
+        timezone: Time zone of timestamps without one.
+        train: Training interactions, one row each: ``user``, ``item``. Required by the segments ``known`` and
+            ``activity`` and by metrics of popularity. With ``train``, the accounting counts cold items, which
+            have no training interaction.
+        train_columns: The same mapping for ``train``.
+        users: One row per user: ``user`` and the columns to segment by.
+        users_columns: The same mapping for ``users``.
+        items: One row per item of the catalogue: ``item``, ``groups`` (array of text, or text separated by
+            ``|``), ``features`` (array of text or integers; by default the groups) and ``vector`` (array of
+            numbers, or map of int to double). Only columns that a chosen metric needs are required and read.
+        items_columns: The same mapping for ``items``.
+        folder: Path of a new folder; if given, ``per_user`` is written there as Parquet.
 
-    With ``folder``, a new one, ``per_user`` is written there as Parquet on the way.
+    Returns:
+        An ``Evaluation``: ``metrics``, ``per_user``, ``accounting``, ``sums``; ``stages`` and ``funnel``,
+        which locate the loss of users and relevant items in a pipeline; ``leaderboard()``, ``plot()``,
+        ``write()``.
 
-    Raises ConfigError or DataError; every row is accounted for before any number is given out.
+    Raises:
+        ConfigError: An option is unknown or invalid, or a metric needs a table that was not given.
+        DataError: The tables cannot be evaluated; one error lists everything that was found.
     """
     plan = make_plan(**options)
     optional = {"train": train, "users": users, "items": items}
@@ -111,10 +128,9 @@ def evaluate(
 
 
 def measure_lists(tables: Tables, folder: str | None = None) -> Evaluation:
-    """Take the data path: conformed tables, one exchange by bucket of users, measured buckets, checks.
+    """Evaluate conformed tables: one shuffle by bucket of users, metrics per bucket, then checks.
 
-    With ``folder``, ``per_user`` is written below it on the way. One DataError tells all that is wrong with
-    all tables.
+    With ``folder``, ``per_user`` is written there. Raises one DataError that lists the errors of all tables.
     """
     check_id_types(tables.given())
     recommendations, truth = align_ids(tables.recommendations, tables.truth)
@@ -127,7 +143,7 @@ def measure_lists(tables: Tables, folder: str | None = None) -> Evaluation:
         n_buckets, n_tasks = buckets_for(tables)
         messages = exchange(messages_of(tables, n_buckets, n_tasks), n_tasks)
         schema = per_user_schema(tables)
-        # The folders of a remote session are those of its server.
+        # Folders of a remote session are on its server.
         in_place = folder if folder and takes_files(folder) and not is_remote(messages) else None
         listed = ListedFiles.of(*tables.given().values())
         rows = measure(messages, question, n_buckets, schema, in_place, listed)
@@ -167,7 +183,7 @@ def measure_lists(tables: Tables, folder: str | None = None) -> Evaluation:
 
 
 def bootstrap_intervals(evaluation: Evaluation) -> Mapping[MeanKey, Ends]:
-    """Return the interval of each mean by a second pass over ``per_user``; see ``engine.replicates``."""
+    """Return the interval of each mean, by a second pass over ``per_user``; see ``engine.replicates``."""
     cells = list(dict.fromkeys((row.segment, row.segment_value) for row in evaluation.sum_rows))
     bootstrap = Bootstrap(evaluation.plan, evaluation.models, cells)
     has_text_ids = isinstance(evaluation.per_user.schema[USER].dataType, T.StringType)
@@ -186,9 +202,9 @@ def bootstrap_intervals(evaluation: Evaluation) -> Mapping[MeanKey, Ends]:
 def checked_entries_of(
     tables: Tables, training: Training, facts: ItemAttributes | None, summaries: Summaries
 ) -> list[Entry]:
-    """Return the entries of the accounting; one DataError tells all that is wrong with the tables.
+    """Return the entries of the accounting; raise one DataError that lists the errors of all tables.
 
-    Raises ConfigError UNKNOWN_MODEL for a base, or a stage, that no recommendations are of.
+    Raises ConfigError UNKNOWN_MODEL if the base or a stage names a model without recommendations.
     """
     plan, entries = tables.plan, [*training.entries, *table_entries("truth", summaries.truth)]
     of_truth = truth_faults(entries, summaries.truth, plan)

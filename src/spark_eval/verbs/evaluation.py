@@ -1,4 +1,4 @@
-"""What goes into an evaluation and what comes out of it, whatever plan lies between."""
+"""Inputs and results of an evaluation, independent of how it is computed."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -46,11 +46,11 @@ from spark_eval.verbs.small import SmallRows
 
 @dataclass(frozen=True)
 class Tables:
-    """The conformed tables, and the plan by which they are measured.
+    """The conformed tables, and the plan of their evaluation.
 
-    ``model`` is the name of the only model, if no column holds names. ``files`` are those of recommendations,
-    truth and training interactions, by the table's name, where these are plain Parquet. ``most_quarantined``
-    is the share of each table that may be quarantined, by default any.
+    ``model`` is the name of the only model, if the lists have no column of model names. ``files`` maps
+    recommendations, truth and train to their files if these are plain Parquet. ``most_quarantined`` is the
+    largest share of rows that may be quarantined, by table; tables that are missing from it have no limit.
     """
 
     plan: Plan
@@ -71,7 +71,7 @@ class Tables:
         plan: Plan,
         most_quarantined: Mapping[str, float],
     ) -> "Tables":
-        """Return the tables of an evaluation, each of them as it is and conformed; see ``conform_table``."""
+        """Return the tables of an evaluation from pairs of (original, conformed) frames, by name."""
         given, lists = {name: frame for name, (frame, _) in frames.items()}, described["recommendations"]
         names = {name: described[name].columns or {} for name in frames}
         files = {
@@ -85,12 +85,15 @@ class Tables:
         return cls(plan, **conformed, model=lists.model, files=files, most_quarantined=most_quarantined)
 
     def given(self) -> dict[str, DataFrame]:
-        """Return the tables that there are, by name."""
+        """Return the tables that were given, by name."""
         names = ("recommendations", "truth", "train", "users", "items")
         return {name: frame for name in names if (frame := getattr(self, name)) is not None}
 
     def judged(self, entries: Iterable[Entry]) -> dict[str, DataFrame]:
-        """Return the tables with quarantined rows, codes in ``fault``; of lists and truth these alone."""
+        """Return the tables that have quarantined rows, with codes in ``fault``.
+
+        Recommendations and truth are reduced to their quarantined rows; the other tables are complete.
+        """
         bad = {entry.source for entry in entries if entry.outcome == Outcome.QUARANTINED}
         rules = fault_rules(self.plan.conventions)
         return {
@@ -102,15 +105,16 @@ class Tables:
 
 @dataclass(frozen=True, repr=False)
 class Evaluation(Writable):
-    """What came of an evaluation.
+    """Result of ``evaluate``: tables as DataFrames, a leaderboard and charts.
 
-    ``per_user``: one row per model and user of the population, a double per metric and k; lazy, unless it
-    is written already. ``entries`` are the lines of the accounting. ``held`` holds what later steps share;
-    ``unpersist`` frees it. ``sum_rows`` are the rows of ``sums``, ``run_rows`` those of ``metrics`` that no
-    user has a value of. ``n_per_user`` is the number of rows of ``per_user``, ``keys`` the sum of their keys.
-    ``truth_digest`` is a number of 64 bits as text, equal where what is relevant is.
-    ``folder`` is where ``per_user`` lies as ``files`` by bucket, if workers wrote it. ``stage_sums`` are
-    those of the stages, and ``intervals`` those of the bootstrap; None unless they were asked for.
+    ``per_user`` has one row per model and user, and a double per metric and k. It is computed lazily unless
+    it has been written. ``entries`` are the rows of ``accounting``, ``sum_rows`` those of ``sums``;
+    ``run_rows`` are the rows of ``metrics`` that have no value per user, such as catalog coverage. ``held``
+    owns the cached frames and ``unpersist`` frees them. ``n_per_user`` is the number of rows of ``per_user``,
+    and ``keys`` is the sum of their keys, a checksum. ``truth_digest`` is a 64-bit number as text; it is
+    equal if the relevant items are equal. ``folder`` and ``files`` locate ``per_user`` if executors wrote it,
+    one file per model and bucket. ``stage_sums`` are the sums of pipeline stages and ``intervals`` the
+    bootstrap intervals; None if not requested.
     """
 
     per_user: DataFrame
@@ -139,14 +143,18 @@ class Evaluation(Writable):
         return "; ".join([told, *unusable(self.entries)])
 
     def leaderboard(self, metric: str | None = None, *, segment: str | None = None) -> TextTable:
-        """Return the models side by side, the best marked; of one ``metric`` alone, the best model first.
+        """Return a table of the models and their metrics, with the best values marked.
 
         Args:
-            metric: A name, perhaps with its conventions and cutoff: ``ndcg``, ``ndcg@10``.
-            segment: A segment of ``evaluate``; the models stand side by side for each of its values.
+            metric: A name, optionally with conventions and cutoff, such as ``ndcg`` or ``ndcg@10``: show this
+                metric only, best model first. By default all metrics.
+            segment: A segment of the evaluation: show a leaderboard for each of its values.
+
+        Returns:
+            A table of texts that a notebook displays; ``to_pandas()`` converts it.
 
         Raises:
-            ConfigError: METRIC_NOT_MEASURED, or UNKNOWN_SEGMENT.
+            ConfigError: METRIC_NOT_MEASURED or UNKNOWN_SEGMENT.
         """
         rows = [row._asdict() for row in self.metric_rows]
         if segment is not None:
@@ -159,7 +167,7 @@ class Evaluation(Writable):
     def leaderboard_of_segment(
         self, rows: Sequence[dict[str, Any]], metric: str | None, segment: str
     ) -> TextTable:
-        """Return a leaderboard for each value of a segment, one below the other."""
+        """Return a table with a leaderboard for each value of a segment."""
         known = dict.fromkeys(row["segment"] for row in rows if row["segment"] != ALL)
         if segment not in known:
             raise ConfigError.unknown("UNKNOWN_SEGMENT", "segment", segment, known, "leaderboard")
@@ -178,21 +186,21 @@ class Evaluation(Writable):
         return TextTable(title, header, lines, notes)
 
     def shown(self) -> list[TextTable]:
-        """Return the leaderboard, with the rows that could not be used."""
+        """Return the leaderboard, with notes on rows that could not be used."""
         board = self.leaderboard()
         return [replace(board, notes=[*board.notes, *unusable(self.entries)])]
 
     @property
     def record(self) -> dict[str, str]:
-        """The conventions, and what tells whether the truth of two results is the same."""
+        """The conventions and the digest of the truth, which results need for comparison."""
         return {"conventions": self.plan.stamp, "truth_digest": self.truth_digest}
 
     def facts_of_run(self) -> RunFacts:
-        """Return what a report is made of; users are counted where their spread is drawn."""
+        """Return the data of a report; users are counted only if a chart needs it."""
         return replace(super().facts_of_run(), count_users=self.count_users)
 
     def count_users(self, measures: Collection[str]) -> Sequence[UserCount]:
-        """Return how users spread over values of metrics (``ndcg@10``): from files, or by jobs of Spark."""
+        """Return histograms of the users' values of these metrics (``ndcg@10``), from files or Spark jobs."""
         if self.folder is None:
             return spread_in_spark(self.per_user, measures)
         return spread_of(open_dataset(self.folder), measures)[0]
@@ -207,7 +215,7 @@ class Evaluation(Writable):
 
     @cached_property
     def small_tables(self) -> dict[Table, SmallRows]:
-        """The rows of all tables but ``per_user``; of stages there are none without these."""
+        """The rows of all tables except ``per_user``; none in ``stages`` and ``funnel`` without stages."""
         stages = self.stage_sums
         return {
             Table.METRICS: (self.metric_rows, METRICS),
@@ -226,26 +234,26 @@ class Evaluation(Writable):
     accounting = SmallFrame(Table.ACCOUNTING, "what became of every input row.")
 
     def unpersist(self) -> None:
-        """Free what is held in memory."""
+        """Free the frames that this result holds in memory."""
         self.held.close()
 
     @property
     def spark(self) -> SparkSession:
-        """The session of the inputs."""
+        """The Spark session of the inputs."""
         return self.per_user.sparkSession
 
 
 def read_back(per_user: DataFrame, folder: str | None) -> DataFrame:
-    """Return the same rows; with a folder, from files that lie below it now."""
+    """Return the rows of ``per_user``; with a folder, write them there by model and read them from it."""
     if folder is None:
         return per_user
     per_user.write.mode("error").partitionBy(MODEL).parquet(folder)
-    # Read with its schema: Spark would take models named 1 and 01 for one number.
+    # Read with the known schema: Spark would infer that models named 1 and 01 are the same number.
     return per_user.sparkSession.read.schema(per_user.schema).parquet(literal_path(folder))
 
 
 def spread_in_spark(per_user: DataFrame, measures: Collection[str] | None = None) -> list[UserCount]:
-    """Return what ``reporting.spread.spread_of`` counts in files, by a job of Spark for each metric."""
+    """Return the histograms of ``reporting.spread.spread_of``, by one Spark job per metric."""
     found: list[UserCount] = []
     for value in spread_values(per_user.columns, measures):
         upper, column = upper_bound(value), F.col(quote_column(value.column))

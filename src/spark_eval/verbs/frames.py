@@ -1,4 +1,4 @@
-"""Frames of other libraries, and paths: each becomes a frame of Spark's."""
+"""Conversion of pandas and polars frames, Arrow tables and paths into Spark frames."""
 
 import os
 import uuid
@@ -27,18 +27,18 @@ from spark_eval.transforms.plain_files import READING
 
 @runtime_checkable
 class Exporting(Protocol):
-    """A frame that exports itself as an Arrow table, as those of polars do."""
+    """Frame that exports itself as an Arrow table, such as a polars frame."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Return a capsule of Arrow's C stream."""
 
 
-# What the verbs take: these, and Arrow tables, which have no types to be named here. A text is the path of
+# Inputs of the verbs. Arrow tables are accepted as well, but have no static types. A text is the path of
 # Parquet files.
 Frame = DataFrame | pd.DataFrame | Exporting | str | Path
-# Columns that are named by folders: Spark would take models 01 and 1 for one number.
+# Type inference of partition columns: Spark would infer that models 01 and 1 are the same number.
 INFERENCE = "spark.sql.sources.partitionColumnTypeInference.enabled"
-# Types that Spark lacks, and those that hold the same values there.
+# Arrow types that Spark lacks, and Spark's types with the same values.
 WIDER = {
     pa.uint8(): pa.int16(),
     pa.uint16(): pa.int32(),
@@ -51,14 +51,14 @@ WIDER = {
 
 
 def to_spark_frames(frames: Mapping[str, Any]) -> dict[str, DataFrame]:
-    """Return the frames that are given, by their names, as frames of one session.
+    """Return the given frames, by name, as frames of one Spark session; None is left out.
 
-    That is the session of the first Spark frame among them, or else the one of ``get_session``. Rows keep
-    their values: ids stay integers or text, missing values become null.
+    The session is that of the first Spark frame, otherwise that of ``get_session``. Values do not change: ids
+    remain integers or text, and missing values become null.
 
-    Raises ConfigError NOT_A_FRAME, DataError MISSING_INPUT and its like for a path, DataError
-    UNSUPPORTED_TYPE with every column that cannot be taken, or INPUT_CHANGED_DURING_RUN for a frame of files
-    that changed since it was made.
+    Raises ConfigError NOT_A_FRAME; DataError MISSING_INPUT and other errors of paths; DataError
+    UNSUPPORTED_TYPE with all columns that cannot be converted; and DataError INPUT_CHANGED_DURING_RUN if the
+    files of a frame have changed since it was created.
     """
     given = {name: frame for name, frame in frames.items() if frame is not None}
     for name, frame in given.items():
@@ -82,7 +82,7 @@ def to_spark_frames(frames: Mapping[str, Any]) -> dict[str, DataFrame]:
 
 
 def not_a_frame(name: str, given: Any) -> ConfigError:
-    """Return the error of what is no frame."""
+    """Return the error for an object that is not a frame."""
     kind = f"{type(given).__module__.partition('.')[0]} {type(given).__name__}"
     if type(given).__name__ == "LazyFrame":
         return ConfigError("NOT_A_FRAME", f"{name} is a {kind}; give {name}.collect()")
@@ -91,17 +91,18 @@ def not_a_frame(name: str, given: Any) -> ConfigError:
 
 
 def frame_of_path(spark: SparkSession, name: str, path: str) -> DataFrame:
-    """Return the Parquet files of a path as a frame; columns that folders name are text.
+    """Return the Parquet files at a path as a frame; partition columns are text.
 
-    Raises DataError NOT_A_FILE or UNREAD_FILES for what is no file, or would be passed over.
+    Raises DataError NOT_A_FILE for pipes and devices, UNREAD_FILES for files that Spark would ignore.
     """
     paths: list[str] = []
     try:
         paths, depth = check_folders(spark, name, path)
         with setting(spark, INFERENCE, "false"):
-            # No other frame has the option: Spark takes this one for none that somebody persisted.
+            # A unique option: otherwise Spark could replace this frame by an equal one that the user has
+            # persisted.
             frame = spark.read.option(READING, uuid.uuid4().hex).parquet(literal_path(path))
-            # A remote frame is resolved again whenever it is used.
+            # With Spark Connect, a frame is resolved again whenever it is used.
             frame = spark.read.schema(frame.schema).parquet(literal_path(path)) if is_remote(spark) else frame
         return with_partitions(frame, paths, depth, name)
     except (PySparkException, Py4JError) as error:
@@ -109,15 +110,15 @@ def frame_of_path(spark: SparkSession, name: str, path: str) -> DataFrame:
 
 
 def check_folders(spark: SparkSession, name: str, path: str) -> tuple[list[str], int]:
-    """Return the data files below a path, and the depth of the folders above those that may name partitions.
+    """Return the data files below a path, and the number of path components above partition folders.
 
-    Raises DataError NOT_A_FILE or UNREAD_FILES for what is below and would not be read.
+    Raises DataError NOT_A_FILE for pipes and devices, UNREAD_FILES for files that Spark would ignore.
     """
     local = local_path(path)
     if local is not None and not is_remote(spark):
         check_regular([str(local)], name)
     top = path if local is None else os.path.normpath(local.absolute())
-    reader = spark.read.schema("listed long")  # with a schema Spark opens no file
+    reader = spark.read.schema("listed long")  # with a schema Spark opens no files
     listed, every = (
         [
             decoded(uri)
@@ -131,12 +132,15 @@ def check_folders(spark: SparkSession, name: str, path: str) -> tuple[list[str],
 
 
 def as_arrow(name: str, frame: Any) -> pa.Table:
-    """Return a frame that is not Spark's as an Arrow table of types that Spark has."""
+    """Return a frame of another library as an Arrow table with types that Spark has.
+
+    Raises ConfigError NOT_A_FRAME, or DataError UNSUPPORTED_TYPE with all columns that cannot be converted.
+    """
     labels, columns, faults = [], [], []
     if not isinstance(frame, pd.DataFrame | pa.Table):
         try:
             frame = pa.table(frame)
-        except (pa.ArrowException, TypeError, ValueError):  # a single column exports itself, too
+        except (pa.ArrowException, TypeError, ValueError):  # a single polars column also exports itself
             raise not_a_frame(name, frame) from None
     for label, column in named_columns(frame):
         labels.append(label)
@@ -156,7 +160,7 @@ def as_arrow(name: str, frame: Any) -> pa.Table:
 
 
 def named_columns(frame: Any) -> Iterator[tuple[str, Any]]:
-    """Yield name and values of every column, first those of an index that has names."""
+    """Yield (name, values) of every column, index columns first if all levels of the index have names."""
     if isinstance(frame, pd.DataFrame):
         rows = frame.reset_index() if all(frame.index.names) else frame
         for place, label in enumerate(rows.columns):
@@ -168,11 +172,11 @@ def named_columns(frame: Any) -> Iterator[tuple[str, Any]]:
 def cast_for_spark(column: Any) -> Any:
     """Return a column with a type that Spark has; missing values are null.
 
-    Raises what pyarrow raises for values of several types, for moments between two microseconds and for
-    integers beyond 64 bits, and TypeError for a type that Spark has not.
+    Raises pyarrow's errors for values of mixed types, timestamps finer than microseconds and integers beyond
+    64 bits, and TypeError for a type that Spark lacks.
     """
     values = pa.array(column, from_pandas=True) if isinstance(column, pd.Series) else column
-    if str(values.type).startswith("dictionary<values=string_view"):  # of polars; nothing casts it at once
+    if str(values.type).startswith("dictionary<values=string_view"):  # polars; no direct cast
         values = pa.chunked_array([plain_text(chunk) for chunk in values.chunks], pa.string())
     kind = values.type
     if pa.types.is_dictionary(kind):
@@ -187,12 +191,12 @@ def cast_for_spark(column: Any) -> Any:
 
 
 def plain_text(coded: pa.DictionaryArray) -> pa.Array:
-    """Return coded text as text."""
+    """Decode dictionary-encoded text."""
     return pa.DictionaryArray.from_arrays(coded.indices, coded.dictionary.cast(pa.string())).cast(pa.string())
 
 
 def arrow_to_spark(spark: SparkSession, name: str, table: pa.Table) -> DataFrame:
-    """Return a table as a frame of the session; times without a zone stay without one."""
+    """Return an Arrow table as a Spark frame; timestamps without a time zone remain without one."""
     try:
         schema = from_arrow_schema(table.schema, prefer_timestamp_ntz=True)
         return spark.createDataFrame(table, schema)

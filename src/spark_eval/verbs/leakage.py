@@ -1,4 +1,4 @@
-"""What is counted of a split once it is written: leaks, and the rows, users and items of its subsets."""
+"""Counts of a written split: the leakage report, and the rows, users and items of its subsets."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial, reduce
@@ -26,13 +26,13 @@ from spark_eval.verbs.small import collect_objects
 
 PART_ROWS_PER_BUCKET: Final = 500_000
 ROWS: Final = "rows"
-# A bit for each subset that a row, a user or an item is in.
+# One bit per subset that contains the row, user or item.
 IN_SUBSETS: Final = "spark_eval_in_subsets"
 PartSender = Callable[[Batches], Iterator[tuple[int, Any]]]
 
 
 class LeakageRow(NamedTuple):
-    """A row of LEAKAGE: a check of a fold."""
+    """Row of LEAKAGE: one check of one fold."""
 
     fold: int
     check: str
@@ -45,14 +45,15 @@ LEAKAGE: Final = ddl_of(LeakageRow)
 
 
 def compare_times(rows: DataFrame, facts: SplitCounts, n_folds: int, folder: str | None = None) -> FoldCounts:
-    """Count the rows and users of each part and each check of a split, fold by fold.
+    """Count the rows and users of each subset and each leakage check of a split, fold by fold.
 
-    ``rows`` has user, item, timestamp, fold and subset, of which only a timestamp may be null; where they are
-    in ``folder``, as Parquet by subset, they are read there. A row counts for a check if it is in a part
-    that the check looks at, and meets the rows of its other parts: see ``Check``.
+    ``rows`` has user, item, timestamp, fold and subset; only timestamps may be null. With ``folder``, the
+    rows are read from there: Parquet partitioned by subset. See ``Check`` for the rows that a check counts.
 
-    Rows meet by bucket of users, in one shuffle. Where the accounting needs no users of folds, of train only
-    those rows are shuffled that may be pairs of other rows.
+    Rows are grouped by bucket of users, in one shuffle. If the rule does not report counts per fold, train
+    rows are filtered before the shuffle, by a Bloom filter of the pairs in the other subsets.
+
+    Return a list per subset and check, by name, with (number of rows, number of users) for each fold.
     """
     if folder is not None:
         rows = rows.sparkSession.read.schema(rows.schema).parquet(literal_path(folder))
@@ -79,7 +80,10 @@ def compare_times(rows: DataFrame, facts: SplitCounts, n_folds: int, folder: str
 
 
 def ends_of(rows: DataFrame, facts: SplitCounts, n_folds: int) -> dict[str, list[int]]:
-    """Return the last moment of each subset in each fold, if a check compares rows with all of a subset."""
+    """Return the last timestamp of each subset per fold, for checks that compare with a whole subset.
+
+    Timestamps are in microseconds since the epoch; NEVER if the subset is empty in the fold.
+    """
     whole = [check for check in facts.rule.checks.values() if check.early and not check.keys]
     others = {other.value for check in whole for several in check.others.values() for other in several}
     found = facts.ends
@@ -91,14 +95,14 @@ def ends_of(rows: DataFrame, facts: SplitCounts, n_folds: int) -> dict[str, list
 
 
 def slice_for(slice_bits: int, bucket: int, hashes: Sequence[Ints]) -> tuple[int, bytes]:
-    """Return a bucket with its slice of a filter that holds these pairs."""
+    """Return a bucket with its slice of a Bloom filter that contains these pairs."""
     return bucket, slice_of(np.concatenate(hashes), slice_bits)
 
 
 def messages_of_subsets(
     rows: DataFrame, folder: str | None, columns: Sequence[str], parts: Sequence[Subset], sender: PartSender
 ) -> DataFrame:
-    """Return what is sent of batches of these parts, with these columns and their subset."""
+    """Return the messages that ``sender`` makes of these subsets' batches of ``columns`` and subset."""
     names = [part.value for part in parts]
     if folder is None:
         return map_batches(rows.where(F.col(SUBSET).isin(names)).select(*columns, SUBSET), sender)
@@ -114,12 +118,12 @@ def messages_of_subsets(
 def messages_of_subset(
     sender: PartSender, part: str, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[tuple[int, Any]]:
-    """Return what is sent of batches that do not name their part."""
+    """Return the messages of the batches of one subset, with the missing column ``subset`` added."""
     return sender(batch.append_column(SUBSET, pa.repeat(part, batch.num_rows)) for batch in batches)
 
 
 def leakage_rows(found: FoldCounts, rule: FoldRule) -> list[LeakageRow]:
-    """Return the leakage report: a row per fold and check of the rule."""
+    """Return the leakage report: one row per fold and check of the rule."""
     return [
         LeakageRow(fold, name, n_rows, n_users, check.is_leak and n_rows > 0)
         for fold in range(len(found[rule.subsets[0]]))
@@ -129,7 +133,7 @@ def leakage_rows(found: FoldCounts, rule: FoldRule) -> list[LeakageRow]:
 
 
 def check_parts(found: FoldCounts, rule: FoldRule) -> None:
-    """Raise DataError SPLIT_OUT_OF_RANGE where a part of a fold has no row."""
+    """Raise DataError SPLIT_OUT_OF_RANGE if a subset is empty in a fold."""
     folds = range(len(found[rule.subsets[0]]))
     empty = [f"{part} of fold {fold}" for fold in folds for part in rule.subsets if not found[part][fold][0]]
     if empty:
@@ -141,13 +145,13 @@ def check_parts(found: FoldCounts, rule: FoldRule) -> None:
 def count_subsets(
     rows: DataFrame, rule: FoldRule, n_folds: int, folder: str | None = None
 ) -> list[SubsetRow]:
-    """Count the rows, users and items of each subset, and the users and items that are cold in it.
+    """Count the rows, users and items of each subset, and its cold users and items.
 
     Args:
         rows: The labelled rows, with user, item, fold and subset.
         rule: The rule of the split.
         n_folds: The number of folds.
-        folder: Where the rows are written as Parquet by subset, to be read there.
+        folder: Folder of the same rows as Parquet partitioned by subset; if given, they are read from there.
 
     Returns:
         The rows of the table ``subsets``.

@@ -1,4 +1,4 @@
-"""Metrics of predictions: rows of a label and a score in, metrics, curves, thresholds and accounting out."""
+"""Metrics of predictions: from rows of label and score to metrics, curves, thresholds and accounting."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -47,7 +47,7 @@ from spark_eval.verbs.frames import Frame, to_spark_frames
 from spark_eval.verbs.results.shown import SmallFrame, TextTable, Writable
 from spark_eval.verbs.small import SmallRows, collect_objects
 
-# What a task sorts together, about: distinct scores of both labels, rows of users.
+# Approximate number of rows that a task sorts: distinct scores per label, and rows for metrics per user.
 SCORES_PER_RANGE: Final = 1_000_000
 USER_ROWS_PER_BUCKET: Final = 1_000_000
 
@@ -63,15 +63,29 @@ def evaluate_predictions(
     max_quarantined: float = MOST_QUARANTINED,
     **options: Unpack[PredictionOptions],
 ) -> "PredictionMetrics":
-    """Measure predictions of one or many models in one pass over the rows.
+    """Compute metrics of predictions, for one or many models, in one pass over the rows.
 
-    ``predictions``, of Spark or pandas or an Arrow table, hold label and score, and perhaps model (or name
-    the one model by ``model``), user, item, weight, fold; ``columns`` maps our names to yours. ``task`` is
-    binary, multiclass or regression. The options are also those of the config's section ``predictions``.
-    Of any model at most the share ``max_quarantined`` of its rows may be unusable, or DataError
-    QUARANTINE_SHARE is raised; the result names those that were.
+    Every row is accounted for before any value is returned.
 
-    Raise ConfigError or DataError; no number is given out before every row is accounted for.
+    The options under *Keyword args* are also keys of the config's section ``predictions``.
+
+    Args:
+        predictions: One row per prediction: ``label``, ``score``, and optionally ``model``, ``user``,
+            ``item``, ``weight`` and ``fold``. A Spark, pandas or polars frame, an Arrow table, or the path of
+            Parquet files.
+        task: ``binary``, ``multiclass`` or ``regression``.
+        model: Name of the only model, if ``predictions`` has no column ``model``.
+        columns: Mapping of these names to the column names of ``predictions``.
+        max_quarantined: Largest share of each model's rows that may be quarantined, in [0, 1].
+
+    Returns:
+        A ``PredictionMetrics``: ``metrics``, ``thresholds``, ``curves``, ``accounting``; ``summary()``,
+        ``plot()``, ``write()``.
+
+    Raises:
+        ConfigError: An option is unknown or invalid.
+        DataError: The rows cannot be evaluated, for example QUARANTINE_SHARE if too many are invalid. One
+            error lists everything that was found.
     """
     plan = make_prediction_plan(task, **options)
     if not 0 <= max_quarantined <= 1:
@@ -84,7 +98,7 @@ def evaluate_predictions(
 def read_predictions(
     frame: DataFrame, columns: Mapping[str, str] | None, model: str | None, plan: PredictionPlan
 ) -> Predictions:
-    """Return the conformed predictions, and their files if the workers can read these."""
+    """Return the conformed predictions, with their files if the executors can read these."""
     predictions = conform_predictions(frame, columns, model, plan)
     return replace(predictions, files=plain_predictions(frame, columns or {}, model, predictions.plan))
 
@@ -92,9 +106,10 @@ def read_predictions(
 def measure_predictions(
     predictions: Predictions, most_quarantined: Mapping[str, float] | None = None
 ) -> "PredictionMetrics":
-    """Sum all rows in one pass; sort by score and by user in one shuffle each, where a metric needs it.
+    """Sum all rows in one pass; sort by score and by user in one shuffle each, if a metric needs it.
 
-    Raise one DataError for all that is wrong; more than a share ``most_quarantined`` of the rows is.
+    ``most_quarantined`` has the largest share of rows that may be quarantined. Raises one DataError that
+    lists everything found.
     """
     plan, ranges = predictions.plan, dict[Cell, list[RangeResult]]()
     with computed_once(parts_of_predictions(predictions), plan.by_score or plan.by_user) as parts:
@@ -115,7 +130,7 @@ def measure_predictions(
 
 
 def measured_ranges(ranges: DataFrame, plan: PredictionPlan) -> dict[Cell, list[RangeResult]]:
-    """Return what follows from the order of scores, by cell; each range is told what stands above it."""
+    """Return the results of score ranges in order, by cell; each range uses the totals above it."""
     with computed_once(ranges) as ranges:
         standing = range_offsets(collect_objects(extents_of(ranges)), plan.curve_points)
         ordered: list[RangeResult] = collect_objects(
@@ -129,7 +144,7 @@ def measured_ranges(ranges: DataFrame, plan: PredictionPlan) -> dict[Cell, list[
 
 @contextmanager
 def computed_once(rows: DataFrame, is_read_again: bool = True) -> Iterator[DataFrame]:
-    """Keep rows in memory or on disk, once they are computed, until the end."""
+    """Persist rows within the context, if they are read again."""
     with ExitStack() as held:
         yield persist(rows, held) if is_read_again else rows
 
@@ -137,7 +152,7 @@ def computed_once(rows: DataFrame, is_read_again: bool = True) -> Iterator[DataF
 def checked_entries(
     predictions: Predictions, counted: TaskCounts, most_quarantined: Mapping[str, float]
 ) -> list[Entry]:
-    """Return the entries of the accounting; raise one DataError for all that is wrong."""
+    """Return the entries of the accounting; raise one DataError that lists everything found."""
     entries = entries_of(counted.rows)
     given, model = predictions.given, predictions.reading.model
     named = given if model is None else given.withColumn(MODEL, F.lit(model))
@@ -148,7 +163,7 @@ def checked_entries(
 
 
 def entries_of(rows: Mapping[tuple[str | None, str | None], int]) -> list[Entry]:
-    """Return per model what came in, what is used, what is quarantined and why."""
+    """Return the numbers of input, used and quarantined rows per model, the latter by code."""
     entries = []
     for model in sorted({model for model, _ in rows}, key=str):
         by_fault = {fault: n_rows for (name, fault), n_rows in rows.items() if name == model}
@@ -160,7 +175,7 @@ def entries_of(rows: Mapping[tuple[str | None, str | None], int]) -> list[Entry]
 
 
 def unusable_models(rows: Mapping[tuple[str | None, str | None], int]) -> list[DataError]:
-    """Return a fault for each model without a proper name, or without a single row that can be used."""
+    """Return an error for each model with an invalid name or without any valid row."""
     models = sorted({model for model, _ in rows if model is not None})
     faults = model_faults(models, PREDICTIONS)
     if not rows:
@@ -176,7 +191,7 @@ def unusable_models(rows: Mapping[tuple[str | None, str | None], int]) -> list[D
 
 @dataclass(frozen=True, repr=False)
 class PredictionMetrics(MeasuredPredictions, Writable):
-    """What came of predictions: the rows of all tables, and the tables as DataFrames."""
+    """Result of ``evaluate_predictions``: the rows of all tables, and the tables as DataFrames."""
 
     spark: SparkSession
     entries: Sequence[Entry]
@@ -184,7 +199,7 @@ class PredictionMetrics(MeasuredPredictions, Writable):
     tables: ClassVar[tuple[str, ...]] = ("metrics", "thresholds", "curves", "accounting")
 
     def shown(self) -> list[TextTable]:
-        """Return a line per metric of all rows, a column per model."""
+        """Return a line per metric over all rows, with a column per model."""
         title = f"Predictions of {models_shown(self.models)}"
         header, lines = metrics_by_model([row._asdict() for row in self.metric_rows])
         return [TextTable(title, header, lines, unusable(self.entries))]

@@ -1,4 +1,4 @@
-"""What is known of users and items beside lists and truth: read once, counted, checked."""
+"""Load and validate ``users``, ``train`` and ``items``."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -26,9 +26,9 @@ from spark_eval.verbs.evaluation import Tables
 from spark_eval.verbs.small import collect_objects
 from spark_eval.verbs.workers import train_messages
 
-# Items with training interactions, of which every worker has the list, at some 25 bytes, beside ids of text.
+# Maximum number of trained items sent to executors: about 25 bytes each, plus the ids if these are text.
 MOST_ITEMS: Final = 2_000_000
-# Facts that every worker can hold; what the numbers of an item take, and one of its training users.
+# Maximum size of item attributes per executor; bytes per item, and per training user of an item.
 MOST_BYTES: Final = 1_000_000_000
 BYTES_PER_ITEM: Final = 64
 BYTES_PER_TAKER: Final = 8
@@ -36,11 +36,11 @@ BYTES_PER_TAKER: Final = 8
 
 @dataclass(frozen=True)
 class Training:
-    """What the training interactions tell.
+    """Summary of the training interactions.
 
-    ``items`` have a row for each of the ``n_items`` items with interactions, in each fold (see
-    ``engine.items.training``); None where the driver could not hold them. ``n_users`` are the users by fold;
-    ``bounds`` the largest numbers of interactions of the deciles, if asked for.
+    ``items`` has one row for each of the ``n_items`` items with interactions, per fold (see
+    ``engine.items.training``); None if they are too many for the driver. ``n_users`` is the number of users
+    by fold. ``bounds`` is the largest number of interactions of each activity decile; None if not requested.
     """
 
     items: pa.Table | None = None
@@ -51,11 +51,10 @@ class Training:
 
 
 def read_users_and_items(tables: Tables, held: ExitStack) -> tuple[Training, Tables]:
-    """Check the users with their segments and the items, return what the training interactions tell.
+    """Validate users and items, and summarize the training interactions.
 
-    The tables come back with users that are held in memory.
-
-    Raises one DataError for what is wrong with any, before truth and lists are read, which are larger.
+    The returned tables have persisted users. Truth and lists are larger and are not read yet. Raises one
+    DataError that lists the errors of all three tables.
     """
     readers: dict[str, Callable[[], Any]] = {
         "users": lambda: check_users_table(tables.users, tables.plan.segments, held),
@@ -69,7 +68,7 @@ def read_users_and_items(tables: Tables, held: ExitStack) -> tuple[Training, Tab
 
 
 def read_train(tables: Tables) -> Training:
-    """Count the training interactions; nothing is known without any. Raises DataError EMPTY_TRAIN."""
+    """Count the training interactions; the summary is empty without any. Raises DataError EMPTY_TRAIN."""
     if tables.train is None:
         return Training()
     plan, (messages, n_buckets) = tables.plan, train_messages(tables)
@@ -92,7 +91,7 @@ def read_train(tables: Tables) -> Training:
 
 
 def check_users_table(users: DataFrame | None, segments: Sequence[str], held: ExitStack) -> DataFrame | None:
-    """Return the rows, held in memory; raise DataError unless users come once, segments with few values."""
+    """Return the persisted users; raise DataError for repeated users or segments with too many values."""
     if users is None:
         return None
     users, columns = persist(users, held), user_columns(segments)
@@ -118,7 +117,7 @@ def check_items(items: DataFrame | None) -> list[Entry]:
 
 
 def check_bytes(n_bytes: int, source: str) -> None:
-    """Raise DataError TOO_MANY_FACTS where facts of items are too large for every worker to hold."""
+    """Raise DataError TOO_MANY_FACTS if item attributes are too large for the memory of an executor."""
     if n_bytes > MOST_BYTES:
         message = f"{source}: facts of items take {n_bytes} bytes, every worker would hold them; at most "
         message += (
@@ -128,10 +127,10 @@ def check_bytes(n_bytes: int, source: str) -> None:
 
 
 def facts_of_items(tables: Tables, training: Training) -> tuple[ItemAttributes | None, Tables]:
-    """Return what is known of items, for all workers; None where nobody asks.
+    """Return the item attributes for the executors, None if not needed, and the tables.
 
-    Where all that is asked is which ones have training interactions, and they are too many, Spark tells it of
-    every row.
+    If only the trained items are needed and they are too many for the executors, recommendations and truth
+    get a column ``in_train`` by a join.
     """
     if tables.train is None and tables.items is None:
         return None, tables
@@ -154,6 +153,6 @@ def facts_of_items(tables: Tables, training: Training) -> tuple[ItemAttributes |
 
 
 def mark_trained(rows: DataFrame, items: DataFrame) -> DataFrame:
-    """Return the rows with a column that tells whether their items have training interactions."""
+    """Add a column that is true if the row's item has training interactions."""
     marked = rows.join(items.withColumn(IN_TRAIN, F.lit(True)), items.columns, "left")
     return marked.withColumn(IN_TRAIN, F.coalesce(IN_TRAIN, F.lit(False)))

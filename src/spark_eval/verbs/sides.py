@@ -1,4 +1,4 @@
-"""What is compared: tables of users with the facts of their runs, and how they meet in the workers."""
+"""Inputs of a comparison: per-user tables with the attributes of their runs, aligned in buckets of users."""
 
 import logging
 import os
@@ -30,19 +30,19 @@ from spark_eval.verbs.evaluation import Evaluation
 from spark_eval.verbs.frames import Frame, to_spark_frames
 from spark_eval.verbs.workers import BUCKETS_PER_TASK
 
-# Ranges of users that several files share may be so much coarser than the files.
+# Groups of overlapping files are used if they are at most this many times coarser than the files.
 COARSEST: Final = 8
 
 
 @dataclass(frozen=True)
 class Side:
-    """Measured models: a table of users.
+    """Measured models: their per-user table and the attributes of their run.
 
-    ``per_user`` has model, user, n_relevant, n_recommended, fold if any, segments and a double per metric
-    column, and what weighs in weighted means. ``conventions`` is the stamp of the run, empty where nobody
-    knows it. ``folder`` is where it lies as files by bucket on this machine or a mounted disk, if it does:
-    ``<folder>/model=<name>/part-<bucket>-of-<buckets>-<id>.parquet``; if ``files`` are known, it is these.
-    ``test_train_ratio`` is that of its folds' split, if that is known.
+    ``per_user`` has model, user, n_relevant, n_recommended, fold if any, segments, a double per metric
+    column, and the weights of weighted means. ``conventions`` is the stamp of the run; empty if unknown.
+    ``folder`` is set if ``per_user`` is stored as files by bucket on this machine or a mounted disk:
+    ``<folder>/model=<name>/part-<bucket>-of-<buckets>-<id>.parquet``. ``files`` are the expected paths below
+    it; None if unknown. ``test_train_ratio`` is the ratio of test to train rows in a fold; None if unknown.
     """
 
     per_user: DataFrame
@@ -58,10 +58,10 @@ class Side:
 
 
 def side_of(measured: Evaluation | Frame, model: str | None, name: str) -> Side:
-    """Return the side of an evaluation, or of a frame with a row per model and user.
+    """Return the baseline or candidate from an evaluation, or from a frame with a row per model and user.
 
-    ``model`` is the name of a frame's only model, where no column holds names. Raises DataError
-    MISSING_COLUMN, or what frames refuse.
+    ``model`` is the name of a frame's only model, if it has no column of model names. Raises DataError
+    MISSING_COLUMN or NULL_MODEL, and the errors of ``to_spark_frames``.
     """
     if isinstance(measured, Evaluation):
         plan = measured.plan
@@ -89,9 +89,9 @@ def side_of(measured: Evaluation | Frame, model: str | None, name: str) -> Side:
 
 
 def with_value_columns(frame: DataFrame, side: str) -> tuple[DataFrame, list[MetricValue]]:
-    """Return a frame with its metrics' columns named as those of ``per_user``, and the metrics.
+    """Return a frame with metric columns renamed as in ``per_user``, and the metrics.
 
-    Raises DataError AMBIGUOUS_COLUMN if two columns name one metric.
+    Raises DataError AMBIGUOUS_COLUMN if two columns name the same metric.
     """
     values: dict[str, MetricValue] = {}
     renamed: dict[str, str] = {}
@@ -108,9 +108,9 @@ def with_value_columns(frame: DataFrame, side: str) -> tuple[DataFrame, list[Met
 
 
 def check_unread(side: str, means: Sequence[MetricValue], others: T.StructType) -> None:
-    """Warn of columns of numbers that are named as a metric at a cutoff and are none.
+    """Warn about numeric columns whose names look like a metric at a cutoff, but which are not compared.
 
-    Raises ConfigError METRIC_NOT_MEASURED, which names them, if a side has no metric.
+    Raises ConfigError METRIC_NOT_MEASURED, with these columns, if there is no metric at all.
     """
     is_number = {one.name: isinstance(one.dataType, T.NumericType) for one in others}
     unread = [
@@ -126,21 +126,21 @@ def check_unread(side: str, means: Sequence[MetricValue], others: T.StructType) 
 
 
 def meant(column: str) -> str:
-    """Return the nearest metric of users for a column, in brackets; nothing if none is near."""
+    """Return the nearest metric name as a hint in parentheses; an empty text if none is near."""
     names = [name for one in RANKING.values() if one.is_of_users for name in (one.name, one.run_name)]
     hint = nearest(re.split("_at_|@", column)[0], names)
     return f" ({hint})" if hint.startswith("did you mean") else ""
 
 
 def has_columns(mean: MetricValue, columns: Sequence[str]) -> bool:
-    """Return whether columns have what a mean takes: its values and, if it is weighted, their weights."""
+    """Return True if the columns of a mean are there: its values and, if it is weighted, their weights."""
     needed = mean.columns if isinstance(mean, WeightedMean) else [mean.column]
     return set(needed) <= set(columns)
 
 
 @dataclass(frozen=True)
 class Requested:
-    """Which models are compared in which metrics and segments, by rows of their own or by gates."""
+    """Models, metrics and segments to compare, including those that only gates need."""
 
     matched: MatchedModels
     values: Sequence[MetricValue]
@@ -150,7 +150,7 @@ class Requested:
 def requested_of(
     matched: MatchedModels, values: Sequence[MetricValue], plan: ComparePlan, sides: Mapping[str, Side]
 ) -> Requested:
-    """Return what is compared, and behind it what the plan's gates need beside."""
+    """Return the requested models, metrics and segments, then those that only the plan's gates need."""
     candidate, side = sides[CANDIDATE], BASELINE if BASELINE in sides else CANDIDATE
     baselines = sides[BASELINE].models if BASELINE in sides else None
     all_values, segments = list(values), list(plan.segments)
@@ -167,9 +167,10 @@ def requested_of(
 
 
 def comparison_task(sides: Mapping[str, Side], asked: Requested, *, needs_largest: bool) -> ComparisonTask:
-    """Return what the workers are asked; raise ConfigError UNKNOWN_SEGMENT, DataError ID_TYPE_MISMATCH.
+    """Return the task for the executors.
 
-    DataError FOLDS_DIFFER where one side has folds, and the other has none.
+    Raises ConfigError UNKNOWN_SEGMENT, and DataError ID_TYPE_MISMATCH, or FOLDS_DIFFER if only one of
+    baseline and candidate has folds.
     """
     candidate, baseline, segments = sides[CANDIDATE], sides.get(BASELINE), asked.segments
     for name in segments:
@@ -199,7 +200,7 @@ def comparison_task(sides: Mapping[str, Side], asked: Requested, *, needs_larges
 
 
 def buckets_of_sides(sides: Mapping[str, Side], question: ComparisonTask) -> Buckets:
-    """Return the buckets in which all models' users meet: of files that tell theirs, or by an exchange."""
+    """Return buckets that hold the same users of all models: from bucketed files, or by a shuffle."""
     spark = sides[CANDIDATE].per_user.sparkSession
     at_once = tasks_at_once(spark)
     groups = groups_of_files(sides, question)
@@ -211,9 +212,9 @@ def buckets_of_sides(sides: Mapping[str, Side], question: ComparisonTask) -> Buc
 
 
 def groups_of_files(sides: Mapping[str, Side], question: ComparisonTask) -> list[dict[int, list[str]]] | None:
-    """Return groups of files with the same users, the paths of each model by its place.
+    """Return groups of files that cover the same users: the paths of each model, by the model's index.
 
-    None where a side has no such files, or where the buckets of two sides overlap so that groups were large.
+    None if there are no bucketed files, or if bucket ranges overlap so that the groups would be too large.
     """
     files: list[UserFile] = []
     place_of: dict[str, int] = {}
@@ -236,9 +237,9 @@ def groups_of_files(sides: Mapping[str, Side], question: ComparisonTask) -> list
 
 
 def files_of_side(side: Side) -> list[UserFile] | None:
-    """Return the files of a side that tell their buckets, if workers can read them.
+    """Return the bucketed files of a baseline or candidate; None if the executors cannot read them.
 
-    Raises DataError INPUT_CHANGED_DURING_RUN where other files are there than were measured.
+    Raises DataError INPUT_CHANGED_DURING_RUN if the files are not those that were measured.
     """
     if side.folder is None or not takes_files(side.folder) or is_remote(side.per_user):
         return None

@@ -1,4 +1,4 @@
-"""Small tables that the driver holds, and objects of the workers that it collects."""
+"""Small tables in the driver, and objects collected from the executors."""
 
 import pickle
 from collections.abc import Sequence
@@ -17,23 +17,23 @@ from spark_eval.names import folder_name
 from spark_eval.schema import MODEL
 from spark_eval.transforms.objects import OBJECT
 
-# Rows that the driver holds, and the columns of their table as Spark writes them.
+# Rows in the driver, and the Spark schema of their table.
 SmallRows = tuple[Sequence[Sequence[Any]], str]
 
 
 def small_table(spark: SparkSession, rows: Sequence[Sequence[Any]], schema: str) -> DataFrame:
-    """Return rows as a frame, by way of Arrow: Spark would start Python workers to convert tuples."""
+    """Return rows as a frame, via Arrow: Spark would start Python workers to convert tuples."""
     frame: DataFrame = spark.createDataFrame(arrow_table(rows, schema))
     return frame
 
 
 def collect_objects(objects: DataFrame) -> list[Any]:
-    """Return the objects that a frame of ``transforms.objects`` holds."""
+    """Collect the objects in a frame of ``transforms.objects``."""
     return [pickle.loads(row[OBJECT]) for row in objects.select(OBJECT).collect()]
 
 
 def collect_or_raise(objects: DataFrame) -> list[Any]:
-    """Return the objects; raise one DataError for those of the workers that are errors, each of them once."""
+    """Collect the objects; raise one DataError if some are errors, each distinct error listed once."""
     found = collect_objects(objects)
     faults = {str(one): one for one in found if isinstance(one, DataError)}
     DataError.raise_all([fault for _, fault in sorted(faults.items())])
@@ -41,7 +41,7 @@ def collect_or_raise(objects: DataFrame) -> list[Any]:
 
 
 def arrow_table(rows: Sequence[Sequence[Any]], schema: str) -> pa.Table:
-    """Return rows as an Arrow table with the types that Spark would give it; they may have more fields."""
+    """Return rows as an Arrow table of a Spark schema; other fields of the rows are ignored."""
     kind: Any = T.StructType.fromDDL(schema)
     fields = to_arrow_schema(kind)
     arrays = [pa.array([getattr(row, field.name) for row in rows], field.type) for field in fields]
@@ -49,7 +49,7 @@ def arrow_table(rows: Sequence[Sequence[Any]], schema: str) -> pa.Table:
 
 
 def write_small(rows: Sequence[Sequence[Any]], schema: str, folder: Path, *, by_model: bool) -> None:
-    """Write rows as Parquet, one file or one per model, without Spark: its first write costs seconds."""
+    """Write rows as Parquet, in one file or one per model. Spark's first write would take seconds."""
     table = arrow_table(rows, schema)
     parts = {folder: table}
     if by_model:

@@ -1,4 +1,4 @@
-"""``split``: label every interaction with the part it is held out for, and account for the others."""
+"""``split``: label every interaction with its subset in each fold, and account for every row."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -41,17 +41,19 @@ from spark_eval.verbs.leakage import (
 from spark_eval.verbs.results.shown import Displayable, TextTable, as_if_published
 from spark_eval.verbs.small import collect_objects, small_table
 
-# The leakage report, and the accounting of the folds.
+# The leakage report, and the accounting per fold.
 Compared = tuple[list[LeakageRow], list[Entry]]
 
 
 @dataclass(frozen=True, repr=False)
 class Split(Displayable):
-    """A labelled log. ``places`` holds every row of it once, with all its places in the folds.
+    """Result of ``split``: a labelled log.
 
-    ``timeline`` is what the rule had to find of the log. ``plain`` are the files of a log that the workers
-    label and write themselves, so that its rows never become Spark's; ``unit`` is that of its timestamps.
-    ``listed`` are the log's files: rows are computed when they are read, and must be those that were split.
+    ``places`` has each row of the log once, with its positions in all folds. ``timeline`` are the properties
+    of the log that the rule needed, such as the instants of its cuts. ``plain`` are the log's files if the
+    executors can label and write them without creating Spark rows; ``unit`` is the unit of their timestamps.
+    ``listed`` is the state of the log's files at the time of the split: rows are computed lazily, so the
+    files must not change.
     """
 
     places: DataFrame
@@ -65,12 +67,12 @@ class Split(Displayable):
 
     @property
     def method(self) -> str:
-        """The name of its rule."""
+        """The name of the rule."""
         return next(name for name, kind in METHODS.items() if kind is type(self.rule))
 
     def shown(self) -> list[TextTable]:
-        """Return the rule and its parts."""
-        shared = {field.name for field in fields(FoldRule)}  # of all rules: they come last
+        """Return the options of the rule, with notes on its subsets."""
+        shared = {field.name for field in fields(FoldRule)}  # options of all rules come last
         names = sorted(vars(self.rule), key=lambda name: name in shared)
         options = {name: str(value) for name in names if (value := getattr(self.rule, name)) is not None}
         notes = [*self.hints, "accounting, leakage and subsets count the rows when they are asked for"]
@@ -82,12 +84,12 @@ class Split(Displayable):
 
     @property
     def hints(self) -> list[str]:
-        """What to train on for which test, and all names of subsets."""
+        """The subset to train on for each test subset, and the names of all subsets."""
         names = ", ".join(self.rule.subset_names)
         return [*ways_to_train(self.rule.trained_on), f"subset(NAME) of {names}"]
 
     def facts_of_run(self) -> RunFacts:
-        """Return what a report is made of; rows are counted for it."""
+        """Return the data of a report; this counts the rows."""
         facts = self.facts()
         leaks, of_folds = self.compared(facts)
         tables: dict[Table, Sequence[Any]] = {
@@ -99,33 +101,36 @@ class Split(Displayable):
 
     @property
     def labelled(self) -> DataFrame:
-        """Every row, once for each fold.
+        """Every row of the log, once for each fold.
 
-        Columns are user, item, timestamp, relevance, the log's other columns, fault, fold, subset. A row that
-        no fold uses has in ``fault`` why; one without a place in any comes once. Raises DataError
-        INPUT_CHANGED_DURING_RUN where the log's files are not those that were split.
+        Columns are user, item, timestamp, relevance, the log's other columns, fault, fold and subset. If no
+        fold uses a row, ``fault`` has the reason; a row without a position in any fold occurs once. Raises
+        DataError INPUT_CHANGED_DURING_RUN if the log's files have changed since the split.
         """
         return self.in_folds().drop(PLACE)
 
     def in_folds(self) -> DataFrame:
-        """Return ``labelled`` with the place of each row."""
+        """Return ``labelled`` with the position of each row in its fold."""
         self.listed.check(self.places, "interactions")
         return explode_folds(self.places, self.rule)
 
     @property
     def rows(self) -> DataFrame:
-        """The rows with a subset, once for each fold that uses them, as in the table ``splits``."""
+        """The rows that have a subset, once for each fold that uses them, as in the table ``splits``."""
         return used_rows(self.labelled)
 
     def subset(self, name: str, fold: int | None = None) -> DataFrame:
-        """Return the rows of one subset, or of several under one name.
+        """Return the rows of one subset, or of several subsets under one name.
 
         Args:
-            name: A label, or a name for several: ``global_train`` is all before ``global_test``.
-            fold: The fold; by default the rows of all folds.
+            name: A subset, or a name of several: ``global_train`` has all rows before ``global_test``.
+            fold: The fold, from 0. By default the rows of all folds.
+
+        Returns:
+            The rows, with the columns of ``rows``.
 
         Raises:
-            ConfigError: UNKNOWN_SUBSET, with what to train on for which test.
+            ConfigError: UNKNOWN_SUBSET; the message lists the subset to train on for each test subset.
         """
         if name not in self.rule.subset_names:
             what = f"unknown subset {name!r} in {self.method}; {nearest(name, self.rule.subset_names)}"
@@ -137,22 +142,28 @@ class Split(Displayable):
     def train(self) -> DataFrame:
         """The rows to train on for ``test``: ``train``, or ``global_train`` of ``global_local_ranker``.
 
-        Raises ConfigError UNKNOWN_SUBSET where there are several folds: ask for one by ``subset``.
+        Raises ConfigError UNKNOWN_SUBSET if there are several folds; use ``subset(name, fold)`` then.
         """
         return self.only_fold(self.rule.trained_on[self.rule.final_test])
 
     @property
     def validation(self) -> DataFrame:
-        """The rows to choose a model by, if the split has any; raises as ``train`` does."""
+        """The rows for model selection.
+
+        Raises ConfigError UNKNOWN_SUBSET if the split has none, or has several folds.
+        """
         return self.only_fold(Subset.VALIDATION.value)
 
     @property
     def test(self) -> DataFrame:
-        """The rows to recommend for and to evaluate against: ``test`` or ``global_test``."""
+        """The rows to evaluate against: ``test`` or ``global_test``.
+
+        Raises ConfigError UNKNOWN_SUBSET if there are several folds.
+        """
         return self.only_fold(self.rule.final_test)
 
     def only_fold(self, name: str) -> DataFrame:
-        """Return a subset of a split that has one fold."""
+        """Return a subset of a split with one fold; raise ConfigError UNKNOWN_SUBSET if there are several."""
         if self.layout.n_folds > 1:
             message = f"{name} of {self.layout.n_folds} folds; ask for one: subset({name!r}, fold=0)"
             raise ConfigError("UNKNOWN_SUBSET", message)
@@ -160,9 +171,10 @@ class Split(Displayable):
 
     @cached_property
     def accounting(self) -> DataFrame:
-        """The accounting of the log (columns ``ACCOUNTING``), from a scan when it is first asked for.
+        """The accounting of the log (columns ``ACCOUNTING``), counted by a scan at first access.
 
-        ``users`` is null but for folds: counting distinct users would cost a shuffle of the log.
+        ``users`` is null except in rows of folds, because counting distinct users would require a shuffle of
+        the log.
         """
         facts = self.facts()
         rows = facts.accounting()
@@ -172,25 +184,25 @@ class Split(Displayable):
 
     @cached_property
     def leakage(self) -> DataFrame:
-        """What of the test parts is in the train parts, counted when it is first asked for."""
+        """The leakage report, one row per fold and check of the rule, counted at first access."""
         return small_table(self.places.sparkSession, self.compared(self.facts())[0], LEAKAGE)
 
     @cached_property
     def subsets(self) -> DataFrame:
-        """Rows, users and items of each subset, and how many are cold, counted when it is first asked for."""
+        """Rows, users and items of each subset, and its cold users and items, counted at first access."""
         return small_table(self.places.sparkSession, self.counted_subsets(), SUBSET_TABLE)
 
     def counted_subsets(self, folder: str | None = None) -> list[SubsetRow]:
-        """Return the rows of the table ``subsets``; those of the split are read in ``folder`` if given."""
+        """Return the rows of the table ``subsets``; with ``folder``, the written split is read from there."""
         return count_subsets(self.rows, self.rule, self.layout.n_folds, folder)
 
     def facts(self) -> SplitCounts:
-        """Return what is counted of the rows, in a scan of its own."""
+        """Return the row counts of the split; this takes a scan."""
         rows = self.in_folds().agg(*row_counts(self.rule))
         return self.counted(rows.collect()[0].asDict())
 
     def counted(self, aggregates: Mapping[str, Any]) -> SplitCounts:
-        """Return the facts that ``transforms.label.row_counts`` have found."""
+        """Return the counts from the aggregates of ``transforms.label.row_counts``."""
         found: dict[str, Counter[str]] = {"row": Counter(), "place": Counter()}
         for name, n_rows in aggregates.items():
             kind, _, code = name.partition("_")
@@ -201,7 +213,14 @@ class Split(Displayable):
         )
 
     def write(self, folder: str) -> SplitCounts:
-        """Write ``rows`` below a new folder, as Parquet by subset; they are counted on the way, once each."""
+        """Write ``rows`` to a new folder as Parquet partitioned by subset.
+
+        Args:
+            folder: The path of the folder, which must not exist.
+
+        Returns:
+            The row counts, which are observed while writing.
+        """
         if self.plain is not None and takes_files(folder):
             return self.write_plain(self.plain, folder)
         observed = Observation("split")
@@ -211,7 +230,7 @@ class Split(Displayable):
         return self.counted(observed.get)
 
     def write_plain(self, plain: PlainFiles, folder: str) -> SplitCounts:
-        """Write the rows of plain files in the workers, as ``write`` does."""
+        """Write the rows of plain files on the executors; see ``write``."""
         facts, files = SplitCounts(self.rule), set[str]()
         labelling = RowLabeller(self.rule, self.layout, self.unit)
         tasks = map_files(
@@ -224,9 +243,10 @@ class Split(Displayable):
         return facts
 
     def compared(self, facts: SplitCounts, folder: str | None = None) -> Compared:
-        """Return the leakage report, and the accounting of the folds, if there is one.
+        """Return the leakage report and, if the rule reports folds, the accounting per fold.
 
-        Rows are read in ``folder`` where they are written.
+        With ``folder``, the written rows are read from there. Raises DataError SPLIT_OUT_OF_RANGE if a subset
+        of a fold is empty and the rule reports folds.
         """
         counts = compare_times(self.rows, facts, self.layout.n_folds, folder)
         if not self.rule.reports_folds:
@@ -236,7 +256,7 @@ class Split(Displayable):
 
 
 def used_rows(labelled: DataFrame) -> DataFrame:
-    """Return the labelled rows with a subset, in the order of the columns of ``splits``."""
+    """Return the labelled rows that have a subset, with the columns of ``splits`` in order."""
     first, last = (USER, ITEM, TIMESTAMP, RELEVANCE, FOLD), (SUBSET,)
     others = [name for name in labelled.columns if name not in (*first, FAULT, *last)]
     rows = labelled.where(F.col(SUBSET).isNotNull())
@@ -253,19 +273,20 @@ def split(
     timestamp_unit: str | None = None,
     **options: object,
 ) -> Split:
-    """Split a log, a Spark or pandas frame or an Arrow table, by a rule.
+    """Split a log of interactions into subsets by a rule.
 
-    ``split(log, method="time", test_cut=0.8)`` trains on the first 80 % of the log and tests on the rest.
-    Without a method it is ``global_local_ranker``, whose parts also serve a second-level ranker. A few small
+    ``split(log, method="time", test_cut=0.8)`` trains on the first 80 % of the log and tests on the rest. The
+    default method is ``global_local_ranker``; its subsets also serve a second-level ranker. A few small Spark
     actions run here to find the cuts; nothing is cached.
 
     Args:
-        interactions: The log: a row per event, with user, item and, if time decides, timestamp.
+        interactions: The log: one row per event, with user, item and, for rules by time, timestamp. A Spark,
+            pandas or polars frame, an Arrow table, or the path of Parquet files.
         rule: The rule as an object, instead of ``method`` and ``options``.
         method: The name of the rule: ``time``, ``k_fold``, ``leave_one_out``, ...
-        columns: Our names (user, item, timestamp, relevance) to those of the log.
+        columns: Mapping of user, item, timestamp and relevance to the log's column names.
         timestamp_unit: The unit of integer timestamps: s, ms or us.
-        **options: The options of the method; cuts in any form that a config takes.
+        **options: The options of the method; cuts in any form that a config accepts.
 
     Returns:
         A ``Split``: ``train``, ``validation``, ``test``, ``subset(name, fold)``; ``subsets``, ``leakage`` and
@@ -273,7 +294,7 @@ def split(
 
     Raises:
         ConfigError: An option is unknown or invalid.
-        DataError: The log cannot be split so.
+        DataError: The log cannot be split by this rule, for example because a column is missing.
 
     Example:
         >>> parts = split(log, method="time", test_cut="30d")  # doctest: +SKIP

@@ -1,4 +1,4 @@
-"""What the workers of an evaluation are asked, what is sent to them, and in how many buckets."""
+"""Task, messages and number of buckets of an evaluation on the executors."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -29,20 +29,20 @@ from spark_eval.transforms.exchange import exchange, send
 from spark_eval.transforms.inputs import id_type
 from spark_eval.verbs.evaluation import Tables
 
-# A bucket has about so many rows of lists and of the truth. Many small ones keep the workers' memory low.
+# Approximate rows of lists and of truth per bucket. Many small buckets keep the executors' memory low.
 ROWS_PER_BUCKET: Final = 500_000
 TRUTH_PER_BUCKET: Final = 150_000
-# Where nobody knows how many rows there are, so many buckets for each task; large ones are divided later.
+# Number of buckets per task if row counts are unknown; large buckets are divided later.
 BUCKETS_PER_TASK: Final = 4
 MOST_BUCKETS: Final = 10_000
-# What has fewer rows is not worth a second task.
+# Inputs with at most this number of rows may be measured by fewer tasks than there are cores.
 LEAST_ROWS: Final = 50_000
 
 
 def evaluation_task(
     tables: Tables, bounds: Mapping[int, int] | None, facts: ItemAttributes | None
 ) -> EvaluationTask:
-    """Return what the workers are asked."""
+    """Return the task for the executors."""
     return EvaluationTask(
         plan=tables.plan,
         user=id_type(tables.truth, USER),
@@ -87,9 +87,9 @@ def send_train(tables: Tables, sender: Sender, n_tasks: int) -> DataFrame:
 
 
 def train_messages(tables: Tables) -> tuple[DataFrame, int]:
-    """Return the messages of training interactions that are counted, those of one bucket in one task.
+    """Return the messages of training interactions to count, grouped so that a bucket is in one task.
 
-    Return the number of buckets as well.
+    The number of buckets is returned as well.
     """
     cores, files = tasks_at_once(tables.truth.sparkSession), tables.files.get("train")
     n_buckets = BUCKETS_PER_TASK * cores
@@ -101,7 +101,7 @@ def train_messages(tables: Tables) -> tuple[DataFrame, int]:
 
 
 def buckets_for(tables: Tables) -> tuple[int, int]:
-    """Return the number of buckets, and of the tasks that measure them."""
+    """Return the number of buckets, and the number of tasks that measure them."""
     cores = tasks_at_once(tables.truth.sparkSession)
     lists, truth = tables.files.get("recommendations"), tables.files.get("truth")
     if lists is None or truth is None:
@@ -115,7 +115,7 @@ def buckets_for(tables: Tables) -> tuple[int, int]:
 
 
 def per_user_schema(tables: Tables) -> T.StructType:
-    """Return the columns of ``per_user``."""
+    """Return the schema of ``per_user``."""
     plan = tables.plan
     longs = [T.StructField(name, T.LongType()) for name in (N_RELEVANT, N_RECOMMENDED)]
     fold = [T.StructField(FOLD, T.IntegerType())] if plan.by_fold else []

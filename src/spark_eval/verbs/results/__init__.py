@@ -1,1 +1,1 @@
-"""What results of verbs have in common: they show themselves, are drawn, written and logged."""
+"""Base classes of results: display, charts, export to pandas, writing, and logging to MLflow."""

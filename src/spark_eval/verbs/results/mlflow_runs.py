@@ -1,4 +1,4 @@
-"""Results in MLflow: metrics under names that it takes, conventions as parameters, the report beside them."""
+"""Logging of results to MLflow: values as metrics, conventions as parameters, the report as an artifact."""
 
 import math
 import re
@@ -16,23 +16,24 @@ from spark_eval.schema import ALL, MODEL, SEGMENT, SEGMENT_VALUE, VERSION, Table
 
 PREFIX: Final = "spark_eval"
 LONGEST_NAME: Final = 250
-# What MLflow takes in a name beside the slash, which makes a folder; and in that of a metric.
+# Characters to replace in model and segment names, where a slash would make a folder; and in metric names.
 UNTAKEN: Final = re.compile(r"[^\w.\- ]|^\.+")
 NO_WORD: Final = re.compile(r"[^\w.\-]+")
 CHOICE: Final = re.compile(r"(\w+)(=|>=?)(.+)")
 
 
 def log_run(facts: RunFacts, run_id: str | None = None) -> str:
-    """Log all that is measured to the active run of MLflow, else to a new one; return its id at MLflow.
+    """Log all results to the active MLflow run, or to a new one; return its MLflow id.
 
-    Raises SetupError NO_MLFLOW, and ConfigError MLFLOW_NAME; MLflow's own errors stay as they are.
+    Raises SetupError NO_MLFLOW if MLflow is not installed, and ConfigError MLFLOW_NAME; MLflow's own errors
+    are not caught.
     """
     try:
         mlflow: Any = import_module("mlflow")
     except ImportError as error:
         message = "log_mlflow needs MLflow; install it: pip install 'spark-eval[mlflow]', or 'mlflow-skinny'"
         raise SetupError("NO_MLFLOW", message) from error
-    # Pages need Jinja2, which only the driver has.
+    # Imported here: pages need Jinja2, which may be missing on executors.
     from spark_eval.reporting.page import report_page
 
     metrics = logged_metrics(facts)
@@ -47,9 +48,9 @@ def log_run(facts: RunFacts, run_id: str | None = None) -> str:
 
 
 def logged_metrics(facts: RunFacts) -> dict[str, float]:
-    """Return every value under its name; what has none is left out.
+    """Return the finite values by MLflow name.
 
-    Raises ConfigError MLFLOW_NAME where two would have one name, or one is too long.
+    Raises ConfigError MLFLOW_NAME if two values have the same name, or a name is too long.
     """
     found: dict[str, float] = {}
     owners: dict[str, str] = {}
@@ -69,7 +70,7 @@ def logged_metrics(facts: RunFacts) -> dict[str, float]:
 
 
 def named_values(facts: RunFacts) -> Iterator[tuple[str, str, float | None]]:
-    """Yield a name, whose it is in our words, and a value; models are in it where there are several."""
+    """Yield (MLflow name, description, value); names contain the model if there are several."""
     measured = [row for row in facts.rows(Table.METRICS) if facts.is_shown(row["metric"])]
     compared = facts.rows(Table.COMPARISONS)
     models, pairs = {row[MODEL] for row in measured}, {pair_of(row) for row in compared}
@@ -87,12 +88,12 @@ def named_values(facts: RunFacts) -> Iterator[tuple[str, str, float | None]]:
 
 
 def pair_of(row: Row) -> str:
-    """Return the models of a row of ``comparisons``."""
+    """Return the names of the models of a row of ``comparisons``."""
     return f"{row['candidate']} vs {row['baseline']}"
 
 
 def logged_name(row: Row, whose: str, is_scored: bool = False) -> str:
-    """Return ``als/country.DE/ndcg_gain_exp2_at_10``; metrics of predictions have no cutoff."""
+    """Return a name: ``als/country.DE/ndcg_gain_exp2_at_10``; metrics of predictions have no cutoff."""
     segment = "" if row[SEGMENT] == ALL else f"{row[SEGMENT]}.{row[SEGMENT_VALUE]}"
     metric = NO_WORD.sub("_", str(row["metric"])).strip("_")
     places = [UNTAKEN.sub("_", place) for place in (whose, segment) if place]
@@ -100,7 +101,7 @@ def logged_name(row: Row, whose: str, is_scored: bool = False) -> str:
 
 
 def logged_params(facts: RunFacts) -> dict[str, str]:
-    """Return the conventions of each verb, whole and one by one: ``evaluate.no_hits``."""
+    """Return the conventions of each verb, as one text and one by one: ``evaluate.no_hits``."""
     stamps = {
         verb: record["conventions"] for verb, record in facts.records.items() if "conventions" in record
     }
@@ -116,7 +117,7 @@ def logged_params(facts: RunFacts) -> dict[str, str]:
 
 
 def logged_tags(facts: RunFacts, run_id: str | None) -> dict[str, str]:
-    """Return run id, version, and what tells whether the truth of two runs is the same."""
+    """Return the run id, the version and the digest of the truth."""
     tags = {"version": VERSION, **({} if run_id is None else {"run_id": run_id})}
     for record in facts.records.values():
         tags |= {"truth_digest": record["truth_digest"]} if record.get("truth_digest") else {}

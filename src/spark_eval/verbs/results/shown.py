@@ -1,4 +1,4 @@
-"""What results show and draw of themselves in a notebook, give to pandas, write and log."""
+"""Display, charts, export to pandas, writing and MLflow logging of results."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -25,17 +25,17 @@ from spark_eval.verbs.small import SmallRows, small_table
 if TYPE_CHECKING:
     from spark_eval.reporting.plots import Plot
 
-# What a report of results that are not published calls them.
+# Run id in reports on unpublished results.
 UNPUBLISHED: Final = "not published"
-# Whole numbers stay whole beside missing ones.
+# pandas types of integer columns that may have missing values.
 WHOLE_NUMBERS = {pa.int32(): pd.Int32Dtype(), pa.int64(): pd.Int64Dtype()}
-# Of a long table so many lines are shown.
+# Number of lines shown of a long table.
 MOST_LINES_SHOWN = 50
 
 
 @dataclass(frozen=True)
 class TextTable:
-    """A table of texts as people read it: a header, lines of as many texts, sentences below."""
+    """Table of texts for display: a header, lines with one text per column, and notes below."""
 
     title: str
     header: Sequence[str]
@@ -43,7 +43,7 @@ class TextTable:
     notes: Sequence[str] = ()
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return the texts."""
+        """Return the lines as a pandas frame of texts."""
         return pd.DataFrame(list(map(list, self.lines)), columns=list(self.header))
 
     def __repr__(self) -> str:
@@ -63,7 +63,7 @@ class TextTable:
 
     @property
     def all_notes(self) -> list[str]:
-        """The notes, and how many lines are not shown."""
+        """The notes, and the number of lines that are not shown."""
         n_more = len(self.lines) - MOST_LINES_SHOWN
         return [
             *map(escape_control_characters, self.notes),
@@ -72,33 +72,44 @@ class TextTable:
 
 
 class Displayable(ABC):
-    """A result that shows itself, without a job of Spark; ``tables`` are the names of its tables."""
+    """Result that displays itself without a Spark job; ``tables`` are the names of its tables."""
 
     tables: ClassVar[tuple[str, ...]]
-    # What it offers beside its tables and what all results offer.
+    # Attributes in addition to the tables and to those of all results.
     offers: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def shown(self) -> list[TextTable]:
-        """Return what a notebook shows."""
+        """Return the tables that a notebook displays."""
 
     @abstractmethod
     def facts_of_run(self) -> RunFacts:
-        """Return what a report is made of, as if this had been published."""
+        """Return the data of a report, as if this result had been published."""
 
     def plot(self, chart: str | None = None, *, metric: str | Sequence[str] | None = None) -> "Plot":
-        """Return charts of the report: a chapter by its name, by default the first that has charts.
+        """Return the charts of one chapter of the report.
 
-        Of ``metric`` alone, one or several, if it is given: ``ndcg``, ``ndcg@10``. Raises ConfigError
-        UNKNOWN_CHART, with the names of those that there are, and METRIC_NOT_MEASURED.
+        Args:
+            chart: The name of the chapter; by default the first one with charts.
+            metric: One or several metrics to draw, such as ``ndcg`` or ``ndcg@10``; by default all.
+
+        Returns:
+            A ``Plot``, which a notebook displays.
+
+        Raises:
+            ConfigError: UNKNOWN_CHART, with the names of the chapters that have charts; METRIC_NOT_MEASURED.
         """
-        # Pages need Jinja2, which only the driver has.
+        # Imported here: pages need Jinja2, which may be missing on executors.
         from spark_eval.reporting.plots import plot_of
 
         return plot_of(self.facts_of_run(), chart, [] if metric is None else as_list(metric))
 
     def summary(self) -> TextTable:
-        """Return the numbers side by side, and what to know of them, as a notebook shows them."""
+        """Return the main numbers with notes, as a notebook displays them.
+
+        Returns:
+            A table of texts; ``to_pandas()`` converts it.
+        """
         return self.shown()[0]
 
     def _repr_html_(self) -> str:
@@ -115,9 +126,16 @@ class Displayable(ABC):
         return frame
 
     def to_pandas(self, table: str | None = None) -> pd.DataFrame:
-        """Return a table, by default the first of ``tables``; whole numbers stay whole.
+        """Return a table as a pandas frame; integer columns with missing values remain integer.
 
-        All of its rows come to this process. Raises ConfigError UNKNOWN_TABLE.
+        Args:
+            table: The name of a table; by default the first one of ``tables``. All of its rows are collected.
+
+        Returns:
+            The pandas frame.
+
+        Raises:
+            ConfigError: UNKNOWN_TABLE.
         """
         frame: pd.DataFrame = (
             self.table(table or self.tables[0]).toArrow().to_pandas(types_mapper=WHOLE_NUMBERS.get)
@@ -126,7 +144,7 @@ class Displayable(ABC):
 
 
 class SmallFrame(cached_property[DataFrame]):
-    """An attribute of results: a table that the driver holds, as a frame once it is asked for."""
+    """Attribute of results: a table in the driver, converted to a Spark frame at first access."""
 
     def __init__(self, table: Table, meaning: str) -> None:
         def frame(result: Any) -> DataFrame:
@@ -137,11 +155,11 @@ class SmallFrame(cached_property[DataFrame]):
 
     def __set_name__(self, owner: type[Any], name: str) -> None:
         super().__set_name__(owner, name)
-        self.func.__module__ = owner.__module__  # where documents look for it
+        self.func.__module__ = owner.__module__  # documentation tools look there
 
 
 class Writable(Displayable):
-    """A result that writes its tables, and logs its numbers to MLflow; ``verb`` is what it came of."""
+    """Result that writes its tables and logs to MLflow; ``verb`` is the verb that computed it."""
 
     verb: ClassVar[str]
 
@@ -151,37 +169,51 @@ class Writable(Displayable):
     @property
     @abstractmethod
     def small_tables(self) -> Mapping[Table, SmallRows]:
-        """The rows that the driver holds, by their tables."""
+        """The rows of tables in the driver, with their schemas."""
 
     @property
     def record(self) -> Mapping[str, Any]:
-        """What a report tells of the result beside its tables."""
+        """Attributes of the result for a report, in addition to its tables."""
         return {}
 
     def facts_of_run(self) -> RunFacts:
-        """Return what a report is made of."""
+        """Return the data of a report, as if this result had been published."""
         tables: dict[Table, Sequence[Any]] = {
             table: rows for table, (rows, _) in self.small_tables.items() if table in SMALL
         }
         return as_if_published(self.verb, self.record, tables)
 
     def log_mlflow(self, run_id: str | None = None) -> str:
-        """Log to the active run of MLflow, else to a new one; return its id at MLflow.
+        """Log to the active MLflow run, or to a new one.
 
-        Metrics are called ``ndcg_at_10``, before it the model where there are several, and the segment:
-        ``als/country.DE/ndcg_at_10``. Conventions are parameters, the report is an artifact. ``run_id`` is
-        how you call the run: it becomes a tag, the report's title, and the name of a new run.
+        Metrics are named ``ndcg_at_10``, after the model if there are several and after the segment:
+        ``als/country.DE/ndcg_at_10``. Conventions are logged as parameters, and the report as an artifact.
 
-        Raises SetupError NO_MLFLOW where MLflow is not installed, and ConfigError MLFLOW_NAME.
+        Args:
+            run_id: Your name of the run: it becomes a tag, the title of the report, and the name of a new
+                run.
+
+        Returns:
+            The id of the MLflow run.
+
+        Raises:
+            SetupError: NO_MLFLOW if MLflow is not installed.
+            ConfigError: MLFLOW_NAME if two values would have the same name, or a name is too long.
         """
         return log_run(self.facts_of_run(), run_id)
 
     def write(self, path: str | Path) -> None:
-        """Write every table that has rows as Parquet below a folder, each into a new one: ``<path>/metrics``.
+        """Write every table that has rows as Parquet to a new folder ``<path>/<table>``.
 
-        ``per_user`` lies there by model. What is written is no published run: nothing is renamed at the end,
-        and a call that fails may leave some of the tables. Raises ConfigError FOLDER_EXISTS, and INVALID_PATH
-        for a path among published runs.
+        ``per_user`` is partitioned by model. The result is not a published run: the write is not atomic, and
+        a call that fails may leave some of the tables.
+
+        Args:
+            path: The parent folder of the tables.
+
+        Raises:
+            ConfigError: FOLDER_EXISTS if a table's folder exists; INVALID_PATH for a path among published
+                runs.
         """
         if (local := local_path(str(path))) is not None:
             check_path(local)
@@ -202,6 +234,6 @@ def as_if_published(
     record: Mapping[str, Any],
     tables: Mapping[Table, Sequence[Any]],
 ) -> RunFacts:
-    """Return what a verb's record and tables of named tuples say, as if they had been published."""
+    """Return the data of a report from a verb's record and its tables of named tuples."""
     rows = {table: [row._asdict() for row in of_table] for table, of_table in tables.items()}
     return RunFacts(UNPUBLISHED, {verb: {**record, "versions": versions()}}, rows)
