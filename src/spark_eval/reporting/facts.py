@@ -278,7 +278,7 @@ def is_of_hits(metric: RankingMetric) -> bool:
 
 
 def of_one_population(rows: Iterable[Row]) -> list[Row]:
-    """Return the rows of metrics and cutoffs for which all models have the same number of users."""
+    """Return the rows of each metric and cutoff that has the same number of users for all models."""
     groups: dict[tuple[str, int | None], list[Row]] = {}
     for row in rows:
         if row["value"] is not None:
