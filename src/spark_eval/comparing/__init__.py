@@ -1,1 +1,1 @@
-"""Models compared, user by user: what is asked, sums of pairs, tests, gates. Knows no Spark."""
+"""Paired comparison of models: options, sums of pairs, tests and gates; independent of Spark."""

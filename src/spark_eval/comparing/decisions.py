@@ -1,4 +1,4 @@
-"""What a gate decides: worse, not worse or undecided, by bounds of how far a model is from failing."""
+"""Decisions of gates: worse, not worse or undecided, from bounds on the margin left until a gate fails."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,12 +14,12 @@ from spark_eval.stats.differences import DUST, ComparedSums, Estimate, signed_ro
 from spark_eval.stats.intervals import Summary, square_root
 from spark_eval.stats.significance import LARGEST_EFFECT, adjusted, bounds, p_of_t, users_needed
 
-# So many gates that failed are named.
+# Maximum number of failed gates that an error names.
 MOST_NAMED: Final = 5
 
 
 class Decision(Choice):
-    """What a gate found."""
+    """Decision of a gate."""
 
     WORSE = "worse", "it is certain that the model falls by more than max_drop"
     NOT_WORSE = "not_worse", "it is certain that it does not"
@@ -29,10 +29,10 @@ class Decision(Choice):
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a gate is decided by in one cell: a pair of models over the users of a segment's value.
+    """Evidence for a gate in one cell: a pair of models over the users of a segment value.
 
-    ``estimate`` is that of c, what is left until the gate fails, over ``n_users``. ``common`` is the share of
-    these among the users of either model, None where users are not paired.
+    ``estimate`` is that of c, the margin left until the gate fails, over ``n_users`` users. ``common`` is the
+    share of these users among the users of either model; None if users are not paired.
     """
 
     gate: Gate
@@ -46,7 +46,7 @@ class Evidence:
 
     @classmethod
     def of_users(cls, gate: Gate, model: str, segment_value: str, sums: ComparedSums, common: float) -> Self:
-        """Return the evidence of the users whom both models have a value for."""
+        """Return the evidence from the users with values of both models."""
         after, before = sums.means or (None, None)
         estimate = drop_rounding_noise(sums.combination(*gate.factors, amount=gate.amount))
         return cls(gate, model, segment_value, before, after, estimate, sums.n, common)
@@ -55,7 +55,7 @@ class Evidence:
     def of_means(
         cls, gate: Gate, model: str, segment_value: str, baseline: Summary, candidate: Summary
     ) -> Self:
-        """Return the evidence of two published means, over users who need not be the same."""
+        """Return the evidence from two published means; the users of the means may differ."""
         of_candidate, of_baseline = gate.factors
         below, above = scale_mean(baseline, -of_baseline), scale_mean(candidate, of_candidate)
         distance = unpaired(*below, baseline.n, *above, candidate.n)
@@ -69,7 +69,7 @@ class Evidence:
 
     @property
     def p_worse(self) -> float | None:
-        """The one-sided p of c < 0; None without any spread."""
+        """One-sided p-value of c < 0; None without variance and in mode ``observed``."""
         value, variance = self.estimate.value, self.estimate.variance
         if value is None or not variance or self.gate.mode is Mode.OBSERVED:
             return None
@@ -77,9 +77,9 @@ class Evidence:
 
     @property
     def users_needed(self) -> int | None:
-        """How many users show in four of five cases that a model as good as the baseline is not worse.
+        """Number of users for 80 % power to show that a model as good as the baseline is not worse.
 
-        None if no drop is allowed, if nothing varies, and for means without pairs.
+        None if no drop is allowed, if nothing varies, or if users are not paired.
         """
         is_relative = self.gate.drop is Drop.RELATIVE
         limit = Fraction(self.gate.max_drop) * (abs(self.baseline or Fraction()) if is_relative else 1)
@@ -89,7 +89,7 @@ class Evidence:
         return users_needed(Fraction(square_root(min(squared, LARGEST_EFFECT**2))), self.gate.confidence)
 
     def faults(self) -> list[DataError]:
-        """Return what makes the evidence none: too few users, or too few of both models."""
+        """Return the error of insufficient evidence, if any: too few common users, or a small share."""
         gate = self.gate
         if not gate.value.metric.is_of_users:
             return []
@@ -104,7 +104,7 @@ class Evidence:
         return []
 
     def decision(self, p_adjusted: float | None) -> Decision:
-        """Return what follows; under certain_drop from the p that is corrected for the number of gates."""
+        """Return the decision; mode ``certain_drop`` uses the p-value adjusted for the number of gates."""
         value, gate = self.estimate.value, self.gate
         if value is None:
             return Decision.UNDECIDED
@@ -143,7 +143,7 @@ class Evidence:
         )
 
     def reason(self, decision: Decision) -> str:
-        """Return the decision in words."""
+        """Return the reason for the decision in words."""
         if self.gate.mode is Mode.OBSERVED:
             return "by the values alone, whatever chance does"
         if decision is not Decision.UNDECIDED:
@@ -155,23 +155,23 @@ class Evidence:
 
 
 def drop_rounding_noise(estimate: Estimate) -> Estimate:
-    """Return an estimate that does not vary at all where it varies by less than doubles can tell."""
+    """Return the estimate, with variance 0 if its variance is within the rounding error of doubles."""
     value, variance = estimate.value, estimate.variance
     is_dust = value is not None and variance is not None and variance <= DUST * value**2
     return replace(estimate, variance=Fraction(0)) if is_dust else estimate
 
 
 def gate_row(gate: Gate, model: str, segment_value: str, **found: Any) -> GateRow:
-    """Return a row of a gate with what was found; numbers that are left out are unknown."""
+    """Return a row of a gate with the given results; results that are left out are unknown."""
     row: dict[str, Any] = {name: getattr(gate, name, None) for name in GateRow._fields}
     row |= {"model": model, "against_model": gate.against_model or model, "segment_value": segment_value}
     return GateRow(**row | {"n_users": 0} | found)
 
 
 def without_baseline(gate: Gate, model: str, hint: str) -> GateRow:
-    """Return the row of a gate that passes because its baseline is not there yet, with a warning.
+    """Return the row of a gate that passes with a warning because its baseline does not exist yet.
 
-    ``hint`` says what is not there, and names what is: the baseline may be misspelt.
+    ``hint`` names the missing model or run and the existing ones, since the name may be misspelt.
     """
     value, decision = gate.segment_value or gate.segment, Decision.NO_BASELINE
     reason = f"warning: {decision.meaning}: {hint}"
@@ -179,10 +179,13 @@ def without_baseline(gate: Gate, model: str, hint: str) -> GateRow:
 
 
 def decide_all(evidence: Sequence[Evidence]) -> list[GateRow]:
-    """Return a row for each; raise one DataError, POPULATIONS_DIFFER or TOO_FEW_USERS, for all that is none.
+    """Return a row for each piece of evidence.
 
-    The p-values of all gates that raise an alarm of a certain drop are corrected for their number, by Holm.
-    Of gates that ask for evidence all must pass: they need no correction.
+    In mode ``certain_drop`` the p-values of all gates are adjusted by Holm. The other modes need no
+    adjustment, because every gate must pass.
+
+    Raises:
+        DataError: POPULATIONS_DIFFER or TOO_FEW_USERS; one error lists all insufficient evidence.
     """
     DataError.raise_all([fault for one in evidence for fault in one.faults()])
     alarms = [one.p_worse if one.gate.mode is Mode.CERTAIN_DROP else None for one in evidence]
@@ -190,7 +193,7 @@ def decide_all(evidence: Sequence[Evidence]) -> list[GateRow]:
 
 
 def failure_of(rows: Sequence[GateRow]) -> GateFailure | None:
-    """Return the error that the gates which failed end a run with; None where all passed."""
+    """Return the error that names the failed gates; None if all passed."""
     failed = [row for row in rows if not row.passed]
     if not failed:
         return None
@@ -201,7 +204,7 @@ def failure_of(rows: Sequence[GateRow]) -> GateFailure | None:
 
 
 def row_in_words(row: GateRow) -> str:
-    """Return what a gate compares: ``ndcg@10 of 'als' against 'als' of run 'a'``."""
+    """Return the comparison of a gate as text: ``ndcg@10 of 'als' against 'als' of run 'a'``."""
     k = "all" if row.k is None else row.k
     run = "" if row.against_run is None else f" of run {row.against_run!r}"
     of = "" if row.segment == ALL else f" ({row.segment} {row.segment_value!r})"
@@ -209,7 +212,7 @@ def row_in_words(row: GateRow) -> str:
 
 
 def scale_mean(summary: Summary, factor: Fraction) -> tuple[float | None, float | None]:
-    """Return a published mean and its error, multiplied."""
+    """Return a published mean and its standard error, multiplied by a factor."""
     value, error = summary.value, summary.std_error
     return (
         None if value is None else value * float(factor),

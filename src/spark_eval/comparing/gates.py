@@ -1,4 +1,4 @@
-"""What a gate asks: a model may not fall behind a baseline in a metric by more than so much."""
+"""Gates: limits on how far a model may fall behind a baseline in a metric."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -22,20 +22,20 @@ from spark_eval.options import (
 from spark_eval.schema import ALL, Direction
 
 GATES_KEY: Final = "gates"
-# What a gate must be given, and what it may be of its baseline.
+# Required keys of a gate, and keys of its baseline.
 NEEDED_KEYS: Final = ("metric", "max_drop")
 BASELINE_KEYS: Final = ("run", "model")
 
 
 class Drop(Choice):
-    """What ``max_drop`` is measured in."""
+    """Unit of ``max_drop``."""
 
     ABSOLUTE = "absolute", "the metric's own unit"
     RELATIVE = "relative", "the baseline's mean: .05 is 5 % of it"
 
 
 class Mode(Choice):
-    """When a gate lets a model pass."""
+    """Condition for a model to pass a gate."""
 
     NON_INFERIOR = "non_inferior", "where it is certain that it is not worse; no evidence, no pass"
     CERTAIN_DROP = "certain_drop", "unless it is certain that it is worse; for alerts"
@@ -43,21 +43,21 @@ class Mode(Choice):
 
 
 class IfMissing(Choice):
-    """What a gate says where its baseline is not there."""
+    """Result of a gate whose baseline does not exist."""
 
     REFUSE = "refuse", "nothing: MISSING_BASELINE refuses the comparison"
     PASS = "pass", "the model passes: its first run has nothing to be compared with"
 
 
 class Pairing(Choice):
-    """How values of candidate and baseline belong together."""
+    """Pairing of the values of candidate and baseline."""
 
     USER = "user", "by user, who must have the same truth in both"
     NONE = "none", "not at all: published means are compared, as of two days with other truths"
 
 
 class GateOptions(TypedDict, total=False):
-    """What a gate is, beside ``metric`` and ``max_drop``: also keys of an entry of the config's ``gates``."""
+    """Options of a gate in addition to ``metric`` and ``max_drop``; also keys of the config's ``gates``."""
 
     k: Annotated[int | str | None, "its cutoff, or all; None: as in ndcg@10."]
     model: Annotated[str | None, "the candidate; None: each of the run's models."]
@@ -80,10 +80,10 @@ class GateOptions(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Gate:
-    """One gate, checked; see GateOptions.
+    """A validated gate; see GateOptions.
 
-    ``metric`` is the name in the table ``metrics``, ``value`` what it is. ``against_run`` is None within the
-    candidate's run.
+    ``metric`` is the name in the table ``metrics``, ``value`` the metric at its cutoff. ``against_run`` is
+    None if the baseline is in the candidate's run.
     """
 
     metric: str
@@ -106,14 +106,15 @@ class Gate:
 
     @property
     def sees_users(self) -> bool:
-        """Whether it is decided by values of users, not by published ones."""
+        """True if the gate is decided by per-user values, False if by published means."""
         return self.pairing is Pairing.USER and self.value.metric.is_of_users
 
     @property
     def factors(self) -> tuple[Fraction, Fraction]:
-        """What a user's values of candidate and baseline are multiplied by in c, of which 0 or more passes.
+        """Factors of a user's candidate value B and baseline value A in the margin c; c >= 0 passes.
 
-        Higher better: c = B - A + max_drop, or B - (1 - max_drop) A; lower better: the same of -B and -A.
+        If higher is better, c = B - A + max_drop (absolute drop) or c = B - (1 - max_drop) A (relative drop).
+        If lower is better, c = A - B + max_drop or c = (1 + max_drop) A - B.
         """
         sign, share = (-1 if self.direction is Direction.LOWER else 1), Fraction(self.max_drop)
         if self.drop is Drop.ABSOLUTE:
@@ -122,7 +123,7 @@ class Gate:
 
     @property
     def amount(self) -> float:
-        """What is added to c."""
+        """Constant term of c."""
         return self.max_drop if self.drop is Drop.ABSOLUTE else 0.0
 
     def __str__(self) -> str:
@@ -132,7 +133,7 @@ class Gate:
 
 
 def make_gates(given: Iterable[Mapping[str, Any]]) -> tuple[Gate, ...]:
-    """Return the checked gates of mappings; raise ConfigError with the nearest allowed key or choice.
+    """Return the validated gates of mappings; raise ConfigError with the nearest allowed key or choice.
 
     >>> [gate] = make_gates([{"metric": "NDCG@10", "max_drop": 0.01}])
     >>> gate.metric, gate.k, gate.mode, gate.min_users
@@ -142,7 +143,11 @@ def make_gates(given: Iterable[Mapping[str, Any]]) -> tuple[Gate, ...]:
 
 
 def make_gate(key: str, given: Mapping[str, Any]) -> Gate:
-    """Return the gate that stands under a key of the config."""
+    """Return the validated gate of a mapping; ``key`` is its path in the config.
+
+    Raises:
+        ConfigError: INVALID_GATE, NO_INTERVAL, NO_DIRECTION or SAME_MODEL, or a key or choice is unknown.
+    """
     check_keys(given, [*NEEDED_KEYS, *declared(GateOptions)], key)
     for name in NEEDED_KEYS:
         if given.get(name) is None:
@@ -162,7 +167,7 @@ def make_gate(key: str, given: Mapping[str, Any]) -> Gate:
 
 
 def value_of(text: str, k: int | str | None, key: str) -> MetricValue:
-    """Return the metric at its cutoff, which stands in the text or beside it."""
+    """Return the metric at its cutoff; raise ConfigError INVALID_GATE unless ``text`` or ``k`` has it."""
     if has_cutoff(split_metric_text(text, key)) == (k is not None):
         raise ConfigError("INVALID_GATE", f"{key}: {text!r} needs one k: k: 10 beside it, or {text}@10")
     [value] = parse_metric(text, [] if k is None else [parse_k(k)], key)
@@ -171,7 +176,7 @@ def value_of(text: str, k: int | str | None, key: str) -> MetricValue:
 
 
 def direction_of(value: MetricValue, given: str | None, key: str) -> Direction:
-    """Return which values are better; raise ConfigError NO_DIRECTION where nobody says so."""
+    """Return the direction of the metric; raise ConfigError NO_DIRECTION if there is none."""
     chosen = value.metric.direction.value if given is None else given
     if chosen not in (Direction.HIGHER, Direction.LOWER):
         message = f"{key}: {value}: no value is better than another, unless direction is higher or lower"

@@ -1,4 +1,4 @@
-"""Which models and cells a gate is about, and what it is decided by in each."""
+"""Select the model pairs and cells of gates, with the evidence for each."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,23 +11,26 @@ from spark_eval.errors import ConfigError, DataError, nearest
 from spark_eval.stats.differences import ComparedSums, PairSums
 from spark_eval.stats.intervals import Summary
 
-# Names of two models, the baseline's first.
+# Names of baseline and candidate.
 ModelPair = tuple[str, str]
-# Whose differences are summed: the pair, a metric value as text, a segment and its value.
+# Key of summed differences: the pair, the metric at its cutoff as text, a segment and its value.
 PairCell = tuple[ModelPair, str, str, str]
-# The users of a pair: those of the baseline, of the candidate, and of both.
+# Numbers of users of a pair: of the baseline, of the candidate, and of both.
 UserCounts = tuple[int, int, int]
-# Whose published mean: a model, metric, k, segment and its value.
+# Key of a published mean: model, metric, k, segment and its value.
 MeanCell = tuple[str, str, int | None, str, str]
 NO_SUMS: Final = PairSums.of([], [])
 NO_MEAN: Final = Summary()
-# What to say of a gate against a run where compare has one table alone.
+# Hint for a gate against another run if compare has no baseline table.
 NO_SIDE: Final = "compare has no baseline: give it that run's result or table"
 
 
 @dataclass(frozen=True)
 class GatedPair:
-    """A gate of one pair of models; ``is_there`` is True if its baseline is, else ``hint`` names what is."""
+    """A gate of one pair of models.
+
+    ``is_there`` is True if the baseline exists. ``hint`` is the message for a missing baseline.
+    """
 
     gate: Gate
     model: str
@@ -37,19 +40,20 @@ class GatedPair:
 
     @property
     def names(self) -> ModelPair:
-        """Baseline and candidate."""
+        """Names of baseline and candidate."""
         return self.against, self.model
 
 
 def gated_pairs(
     gate: Gate, candidates: Sequence[str], baselines: Sequence[str] | None, hint: str = ""
 ) -> list[GatedPair]:
-    """Return the pairs of models that a gate is about; ``baselines`` is None where its run is not there.
+    """Return the model pairs of a gate; within one run a model is not compared with itself.
 
-    ``hint`` then says which runs are.
+    ``baselines`` is None if the baseline's run does not exist; ``hint`` then names the existing runs.
 
-    Within one run a model is not compared with itself. Raises ConfigError UNKNOWN_MODEL for a candidate,
-    SAME_MODEL where nothing is left, and DataError MISSING_BASELINE unless such a gate passes.
+    Raises:
+        ConfigError: UNKNOWN_MODEL for an unknown candidate; SAME_MODEL if there is no pair.
+        DataError: MISSING_BASELINE, unless the gate passes without its baseline.
     """
     if gate.model is not None and gate.model not in candidates:
         raise ConfigError.unknown("UNKNOWN_MODEL", "model", gate.model, candidates, f"{GATES_KEY}: {gate}")
@@ -74,12 +78,12 @@ def gated_pairs(
 def models_against(
     gate: Gate, candidates: Sequence[str], baselines: Sequence[str] | None
 ) -> Sequence[str] | None:
-    """Return the models of the side that a gate is against; None if there is no such side."""
+    """Return the models of the table that has the gate's baseline; None if there is no such table."""
     return candidates if gate.against_run is None else baselines
 
 
 def absent_model(gate: Gate, against: str) -> str:
-    """Say which baseline is not there."""
+    """Return the message that a baseline does not exist."""
     run = "this run" if gate.against_run is None else f"run {gate.against_run!r}"
     return f"no model {against!r} in {run}"
 
@@ -87,7 +91,7 @@ def absent_model(gate: Gate, against: str) -> str:
 def evidence_of_users(
     pair: GatedPair, sums: Mapping[PairCell, ComparedSums], common: Mapping[ModelPair, UserCounts]
 ) -> Iterator[Evidence]:
-    """Yield what a gate is decided by in each of its cells: the users whom both models have."""
+    """Yield the evidence for a gate in each of its cells, from the users of both models."""
     gate, of_baseline, of_candidate, of_both = pair.gate, *common[pair.names]
     share = of_both / max(of_baseline + of_candidate - of_both, 1)
     cell = (pair.names, str(gate.value), gate.segment)
@@ -98,9 +102,10 @@ def evidence_of_users(
 def evidence_of_means(
     pair: GatedPair, baseline: Mapping[MeanCell, Summary], candidate: Mapping[MeanCell, Summary]
 ) -> Iterator[Evidence]:
-    """Yield the same of published means, each side's by model, metric and segment's value.
+    """Yield the evidence for a gate in each of its cells, from published means.
 
-    Raises ConfigError METRIC_NOT_MEASURED for a value of a run that a side lacks.
+    Raises:
+        ConfigError: METRIC_NOT_MEASURED if baseline or candidate lacks a metric that has one value per run.
     """
     gate, key = pair.gate, (pair.gate.metric, pair.gate.k, pair.gate.segment)
     for value in chosen_values(gate, [cell[-1] for cell in candidate if cell[:4] == (pair.model, *key)]):
@@ -114,7 +119,7 @@ def evidence_of_means(
 
 
 def chosen_values(gate: Gate, values: Sequence[str]) -> Sequence[str]:
-    """Return the values of a gate's segment in which it must pass; at least one, that nobody may have."""
+    """Return the segment values where a gate must pass; at least one, which may have no users."""
     if gate.segment_value is not None:
         return [gate.segment_value]
     return sorted(values) or [gate.segment]
@@ -127,11 +132,13 @@ def decide_gates(
     sums: Mapping[PairCell, ComparedSums],
     common: Mapping[ModelPair, UserCounts],
 ) -> list[GateRow]:
-    """Return the rows of gates that are decided by the users of two sides, in their order.
+    """Return the rows of gates that are decided by per-user values.
 
-    ``baselines`` is None if all models are of one table.
+    ``baselines`` is None if all models are in one table.
 
-    Raises ConfigError INVALID_GATE for gates of published means, and what else gates refuse.
+    Raises:
+        ConfigError: INVALID_GATE for gates on published means, and the errors of ``gated_pairs``.
+        DataError: The errors of ``gated_pairs`` and ``decide_all``.
     """
     for gate in gates:
         if not gate.sees_users:
@@ -148,6 +155,6 @@ def decide_gates(
 def decide_pairs(
     pairs: Sequence[GatedPair], evidence: Callable[[GatedPair], Iterable[Evidence]]
 ) -> list[GateRow]:
-    """Return the rows of gates of pairs, by their evidence; those without a baseline come last."""
+    """Return the rows of gates of pairs; pairs without a baseline come last."""
     missing = [without_baseline(pair.gate, pair.model, pair.hint) for pair in pairs if not pair.is_there]
     return [*decide_all([one for pair in pairs if pair.is_there for one in evidence(pair)]), *missing]

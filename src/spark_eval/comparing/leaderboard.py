@@ -1,4 +1,4 @@
-"""Models side by side: a line per model and cutoff, a column per metric, marks of the best and the close."""
+"""Leaderboard: a line per model and cutoff, a column per metric, marks of the best and the close models."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ EXPLAINED: Final = (
     "(approximate; `spark-eval compare` runs the paired test)"
 )
 OTHER_USERS: Final = "(n): a mean of n users, not of all in its line; no marks between models of other users"
-# What becomes of users without a list, by the convention no_recommendations.
+# Treatment of users without a list, by the convention no_recommendations.
 WITHOUT_LIST: Final[Mapping[str, str]] = {
     NoRecommendations.ZERO: "they count as 0, and are left out of metrics of the items in a list",
     NoRecommendations.DROP: "they are left out",
@@ -35,24 +35,26 @@ WITHOUT_LIST: Final[Mapping[str, str]] = {
 MOST_MODELS: Final = 5
 WHERE: Final = "leaderboard"
 Columns = Mapping[str, Sequence[str]]
-# A model at a cutoff; None is no cutoff.
+# Model and cutoff; None is no cutoff.
 Line = tuple[str, int | None]
 
 
 def list_direction(metric: str) -> Direction:
-    """Return which values of a metric of lists are the better ones."""
+    """Return the direction of a list metric: higher, lower or none."""
     return ranking_names()[split_metric_text(metric)["name"]].direction
 
 
 def marks_of(
     rows: Iterable[Mapping[str, Any]], better: Callable[[str], Direction] = list_direction
 ) -> dict[tuple[str, Line], str]:
-    """Return the mark of each metric and line where several models have a value: BEST, CLOSE or none.
+    """Return the marks of models, BEST or CLOSE, by metric and line.
 
-    Close is what a one-sided test of Welch does not tell from the best; its p-values of a metric and k are
-    corrected by Holm. Means without an error have no models close to the best. Models whose numbers of users
-    or rows differ have no marks: their populations are not the same. ``better`` tells the direction of a
-    metric, by default of one of lists.
+    A model is close if a one-sided Welch test does not tell it from the best. The p-values of a metric and k
+    are adjusted by Holm. Without standard errors no model is close.
+
+    There are no marks if only one model has a value, or if models have different numbers of users or rows:
+    their populations are not the same. ``better`` returns the direction of a metric, by default of a list
+    metric.
     """
     groups: dict[tuple[str, int | None], dict[str, Summary]] = {}
     populations: dict[tuple[str, int | None], set[Any]] = {}
@@ -77,7 +79,7 @@ def marks_of(
 
 
 def p_behind(one: Summary, best: Summary, sign: int) -> float | None:
-    """Return the one-sided p of a mean below the best one; None for the best itself, and without errors."""
+    """Return the one-sided p-value of a mean below the best; None for the best itself and without errors."""
     between = unpaired(best.value, best.std_error, best.n, one.value, one.std_error, one.n)
     if one is best or between.value is None or not between.variance:
         return None
@@ -86,7 +88,7 @@ def p_behind(one: Summary, best: Summary, sign: int) -> float | None:
 
 @dataclass(frozen=True)
 class Leaderboard:
-    """Texts of all cells, by column and line; metrics in the order asked for; notes below it."""
+    """Texts of all cells by column and line, metrics in the requested order, and notes."""
 
     lines: Columns
     metrics: Columns
@@ -100,10 +102,13 @@ class Leaderboard:
         metric: str | None = None,
         entries: Iterable[Mapping[str, Any]] = (),
     ) -> Self:
-        """Read rows of the tables ``metrics`` and ``accounting``.
+        """Build the leaderboard from rows of the tables ``metrics`` and ``accounting``.
 
-        Over folds, show the mean of their values and the deviation. With a ``metric``, show it alone, the
-        best model first. Raises ConfigError METRIC_NOT_MEASURED.
+        With folds, cells show the mean over folds and the standard deviation. With a ``metric``, only its
+        column is shown, the best model first.
+
+        Raises:
+            ConfigError: METRIC_NOT_MEASURED.
         """
         rows = list(rows) if metric is None else rows_of_metric(list(rows), metric)
         cells: dict[tuple[str, Line], str] = {}
@@ -136,7 +141,7 @@ class Leaderboard:
         metrics = dict.fromkeys(metric for metric, _ in cells)
         return cls(
             {"model": [model for model, _ in lines], "k": [cutoff_text(k) for _, k in lines]},
-            # A metric may be measured at a cutoff of its own.
+            # Metrics can have different cutoffs.
             {metric: [cells.get((metric, line), four_digits(None)) for line in lines] for metric in metrics},
             {"users": [f"{n_users[line]:,}" for line in lines]},
             [
@@ -149,7 +154,7 @@ class Leaderboard:
 
 
 def without_lists(entries: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return a line on users without a list, by model, from rows of ``accounting``; none if all have one."""
+    """Return a note on users without a list, by model, from rows of ``accounting``; empty if all have one."""
     found = [one for one in entries if one["outcome"] == Outcome.NO_RECOMMENDATIONS and one["users"]]
     if not found:
         return []
@@ -163,7 +168,13 @@ def without_lists(entries: Iterable[Mapping[str, Any]]) -> list[str]:
 def rows_of_metric(
     rows: Sequence[Mapping[str, Any]], metric: str, where: str = WHERE
 ) -> list[Mapping[str, Any]]:
-    """Return the rows of a metric, and of its cutoff if it names one; errors say ``where`` it was named."""
+    """Return the rows of a metric, and of its cutoff if it names one.
+
+    ``where`` is the name of the option for messages.
+
+    Raises:
+        ConfigError: METRIC_NOT_MEASURED.
+    """
     form, name = split_metric_text(metric, where), published_name(metric, where)
     chosen = [row for row in rows if row["metric"] == name]
     if has_cutoff(form):
@@ -178,13 +189,13 @@ def rows_of_metric(
 def order_by_value(
     row: Mapping[str, Any], better: Callable[[str], Direction] = list_direction
 ) -> tuple[bool, float]:
-    """Return the order of models by a value, the best first, one without a value last."""
+    """Return the sort key of a row by value: the best first, a missing value last."""
     is_lower = better(row["metric"]) is Direction.LOWER
     return row["value"] is None, (row["value"] or 0.0) * (1 if is_lower else -1)
 
 
 def cutoff_text(k: int | None) -> str:
-    """Return k as text, ``all`` without a cutoff."""
+    """Return k as text; ``all`` if there is no cutoff."""
     return UNCUT if k is None else str(k)
 
 
@@ -194,11 +205,11 @@ def measure_of(row: Mapping[str, Any]) -> str:
 
 
 def four_digits(value: float | None) -> str:
-    """Return a value with four digits; a dash where there is none."""
+    """Return a value with four decimals; ``-`` if missing."""
     return "-" if value is None else f"{value:.4f}"
 
 
 def smaller_k_first(line: Line) -> tuple[bool, int, str]:
-    """Return the order of the lines: by k, no cutoff last, then by model."""
+    """Return the sort key of a line: by k, no cutoff last, then by model."""
     model, k = line
     return (k is None, k or 0, model)

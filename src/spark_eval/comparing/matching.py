@@ -1,4 +1,4 @@
-"""Which models are compared with which, in which metrics; what is refused, and the accounting of users."""
+"""Match models and metrics for comparison, validate them, and account for users."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,17 +17,18 @@ from spark_eval.pairing.products import Match, model_indices
 from spark_eval.presets import parse_stamp
 from spark_eval.schema import Outcome, Reason
 
-# Pairs that an error names.
+# Maximum number of pairs that an error names.
 MOST_PAIRS_NAMED: Final = 3
-# Conventions that can change any metric, or who is in its mean.
+# Conventions that affect all metrics, or the population of a mean.
 OF_ALL: Final = (*POPULATION, "threshold", "ties", "truth_duplicates")
 
 
 @dataclass(frozen=True)
 class MatchedModels:
-    """Models, by their side and name, and which of them are compared; see ``population.ComparisonTask``.
+    """Models and the pairs to compare; see ``population.ComparisonTask``.
 
-    ``unpaired`` are the names on either side that have no counterpart.
+    ``models`` have their role (BASELINE or CANDIDATE) and name. ``unpaired`` are the models without a
+    counterpart in the other table.
     """
 
     models: Sequence[tuple[str, str]]
@@ -41,7 +42,7 @@ class MatchedModels:
         return [(names[left], names[right]) for left, right in zip(*model_indices(self.matches), strict=True)]
 
     def with_pairs(self, pairs: Iterable[ModelPair], side: str) -> "MatchedModels":
-        """Return the same and, behind them, pairs that are missing, whose baselines are of this side."""
+        """Return the matched models with missing pairs appended; ``side`` is the role of their baselines."""
         models, matches, known = list(self.models), list(self.matches), set(self.pairs)
         for pair in dict.fromkeys(pairs):
             if pair not in known:
@@ -61,11 +62,14 @@ def match_models(
     baseline_model: str | None,
     plan: ComparePlan,
 ) -> MatchedModels:
-    """Return who is compared: ``baselines`` are those of another table, None within one.
+    """Return the models and pairs to compare.
 
-    Within one table all pairs, the first name being the baseline, or ``baseline_model`` with all others.
-    Across two, models of the same name, or ``baseline_model`` with all candidates. Raises ConfigError
-    UNKNOWN_MODEL, NOTHING_TO_COMPARE or TOO_MANY_PAIRS.
+    Within one table (``baselines`` is None) all pairs are compared; the first name is the baseline. Across
+    two tables models of the same name are compared. With ``baseline_model``, it is compared with all others,
+    or with all candidates of the other table.
+
+    Raises:
+        ConfigError: UNKNOWN_MODEL, NOTHING_TO_COMPARE or TOO_MANY_PAIRS.
     """
     for name in plan.models or ():
         check_known("model", name, candidates, f"{COMPARE}.models")
@@ -95,13 +99,13 @@ def match_models(
 
 
 def check_known(kind: str, name: str, known: Sequence[str], where: str) -> None:
-    """Raise ConfigError UNKNOWN_MODEL or UNKNOWN_SEGMENT for a name that is not among the known ones."""
+    """Raise ConfigError UNKNOWN_MODEL or UNKNOWN_SEGMENT if a name is unknown."""
     if name not in known:
         raise ConfigError.unknown(f"UNKNOWN_{kind.upper()}", kind, name, known, where)
 
 
 def match_names(candidates: Sequence[str], baselines: Sequence[str]) -> MatchedModels:
-    """Return the pairs of models of one name in two tables."""
+    """Return the pairs of models with the same name in two tables."""
     both = [name for name in candidates if name in set(baselines)]
     unpaired = [(CANDIDATE, name) for name in candidates if name not in both]
     unpaired += [(BASELINE, name) for name in baselines if name not in both]
@@ -112,10 +116,11 @@ def match_names(candidates: Sequence[str], baselines: Sequence[str]) -> MatchedM
 def match_metrics(
     candidate: Sequence[MetricValue], baseline: Sequence[MetricValue] | None, plan: ComparePlan
 ) -> list[MetricValue]:
-    """Return the metrics that are compared.
+    """Return the metrics to compare.
 
-    Raises ConfigError METRIC_NOT_MEASURED if a side lacks one, NOT_PER_USER for one that users have no values
-    of, NOT_OF_WEIGHTED_MEANS for tests that are not defined for one.
+    Raises:
+        ConfigError: METRIC_NOT_MEASURED if baseline or candidate lacks one; NOT_PER_USER for a metric without
+            per-user values; NOT_OF_WEIGHTED_MEANS for tests that are not defined for a weighted mean.
     """
     sides = {CANDIDATE: candidate} if baseline is None else {CANDIDATE: candidate, BASELINE: baseline}
     measured = {str(value): value for values in sides.values() for value in values}
@@ -148,7 +153,7 @@ def match_metrics(
 
 
 def check_over_folds(plan: ComparePlan) -> None:
-    """Raise ConfigError NOT_OVER_FOLDS for tests that take a user's rows of folds for several users."""
+    """Raise ConfigError NOT_OVER_FOLDS for tests that treat a user's rows of folds as several users."""
     refused = [test for test in plan.tests if test not in OVER_FOLDS]
     if refused:
         message = f"{', '.join(refused)} would take a user's rows of several folds for several users"
@@ -157,7 +162,7 @@ def check_over_folds(plan: ComparePlan) -> None:
 
 
 def check_per_user(text: str) -> None:
-    """Raise ConfigError NOT_PER_USER for a metric that users have no values of."""
+    """Raise ConfigError NOT_PER_USER for a metric without per-user values."""
     metric = ranking_names().get(split_metric_text(text)["name"])
     if metric is not None and not metric.is_of_users:
         message = (
@@ -189,7 +194,7 @@ def check_conventions(candidate: str, baseline: str, values: Sequence[MetricValu
 
 
 def check_counts(pairs: Sequence[ModelPair], counts: PairCounts) -> None:
-    """Raise DataError NO_COMMON_USERS, or TRUTH_DIFFERS where sides count other relevant items of a user."""
+    """Raise DataError NO_COMMON_USERS, or TRUTH_DIFFERS if a user's numbers of relevant items differ."""
     if not counts.rows[:, 2].any():
         of_baseline, of_candidate, _ = counts.people.max(axis=0).tolist()
         message = f"{of_baseline} users of the baseline, {of_candidate} of the candidate, none of both"
@@ -202,14 +207,14 @@ def check_counts(pairs: Sequence[ModelPair], counts: PairCounts) -> None:
 
 
 def check_digests(candidate: str | None, baseline: str | None) -> None:
-    """Raise DataError TRUTH_DIFFERS where both digests are known, and differ."""
+    """Raise DataError TRUTH_DIFFERS if both digests are known and differ."""
     if candidate is not None and baseline is not None and candidate != baseline:
         message = f"truth_digest is {candidate} of the candidate, {baseline} of the baseline"
         raise DataError("TRUTH_DIFFERS", f"{message}; measure both against one truth")
 
 
 def pair_entries(pairs: Sequence[ModelPair], counts: PairCounts, segments: Sequence[str]) -> Iterator[Entry]:
-    """Yield which rows of either side of each pair are compared, and who is in another segment there."""
+    """Yield the accounting of each pair: compared and dropped rows, and users who changed segment."""
     rows, people, moved = counts.rows.tolist(), counts.people.tolist(), counts.moved.tolist()
     for place, pair in enumerate(pairs):
         name, used = pair_text(pair), (rows[place][2], people[place][2])
@@ -225,7 +230,7 @@ def pair_entries(pairs: Sequence[ModelPair], counts: PairCounts, segments: Seque
 
 
 def model_entries(matched: MatchedModels) -> Iterator[Entry]:
-    """Yield how many models of each side have a counterpart on the other."""
+    """Yield the accounting of models if some have no counterpart in the other table."""
     for side in (BASELINE, CANDIDATE):
         n_used = sum(one == side for one, _ in matched.models)
         n_unpaired = sum(one == side for one, _ in matched.unpaired)
@@ -237,12 +242,12 @@ def model_entries(matched: MatchedModels) -> Iterator[Entry]:
 
 
 def users_of(pairs: Sequence[ModelPair], counts: PairCounts) -> dict[ModelPair, UserCounts]:
-    """Return the users of each pair: those of the baseline, of the candidate, and of both."""
+    """Return the numbers of users of each pair: of the baseline, of the candidate, and of both."""
     people = counts.people.tolist()
     return {pair: (own[0], own[1], own[2]) for pair, own in zip(pairs, people, strict=True)}
 
 
 def pair_text(pair: ModelPair) -> str:
-    """Return the names of a pair."""
+    """Return a pair as text: ``candidate against baseline``."""
     baseline, candidate = pair
     return f"{candidate} against {baseline}"

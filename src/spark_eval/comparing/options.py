@@ -1,4 +1,4 @@
-"""What a comparison is asked: checked choices, as one value."""
+"""Options of a comparison, validated as one plan."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from spark_eval.options import ABOVE_0, AT_LEAST_1, INSIDE_0_AND_1, checked
 from spark_eval.stats.resampling import DEFAULT_RESAMPLES
 
 COMPARE: Final = "compare"
-# Pairs of models that are compared unasked.
+# Default maximum number of model pairs.
 MOST_PAIRS: Final = 1_000
 
 
 class PairTest(Choice):
-    """What is tested of the differences of users; sign and wilcoxon are not about the mean."""
+    """Test of the differences of users; sign and wilcoxon do not test the mean."""
 
     T = "t", "paired t: the mean difference is 0"
     SIGN = "sign", "as many users go up as down; not about the mean"
@@ -28,14 +28,14 @@ class PairTest(Choice):
     BCA = "bca", "the same, corrected for bias and skewness"
 
 
-# Tests and intervals that are defined for weighted means, which are no means of users' differences.
+# Tests and intervals for weighted means; these are not means of users' differences.
 OF_WEIGHTED_MEANS: Final = (PairTest.T, PairTest.BOOTSTRAP)
-# Tests that take a user's rows of several folds together.
+# Tests that treat a user's rows of several folds as one cluster.
 OVER_FOLDS: Final = (PairTest.T, PairTest.RANDOMIZATION, PairTest.BOOTSTRAP, PairTest.BCA)
 
 
 class Interval(Choice):
-    """Whose interval the rows of other tests show."""
+    """Interval in the rows of tests that have no interval of their own."""
 
     T = "t", "mean -+ t * std_error"
     BOOTSTRAP = "bootstrap", "percentiles of resampled means"
@@ -43,7 +43,7 @@ class Interval(Choice):
 
 
 class Correction(Choice):
-    """How p-values of one test are corrected for their number."""
+    """Correction of the p-values of one test for multiple comparisons."""
 
     HOLM = "holm", "no more than 1 - confidence that any is a false alarm"
     BONFERRONI = "bonferroni", "the same, by their number alone"
@@ -52,7 +52,7 @@ class Correction(Choice):
 
 
 class Alternative(Choice):
-    """What speaks against no difference."""
+    """Alternative hypothesis."""
 
     TWO_SIDED = "two_sided", "a difference to either side"
     GREATER = "greater", "the candidate's values are greater"
@@ -60,7 +60,7 @@ class Alternative(Choice):
 
 
 class Zeros(Choice):
-    """What wilcoxon does with users without a difference."""
+    """Treatment of users without a difference in wilcoxon."""
 
     PRATT = "pratt", "they are ranked, then left out"
     WILCOX = "wilcox", "they are left out, then the others are ranked"
@@ -68,7 +68,7 @@ class Zeros(Choice):
 
 
 def chosen_names(given: Any, where: str) -> tuple[str, ...]:
-    """Return the distinct names of an option; raise ConfigError EMPTY_COMPARISON where it leaves nothing."""
+    """Return the distinct names of an option; raise ConfigError EMPTY_COMPARISON for an empty list."""
     names = tuple(dict.fromkeys(map(str, as_tuple(given, where))))
     if not names and given is not None:
         raise ConfigError("EMPTY_COMPARISON", f"{where} is empty; name one, or leave the key out")
@@ -85,7 +85,7 @@ def parse_tests(given: Any, where: str) -> tuple[str, ...]:
 
 
 def as_published(text: str) -> str:
-    """Return a metric as its rows name it, with the cutoff that the text has: ``map@5`` for ``AP@5``."""
+    """Return the published name of a metric, with the cutoff of the text: ``map@5`` for ``AP@5``."""
     key = f"{COMPARE}.metrics"
     name, form = published_name(text, key), split_metric_text(text, key)
     if not has_cutoff(form):
@@ -95,12 +95,12 @@ def as_published(text: str) -> str:
 
 
 def parse_metrics(given: Any, where: str) -> tuple[str, ...]:
-    """Return the metrics as rows name them, each of them once."""
+    """Return the distinct published names of metrics."""
     return tuple(dict.fromkeys(map(as_published, chosen_names(given, where))))
 
 
 class CompareOptions(TypedDict, total=False):
-    """What ``compare`` compares, and how: also the keys of the config's section ``compare``."""
+    """Options of ``compare``; also keys of the config's section ``compare``."""
 
     models: Annotated[Sequence[str] | None, "names of the candidates' models; None: all.", None, chosen_names]
     metrics: Annotated[
@@ -144,7 +144,7 @@ class CompareOptions(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class ComparePlan:
-    """The options of a comparison, checked; see CompareOptions."""
+    """Validated options of a comparison; see CompareOptions."""
 
     models: Sequence[str] | None
     metrics: Sequence[str] | None
@@ -166,10 +166,10 @@ class ComparePlan:
 def make_compare_plan(
     gates: Sequence[Mapping[str, Any]] = (), **options: Unpack[CompareOptions]
 ) -> ComparePlan:
-    """Return the checked choices; raise ConfigError with the nearest allowed one.
+    """Return the validated options; raise ConfigError with the nearest allowed choice.
 
-    A single name of ``models``, ``metrics``, ``segments`` and ``tests`` means a list of one. ``gates`` are as
-    ``make_gates`` takes them.
+    A single name in ``models``, ``metrics``, ``segments`` and ``tests`` means a list of one. ``gates`` are
+    mappings as in ``make_gates``.
 
     >>> plan = make_compare_plan(metrics="NDCG@10", tests=["t", "sign"])
     >>> plan.metrics, plan.tests, str(plan.correction)

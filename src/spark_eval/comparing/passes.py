@@ -1,4 +1,4 @@
-"""What tests need beyond sums of pairs: further passes over the users, and what they add to cells."""
+"""Additional passes over the users for some tests, and their results in the cells."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,36 +24,39 @@ from spark_eval.stats.resampling import (
     subtract,
 )
 
-# Tests whose users are drawn again.
+# Tests that resample users.
 RESAMPLED: Final = (PairTest.BOOTSTRAP, PairTest.BCA)
 NO_RANKS: Final = Ranked(RankSums(0, 0, 0, 0, ()), ())
 
 
 @dataclass(frozen=True)
 class RequiredPasses:
-    """Which passes the tests of a plan need, beside the sums of pairs."""
+    """Additional passes that the tests of a plan need."""
 
     plan: ComparePlan
     by_fold: bool
 
     def has(self, *tests: PairTest) -> bool:
-        """Return whether the plan has one of these tests, or shows the interval of one."""
+        """Return True if the plan has one of these tests, or shows the interval of one."""
         return not {*self.plan.tests, self.plan.interval}.isdisjoint(tests)
 
     def flips_all(self, cell: ComparedCell) -> bool:
-        """Return whether all signs are tried; over folds a user's rows share theirs, which is drawn."""
+        """Return True if the randomization test of a cell enumerates all sign flips.
+
+        Over folds, all rows of a user share a sign, and flips are sampled.
+        """
         is_few = cell.n_differing <= MOST_FLIPPED
         return is_few and not self.by_fold and self.has(PairTest.RANDOMIZATION)
 
     @property
     def any(self) -> bool:
-        """Whether one more pass is needed."""
+        """True if an additional pass is needed."""
         return self.has(PairTest.WILCOXON, PairTest.RANDOMIZATION, *RESAMPLED)
 
     def counting(
         self, summed: BucketTotals, cells: Sequence[ComparedCell], n_parts: int
     ) -> DifferenceCounter | None:
-        """Return how differences are counted by their size, if a cell needs it."""
+        """Return the counter of differences by size; None if no cell needs it."""
         chosen = np.zeros(summed.shape, dtype=bool)
         for cell in cells:
             chosen[cell.place] |= self.has(PairTest.WILCOXON) or self.flips_all(cell)
@@ -65,12 +68,16 @@ class RequiredPasses:
     def drawing(
         self, summed: BucketTotals, cells: Sequence[ComparedCell], question: ComparisonTask
     ) -> Resampler | None:
-        """Return how differences are drawn, if a cell needs it; raise ConfigError TOO_MANY_REPLICATES."""
+        """Return the resampler of differences; None if no cell needs it.
+
+        Raises:
+            ConfigError: TOO_MANY_REPLICATES.
+        """
         plan, has_replicates = self.plan, self.has(*RESAMPLED)
         has_flips = self.has(PairTest.RANDOMIZATION) and not all(map(self.flips_all, cells))
         if not (has_flips or has_replicates):
             return None
-        # Column by column, all pairs of each: so few columns are read at once.
+        # All pairs of a column, then the next column: so few columns are in memory at once.
         pairs = [(int(left), int(right)) for left, right in zip(*question.ends, strict=True)]
         drawn = [Amount.difference(*pair, column) for column, pair in product(question.columns, pairs)]
         parts = (pair_parts(*pair, *mean) for mean, pair in product(question.weighted, pairs))
@@ -93,7 +100,7 @@ class RequiredPasses:
         ranked: Mapping[int, Ranked],
         drawn: ResampledSums | None,
     ) -> ComparedCell:
-        """Return a cell with what the further passes give."""
+        """Return a cell with the results of the additional passes."""
         of_cell = ranked.get(int(np.ravel_multi_index(cell.place, summed.shape)), NO_RANKS)
         more = replace(cell, ranks=of_cell.ranks) if self.has(PairTest.WILCOXON) else cell
         side = self.plan.alternative
@@ -121,7 +128,7 @@ def difference_of(cell: ComparedCell, summed: BucketTotals) -> int:
 def replicates_of_ratios(
     cell: ComparedCell, mean: int, summed: BucketTotals, drawn: ResampledSums
 ) -> Replicates | None:
-    """Return the differences of the weighted means of a pair."""
+    """Return the replicates of the difference of a pair's weighted means."""
     at, pair, _ = cell.place
     n_pairs = len(summed.largest)
     first = at * (summed.largest.size + summed.largest_parts.size) + summed.largest.size

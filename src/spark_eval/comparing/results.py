@@ -1,4 +1,4 @@
-"""From sums of pairs to tests, corrected over their family: the rows of ``comparisons``."""
+"""Tests from the sums of pairs, with adjusted p-values: the rows of ``comparisons``."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -42,12 +42,14 @@ TOST: Final = "tost"
 
 @dataclass(frozen=True)
 class ComparedCell:
-    """What is known of one pair in one metric, over ``n_common`` rows of users of a segment's value.
+    """Results of one pair of models in one metric, over the users of a segment value.
 
-    ``place`` is that of cell, pair and column among the totals, ``mean`` of a weighted mean. ``sums`` are of
-    the rows; what is estimated follows from ``of_users``: these sums, or those over users who have
-    rows in several folds, or those of weighted means. ``ranks``, ``flipped`` (a p-value), ``replicates`` and
-    ``acceleration`` are there where a test needs them.
+    ``n_common`` is the number of rows of both models. ``place`` is the index (cell, pair, column) in the
+    totals, ``mean`` the index of a weighted mean. ``sums`` are over rows.
+
+    Estimates use ``of_users``: the same sums, or sums by user if users have rows in several folds, or the
+    sums of weighted means. ``ranks``, ``flipped`` (a p-value), ``replicates`` and ``acceleration`` are set if
+    a test needs them.
     """
 
     models: ModelPair
@@ -66,22 +68,22 @@ class ComparedCell:
 
     @property
     def n_differing(self) -> int:
-        """How many rows have a difference."""
+        """Number of rows with a nonzero difference."""
         return self.sums.greater + self.sums.less
 
     @cached_property
     def estimate(self) -> Estimate:
-        """The mean difference, with errors by user."""
+        """Mean difference, with its standard error by user."""
         return self.of_users.estimate
 
     @property
     def means(self) -> tuple[float, float] | None:
-        """The means of the baseline and of the candidate."""
+        """Means of the baseline and of the candidate; None if undefined."""
         means = self.of_users.means
         return None if means is None else (float(means[1]), float(means[0]))
 
     def tested(self, test: str, plan: ComparePlan) -> TestResult:
-        """Return what a test says."""
+        """Return the result of a test."""
         sums = self.sums
         match test:
             case PairTest.T:
@@ -105,7 +107,7 @@ class ComparedCell:
         return UNTESTED
 
     def rows(self, plan: ComparePlan) -> Iterator[ComparisonRow]:
-        """Yield a row for each test, not corrected yet."""
+        """Yield a row per test, with p-values that are not adjusted yet."""
         tests = (*plan.tests, *([TOST] if plan.equivalence is not None else []))
         results = {test: self.tested(test, plan) for test in dict.fromkeys((*tests, plan.interval))}
         untested = self.untested(plan)
@@ -116,7 +118,7 @@ class ComparedCell:
             yield untested._replace(test=str(test), **result._asdict())
 
     def untested(self, plan: ComparePlan) -> ComparisonRow:
-        """Return what all rows share."""
+        """Return a row with the values that all tests share."""
         sums, estimate = self.sums, self.estimate
         relative, relative_error = relative_change(self.of_users)
         before, after = self.means or (None, None)
@@ -151,7 +153,10 @@ def cells_of_pairs(
     values: Sequence[MetricValue],
     question: ComparisonTask,
 ) -> dict[PairCell, ComparedCell]:
-    """Return all cells of the pairs, by pair and metric; of each everybody first, then segments' values."""
+    """Return all cells of the pairs, by pair, metric, segment and segment value.
+
+    For each pair and metric all users come first, then the segment values.
+    """
     parts = (summed.totals, summed.clusters, summed.ratios)
     rows, clusters, ratios = ({cell: n for n, cell in enumerate(part.cells)} for part in parts)
     known = [cell for cell in rows if cell[0] in (ALL, *question.segments)]
@@ -175,7 +180,7 @@ def cells_of_pairs(
 
 
 def cell_order(cell: SegmentValue) -> tuple[bool, str, int, str]:
-    """Return the order of cells: everybody, then the values of segments, folds by number."""
+    """Return the sort key of a cell: all users first, then segment values, folds by number."""
     segment, value = cell
     return (cell != EVERYBODY, segment, int(value) if segment == FOLD else 0, value)
 
@@ -183,7 +188,7 @@ def cell_order(cell: SegmentValue) -> tuple[bool, str, int, str]:
 def comparison_rows(
     cells: Sequence[ComparedCell], plan: ComparePlan, run: str | None, conventions: str
 ) -> list[ComparisonRow]:
-    """Return the rows of all cells, over folds as well, p-values corrected over all of one test."""
+    """Return the rows of all cells and of the means over folds, with p-values adjusted per test."""
     rows: list[ComparisonRow] = []
     for _, own in groupby(cells, lambda cell: (cell.models, cell.value)):
         of_value = list(own)
@@ -202,9 +207,9 @@ def comparison_rows(
 
 
 def row_over_folds(folds: Sequence[ComparedCell], plan: ComparePlan) -> ComparisonRow | None:
-    """Return the row of the mean over folds, each counting the same, by the test of Nadeau and Bengio.
+    """Return the row of the mean over folds with equal weights, by the test of Nadeau and Bengio.
 
-    None if it is not known how much the folds' trains overlap.
+    None if the overlap of the folds' training sets is unknown.
     """
     row = folds[0].untested(plan)
     known = [cell for cell in folds if cell.estimate.value is not None]
@@ -232,7 +237,7 @@ def row_over_folds(folds: Sequence[ComparedCell], plan: ComparePlan) -> Comparis
 
 
 def corrected_rows(rows: Sequence[ComparisonRow], method: str) -> list[ComparisonRow]:
-    """Return the rows with p-values corrected; the family are all of one test that have one."""
+    """Return the rows with adjusted p-values; a family is all rows of one test that have a p-value."""
     sizes = Counter(row.test for row in rows if row.p_value is not None)
     corrected = {}
     for test in sizes:

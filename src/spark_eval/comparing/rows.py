@@ -1,4 +1,4 @@
-"""The rows of the tables ``comparisons`` and ``gates``."""
+"""Rows of the tables ``comparisons`` and ``gates``."""
 
 from typing import Final, NamedTuple
 
@@ -8,8 +8,8 @@ from spark_eval.schema import ddl_of
 class ComparisonRow(NamedTuple):
     """A row of the table ``comparisons``: one test of one pair of models in one cell.
 
-    A cell is a metric at k over the users of a segment's value. ``difference`` is candidate minus baseline;
-    ``wins`` counts users for whom the candidate is better. ``baseline_run`` is None within one run.
+    A cell is a metric at k over the users of a segment value. ``difference`` is candidate minus baseline.
+    ``wins`` counts the users with a better value of the candidate. ``baseline_run`` is None within one run.
     """
 
     baseline: str
@@ -44,7 +44,7 @@ class ComparisonRow(NamedTuple):
 
 
 class GateRow(NamedTuple):
-    """A row of the table ``gates``: one gate in one cell, what was found and what follows from it."""
+    """A row of the table ``gates``: one gate in one cell, with its result and decision."""
 
     metric: str
     k: int | None

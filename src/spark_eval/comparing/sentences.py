@@ -1,4 +1,4 @@
-"""What comparisons and gates say: numbers as lines of tables, then who is better in plain sentences."""
+"""Text of comparisons and gates: lines of tables, and sentences on the better model."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +13,7 @@ TextLines = list[list[str]]
 COMPARED: Final = ("candidate", "baseline", "metric", "test", "difference", "interval", "win/tie/loss", "p")
 GATED: Final = ("gate", "candidate", "baseline", "difference", "bounds", "decision", "passed")
 MOST_SENTENCES: Final = 20
-# What comes by chance in so many cases or fewer is called certain.
+# Significance level of the sentences.
 RARE: Final = 0.05
 LEAST_DECIMALS: Final = 3
 LEAST_P: Final = 0.001
@@ -21,7 +21,7 @@ MOST_DECIMALS: Final = 6
 
 
 def compared_lines(rows: Iterable[Row]) -> TextLines:
-    """Return a line per row of ``comparisons``; p is that after correction."""
+    """Return a line per row of ``comparisons``, with adjusted p-values."""
     lines = []
     for row in rows:
         decimals = decimals_for(row)
@@ -47,13 +47,13 @@ def gated_lines(rows: Iterable[Row]) -> TextLines:
 
 
 def shortened(texts: Sequence[str], most: int) -> list[str]:
-    """Return as many of these as a terminal shows, and how many more there are."""
+    """Return the first ``most`` texts, and a note on the number of others."""
     more = len(texts) - most
     return [*texts[:most], *([f"and {more:,} more in the table comparisons"] if more > 0 else [])]
 
 
 def sentences(rows: Iterable[Row]) -> list[str]:
-    """Return a sentence per pair and metric over all users, of the first test that there is."""
+    """Return a sentence per pair and metric over all users, from the first available test."""
     said: dict[tuple[str, ...], str] = {}
     for row in rows:
         key = (row["candidate"], row["baseline"], where(row))
@@ -63,7 +63,7 @@ def sentences(rows: Iterable[Row]) -> list[str]:
 
 
 def sentence(row: Row) -> str:
-    """Return what a row says: who is better, by how much, and with which p after correction.
+    """Return a row as a sentence: the better model, the difference, and the adjusted p-value.
 
     >>> row = dict(candidate="als", baseline="popular", baseline_run=None, metric="ndcg", k=10, segment="all")
     >>> row |= dict(difference=0.0214, ci_low=0.0153, ci_high=0.0275, p_adjusted=0.004, family_size=3)
@@ -91,7 +91,7 @@ def sentence(row: Row) -> str:
 
 
 def p_text(row: Row) -> str:
-    """Return p after correction, and for how many comparisons: ``p = .004, adjusted for 3 comparisons``."""
+    """Return the adjusted p-value and the family size: ``p = .004, adjusted for 3 comparisons``."""
     p, size = row["p_adjusted"], row["family_size"]
     text = f"p < {short(LEAST_P, LEAST_DECIMALS)}" if p < LEAST_P else f"p = {short(p, LEAST_DECIMALS)}"
     if size == 1:
@@ -101,14 +101,14 @@ def p_text(row: Row) -> str:
 
 
 def why_not(row: Row) -> str:
-    """Return why a difference is not certain although its interval leaves out 0."""
+    """Return the reason that a difference is not significant although its interval excludes 0."""
     if row["p_value"] < RARE:
         return "the interval of this pair alone, which is not adjusted, leaves out 0"
     return "the interval leaves out 0; its confidence, or what it assumes, is another"
 
 
 def verb_of(row: Row) -> str:
-    """Return what the candidate does to the baseline."""
+    """Return the verb for the candidate: ``beats``, ``falls behind``, ``is above`` or ``is below``."""
     is_higher = row["difference"] > 0
     match list_direction(row["metric"]):
         case Direction.NONE:
@@ -118,18 +118,18 @@ def verb_of(row: Row) -> str:
 
 
 def where(row: Row) -> str:
-    """Return metric, cutoff and segment: ``ndcg@10 (country DE)``."""
+    """Return metric, cutoff and segment of a row: ``ndcg@10 (country DE)``."""
     of = "" if row["segment"] == ALL else f" ({row['segment']} {row['segment_value']})"
     return measure_of(row) + of
 
 
 def in_run(model: str, run: str | None) -> str:
-    """Return a model's name, with its run if that is another."""
+    """Return the name of a model, with its run if given."""
     return model if run is None else f"{model} of {run}"
 
 
 def decimals_for(row: Row) -> int:
-    """Return how many decimals tell the interval's half width."""
+    """Return the number of decimals that show the interval's half width."""
     low, high = row["ci_low"], row["ci_high"]
     half = abs(row["difference"] or 0) if low is None or low == high else (high - low) / 2
     digits = -math.floor(math.log10(half)) if half > 0 else LEAST_DECIMALS
@@ -137,12 +137,12 @@ def decimals_for(row: Row) -> int:
 
 
 def interval_text(low: float | None, high: float | None, decimals: int = MOST_DECIMALS - 2) -> str:
-    """Return an interval, a dash where there is none: ``.015 to .028``."""
+    """Return an interval, ``-`` if there is none: ``.015 to .028``."""
     return "-" if low is None else f"{short(low, decimals)} to {short(high, decimals)}"
 
 
 def short(value: float | None, decimals: int = MOST_DECIMALS - 2) -> str:
-    """Return a number without its leading zero, a dash where there is none: ``.021``."""
+    """Return a number without its leading zero, ``-`` if missing: ``.021``."""
     if value is None:
         return "-"
     return f"{value:.{decimals}f}".replace("0.", ".", 1) if abs(value) < 1 else f"{value:.{decimals}f}"

@@ -1,1 +1,1 @@
-"""The config file: read strictly, checked before Spark starts."""
+"""Config file: parsed strictly, validated before Spark starts."""

@@ -1,6 +1,6 @@
-"""Guess which columns of a table are ours, by their names, their types and a few thousand rows.
+"""Guess the columns of a table from their names, their types and a few thousand rows.
 
-A guess is only ever told with its reason; where nothing fits, that is an error, not a guess.
+Every guess is reported with its reason. If no column fits, an error is raised.
 """
 
 import re
@@ -30,7 +30,7 @@ from spark_eval.schema import (
 )
 from spark_eval.splits.moments import EPOCH, FIRST_YEAR, LAST_YEAR, UNITS
 
-# Names of well-known data sets and libraries, without case and punctuation; the likelier ones first.
+# Column names of well-known data sets and libraries, without case and punctuation; likelier names first.
 SYNONYMS: Final[Mapping[str, str]] = {
     USER: "user userid uid useruid customer customerid custid visitor visitorid member memberid account "
     "accountid client clientid buyer buyerid reviewer reviewerid person personid profileid subscriberid "
@@ -55,16 +55,16 @@ SYNONYMS: Final[Mapping[str, str]] = {
     FEATURES: "features attributes",
     VECTOR: "vector embedding embeddings",
 }
-# Words that a longer name may hold, such as user_uuid and event_time_utc.
+# Words within longer names, such as user_uuid and event_time_utc.
 WORDS: Final[Mapping[str, str]] = {
     USER: "user customer visitor member reviewer",
     ITEM: "item movie product article song track book video content",
     TIMESTAMP: "timestamp time date",
 }
-# Text that Spark takes for a moment.
+# Text that Spark reads as a timestamp.
 WRITTEN_MOMENT: Final = r"^\s*\d{4}-\d{1,2}-\d{1,2}([ T]\d{1,2}:\d{2}(:\d{2}.*)?)?\s*$"
 A_TIME: Final = "moments, text of ISO 8601, or counts of s, ms or us that lie between 1990 and 2099"
-# Columns of each section: those that it needs, and those that it may have.
+# Required and optional columns of each section.
 COLUMNS: Final[Mapping[str, tuple[Sequence[str], Sequence[str]]]] = {
     "interactions": ((USER, ITEM, TIMESTAMP), (RELEVANCE,)),
     "recommendations": ((USER, ITEM), (RANK, SCORE, MODEL, FOLD)),
@@ -77,7 +77,7 @@ COLUMNS: Final[Mapping[str, tuple[Sequence[str], Sequence[str]]]] = {
 
 
 class ValueKind(StrEnum):
-    """What values of a column are, as far as a guess needs to know."""
+    """Kind of the values of a column."""
 
     INTEGER = "integers"
     NUMBER = "numbers"
@@ -90,7 +90,7 @@ class ValueKind(StrEnum):
 
 ID_KINDS: Final = (ValueKind.INTEGER, ValueKind.TEXT)
 NUMBER_KINDS: Final = (ValueKind.INTEGER, ValueKind.NUMBER, ValueKind.BOOLEAN)
-# Numbers that may count time.
+# Kinds of numeric timestamps.
 EPOCH_KINDS: Final = (ValueKind.INTEGER, ValueKind.NUMBER)
 ALLOWED_KINDS: Final[Mapping[str, Sequence[ValueKind]]] = {
     USER: ID_KINDS,
@@ -111,7 +111,10 @@ ALLOWED_KINDS: Final[Mapping[str, Sequence[ValueKind]]] = {
 
 @dataclass(frozen=True)
 class Guess:
-    """A column, why it is taken, and which others would fit as well; ``is_told`` where nothing is guessed."""
+    """A guessed column, the reason for it, and the other columns that fit.
+
+    ``is_told`` is True if the user named the column.
+    """
 
     column: str
     reason: str
@@ -121,7 +124,10 @@ class Guess:
 
 @dataclass(frozen=True)
 class FirstRows:
-    """The first rows of a table of a section, and the columns that its user has told (ours: theirs)."""
+    """First rows of a section's table, with the columns that the user named.
+
+    ``told`` maps our column names to those of the table. ``unit`` is the given unit of numeric timestamps.
+    """
 
     section: str
     rows: pa.Table
@@ -129,7 +135,11 @@ class FirstRows:
     unit: str | None = None
 
     def guesses(self) -> dict[str, Guess]:
-        """Return a guess for each of our columns; raise DataError MISSING_COLUMN for all that lack."""
+        """Return a guess for each of our columns that has one.
+
+        Raises:
+            DataError: MISSING_COLUMN for all required columns without a match; AMBIGUOUS_COLUMN.
+        """
         needed, optional = COLUMNS[self.section]
         taken = {ours: Guess(theirs, "told", is_told=True) for ours, theirs in self.told.items()}
         faults = []
@@ -144,7 +154,7 @@ class FirstRows:
         return {ours: taken[ours] for ours in (*needed, *optional) if ours in taken}
 
     def guess(self, ours: str, taken: set[str]) -> Guess | None:
-        """Return the likeliest column for ours that is not taken, and which others fit; None without one."""
+        """Return the likeliest unused column for ``ours``, with the others that fit; None if none fits."""
         ranked = sorted(
             (place, number, name, reason)
             for number, name in enumerate(self.rows.column_names)
@@ -158,7 +168,7 @@ class FirstRows:
         return Guess(column, f"{reason}, {self.kind(column)}", [name for _, _, name, _ in ranked[1:]])
 
     def fits(self, ours: str, name: str) -> bool:
-        """Return whether a column's values can be what ours are."""
+        """Return True if the values of a column are valid for ``ours``."""
         kind = self.kind(name)
         if ours == ITEM and self.section == "recommendations" and kind is ValueKind.LIST:
             return True
@@ -169,11 +179,11 @@ class FirstRows:
         return kind in ALLOWED_KINDS[ours]
 
     def kind(self, name: str) -> ValueKind:
-        """Return what the values of a column are."""
+        """Return the kind of the values of a column."""
         return kind_of(column_values(self.rows, name).type)
 
     def check_case(self, taken: Mapping[str, Guess]) -> None:
-        """Raise DataError AMBIGUOUS_COLUMN for a column that is there twice but for case."""
+        """Raise DataError AMBIGUOUS_COLUMN if column names differ by case only."""
         for guess in taken.values():
             alike = [name for name in self.rows.column_names if name.lower() == guess.column.lower()]
             if len(alike) > 1:
@@ -181,7 +191,7 @@ class FirstRows:
                 raise DataError("AMBIGUOUS_COLUMN", message)
 
     def without(self, ours: str) -> str:
-        """Return that no column fits, which ones there are, and how to tell."""
+        """Return the message for a column without a match: existing columns, and how to name one."""
         found = ", ".join(f"{name!r} ({self.kind(name)})" for name in self.rows.column_names)
         allowed = A_TIME if ours == TIMESTAMP else " or ".join(map(str, ALLOWED_KINDS[ours]))
         mend = f"name it: --column {self.section}.{ours}=NAME"
@@ -189,9 +199,10 @@ class FirstRows:
 
 
 def column_values(rows: pa.Table, name: str) -> pa.ChunkedArray:
-    """Return a column, or a field of one as Spark names it by dots; of an array's fields the array.
+    """Return a column, or a nested field by its dotted name; a field within an array gives the array.
 
-    Raises KeyError where there is none.
+    Raises:
+        KeyError: There is no such column or field.
     """
     outer, *inner = [name] if name in rows.column_names else name.split(".")
     values = rows[outer]
@@ -204,7 +215,7 @@ def column_values(rows: pa.Table, name: str) -> pa.ChunkedArray:
 
 
 def kind_of(kind: pa.DataType) -> ValueKind:
-    """Return what values of an Arrow type are; integers are those that Spark reads as such."""
+    """Return the kind of the values of an Arrow type; integers are those that Spark reads as integers."""
     types = pa.types
     found = {
         ValueKind.INTEGER: types.is_integer(kind) and not types.is_uint64(kind),
@@ -218,7 +229,10 @@ def kind_of(kind: pa.DataType) -> ValueKind:
 
 
 def likeness(ours: str, name: str, kind: ValueKind) -> tuple[int | None, str]:
-    """Return how far down the list of likely names a column's stands, with the reason; None if nowhere."""
+    """Return the index of a column's name among likely names, with the reason; None if it is not likely.
+
+    A lower index is likelier; -1 is an exact match.
+    """
     plain, known = re.sub(r"[\W_]", "", name.casefold()), SYNONYMS[ours].split()
     if ours == ITEM and kind is ValueKind.LIST:
         known = [*known, *(f"{one}s" for one in known), "recommendations", "recommended", "recs"]
@@ -235,13 +249,13 @@ def likeness(ours: str, name: str, kind: ValueKind) -> tuple[int | None, str]:
 
 
 def is_written_moment(values: pa.ChunkedArray) -> bool:
-    """Return whether all text of a column is a date or a moment as ISO 8601 writes it."""
+    """Return True if all texts of a column are ISO 8601 dates or timestamps, and there is at least one."""
     texts = values.drop_null()
     return len(texts) > 0 and bool(pc.all(pc.match_substring_regex(texts, WRITTEN_MOMENT)).as_py())
 
 
 def unit_of(values: pa.ChunkedArray) -> str | None:
-    """Return the unit in which all counts lie between 1990 and 2099; None where there is none."""
+    """Return the unit that puts all numbers between 1990 and 2099; None if there is none."""
     ends = pc.min_max(values.drop_null()).as_py()
     if ends["min"] is None:
         return None

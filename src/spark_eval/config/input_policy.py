@@ -1,4 +1,4 @@
-"""What a config may not hold: secrets, servers to ask, code to run."""
+"""Restrictions on configs: no secrets, no requests to servers, no code to run."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -8,17 +8,17 @@ from spark_eval.errors import ConfigError, is_secret, redacted
 from spark_eval.names import CONTROL_CHARACTER
 from spark_eval.runtime.local_files import SCHEMES
 
-# What Spark looks up in a list; it would load any class of which it is given the whole name.
+# Short names of data sources; Spark would load any class that is given by its full name.
 FORMAT: Final = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
-# Options that Hadoop and Parquet take for classes to load.
+# Options that name classes for Hadoop and Parquet to load.
 LOADS_CLASS: Final = re.compile(r"(?i)[._](class|classes|impl|factory)$")
-# What stands in a URI of a file where others have a server.
+# Host in the URI of a file.
 HOST: Final = re.compile(r"(?i)file://(?P<host>[^/]+)/?")
 TABLE: Final = re.compile(r"(\w[\w-]*|`[^`/:]+`)(\.(\w[\w-]*|`[^`/:]+`)){0,3}")
 
 
 def place(text: str) -> str:
-    """Return a text that can be a path, without the name of this machine; raise ValueError otherwise."""
+    """Return a path without this machine's name; raise ValueError for other hosts and control characters."""
     if CONTROL_CHARACTER.search(text):
         raise ValueError("holds a control character")
     on_host = HOST.match(text)
@@ -28,7 +28,7 @@ def place(text: str) -> str:
 
 
 def check_reading(path: str | None, kind: str, options: Iterable[str]) -> None:
-    """Raise ConfigError UNSUPPORTED_INPUT for what would ask a server, or run code, on the way."""
+    """Raise ConfigError UNSUPPORTED_INPUT for an input that would contact a server or run code."""
     scheme, colon, _ = (path or "").partition(":")
     if colon and "/" not in scheme and scheme.lower() not in SCHEMES:
         message = f"path {path!r}: no file system {scheme!r}; allowed: {', '.join(SCHEMES)}"
@@ -43,10 +43,10 @@ def check_reading(path: str | None, kind: str, options: Iterable[str]) -> None:
 
 
 def check_secrets(tree: Any) -> None:
-    """Raise ConfigError SECRET_IN_CONFIG for a key or value that is a credential, or holds one."""
+    """Raise ConfigError SECRET_IN_CONFIG for a key or value that is or contains a credential."""
     for keys, value in leaves(tree, ()):
         is_said = value not in (None, "") and not isinstance(value, bool)
-        # The keys of ``columns`` are names of columns.
+        # Keys below ``columns`` are names of columns.
         by_key = is_said and "columns" not in keys and any(map(is_secret, keys))
         if by_key or any(redacted(text) != text for text in (*keys, str(value))):
             message = f"{redacted('.'.join(keys))} holds a secret, which others would read; leave it to "
@@ -55,7 +55,7 @@ def check_secrets(tree: Any) -> None:
 
 
 def leaves(tree: Any, keys: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield every value of a tree that is no mapping or list, with the keys that lead to it."""
+    """Yield every scalar of a tree of mappings and lists, with the keys that lead to it."""
     if isinstance(tree, Mapping):
         for key, value in tree.items():
             yield from leaves(value, (*keys, str(key)))

@@ -1,4 +1,4 @@
-"""Sections of the config that name input tables."""
+"""Config sections of input tables."""
 
 from typing import Annotated, Literal, Self
 
@@ -14,7 +14,7 @@ Place = Annotated[str, Field(min_length=1), AfterValidator(place)]
 
 
 class Filter(Section):
-    """One typed condition on a column of a source."""
+    """A typed condition on a column of a source."""
 
     column: str = Field(description="a column of the source, by its own name")
     op: Literal["==", "!=", "<", "<=", ">", ">=", "in", "between", "is_null", "is_not_null"] = Field(
@@ -26,7 +26,7 @@ class Filter(Section):
 
     @model_validator(mode="after")
     def check_value(self) -> Self:
-        """Refuse what does not fit: ``in`` and ``between`` take lists, null tests nothing, others a value."""
+        """Check the value: a list for ``in`` and ``between``, none for null tests, else a scalar."""
         values = self.value if isinstance(self.value, list) else None
         match self.op:
             case "in":
@@ -43,9 +43,9 @@ class Filter(Section):
 
 
 class Source(Section):
-    """One input table: a path or a catalog table, its columns (ours: theirs), filters and subset.
+    """An input table: a path or a catalog table, with its columns (ours: theirs), filters and subset.
 
-    With ``subset`` alone it is that part of this run's own split; with ``fold`` of this fold only.
+    A ``subset`` without path and table is that subset of this run's own split. ``fold`` selects one fold.
     """
 
     path: Place | None = Field(default=None, description="a file, a folder or a pattern, local or a URI")
@@ -68,7 +68,7 @@ class Source(Section):
 
     @model_validator(mode="after")
     def check_place(self) -> Self:
-        """Refuse what is not one path, or one table, or a known subset of this run's split."""
+        """Check that the source is one path, one table, or a known subset of this run's split."""
         if (self.path is None) == (self.table is None) and (self.path or self.subset is None):
             raise ValueError("give either a path or a table, or else a subset of this run's split")
         if self.subset is not None and self.subset not in SUBSETS:
@@ -82,16 +82,16 @@ class Source(Section):
 
     @property
     def is_of_run(self) -> bool:
-        """Whether it is a part of this run's own split."""
+        """True if the source is a subset of this run's own split."""
         return self._is_of_run
 
     @property
     def place(self) -> str:
-        """Where its files are."""
+        """Path of the files; empty if there is none."""
         return self.path or ""
 
     def at(self, splits: str) -> Self:
-        """Return the source with its path: a subset alone is of this run's split, which is there."""
+        """Return the source with a path; a subset alone gets ``splits``, the path of this run's split."""
         if self.path is not None or self.table is not None:
             return self
         placed = self.model_copy(update={"path": splits})
@@ -100,7 +100,10 @@ class Source(Section):
 
 
 class Recommendations(Source):
-    """A row per user and item, or a row per user with an array; the model's name by column or here."""
+    """Lists: a row per user and item, or a row per user with an array.
+
+    The name of the model is in a column or in ``model``.
+    """
 
     model: str | None = Field(default=None, description="names the one model where no column does")
     layout: Literal["long", "array"] = Field(

@@ -1,4 +1,4 @@
-"""Sections of the config, and keys of theirs that follow from the options of a verb."""
+"""Base class of config sections, and config keys derived from the options of a verb."""
 
 from collections.abc import Callable, Sequence
 from types import NoneType, UnionType
@@ -10,22 +10,22 @@ from spark_eval.errors import nearest
 from spark_eval.metrics.aliases import as_list
 from spark_eval.options import Option, declared
 
-# What pydantic calls the fault of an unknown key.
+# Pydantic's error type for an unknown key.
 EXTRA_KEY: Final = "extra_forbidden"
 Item = TypeVar("Item")
 Keyed = TypeVar("Keyed", bound=BaseModel)
-# A list of the config, for which a single value may stand.
+# A list in the config; a single value is accepted as well.
 Several = Annotated[list[Item], BeforeValidator(lambda given: None if given is None else as_list(given))]
 
 
 class Section(BaseModel):
-    """A mapping of known keys; an unknown one is an error."""
+    """A mapping of known keys; an unknown key is an error."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 def keyed(options: Any, but: Sequence[str] = ()) -> Callable[[type[Keyed]], type[Keyed]]:
-    """Give a section a key for each option of a verb, but for some, and for those that it declares itself."""
+    """Decorate a section with a key per option of a verb, except ``but`` and keys that it declares itself."""
 
     def decorate(section: type[Keyed]) -> type[Keyed]:
         keys: Any = {
@@ -39,9 +39,9 @@ def keyed(options: Any, but: Sequence[str] = ()) -> Callable[[type[Keyed]], type
 
 
 def config_key(kind: Any, option: Option) -> tuple[Any, Any]:
-    """Return the type of an option's key, and its field: a sequence is a list, or a single value.
+    """Return the type and the field of an option's key; a sequence is a list or a single value.
 
-    A run's record has the published names of metrics: the same work has the same id, however it is called.
+    A run's record has the published names of metrics, so that the same work has the same id for any alias.
     """
     default = list(option.default) if type(option.default) is tuple else option.default
     kinds = get_args(kind) if isinstance(kind, UnionType) else (kind,)
@@ -55,7 +55,10 @@ def config_key(kind: Any, option: Option) -> tuple[Any, Any]:
 
 
 def setting_keys(whole: type[Section], name: str) -> list[str]:
-    """Split a dotted key. Below a mapping of free names, the rest is one key: spark.conf.spark.sql.x."""
+    """Split a dotted key into the keys of nested sections.
+
+    Below a mapping with free keys, the rest is one key: spark.conf.spark.sql.x.
+    """
     keys, section = name.split("."), whole
     for depth, key in enumerate(keys[:-1], start=1):
         kinds = kinds_of(section, key)
@@ -66,18 +69,18 @@ def setting_keys(whole: type[Section], name: str) -> list[str]:
 
 
 def kinds_of(section: type[BaseModel], key: str) -> list[Any]:
-    """Return the types that the value of a key may have, and those of its items; none of an unknown key."""
+    """Return the possible types of a key's value and of its items; [None] if the key is unknown."""
     kind = section.model_fields[key].annotation if key in section.model_fields else None
     return [inner for outer in (kind, *get_args(kind)) for inner in (outer, *get_args(outer))]
 
 
 def section_of(kinds: Sequence[Any]) -> type[Section] | None:
-    """Return the section among types, if one is."""
+    """Return the first section among types; None if there is none."""
     return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Section)), None)
 
 
 def describe(whole: type[Section], place: tuple[int | str, ...], kind: str, message: str) -> str:
-    """Return one fault of a config in words."""
+    """Return one validation error in words; ``kind`` is its pydantic type."""
     where = ".".join(map(str, place)) or "the config"
     if kind != EXTRA_KEY:
         return f"{where}: {message.removeprefix('Value error, ')}"

@@ -1,6 +1,6 @@
-"""The config file: one strict YAML document for all verbs, checked before Spark starts.
+"""Config file: one strict YAML document for all verbs, validated before Spark starts.
 
-Config is untrusted data: no tags, no aliases, no repeated or unknown keys, no SQL text.
+A config is untrusted data: no tags, no aliases, no duplicate or unknown keys, no SQL text.
 """
 
 from collections.abc import Mapping, Sequence
@@ -42,7 +42,7 @@ RunId = Annotated[str, AfterValidator(check_run_id)]
 
 
 class Output(Section):
-    """Where everything is written; by ``manifest``, tables are published without a rename."""
+    """Output folder; with ``manifest``, tables are published without renames."""
 
     path: Place = Field(description="a folder, local, mounted or a URI")
     manifest: bool = Field(
@@ -51,20 +51,20 @@ class Output(Section):
 
 
 class SparkSection(Section):
-    """The session in local mode; under spark-submit the submitted session is used as it is."""
+    """Spark session in local mode; under spark-submit the submitted session is used unchanged."""
 
     master: str = Field(default="local[*]", description="of the session in local mode")
     conf: dict[str, Scalar] = Field(default={}, description="settings of the session")
 
 
 class Relevance(Section):
-    """Items of the truth at or above the threshold are relevant; without one, those above 0."""
+    """Threshold of relevance: items at or above it are relevant; without one, items above 0."""
 
     threshold: float | None = Field(default=None, description="null: above 0")
 
 
 class SplitSection(Section):
-    """The rule's name; every other key is an option of the rule, which checks it."""
+    """Split rule: ``method`` is its name; all other keys are options, which the rule validates."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -73,12 +73,12 @@ class SplitSection(Section):
     )
 
     def rule(self) -> FoldRule:
-        """Return the checked rule; raise ConfigError with the nearest allowed option."""
+        """Return the validated rule; raise ConfigError with the nearest allowed option."""
         return rule_of(self.method, self.model_extra or {})
 
     @model_serializer
     def whole(self) -> dict[str, Any]:
-        """Return the rule with its defaults, cuts in words: what a commit record keeps."""
+        """Return the rule with all its options, cuts as text, for the commit record."""
         options = {
             name: value if isinstance(value, int | float | tuple | None) else str(value)
             for name, value in vars(self.rule()).items()
@@ -98,7 +98,7 @@ class EvaluateSection(Section):
     )
 
     def checked(self, stages: "Sequence[StageSection]" = ()) -> Plan:
-        """Return the checked plan; raise ConfigError with the nearest allowed choice."""
+        """Return the validated plan; raise ConfigError with the nearest allowed choice."""
         options: Any = {name: value for name, value in self if name != "relevance"}
         options["stages"] = [stage.model_dump(exclude_unset=True) for stage in stages]
         return make_plan(**options, threshold=self.relevance.threshold)
@@ -106,18 +106,18 @@ class EvaluateSection(Section):
 
 @keyed(StageOptions)
 class StageSection(Section):
-    """A stage of the pipeline whose models are evaluated, candidates first."""
+    """A pipeline stage and its evaluated models; the first stage has the candidates."""
 
 
 class Costs(Section):
-    """What one error of each kind costs."""
+    """Costs of errors of each kind."""
 
     false_positive: float = Field(default=1.0, description="of a flag that is wrong")
     false_negative: float = Field(default=1.0, description="of a positive that is not flagged")
 
 
 class ThresholdRules(Section):
-    """What thresholds are chosen for."""
+    """Rules for choosing thresholds."""
 
     flags: Several[float] = Field(default=[], description="budgets: shares of rows that may be flagged")
     recall: Several[float] = Field(default=[], description="recalls that must be reached")
@@ -126,7 +126,7 @@ class ThresholdRules(Section):
 
 @keyed(PredictionOptions)
 class PredictionsSection(Source):
-    """Rows of a label and a score, and what to measure of them."""
+    """Predictions (rows of a label and a score), and the metrics to compute."""
 
     max_quarantined: float = Field(
         default=MOST_QUARANTINED,
@@ -141,13 +141,13 @@ class PredictionsSection(Source):
     )
 
     def checked(self) -> PredictionPlan:
-        """Return the checked plan; raise ConfigError with the nearest allowed choice."""
+        """Return the validated plan; raise ConfigError with the nearest allowed choice."""
         options: Any = {name: getattr(self, name) for name in declared(PredictionOptions)}
         return make_prediction_plan(self.task, **options | {"choose": self.choose.model_dump()})
 
 
 class Baseline(Section):
-    """What is compared with: a run, by default the candidate's own; a model, by default of the same name."""
+    """Run and model of the baseline; by default the candidate's run, and the model of the same name."""
 
     run: RunId | None = Field(default=None, description="a published run; null: the candidate's own")
     model: str | None = Field(default=None, description="one of its models; null: that of the same name")
@@ -164,21 +164,21 @@ class GateSection(Section):
 
 @keyed(CompareOptions)
 class CompareSection(Section):
-    """The baseline, and what is compared with it, and how."""
+    """The baseline, and options of the comparison with it."""
 
     baseline: Baseline = Field(default=Baseline(), description="what models are compared with: run and model")
 
     def checked(self, gates: Sequence[GateSection] = ()) -> ComparePlan:
-        """Return the checked plan; raise ConfigError with the nearest allowed choice.
+        """Return the validated plan; raise ConfigError with the nearest allowed choice.
 
-        Gates that name no baseline have that of this section.
+        Gates without a baseline get the baseline of this section.
         """
         options: Any = {name: getattr(self, name) for name in declared(CompareOptions)}
         plan = make_compare_plan([gate.model_dump(exclude_unset=True) for gate in gates], **options)
         return replace(plan, gates=tuple(map(self.against, plan.gates)))
 
     def against(self, gate: Gate) -> Gate:
-        """Return a gate with its baseline."""
+        """Return a gate with its baseline, by default that of this section; raise ConfigError SAME_MODEL."""
         if gate.against_run is None and gate.against_model is None:
             gate = replace(gate, against_run=self.baseline.run, against_model=self.baseline.model)
         check_models(gate)
@@ -186,7 +186,7 @@ class CompareSection(Section):
 
 
 class ReportSection(Section):
-    """What reports begin with; the section alone asks for them."""
+    """Options of reports; the section alone enables them."""
 
     primary: str | None = Field(
         default=None,
@@ -197,14 +197,14 @@ class ReportSection(Section):
     @field_validator("primary")
     @classmethod
     def check_primary(cls, name: str | None) -> str | None:
-        """Let a metric of lists check itself; those of predictions have names of their own."""
+        """Validate the name of a list metric; names of prediction metrics are accepted as they are."""
         if name is not None and name.partition("(")[0] not in POINTWISE:
             parse_metric(name, [None], "report.primary")
         return name
 
 
 def check_report(given: object) -> object:
-    """Refuse what is neither true or false nor the section, before types tell of both."""
+    """Check that ``report`` is a boolean or a valid section, so that only one error is raised."""
     if isinstance(given, Mapping):
         check_keys(map(str, given), list(ReportSection.model_fields), "report")
     elif not isinstance(given, bool | ReportSection):
@@ -213,7 +213,7 @@ def check_report(given: object) -> object:
 
 
 class Config(Section):
-    """The whole file. Each verb asks for the sections it needs."""
+    """The whole file; each verb requires its own sections."""
 
     output: Output = Field(description="where everything is written")
     spark: SparkSection = Field(default=SparkSection(), description="the session, in local mode alone")
@@ -243,7 +243,7 @@ class Config(Section):
 
     @model_validator(mode="after")
     def check_choices(self) -> Self:
-        """Let rules and plans check themselves, whichever verb the config is read for."""
+        """Validate rules and plans of all verbs, not only of the current one."""
         self.split.rule()
         if self.predictions is not None:
             self.predictions.checked()
@@ -254,19 +254,24 @@ class Config(Section):
 
     @property
     def primary(self) -> str | None:
-        """The metric that reports begin with, if the config names one."""
+        """Primary metric of reports; None if the config does not name one."""
         return self.report.primary if isinstance(self.report, ReportSection) else None
 
     @property
     def plan(self) -> Plan:
-        """What is measured of recommendations, and by which rules."""
+        """Validated plan of ``evaluate``: metrics, cutoffs and conventions."""
         return self.evaluate.checked(self.stages)
 
 
 def read_config(path: Path, settings: Sequence[str] = ()) -> Config:
-    """Return the checked config of a YAML file, with ``dotted.key=value`` settings laid over it.
+    """Return the validated config of a YAML file.
 
-    Raises ConfigError: NO_CONFIG, INVALID_YAML, INVALID_SETTING, or what ``parse_config`` finds.
+    Args:
+        path: Path of the file.
+        settings: Texts ``dotted.key=value``, which override values of the file.
+
+    Raises:
+        ConfigError: NO_CONFIG, INVALID_YAML, INVALID_SETTING, or the errors of ``parse_config``.
     """
     try:
         with path.open(encoding="utf-8") as file:
@@ -284,7 +289,12 @@ def read_config(path: Path, settings: Sequence[str] = ()) -> Config:
 
 
 def parse_config(tree: Any) -> Config:
-    """Return the checked config; raise all that is wrong with it as one ConfigError, a secret first."""
+    """Return the validated config of a parsed YAML document.
+
+    Raises:
+        ConfigError: SECRET_IN_CONFIG first; else UNKNOWN_CONFIG_KEY or INVALID_CONFIG, one error with all
+            problems; or the error of a rule or plan.
+    """
     check_secrets(tree)
     try:
         return Config.model_validate(tree)

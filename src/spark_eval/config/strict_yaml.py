@@ -1,6 +1,6 @@
-"""YAML without its traps: the types of YAML 1.2, no tags, anchors, aliases, repeated keys or dates.
+"""Strict YAML: the types of YAML 1.2; no tags, anchors, aliases, duplicate keys or dates.
 
-What is written here is read here as it was.
+Values that this module writes are read back unchanged.
 """
 
 import json
@@ -19,7 +19,7 @@ MAX_NODES: Final = 10_000
 MAX_DEPTH: Final = 20
 # Text that is written without quotes, unless it is a word such as null.
 UNQUOTED: Final = re.compile(r"[A-Za-z_./][\w./=-]*", re.ASCII)
-# Where the comments of written lines begin.
+# Column of comments in written lines.
 COMMENTS_AT: Final = 44
 YAML_TYPES: Final = {
     "null": r"null|~|",
@@ -30,25 +30,31 @@ YAML_TYPES: Final = {
 
 
 def refused(message: str, node: Node | None) -> yaml.MarkedYAMLError:
-    """Return the error of what is refused at a node."""
+    """Return the error for rejected YAML at a node."""
     return yaml.MarkedYAMLError(None, None, message, node.start_mark if node else None)
 
 
 class StrictLoader(yaml.SafeLoader):
-    """Text stays text unless it is clearly a number, a truth value or null; so do ``no``, 0123 and dates."""
+    """YAML loader that keeps text unless it is clearly a number, a boolean or null.
+
+    ``no``, 0123 and dates are text.
+    """
 
     n_nodes = depth = 0
 
     def compose_document(self) -> Node | None:
-        """Refuse directives that declare tags."""
+        """Reject directives that declare tags."""
         if self.check_event() and getattr(self.current_event, "tags", None):
             raise refused("tags are not allowed", None)
         return super().compose_document()
 
     def compose_node(self, parent: Node | None, index: int) -> Node | None:
-        """Refuse tags, endless trees, and aliases: a few lines of these can be millions of nodes."""
+        """Reject tags, anchors, aliases, and trees that are too large or too deep.
+
+        A few lines of aliases can expand to millions of nodes.
+        """
         self.n_nodes += 1
-        self.check_event()  # looks at the next one
+        self.check_event()  # reads the next event
         faults = {
             "anchors and aliases are not allowed": getattr(self.current_event, "anchor", None) is not None,
             "tags are not allowed": getattr(self.current_event, "tag", None) is not None,
@@ -64,7 +70,7 @@ class StrictLoader(yaml.SafeLoader):
         return node
 
     def construct_mapping(self, node: MappingNode, deep: bool = False) -> dict[Any, Any]:
-        """Refuse a key that comes twice."""
+        """Reject duplicate keys, and keys that are not text."""
         seen = set[str]()
         for key_node, _ in node.value:
             key = self.construct_object(key_node, deep=True)
@@ -76,14 +82,14 @@ class StrictLoader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
     def construct_text(self, node: ScalarNode) -> str:
-        """Refuse halves of characters, which no file and no table can hold."""
+        """Reject lone surrogates, which files and tables cannot store."""
         text = self.construct_scalar(node)
         if not text.isascii() and any("\ud800" <= letter <= "\udfff" for letter in text):
             raise refused("half a character", node)
         return text
 
     def construct_number(self, node: ScalarNode) -> int | float:
-        """Refuse what would become another number: beyond 64 bits, or beyond a double."""
+        """Reject integers beyond 64 bits and numbers beyond a double, which would change in value."""
         text = self.construct_scalar(node)
         value, is_whole = float(text), node.tag.endswith(":int")
         if math.isinf(value) or (is_whole and not -(2**63) <= int(text) < 2**63):
@@ -100,7 +106,7 @@ for name in ("int", "float"):
 
 
 def load_yaml(text: str, where: str) -> Any:
-    """Return the document as plain Python values; raise ConfigError INVALID_YAML with the fault's place."""
+    """Return the document as plain Python values; raise ConfigError INVALID_YAML with line and column."""
     if len(text) > MAX_CHARACTERS:
         raise ConfigError("INVALID_YAML", f"{where}: longer than {MAX_CHARACTERS} characters")
     try:
@@ -109,13 +115,13 @@ def load_yaml(text: str, where: str) -> Any:
         mark = error.problem_mark or error.context_mark
         place = "" if mark is None else f" at line {mark.line + 1}, column {mark.column + 1}"
         problem = ", ".join(part for part in (error.context, error.problem) if part)
-        raise ConfigError("INVALID_YAML", f"{where}: {problem}{place}") from None  # its trace shows the text
+        raise ConfigError("INVALID_YAML", f"{where}: {problem}{place}") from None  # the trace shows the text
     except yaml.YAMLError as error:
         raise ConfigError("INVALID_YAML", f"{where}: {error}") from None
 
 
 def overlay(tree: Any, keys: Sequence[str], value: Any) -> None:
-    """Set a value deep in a tree of mappings, making those that lack."""
+    """Set a value deep in a tree of mappings, creating missing ones; raise ConfigError INVALID_SETTING."""
     if len(keys) > MAX_DEPTH:
         raise ConfigError("INVALID_SETTING", f"--set {keys[0]}.…: {len(keys)} keys, at most {MAX_DEPTH}")
     for key in keys[:-1]:
@@ -128,18 +134,18 @@ def overlay(tree: Any, keys: Sequence[str], value: Any) -> None:
 
 
 def line(key: str, value: Any, comment: str = "") -> str:
-    """Return a key, its value as YAML, and a comment beside it."""
+    """Return a key and its value as a line of YAML, with an optional comment."""
     text = f"{key}:" if value is None else f"{key}: {scalar(value)}"
     return f"{text:<{COMMENTS_AT - 2}}  # {escape_control_characters(comment)}" if comment else text
 
 
 def scalar(value: Any) -> str:
-    """Return a value as YAML in one line that this program reads as this very value."""
+    """Return a value as one line of YAML that this module reads back unchanged."""
     match value:
         case str():
             if UNQUOTED.fullmatch(value) and load_yaml(value, value) == value:
                 return value
-            # What does not print is escaped.
+            # Non-printable characters are escaped.
             shown = value.isprintable()
             return yaml.dump(value, default_style='"', width=math.inf, allow_unicode=shown).rstrip("\n")
         case Mapping():

@@ -1,1 +1,1 @@
-"""A run as one HTML page, from what it published alone: no Spark, no request, no number that no table has."""
+"""Report of a run as one HTML page, from published tables and commit records alone; needs no Spark."""

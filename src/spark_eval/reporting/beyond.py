@@ -1,4 +1,4 @@
-"""Chapters beyond accuracy: what accuracy is paid for by, and which groups of items are shown."""
+"""Chapters beyond accuracy: trade-offs with accuracy, and exposure of item groups."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -10,14 +10,14 @@ from spark_eval.reporting.facts import RunFacts, as_number, is_of_hits, metric_o
 from spark_eval.reporting.models import MOST_SENTENCES_SHOWN
 from spark_eval.schema import MODEL, SEGMENT_VALUE, Direction
 
-# Groups of items that a page holds, the largest of the catalogue first.
+# Maximum number of item groups on a page, the largest of the catalogue first.
 MOST_GROUPS: Final = 20
 OF_LISTS: Final = "places of lists"
 OF_CATALOG: Final = "catalogue"
 
 
 def trade_offs(facts: RunFacts) -> Chapter | None:
-    """Return an accuracy against each metric beyond it, with the models that none other beats in both."""
+    """Return scatter charts of accuracy against each metric beyond accuracy, with the Pareto front."""
     rows = list(trade_off_rows(facts))
     if not rows:
         return None
@@ -40,7 +40,7 @@ def trade_offs(facts: RunFacts) -> Chapter | None:
 
 
 def trade_off_rows(facts: RunFacts) -> Iterator[dict[str, Any]]:
-    """Yield a row for each metric beyond accuracy and model; none where fewer than two models have both."""
+    """Yield a row per metric beyond accuracy and model, if at least two models have both values."""
     everybody = [row for row in facts.everybody if row["value"] is not None]
     accuracies: dict[str, dict[str, dict[str, Any]]] = {}
     accuracy = accuracy_of(everybody)
@@ -55,7 +55,7 @@ def trade_off_rows(facts: RunFacts) -> Iterator[dict[str, Any]]:
     for row in everybody:
         if is_beyond(row):
             beyond.setdefault(row["measure"], []).append(row)
-    # The largest cutoff comes first, as the reader's first choice.
+    # Largest cutoff first: it is the first option that readers see.
     for measure, of_models in sorted(beyond.items(), key=lambda one: -as_number(one[1][0]["k"])):
         hits = accuracies.get(of_models[0]["k"], accuracies[largest])
         of_models.sort(key=lambda row: places[row[MODEL]])
@@ -76,20 +76,23 @@ def trade_off_rows(facts: RunFacts) -> Iterator[dict[str, Any]]:
 
 
 def accuracy_of(everybody: Sequence[Mapping[str, Any]]) -> str | None:
-    """Return the metric of hits alone that others are set against; None without one."""
+    """Return the accuracy metric of the trade-offs, which uses hits alone; None if there is none."""
     metrics = {row["metric"]: metric_of(row) for row in everybody}
     of_hits = [row for row in everybody if (metric := metrics[row["metric"]]) and is_of_hits(metric)]
     return preferred_metric(of_hits, list_direction)
 
 
 def is_beyond(row: Mapping[str, Any]) -> bool:
-    """Return whether a metric sees more than hits: items, histories or the catalogue."""
+    """Return True if a metric uses more than hits: items, histories or the catalogue."""
     metric = metric_of(row)
     return metric is not None and metric.knows_items
 
 
 def pareto(points: Sequence[tuple[float, float]], better: str) -> list[bool]:
-    """Return which (accuracy, value) no other beats: better in one, and at least as good in the other.
+    """Return True for each point (accuracy, value) on the Pareto front.
+
+    A point is on the front if no other point is better in one coordinate and at least as good in the other.
+    ``better`` is the direction of ``value``; if it is ``none``, no point is on the front.
 
     >>> pareto([(0.5, 0.1), (0.4, 0.3), (0.4, 0.2), (0.5, 0.1)], "higher")
     [True, True, False, True]
@@ -107,7 +110,10 @@ def pareto(points: Sequence[tuple[float, float]], better: str) -> list[bool]:
 
 
 def front_sentences(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return which models are on the front, for the first metrics that have one, at their largest cutoff."""
+    """Return sentences that name the models on the Pareto front.
+
+    There is one sentence per metric that has a front, at its largest cutoff.
+    """
     best: dict[str, dict[str, list[tuple[str, str]]]] = {}
     for row in rows:
         if row["front"]:
@@ -121,7 +127,7 @@ def front_sentences(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def exposure_of_groups(facts: RunFacts) -> Chapter | None:
-    """Return each group's share of the places of lists, beside its share of the catalogue."""
+    """Return each item group's share of the recommended items and its share of the catalogue."""
     rows = list(exposure_rows(facts))
     if not rows:
         return None
@@ -149,10 +155,10 @@ def exposure_of_groups(facts: RunFacts) -> Chapter | None:
 
 
 def exposure_rows(facts: RunFacts) -> Iterator[dict[str, Any]]:
-    """Yield each group's share, of a model's lists, and once of the catalogue: there the model is None."""
+    """Yield each group's share of a model's lists, and once its share of the catalogue with model None."""
     of_catalog = {one.catalog_name: one.run_name for one in RANKING.values() if one.catalog_name}
     seen = set()
-    # The largest cutoff comes first, as the reader's first choice.
+    # Largest cutoff first: it is the first option that readers see.
     for row in sorted(facts.of_groups, key=lambda row: -as_number(cutoff_text(row["k"]))):
         name, bracket, options = str(row["metric"]).partition("(")
         is_catalog = name in of_catalog
@@ -163,7 +169,7 @@ def exposure_rows(facts: RunFacts) -> Iterator[dict[str, Any]]:
             "measure": measure_of({**row, "metric": of_catalog.get(name, name) + bracket + options}),
             "share": row["value"],
         }
-        # Each model has the catalogue's rows.
+        # The rows of the catalogue repeat for each model.
         key = (line["group"], line[MODEL], line["measure"])
         if key not in seen:
             seen.add(key)

@@ -1,7 +1,7 @@
-"""What a page holds: chapters of statements, tables, and charts that are drawn from the tables.
+"""Contents of a report page: chapters of statements, tables, and charts drawn from the tables.
 
-Every number is embedded once, in a ``Dataset``. Tables and charts are views of it, which the page's own
-script draws.
+Every number is embedded once, in a ``Dataset``. Tables and charts are views of a dataset. The page's own
+script draws them.
 """
 
 import math
@@ -13,15 +13,15 @@ from typing import Any, Final
 
 from spark_eval.schema import MODEL, SEGMENT_VALUE
 
-# Numbers are embedded with so many digits.
+# Significant digits of embedded numbers.
 DIGITS: Final = 9
-# The words of a gate.
+# Words for the result of a gate.
 PASSED: Final = "PASSED"
 FAILED: Final = "FAILED"
 
 
 class Form(StrEnum):
-    """How a view shows its rows; ``page.js`` has a function for each."""
+    """Form of a view; ``page.js`` has a function for each."""
 
     TABLE = "table"
     BOARD = "board"
@@ -34,7 +34,7 @@ class Form(StrEnum):
     SCATTER = "scatter"
 
 
-# Which column is what in every view of a form, or in all but some.
+# Usual roles of columns, by form; a view can override them.
 USUAL: Final[Mapping[Form, Mapping[str, Any]]] = {
     Form.BOARD: {"columns": "metric", "value": "value", "mark": "mark", "n": "n"},
     Form.HEAT: {"rows": SEGMENT_VALUE, "columns": MODEL, "value": "value", "n": "n"},
@@ -47,7 +47,7 @@ USUAL: Final[Mapping[Form, Mapping[str, Any]]] = {
 
 
 class Tone(StrEnum):
-    """How a statement is meant. The page says it in colour and in a word."""
+    """Tone of a statement; the page shows it as a colour and a word."""
 
     PLAIN = "plain"
     GOOD = "good"
@@ -57,7 +57,7 @@ class Tone(StrEnum):
 
 @dataclass(frozen=True)
 class Statement:
-    """A sentence; ``word`` stands before it where its tone is not plain."""
+    """A sentence of the report; ``word`` precedes it unless the tone is plain."""
 
     text: str
     tone: Tone = Tone.PLAIN
@@ -65,13 +65,13 @@ class Statement:
 
 
 def warning(word: str, text: str) -> Statement:
-    """Return a sentence that warns."""
+    """Return a statement that warns."""
     return Statement(text, Tone.WARNING, word)
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """Rows that views are drawn from, column by column; ``headings`` of columns not called by their name."""
+    """Data of views by column; ``headings`` has the headings that differ from the column's name."""
 
     name: str
     columns: Mapping[str, Sequence[Any]]
@@ -85,12 +85,12 @@ class Dataset:
         columns: Sequence[str],
         headings: Mapping[str, str] | None = None,
     ) -> "Dataset":
-        """Take these columns of rows."""
+        """Build a dataset from the given columns of rows."""
         rows = list(rows)
         return cls(name, {column: [row[column] for row in rows] for column in columns}, headings or {})
 
     def embedded(self) -> dict[str, Any]:
-        """Return the columns as JSON takes them."""
+        """Return the columns as values for JSON."""
         columns = {name: packed_column(values) for name, values in self.columns.items()}
         headings = {name: heading for name, heading in self.headings.items() if name in columns}
         return {"columns": columns, "headings": headings}
@@ -98,10 +98,10 @@ class Dataset:
 
 @dataclass(frozen=True)
 class View:
-    """Rows of a dataset as a table, or as a chart with that table behind it.
+    """A table of a dataset, or a chart of it with that table.
 
-    ``shown`` names the columns of the table, by default all. ``where`` keeps rows whose column has one of
-    these values. ``drawn`` says which column is what (x, y, series, label, low, high).
+    ``shown`` names the columns of the table, by default all. ``where`` keeps the rows with one of the given
+    values in a column. ``drawn`` maps roles (x, y, series, label, low, high) to columns.
     """
 
     kind: Form
@@ -115,17 +115,18 @@ class View:
     note: str = ""
 
     def embedded(self) -> dict[str, Any]:
-        """Return the view as JSON takes it."""
+        """Return the view as values for JSON."""
         shown = list(self.dataset.columns) if self.shown is None else self.shown
         return {**vars(self), "dataset": self.dataset.name, "shown": shown}
 
 
 @dataclass(frozen=True)
 class Chapter:
-    """A part of the page. Readers choose a value of each column of ``picks``, for all views at once.
+    """A section of the page.
 
-    ``texts`` are titles with text that is shown as it is, ``terms`` names with what they mean; ``card`` has a
-    line for each of its names.
+    ``picks`` are columns: readers choose a value of each for all views of the chapter. ``texts`` maps titles
+    to preformatted text. ``terms`` maps names to their meanings. ``card`` maps names to lines of a summary
+    card.
     """
 
     title: str
@@ -149,16 +150,17 @@ def chart(
     note: str = "",
     **drawn: Any,
 ) -> View:
-    """Return a chart; ``alt`` says what it shows, ``drawn`` which column is what beside the usual ones."""
+    """Return a chart; ``alt`` describes it, ``drawn`` adds roles of columns to the usual ones of its form."""
     return View(
         kind, title, dataset, alt, shown, where or {}, {**USUAL.get(kind, {}), **drawn}, is_small, note
     )
 
 
 def packed_column(values: Sequence[Any]) -> Any:
-    """Return a column for JSON: numbers of DIGITS digits, or distinct values and the place of each row's.
+    """Return a column packed for JSON.
 
-    ``runs`` are lengths of runs of equal values, where these make it shorter.
+    Numbers have DIGITS significant digits. Texts become distinct values (``names``) and an index per row
+    (``places``). ``runs`` are the lengths of runs of equal values, if they make the column shorter.
 
     >>> packed_column(["a", "b", "a"])
     {'names': ['a', 'b'], 'places': [0, 1, 0]}
@@ -181,7 +183,7 @@ def packed_column(values: Sequence[Any]) -> Any:
 
 
 def rounded(value: Any) -> Any:
-    """Return a number with DIGITS digits; None for what is none."""
+    """Return a float with DIGITS significant digits, None if it is not finite; other values unchanged."""
     if isinstance(value, float):
         return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
     return value

@@ -1,4 +1,4 @@
-"""What is known of a run: its commit records, its small tables, and how users spread over values."""
+"""Data of a report: commit records and small tables of a run, and the distribution of its users."""
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -24,36 +24,34 @@ from spark_eval.reporting.chapters import Dataset
 from spark_eval.reporting.spread import UserCount
 from spark_eval.schema import ALL, MODEL, SEGMENT, SEGMENT_VALUE, Direction, Table
 
-# The place of a model without a value among the others.
+# Sort key of a model without a value.
 LAST: Final = (True, True, 0.0)
-# Tables that are small, whatever was measured.
+# Tables that are small for every run.
 SMALL: Final = (
     *(Table.METRICS, Table.COMPARISONS, Table.GATES, Table.CURVES, Table.THRESHOLDS),
     *(Table.ACCOUNTING, Table.SUBSETS, Table.LEAKAGE, Table.STAGES, Table.FUNNEL),
 )
-# What is asked first of a run: the first of these that was measured, else of its metrics the first that says
-# which values are better.
+# Metrics preferred as the primary one, in this order; ``preferred_metric`` has the fallbacks.
 PREFERRED: Final = ("ndcg", "map")
 PRIMARY: Final = "report.primary"
-# The columns of ``metrics`` that pages show.
+# Columns of ``metrics`` that pages show.
 MEASURED: Final = (
     *(MODEL, "metric", "k", SEGMENT, SEGMENT_VALUE),
     *("value", "std_error", "ci_low", "ci_high", "n_undefined"),
 )
-# Means that come beside one that was asked for.
+# Additional means that are published with a requested metric.
 EXTRA: Final = {name for one in RANKING.values() for name in one.extra_names}
-# Names of metrics that have a value for each group of items; their segment is no part of the users.
+# Metrics with a value per item group; their segment is a group of items, not of users.
 OF_GROUPS: Final = {name for one in RANKING.values() if one.kind is Kind.GROUPS for name in one.names}
 
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What a report is made of.
+    """Input of a report.
 
-    ``records`` are what the commit record says of each verb. ``tables`` hold the rows of those of SMALL that
-    are published. ``count_users`` returns how many users of each model have which value of these metrics
-    (``ndcg@10``); it is called where that is drawn. ``asked_primary`` is the metric that the page is to begin
-    with, if somebody said so.
+    ``records`` has the commit record of each verb. ``tables`` has the rows of the published tables among
+    SMALL. ``count_users`` counts the users of each model by value of the given metrics (``ndcg@10``). It is
+    called only if a chart needs the counts. ``asked_primary`` is the primary metric; None if not requested.
     """
 
     run_id: str
@@ -64,12 +62,12 @@ class RunFacts:
     asked_primary: str | None = None
 
     def rows(self, table: Table) -> Sequence[Row]:
-        """Return the rows of a table; none where it is not published."""
+        """Return the rows of a table; empty if the table is not published."""
         return self.tables.get(table, ())
 
     @cached_property
     def users(self) -> Sequence[UserCount]:
-        """How many users of each model have which value of the metrics that were measured."""
+        """Numbers of users of each model, by value of the measured metrics."""
         if self.count_users is None:
             return ()
         return self.count_users({measure_of(row) for row in self.rows(Table.METRICS)})
@@ -88,7 +86,10 @@ class RunFacts:
         return replace(self, tables={**self.tables, **kept})
 
     def rows_of(self, table: Table, metric: str, where: str) -> Sequence[Row]:
-        """Return the rows of a table on a metric; those of predictions go by their names as they stand."""
+        """Return the rows of a table on one metric; raise ConfigError METRIC_NOT_MEASURED if there are none.
+
+        Metrics of predictions match by their exact name.
+        """
         if not self.is_scored:
             return rows_of_metric(self.rows(table), metric, where)
         if found := [row for row in self.rows(table) if row["metric"] == metric]:
@@ -98,15 +99,15 @@ class RunFacts:
 
     @property
     def is_scored(self) -> bool:
-        """Whether predictions were measured, not lists."""
+        """True if the run measured predictions, False if lists."""
         return any(row.get("n_rows") is not None for row in self.rows(Table.METRICS)[:1])
 
     @cached_property
     def is_shown(self) -> Callable[[str], bool]:
-        """Whether a metric of ``metrics`` was asked for; others come beside one that was.
+        """Predicate on names of metrics: True if the metric was requested.
 
-        Weighted means, such as ``novelty_micro``, are shown where a gate or the primary metric is of them:
-        commit records have no other name for them than that of their metric.
+        Some metrics add weighted means, such as ``novelty_micro``. These are shown only if a gate or the
+        primary metric names them. Commit records cannot tell: they have the name of the metric alone.
         """
         asked = {self.asked_primary or "", *(str(row["metric"]) for row in self.rows(Table.GATES))}
         named = {text.partition("(")[0].partition("@")[0] for text in asked}
@@ -114,9 +115,9 @@ class RunFacts:
 
     @cached_property
     def measured(self) -> list[dict[str, Any]]:
-        """The rows of ``metrics`` on users, with a name for metric and cutoff, their part, and a mark.
+        """Rows of ``metrics`` on users, with the metric at its cutoff, segment label, direction and mark.
 
-        Where models have values for different users, none has a mark.
+        There are no marks if models have values for different users.
         """
         rows = [row for row in self.of_users if self.is_shown(row["metric"])]
         marks = marks_of(of_one_population(row for row in rows if row[SEGMENT] == ALL), self.direction)
@@ -138,11 +139,11 @@ class RunFacts:
 
     @property
     def of_users(self) -> list[Row]:
-        """The rows of ``metrics`` that are on users, or on rows of predictions."""
+        """Rows of ``metrics`` on users or on rows of predictions."""
         return [row for row in self.rows(Table.METRICS) if not is_of_group(row)]
 
     def measure(self, row: Row) -> str:
-        """Return what a row of ``metrics`` is a value of; metrics of predictions have no cutoff."""
+        """Return the metric and cutoff of a row of ``metrics``; metrics of predictions have no cutoff."""
         return self.measure_at(row["metric"], row["k"])
 
     def measure_at(self, metric: str, k: int | None) -> str:
@@ -151,11 +152,11 @@ class RunFacts:
 
     @property
     def of_groups(self) -> list[Row]:
-        """The rows of ``metrics`` on groups of items."""
+        """Rows of ``metrics`` on groups of items."""
         return [row for row in self.rows(Table.METRICS) if is_of_group(row)]
 
     def direction(self, metric: str) -> Direction:
-        """Return which values of a metric are the better ones."""
+        """Return the direction of a metric: higher, lower or none."""
         if not self.is_scored:
             return list_direction(metric)
         name = split_metric_text(metric)["name"]
@@ -163,7 +164,7 @@ class RunFacts:
 
     @cached_property
     def metrics(self) -> Dataset:
-        """The rows of ``metrics``, as many views show them."""
+        """Rows of ``metrics`` as a dataset that many views share."""
         columns = (
             *(MODEL, "metric", "k", "measure", SEGMENT, SEGMENT_VALUE, "part", "value"),
             *("ci_low", "ci_high", "n", "n_undefined", "mark", "better"),
@@ -174,13 +175,13 @@ class RunFacts:
 
     @cached_property
     def definitions(self) -> dict[str, str]:
-        """What each metric that is shown is, in a sentence, and which values are better."""
+        """Meaning and direction of each shown metric, by name."""
         names = dict.fromkeys(row["metric"] for row in (self.measured or self.rows(Table.COMPARISONS)))
         found = {name: self.definition(str(name)) for name in names}
         return {name: text for name, text in found.items() if text}
 
     def definition(self, metric: str) -> str:
-        """Return what a metric is and which values are better; nothing of one that is not known."""
+        """Return the meaning and direction of a metric; empty if the metric is unknown."""
         known = POINTWISE.get(metric.partition("(")[0]) if self.is_scored else metric_called(metric)
         if known is None:
             return ""
@@ -189,18 +190,18 @@ class RunFacts:
 
     @cached_property
     def everybody(self) -> list[dict[str, Any]]:
-        """What is measured of all users, or of all rows of predictions."""
+        """Measured rows over all users, or over all rows of predictions."""
         return [row for row in self.measured if row[SEGMENT] == ALL]
 
     @cached_property
     def primary(self) -> str | None:
-        """The measure that the page begins with, and that orders models; None where nothing is measured.
+        """Metric that the page begins with and that orders models; None if nothing is measured.
 
-        It is the one that was asked for, else that of ``preferred_metric``, at its largest k: one without a
-        cutoff comes last.
+        It is the requested metric, else that of ``preferred_metric``, at its largest k. No cutoff counts as
+        the smallest k.
 
         Raises:
-            ConfigError: METRIC_NOT_MEASURED for one that was asked for and is not among those measured.
+            ConfigError: METRIC_NOT_MEASURED if the requested metric was not measured.
         """
         table = Table.METRICS if self.rows(Table.METRICS) else Table.COMPARISONS
         rows = [row for row in self.rows(table) if row[SEGMENT] == ALL and not is_of_group(row)]
@@ -214,7 +215,10 @@ class RunFacts:
 
     @cached_property
     def models(self) -> list[str]:
-        """All models, the best by the primary metric first; of other users than most of them, last."""
+        """Names of all models, the best by the primary metric first.
+
+        Models with values for fewer users than others come last.
+        """
         if not self.everybody:
             return sorted({str(row[name]) for row in self.rows(Table.COMPARISONS) for name in PAIR})
         firsts = [row for row in self.everybody if row["measure"] == self.primary]
@@ -230,29 +234,32 @@ PAIR: Final = ("candidate", "baseline")
 
 
 def share_texts(rows: Iterable[dict[str, Any]]) -> None:
-    """Let equal texts of rows be one object: 300,000 rows of ``metrics`` have few."""
+    """Intern the texts of rows in place: 300,000 rows of ``metrics`` have few distinct texts."""
     for row in rows:
         row.update((name, intern(value)) for name, value in row.items() if type(value) is str)
 
 
 def metric_of(row: Row) -> RankingMetric | None:
-    """Return the metric of lists whose mean or value a row is; None of predictions."""
+    """Return the list metric of a row of ``metrics``; None for metrics of predictions."""
     return metric_called(str(row["metric"]))
 
 
 @cache
 def metric_called(name: str) -> RankingMetric | None:
-    """Return the metric of lists of a published name, with its options."""
+    """Return the list metric of a published name, ignoring its options; None if unknown."""
     return ranking_names().get(name.partition("(")[0])
 
 
 def is_of_group(row: Row) -> bool:
-    """Return whether a row is of a group of items, not of users."""
+    """Return True if a row is on a group of items, not on users."""
     return str(row["metric"]).partition("(")[0] in OF_GROUPS
 
 
 def preferred_metric(rows: Iterable[Row], direction: Callable[[str], Direction]) -> str | None:
-    """Return nDCG, else MAP, else the first metric of hits alone, else the first that has a direction."""
+    """Return the default primary metric; None if no metric has a direction.
+
+    It is nDCG, else MAP, else the first metric that uses hits alone, else the first that has a direction.
+    """
     found: dict[str, str] = {}
     others: list[str] = []
     for name in dict.fromkeys(row["metric"] for row in rows):
@@ -266,12 +273,12 @@ def preferred_metric(rows: Iterable[Row], direction: Callable[[str], Direction])
 
 
 def is_of_hits(metric: RankingMetric) -> bool:
-    """Return whether a metric judges lists by where the relevant items are, the higher the better."""
+    """Return True if a metric uses the ranks of hits alone and higher values are better."""
     return metric.kind is Kind.HITS and not metric.knows_items and metric.direction is Direction.HIGHER
 
 
 def of_one_population(rows: Iterable[Row]) -> list[Row]:
-    """Return the rows of metrics and cutoffs for which all models have a value for as many users."""
+    """Return the rows of each metric and cutoff that has the same number of users for all models."""
     groups: dict[tuple[str, int | None], list[Row]] = {}
     for row in rows:
         if row["value"] is not None:
@@ -280,15 +287,15 @@ def of_one_population(rows: Iterable[Row]) -> list[Row]:
 
 
 def as_number(cutoff: str) -> float:
-    """Return the place of a cutoff; none comes last."""
+    """Return the sort key of a cutoff; no cutoff comes last."""
     return math.inf if cutoff == UNCUT else float(cutoff)
 
 
 def part_of(row: Row) -> str:
-    """Return whose users a row is of: ``all``, or ``country: DE``."""
+    """Return the segment label of a row: ``all``, or ``country: DE``."""
     return part_name(row[SEGMENT], row[SEGMENT_VALUE])
 
 
 def part_name(segment: str, value: str) -> str:
-    """Return a segment with its value: ``country: DE``; ``all`` of everybody."""
+    """Return the label of a segment with its value: ``country: DE``; ``all`` for all users."""
     return ALL if segment == ALL else f"{segment}: {value}"

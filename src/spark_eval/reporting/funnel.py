@@ -1,4 +1,4 @@
-"""The chapter on a pipeline: users at each step, what became of relevant items, what each stage reaches."""
+"""Chapter on a pipeline: users at each step, losses of relevant items, and values that stages reach."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -26,7 +26,7 @@ MEANS: Final = ("value", "ci_low", "ci_high")
 
 
 def pipeline(facts: RunFacts) -> Chapter | None:
-    """Return where users and relevant items are lost between candidates and the final list."""
+    """Return the chapter on losses of users and relevant items between candidates and the final list."""
     funnel = [{**row, "part": part_of(row)} for row in facts.rows(Table.FUNNEL)]
     stages = [
         {**row, "part": part_of(row), "its model": row[MODEL]}
@@ -42,7 +42,7 @@ def pipeline(facts: RunFacts) -> Chapter | None:
 
 
 def funnel_charts(funnel: Sequence[Row]) -> Iterator[View]:
-    """Yield bars of the users at each step, and of the relevant items by what became of them."""
+    """Yield bar charts of the users at each step, and of the relevant items by fate."""
     steps, fates = [], []
     for part in dict.fromkeys(row["part"] for row in funnel):
         of_part = [row for row in funnel if row["part"] == part]
@@ -75,9 +75,9 @@ def funnel_charts(funnel: Sequence[Row]) -> Iterator[View]:
 def with_share(
     funnel: Sequence[Row], column: str, *, is_of_fates: bool
 ) -> Iterator[tuple[Row, float | None]]:
-    """Yield the steps of a part's funnel, or the fates of its items, with their share; None of nothing.
+    """Yield the steps of a funnel, or the fates of its relevant items, with their shares.
 
-    It is that of the users with truth, or of all relevant items.
+    Shares are of the users with truth, or of all relevant items; None if there are none.
     """
     rows = [row for row in funnel if (row["step"] in MEANINGS) is is_of_fates]
     whole = sum(row[column] for row in rows if is_of_fates or row["step"] == STEP_TRUTH)
@@ -86,7 +86,7 @@ def with_share(
 
 
 def recall_charts(stages: Sequence[Row]) -> Iterator[View]:
-    """Yield the recall of each stage and generator, and what each generator of a union adds."""
+    """Yield the recall of each stage and generator, and the recall that each generator adds to a union."""
     for metric, name, title, alt in (
         (STAGE_RECALL, "recalls", "Recall of each stage", "a stage"),
         (ADDED_RECALL, "added", "What no other generator finds", "a generator alone"),
@@ -100,19 +100,19 @@ def recall_charts(stages: Sequence[Row]) -> Iterator[View]:
 
 
 def interval_chart(title: str, dataset: Dataset, alt: str, label: str) -> View:
-    """Return a chart of means of stages with their intervals, in the order of the stages."""
+    """Return a chart of the means of stages with their intervals, in the order of the stages."""
     return chart(Form.INTERVALS, title, dataset, alt, label=label, look="its model", is_ordered=True)
 
 
 def list_name(row: Row, stages: Sequence[Row]) -> str:
-    """Return a stage with its cut; of a union also the generator that is meant."""
+    """Return a stage with its cutoff, and the generator if the stage is a union."""
     is_union = any(one["stage"] == row["stage"] and one[MODEL] is None for one in stages)
     generator = f": {row[MODEL]}" if is_union and row[MODEL] is not None else ""
     return f"{row['stage']}{generator}, k = {row['k']}"
 
 
 def reached_charts(reached: Sequence[Row]) -> Iterator[View]:
-    """Yield what the oracle of the candidates and each later stage reach, and their efficiency."""
+    """Yield charts of the candidates' oracle, the values of later stages, and their efficiency."""
     shares = ("efficiency", "conditional")
     columns = (*OF_STAGES, "measure", *MEANS, *shares, "n_users")
     yield interval_chart(
@@ -135,7 +135,7 @@ def reached_charts(reached: Sequence[Row]) -> Iterator[View]:
 
 
 def reached_rows(stages: Sequence[Row]) -> Iterator[dict[str, Any]]:
-    """Yield a row for each metric and stage: the oracle for the candidates, then what later stages reach."""
+    """Yield a row per metric and stage: the oracle of the candidates, then the values of later stages."""
     values = {(row["stage"], part_of(row), measure_of(row)): row["value"] for row in stages}
     measured = [row["metric"].removeprefix(ORACLE) for row in stages if row["metric"].startswith(ORACLE)]
     first = stages[0]["stage"]
@@ -158,7 +158,10 @@ def reached_rows(stages: Sequence[Row]) -> Iterator[dict[str, Any]]:
 
 
 def lost_items(funnel: Sequence[Row]) -> list[Statement]:
-    """Return how many relevant items were kept, and where most were lost; a warning of those from outside."""
+    """Return statements on the relevant items: the number kept by all stages, and the largest loss.
+
+    A warning follows if later lists have relevant items that are not candidates.
+    """
     items = {row["step"]: row["n_pairs"] for row in funnel if row["part"] == ALL and row["step"] in MEANINGS}
     total = sum(items.values())
     if not total:
@@ -175,7 +178,7 @@ def lost_items(funnel: Sequence[Row]) -> list[Statement]:
 
 
 def reached_sentences(rows: Sequence[Mapping[str, Any]]) -> list[Statement]:
-    """Return what the candidates allow in each metric, and how much of it each later stage makes."""
+    """Return a statement per metric: the candidates' oracle, and the share of it that later stages reach."""
     everybody = [row for row in rows if row["part"] == ALL and row["value"] is not None]
     said = []
     for oracle in (row for row in everybody if row["is oracle"]):
@@ -191,5 +194,5 @@ def reached_sentences(rows: Sequence[Mapping[str, Any]]) -> list[Statement]:
 
 
 def said_of(step: str) -> str:
-    """Return a step or fate as text."""
+    """Return the name of a step or fate as text."""
     return step.replace("_", " ")

@@ -1,4 +1,4 @@
-"""Chapters on models of lists and of predictions: gates, who is best, cutoffs, differences, another run."""
+"""Chapters on models: gates, best model, cutoffs, differences, and another run."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,13 +30,13 @@ from spark_eval.stats.significance import t_test
 
 MOST_SENTENCES_SHOWN: Final = 12
 MOST_NAMED: Final = 5
-# What users without a list count as, by the convention.
+# Treatment of users without a list, by convention.
 NO_LIST: Final = {
     NoRecommendations.ZERO: "They count as 0 where hits are measured, and have no value in metrics of the "
     "lists themselves, such as novelty: cells of fewer users than their line say how many (n).",
     NoRecommendations.DROP: "They are left out: cells of fewer users than their line say how many (n).",
 }
-# Rows of comparisons that a page holds: all users first, then segments.
+# Maximum number of rows of comparisons on a page: all users first, then segments.
 MOST_COMPARISONS: Final = 10_000
 OF_ALL_USERS: Final[Mapping[str, Sequence[str]]] = {SEGMENT: [ALL]}
 ROOM_LEFT: Final = (
@@ -47,7 +47,7 @@ MEANS_SHOWN: Final = (MODEL, "measure", "value", "ci_low", "ci_high", "n", "n_un
 
 
 def gates(facts: RunFacts) -> Chapter | None:
-    """Return what the gates decided: each in a sentence, those that failed first."""
+    """Return the chapter on gates: one sentence per gate, failed gates first."""
     rows = sorted(facts.rows(Table.GATES), key=lambda row: bool(row["passed"]))
     if not rows:
         return None
@@ -79,7 +79,7 @@ def gates(facts: RunFacts) -> Chapter | None:
 
 
 def gate_sentence(row: Mapping[str, Any]) -> str:
-    """Return what a gate decided, and why: ``at most .01 worse: certain (95 %)``."""
+    """Return the decision of a gate with its reason: ``at most .01 worse: certain (95 %)``."""
     gate = f"{where(row)} of {row['model']} against {in_run(row['against_model'], row['against_run'])}"
     if row["decision"] == Decision.NO_BASELINE:
         return f"{gate}: {row['reason']}."
@@ -98,7 +98,7 @@ def gate_sentence(row: Mapping[str, Any]) -> str:
 
 
 def allowed_drop(row: Mapping[str, Any]) -> str:
-    """Return how much worse a gate lets a model be: ``at most .01 worse``, ``at most 2 % worse``."""
+    """Return the allowed drop of a gate: ``at most .01 worse``, ``at most 2 % worse``."""
     drop = row["max_drop"]
     if row["drop"] == Drop.RELATIVE:
         return f"at most {100 * drop:g} % worse"
@@ -106,7 +106,7 @@ def allowed_drop(row: Mapping[str, Any]) -> str:
 
 
 def leaderboard(facts: RunFacts) -> Chapter | None:
-    """Return which model is best, and whether that is certain."""
+    """Return the chapter on the best model, with its significance."""
     everybody = facts.everybody
     if not everybody:
         return None
@@ -142,7 +142,7 @@ def leaderboard(facts: RunFacts) -> Chapter | None:
 
 
 def lists_missing(facts: RunFacts) -> Iterator[Statement]:
-    """Yield which models have no list for how many users, and what these count as."""
+    """Yield warnings on models without lists for some users, with the treatment of these users."""
     entries = [row for row in facts.rows(Table.ACCOUNTING) if row[MODEL] is not None]
     without = {
         row[MODEL]: (row["users"], row["reason"])
@@ -167,15 +167,15 @@ def lists_missing(facts: RunFacts) -> Iterator[Statement]:
 
 
 def without_interval(everybody: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the metrics that belong to no user: their values are those of a run."""
+    """Return the metrics with one value per run; they have no interval."""
     metrics = {str(row["metric"]): metric_of(row) for row in everybody}
     return [name for name, metric in metrics.items() if metric is not None and metric.kind is Kind.CATALOG]
 
 
 def best_sentences(everybody: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield who is best in each metric, at its largest cutoff, and who may be as good.
+    """Yield a sentence per metric on the best model at the largest cutoff, and on models close to it.
 
-    Where models have values for different users, those with fewer are named instead.
+    If models have values for different users, the sentence names the models with fewer users instead.
     """
     of_metrics: dict[str, list[Mapping[str, Any]]] = {}
     for row in everybody:
@@ -207,7 +207,7 @@ def best_sentences(everybody: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def cutoffs(facts: RunFacts) -> Chapter | None:
-    """Return a curve over the cutoffs for each metric that was measured at several."""
+    """Return a line chart over cutoffs for each metric with several cutoffs."""
     ks: dict[str, dict[str, None]] = {}
     for row in facts.everybody:
         ks.setdefault(row["metric"], {})[row["k"]] = None
@@ -231,7 +231,7 @@ def cutoffs(facts: RunFacts) -> Chapter | None:
 
 
 def differences(facts: RunFacts) -> Chapter | None:
-    """Return what ``compare`` published: differences with intervals, wins, ties and losses."""
+    """Return the chapter on published comparisons: differences with intervals, wins, ties and losses."""
     rows = sorted(facts.rows(Table.COMPARISONS), key=lambda row: row[SEGMENT] != ALL)
     if not rows:
         return None
@@ -280,7 +280,10 @@ def differences(facts: RunFacts) -> Chapter | None:
 
 
 def beside_other_run(facts: RunFacts) -> Chapter | None:
-    """Return the means beside those of another run; of equal models, as if users were others."""
+    """Return the chapter on changes of means from another run.
+
+    Models are matched by name. Intervals treat the users of the two runs as independent samples.
+    """
     other = facts.baseline
     if other is None:
         return None
@@ -311,7 +314,7 @@ def beside_other_run(facts: RunFacts) -> Chapter | None:
 
 
 def change(row: Mapping[str, Any], was: Mapping[str, Any]) -> dict[str, float | None]:
-    """Return the difference of two means with its interval by Welch."""
+    """Return the difference of two means with its interval by Welch's test."""
     n_before, n_now = was["n"] or 0, row["n"] or 0
     between = unpaired(was["value"], was["std_error"], n_before, row["value"], row["std_error"], n_now)
     tested = t_test(between, 1 - CERTAIN)
@@ -320,7 +323,7 @@ def change(row: Mapping[str, Any], was: Mapping[str, Any]) -> dict[str, float | 
 
 
 def warnings_of(facts: RunFacts, other: RunFacts) -> Iterator[Statement]:
-    """Yield why numbers of two runs may not be comparable: other conventions, another truth."""
+    """Yield warnings if the numbers of two runs may not be comparable: conventions or truth differ."""
     for key, what in (("conventions", "conventions"), ("truth_digest", "truth")):
         here, there = (
             {str(record[key]) for record in run.records.values() if record.get(key) is not None}

@@ -1,4 +1,4 @@
-"""Chapters on where numbers come from: the split and its leaks, every row's end, config and versions."""
+"""Chapters on the origin of numbers: split and leakage, accounting of rows, config and versions."""
 
 import json
 from collections import Counter
@@ -15,7 +15,7 @@ from spark_eval.reporting.facts import RunFacts
 from spark_eval.schema import MODEL, Outcome, Subset, Table
 from spark_eval.splits.subsets import SubsetRow, cold_warnings, counted_ways_to_train
 
-# Outcomes that a bar is made of; all others count users, beside the rows.
+# Outcomes of rows, shown in a bar; all other outcomes count users.
 ROW_OUTCOMES: Final = (
     *(Outcome.USED, Outcome.FILTERED, Outcome.DEDUPLICATED, Outcome.DROPPED, Outcome.QUARANTINED),
 )
@@ -27,7 +27,7 @@ SUBSET_HEADINGS: Final = {
 
 
 def split_in_time(facts: RunFacts) -> Chapter | None:
-    """Return where the split cuts the log in time, and what of the test parts is in the train parts."""
+    """Return the chapter on the split: time ranges of the subsets, leakage checks, and subset sizes."""
     checks = facts.rows(Table.LEAKAGE)
     spans = list(spans_of(facts.records.get("split", {}).get("timeline") or {}))
     if not checks and not spans:
@@ -37,7 +37,7 @@ def split_in_time(facts: RunFacts) -> Chapter | None:
         shown = ("fold", "part", "from", "to")
         dataset = Dataset.of("spans", spans, (*shown, "start", "end"))
         alt = "Parts of the log in time (UTC), a lane for each fold"
-        # Records of earlier versions do not say where the log begins and ends.
+        # Records of earlier versions lack the first and last timestamp of the log.
         is_known = all(span[end] is not None for span in spans for end in ("start", "end"))
         kind = Form.SPANS if is_known else Form.TABLE
         views.append(chart(kind, "Parts in time", dataset, alt, shown=shown))
@@ -59,14 +59,14 @@ def split_in_time(facts: RunFacts) -> Chapter | None:
 
 
 def leak_verdict(check: Row) -> str:
-    """Return whether a check of the leakage report found rows, and may find any."""
+    """Return the verdict of a leakage check: ``LEAK``, ``allowed`` (rows found, but permitted) or ``no``."""
     return "LEAK" if check["leaked"] else "allowed" if check["rows"] else "no"
 
 
 def spans_of(found: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the parts of a split by time, their ends in milliseconds since the epoch; None is not known.
+    """Yield the time range of each subset of a split, in milliseconds since the epoch; None if unknown.
 
-    Open ends are those of the log.
+    An open start or end is that of the log.
     """
     oldest, newest = found.get("oldest"), found.get("newest")
     if "windows" in found:
@@ -98,7 +98,7 @@ def spans_of(found: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def in_utc(microseconds: int) -> str:
-    """Return a moment as text, in UTC.
+    """Return a timestamp as text, in UTC.
 
     >>> in_utc(1_715_831_414_000_000)
     '2024-05-16 03:50:14'
@@ -107,7 +107,7 @@ def in_utc(microseconds: int) -> str:
 
 
 def accounting(facts: RunFacts) -> Chapter | None:
-    """Return what became of every row: shares of each table, and all lines of the accounting."""
+    """Return the chapter on the accounting: shares of each table's rows by outcome, and all lines."""
     rows = facts.rows(Table.ACCOUNTING)
     if not rows:
         return None
@@ -138,7 +138,7 @@ def accounting(facts: RunFacts) -> Chapter | None:
 
 
 def provenance(facts: RunFacts) -> Chapter | None:
-    """Return conventions, versions, fingerprints and configs, as the commit records have them."""
+    """Return the chapter on the commit records: conventions, versions, fingerprints and configs."""
     if not facts.records:
         return None
     rows, texts = [], {}
@@ -152,7 +152,7 @@ def provenance(facts: RunFacts) -> Chapter | None:
 
 
 def record_lines(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield what a commit record says beside config and timeline, a line for each."""
+    """Yield the entries of a commit record except config and timeline, as pairs of name and text."""
     for name in ("published_at", "conventions", "fingerprint", "truth_digest"):
         if record.get(name) is not None:
             yield name.replace("_", " "), str(record[name])

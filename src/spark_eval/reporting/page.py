@@ -1,4 +1,4 @@
-"""Chapters as one HTML file that needs nothing else: no server, no network, no permission to run strings."""
+"""Render chapters as one self-contained HTML file: no server, no network, no ``eval``."""
 
 import base64
 import hashlib
@@ -22,7 +22,7 @@ from spark_eval.reporting.scored import prediction_curves, thresholds
 from spark_eval.reporting.verdict import verdict
 from spark_eval.schema import VERSION
 
-# From top to bottom. A chapter is there where its function finds data for it.
+# Chapters from top to bottom; a function returns None if there is no data for its chapter.
 CHAPTERS: Final[Mapping[str, Callable[[RunFacts], Chapter | None]]] = {
     "verdict": verdict,
     "gates": gates,
@@ -42,9 +42,9 @@ CHAPTERS: Final[Mapping[str, Callable[[RunFacts], Chapter | None]]] = {
     "accounting": accounting,
     "provenance": provenance,
 }
-# The models that charts show until the reader chooses others: as many as there are colours.
+# Number of models that charts show at first: the number of colours.
 FIRST_SHOWN: Final = 7
-# What JSON leaves as it is, and HTML or JavaScript would not.
+# Characters that JSON leaves unescaped, and that HTML or JavaScript would interpret.
 SPELT_OUT: Final = {ord(letter): f"\\u{ord(letter):04x}" for letter in "<>&\u2028\u2029"}
 
 
@@ -54,7 +54,7 @@ def report_page(facts: RunFacts) -> str:
 
 
 def page_of(facts: RunFacts, chapters: Mapping[str, Chapter], plot: str | None = None) -> str:
-    """Return chapters as HTML: a report, or a single one under the title ``plot``."""
+    """Return chapters as HTML: a report, or a single chapter with the title ``plot``."""
     library, script, style = (asset(name) for name in ("echarts.min.js", "page.js", "page.css"))
     page = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     return page.from_string(asset("page.html.j2")).render(
@@ -66,7 +66,7 @@ def page_of(facts: RunFacts, chapters: Mapping[str, Chapter], plot: str | None =
         chapters=chapters,
         models=facts.models,
         n_shown=FIRST_SHOWN,
-        # Each text is a file of this package, and its hash is what the policy allows.
+        # Each text is a file of this package; the policy allows it by its hash.
         library=Markup(library),
         script=Markup(script),
         style=Markup(style),
@@ -77,7 +77,7 @@ def page_of(facts: RunFacts, chapters: Mapping[str, Chapter], plot: str | None =
 
 
 def policy(scripts: Sequence[str], style: str) -> str:
-    """Return the Content-Security-Policy: these very texts may run, nothing is loaded, nothing is sent."""
+    """Return the Content-Security-Policy: only these texts may run; nothing is loaded or sent."""
     allowed = " ".join(map(hash_of, scripts))
     return (
         f"default-src 'none'; script-src {allowed}; style-src {hash_of(style)}; img-src data:; "
@@ -86,12 +86,12 @@ def policy(scripts: Sequence[str], style: str) -> str:
 
 
 def hash_of(text: str) -> str:
-    """Return the hash of a script or style as a policy names it."""
+    """Return the hash of a script or style, as a Content-Security-Policy writes it."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
 def embedded(facts: RunFacts, chapters: Mapping[str, Chapter]) -> str:
-    """Return all datasets, each once, and what is drawn of them, as JSON that ends no script."""
+    """Return all datasets and the views of them as JSON, which cannot end a script element."""
     datasets = {view.dataset.name: view.dataset for chapter in chapters.values() for view in chapter.views}
     tree = {
         "datasets": {name: one.embedded() for name, one in datasets.items()},
@@ -109,7 +109,7 @@ def embedded(facts: RunFacts, chapters: Mapping[str, Chapter]) -> str:
 
 
 def headings_of(facts: RunFacts) -> list[str]:
-    """Return what the head of the page says of the run."""
+    """Return the lines of the page's header: counts, conventions, and time of publication."""
     found, moments = dict[str, str](), list[str]()
     for record in facts.records.values():
         summary: Mapping[str, Any] = record.get("summary", {})
@@ -125,5 +125,5 @@ def headings_of(facts: RunFacts) -> list[str]:
 
 @cache
 def asset(name: str) -> str:
-    """Return the text of a file that comes with this package."""
+    """Return the text of an asset of this package."""
     return files("spark_eval.reporting").joinpath("assets", name).read_text(encoding="utf-8")

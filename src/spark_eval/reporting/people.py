@@ -1,4 +1,4 @@
-"""Chapters on users: segments, folds, and how users spread over the values of a metric."""
+"""Chapters on users: segments, folds, and the distribution of users over metric values."""
 
 from collections.abc import Iterator
 from itertools import accumulate, groupby
@@ -9,13 +9,13 @@ from spark_eval.reporting.facts import RunFacts
 from spark_eval.reporting.spread import MOST_SPREAD
 from spark_eval.schema import ALL, FOLD, FOLDS, MODEL, SEGMENT, SEGMENT_VALUE
 
-# The mean of fewer users says little: its cell has a warning.
+# Cells with fewer users have a warning.
 FEW: Final = 30
 MOST_SMALL_NAMED: Final = 5
 
 
 def segments(facts: RunFacts) -> Chapter | None:
-    """Return the means of segments as a heat table, with warnings where users are few."""
+    """Return the means of segments as heat tables, with warnings for small segments."""
     rows = [row for row in facts.measured if row[SEGMENT] not in (ALL, FOLD, FOLDS)]
     if not rows:
         return None
@@ -43,7 +43,7 @@ def segments(facts: RunFacts) -> Chapter | None:
 
 
 def folds(facts: RunFacts) -> Chapter | None:
-    """Return the values of folds or windows, in their order, and their mean and deviation."""
+    """Return the values of folds or windows in order, with their mean and standard deviation."""
     rows = [row for row in facts.measured if row[SEGMENT] == FOLD]
     if not rows:
         return None
@@ -73,7 +73,7 @@ def folds(facts: RunFacts) -> Chapter | None:
 
 
 def spread(facts: RunFacts) -> Chapter | None:
-    """Return how users spread over the values of a metric: shares in bins, and the share below a value."""
+    """Return the distribution of users over the values of a metric: shares in bins and cumulative shares."""
     if not facts.users:
         return None
     rows = list(with_shares(facts))
@@ -129,8 +129,8 @@ def spread(facts: RunFacts) -> Chapter | None:
 def with_shares(facts: RunFacts) -> Iterator[dict[str, Any]]:
     """Yield the counts with their share of the model's users, and the share of users below ``high``.
 
-    Bins are half open, so the share below the end of a bin is that of this bin and all before it; users with
-    the largest value itself are in the last bin.
+    Bins are half open, so the share below ``high`` is that of this bin and all earlier ones. Users with the
+    largest value are in the last bin.
     """
     for _, group in groupby(facts.users, key=lambda row: (row.model, row.measure)):
         rows = list(group)

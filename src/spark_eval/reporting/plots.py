@@ -1,4 +1,4 @@
-"""Charts of a report one chapter at a time, in a frame of a notebook or in a file of their own."""
+"""Charts of one chapter of a report, in a frame of a notebook or in an HTML file."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,17 +12,18 @@ from spark_eval.reporting.facts import RunFacts
 from spark_eval.reporting.page import CHAPTERS, page_of
 from spark_eval.runtime.local_files import write_file
 
-# Views that are no charts: a result has its tables itself.
+# Views that are not charts; a result has its tables as frames.
 TABLES: Final = (Form.TABLE, Form.BOARD)
-# Where a notebook does not let a frame grow to what is in it.
+# Height of the frame if the notebook does not let it grow with its content.
 HEIGHT: Final = "480px"
 
 
 @dataclass(frozen=True, repr=False)
 class Plot:
-    """Charts that show themselves in a notebook; ``page`` is the HTML, which needs nothing else.
+    """Charts of a chapter, which notebooks display in a frame.
 
-    Scripts and styles stay in their frame, and reach nothing outside it but its height.
+    ``chart`` is the name of the chapter, ``page`` the self-contained HTML. Scripts and styles have no effect
+    outside the frame, except on its height.
     """
 
     chart: str
@@ -37,15 +38,31 @@ class Plot:
         return f"Plot of {self.chart}: {self.title}; write(path) makes an HTML file of it"
 
     def write(self, path: str | Path) -> None:
-        """Write the charts to an HTML file; raise ConfigError INVALID_PATH where none can be."""
+        """Write the charts to an HTML file.
+
+        Args:
+            path: Path of the file.
+
+        Raises:
+            ConfigError: INVALID_PATH if no file can be written there.
+        """
         write_file(Path(path), self.page)
 
 
 def plot_of(facts: RunFacts, chart: str | None = None, metrics: Sequence[str] = ()) -> Plot:
-    """Return the charts of a chapter, by default of the first that has any; of ``metrics`` alone, if given.
+    """Return the charts of a chapter.
 
-    Raises ConfigError UNKNOWN_CHART, which lists the chapters that have charts of these facts, and
-    METRIC_NOT_MEASURED.
+    Args:
+        facts: Data of the run.
+        chart: Name of the chapter, by default the first that has charts.
+        metrics: The only metrics to show (``ndcg``, ``ndcg@10``), by default all.
+
+    Returns:
+        A ``Plot``.
+
+    Raises:
+        ConfigError: UNKNOWN_CHART if the chapter has no charts; the message lists the chapters that have
+            some. METRIC_NOT_MEASURED if a metric was not measured.
     """
     facts = facts.of_metrics(metrics, "plot") if metrics else facts
     for name in CHAPTERS if chart is None else [chart]:
@@ -57,7 +74,7 @@ def plot_of(facts: RunFacts, chart: str | None = None, metrics: Sequence[str] = 
 
 
 def charts_of(facts: RunFacts, name: str) -> Chapter | None:
-    """Return a chapter with its charts alone; None where it has none of these facts."""
+    """Return a chapter with its charts alone; None if it has none."""
     chapter = CHAPTERS[name](facts) if name in CHAPTERS else None
     if chapter is None:
         return None

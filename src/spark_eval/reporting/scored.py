@@ -1,4 +1,4 @@
-"""Chapters on predictions: their curves, and the thresholds that were chosen."""
+"""Chapters on predictions: curves and chosen thresholds."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
@@ -10,7 +10,8 @@ from spark_eval.reporting.chapters import Chapter, Dataset, Form, Statement, Vie
 from spark_eval.reporting.facts import RunFacts, part_of
 from spark_eval.schema import MODEL, Table
 
-# Points of all curves that a page holds, and of one curve: a cell of a grid of so many columns has one point.
+# Approximate maximum of curve points on a page. Each curve has one point per cell of a grid; the grid has
+# COARSEST_GRID to FINEST_GRID columns.
 MOST_POINTS: Final = 30_000
 FINEST_GRID: Final = 300
 COARSEST_GRID: Final = 40
@@ -21,7 +22,7 @@ AXES: Final = {
 
 
 def prediction_curves(facts: RunFacts) -> Chapter | None:
-    """Return ROC, P-R and calibration curves, thinned to what an eye can tell apart."""
+    """Return ROC, precision-recall and calibration curves, thinned to points that can be told apart."""
     rows = facts.rows(Table.CURVES)
     if not rows:
         return None
@@ -40,7 +41,7 @@ def prediction_curves(facts: RunFacts) -> Chapter | None:
 
 
 def curve_view(name: str, dataset: Dataset) -> View:
-    """Return the chart of one kind of curves."""
+    """Return the chart of all curves of one kind."""
     is_calibration = name.startswith(CALIBRATION)
     title, x, y = AXES.get(name, (name.capitalize(), "mean score", "share of positives"))
     return chart(
@@ -60,7 +61,10 @@ def curve_view(name: str, dataset: Dataset) -> View:
 
 
 def thinned(rows: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    """Yield the first and last point of each curve, and the first in each cell of a grid in between."""
+    """Yield the first and last point of each curve, and the first in each grid cell in between.
+
+    All points of calibration curves are kept.
+    """
     of_curves = [list(group) for _, group in groupby(rows, key=lambda row: (row[MODEL], row["curve"]))]
     fineness = max(COARSEST_GRID, min(FINEST_GRID, MOST_POINTS // (2 * len(of_curves))))
     for points in of_curves:
@@ -74,7 +78,7 @@ def thinned(rows: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
 
 
 def thresholds(facts: RunFacts) -> Chapter | None:
-    """Return the thresholds that rules chose, what they flag and what their errors cost."""
+    """Return the chosen thresholds with their flagged rows, errors and costs."""
     rows = facts.rows(Table.THRESHOLDS)
     if not rows:
         return None

@@ -1,4 +1,4 @@
-"""How users spread over the values of a metric: counts in bins of equal width, read batch by batch."""
+"""Distribution of users over metric values: counts in bins of equal width, read in batches."""
 
 import math
 from collections.abc import Collection, Iterator, Sequence
@@ -14,15 +14,15 @@ from spark_eval.metrics.columns import value_of_column
 from spark_eval.metrics.values import MetricValue
 from spark_eval.schema import MODEL
 
-# Of so many metrics, the first ones, each at its largest cutoff.
+# Maximum number of metrics with a distribution: the first ones, each at its largest cutoff.
 MOST_SPREAD: Final = 6
 N_BINS: Final = 20
 
 
 class UserCount(NamedTuple):
-    """So many users of a model have a value in [low, high), or high itself at the upper bound.
+    """Number of users of a model with a value in [low, high); the last bin includes ``high``.
 
-    Users with exactly 0 are counted apart: there ``low`` and ``high`` are 0.
+    Users with exactly 0 are counted separately, with ``low`` and ``high`` 0.
     """
 
     model: str
@@ -35,7 +35,7 @@ class UserCount(NamedTuple):
 def spread_values(columns: Sequence[str], measures: Collection[str] | None = None) -> list[MetricValue]:
     """Return the metrics with an upper bound among the columns of ``per_user``, at their largest cutoff.
 
-    Of ``measures`` (``ndcg@10``) alone, if they are given.
+    Only metrics in ``measures`` (``ndcg@10``) are returned, if given.
     """
     largest: dict[str, MetricValue] = {}
     for column in columns:
@@ -53,10 +53,10 @@ def spread_values(columns: Sequence[str], measures: Collection[str] | None = Non
 def spread_of(
     dataset: ds.Dataset, measures: Collection[str] | None = None, *, is_published: bool = False
 ) -> tuple[list[UserCount], int]:
-    """Return the counts of files of ``per_user``, and the number of their rows.
+    """Return the counts of the files of ``per_user``, and their number of rows.
 
-    ``dataset`` is partitioned by model; NaN in a published one is an error. No more than a batch of
-    some columns is in memory at once.
+    ``dataset`` is partitioned by model. NaN in a published dataset is an error. Only one batch of the needed
+    columns is in memory at a time.
     """
     values = spread_values(dataset.schema.names, measures)
     counts: dict[str, dict[str, Any]] = {value.column: {} for value in values}
@@ -83,7 +83,9 @@ def upper_bound(value: MetricValue) -> float:
 
 
 def binned(values: Any, upper: float, n_bins: int = N_BINS) -> Any:
-    """Count exact zeros first, then the other values in bins between 0 and ``upper``; NaN is left out.
+    """Count the exact zeros, then the other values in bins of (0, upper]; shape (n_bins + 1,).
+
+    NaN is ignored.
 
     >>> binned(np.array([0.0, 0.05, 0.5, 1.0, np.nan]), 1.0, 2).tolist()
     [1, 1, 2]
@@ -94,7 +96,7 @@ def binned(values: Any, upper: float, n_bins: int = N_BINS) -> Any:
 
 
 def user_counts(model: str, value: MetricValue, counts: Sequence[int]) -> Iterator[UserCount]:
-    """Yield the counts of ``binned`` with the ends of their bins."""
+    """Yield the counts of ``binned`` with the limits of their bins."""
     n_bins, upper = len(counts) - 1, upper_bound(value)
     for place, users in enumerate(counts):
         low, high = (0.0, 0.0) if place == 0 else ((place - 1) * upper / n_bins, place * upper / n_bins)

@@ -1,4 +1,4 @@
-"""The card that a report begins with: which model, by which metric, by how much, and where it loses."""
+"""Verdict of a report: the chosen model, its metric, its difference from another, and its worse segments."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -17,7 +17,7 @@ UNPAIRED: Final = "as if models had users of their own; spark-eval compare tells
 
 
 class Difference(NamedTuple):
-    """How far a model is above another in one part of the users; ``p`` is corrected, None where none is."""
+    """Difference of a model from another for one segment value; ``p`` is adjusted, None if not tested."""
 
     part: str
     value: float
@@ -26,12 +26,12 @@ class Difference(NamedTuple):
     p: float | None = None
 
     def turned(self) -> "Difference":
-        """Return the difference of the other model from this one."""
+        """Return the difference with the two models swapped."""
         low, high = (None if end is None else -end for end in (self.high, self.low))
         return self._replace(value=-self.value, low=low, high=high)
 
     def is_lost(self, better: Direction) -> bool:
-        """Return whether the model is certainly the worse one."""
+        """Return True if the model is significantly worse."""
         worst_case = self.high if better is Direction.HIGHER else None if self.low is None else -self.low
         is_certain = self.p is None or self.p < CERTAIN
         return better is not Direction.NONE and worst_case is not None and worst_case < 0 and is_certain
@@ -42,7 +42,7 @@ class Difference(NamedTuple):
 
 
 def verdict(facts: RunFacts) -> Chapter | None:
-    """Return what was found, in short: model, metric, difference, gates, segments that lose."""
+    """Return the summary card: model, metric, difference, gates, and segments where the model is worse."""
     measure = facts.primary
     if measure is None or not facts.models:
         return None
@@ -69,7 +69,11 @@ def verdict(facts: RunFacts) -> Chapter | None:
 
 
 def chosen_model(facts: RunFacts, gates: Sequence[Row]) -> str:
-    """Return the best model, of those with gates the best that passes all of its own."""
+    """Return the best model.
+
+    If there are gates, it is the best of the models with gates. Models that passed all of their gates precede
+    the others.
+    """
     places = {model: place for place, model in enumerate(facts.models)}
     gated = {str(row[MODEL]) for row in gates}
     failed = {str(row[MODEL]) for row in gates if not row["passed"]}
@@ -79,7 +83,7 @@ def chosen_model(facts: RunFacts, gates: Sequence[Row]) -> str:
 
 
 def decision(facts: RunFacts, gates: Sequence[Row], model: str, measure: str) -> Statement:
-    """Return whether the model may ship, or without gates how surely it is the best."""
+    """Return a statement on shipping the model; without gates, on the significance of its lead."""
     if gates:
         failed = sum(not row["passed"] for row in gates if row[MODEL] == model)
         if failed:
@@ -94,7 +98,7 @@ def decision(facts: RunFacts, gates: Sequence[Row], model: str, measure: str) ->
 
 
 def metric_text(facts: RunFacts, model: str, measure: str) -> str:
-    """Return the metric with the model's mean, and what the metric is."""
+    """Return the metric with the model's mean and the metric's meaning."""
     rows = [row for row in facts.everybody if (row["measure"], row[MODEL]) == (measure, model)]
     mean = "".join(
         f" {short(row['value'])}"
@@ -107,9 +111,10 @@ def metric_text(facts: RunFacts, model: str, measure: str) -> str:
 
 
 def compared_with(facts: RunFacts, model: str, measure: str) -> tuple[str | None, list[Difference], str]:
-    """Return another model, how far the model is above it in each part of the users, and how that is known.
+    """Return another model, the differences of the model from it, and a note on the method.
 
-    Published comparisons go first, then the next model of the run, then the same model of the other run.
+    Published comparisons come first, then the next model of the run, then the same model of the other run.
+    The other model is None if there is none of these.
     """
     found: dict[tuple[str, str], list[Difference]] = {}
     tests: dict[tuple[str, str], str] = {}
@@ -145,7 +150,10 @@ def unpaired_differences(
     *,
     is_same_run: bool = True,
 ) -> Iterator[Difference]:
-    """Yield differences of means, by Welch; none within a run where the two are of other users."""
+    """Yield the differences of means by segment value, by Welch's test.
+
+    Within a run, segment values with different numbers of users are skipped.
+    """
     of_other = {row["part"]: row for row in others if row[MODEL] == other}
     for row in rows:
         was = of_other.get(row["part"])
@@ -159,7 +167,7 @@ def unpaired_differences(
 
 
 def gates_text(gates: Sequence[Row]) -> Statement:
-    """Return how many gates passed, and which failed."""
+    """Return the number of passed gates, and the names of failed ones."""
     if not gates:
         return Statement("none; the section gates of a config says how far a model may fall behind")
     failed = [f"{where(row)} of {row[MODEL]}" for row in gates if not row["passed"]]
@@ -170,7 +178,7 @@ def gates_text(gates: Sequence[Row]) -> Statement:
 
 
 def lost_text(facts: RunFacts, differences: Sequence[Difference], measure: str) -> Statement:
-    """Return in which parts of the users the model is certainly worse, the worst first."""
+    """Return the segment values where the model is significantly worse, the worst first."""
     parts = [one for one in differences if one.part != ALL]
     better = facts.direction(measure.rpartition("@")[0] or measure)
     lost = sorted((one for one in parts if one.is_lost(better)), key=lambda one: -abs(one.value))
@@ -184,7 +192,7 @@ def lost_text(facts: RunFacts, differences: Sequence[Difference], measure: str) 
 
 
 def p_text(p: float) -> str:
-    """Return a p-value as text, with its sign: ``= .004``.
+    """Return a p-value as text, with ``=`` or ``<``.
 
     >>> p_text(0.0041), p_text(0.00001)
     ('= .004', '< .001')
