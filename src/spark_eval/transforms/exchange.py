@@ -77,7 +77,7 @@ def measure(
 
     With ``folder``, the rows are written below it instead, and only the summaries are returned. Nothing is
     written if a model's name cannot be a folder name, because the run then fails. If items are counted, each
-    task adds rows with only the number of an item part and its counts, as bytes.
+    task adds rows with only the number of a group of items and its counts, as bytes.
 
     The ``listed`` files must be unchanged if rows are computed later, or again: one task checks them.
     """
@@ -148,7 +148,7 @@ def buckets(batches: Batches, question: EvaluationTask, n_buckets: int) -> Itera
 
 
 def parts_for(rows: Mapping[Content, pa.Table], question: EvaluationTask) -> int:
-    """Return the number of parts in which to measure a bucket."""
+    """Return the number of parts to divide a bucket into."""
     n_lists = rows[Content.LISTS].num_rows if Content.LISTS in rows else 0
     n_users = len(rows[Content.TRUTH][USER].unify_dictionaries().unique()) if Content.TRUTH in rows else 0
     n_columns = sum(len(value.columns) for value in question.plan.metrics)

@@ -89,7 +89,7 @@ class Input:
         return self.readable(name, column)
 
     def text(self, name: str) -> Column:
-        """Return a model or segment as text, whatever its type."""
+        """Return a model or segment of any type as text."""
         return self.readable(name, self.column(name).cast("string"))
 
     def readable(self, name: str, column: Column) -> Column:
