@@ -108,9 +108,9 @@ class Input:
         return self.column(name) if isinstance(self.kind(name), T.LongType | T.DecimalType) else number
 
     def is_inexact(self, name: str) -> Column:
-        """Return True if two different numbers of the column may be rounded to the same double.
+        """Return True for numbers that a double may not distinguish from another number.
 
-        Doubles distinguish all decimals of up to 15 digits. Longer ones count as exact if they round-trip.
+        Doubles distinguish decimals of up to 15 digits. A longer one is exact if casting back restores it.
         """
         kind, number = self.kind(name), self.column(name)
         if isinstance(kind, T.LongType):

@@ -92,7 +92,7 @@ def number_by(how: Numbering) -> Column:
 
 
 def first_of(conditions: Sequence[Column], start: int) -> Column:
-    """Return the index, counted from ``start``, of the first true condition; the number after all if none."""
+    """Return ``start`` plus the index of the first true condition, or plus their number if none is true."""
     places = [F.when(holds, start + place) for place, holds in enumerate(conditions)]
     return F.coalesce(*places, F.lit(start + len(places)))
 

@@ -61,7 +61,7 @@ class Predictions:
 
     @property
     def given(self) -> DataFrame:
-        """The original rows, each with the code of its error if it is invalid."""
+        """Original rows, with an error code for each invalid row."""
         reading = self.reading
 
         def judge(batches: Batches) -> Iterator[pa.RecordBatch]:

@@ -40,7 +40,7 @@ class BucketSummary:
 
 @dataclass(frozen=True)
 class Summaries:
-    """The summaries of all buckets together."""
+    """Summaries of all buckets."""
 
     buckets: Sequence[BucketSummary]
     plan: Plan
