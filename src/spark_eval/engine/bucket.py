@@ -86,7 +86,7 @@ class Bucket:
 
     @cached_property
     def is_odd_user(self) -> Booleans:
-        """True for users whose ids look like other users' ids; shape (n,)."""
+        """True for users with ids that look like other users' ids; shape (n,)."""
         return is_numeric_lookalike(self.people.ids)
 
     @cached_property
@@ -167,8 +167,8 @@ class Bucket:
     def is_cold(self, kind: Content, user: Ints, place: Ints | None) -> Booleans | None:
         """Return True for rows whose item has no training interactions (in the fold of the user).
 
-        ``place`` has the catalogue index of each row's item. None if nothing is known of training
-        interactions.
+        ``place`` has the catalogue index of each row's item. None if training interactions are
+        unknown.
         """
         if IN_TRAIN in self.rows[kind].column_names:
             return ~to_numpy(self.rows[kind][IN_TRAIN]).astype(bool)
@@ -255,7 +255,7 @@ class Bucket:
         return Entries(self.n_lists, rows.of_list[row], places.rank[row], item, place)
 
     def is_regular(self, rows: ListRows) -> bool:
-        """Return True if ranks are given and surely no list has a duplicate rank or item."""
+        """Return True if ranks are given and provably no list has a duplicate rank or item."""
         is_ranked = not self.question.has_scores
         return is_ranked and has_no_duplicates(rows.of_list, self.n_lists, rows.item, rows.order)
 
@@ -281,7 +281,7 @@ class Bucket:
         return distinct_hits(Hits(rows.of_list[row], pair, *ranks))
 
     def n_cold(self, rows: ListRows, near: Booleans | None, again: Hits) -> Ints | None:
-        """Count the cold items of each list; an item that is recommended twice counts once if it is a hit."""
+        """Count the cold items of each list; a duplicate item counts once if it is a hit."""
         if rows.is_cold is None or self.truth.is_cold is None:
             return None
         is_cold = rows.is_cold if near is None else rows.is_cold & near
@@ -289,7 +289,7 @@ class Bucket:
         return count_by_code(rows.of_list[is_cold], self.n_lists) - count_by_code(counted_again, self.n_lists)
 
     def bad_lists(self) -> dict[Fault, Ints]:
-        """Count invalid rows by fault; arrays of shape (n_lists,)."""
+        """Count invalid rows by error code; arrays of shape (n_lists,)."""
         faults, of_list = self.named[Content.BAD_LISTS][FAULT], self.list_of(Content.BAD_LISTS)
         return {
             Fault(fault): count_by_code(of_list[to_numpy(pc.equal(faults, fault))], self.n_lists)
@@ -297,7 +297,7 @@ class Bucket:
         }
 
     def nameless(self, model: str | None) -> ListCounts:
-        """Count a model's rows without a user, by fault."""
+        """Count a model's rows without a user, by error code."""
         rows = self.rows[Content.BAD_LISTS]
         rows = rows.filter(pc.invert(has_user(rows)))
         if self.question.model is None:

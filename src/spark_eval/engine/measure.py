@@ -53,7 +53,7 @@ class BucketMeasurer:
     """Measures the lists of a bucket.
 
     After ``measured`` is exhausted, ``sums`` has the sums of the columns of ``per_user``, ``groups`` the
-    weights of item groups by metric index and model, and ``tally`` counts of the recommended items.
+    weights of item groups by metric index and model, and ``tally`` the counts of recommended items.
     """
 
     def __init__(self, bucket: Bucket, tally: ItemTally) -> None:
@@ -88,7 +88,7 @@ class BucketMeasurer:
         question, bucket, n_users = self.question, self.bucket, max(len(self.bucket.people), 1)
         chosen = lists.population(question.plan.conventions)
         if lists.truth.largest_relevance > question.most_relevance:
-            chosen = chosen[:0]  # the gain of such a relevance overflows: the run is refused
+            chosen = chosen[:0]  # the gain of such a relevance overflows, so the run fails
         inputs = lists.lists(chosen, self.ideal)
         if self.surroundings is not None:
             inputs = replace(inputs, about=self.surroundings.about(lists, chosen))

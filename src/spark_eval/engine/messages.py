@@ -28,13 +28,13 @@ class Content(StrEnum):
     """Content of a message's rows (``metrics.registry.Kind`` is what metrics need)."""
 
     LISTS = "lists"  # valid rows of recommendations
-    BAD_LISTS = "bad_lists"  # invalid rows of recommendations: model, user and fault
+    BAD_LISTS = "bad_lists"  # invalid rows of recommendations: model, user and error code
     MODELS = "models"  # model names seen by a task; sent to every bucket
     TRUTH = "truth"  # valid rows of the truth
-    BAD_TRUTH = "bad_truth"  # invalid rows of the truth: user and fault
+    BAD_TRUTH = "bad_truth"  # invalid rows of the truth: user and error code
     SEGMENTS = "segments"  # users with a column per segment
     TRAIN = "train"  # valid training interactions, to be counted
-    BAD_TRAIN = "bad_train"  # invalid training interactions: user and fault
+    BAD_TRAIN = "bad_train"  # invalid training interactions: user and error code
     TRAINED = "trained"  # users with numbers of training interactions
     PROFILE = "profile"  # training interactions: users with their items
     BASELINES = "baselines"  # per-user values of the baseline models

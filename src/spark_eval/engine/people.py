@@ -50,7 +50,7 @@ def number_users(tables: Sequence[pa.Table]) -> tuple[Users, list[Ints]]:
 
 @dataclass(frozen=True)
 class Segment:
-    """Values of a segment and the index of each user's value; None is the value of users without one."""
+    """Values of a segment, and the index of each user's value; users without a value have None."""
 
     code: Ints
     values: Sequence[str | None]
@@ -68,7 +68,7 @@ class Segment:
 def segments_of(
     names: Sequence[str], people: Users, users: pa.Table, trained: pa.Table, bounds: Mapping[int, int] | None
 ) -> dict[str, Segment]:
-    """Return the segments of all people by name.
+    """Return the segments of all users by name.
 
     ``users`` has a column per segment that is not built in; ``trained`` has numbers of training interactions,
     to be summed. ``bounds`` maps each activity decile to its largest number of interactions.
@@ -114,7 +114,7 @@ def index_of(asked: pa.Array, known: pa.Array) -> Ints:
 
 
 def models_in(rows: Mapping[Content, pa.Table], only: str | None) -> list[str | None]:
-    """Return the sorted names of the models that any bucket has; rows without a name have None.
+    """Return the sorted model names of all buckets, with None for rows without a name.
 
     ``only`` is the name of the only model, if no column has the names.
     """

@@ -26,12 +26,12 @@ from spark_eval.schema import (
 
 @dataclass(frozen=True)
 class EvaluationTask:
-    """Plan of an evaluation, and the facts about its tables that executors need.
+    """Plan of an evaluation, and the attributes of its tables that executors need.
 
     ``user`` and ``item`` are the types of the ids, int64 or text. ``model`` is the name of the only model,
     None if a column has the names. Relevances above ``most_relevance`` have no finite gain. ``bounds`` maps
-    each activity decile to its largest number of interactions. Items without training interactions by
-    ``facts`` are cold; None if there are no item attributes.
+    each activity decile to its largest number of interactions. ``facts`` are the item attributes, None if
+    there are none; items without training interactions in them are cold.
     """
 
     plan: Plan

@@ -81,7 +81,7 @@ def rank_by_score(
     cuts: Sequence[int],
     sees_ties: bool,
 ) -> Ranks:
-    """Rank the rows of each list from 1, best score first, equal scores by ``tie_order``.
+    """Rank the rows of each list from 1, best score first; equal scores are sorted by ``tie_order``.
 
     ``of_list`` (n,) is the list of each row, below ``n_lists``.
     """
@@ -110,14 +110,14 @@ def rank_by_score(
 
 
 def argsort_by_score(of_list: Ints, n_lists: int, scores: NDArray[Any], tie_order: Sequence[SortKey]) -> Ints:
-    """Return the rows sorted by list, then by falling score, then by ``tie_order``."""
+    """Return the rows sorted by list, then by descending score, then by ``tie_order``."""
     order, best_first = stable_argsort(of_list, n_lists), descending_keys(scores)
     argsort_within_runs(order, run_starts(of_list[order]), [lambda rows: best_first[rows], *tie_order])
     return order
 
 
 def score_keys(scores: pa.ChunkedArray) -> NDArray[Any]:
-    """Return numbers in the order of the scores, equal for equal scores; decimals are not rounded."""
+    """Return numbers with the order of the scores, equal for equal scores; decimals are not rounded."""
     if not pa.types.is_decimal(scores.type):
         return to_numpy(scores)
     coded = scores.combine_chunks().dictionary_encode()
@@ -137,7 +137,7 @@ def descending_keys(scores: NDArray[Any]) -> Hashes:
 
 
 def has_no_duplicates(of_list: Ints, n_lists: int, item: Ints, rank: Ints) -> bool:
-    """Return True if no two rows of a list share a rank or an item; False also if that is costly to find out.
+    """Return True if no two rows of a list share a rank or an item; also False if the check is costly.
 
     Usually every rank has one item: such lists are sorted as rows of one matrix, which is fast.
     """
@@ -159,7 +159,7 @@ def has_no_duplicates(of_list: Ints, n_lists: int, item: Ints, rank: Ints) -> bo
 def is_duplicate_item(of_list: Ints, n_lists: int, item: Ints, before: Ints | Hashes) -> Ints:
     """Return the rows that are not the first of their list and item, by ``before``.
 
-    Of rows that are equal in all three, one is first.
+    One of several rows that are equal in all three counts as the first.
     """
     pairs = combine_keys(of_list, item)
     if pairs is not None and run_starts(np.sort(pairs)).all():
@@ -181,7 +181,7 @@ def is_duplicate_rank(of_list: Ints, item: Ints, rank: Ints, is_again: Booleans)
     is_new = run_starts(of_list[rows]) | run_starts(rank[rows])
     shares[rows[~is_new | ~np.append(is_new[1:], True)]] = True
     if is_again.any() and shares.any():
-        # Repeats of such items have the same fault.
+        # Repeated rows of such items are invalid for the same reason.
         rows = np.flatnonzero(shares | is_again)
         rows = rows[np.lexsort((~shares[rows], item[rows], of_list[rows]))]
         starts = np.flatnonzero(run_starts(of_list[rows]) | run_starts(item[rows]))

@@ -35,7 +35,7 @@ def user_columns(segments: Sequence[str]) -> list[str]:
 
 
 def check_segments(segments: Sequence[str], metrics: Iterable[str], has_train: bool, has_users: bool) -> None:
-    """Raise ConfigError for a segment without a table, or with the name of another column.
+    """Raise ConfigError for a segment without a table, or with a name that another column has.
 
     ``metrics`` are the metric columns of ``per_user``. Names are compared as Spark does, ignoring case.
     """
@@ -65,7 +65,7 @@ def check_given(plan: Plan, tables: Collection[str], model: str | None) -> None:
 
 
 def unread_tables(plan: Plan) -> set[str]:
-    """Return the given tables that a plan does not read."""
+    """Return those of the tables ``users`` and ``items`` that a plan does not read."""
     is_read = {"users": bool(user_columns(plan.segments)), "items": plan.needs_items}
     return {name for name in is_read if not is_read[name]}
 

@@ -20,7 +20,7 @@ BAD = {
 
 @dataclass(frozen=True)
 class Sender:
-    """Sends the rows of a table; rows that are valid by ``rule`` (None: all) as ``content``."""
+    """Sends the rows of a table; rows that ``rule`` finds valid (None: all) are sent as ``content``."""
 
     n_buckets: int
     content: Content
@@ -40,7 +40,7 @@ class Sender:
     def valid(
         self, batches: Batches, bad: list[pa.Table], models: dict[str | None, None]
     ) -> Iterator[pa.Table]:
-        """Yield the valid rows; add model, user and fault of the others to ``bad``."""
+        """Yield the valid rows; add model, user and error code of the others to ``bad``."""
         for rows in map(unify_dictionary, coalesce_tables(map(pa.table, batches))):
             faults = None
             if MODEL in rows.column_names:

@@ -66,7 +66,7 @@ class SumRow(NamedTuple):
 
     @property
     def key(self) -> Key:
-        """Columns that identify the row."""
+        """Values that identify the row."""
         return (*self[:5], self.conventions)
 
     @property

@@ -86,7 +86,7 @@ class Truth:
         """Return the rows that are relevant pairs, ascending, and the index of each one's pair."""
         if not len(self.user):
             return np.empty(0, np.int64), np.empty(0, np.int64)
-        # Few rows other than hits pass the filter; these are looked up exactly.
+        # Few rows other than hits pass the filter; all that pass are looked up exactly.
         hashes = pair_hashes(user, item)
         rows = np.flatnonzero(self.filter[hashes >> np.uint64(65 - len(self.filter).bit_length())])
         rows = rows[self.filter[hashes[rows] & np.uint64(len(self.filter) - 1)]]
@@ -152,7 +152,7 @@ def resolve_relevance(
     group = np.repeat(np.arange(len(starts)), size)
     if duplicates is TruthDuplicates.LAST:
         when = rows[TIMESTAMP]
-        # Rows without a time are the earliest; among rows of the same time the largest relevance is used.
+        # Rows without a timestamp are the earliest; of equal timestamps, the largest relevance counts.
         known = to_numpy(when.is_valid())[order]
         time = to_numpy(when.fill_null(0))[order]
         latest: Floats = relevance[np.lexsort((relevance, time, known, group))[starts + size - 1]]

@@ -50,15 +50,15 @@ class Metrics(ModuleType):
     """A module that lists the metrics when it is called."""
 
     def __call__(self) -> "pd.DataFrame":
-        """Return a row per metric of lists and of predictions, as ``spark-eval metrics`` prints them.
+        """Return one row per metric of lists and of predictions, as printed by ``spark-eval metrics``.
 
         Returns:
-            A pandas frame: ``metric``, as ``metrics=[...]`` takes it; ``of`` (lists or predictions);
+            A pandas frame: ``metric``, as accepted by ``metrics=[...]``; ``of`` (lists or predictions);
             ``column``, its name in ``per_user``; ``better``; ``formula``; ``options``; ``meaning``.
         """
         frame: pd.DataFrame = import_module("spark_eval.cli.metric_tables").metric_frame()
         return frame
 
 
-# An attribute of the package ``spark_eval`` cannot be a function and this package: so this is both.
+# ``spark_eval.metrics`` is both this package and a function, so the package must be callable.
 sys.modules[__name__].__class__ = Metrics

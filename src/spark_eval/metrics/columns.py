@@ -59,7 +59,7 @@ def value_of_column(column: str) -> MetricValue | None:
 
 
 def value_of_foreign_column(column: str) -> MetricValue | None:
-    """Return the metric of a column in a table of any origin: also a mean's name, an alias, or ``name@k``.
+    """Return the metric of a column in a foreign table: a mean's name, an alias and ``name@k`` are allowed.
 
     >>> [str(value_of_foreign_column(column)) for column in ("ap_at_5", "map_at_5", "HR@10", "country")]
     ['map@5', 'map@5', 'hit_rate@10', 'None']
@@ -72,7 +72,7 @@ def value_of_foreign_column(column: str) -> MetricValue | None:
 
 
 def value_of_text(text: str) -> MetricValue | None:
-    """Return the metric of users that a text with a cutoff names; None for any other text."""
+    """Parse a per-user metric from a text with a cutoff; return None for any other text."""
     form = FORM.fullmatch(text)
     if form is None or not has_cutoff(form):
         return None
@@ -86,7 +86,7 @@ def value_of_text(text: str) -> MetricValue | None:
 
 
 def looks_like_metric(column: str) -> bool:
-    """Return whether a column is named as a metric at a cutoff."""
+    """Return True if a column is named like a metric at a cutoff."""
     return METRIC_AT_K.fullmatch(column) is not None
 
 

@@ -59,7 +59,7 @@ def dcg(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
 
 
 def mean_discounts(lists: Lists, k: int | None, discount: Discount) -> Floats:
-    """Per hit the mean discount over the ranks of its ties, 0 for ranks beyond k; shape (hits,)."""
+    """Return for each hit the mean discount over the ranks of its ties, 0 beyond k; shape (hits,)."""
     first, last = lists.tie_first, lists.tie_last
     within = last if k is None else np.minimum(last, k)
     before = np.minimum(first - 1, within)
@@ -113,7 +113,7 @@ def ndcg(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
     with np.errstate(invalid="ignore"):
         share = divide(dcg(lists, k, conventions), ideal)
     # Nearly equal relevances, summed in another order than the ideal's, can be rounded to just above 1. If
-    # the ideal overflows a double, the value is infinite and the run is refused.
+    # the ideal overflows a double, the value is infinite and the run fails.
     return np.where(ideal < np.inf, np.minimum(share, 1.0), np.inf)
 
 
@@ -130,6 +130,6 @@ def ideal_dcg(lists: Lists, k: int | None, conventions: Conventions) -> Floats:
 
 
 def discounted(entries: Ragged, k: int | None, conventions: Conventions) -> Floats:
-    """Per list, the sum of gain times discount over its entries in the top k."""
+    """Return for each list the sum of gain times discount over its entries in the top k."""
     worth = gains(entries.relevance, conventions.gain)
     return entries.total(worth * discounts(entries.rank, conventions.discount), k)

@@ -28,7 +28,7 @@ class Ragged(RankedEntries):
 
     @classmethod
     def of(cls, lists: Sequence[Sequence[float]]) -> "Ragged":
-        """Make entries of ``lists[i][rank - 1] > 0``, for examples and tests."""
+        """Build entries from ``lists[i][rank - 1] > 0``, for examples and tests."""
         entries = [
             (row, rank, relevance)
             for row, relevances in enumerate(lists)
@@ -91,7 +91,7 @@ class Lists:
         truth: Sequence[Sequence[float]] | None = None,
         scores: Sequence[Sequence[float]] | None = None,
     ) -> "Lists":
-        """Make lists of the relevance at each rank, for examples and tests.
+        """Build lists from the relevance at each rank, for examples and tests.
 
         ``truth`` has the relevances of all relevant items of the user; by default those in the list.
         ``scores`` fall along each list; by default they are distinct.
@@ -117,7 +117,7 @@ class Lists:
 
     @classmethod
     def of_items(cls, lists: ListsOfItems, *, truth: ListsOfItems | None = None, **facts: Any) -> "Lists":
-        """Make lists of items 0, 1, ..., best first, for examples and tests; by default nothing is relevant.
+        """Build lists of items 0, 1, ..., best first, for examples and tests; by default nothing is relevant.
 
         ``truth`` has the relevant items of each list's user; ``facts`` are further arguments of
         ``example_context``.
@@ -129,12 +129,12 @@ class Lists:
 
     @property
     def known(self) -> ItemContext:
-        """Item context, for metrics that declare to need it."""
+        """Item context, for metrics that have declared it."""
         return require_fact(self.about)
 
     @property
     def listed(self) -> Entries:
-        """All items of the lists, for metrics that declare to need them."""
+        """All items of the lists, for metrics that have declared them."""
         return require_fact(self.known.listed)
 
     def of_hits(self, table: NDArray[Any]) -> NDArray[Any]:
@@ -164,7 +164,7 @@ class Lists:
         return self.n_relevant if k is None else np.minimum(self.n_relevant, k)
 
     def arranged(self, order: TieOrder) -> "Lists":
-        """Return the lists with each hit before (``best``) or after (``worst``) the items that it ties with.
+        """Reorder ties: each hit is before (``best``) or after (``worst``) the items with the same score.
 
         Hits that tie with each other are sorted by relevance, highest first (``best``) or last.
         """

@@ -25,7 +25,7 @@ MAX_EXP2_RELEVANCE: Final = 511
 LARGEST_DOUBLE: Final = sys.float_info.max
 DEFAULT_METRICS: Final = ("precision", "recall", "f1", "hit_rate", "map", "mar", "mrr", "arhr", "ndcg")
 
-# Kinds and facts that need training interactions, and facts that need the table of items.
+# Kinds and attributes that need training interactions, and attributes that need the table of items.
 OF_TRAIN: Final[Set[Kind | Fact]] = {Kind.PROFILE, Fact.POPULARITY, Fact.TAKERS}
 OF_ITEMS: Final[Set[Kind | Fact]] = {Fact.GROUPS, Fact.FEATURES, Fact.VECTORS}
 COLUMNS_OF_FACTS: Final = {Fact.GROUPS: GROUPS, Fact.FEATURES: FEATURES, Fact.VECTORS: VECTOR}
@@ -40,7 +40,7 @@ class MeanInterval(Choice):
 
 
 def as_tuple(given: Any, _where: str) -> tuple[Any, ...]:
-    """Return the values of an option that may be one, several or none."""
+    """Convert an option to a tuple; a single value becomes a tuple of one, None an empty one."""
     return () if given is None else tuple(as_list(given))
 
 
@@ -113,7 +113,7 @@ class EvaluateOptions(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Plan:
-    """The checked options of ``evaluate``; ``asked`` are the requested metrics, in order."""
+    """Validated options of ``evaluate``; ``asked`` are the requested metrics, in order."""
 
     asked: Sequence[MetricValue]
     conventions: Conventions
@@ -173,7 +173,7 @@ class Plan:
 
     @cached_property
     def sees_about(self) -> bool:
-        """True if any metric of users needs the item context, ``Lists.about``."""
+        """True if any per-user metric needs the item context, ``Lists.about``."""
         run = self.conventions
         return any(value.facts(run) or value.sees_items(run) for value in self.metrics)
 
@@ -205,7 +205,7 @@ class Plan:
 
     @property
     def item_columns(self) -> dict[str, str]:
-        """The columns of ``items`` that are needed, and for what, in words."""
+        """Required columns of ``items``, with the purpose of each as text."""
         needed = {}
         for fact, column in COLUMNS_OF_FACTS.items():
             names = dict.fromkeys(one.name for one in self.asked if fact in one.facts(self.conventions))
@@ -216,7 +216,7 @@ class Plan:
         return needed
 
     def check_tables(self, *, has_train: bool, has_items: bool) -> None:
-        """Raise ConfigError for a table, or a baseline model, that a metric needs and that is not given."""
+        """Raise ConfigError for a table, or a baseline model, that a metric needs but that is missing."""
         has_catalog, has_base = has_items or has_train, self.base is not None
         for is_there, needed, fault in (
             (has_train, OF_TRAIN, ConfigError("MISSING_TRAIN", "training interactions; give train")),

@@ -63,7 +63,7 @@ class RankingMetric:
 
     ``name`` is the per-user name (``ap``), ``run_name`` the name of its mean over users (``map``).
     ``formula`` is plain text. ``conventions`` are the conventions that can change its value. ``direction``
-    tells which values are better. ``lower`` and ``upper`` are the smallest and the largest possible value,
+    is that of better values. ``lower`` and ``upper`` are the smallest and the largest possible value,
     None if unbounded under some choice. ``whole_list`` is True if the metric needs hits beyond k, ``ties`` if
     it needs equal scores; ``kind`` is its input. ``facts`` are the item attributes that it always needs;
     choices can need more (``MetricValue.facts``). ``weights`` define further, weighted means over users: run
@@ -110,7 +110,7 @@ class RankingMetric:
 
     @property
     def extra_names(self) -> Set[str]:
-        """Names of means that come beside the one that is asked for by its name."""
+        """Names of further means that are reported when the metric is requested by name."""
         asked = self.name if self.name in self.weights else self.run_name
         return {self.run_name, *self.weights} - {asked}
 

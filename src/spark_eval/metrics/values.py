@@ -21,7 +21,7 @@ MAX_K: Final = 100_000
 UNCUT: Final = "all"
 WHOLE: Final = re.compile(r"[0-9]{1,10}")
 FORM: Final = re.compile(r"(?P<name>\w+(-[A-Za-z]\w*)*)(\((?P<options>[^()]*)\))?(@(?P<k>\w+))?")
-# Metrics that can let tied items share their ranks, as scikit-learn does.
+# Metrics that can average over the ranks of tied items, as scikit-learn does.
 SHARES_PLACES: Final = ("dcg", "ndcg", "ap")
 
 
@@ -51,7 +51,7 @@ class MetricValue:
 
     @property
     def cutoff(self) -> str:
-        """The cutoff as text: k, or ``all``."""
+        """Cutoff as text: k, or ``all``."""
         return UNCUT if self.k is None else str(self.k)
 
     @property
@@ -242,7 +242,7 @@ def parse_k(k: object) -> int | None:
 
 
 def check_shared(values: Iterable[MetricValue], run: Conventions) -> None:
-    """Raise ConfigError TIE_ORDER if tied items shall share their ranks in metrics without that choice."""
+    """Raise ConfigError TIE_ORDER for metrics that cannot average over the ranks of tied items."""
     refused = {
         value.metric.name: str(value) for value in values if not may_share(value, value.conventions(run))
     }

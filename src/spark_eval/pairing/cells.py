@@ -26,7 +26,7 @@ USERS_PER_CROSSING: Final = 256
 
 @dataclass(frozen=True)
 class SegmentCombinations:
-    """All combinations of the values of some segments; ``crossing`` (n,) numbers the one of each user.
+    """All combinations of the values of some segments; ``crossing`` (n,) is the combination of each user.
 
     ``first`` is the index of its first cell among the cells of all combinations; the cell of all users is 0.
     """
@@ -91,7 +91,7 @@ class SegmentCombinations:
 def combine_segments(
     segments: Mapping[str, pa.Array], n: int, *, crossed: bool = True
 ) -> list[SegmentCombinations]:
-    """Group the segments of n users into combinations, each segment in one; the first has the cell of all.
+    """Group the segments of n users; each is in one ``SegmentCombinations``; the first has the cell of all.
 
     With ``crossed``, small segments share one ``SegmentCombinations``; otherwise each segment has its own.
     """

@@ -53,7 +53,7 @@ class ResampledSums(NamedTuple):
 
 
 class Amount(NamedTuple):
-    """Amount of a user: product of ``plus`` less that of ``minus``, defined if all ``defined`` are finite."""
+    """Amount of a user: product of ``plus`` minus that of ``minus``; defined if ``defined`` are finite."""
 
     plus: tuple[Factor, ...]
     minus: tuple[Factor, ...]
@@ -61,7 +61,7 @@ class Amount(NamedTuple):
 
     @classmethod
     def of(cls, model: int, column: str) -> Self:
-        """Return the amount that is one model's value of a column."""
+        """Return the amount that equals a model's value of a column."""
         return cls(((model, column),), (), ((model, column),))
 
     @classmethod
@@ -71,7 +71,7 @@ class Amount(NamedTuple):
 
     @classmethod
     def parts(cls, model: int, column: str, weight: str, others: Sequence[int] = ()) -> tuple[Self, Self]:
-        """Return a model's weighted value and its weight, for users that all ``others`` have as well."""
+        """Return a model's weighted value and its weight, for users whom all ``others`` also have."""
         defined = tuple((one, name) for one in (model, *others) for name in (column, weight))
         return cls(((model, column), (model, weight)), (), defined), cls(((model, weight),), (), defined)
 
@@ -111,8 +111,8 @@ class Resampler:
     """Resampling of users in all cells; a user's draws depend on the seed and the user id only.
 
     ``cells`` are those of the comparison. ``largest`` (m,) are the largest absolute values of the amounts
-    ``drawn``. ``replicates`` is the number of bootstrap samples, ``flips`` that of random signs; 0: none.
-    With ``has_cubes`` the cubes are summed as well.
+    ``drawn``. ``replicates`` is the number of bootstrap samples, ``flips`` that of random sign vectors; 0:
+    none. With ``has_cubes`` the cubes are summed as well.
     """
 
     cells: Sequence[SegmentValue]

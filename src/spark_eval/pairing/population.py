@@ -75,7 +75,7 @@ class ComparisonTask:
         return pa.concat_tables(typed) if typed else schema.empty_table()
 
     def side(self, side: str) -> list[int]:
-        """Return the indices of the models of a side."""
+        """Return the indices of the models of ``side``, baseline or candidate."""
         return [index for index, (of_side, _) in enumerate(self.models) if of_side == side]
 
 
@@ -207,7 +207,7 @@ class AlignedUsers:
         return values
 
     def texts(self, side: str, segment: str) -> pa.Array:
-        """Return the segment value (n,) of each row, from the first model of the side that has the row."""
+        """Return the segment value (n,) of each row, from the first model of ``side`` with the row."""
         if segment == FOLD and self.folds is not None:
             return pa.array(self.folds).cast(pa.string())
         values = pa.nulls(len(self), pa.string())

@@ -16,7 +16,7 @@ from spark_eval.errors import DataError
 from spark_eval.stats.differences import QUANTUM_BITS
 from spark_eval.stats.exact import BLOCK, DIGIT_BITS, LOWEST_PLACE, POINT_BITS, Floats, Ints
 
-# Slices of the compared models, baseline and candidate: one with each of several, or n with n in order.
+# Slices of the models, baseline and candidate: one model with each of several, or n pairs in order.
 Match = tuple[slice, slice]
 # Number of values that are split into digits at once, so that values and digits fit into the CPU cache.
 AT_ONCE: Final = 1 << 15
@@ -106,7 +106,7 @@ class ProductAccumulator:
         return Products(first, own[:, lefts], own[:, rights], cross, *signs)
 
     def places(self) -> Iterator[tuple[slice, Match]]:
-        """Yield each match with the slice of its pairs."""
+        """Yield the slice of the pairs of each match, and the match."""
         start = 0
         for left, right in self.matches:
             end = start + right.stop - right.start

@@ -20,7 +20,7 @@ from spark_eval.stats.exact import POINT_BITS, ByPlace, Floats, Ints, add
 # Limits of memory: values of a bucket, and sums of products of digits.
 VALUES_AT_ONCE: Final = 1 << 22
 MOST_PRODUCTS: Final = 1 << 23
-# Weighted value and weight of the candidate, then of the baseline; each is paired with the following ones.
+# Weighted value and weight of the candidate, then of the baseline; each is multiplied with later ones.
 N_AMOUNTS: Final = 4
 AMOUNT_MATCHES: Final = [(slice(one, one + 1), slice(one + 1, N_AMOUNTS)) for one in range(N_AMOUNTS - 1)]
 # Counts over rows with a value of both models; "n_people" counts their users. N_COMMON: rows of both models.
@@ -60,7 +60,7 @@ def cluster_sums(totals: PairTotals, place: tuple[int, int, int], of_rows: PairS
 
 
 def numbers_of_pair(totals: PairTotals, place: tuple[int, ...]) -> list[Fraction]:
-    """Return the totals of one (cell, pair, column), the sums of squares, and that of the products."""
+    """Return the sums of values, of squares and of products of one (cell, pair, column)."""
     return [
         *(totals.number(name, place) for name in PAIR_TOTALS),
         *(totals.number(name, place, 2 * POINT_BITS) for name in PAIR_PRODUCTS),
@@ -91,7 +91,7 @@ class BucketTotals:
     """Sums over some buckets.
 
     ``clusters`` are sums over users with rows in several folds. ``largest`` (pairs, columns) are the largest
-    absolute differences. ``ratios`` (cells, 6, pairs, means) are sums for weighted means, one for each two of
+    absolute differences. ``ratios`` (cells, 6, pairs, means) are sums for weighted means, one per pair of
     the four amounts. ``largest_parts`` (pairs, means, 4) are the largest absolute amounts.
     """
 

@@ -64,7 +64,7 @@ class RowReader:
     model: str | None
 
     def parts(self, batches: Iterable[pa.RecordBatch]) -> Iterator[Part]:
-        """Yield the score runs, the valid rows if metrics need users, and at last the counts."""
+        """Yield the score runs, the valid rows if metrics need users, and finally the counts."""
         counted = TaskCounts()
         tables = (pa.Table.from_batches([batch]) for batch in batches)
         for table in coalesce_tables(tables, ROWS_TOGETHER):
@@ -206,7 +206,7 @@ def add_users(
     below = to_doubles(running[:-1] - running[:-1][starts][user])
     pairs = to_doubles(positives) * (below + to_doubles(negatives) / 2)
     n, p = (to_doubles(np.add.reduceat(part, starts, axis=0)) for part in (negatives, positives))
-    # The summands of a user are in the order of scores, so the sum does not depend on the order of rows.
+    # A user's terms are added in the order of scores, so the sum does not depend on the order of rows.
     won = np.bincount(user, pairs, minlength=len(starts))
     is_defined = (n > 0) & (p > 0)
     auc = np.divide(won, n * p, out=np.zeros(len(n)), where=is_defined)

@@ -26,7 +26,7 @@ from spark_eval.schema import ALL, FOLD, FOLDS
 SECTION: Final = "predictions"
 LEAST_CURVE_POINTS: Final = 1_000
 MOST_CLASSES: Final = 1_000
-# The share of a model's rows that may be unusable: a label or score that is none tends not to come alone.
+# Maximum share of invalid rows of a model: invalid labels or scores rarely are single cases.
 MOST_QUARANTINED: Final = 0.01
 MOST_BINS: Final = 10_000
 MOST_THRESHOLDS: Final = 1_000

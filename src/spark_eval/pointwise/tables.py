@@ -1,4 +1,4 @@
-"""Build the rows of the published tables of predictions from exact sums."""
+"""Build the rows of the published predictions tables from exact sums."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

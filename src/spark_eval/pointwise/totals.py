@@ -1,4 +1,4 @@
-"""Exact sums by cell, and weights by score as integers; the order of addition does not matter for either.
+"""Exact sums by cell, and weights by score as integers; neither depends on the order of addition.
 
 An amount is a row of limbs: one for counts; three for weights, in units of 1, 2^-30 and 2^-60. The last limb
 is rounded.

@@ -1,1 +1,1 @@
-"""Whole tables or none: written aside, checked, renamed; and how what is published is read."""
+"""Publish whole tables or none: stage, check, rename; and read published tables."""

@@ -1,11 +1,11 @@
-"""Publish whole tables, by one protocol: staged by an attempt, checked, then made visible with a record.
+"""Publish whole tables with one protocol: an attempt stages and checks them, then makes them visible.
 
-An attempt writes below ``<root>/_staging/<attempt>/``, where readers never look. What is complete there
-becomes an *intent*. From then on its tables appear at ``<root>/<table>/run_id=<id>``, and last the commit
-record. Whoever starts next carries out the intents of dead attempts, and removes what else they left.
+An attempt writes below ``<root>/_staging/<attempt>/``, where readers never look. Its complete tables are
+listed in an *intent*. From then on the tables appear at ``<root>/<table>/run_id=<id>``, and the commit record
+is written last. The next attempt carries out the intents of dead attempts and removes their other files.
 
-Stores differ in four things: how one tells that an attempt is dead, how tables are checked, how they get to
-their places, and how a record is written. ``local`` is a folder of this machine, ``remote`` a Hadoop store.
+Stores differ in four steps: detect a dead attempt, check tables, move tables to their final paths, and write
+a record. ``local`` is a folder of this machine, ``remote`` a Hadoop store.
 """
 
 import uuid
@@ -25,15 +25,15 @@ from spark_eval.runtime import events
 from spark_eval.runtime.signals import defer_signals
 from spark_eval.schema import Table
 
-# Both have the same methods.
+# Both classes have the same methods.
 Store = LocalStore | HadoopStore
 
 
 class Attempt:
-    """One try at one verb of one run: a context.
+    """One attempt at one verb of one run: a context manager.
 
-    Raises BusyError RUN_BUSY where another attempt is at work. ``recovered`` names the dead attempts that
-    were cleared away.
+    Raises BusyError RUN_BUSY if another attempt is at work. ``recovered`` has the names of the dead
+    attempts that were cleaned up.
     """
 
     def __init__(self, store: Store, run_id: str, verb: str) -> None:
@@ -57,26 +57,26 @@ class Attempt:
 
     @property
     def record(self) -> Record | None:
-        """What is published of this verb."""
+        """Published record of this verb; None if there is none."""
         return self.records.get(self.staging.verb)
 
     def staged(self, table: Table) -> str:
-        """Return where to write a table of this attempt."""
+        """Return the path to write a table of this attempt to."""
         folder = f"{self.staging.folder}/{table}"
         return f"{folder}/run_id={self.staging.run_id}" if self.store.manifest else folder
 
     def goal(self, table: Table) -> str:
-        """Return where this attempt publishes a table."""
+        """Return the path that this attempt publishes a table at."""
         if self.store.manifest:
             return self.staged(table)
         return usual_place(self.store.files.root, self.staging.run_id, self.staging.verb, table)
 
     def place(self, table: Table) -> str:
-        """Return where a table is read once it is published."""
+        """Return the path to read a table from once it is published."""
         return self.goal(table) if self.record is None else self.record.place(table)
 
     def recover(self) -> list[str]:
-        """Carry out what dead attempts intended, remove what else they left; return their names."""
+        """Carry out the intents of dead attempts and remove their other files; return their names."""
         ended = []
         for other in self.store.unfinished():
             with self.store.dead(other) as is_dead:
@@ -85,7 +85,7 @@ class Attempt:
                 try:
                     self.store.carry_out(other)
                 except (OSError, EnvironmentFault, DataError):
-                    # What hinders other work is no reason not to begin this; ``status`` goes on to show it.
+                    # An obstacle to other work must not stop this one; ``status`` still shows it.
                     if other.work == self.staging.work:
                         raise
                     continue
@@ -94,10 +94,11 @@ class Attempt:
         return ended
 
     def is_published(self, fingerprint: str, tables: Iterable[Table], replace: bool) -> bool:
-        """Return whether this very content is published already, as these tables, and is whole.
+        """Return True if exactly this content is published and undamaged.
 
-        Raises ConfigError RUN_EXISTS where other content is, unless it may be replaced (that of another verb
-        may not), and SetupError CANNOT_SWAP where that would take more than one step.
+        Raises ConfigError RUN_EXISTS if other content is published, unless ``replace`` allows
+        replacing it (only that of the same verb), and SetupError CANNOT_SWAP if
+        that would take more than one step.
         """
         is_there, staging = self.store.files.is_there, self.staging
         job = self.record.job if self.record is not None else None
@@ -122,10 +123,10 @@ class Attempt:
     def publish(
         self, tables: Mapping[Table, int], record: Mapping[str, Any], expected: Expected | None = None
     ) -> None:
-        """Bring every table to its place, then write the commit record.
+        """Move every table to its final path, then write the commit record.
 
-        ``tables`` have so many rows, and ``per_user`` is as ``expected``.
-        Raises SparkEvalError STAGED_OTHERWISE if what is staged is otherwise, and BusyError RUN_BUSY where
+        ``tables`` maps each table to its number of rows; ``expected`` describes ``per_user``.
+        Raises SparkEvalError STAGED_OTHERWISE if the staged tables differ, and BusyError RUN_BUSY if
         another attempt was faster.
         """
         written, moves = {}, []

@@ -1,4 +1,4 @@
-"""Kinds of columns, by one name for Arrow's types and Spark's, so that a record fits whoever reads it."""
+"""Kinds of columns: common names for the types of Arrow and Spark, so that both can check a record."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
@@ -10,7 +10,7 @@ TEXT: Final = "text"
 INTEGER: Final = "integer"
 NUMBER: Final = "number"
 BOOLEAN: Final = "boolean"
-# Of a column that holds nulls alone, which may have any kind in another file.
+# Kind of a column with only nulls; it may have any kind in another file.
 NULL: Final = "null"
 OTHER: Final = "other"
 
@@ -21,7 +21,7 @@ def kinds_in_arrow(schema: pa.Schema) -> dict[str, str]:
 
 
 def kind_in_arrow(kind: pa.DataType) -> str:
-    """Return the kind of a type of Arrow."""
+    """Return the kind of an Arrow type."""
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return TEXT
@@ -35,12 +35,12 @@ def kind_in_arrow(kind: pa.DataType) -> str:
 
 
 def kinds_in_spark(schema: T.StructType, without: Collection[str] = ()) -> dict[str, str]:
-    """Return the kind of each column, except some of them."""
+    """Return the kind of each column that is not in ``without``."""
     return {field.name: kind_in_spark(field.dataType) for field in schema if field.name not in without}
 
 
 def kind_in_spark(kind: T.DataType) -> str:
-    """Return the kind of a type of Spark."""
+    """Return the kind of a Spark type."""
     if isinstance(kind, T.StringType):
         return TEXT
     if isinstance(kind, T.IntegralType):
@@ -51,7 +51,7 @@ def kind_in_spark(kind: T.DataType) -> str:
 
 
 def united_kinds(of_files: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """Return the columns of several files; where one holds nulls alone, another tells the kind."""
+    """Return the kinds of the columns of several files; if one has only nulls, another sets the kind."""
     united: dict[str, str] = {}
     for kinds in of_files:
         united |= {name: kind for name, kind in kinds.items() if united.get(name, NULL) == NULL}
@@ -59,7 +59,7 @@ def united_kinds(of_files: Iterable[Mapping[str, str]]) -> dict[str, str]:
 
 
 def differences(recorded: Mapping[str, str], kinds: Mapping[str, str]) -> list[str]:
-    """Return in words how the columns of a file differ from those recorded; it may have more."""
+    """Describe the differences between a file's columns and the recorded ones; more columns are allowed."""
     lost = [f"has no column {name!r}" for name in recorded if name not in kinds]
     return lost + [
         f"has column {name!r} of kind {kinds[name]}, not {kind}"

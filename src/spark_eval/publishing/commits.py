@@ -1,7 +1,7 @@
-"""What publication leaves below a root: folders of attempts, tables, and commit records of what is published.
+"""Files below an output root: folders of attempts, tables, and commit records of published tables.
 
-In a folder of this machine a run has one record, ``_commits/<run>.json``, with all its verbs. On a store
-without locks each verb has numbered ones, ``_commits/<run>/<verb>.<n>.json``, of which the last counts.
+In a local folder a run has one record, ``_commits/<run>.json``, with all its verbs. On a store without locks
+each verb has numbered records, ``_commits/<run>/<verb>.<n>.json``; the last one counts.
 """
 
 import json
@@ -20,16 +20,16 @@ from spark_eval.runtime.hadoop_files import HadoopFiles
 from spark_eval.runtime.local_files import LocalFiles
 from spark_eval.schema import COMMITS, Table
 
-# Tables that several verbs of one run add to: each verb publishes one file of its own.
+# Tables that several verbs of a run write to: each verb publishes its own file.
 SHARED: Final = (Table.ACCOUNTING, Table.QUARANTINE)
-# Each table's place among what is staged, and where it is published.
+# Pairs of the path of a staged table and the path to publish it at.
 Moves = Sequence[tuple[str, str]]
 STAGING: Final = "_staging"
 ATTEMPT: Final = re.compile(r"(?P<run_id>.+)-(?P<verb>[a-z]+)-(?P<id>[0-9a-f]{32})")
 NUMBERED: Final = re.compile(r"(?P<verb>[a-z]+)\.(?P<number>[0-9]+)\.json")
 
 
-# The files below a root, of this machine or of a store.
+# File access below a root: local or a store.
 Files = LocalFiles | HadoopFiles
 # Called with the id of a damaged run, and its error.
 OnDamage = Callable[[str, DataError], None]
@@ -37,7 +37,7 @@ OnDamage = Callable[[str, DataError], None]
 
 @dataclass(frozen=True)
 class Staging:
-    """The folder of one attempt at one verb of one run; its intent where that is a file elsewhere."""
+    """Folder of one attempt at one verb of one run; ``intent`` is its path if that is a file elsewhere."""
 
     folder: str
     run_id: str
@@ -46,23 +46,23 @@ class Staging:
 
     @classmethod
     def at(cls, folder: str, intent: str | None = None) -> Self | None:
-        """Return the attempt of a folder; None if the folder's name is not that of an attempt."""
+        """Return the attempt with this folder; None if the folder's name is not that of an attempt."""
         match = ATTEMPT.fullmatch(folder.rpartition("/")[2])
         return match and cls(folder, match["run_id"], match["verb"], intent)
 
     @property
     def name(self) -> str:
-        """The attempt's name."""
+        """Name of the attempt."""
         return self.folder.rpartition("/")[2]
 
     @property
     def work(self) -> str:
-        """What it is an attempt at, in words."""
+        """Verb and run of the attempt, in words."""
         return f"{self.verb} of run {self.run_id!r}"
 
 
 class Sealed(NamedTuple):
-    """A staged table that was checked: its files, its number of rows, the kind of each column."""
+    """A checked staged table: its files, its number of rows, the kind of each column."""
 
     files: Sequence[str]
     rows: int
@@ -70,19 +70,19 @@ class Sealed(NamedTuple):
 
 
 def commit_path(root: str, run_id: str) -> str:
-    """Return where the one record of a run is."""
+    """Return the path of the only record of a run."""
     return f"{root}/{COMMITS}/{run_id}.json"
 
 
 def usual_place(root: str, run_id: str, verb: str, table: str) -> str:
-    """Return where a table is read: a folder, or the verb's file of a shared table."""
+    """Return the path to read a table from: a folder, or the verb's file of a shared table."""
     folder = f"{root}/{table}/run_id={run_id}"
     return f"{folder}/{verb}.parquet" if table in SHARED else folder
 
 
 @dataclass(frozen=True)
 class Record:
-    """What a verb of a run has published below a root. The number is 0 where records are not numbered."""
+    """Published output of a verb of a run below a root. The number is 0 if records are not numbered."""
 
     root: str
     run_id: str
@@ -91,13 +91,13 @@ class Record:
     number: int = 0
 
     def place(self, table: str) -> str:
-        """Return where a table is read: at the usual place, unless the record names another."""
+        """Return the path to read a table from: the usual one, unless the record has another."""
         named = self.job["tables"].get(table, {})
         return str(named.get("path") or usual_place(self.root, self.run_id, self.verb, table))
 
 
 class TableForm(BaseModel):
-    """Facts that a commit record has of a table; ``columns`` are those of its files, each with its kind."""
+    """Attributes of a table in a commit record; ``columns`` are the kinds of its files' columns."""
 
     files: int
     rows: int
@@ -106,7 +106,7 @@ class TableForm(BaseModel):
 
 
 class JobForm(BaseModel):
-    """Facts that a commit record, or an intent, has of one verb of a run; more may be in it."""
+    """Attributes of a verb of a run in a commit record or an intent; other keys are allowed."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -120,7 +120,7 @@ class JobForm(BaseModel):
 
 
 class CommitForm(BaseModel):
-    """The one commit record of a run: its verbs."""
+    """The only commit record of a run, with its verbs."""
 
     jobs: Mapping[str, JobForm]
 
@@ -128,8 +128,8 @@ class CommitForm(BaseModel):
 def parse_record(files: Files, path: str, form: type[BaseModel]) -> Any:
     """Return the content of a commit record or an intent; None if there is no such file.
 
-    Raises DataError CORRUPT_FILE for a file that is cut or not JSON, INCOMPLETE_RUN for one that is not of
-    this form.
+    Raises DataError CORRUPT_FILE for a truncated file or one that is not JSON, INCOMPLETE_RUN for one without
+    the fields of ``form``.
     """
     hint = "remove it, and make the run again, with --replace"
     try:
@@ -149,7 +149,7 @@ def parse_record(files: Files, path: str, form: type[BaseModel]) -> Any:
 
 
 def records_of(files: Files, run_id: str) -> dict[str, Record]:
-    """Return the newest record of each verb of a run; raise DataError as ``parse_record`` does."""
+    """Return the newest record of each verb of a run; raises DataError as ``parse_record`` does."""
     run = parse_record(files, commit_path(files.root, run_id), CommitForm) or {"jobs": {}}
     newest = {verb: Record(files.root, run_id, verb, job) for verb, job in run["jobs"].items()}
     folder = f"{files.root}/{COMMITS}/{run_id}"
@@ -164,18 +164,18 @@ def records_of(files: Files, run_id: str) -> dict[str, Record]:
 
 
 def warn_of_damage(run_id: str, fault: DataError) -> None:
-    """Log a damaged run, which is left out."""
+    """Log a warning about a damaged run, which is skipped."""
     message = f"run {run_id!r} is left out: {fault.message}"
     events.say("damaged_run", message, logging.WARNING, damaged=run_id, code=fault.code)
 
 
 def published(files: Files, on_damage: OnDamage = warn_of_damage) -> Iterator[Record]:
-    """Yield the newest record of everything that is published, by run and verb.
+    """Yield the newest record of each published verb, sorted by run and verb.
 
-    A run with a damaged record is left out; ``on_damage`` gets its id and error.
+    A run with a damaged record is skipped; ``on_damage`` is called with its id and error.
     """
     names = files.names(f"{files.root}/{COMMITS}")
-    # A run's id may itself end like the name of a record.
+    # A run id may itself end with ".json".
     for run_id in sorted({*names, *(name.removesuffix(".json") for name in names)}):
         try:
             records = records_of(files, run_id)

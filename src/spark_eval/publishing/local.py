@@ -1,4 +1,4 @@
-"""Publish in a folder of this machine: by renames, swaps in one step, and locks of the kernel.
+"""Publish in a local folder: by renames, atomic swaps, and locks of the kernel.
 
 An intent is ``<root>/_staging/<attempt>/intent.json``. A live attempt holds the lock of its verb and run.
 """
@@ -43,14 +43,14 @@ from spark_eval.runtime.local_files import (
 from spark_eval.schema import Table
 
 INTENT: Final = "intent.json"
-# Hidden in every published folder: which attempt wrote it, and what is in there.
+# Hidden file in every published folder: the attempt that wrote the folder, and its content.
 MANIFEST: Final = "_manifest.json"
-# Somebody who only looks whether an attempt lives holds its lock for a moment.
+# A process that only checks whether an attempt is alive holds its lock for a moment.
 SECONDS_TO_WAIT: Final = 1.0
 
 
 class LocalStore:
-    """A folder of this machine, or a mounted one."""
+    """A folder of this machine, or on a mounted disk."""
 
     is_local = True
     manifest = False
@@ -64,12 +64,12 @@ class LocalStore:
         return f"{self.files.root}/{STAGING}"
 
     def lock(self, staging: Staging) -> Lock:
-        """Return the lock that a live attempt at this verb and run holds."""
+        """Return the lock of a verb and run, held by a live attempt."""
         return Lock(Path(self.home(), f"{staging.run_id}-{staging.verb}.lock"))
 
     @contextmanager
     def claimed(self, staging: Staging) -> Iterator[None]:
-        """Hold the lock of this verb and run; at the end remove what was not begun."""
+        """Hold the lock of this verb and run; at the end remove the staging folder if it has no intent."""
         had_root = self.files.is_there(self.files.root)
         lock, latest = self.lock(staging), time.monotonic() + SECONDS_TO_WAIT
         while not lock.acquire():
@@ -80,12 +80,12 @@ class LocalStore:
         self.held.add(lock.path)
         try:
             for path in set(Path(self.home()).glob("*.lock")) - self.held:
-                left = Lock(path)  # by an attempt that died with nothing else left
+                left = Lock(path)  # of an attempt that died and left nothing else
                 left.acquire()
                 left.release()
             yield
         finally:
-            if not is_there(Path(staging.folder, INTENT)):  # what was begun is carried out by the next start
+            if not is_there(Path(staging.folder, INTENT)):  # the next start carries out an intent
                 self.files.remove(staging.folder)
             self.held.remove(lock.path)
             lock.release()
@@ -95,13 +95,13 @@ class LocalStore:
                     Path(self.files.root).rmdir()  # nothing was published
 
     def unfinished(self) -> list[Staging]:
-        """Return the attempts that have not ended, or not well."""
+        """Return the attempts with a folder: those that are running, and those that failed."""
         folders = [f"{self.home()}/{name}" for name in self.files.names(self.home())]
         return [staging for folder in folders if (staging := Staging.at(folder)) is not None]
 
     @contextmanager
     def dead(self, staging: Staging) -> Iterator[bool]:
-        """Tell whether an attempt left its folder without its lock, which is ours meanwhile."""
+        """Yield True if an attempt is dead: its folder exists and its lock is free. Hold the lock."""
         lock = self.lock(staging)
         try:
             is_free = lock.path in self.held or lock.acquire()
@@ -110,14 +110,14 @@ class LocalStore:
             lock.release()
 
     def about(self, staging: Staging) -> dict[str, Any]:
-        """Return whether an attempt lives, and when its folder last changed."""
+        """Return ids and state of an attempt: ``is_alive``, and ``changed_at``, its folder's last change."""
         moment = datetime.fromtimestamp(Path(staging.folder).stat().st_mtime, UTC)
         known = {"attempt": staging.name, "run_id": staging.run_id, "verb": staging.verb}
         with self.dead(staging) as is_dead:
             return {**known, "is_alive": not is_dead, "changed_at": moment.isoformat(timespec="seconds")}
 
     def check_swap(self, staging: Staging) -> None:
-        """Swap two empty folders, before anything depends on it."""
+        """Swap two empty folders as a test, before anything depends on it."""
         one, other = (Path(staging.folder, name) for name in ("_one", "_other"))
         try:
             for folder in (one, other):
@@ -131,7 +131,7 @@ class LocalStore:
             raise SetupError("CANNOT_SWAP", message) from error
 
     def seal(self, folder: str, expected: Expected | None) -> Sealed:
-        """Check a table by its footers, say what is in it, and bring it to the disk."""
+        """Check a table by its footers and sync it to disk; return its description."""
         Path(folder).mkdir(parents=True, exist_ok=True)
         if expected is not None:
             expected.check_files(Path(folder))
@@ -148,18 +148,18 @@ class LocalStore:
     def commit(
         self, staging: Staging, job: Mapping[str, Any], _moves: Moves, _number: int
     ) -> Mapping[str, Any]:
-        """Write the intent into the attempt's folder, and carry it out; return what is recorded."""
+        """Write the intent to the attempt's folder, and carry it out; return the content of the record."""
         folder = Path(staging.folder)
         write_whole(folder / INTENT, json.dumps(job, sort_keys=True), folder / f"_{INTENT}")
         self.carry_out(staging)
         return job
 
     def carry_out(self, staging: Staging) -> None:
-        """Do what was intended; each step is whole, and nothing is done twice, however often it is begun."""
+        """Carry out an intent; each step is atomic and idempotent, so it can be repeated."""
         folder = Path(staging.folder)
         if not is_there(folder / INTENT):
             return
-        # Verbs of one run share the commit record.
+        # Verbs of a run share the commit record.
         lock = Lock(folder.parent / f"{staging.run_id}.publishing.lock")
         lock.acquire(wait=True)
         try:
@@ -169,7 +169,7 @@ class LocalStore:
             before = commit["jobs"].get(staging.verb, {"tables": {}})
             for name in job["tables"]:
                 self.move(staging, Table(name))
-            # What the content before had, and this has not.
+            # Remove tables of the previous content that the new content lacks.
             for name in before["tables"].keys() - job["tables"].keys():
                 goal = Path(usual_place(self.files.root, staging.run_id, staging.verb, name))
                 if goal.is_dir():
@@ -186,13 +186,13 @@ class LocalStore:
             lock.release()
 
     def move(self, staging: Staging, table: Table) -> None:
-        """Move a table to its place; what was there is in the staging then."""
+        """Move a table to its final path; the previous table is then in the staging folder."""
         staged = Path(staging.folder, table)
         goal = Path(usual_place(self.files.root, staging.run_id, staging.verb, table))
         make_folder(goal.parent)
         if table in SHARED:
             for name in self.files.names(str(staged)):
-                if name.endswith(".parquet"):  # one, or none if it is in its place already
+                if name.endswith(".parquet"):  # at most one; none if it was moved before
                     (staged / name).replace(goal)
         elif not is_there(goal):
             staged.rename(goal)
@@ -202,12 +202,12 @@ class LocalStore:
 
 
 def wrote(staging: Staging, folder: Path) -> bool:
-    """Return whether a published folder is of this attempt."""
+    """Return True if this attempt wrote a published folder."""
     return manifest_of(folder).get("attempt") == staging.name
 
 
 def manifest_of(folder: Path) -> Mapping[str, Any]:
-    """Return the manifest in a published folder; it is empty if it is gone or damaged."""
+    """Return the manifest of a published folder; empty if it is missing or damaged."""
     with suppress(OSError, ValueError, RecursionError):
         manifest = json.loads((folder / MANIFEST).read_text())
         return manifest if isinstance(manifest, dict) else {}

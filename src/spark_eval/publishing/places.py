@@ -1,4 +1,4 @@
-"""Where tables are published: in a folder of this machine, or on a store that Spark reaches."""
+"""Stores to publish tables in: a local folder, or a store that Spark reaches."""
 
 from pathlib import Path
 from urllib.parse import urlparse
@@ -16,9 +16,9 @@ from spark_eval.schema import REPORT, Table
 
 
 def store_of(output: Output, session: OpenSession) -> Store:
-    """Return where everything is written to; a session is asked for where that is not on this machine.
+    """Return the store of all output; a session is opened if the path is not local.
 
-    Raises ConfigError UNSUPPORTED_OUTPUT where tables would not appear in one step.
+    Raises ConfigError UNSUPPORTED_OUTPUT if tables would not appear in one step.
     """
     local = local_path(output.path)
     scheme = urlparse(output.path).scheme
@@ -34,8 +34,8 @@ def store_of(output: Output, session: OpenSession) -> Store:
 def check_places(root: Path, run_id: str) -> None:
     """Check that all that a run writes below a local root stays there.
 
-    Raises ConfigError UNSUPPORTED_OUTPUT for a root in something that is no folder (a file, a dead link), and
-    OUTSIDE_OUTPUT where a link leads out of the root.
+    Raises ConfigError UNSUPPORTED_OUTPUT if the root, or the nearest existing path above it, is a file or a
+    dead link, and OUTSIDE_OUTPUT if a link leads out of the root.
     """
     there = next(place for place in (root, *root.parents) if place.is_symlink() or place.exists())
     if not there.is_dir():

@@ -1,4 +1,4 @@
-"""Read published runs: each table is checked against its commit record, and then read, on whatever store."""
+"""Read published runs: each table is first checked against its commit record, on any store."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -33,17 +33,17 @@ from spark_eval.transforms.plain_files import CHECKSUMS
 
 Read = TypeVar("Read")
 RUN_ID_COLUMN: Final = "run_id"
-# Runs whose tables are checked at the same time: on a store each waits for two short jobs of Spark.
+# Number of runs that are checked concurrently: on a store each waits for two short Spark jobs.
 RUNS_AT_ONCE: Final = 8
-# Tables with columns of users' own, which may hold NaN.
+# Tables with columns of the user's own, which may have NaN.
 WITH_OTHER_COLUMNS: Final = (Table.SPLITS, Table.QUARANTINE)
 
 
 @dataclass(frozen=True)
 class PublishedTable:
-    """A table of a published run that was found to be whole.
+    """A table of a published run that was checked to be complete.
 
-    ``folder`` is where it is on this machine, None on a store.
+    ``folder`` is its local path, None on a store.
     """
 
     files: Files
@@ -53,19 +53,19 @@ class PublishedTable:
 
     @property
     def path(self) -> str:
-        """Where the table is."""
+        """Path of the table."""
         return self.record.place(self.table)
 
     def frame(self, spark: SparkSession) -> DataFrame:
-        """Return its rows, models as text."""
+        """Return its rows, with models as text."""
         return read_tables(spark, self.table, [self.path])
 
     def dataset(self) -> ds.Dataset:
-        """Return its files on this machine, models as text."""
+        """Return its local files as a dataset, with models as text."""
         return open_dataset(str(self.folder))
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return the rows of a small table, models as text."""
+        """Return the rows of a small table, with models as text."""
         if isinstance(self.files, HadoopFiles):
             frame = self.frame(self.files.spark).drop(RUN_ID_COLUMN)
             return [row.asDict() for row in with_named_errors(self.path, frame.collect)]
@@ -80,11 +80,11 @@ class PublishedTable:
 
 
 def open_table(files: Files, record: Record, table: Table) -> PublishedTable:
-    """Return a table of a published run, once its files, rows and columns are those of the commit record.
+    """Return a table of a published run after comparing files, rows and columns with the commit record.
 
     Raises:
-        DataError: CORRUPT_FILE for a file that cannot be read, INCOMPLETE_RUN for a table that is not as it
-            was published in another way. Both name the file, or the table if there is no file.
+        DataError: CORRUPT_FILE for an unreadable file; INCOMPLETE_RUN for a table that differs from its
+            record in another way. Both name the file, or the table if no file exists.
     """
     check_is_there(files, record, table)
     path = record.place(table)
@@ -102,7 +102,7 @@ def open_table(files: Files, record: Record, table: Table) -> PublishedTable:
 def damage_of(
     files: Files, record: Record, check: Callable[[Files, Record, Table], object] = open_table
 ) -> DataError | None:
-    """Return the first fault of the tables of a record; None if they are whole."""
+    """Return the first error of the tables of a record; None if they are complete."""
     try:
         for name in record.job["tables"]:
             check(files, record, Table(name))
@@ -112,7 +112,7 @@ def damage_of(
 
 
 def check_is_there(files: Files, record: Record, table: Table) -> None:
-    """Raise DataError INCOMPLETE_RUN unless a record names a table, and something is at its path."""
+    """Raise DataError INCOMPLETE_RUN unless the record has the table and its path exists."""
     if table not in record.job["tables"]:
         raise incomplete(record.run_id, f"its commit record of {record.verb} has no table {table}")
     if not files.is_there(record.place(table)):
@@ -120,7 +120,7 @@ def check_is_there(files: Files, record: Record, table: Table) -> None:
 
 
 def check_files(record: Record, table: Table, folder: Path) -> None:
-    """Raise DataError unless the files of a table on this machine are those of the commit record."""
+    """Raise DataError unless the local files of a table are those of the commit record."""
     footers: dict[str, pq.FileMetaData] = {}
     for path in data_files(folder):
         with named_read_errors(str(path)):
@@ -142,7 +142,7 @@ def check_files(record: Record, table: Table, folder: Path) -> None:
 
 
 def check_sizes(record: Record, table: Table, n_files: int, n_rows: int) -> None:
-    """Raise DataError INCOMPLETE_RUN unless a table has the files and rows of the commit record."""
+    """Raise DataError INCOMPLETE_RUN unless the numbers of files and rows are those of the commit record."""
     size = record.job["tables"][table]
     for found, wanted, what in ((n_files, size["files"], "files"), (n_rows, size["rows"], "rows")):
         if found != wanted:
@@ -159,9 +159,9 @@ def check_columns(
     kinds: Mapping[str, str],
     of_all: Mapping[str, str] | None = None,
 ) -> None:
-    """Raise DataError INCOMPLETE_RUN unless a file has the columns that were published.
+    """Raise DataError INCOMPLETE_RUN unless a file has the published columns.
 
-    A record without columns is of an earlier version: then all files have those ``of_all``.
+    Records of earlier versions have no columns; all files must then have the columns ``of_all``.
     """
     recorded = record.job["tables"][table].get("columns") or of_all or {}
     if found := differences(recorded, kinds):
@@ -169,7 +169,7 @@ def check_columns(
 
 
 def data_files(path: Path) -> list[Path]:
-    """Return the files of a table: all in a folder that readers do not pass over, or the one file."""
+    """Return the files of a table: all files of a folder that readers do not skip, or the one file."""
     if path.is_file():
         return [path]
     return sorted(
@@ -180,29 +180,31 @@ def data_files(path: Path) -> list[Path]:
 
 
 def incomplete(run_id: str, what: str) -> DataError:
-    """Return the error of a run that is not whole."""
+    """Return the error of an incomplete run."""
     return DataError("INCOMPLETE_RUN", f"run {run_id!r} is not whole: {what}; make it again, with --replace")
 
 
 def read_published(
     spark: SparkSession, path: str, table: str, run_ids: Collection[str] | str | None = None
 ) -> DataFrame:
-    """Return a table of the runs published below an output path, or of these runs, with a column ``run_id``.
+    """Return a table of the runs published below an output path, with a column ``run_id``.
 
-    Each run is whole, in all its tables: it counts from its commit record on. Columns that a run lacks are
-    null. Run ids and models are text, whatever they look like.
+    A run is visible with all its tables once its commit record is written. Columns that a run lacks are null.
+    Run ids and models are always text.
 
     Args:
         spark: The session that reads.
-        path: The output path, of this machine or of a store.
+        path: The output path, local or on a store.
         table: Name of the table.
-        run_ids: Runs to read. By default all; runs that are damaged are then left out, each with a warning.
+        run_ids: Runs to read. By default all; damaged runs are then skipped, each with a warning.
+
+    Returns:
+        The rows of all runs, one below the other.
 
     Raises:
-        ConfigError: UNKNOWN_TABLE for a name that no table has.
-        DataError: UNKNOWN_RUN or MISSING_TABLE for a run in ``run_ids`` that is not published, or not with
-            this table; INCOMPLETE_RUN or CORRUPT_FILE for one that is damaged; MISSING_INPUT if no run has
-            the table.
+        ConfigError: UNKNOWN_TABLE for an unknown table name.
+        DataError: UNKNOWN_RUN or MISSING_TABLE if a run in ``run_ids`` is not published, or not with this
+            table; INCOMPLETE_RUN or CORRUPT_FILE if it is damaged; MISSING_INPUT if no run has the table.
     """
     if table not in set(Table):
         raise ConfigError.unknown("UNKNOWN_TABLE", "table", table, Table, "read_published")
@@ -248,7 +250,7 @@ def check_runs(
 
 
 def unknown_run(run_id: str, known: Collection[str], path: str) -> DataError:
-    """Return the error of a run that is not among those that are published."""
+    """Return the error of a run that is not published."""
     hint = nearest(run_id, known) if known else "none is"
     return DataError("UNKNOWN_RUN", f"no run {run_id!r} is published below {path!r}; {hint}")
 
@@ -256,7 +258,7 @@ def unknown_run(run_id: str, known: Collection[str], path: str) -> DataError:
 def published_tables(
     files: Files, on_damage: OnDamage = warn_of_damage
 ) -> dict[str, dict[str, list[Record]]]:
-    """Return the records that name each table, run by run."""
+    """Return the records with each table, per run."""
     tables: dict[str, dict[str, list[Record]]] = {}
     for record in published(files, on_damage):
         for table in record.job["tables"]:
@@ -265,12 +267,12 @@ def published_tables(
 
 
 def base_of(place: str) -> str:
-    """Return the folder in which each run has one of its own."""
+    """Return the folder that has one subfolder per run."""
     return place.partition(f"/{RUN_ID_COLUMN}=")[0]
 
 
 def read_tables(spark: SparkSession, table: Table, places: Sequence[str]) -> DataFrame:
-    """Read folders and files of one table; a number that is NaN, which is never published, ends the query."""
+    """Read folders and files of one table; NaN in a numeric column is an error."""
     by_base: dict[str, list[str]] = {}
     for place in places:
         by_base.setdefault(base_of(place), []).append(place)
@@ -280,7 +282,7 @@ def read_tables(spark: SparkSession, table: Table, places: Sequence[str]) -> Dat
 
 
 def without_nan(frame: DataFrame, table: Table) -> DataFrame:
-    """Return the same rows; a query that finds NaN in a column of numbers raises DataError INCOMPLETE_RUN."""
+    """Return the rows; a query that finds NaN in a numeric column raises DataError INCOMPLETE_RUN."""
     columns = []
     for field in frame.schema:
         column = F.col(quote_column(field.name))
@@ -292,10 +294,10 @@ def without_nan(frame: DataFrame, table: Table) -> DataFrame:
 
 
 def read_places(spark: SparkSession, places: Sequence[str]) -> DataFrame:
-    """Read folders and files of one table, below one base, with run ids and models as text."""
+    """Read folders and files of one table, below one base folder, with run ids and models as text."""
     names = [literal_path(place) for place in places]
     reader = spark.read.options(basePath=base_of(places[0]), mergeSchema=True).option(CHECKSUMS, value=True)
-    # Spark would take models named 1 and 01 for one number, unless it is given a schema.
+    # Without a schema, Spark would read the models 1 and 01 as the same number.
     fields = [
         T.StructField(one.name, T.StringType() if one.name in (RUN_ID_COLUMN, MODEL) else one.dataType)
         for one in reader.parquet(*names).schema
@@ -304,7 +306,7 @@ def read_places(spark: SparkSession, places: Sequence[str]) -> DataFrame:
 
 
 def with_named_errors(path: str, read: Callable[[], Read]) -> Read:
-    """Return what is read; raise the named error of what Spark raises."""
+    """Return the result of ``read``; convert Spark's exceptions to named errors."""
     try:
         return read()
     except (PySparkException, Py4JError) as error:

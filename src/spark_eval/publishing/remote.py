@@ -1,12 +1,12 @@
-"""Publish on a store that Spark reaches through Hadoop, where no lock ends with its holder.
+"""Publish on a store that Spark reaches through Hadoop, without locks that end with their holder.
 
-Nothing is ever overwritten: records of a verb are numbered, and the last one counts. If attempts race, the
+No file is ever overwritten: records of a verb are numbered, and the last one counts. If attempts race, the
 first to create the next-numbered record (or the intent that becomes it) wins.
 
-By *renames* (HDFS), tables appear where they do in a local folder. An intent is
-``<root>/_staging/<run>.<verb>.<n>.json``; carrying it out does no harm if its attempt lives. By *manifest*
-(object stores), tables stay in ``<root>/_runs/<attempt>/<table>/run_id=<id>``, and the record is the only
-switch: ``spark_eval.read_published`` follows it.
+By *renames* (HDFS), tables appear at the same paths as in a local folder. An intent is
+``<root>/_staging/<run>.<verb>.<n>.json``; carrying it out is harmless if its attempt is alive. By *manifest*
+(object stores), tables stay in ``<root>/_runs/<attempt>/<table>/run_id=<id>``, and only the record makes them
+visible: ``spark_eval.read_published`` follows it.
 """
 
 import json
@@ -39,17 +39,17 @@ from spark_eval.runtime.hadoop_files import HadoopFiles
 from spark_eval.schema import COMMITS
 
 RUNS: Final = "_runs"
-# Whose rename of a folder is one step.
+# Schemes of stores that rename a folder atomically.
 RENAMES_WHOLE: Final = ("hdfs", "viewfs")
 INTENT_NAME: Final = re.compile(r".+\.[a-z]+\.[0-9]+\.json")
-# A folder of a partition in a path.
+# Folder of a partition in a path.
 PARTITION: Final = re.compile(r"/(\w+)=")
-# Nobody can tell a slow attempt from a dead one here: what has not been written to for so long is dead.
+# Slow and dead attempts cannot be told apart here: one that has not written for this long is dead.
 MOST_HOURS: Final = 24
 
 
 class HadoopStore:
-    """A store that Spark reaches; ``manifest`` where it does not rename a folder in one step."""
+    """A store that Spark reaches; ``manifest`` is true if it does not rename a folder atomically."""
 
     is_local = False
 
@@ -57,7 +57,7 @@ class HadoopStore:
         self.files = files
         self.manifest = manifest
         self.runs: set[str] = set()
-        # Attempts whose intent or record may be there.
+        # Attempts that may have an intent or record.
         self.begun: set[str] = set()
 
     def home(self) -> str:
@@ -66,7 +66,7 @@ class HadoopStore:
 
     @contextmanager
     def claimed(self, staging: Staging) -> Iterator[None]:
-        """Let others try the same, for one will win; at the end remove what was not begun."""
+        """Allow concurrent attempts, because only one wins; at the end remove the folder if not begun."""
         self.runs.add(staging.run_id)
         try:
             yield
@@ -77,7 +77,7 @@ class HadoopStore:
     def unfinished(self) -> list[Staging]:
         """Return the attempts that no newest record names; below ``_runs``, only those at claimed runs.
 
-        Left out is what only a damaged record or intent could tell of.
+        Attempts known only from a damaged record or intent are left out.
         """
         attempts = {}
         for home in (STAGING, RUNS):
@@ -105,30 +105,30 @@ class HadoopStore:
         return records_of(self.files, staging.run_id).get(staging.verb)
 
     def hours_out_of_use(self, staging: Staging) -> float:
-        """Return the hours since an attempt last wrote, or another was published in its place."""
+        """Return the hours since an attempt last wrote, or since another one was published instead."""
         record = self.record(staging)
         moments = [moment / 1000 for *_, moment in self.files.files_below(staging.folder)]
-        if record is not None:  # who reads a table that was replaced has begun before
+        if record is not None:  # readers of a replaced table started before
             moments.append(datetime.fromisoformat(record.job["published_at"]).timestamp())
         return (time.time() - max(moments, default=0)) / 3600
 
     @contextmanager
     def dead(self, staging: Staging) -> Iterator[bool]:
-        """Tell whether an attempt has an intent that anybody may carry out, or is long out of use."""
+        """Yield True if an attempt has an intent, which anyone may carry out, or has long been out of use."""
         yield staging.intent is not None or self.hours_out_of_use(staging) > MOST_HOURS
 
     def about(self, staging: Staging) -> dict[str, Any]:
-        """Return for how long an attempt has been out of use; nobody knows whether it lives."""
+        """Return the hours that an attempt has been out of use; whether it is alive is unknown."""
         return {"attempt": staging.name, "hours_out_of_use": round(self.hours_out_of_use(staging), 1)}
 
     def check_swap(self, staging: Staging) -> None:
-        """Raise SetupError CANNOT_SWAP: no store has such a step."""
+        """Raise SetupError CANNOT_SWAP: no store can swap folders atomically."""
         message = f"{self.files.root}: this store cannot swap two folders in one step; "
         message += f"publish run {staging.run_id!r} under another --run-id, or choose output.manifest"
         raise SetupError("CANNOT_SWAP", message)
 
     def seal(self, folder: str, expected: Expected | None) -> Sealed:
-        """Check a table by reading it through Spark, and say what is in it."""
+        """Check a table by reading it through Spark; return its description."""
         expected = expected or Expected()
         files = [path for path, *_ in self.files.files_below(folder) if path.endswith(".parquet")]
         if not files:
@@ -147,7 +147,7 @@ class HadoopStore:
     def commit(
         self, staging: Staging, job: Mapping[str, Any], moves: Moves, number: int
     ) -> Mapping[str, Any]:
-        """Give the record its number; by renames, first as an intent, which is carried out."""
+        """Write the record with its number; with renames, write it first as an intent and carry that out."""
         sizes = zip(job["tables"].items(), moves, strict=True)
         tables = {name: {**size, "path": place} for (name, size), (_, place) in sizes}
         of_attempt = {"run_id": staging.run_id, "attempt": staging.name, "tables": tables}
@@ -167,7 +167,7 @@ class HadoopStore:
         return job
 
     def carry_out(self, staging: Staging) -> None:
-        """Do what was intended, unless another attempt has published; others may be doing the same."""
+        """Carry out an intent unless another attempt has published; other processes may do so, too."""
         intent = staging.intent
         job = None if intent is None else parse_record(self.files, intent, JobForm)
         if intent is None or job is None:

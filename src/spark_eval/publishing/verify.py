@@ -1,4 +1,4 @@
-"""Checks that the written ``per_user`` is what was measured: its keys, and the bounds of the metrics."""
+"""Check the written ``per_user`` against the measurement: its keys, and the bounds of the metrics."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -21,14 +21,14 @@ from spark_eval.schema import MODEL, N_RECOMMENDED, N_RELEVANT, USER
 
 @dataclass(frozen=True)
 class Expected:
-    """What ``per_user`` must hold: columns within their ``bounds``, keys that add up to ``keys``."""
+    """Expected ``per_user``: columns within their ``bounds``, keys that add up to ``keys``."""
 
     bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     keys: int | None = None
 
     @classmethod
     def of(cls, metrics: Iterable[MetricValue], keys: int) -> Self:
-        """Return what these metrics allow, whatever was measured."""
+        """Return the bounds of these metrics, independent of the data."""
         bounds = {
             value.column: (
                 -math.inf if value.metric.lower is None else value.metric.lower,
@@ -58,25 +58,25 @@ class Expected:
             self.check_keys(keys)
 
     def check_bounds(self, column: str, low: float | None, high: float | None) -> None:
-        """Raise SparkEvalError STAGED_OTHERWISE where the values of a column go beyond their bounds."""
+        """Raise SparkEvalError STAGED_OTHERWISE if values of a column exceed their bounds."""
         least, most = self.bounds[column]
         if low is not None and high is not None and not least <= low <= high <= most:
             message = f"{column} goes from {low} to {high}, it must lie in {least} to {most}; report it"
             raise staged_otherwise(message)
 
     def check_keys(self, keys: int) -> None:
-        """Raise SparkEvalError STAGED_OTHERWISE where the keys add up to something else."""
+        """Raise SparkEvalError STAGED_OTHERWISE if the sum of the keys differs."""
         if keys != self.keys:
             what = "models and users in the files are not those that were measured"
             raise staged_otherwise(f"{what}; try again")
 
 
 def staged_otherwise(message: str) -> SparkEvalError:
-    """Return the error of a ``per_user`` that is not what was measured."""
+    """Return the error of a ``per_user`` that differs from the measurement."""
     return SparkEvalError("STAGED_OTHERWISE", f"per_user: {message}")
 
 
 def sum_of_keys() -> Column:
-    """Return ``arrow.checksums.key_sum`` over the rows of all models, as Spark counts it."""
+    """Return ``arrow.checksums.key_sum`` over the rows of all models, computed by Spark."""
     keys = F.xxhash64(F.col(MODEL).cast("string"), F.col(USER).cast("string"), N_RELEVANT, N_RECOMMENDED)
     return F.sum(keys.cast("decimal(20,0)"))

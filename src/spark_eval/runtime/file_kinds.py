@@ -1,4 +1,4 @@
-"""The format of a file by its first bytes: a sound file of another format is not a damaged one."""
+"""Recognize the format of a file by its first bytes: a file of another format is not a damaged one."""
 
 import gzip
 import zlib
@@ -20,7 +20,7 @@ SIGNATURES: Final = {
 }
 GZIP: Final = b"\x1f\x8b"
 TEXTS: Final = ("CSV", "JSON")
-# Formats as a config calls them.
+# Names of formats for messages, by their names in a config.
 NAMES: Final = {"parquet": "Parquet", "orc": "ORC", "csv": "CSV", "json": "JSON"}
 MENDS: Final = {
     **{kind: f"say format: {name}" for name, kind in NAMES.items()},
@@ -34,9 +34,9 @@ START_BYTES: Final = 4_096
 
 
 def other_format(path: str, wanted: str) -> str | None:
-    """Return what a sound file is instead of the ``wanted`` format, and how to read it; None if unknown.
+    """Describe an intact file that is not in the ``wanted`` format, and how to read it; None if unknown.
 
-    ``wanted`` is a format as a config calls it. Readers of text take any text.
+    ``wanted`` is the name of a format in a config. Readers of text formats accept any text.
     """
     kind, name = kind_of_file(path), NAMES.get(wanted, wanted)
     if kind in (None, name) or (name in TEXTS and kind in TEXTS):
@@ -46,7 +46,7 @@ def other_format(path: str, wanted: str) -> str | None:
 
 
 def kind_of_file(path: str) -> str | None:
-    """Return the format of a file, also of one that gzip packed; None if it is none that we know."""
+    """Return the format of a file, which may be compressed with gzip; None if unknown."""
     try:
         with Path(path).open("rb") as file:
             start = file.read(START_BYTES)
@@ -59,7 +59,7 @@ def kind_of_file(path: str) -> str | None:
 
 
 def kind_of_text(start: bytes) -> str | None:
-    """Return JSON or CSV for the start of such a file: lines, the first with separators or a bracket."""
+    """Return JSON for text that begins with a bracket, CSV if its first line has separators, else None."""
     is_wide = start.startswith((b"\xff\xfe", b"\xfe\xff"))
     text = start.decode("utf-16" if is_wide else "latin-1", "replace").removeprefix("\xef\xbb\xbf")
     if any(letter < " " and letter not in "\t\r\n" for letter in text):

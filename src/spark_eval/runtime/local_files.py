@@ -1,4 +1,4 @@
-"""Files of this machine: paths, durable writes, swaps in one step, locks that end with their holder."""
+"""Local files: paths, durable writes, atomic swaps, locks that end with their holder."""
 
 import ctypes
 import fcntl
@@ -15,17 +15,17 @@ from urllib.parse import unquote, urlsplit
 from spark_eval.errors import ConfigError, EnvironmentFault
 from spark_eval.schema import COMMITS, REPORT
 
-# File systems to read from. Not among them: what asks a server that a config names (http, ftp, jdbc).
+# Allowed schemes of file systems. Schemes that query a server named in a config (http, ftp, jdbc) are not.
 SCHEMES: Final = (
     *("file", "hdfs", "viewfs", "ofs", "o3fs", "s3", "s3a", "s3n", "gs"),
     *("abfs", "abfss", "wasb", "wasbs", "dbfs", "oss", "cosn", "obs"),
 )
-# Of renameat2 on Linux and renamex_np on macOS: swap two names; both use the same number.
+# Flag of renameat2 on Linux and renamex_np on macOS to swap two names; the number is the same.
 SWAP: Final = 2
-# Drafts of files that users name; what a name may have on common file systems.
+# Prefix of drafts of files that users name, and the maximum length of a name on common file systems.
 DRAFT: Final = "_spark-eval-draft-"
 LONGEST_NAME: Final = 255
-# To find a folder that others make and remove.
+# Maximum number of attempts to open a file in a folder that other processes create and remove.
 MOST_TRIES: Final = 100
 WORKING_FOLDER: Final = -100  # AT_FDCWD
 
@@ -33,7 +33,7 @@ WORKING_FOLDER: Final = -100  # AT_FDCWD
 def local_path(path: str) -> Path | None:
     """Return the path on this machine's file system, or None for another scheme.
 
-    As Hadoop takes a path: nothing in it is encoded, and ``#`` and ``?`` are letters.
+    As in Hadoop, paths are not percent-encoded, and ``#`` and ``?`` are ordinary characters.
     """
     scheme, colon, rest = path.partition(":")
     if not colon or "/" in scheme or not (rest.startswith("//") or scheme.lower() in SCHEMES):
@@ -47,20 +47,20 @@ def local_path(path: str) -> Path | None:
 
 
 def decoded(uri: str) -> str:
-    """Return where a file that Spark lists is: its path on this machine, or its URI as Hadoop takes it."""
+    """Return the location of a file that Spark lists: its local path, or its URI in Hadoop's form."""
     parts = urlsplit(uri)
     return unquote(parts.path) if parts.scheme == "file" and not parts.netloc else unquote(uri)
 
 
 def is_hidden(name: str) -> bool:
-    """Return whether Spark passes over a file or folder of this name."""
+    """Return True if Spark skips files and folders with this name."""
     return name.startswith(".") or (name.startswith("_") and "=" not in name) or name.endswith("._COPYING_")
 
 
 def special_files(top: Path) -> list[str]:
-    """Return what is neither a file nor a folder at or below a path and not hidden: pipes, sockets, devices.
+    """Return the paths of pipes, sockets and devices at or below a path, except hidden ones.
 
-    Whoever opens a named pipe waits for ever.
+    Opening a named pipe would block forever.
     """
     if not top.is_dir():
         return [str(top)] if is_special(top) else []
@@ -72,47 +72,47 @@ def special_files(top: Path) -> list[str]:
 
 
 def is_special(path: Path) -> bool:
-    """Return whether a path is there, and is neither a file nor a folder."""
+    """Return True if a path exists and is neither a file nor a folder."""
     return path.exists() and not path.is_file() and not path.is_dir()
 
 
 def uri_of(path: str) -> str:
-    """Return the path as Hadoop needs it to find the store."""
+    """Return the path in the form that Hadoop needs to find the store."""
     local = local_path(path)
     return path if local is None else f"file://{local.absolute()}"
 
 
 class LocalFiles:
-    """The files below a root, by the same names as those of a store (``HadoopFiles``)."""
+    """Files below a root, with the same methods as those of a store (``HadoopFiles``)."""
 
     def __init__(self, root: str) -> None:
         self.root = root.rstrip("/")
 
     def is_there(self, path: str) -> bool:
-        """Return whether a file or folder has this name, or this URI."""
+        """Return True if a file or folder exists at this path or URI."""
         return is_there(local_path(path) or Path(path))
 
     def names(self, folder: str) -> list[str]:
-        """Return the sorted names in a folder; none where there is no folder."""
+        """Return the sorted names in a folder; empty if it does not exist."""
         try:
             return sorted(path.name for path in Path(folder).iterdir())
         except (FileNotFoundError, NotADirectoryError):
             return []
 
     def read(self, path: str) -> str | None:
-        """Return the text of a file; None where there is none."""
+        """Return the text of a file; None if it does not exist."""
         try:
             return Path(path).read_text(encoding="utf-8")
         except (FileNotFoundError, IsADirectoryError):
             return None
 
     def remove(self, path: str) -> None:
-        """Remove a folder with all that is in it, as far as that can be done."""
+        """Remove a folder with its content; ignore files that cannot be removed."""
         shutil.rmtree(path, ignore_errors=True)
 
 
 def check_working_folder() -> None:
-    """Raise EnvironmentFault NO_WORKING_FOLDER where it was deleted: no path and no Java works there."""
+    """Raise EnvironmentFault NO_WORKING_FOLDER if it was deleted: then neither paths nor Java work."""
     try:
         Path.cwd()
     except FileNotFoundError as error:
@@ -121,7 +121,7 @@ def check_working_folder() -> None:
 
 
 def sync(path: Path) -> None:
-    """Bring a file's bytes, or a folder's names, to the disk."""
+    """Sync a file's content, or a folder's names, to disk."""
     file = os.open(path, os.O_RDONLY)
     try:
         os.fsync(file)
@@ -130,7 +130,7 @@ def sync(path: Path) -> None:
 
 
 def sync_below(folder: Path) -> None:
-    """Bring a folder and all that is in it to the disk."""
+    """Sync a folder and its content to disk."""
     for name, _, files in os.walk(folder, onerror=refuse):
         for file in files:
             sync(Path(name, file))
@@ -138,14 +138,14 @@ def sync_below(folder: Path) -> None:
 
 
 def refuse(error: OSError) -> None:
-    """Raise the error that ``os.walk`` would pass over."""
+    """Raise the error that ``os.walk`` would ignore."""
     raise error
 
 
 def share_below(folder: Path) -> None:
-    """Give a folder, and all that is in it, the permissions of what this process makes there.
+    """Give a folder and its content the permissions that this process gives to new files.
 
-    Hadoop and workers have a umask of their own. What belongs to another user stays as it is.
+    Hadoop and workers have their own umask. Files of other users are left unchanged.
     """
     probe = folder / f"_{uuid.uuid4().hex}"
     probe.mkdir()
@@ -160,7 +160,7 @@ def share_below(folder: Path) -> None:
 
 
 def is_there(path: Path) -> bool:
-    """Return whether a path exists; unlike ``Path.exists``, raise where the question fails."""
+    """Return True if a path exists; unlike ``Path.exists``, raise OSError if this cannot be determined."""
     try:
         path.stat()
     except FileNotFoundError:
@@ -169,7 +169,7 @@ def is_there(path: Path) -> bool:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and those above it, and bring their names to the disk."""
+    """Create a folder and its parents, and sync their names to disk."""
     if not folder.is_dir():
         make_folder(folder.parent)
         folder.mkdir(exist_ok=True)
@@ -177,7 +177,7 @@ def make_folder(folder: Path) -> None:
 
 
 def write_whole(path: Path, text: str, draft: Path) -> None:
-    """Write a file whole, drafted elsewhere: whatever happens, the path has the old text or this."""
+    """Write a file atomically through a draft: the path always has either the old or the new text."""
     draft.write_text(text, encoding="utf-8")
     sync(draft)
     draft.replace(path)
@@ -185,9 +185,9 @@ def write_whole(path: Path, text: str, draft: Path) -> None:
 
 
 def write_file(path: Path, text: str) -> None:
-    """Write a file that a user names. A link stays, and its target is written.
+    """Write a file that a user names. A link is kept, and its target is written.
 
-    A device, a pipe or stdout is written into. Raises ConfigError as ``check_path`` does, and for a folder.
+    Devices, pipes and stdout are written directly. Raises ConfigError like ``check_path``, and for a folder.
     """
     target = check_path(path)
     if target.is_dir():
@@ -204,10 +204,10 @@ def write_file(path: Path, text: str) -> None:
 
 
 def check_path(path: Path) -> Path:
-    """Return the path of a file or folder that a user has written, its links followed.
+    """Return the path of a file or folder named by a user, with links resolved.
 
     Raises:
-        ConfigError: INVALID_PATH for a path below an output root, where only ``report`` is free; for a name
+        ConfigError: INVALID_PATH for a path below an output root, unless in the folder ``report``; for a name
             that is too long; for a path through something that is not a folder.
     """
     if is_stream(path):
@@ -231,7 +231,7 @@ def check_path(path: Path) -> Path:
 
 
 def is_stream(path: Path) -> bool:
-    """Tell whether a path is a device, a pipe, a socket or stdout, which are written into."""
+    """Return True for a device, a pipe, a socket or stdout, which are written directly."""
     try:
         mode = path.stat().st_mode
     except OSError:
@@ -240,7 +240,7 @@ def is_stream(path: Path) -> bool:
 
 
 def is_stdout(path: Path) -> bool:
-    """Tell whether what this process prints goes to this file."""
+    """Return True if this process's stdout goes to this file."""
     try:
         return os.path.samestat(path.stat(), os.fstat(1))
     except OSError:
@@ -248,12 +248,12 @@ def is_stdout(path: Path) -> bool:
 
 
 def replace_file(path: Path, text: str) -> None:
-    """Write a file whole, in a folder that is made if need be; remove the drafts of dead processes."""
+    """Write a file atomically, in a folder that is created if needed; remove the drafts of dead processes."""
     path.parent.mkdir(parents=True, exist_ok=True)
     remove_dead_drafts(path.parent)
     draft = Lock(path.with_name(f"{DRAFT}{uuid.uuid4().hex}"))
     try:
-        with suppress(OSError):  # of a file system without locks
+        with suppress(OSError):  # file system without locks
             draft.acquire(wait=True)
         if path.exists():
             draft.path.chmod(stat.S_IMODE(path.stat().st_mode))
@@ -264,7 +264,7 @@ def replace_file(path: Path, text: str) -> None:
 
 
 def remove_dead_drafts(folder: Path) -> None:
-    """Remove drafts of processes that died: a live one holds the lock of its draft."""
+    """Remove the drafts of dead processes; a live process holds the lock of its draft."""
     for path in folder.glob(f"{DRAFT}*"):
         draft = Lock(path)
         with suppress(OSError):
@@ -273,7 +273,7 @@ def remove_dead_drafts(folder: Path) -> None:
 
 
 def swap(one: Path, other: Path) -> None:
-    """Swap the names of two folders in one step; OSError where the system has no such step."""
+    """Swap the names of two folders atomically; raise OSError if the system cannot."""
     system = ctypes.CDLL(None, use_errno=True)
     names = os.fsencode(one), os.fsencode(other)
     if sys.platform == "darwin":
@@ -286,14 +286,14 @@ def swap(one: Path, other: Path) -> None:
 
 
 class Lock:
-    """An exclusive lock under a name. The system takes it from a holder that dies, however that happens."""
+    """Exclusive lock with a name. The operating system releases it when its holder dies."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.file: int | None = None
 
     def acquire(self, *, wait: bool = False) -> bool:
-        """Return whether the lock is ours now; with ``wait`` it always is, in the end."""
+        """Acquire the lock; return False if another process holds it. With ``wait``, wait for it."""
         while self.file is None:
             file = self.open()
             try:
@@ -308,7 +308,7 @@ class Lock:
         return True
 
     def open(self) -> int:
-        """Open the file of that name, new or not; its last holder also removes the folder around it."""
+        """Open or create the lock file; retry, because a previous holder may remove the folder around it."""
         n_tries = 0
         while True:
             try:
@@ -320,14 +320,14 @@ class Lock:
                     raise
 
     def is_at(self, file: int) -> bool:
-        """Return whether an open file still has that name: its holder before us may have removed it."""
+        """Return True if an open file still has this path; a previous holder may have removed it."""
         try:
             return os.path.samestat(os.fstat(file), self.path.stat())
         except FileNotFoundError:
             return False
 
     def release(self) -> None:
-        """Give the lock back and remove its file."""
+        """Release the lock and remove its file."""
         if self.file is not None:
             self.path.unlink(missing_ok=True)
             os.close(self.file)

@@ -1,1 +1,1 @@
-"""The tables of a config, read with our columns: no other room knows formats and listings."""
+"""Read the tables of a config with our columns; only this package knows formats and listings."""

@@ -1,6 +1,6 @@
-"""The files of a source: those that Spark lists.
+"""The files of a source, as Spark lists them.
 
-Before a session is started, a plain local folder is walked instead, where that is sure to give the same.
+Before a session is started, a plain local folder is walked instead, if the result is sure to be the same.
 """
 
 import os
@@ -21,33 +21,33 @@ from spark_eval.runtime.hadoop_files import HadoopFiles, files_at
 from spark_eval.runtime.local_files import decoded, is_hidden, local_path, uri_of
 from spark_eval.transforms.listed import check_all_read, check_regular
 
-# Formats of Spark's own that are files below a path, and of which any schema may be given.
+# Spark's own formats of files below a path that accept any schema.
 FILE_FORMATS: Final = ("parquet", "orc", "csv", "json", "xml", "text")
-# Options by which Spark lists other files than lie in a folder.
+# Options that change which files Spark lists in a folder.
 LISTING_OPTIONS: Final = {"pathglobfilter", "recursivefilelookup", "modifiedbefore", "modifiedafter"}
-# The log of a stream that Spark wrote, which says which files count.
+# Log of a stream that Spark wrote; it lists the files that count.
 STREAM_LOG: Final = "_spark_metadata"
-# Folders of logs that say which files of a table count, and the format that such a table has.
+# Folders of logs that list the files of a table, and the format of such a table.
 TABLE_FORMATS: Final = {"_delta_log": "delta", ".hoodie": "hudi"}
-# A format of files that is not Spark's own, and the option by which Spark reads files in any folders.
+# A format of files that is not Spark's own, and the option that makes Spark read files in any folder.
 AVRO: Final = "avro"
 RECURSIVE: Final = "recursiveFileLookup"
 ICEBERG: Final = "iceberg"
 
 
 def files_of(source: Source, session: OpenSession) -> dict[str, str]:
-    """Return the data files of a source: each by its name below the source's path, and where it is.
+    """Return the data files of a source: name below the source's path -> path.
 
-    ``session`` is asked for only where a walk could find other files than Spark does.
+    ``session`` is opened only if a walk could find other files than Spark does.
     """
     walked = list_plainly(source)
     return list_with_spark(session(), source) if walked is None else walked
 
 
 def list_plainly(source: Source) -> dict[str, str] | None:
-    """Return the files of a plain local path; None where only Spark can tell which it reads.
+    """Return the files of a plain local path; None if only Spark can list them.
 
-    Those are patterns, options that choose files, links, folders that are no partitions, other formats.
+    Those are patterns, options that select files, links, folders that are not partitions, and other formats.
     """
     path = source.place
     local = None if source.table is not None else local_path(path)
@@ -64,7 +64,7 @@ def list_plainly(source: Source) -> dict[str, str] | None:
 
 
 def walk_folder(folder: str) -> list[str] | None:
-    """Return the data files of a folder and of its partitions; None where it holds anything else."""
+    """Return the data files of a folder and of its partitions; None if it contains anything else."""
     files, folders = [], [folder]
     while folders:
         with os.scandir(folders.pop()) as entries:
@@ -85,39 +85,39 @@ def walk_folder(folder: str) -> list[str] | None:
 
 
 def list_with_spark(spark: SparkSession, source: Source) -> dict[str, str]:
-    """Return the data files that Spark lists of a source."""
+    """Return the data files that Spark lists for a source."""
     if source.table is not None:
         places = spark.read.table(source.table).inputFiles()
         return {place: decoded(place) for place in sorted(places)}
     path = source.place
     reader = spark.read.format(source.format).options(**source.options)
     if source.format in FILE_FORMATS:
-        reader = reader.schema("listed long")  # with a schema Spark opens no file
+        reader = reader.schema("listed long")  # with a schema Spark does not open files
     try:
         files = data_files(reader.load(spark_path(path)).inputFiles(), path)
     except AnalysisException as error:
         if not (PATTERN.search(path) and "[PATH_NOT_FOUND]" in str(error)):
             raise
-        return {}  # a pattern that matches nothing
+        return {}  # a pattern without matches
     return files if files or source.format in FILE_FORMATS else all_below(spark, path)
 
 
 def all_below(spark: SparkSession, path: str) -> dict[str, str]:
-    """Return whatever lies below a path, for a format that does not tell its files."""
+    """Return all files below a path, for a format that does not list its files."""
     uris = [place for place, *_ in HadoopFiles(spark, uri_of(path)).files_below(uri_of(path))]
     places = [str(local_path(uri) or uri) for uri in uris]
     return {name_below(place, static_part(path)): place for place in places}
 
 
 def data_files(uris: Collection[str], path: str) -> dict[str, str]:
-    """Return the files that Spark lists by URI and does not pass over, by their names."""
+    """Return the files that Spark lists by URI and does not skip, by name."""
     top = static_part(path)
     places = sorted(map(decoded, uris))
     return {name_below(place, top): place for place in places if not is_hidden(place.rpartition("/")[2])}
 
 
 def static_part(path: str) -> str:
-    """Return a path up to its first component that is a pattern; that of a file is its folder."""
+    """Return a path up to its first component that is a pattern; for a file, its folder."""
     local = local_path(path)
     if local is not None and local.exists():
         return absolute(local if local.is_dir() else local.parent)
@@ -127,30 +127,30 @@ def static_part(path: str) -> str:
 
 
 def absolute(local: Path) -> str:
-    """Return a path as Hadoop has it, which goes up by the letters of ``..``, wherever links lead."""
+    """Return a path as Hadoop has it: ``..`` removes a component, even if that is a link."""
     return os.path.normpath(local.absolute())
 
 
 def name_below(place: str, top: str) -> str:
-    """Return a file's name below a folder; its whole place where it is elsewhere."""
+    """Return a file's name below a folder; its whole path if it is elsewhere."""
     return place.removeprefix(f"{top.rstrip('/')}/")
 
 
 def partitions_of(source: Source, places: Collection[str]) -> set[str]:
-    """Return the columns that are names of folders, below the folders that a path or pattern names."""
+    """Return the partition columns: names of folders below the folders that a path or pattern names."""
     folders = {folder for place in places for folder in place.split("/")[depth_of(source) : -1]}
     return {unquote(folder.partition("=")[0]) for folder in folders if "=" in folder}
 
 
 def depth_of(source: Source) -> int:
-    """Return how many folders there are above those that may name partitions."""
+    """Return the number of folders above those that can be partitions."""
     local = local_path(source.place)
     top = source.place.rstrip("/") if local is None else absolute(local)
     return 0 if "basepath" in map(str.lower, source.options) else len(top.split("/"))
 
 
 def every_file(source: Source, session: OpenSession) -> list[str] | None:
-    """Return where all data files at and below a path are; None where it is wanted that folders are read."""
+    """Return the paths of all data files at and below a path; None with the option recursiveFileLookup."""
     if str(source.options.get(RECURSIVE, "")).lower() == "true":
         return None
     walked = list_plainly(source)
@@ -162,7 +162,7 @@ def every_file(source: Source, session: OpenSession) -> list[str] | None:
 
 
 def spark_path(path: str) -> str:
-    """Return a path for Spark's reader: a name that exists is literal, any other may be a pattern."""
+    """Return a path for Spark's reader: a name that exists is escaped, any other may be a pattern."""
     local = local_path(path)
     if local is None:
         return path
@@ -172,9 +172,9 @@ def spark_path(path: str) -> str:
 
 
 def file_states(source: Source, files: Mapping[str, str], session: OpenSession) -> list[tuple[Any, ...]]:
-    """Return name, size and time of each file; of tables in other places the names alone.
+    """Return name, size and time of each file; only the names for a catalog's table that is not local.
 
-    A file that is gone has no state.
+    A file that does not exist has no state.
     """
     local = {name: Path(place) for name, place in files.items() if place.startswith("/")}
     known: list[tuple[Any, ...]] = [state for name, place in local.items() for state in state_of(name, place)]
@@ -193,7 +193,7 @@ def file_states(source: Source, files: Mapping[str, str], session: OpenSession) 
 
 
 def state_of(name: str, place: Path) -> Iterator[tuple[Any, ...]]:
-    """Yield the state of a local file; of a folder, which is a table of Hive's, those of the files in it."""
+    """Yield the state of a local file; for a folder, which is a Hive table, those of its files."""
     if place.is_dir():
         for file in sorted(place.rglob("*")):
             if file.is_file():
@@ -204,9 +204,9 @@ def state_of(name: str, place: Path) -> Iterator[tuple[Any, ...]]:
 
 
 def fingerprint(source: Source, session: OpenSession) -> list[tuple[Any, ...]]:
-    """Return what tells one content of a source from another: its files' names, sizes and times.
+    """Return names, sizes and times of a source's files, which identify its content.
 
-    Nothing where the source cannot be listed: reading it says why.
+    Empty if the source cannot be listed; reading it raises the reason.
     """
     table: list[tuple[Any, ...]] = [] if source.table is None else [(source.table,)]
     try:
@@ -218,10 +218,10 @@ def fingerprint(source: Source, session: OpenSession) -> list[tuple[Any, ...]]:
 def check_listing(
     spark: SparkSession, source: Source, name: str, before: Collection[str] | None
 ) -> dict[str, str]:
-    """Return the files of a path that Spark is to read, which must be there and hold something.
+    """Return the files of a path that Spark is to read, after checking that they exist and are not empty.
 
-    ``before`` are their names when the run began. Raises DataError MISSING_INPUT, EMPTY_INPUT, EMPTY_FILE or
-    INPUT_CHANGED_DURING_RUN, NOT_A_FILE or UNREAD_FILES, and ConfigError TABLE_FORMAT.
+    ``before`` are their names at the start of the run. Raises DataError MISSING_INPUT, EMPTY_INPUT,
+    EMPTY_FILE, INPUT_CHANGED_DURING_RUN, NOT_A_FILE or UNREAD_FILES, and ConfigError TABLE_FORMAT.
     """
     path = source.place
     local = local_path(path)
@@ -252,7 +252,7 @@ def check_listing(
 
 
 def dead_links(folder: Path) -> list[Path]:
-    """Return the links below a local folder that lead nowhere: Spark silently passes over them."""
+    """Return the dead links below a local folder, which Spark silently skips."""
     dead = []
     for top, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if not is_hidden(name))
@@ -262,7 +262,7 @@ def dead_links(folder: Path) -> list[Path]:
 
 
 def check_no_table(spark: SparkSession, path: str, places: Collection[str], name: str) -> None:
-    """Raise ConfigError TABLE_FORMAT for files of a table that has a log of which files count."""
+    """Raise ConfigError TABLE_FORMAT for files of a table with a log that lists its files."""
     folders = {base_folder(place) for place in places}
     if local_path(path) is None or not PATTERN.search(path):
         folders.add(static_part(path))
@@ -274,7 +274,7 @@ def check_no_table(spark: SparkSession, path: str, places: Collection[str], name
 
 
 def base_folder(place: str) -> str:
-    """Return the folder of a file, above those of its partitions."""
+    """Return the folder of a file, above the folders of its partitions."""
     folder = place.rpartition("/")[0]
     while "=" in folder.rpartition("/")[2]:
         folder = folder.rpartition("/")[0]
@@ -282,7 +282,7 @@ def base_folder(place: str) -> str:
 
 
 def table_format(spark: SparkSession, folder: str) -> str | None:
-    """Return the format of the table that a folder is, or the data of; None for a plain folder."""
+    """Return the format of the table at a folder, or of the table with this data folder; None if plain."""
     names = files_at(spark, folder).names(folder)
     for marker, kind in TABLE_FORMATS.items():
         if marker in names:

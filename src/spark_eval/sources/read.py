@@ -1,4 +1,4 @@
-"""Read the sources of a config as DataFrames: no other room knows paths and formats."""
+"""Read the sources of a config as DataFrames; only this package knows paths and formats."""
 
 import operator
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -26,7 +26,7 @@ from spark_eval.transforms.listed import named_type
 from spark_eval.transforms.partitions import with_partitions
 from spark_eval.transforms.predictions import conform_predictions
 
-# Options of readers, and settings of the session, under which Spark loses files or rows without a word.
+# Options of readers and settings of the session that make Spark silently lose files or rows.
 LOSSY_OPTIONS: Final = {"ignorecorruptfiles": "true", "ignoremissingfiles": "true", "mode": "dropmalformed"}
 LOSSY_SETTINGS: Final = ("spark.sql.files.ignoreCorruptFiles", "spark.sql.files.ignoreMissingFiles")
 # Typed filters, which Spark can push into the scan.
@@ -52,11 +52,11 @@ def read_source(
     segments: Sequence[str] = (),
     before: Collection[str] | None = None,
 ) -> DataFrame:
-    """Return the rows of a source: typed, filtered by ``where``, ``subset`` and ``fold``.
+    """Return the rows of a source: typed, and filtered by ``where``, ``subset`` and ``fold``.
 
-    ``segments`` are columns that are text, as models are. ``before`` are the names of the source's files when
-    the run began. Raises ConfigError or DataError for what is wrong with the files and their schema, before a
-    row is read.
+    ``segments`` are columns to read as text, like models. ``before`` are the names of the source's files
+    at the start of the run. Raises ConfigError or DataError for errors of the files and their schema, before
+    any row is read.
     """
     check_lossless(spark, source, name)
     try:
@@ -85,7 +85,7 @@ def read_path(
     segments: Sequence[str],
     before: Collection[str] | None,
 ) -> DataFrame:
-    """Return all rows of the files that Spark lists, or of this run's split; footers are checked first."""
+    """Return all rows of the files that Spark lists, or of this run's split; check footers first."""
     if source.is_of_run and not (root := files_at(spark, source.place)).is_there(root.root):
         raise DataError("MISSING_SPLIT", f"{name}: no split at {source.place}; run `spark-eval split` first")
     files = check_listing(spark, source, name, before)
@@ -107,7 +107,7 @@ def read_path(
 
 
 def check_lossless(spark: SparkSession, source: Source, name: str) -> None:
-    """Raise ConfigError LOSSY_OPTION where Spark is told to leave out what it cannot read."""
+    """Raise ConfigError LOSSY_OPTION if Spark is configured to skip unreadable data."""
     settings = [
         f"{name}.options.{option}: {value}"
         for option, value in source.options.items()
@@ -122,7 +122,7 @@ def check_lossless(spark: SparkSession, source: Source, name: str) -> None:
 
 
 def column_named(frame: DataFrame, name: str, where: str) -> Column:
-    """Return the column of this name; raise DataError MISSING_COLUMN with the nearest one."""
+    """Return the column with this name; raise DataError MISSING_COLUMN with the nearest name."""
     if name not in frame.columns:
         raise DataError("MISSING_COLUMN", f"{where}: no column {name!r}; {nearest(name, frame.columns)}")
     return F.col(quote_column(name))
@@ -136,9 +136,9 @@ def read_each(
     before: Mapping[str, Collection[str]],
     timed: bool = True,
 ) -> dict[str, tuple[DataFrame, DataFrame]]:
-    """Return each source as it is, and conformed; one DataError tells what is wrong with any of them.
+    """Return each source as read, and conformed; one DataError lists the errors of all sources.
 
-    ``before``: the names of each source's files when the run began. ``timed``: whether rows of
+    ``before``: the names of each source's files at the start of the run. ``timed``: True if rows of
     ``interactions`` need a timestamp.
     """
     segments = {"users": user_columns(plan.segments)}
@@ -153,7 +153,7 @@ def read_each(
 
 
 def conform(frame: DataFrame, name: str, source: Any, timezone: str, plan: Plan, timed: bool) -> DataFrame:
-    """Return a source with our columns, and a fault for each unusable row."""
+    """Return a source with our columns, and an error code for each invalid row."""
     match name:
         case "interactions":
             return conform_interactions(frame, source.columns, source.timestamp_unit, timezone, timed)

@@ -1,4 +1,4 @@
-"""The first rows of a table, without Spark: Parquet, ORC, CSV and JSON of this machine, by their content."""
+"""Read the first rows of a local table without Spark: Parquet, ORC, CSV or JSON, recognized by content."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping
@@ -23,16 +23,16 @@ from spark_eval.sources.schemas import unknown_type
 from spark_eval.transforms.listed import check_regular
 
 SAMPLE_ROWS: Final = 4_000
-# Of a file of text that much is looked at.
+# Number of bytes read from a text file.
 SAMPLE_BYTES: Final = 1 << 20
-# Types follow from the first block: all of it is one.
+# Types are inferred from the first block, so all of it is one block.
 BLOCK_BYTES: Final = 2 * SAMPLE_BYTES
 SEPARATORS: Final = ",\t;|"
 
 
 @dataclass(frozen=True)
 class TableSample:
-    """Where a table is, how it is read, and its first rows; columns that are names of folders among them."""
+    """Path, reading options and first rows of a table, including its partition columns."""
 
     path: str
     format: str
@@ -43,8 +43,8 @@ class TableSample:
 def sample_of(path: str, name: str) -> TableSample:
     """Return the first rows of a table.
 
-    Raises ConfigError NEEDS_SPARK where only Spark can tell what is read, DataError MISSING_INPUT,
-    EMPTY_INPUT, CORRUPT_FILE, UNSUPPORTED_TYPE, MALFORMED_RECORD or AMBIGUOUS_COLUMN.
+    Raises ConfigError NEEDS_SPARK if only Spark can read the table, and DataError MISSING_INPUT, EMPTY_INPUT,
+    CORRUPT_FILE, UNSUPPORTED_TYPE, MALFORMED_RECORD or AMBIGUOUS_COLUMN.
     """
     try:
         source = Source(path=path)
@@ -71,7 +71,7 @@ def sample_of(path: str, name: str) -> TableSample:
 
 
 def without_codes(rows: pa.Table) -> pa.Table:
-    """Return the rows with the values themselves where a column holds codes of them."""
+    """Return the rows with dictionary-encoded columns decoded."""
     for place, field in enumerate(rows.schema):
         if pa.types.is_dictionary(field.type):
             rows = rows.set_column(place, field.name, rows.column(place).cast(field.type.value_type))
@@ -79,7 +79,7 @@ def without_codes(rows: pa.Table) -> pa.Table:
 
 
 def local_files_of(source: Source, name: str) -> list[str]:
-    """Return the data files of a path on this machine."""
+    """Return the data files of a local path."""
     path = str(source.path)
     local = local_path(path)
     if local is not None:
@@ -95,7 +95,7 @@ def local_files_of(source: Source, name: str) -> list[str]:
 
 
 def needs_spark(name: str, path: str, why: str) -> ConfigError:
-    """Return the error of a table that this module does not read."""
+    """Return the error of a table that only Spark can read."""
     mend = "show init a plain file of it (Parquet, ORC, CSV, JSON), then set path, format and options"
     return ConfigError("NEEDS_SPARK", f"{name}: init does not read {path!r}: {why}; {mend}")
 
@@ -130,7 +130,7 @@ def first_rows(place: str, name: str) -> tuple[str, dict[str, Scalar], pa.Table]
 
 
 def first_lines(place: str) -> list[bytes]:
-    """Return the first lines of a file of text, also of a packed one."""
+    """Return the first lines of a text file, which may be compressed."""
     with pa.input_stream(place, compression="detect") as stream:
         text = stream.read(SAMPLE_BYTES)
     lines: list[bytes] = text.splitlines(keepends=True)
@@ -139,9 +139,9 @@ def first_lines(place: str) -> list[bytes]:
 
 
 def read_separated(lines: list[bytes], place: str, name: str) -> tuple[dict[str, Scalar], pa.Table]:
-    """Return rows of CSV, by the separator that its first line holds most, under the names that Spark has.
+    """Return rows of CSV with the most frequent separator of the first line, and the column names of Spark.
 
-    The first line has the names unless one of its fields is a number, a moment or a truth value.
+    The first line is the header unless one of its fields is a number, a timestamp or a boolean.
     """
     first = lines[0].decode("utf-8-sig", "replace")
     separator = max(SEPARATORS, key=first.count)
@@ -159,7 +159,7 @@ def read_separated(lines: list[bytes], place: str, name: str) -> tuple[dict[str,
 
 
 def spark_names(header: list[str]) -> list[str]:
-    """Return columns as Spark names those of CSV: with their place, where a name lacks or comes twice."""
+    """Return the column names that Spark gives to CSV: with their index if a name is empty or repeated."""
     count = Counter(map(str.lower, header))
     return [
         f"{field or '_c'}{place}" if not field or count[field.lower()] > 1 else field
@@ -168,7 +168,7 @@ def spark_names(header: list[str]) -> list[str]:
 
 
 def folder_values(column: str, places: Collection[str], n_rows: int) -> pa.Array:
-    """Return the first value of a column that is a name of folders, as often as there are rows."""
+    """Return the first value of a partition column, repeated for each row."""
     parts = (folder.partition("=") for place in places for folder in place.split("/")[:-1])
     values = [unquote(value) for name, equals, value in parts if equals and unquote(name) == column]
     first: Any = int(values[0]) if all(map(INTEGER.fullmatch, values)) else values[0]

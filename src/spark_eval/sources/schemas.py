@@ -1,4 +1,4 @@
-"""Check the footers of local files against each other, and against Spark's schema of them."""
+"""Check the footers of local files against each other, and against Spark's schema."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ HOW_TO_MEND: Final = "write all with one schema"
 
 @dataclass
 class FileSchemas:
-    """What local files hold: columns, columns with their fields, and how each file counts its moments."""
+    """Schemas of local files: columns, columns with nested fields, and the timestamp unit of each file."""
 
     columns: dict[str, list[str]] = field(default_factory=dict)
     paths: dict[str, frozenset[str]] = field(default_factory=dict)
@@ -32,11 +32,10 @@ class FileSchemas:
 
     @classmethod
     def of(cls, places: Iterable[str], file_format: str, name: str) -> "FileSchemas":
-        """Read the footers of files; encrypted ones are left to Spark.
+        """Read the footers of files; encrypted files are left to Spark.
 
-        Raises DataError WRONG_FORMAT for files of another format, CORRUPT_FILE for those without a footer, or
-        with one that contradicts itself, and UNSUPPORTED_TYPE for a column of a type unknown to Arrow,
-        such as integers of 128 bits.
+        Raises DataError WRONG_FORMAT for files of another format, CORRUPT_FILE for a missing or inconsistent
+        footer, and UNSUPPORTED_TYPE for a column with a type unknown to Arrow, such as 128-bit integers.
         """
         schemas, others, damaged, unknown = cls(), list[str](), list[str](), list[str]()
         for place in places if file_format in FORMATS else ():
@@ -79,12 +78,12 @@ class FileSchemas:
         self.paths[place] = frozenset(map(str.lower, (*self.columns[place], *fields)))
 
     def has(self, place: str, column: str) -> bool:
-        """Return whether a file holds a column or field; Spark does not tell upper from lower case."""
+        """Return True if a file has a column or field, ignoring case as Spark does."""
         return column.lower() in self.paths[place]
 
     @property
     def nanoseconds(self) -> dict[str, bool]:
-        """Columns that every file counts in nanoseconds, and whether in a zone; none if fields do, too."""
+        """Columns in nanoseconds in every file -> True if zoned; empty if nested fields are, too."""
         kinds = [(column, kind) for moments in self.moments.values() for column, kind in moments.items()]
         fine = {column: has_zone for column, (has_zone, is_fine) in kinds if is_fine}
         others = {column for column, (_, is_fine) in kinds if not is_fine}
@@ -92,9 +91,9 @@ class FileSchemas:
         return {} if fine.keys() & others or fine.keys() - columns else fine
 
     def check(self, wanted: Collection[str], may_lack: bool, name: str) -> None:
-        """Raise DataError for columns that some files lack, hold twice, or count in another way than others.
+        """Raise DataError for columns that some files lack, have twice, or have with another timestamp unit.
 
-        Spark would fill a column with nulls, or leave it out everywhere; with ``may_lack`` that is wanted.
+        Spark would fill such a column with nulls, or drop it from all files; ``may_lack`` allows that.
         """
         faults = []
         for column in wanted:
@@ -112,7 +111,7 @@ class FileSchemas:
         DataError.raise_all(faults)
 
     def repeated(self, column: str, name: str) -> list[DataError]:
-        """Return a fault where a file holds a column twice, but for case."""
+        """Return an error if a file has a column twice, ignoring case."""
         for place, names in self.columns.items():
             alike = [other for other in names if other.lower() == column.lower()]
             if len(alike) > 1:
@@ -121,7 +120,7 @@ class FileSchemas:
         return []
 
     def check_seen(self, wanted: Collection[str], columns: Iterable[str], name: str) -> None:
-        """Raise DataError SCHEMA_DRIFT for columns in the files that Spark's schema of them has not."""
+        """Raise DataError SCHEMA_DRIFT for columns of the files that Spark's schema lacks."""
         known = {column.lower() for column in columns}
         for column in wanted:
             holder = next((place for place in self.columns if self.has(place, column)), None)
@@ -132,13 +131,13 @@ class FileSchemas:
 
 
 def unknown_type(name: str, files: Sequence[str]) -> DataError:
-    """Return the error of files with a column of a type that Arrow lacks; each file says of which."""
+    """Return the error of files with a column type that Arrow lacks; ``files`` describes each."""
     what = f"{name}: {len(files)} files have a column of a type that cannot be read, such as {files[0]}"
     return DataError("UNSUPPORTED_TYPE", f"{what}; write it with another type, or leave it out")
 
 
 def columns_of(source: Source, name: str, segments: Collection[str], schemas: FileSchemas) -> list[str]:
-    """Return the columns of a source that we read, by their own names; of a log all are published."""
+    """Return the columns of a source that are read, by their own names; of a log, all columns."""
     ours = {*INPUT_COLUMNS[name], *source.columns, *segments}
     theirs = {source.columns.get(column, column) for column in ours}
     theirs |= {condition.column for condition in source.where}

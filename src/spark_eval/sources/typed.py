@@ -1,4 +1,4 @@
-"""Read files with types of ours: models and segments are text, ids pass unchanged, moments are exact."""
+"""Read files with our types: models and segments as text, ids unchanged, timestamps exact."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
@@ -17,10 +17,10 @@ from spark_eval.sources.schemas import PARQUET
 from spark_eval.transforms.plain_files import CHECKSUMS
 
 TEXT_FORMATS: Final = ("csv", "json", "xml")
-# Spark reads damaged pages without a word unless it is told to look at their checksums.
+# Spark silently reads damaged pages unless it verifies checksums.
 VERIFIED: Final[dict[str, Scalar]] = {CHECKSUMS: True}
 CANONICAL_INTEGER: Final = r"^(0|-?[1-9][0-9]{0,18})$"
-# What a reader puts in the place of bytes that its encoding does not know.
+# A decoder's replacement for bytes that are invalid in its encoding.
 REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}"
 
 
@@ -32,10 +32,10 @@ def read_typed(
     partitions: Collection[str],
     nanoseconds: Collection[str] = (),
 ) -> DataFrame:
-    """Read a source with the types that Spark finds, models and segments as text, ids unchanged.
+    """Read a source with the types that Spark infers, models and segments as text, ids unchanged.
 
-    Spark reads '007' as 7, in text and in names of folders (``partitions``). So ids of digits are read as
-    text again and become integers only if every one is written canonically.
+    Spark reads '007' as 7, in text and in partition folders (``partitions``). So ids of digits are read
+    again as text, and become integers only if every one is written canonically.
     """
     is_text = source.format in TEXT_FORMATS
     options: dict[str, Scalar] = VERIFIED if source.format == PARQUET else {}
@@ -61,38 +61,38 @@ def read_typed(
 
 
 def matching_columns(columns: Iterable[T.StructField], source: Source, ours: Sequence[str]) -> list[str]:
-    """Return the names of the columns that hold ours, whatever their case."""
+    """Return the names of the columns that match ours, ignoring case."""
     theirs = {source.columns.get(name, name).lower() for name in ours}
     return [column.name for column in columns if column.name.lower() in theirs]
 
 
 def checked_text(name: str) -> Column:
-    """Return text of a file; a row that could not be decoded fails the job by name."""
+    """Return text of a file; a row that could not be decoded fails the job with a named error."""
     text = F.col(quote_column(name))
     fault = F.raise_error(F.lit(f"error[INVALID_TEXT] column {name} {NO_TEXT}")).cast("string")
     return F.when(text.contains(REPLACEMENT), fault).otherwise(text)
 
 
 def in_microseconds(frame: DataFrame, names: Mapping[str, bool], source: str) -> DataFrame:
-    """Return the frame with these counts of nanoseconds as moments; ``names`` tell which have a zone."""
+    """Return the frame with these nanosecond columns as timestamps; ``names`` maps to True if with a zone."""
     return with_columns(frame, {name: moment(name, has_zone, source) for name, has_zone in names.items()})
 
 
 def moment(name: str, has_zone: bool, source: str) -> Column:
-    """Return a count of nanoseconds as a moment; a part of a microsecond fails the job by name."""
+    """Return nanoseconds as a timestamp; a fraction of a microsecond fails the job with a named error."""
     count = F.col(quote_column(name))
     message = f"error[TIMESTAMP_TOO_FINE] {source}: column {name} holds parts of a microsecond; "
     fault = F.raise_error(F.lit(f"{message}write it in microseconds (coerce_timestamps='us')")).cast("long")
     micros = F.when(count % 1000 != 0, fault).otherwise(F.call_function("div", count, F.lit(1000)))
     if has_zone:
         return F.timestamp_micros(micros)
-    # In no zone: a cast would take that of the session.
+    # The cast must not depend on the session's zone.
     seconds = (micros.cast("decimal(18,0)") / 1_000_000).cast("decimal(18,6)")
     return F.lit("1970-01-01").cast("timestamp_ntz") + F.make_dt_interval(secs=seconds)
 
 
 def exact_long(name: str) -> Column:
-    """Return text as a long; a row that is not written as the number prints fails the job by name."""
+    """Return text as a long; a row that is not canonically written fails the job with a named error."""
     text = F.col(quote_column(name))
     fault = F.concat(
         F.lit(f"error[ID_NOT_CANONICAL] column {name}: '"),
@@ -107,5 +107,5 @@ def exact_long(name: str) -> Column:
 
 
 def with_columns(frame: DataFrame, columns: Mapping[str, Column]) -> DataFrame:
-    """Return the frame with these columns replaced; the very frame where there are none."""
+    """Return the frame with these columns replaced; the same frame if there are none."""
     return frame.withColumns({**columns}) if columns else frame

@@ -1,4 +1,4 @@
-"""Train and test by time: one cut or two, whose instants are found in the log."""
+"""Train and test by time, with one or two cuts."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ TEST_CUT: Final[Cut] = Share(Fraction(8, 10))
 
 @dataclass(frozen=True, kw_only=True)
 class TimeSplit(FoldRule):
-    """Train on what came first, test on what came last.
+    """Train on the older rows, test on the newer ones.
 
     ::
 
@@ -23,10 +23,10 @@ class TimeSplit(FoldRule):
           |                       |                       |                    |
           |------ train ----|-gap-|-- validation ---|-gap-|------- test -------|  after_end
 
-    Without ``validation_cut`` there is no validation. With ``boundary: exclusive`` every part is
-    [start, end), with ``inclusive_train`` (start, end]; so equal timestamps are never on two sides. Rows in a
-    gap (``gap_days`` before either cut) and rows after the end are dropped; without ``test_days`` there is no
-    end.
+    Without ``validation_cut`` there is no validation. With ``boundary: exclusive`` every subset is
+    [start, end), with ``inclusive_train`` (start, end]. So rows with equal timestamps are in the same subset.
+    Rows in a gap (``gap_days`` before either cut) and rows after the end are dropped; without ``test_days``
+    there is no end.
     """
 
     timed = True
@@ -45,30 +45,30 @@ class TimeSplit(FoldRule):
 
     @property
     def cuts(self) -> Mapping[str, Cut]:
-        """The cuts by the name of their option, earlier ones first."""
+        """Cuts by the name of their option, earlier ones first."""
         first = {} if self.validation_cut is None else {"validation_cut": self.validation_cut}
         return {**first, "test_cut": self.test_cut}
 
     @property
     def subsets(self) -> tuple[Subset, ...]:
-        """Validation only if it has a cut."""
+        """Subsets; validation only if it has a cut."""
         middle = (Subset.VALIDATION,) if self.validation_cut is not None else ()
         return (Subset.TRAIN, *middle, Subset.TEST)
 
     @property
     def checks(self) -> Mapping[str, Check]:
-        """Each part comes after the parts before it; a pair may come back."""
+        """Each subset is later than the previous ones; a pair of user and item may occur in several."""
         return {Leak.TEST_EARLY: Check(LATER_PARTS, early=True, is_leak=True), **super().checks}
 
     def layout(self, found: "Periods") -> Layout:
-        """Return the part of each span of time between two edges of periods."""
+        """Assign a subset to each time interval between two edges of periods."""
         edges = sorted({edge for period in found.periods for edge in period.edges})
         return Layout([[found.outcome(start)] for start in (NEVER, *edges)], Numbering(edges, self.boundary))
 
 
 @dataclass(frozen=True)
 class Period:
-    """A subset in time, in microseconds since the epoch; None where it begins or ends with the log."""
+    """Time interval of a subset, in microseconds since the epoch; None for the start or end of the log."""
 
     subset: Subset
     start: int | None
@@ -76,21 +76,21 @@ class Period:
 
     @property
     def edges(self) -> list[int]:
-        """The moments at which it begins and ends, if they are given."""
+        """Start and end, if they are given."""
         return [edge for edge in (self.start, self.end) if edge is not None]
 
 
 @dataclass(frozen=True)
 class Periods:
-    """The subsets of one log in time, earlier ones first."""
+    """Time intervals of a log's subsets, earlier ones first."""
 
     periods: tuple[Period, ...]
 
     @classmethod
     def of(cls, rule: TimeSplit, moments: Sequence[int], oldest: int, newest: int) -> "Periods":
-        """Return the periods of a log whose events lie in [oldest, newest], cut at these moments.
+        """Return the periods of a log with events in [oldest, newest], cut at these moments.
 
-        Raises DataError SPLIT_OUT_OF_RANGE, with all that is wrong, if a part must be empty.
+        Raises DataError SPLIT_OUT_OF_RANGE, with all problems, if a subset is empty.
         """
         clock = zone(rule.timezone)
         last = None if rule.test_days is None else plus_days(moments[-1], rule.test_days, clock)
@@ -101,7 +101,7 @@ class Periods:
         return periods
 
     def check(self, rule: TimeSplit, oldest: int, newest: int) -> None:
-        """Raise DataError SPLIT_OUT_OF_RANGE, with all that is wrong, if a part must be empty."""
+        """Raise DataError SPLIT_OUT_OF_RANGE, with all problems, if a subset is empty."""
         before, clock = rule.boundary.before, zone(rule.timezone)
         (train, *middle, test), faults = self.periods, []
         starts = [period.start for period in self.periods if period.start is not None]
@@ -122,7 +122,7 @@ class Periods:
         refuse_span(faults, oldest, newest, clock)
 
     def outcome(self, start: int) -> str:
-        """Return the subset of rows from this edge on to the next one, or why they are in none."""
+        """Return the subset of rows from this edge to the next one, or the reason why they are in none."""
         for period in self.periods:
             if (period.start is None or period.start <= start) and (period.end is None or start < period.end):
                 return period.subset

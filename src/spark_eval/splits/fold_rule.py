@@ -168,17 +168,17 @@ class FoldRule(ABC):
 
     @property
     def subset_names(self) -> tuple[str, ...]:
-        """The names of its parts, and those of several parts together."""
+        """Names of its subsets, and of their unions."""
         return tuple(name for name, parts in SUBSETS.items() if set(parts) <= set(self.subsets))
 
     @property
     def trained_on(self) -> Mapping[str, str]:
-        """The subset to train on for each subset that is tested, by their names."""
+        """Name of the subset to train on, by name of the tested subset."""
         return dict.fromkeys((part.value for part in self.subsets[1:]), Subset.TRAIN.value)
 
     @property
     def final_test(self) -> str:
-        """The subset that decides: the truth of ``evaluate`` by default."""
+        """Subset that decides: the truth of ``evaluate`` by default."""
         return self.subsets[-1].value
 
     @property
@@ -206,4 +206,4 @@ class FoldRule(ABC):
 
     @abstractmethod
     def layout(self, found: Any) -> Layout:
-        """Return the layout of a log; ``found`` are the facts about the log that the rule needs."""
+        """Return the layout of a log; ``found`` has the attributes of the log that the rule needs."""

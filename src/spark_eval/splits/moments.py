@@ -90,7 +90,7 @@ class Share:
         return f"share {float(self.share)}"
 
     def index(self, n_rows: int, boundary: Boundary) -> int:
-        """Return the index, among all rows sorted by time, of the row whose timestamp is the cut.
+        """Return the index, among all rows sorted by time, of the row with the timestamp of the cut.
 
         >>> Share(Fraction(1, 2)).index(5, Boundary.EXCLUSIVE)  # two rows before it
         2

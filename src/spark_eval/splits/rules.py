@@ -66,7 +66,7 @@ class GlobalLocalRanker(FoldRule):
 
     @property
     def trained_on(self) -> Mapping[str, str]:
-        """The last test comes after all others; the parts for a ranker come after local_train."""
+        """Train on local_train for the tests before the global cut, and on global_train for global_test."""
         local = dict.fromkeys((*(part.value for part in LOCAL_TEST), "local_test"), Subset.LOCAL_TRAIN.value)
         return {**local, Subset.GLOBAL_TEST.value: "global_train"}
 

@@ -1,4 +1,4 @@
-"""What one trains on and tests in a split: rows, users and items of each subset, and those who are cold."""
+"""Sizes of the subsets of a split: rows, users, items, and cold users and items."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
@@ -6,17 +6,17 @@ from typing import Any, Final, NamedTuple
 from spark_eval.schema import SUBSETS, Subset, ddl_of
 from spark_eval.splits.fold_rule import FoldRule
 
-# A larger share of cold users or items than this is warned of.
+# Warn if the share of cold users or items is larger than this.
 MOST_COLD: Final = 0.5
-# Of each fold, how many users, items or rows are in just these subsets.
+# By fold: pairs of a combination of subsets, and the number of users, items or rows in exactly these.
 Combinations = Mapping[int, Sequence[tuple[frozenset[Subset], int]]]
 
 
 class SubsetRow(NamedTuple):
-    """A row of the table ``subsets``: a subset of a fold, or several under one name.
+    """Row of the table ``subsets``: a subset of a fold, or several subsets under one name.
 
-    ``trained_on`` is the subset to train on for this one, None for a subset that nothing is trained for.
-    Cold users and items have no row there.
+    ``trained_on`` is the subset to train on for this one, None if there is none. Cold users and items have
+    no row in it.
     """
 
     fold: int
@@ -35,7 +35,7 @@ SUBSET_TABLE: Final = ddl_of(SubsetRow)
 def subset_rows(
     rule: FoldRule, n_folds: int, rows: Combinations, users: Combinations, items: Combinations
 ) -> list[SubsetRow]:
-    """Return the table ``subsets``, fold by fold."""
+    """Return the rows of the table ``subsets``, fold by fold."""
     table = []
     for fold in range(n_folds):
         for name in rule.subset_names:
@@ -52,14 +52,14 @@ def subset_rows(
 def count(
     found: Sequence[tuple[frozenset[Subset], int]], subset: Iterable[Subset], without: Iterable[Subset] = ()
 ) -> int:
-    """Return how many are in any of these subsets, and in none of the others."""
+    """Return the total number in at least one subset of ``subset`` and in no subset of ``without``."""
     return sum(
         number for subsets, number in found if not subsets.isdisjoint(subset) and subsets.isdisjoint(without)
     )
 
 
 def ways_to_train(trained_on: Mapping[str, str], sizes: Mapping[str, str] | None = None) -> list[str]:
-    """Return which subset to train on for which test, the last test first.
+    """Describe the subset to train on for each test, the last test first.
 
     >>> ways_to_train({"validation": "train", "test": "train"}, {"train": " (9 rows)"})
     ['train on train (9 rows) for validation and test']
@@ -75,7 +75,7 @@ def ways_to_train(trained_on: Mapping[str, str], sizes: Mapping[str, str] | None
 
 
 def counted_ways_to_train(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the same with rows and users, given the table ``subsets``; of several folds without them."""
+    """Describe the subsets to train on, with their rows and users (from ``subsets``) if there is one fold."""
     trained_on = {row["subset"]: row["trained_on"] for row in rows if row["trained_on"] is not None}
     sizes = {row["subset"]: f" ({row['rows']:,} rows, {row['users']:,} users)" for row in rows}
     if any(row["fold"] for row in rows):
@@ -84,7 +84,7 @@ def counted_ways_to_train(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def cold_warnings(rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return a sentence for each subset of which most users or items are cold, of its worst fold."""
+    """Return a sentence, about the worst fold, for each subset with mostly cold users or items."""
     worst: dict[tuple[str, str], tuple[float, str]] = {}
     for row in rows:
         for kind in ("users", "items"):

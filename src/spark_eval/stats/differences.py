@@ -16,7 +16,7 @@ import numpy as np
 from spark_eval.stats.exact import Floats
 from spark_eval.stats.intervals import square_root
 
-# In binary 0.6 - 0.4 is not 0.4 - 0.2: signs, ranks and flips use differences in units of 2^-40.
+# As doubles, 0.6 - 0.4 differs from 0.4 - 0.2: signs, ranks and flips use differences in units of 2^-40.
 QUANTUM_BITS: Final = 40
 # Values that differ by less than 2^-48 of their size differ by rounding only.
 DUST: Final = Fraction(1, 2**96)
@@ -207,7 +207,7 @@ def estimate_of(mean: Fraction, spread: Fraction, n: int, squares: Fraction) -> 
 
 
 def to_quanta(differences: Floats) -> Floats:
-    """Return differences as integers of 2^-40; as doubles, which hold them at any size.
+    """Return differences as multiples of 2^-40, in doubles, which represent them at any size.
 
     >>> to_quanta(np.array([0.6 - 0.4, 0.4 - 0.2, 0.3 - 0.2 - 0.1])).tolist()
     [219902325555.0, 219902325555.0, -0.0]
@@ -257,11 +257,11 @@ class RatioSums(ComparedSums):
     def combination(self, *factors: Fraction, amount: float = 0) -> Estimate:
         """Return the sum of factor * ratio, plus ``amount``, with n - 1 degrees of freedom.
 
-        A user adds e = sum of factor * (weighted value - ratio * weight) / total weight, and the variance is
-        n / (n - 1) * sum(e^2); a variance of the size of rounding errors is 0.
+        A user contributes e = sum of factor * (weighted value - ratio * weight) / total weight. The variance
+        is n / (n - 1) * sum(e^2); a variance of the size of rounding errors is 0.
 
         Source: Deng, Knoblich, Lu, Applying the delta method in metric analytics, 2018, section 3; over rows
-        the same as Cameron, Miller, A practitioner's guide to cluster-robust inference, 2015, section II.
+        it equals Cameron, Miller, A practitioner's guide to cluster-robust inference, 2015, section II.
         """
         if self.ratios is None:
             return UNMEASURED

@@ -104,7 +104,7 @@ def add(totals: ByPlace, place: int, amounts: Ints) -> None:
 
 
 def digit_runs(values: Floats) -> Iterator[tuple[int, list[Floats]]]:
-    """Yield the first position and the digits (n,) of values, highest first; twice if sizes differ widely."""
+    """Yield first position and digits (n,) of the values, highest first; twice if sizes differ widely."""
     largest = max(values.max(initial=0.0), -values.min(initial=0.0))
     if not largest:
         return

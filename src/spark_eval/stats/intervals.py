@@ -1,7 +1,7 @@
 """Means and their normal confidence intervals, from exact sums.
 
-A sum of doubles depends on the order of its terms, and Spark adds in no fixed order. So values are summed
-exactly (``stats.exact``); here the sums become doubles by rational arithmetic, rounded once.
+A sum of doubles depends on the order of its terms, and Spark does not add in a fixed order. So values are
+summed exactly (``stats.exact``). Here the sums become doubles by rational arithmetic, rounded once.
 """
 
 import math

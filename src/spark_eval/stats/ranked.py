@@ -114,10 +114,10 @@ def wilcoxon(
 def exact_lower_tail(most: int, sizes: Sequence[int], n_below: int) -> float:
     """Return the share of sign assignments with a doubled positive rank sum of at most ``most``.
 
-    Mid-ranks are of groups of these sizes, above ``n_below`` lower ranks.
+    ``sizes`` are those of the groups of tied ranks; ``n_below`` further ranks are lower.
     """
     n = sum(sizes)
-    # Numbers of signs, by the number of positive ranks, and by twice their sum without the lower ranks.
+    # Number of sign assignments by number of positive ranks, and by twice their sum without lower ranks.
     signs = np.zeros((n + 1, n * (n + 1) + 1), dtype=np.int64)
     signs[0, 0] = 1
     before = 0

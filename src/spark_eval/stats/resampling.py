@@ -24,7 +24,7 @@ LowHigh = tuple[float | None, float | None]
 
 @dataclass(frozen=True)
 class Replicates:
-    """Mean over all users, and the means of the replicates that have any user."""
+    """Mean over all users, and the means of the replicates with at least one user."""
 
     value: float
     means: Floats
@@ -33,7 +33,7 @@ class Replicates:
     def of(cls, totals: Sequence[int], weights: Sequence[int], scale: float) -> "Replicates | None":
         """Divide sums of scaled differences by sums of weights; the first of each is over all users.
 
-        None without users.
+        Return None without users.
 
         >>> Replicates.of([3 << 31, 2 << 31, 0], [6, 8, 0], 1.0)
         Replicates(value=0.5, means=array([0.25]))
@@ -52,7 +52,7 @@ class Replicates:
 def quotients(above: Sequence[int], below: Sequence[int], unit: float) -> list[float | None]:
     """Return quotients of integers in a unit; None where the divisor is 0.
 
-    Each is rounded once, whatever the size of the numbers, so equal means are equal doubles.
+    Each is rounded once, for numbers of any size, so equal means are equal doubles.
     """
     pairs = zip(map(int, above), map(int, below), strict=True)
     return [one / other * unit if other else None for one, other in pairs]

@@ -26,9 +26,9 @@ from spark_eval.stats.exact import Floats
 
 # Probability of detecting the minimal detectable effect.
 POWER: Final = 0.8
-# More users than these are no answer.
+# Upper bound of the number of users; larger results are useless.
 MOST_NEEDED: Final = 10**15
-# How many more than by normal quantiles are tried, and the largest effect: few users see any larger one, too.
+# Maximum of users added to the number by normal quantiles, and largest effect considered.
 MOST_MORE: Final = 1000
 LARGEST_EFFECT: Final = Fraction(1000)
 
@@ -139,10 +139,10 @@ def minimal_detectable_effect(estimate: Estimate, confidence: float) -> float | 
 
 
 def users_needed(effect: Fraction, confidence: float) -> int | None:
-    """Return how many users show in four of five cases, by a one-sided t test, that a mean is above 0.
+    """Return the number of users needed to detect a mean above 0 by a one-sided t test with power 0.8.
 
-    ``effect`` is the true mean in units of the users' standard deviation. By the noncentral t distribution;
-    2 at least, for one user has no error. None beyond MOST_NEEDED.
+    ``effect`` is the true mean in units of the users' standard deviation. Computed by the noncentral t
+    distribution; at least 2, because one user has no standard error. None beyond MOST_NEEDED.
 
     >>> users_needed(Fraction(1, 2), 0.95), users_needed(Fraction(100), 0.95)
     (27, 2)
@@ -159,7 +159,7 @@ def users_needed(effect: Fraction, confidence: float) -> int | None:
     def power(n: int) -> float:
         return 1 - float(nctdtr(n - 1, size * math.sqrt(n), stdtrit(n - 1, confidence)))
 
-    # Normal quantiles give the least number that can do; with few users more are needed.
+    # Normal quantiles give a lower bound; few users need more.
     fewest = max(2, math.ceil((root / size) ** 2))
     return fewest + bisect_left(range(fewest, 2 * fewest + MOST_MORE), POWER, key=power)
 
@@ -189,10 +189,10 @@ def p_of_t(statistic: float, freedom: float, alternative: str) -> float:
 
 
 def binomial_tail(most: int, n: int) -> float:
-    """Return the probability of at most ``most`` heads in n throws of a coin.
+    """Return the probability of at most ``most`` heads in n tosses of a coin.
 
-    Computed by the beta function: ``scipy.special.bdtr`` is wrong in the ninth digit from a million throws
-    on, and in the first from ten millions.
+    Computed by the beta function: ``scipy.special.bdtr`` is wrong in the ninth digit from a million tosses
+    on, and in the first digit from ten million.
     """
     from scipy.special import betainc
 
@@ -200,9 +200,9 @@ def binomial_tail(most: int, n: int) -> float:
 
 
 def adjusted(p_values: Sequence[float | None], method: str) -> list[float | None]:
-    """Return the adjusted p-value of each test; the family are the tests with a p-value.
+    """Return the adjusted p-value of each test; the family is all tests with a p-value.
 
-    ``method`` is a name of CORRECTIONS. As ``statsmodels.stats.multitest.multipletests``.
+    ``method`` is a name of CORRECTIONS. Results agree with ``statsmodels.stats.multitest.multipletests``.
 
     >>> adjusted([0.01, None, 0.03, 0.5], "holm")
     [0.03, None, 0.06, 0.5]
@@ -216,7 +216,7 @@ def adjusted(p_values: Sequence[float | None], method: str) -> list[float | None
 
 
 def holm(ascending: Floats) -> Floats:
-    """Return p times the number of p-values that are not smaller, made non-decreasing.
+    """Multiply each p by the number of p-values that are not smaller; make the result non-decreasing.
 
     Source: Holm, A simple sequentially rejective multiple test procedure, 1979.
     """
@@ -230,7 +230,7 @@ def bonferroni(ascending: Floats) -> Floats:
 
 
 def bh(ascending: Floats) -> Floats:
-    """Return p times the size of the family divided by its rank, made non-decreasing.
+    """Multiply each p by the size of the family, divide by its rank; make the result non-decreasing.
 
     Source: Benjamini, Hochberg, Controlling the false discovery rate, 1995.
     """

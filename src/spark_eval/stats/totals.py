@@ -20,7 +20,7 @@ Where = tuple[Any, ...]
 class CellTotals(Generic[CellName]):
     """Sums of c cells: arrays (c, *shape) of integers by name and limb; limbs that are 0 may be missing.
 
-    Cells may be repeated until the sums are added to others.
+    Cells may occur several times until the sums are merged.
     """
 
     cells: list[CellName]
@@ -45,7 +45,7 @@ class CellTotals(Generic[CellName]):
 
     @classmethod
     def together(cls, parts: Iterable[Self], shape: tuple[int, ...]) -> Self:
-        """Sum all parts, so that each cell is there once."""
+        """Sum all parts; each cell then occurs once."""
         whole = cls([], shape)
         for part in parts:
             whole.add(part)

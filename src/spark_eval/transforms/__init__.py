@@ -1,1 +1,1 @@
-"""DataFrame to DataFrame, one verb a file; ``measure`` is the door to Python."""
+"""Transform DataFrame to DataFrame, one topic a module; ``measure`` starts the Python workers."""

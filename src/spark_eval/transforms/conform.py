@@ -1,7 +1,7 @@
-"""Select, rename and type the columns of each input, and find the rows that cannot be used.
+"""Select, rename and type the columns of each input, and mark invalid rows.
 
-Nothing is cast in silence and no row is removed: a row that cannot be used carries its code in ``fault``
-until the accounting has counted it. Faults of a whole table are raised together, before any data is read.
+Nothing is cast silently and no row is removed: an invalid row has its code in the column ``fault`` until the
+accounting has counted it. All errors of a table's columns are raised together, before any data is read.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -43,7 +43,7 @@ ARRAY_COLUMNS = ("recommendations", "items", ITEM)
 
 @dataclass(frozen=True)
 class Described:
-    """What is said of a table: our columns as theirs, its only model, its layout, the unit of its times."""
+    """Description of a table: columns (ours: theirs), name of the only model, layout, unit of timestamps."""
 
     columns: Mapping[str, str] | None = None
     model: str | None = None
@@ -52,7 +52,7 @@ class Described:
 
 
 def conform_table(frame: DataFrame, name: str, described: Any, timezone: str, plan: Plan) -> DataFrame:
-    """Return a table with our columns; ``described`` is Described, or a source of a config."""
+    """Return a table with our columns; ``described`` is a ``Described`` or a source of a config."""
     names = described.columns
     match name:
         case "recommendations":
@@ -67,12 +67,12 @@ def conform_table(frame: DataFrame, name: str, described: Any, timezone: str, pl
 
 
 def first_fault_column(faults: Mapping[Fault, Column]) -> Column:
-    """Return the code of the first condition that holds, or null."""
+    """Return the code of the first condition that is true, or null."""
     return F.coalesce(*(F.when(condition, code.value) for code, condition in faults.items()))
 
 
 def is_any_null(*keys: Column) -> Column:
-    """Return whether one of them is null."""
+    """Return True if any key is null."""
     return reduce(or_, (key.isNull() for key in keys))
 
 
@@ -83,9 +83,9 @@ def conform_interactions(
     timezone: str,
     timed: bool = True,
 ) -> DataFrame:
-    """Return user, item, timestamp (an instant), relevance (1 if there is none), other columns, fault.
+    """Return user, item, timestamp (an instant), relevance (default 1), the other columns, and ``fault``.
 
-    Unless it is ``timed``, rows need no timestamp, and the log no such column.
+    If ``timed`` is false, timestamps may be null and the column may be missing.
     """
     table = open_input(frame, "interactions", names)
     user, item = table.id(USER), table.id(ITEM)
@@ -93,7 +93,7 @@ def conform_interactions(
     when = instant(table, timestamp_unit, timezone) if has_time else F.lit(None).cast("timestamp")
     relevance = F.lit(1.0)
     if table.has(RELEVANCE):
-        # The rows are written: whoever reads them would not know that one was rounded.
+        # The rows are published: their reader could not know that a relevance was rounded.
         refused = F.raise_error(F.lit(str(inexact_relevance())))
         number = table.number(RELEVANCE, "RELEVANCE_NOT_NUMERIC")
         relevance = F.when(table.is_inexact(RELEVANCE), refused).otherwise(number)
@@ -112,7 +112,7 @@ def conform_interactions(
 
 
 def other_column(table: Input, name: str) -> Column:
-    """Return a column of a log that is not ours as it is; text must be UTF-8."""
+    """Return any other column of a log unchanged; text must be UTF-8."""
     column, is_text = F.col(quote_column(name)), isinstance(table.frame.schema[name].dataType, T.StringType)
     return table.readable(name, column) if is_text else column
 
@@ -124,9 +124,9 @@ def conform_truth(
     timezone: str,
     conventions: Conventions,
 ) -> DataFrame:
-    """Return user, item, relevance (1 if it has none), timestamp if the latest row counts, fold if any.
+    """Return user, item, relevance (default 1), timestamp if the latest row counts, and fold if present.
 
-    ``fault`` marks relevances that a double cannot hold; workers find all other faults of rows.
+    ``fault`` marks relevances that a double cannot represent; workers find all other invalid rows.
     """
     table = open_input(frame, "truth", names)
     columns = {USER: table.id(USER), ITEM: table.id(ITEM), RELEVANCE: F.lit(1.0)}
@@ -143,10 +143,11 @@ def conform_truth(
 def conform_recommendations(
     frame: DataFrame, names: Mapping[str, str] | None, model: str | None, layout: str = "long"
 ) -> DataFrame:
-    """Return model, user, item, fold if any, rank or score: a row per recommended item.
+    """Return model, user, item, fold if present, and rank or score: one row per recommended item.
 
-    ``layout="array"`` takes one row per user with an array of items, or of structs of an item and its
-    score as ``ALS.recommendForAllUsers`` gives; where no score is mapped, the position is the rank.
+    ``layout="array"`` expects one row per user with an array of items, or of structs of an item and its
+    score as returned by ``ALS.recommendForAllUsers``. If no score is mapped, the position in the array is
+    the rank.
     """
     table = open_input(frame, "recommendations", names)
     has_name = model is None and table.has(MODEL)
@@ -160,14 +161,14 @@ def conform_recommendations(
         what = "ranks are whole numbers from 1; cast them, in pandas by .astype(int)"
         order = table.typed(RANK, (T.NumericType,), "RANK_NOT_INTEGER", what)
         is_whole = isinstance(table.kind(RANK), T.IntegralType)
-        columns[RANK] = order.cast("long" if is_whole else "double")  # doubles may be whole, as pandas ranks
+        columns[RANK] = order.cast("long" if is_whole else "double")  # pandas returns whole ranks as doubles
     else:
         columns[SCORE] = score_of(table)
     return table.conformed(columns)
 
 
 def score_of(table: Input) -> Column:
-    """Return the score as it orders; a table that has neither score nor rank is a fault."""
+    """Return the score with its order preserved; a table without score and rank is an error."""
     if table.has(SCORE):
         return table.ordered(SCORE, "SCORE_NOT_NUMERIC")
     columns = ", ".join(sorted(table.frame.columns))
@@ -178,7 +179,7 @@ def score_of(table: Input) -> Column:
 
 
 def unfold(table: Input) -> Input:
-    """Return one row per element of the arrays, with its position as rank, or its score."""
+    """Return one row per array element, with its position as rank, or its score."""
     unmapped = [name for name in ARRAY_COLUMNS if name in table.frame.columns and ITEM not in table.names]
     items = F.col(unmapped[0]) if unmapped else table.column(ITEM)
     kind = table.frame.select(items).schema[0].dataType
@@ -205,16 +206,16 @@ def unfold(table: Input) -> Input:
 
 
 def conform_train(frame: DataFrame, names: Mapping[str, str] | None) -> DataFrame:
-    """Return training interactions: user, item, fold if any, fault."""
+    """Return training interactions: user, item, fold if present, and ``fault``."""
     table = open_input(frame, "train", names)
     keys = {USER: table.id(USER), ITEM: table.id(ITEM)} | fold_of(table)
     return table.conformed(keys | {FAULT: first_fault_column({Fault.NULL_ID: is_any_null(*keys.values())})})
 
 
 def conform_users(frame: DataFrame, names: Mapping[str, str] | None, segments: Sequence[str]) -> DataFrame:
-    """Return user, and a column per segment as text, whatever type it comes with.
+    """Return the user, and each segment as text, whatever its type.
 
-    ``segments`` may hold built-in ones, which a column of the table must not shadow.
+    ``segments`` may include built-in ones; a column of the table must not have the name of one.
     """
     table = Input(frame, "users", names or {})
     columns = {USER: table.id(USER)}
@@ -233,7 +234,7 @@ def conform_users(frame: DataFrame, names: Mapping[str, str] | None, segments: S
 
 
 def unusable_rows(rows: DataFrame, rule: FaultRule) -> DataFrame:
-    """Return the conformed rows in which the rule finds a fault, with its code in ``fault``."""
+    """Return the conformed rows that are invalid by the rule, with the code in ``fault``."""
     names = [name for name in rows.columns if name != FAULT]
     schema = T.StructType([*rows.select(names).schema.fields, T.StructField(FAULT, T.StringType())])
 
@@ -250,9 +251,9 @@ def unusable_rows(rows: DataFrame, rule: FaultRule) -> DataFrame:
 
 
 def check_id_types(tables: Mapping[str, DataFrame]) -> None:
-    """Raise DataError ID_TYPE_MISMATCH where an id is text in one table and an integer in another.
+    """Raise DataError ID_TYPE_MISMATCH if an id is text in one table and an integer in another.
 
-    Spark would cast one side without a word, and '007', ' 7' and 7 would be one user.
+    Spark would silently cast one of them, and '007', ' 7' and 7 would be the same user.
     """
     faults = []
     for name in (USER, ITEM):
@@ -267,7 +268,7 @@ def check_id_types(tables: Mapping[str, DataFrame]) -> None:
 
 
 def align_ids(recommendations: DataFrame, truth: DataFrame) -> tuple[DataFrame, DataFrame]:
-    """Return both frames with ids of one type: integers widen exactly, integers and strings never meet."""
+    """Return both frames with ids of one type: integers are widened exactly, and never cast to text."""
     check_id_types({"recommendations": recommendations, "truth": truth})
     for name in (USER, ITEM):
         if recommendations.schema[name].dataType != truth.schema[name].dataType:

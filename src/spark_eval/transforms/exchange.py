@@ -1,4 +1,4 @@
-"""The one exchange: rows become messages, messages meet by bucket of users, buckets are measured."""
+"""The only shuffle of an evaluation: rows are sent as messages, grouped by bucket, and measured."""
 
 import pickle
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -40,13 +40,13 @@ from spark_eval.transforms.plain_files import PlainFiles
 from spark_eval.transforms.summaries import SUMMARY, BucketSummary
 
 SendBatches = Callable[[Batches], Iterator[pa.RecordBatch]]
-# What a worker measures at once: rows of lists, and values of ``per_user``; a single user may have more.
+# Limits of one measurement on a worker: rows of lists, and values of ``per_user``. One user may exceed them.
 MOST_ROWS: Final = 1_000_000
 MOST_VALUES: Final = 8_000_000
 
 
 def send(frame: DataFrame, files: PlainFiles | None, sender: SendBatches, n_tasks: int) -> DataFrame:
-    """Return the messages of a table; if it is nothing but plain files, the workers read these."""
+    """Return the messages of a table; workers read its files themselves if these are plain Parquet."""
     schema = from_arrow_schema(MESSAGE)
     if files is None:
         return frame.mapInArrow(sender, schema)
@@ -61,7 +61,7 @@ def send(frame: DataFrame, files: PlainFiles | None, sender: SendBatches, n_task
 
 
 def exchange(messages: Sequence[DataFrame], n_tasks: int) -> DataFrame:
-    """Return all messages, those of one bucket in one task."""
+    """Return all messages, shuffled so that each bucket is in one task."""
     return reduce(DataFrame.unionAll, messages).repartition(n_tasks, "bucket")
 
 
@@ -73,13 +73,13 @@ def measure(
     folder: str | None = None,
     listed: ListedFiles = NOTHING_LISTED,
 ) -> DataFrame:
-    """Return the rows of ``per_user`` with this schema, and a row per bucket that holds its summary alone.
+    """Return the rows of ``per_user`` with this schema, and one row per bucket with only its summary.
 
-    With ``folder`` the rows are written below it instead, and only summaries are left. Nothing is written
-    where a model's name can be no folder: the run is refused. If items are counted, each task adds rows that
-    hold counts of a part of all items, as bytes, and its number, alone.
+    With ``folder``, the rows are written below it instead, and only the summaries are returned. Nothing is
+    written if a model's name cannot be a folder name, because the run then fails. If items are counted, each
+    task adds rows with only the number of a group of items and its counts, as bytes.
 
-    Rows that are computed later, or again, must be of the files that were ``listed``: one task looks at them.
+    The ``listed`` files must be unchanged if rows are computed later, or again: one task checks them.
     """
     rows_schema = to_arrow_schema(schema)
     left = schema if folder is None else T.StructType([])
@@ -108,7 +108,7 @@ def measure(
             of_truth = (bucket.truth_counts(), bucket.truth_digest, bucket.truth_folds)
             stages = stage_sums(measuring) if question.plan.stages else None
             summary = BucketSummary(*of_truth, models, measuring.sums, stages, measuring.groups)
-            del measuring  # its lists, before the next bucket comes
+            del measuring  # free its lists before the next bucket
             yield from add_missing_columns({SUMMARY: [pickle.dumps(summary)]}, columns).to_batches()
         counts = tally.table()
         for part, rows in partition_by_item(counts, n_buckets) if counts is not None else ():
@@ -119,7 +119,7 @@ def measure(
 
 
 def add_missing_columns(rows: "pa.Table | Mapping[str, Any]", columns: pa.Schema) -> pa.Table:
-    """Return rows with all of these columns, null where they have none."""
+    """Return the rows with all of these columns; missing ones are null."""
     n_rows = len(next(iter(rows.values()))) if isinstance(rows, Mapping) else len(rows)
     names = rows.keys() if isinstance(rows, Mapping) else rows.column_names
     return pa.table(
@@ -129,7 +129,7 @@ def add_missing_columns(rows: "pa.Table | Mapping[str, Any]", columns: pa.Schema
 
 
 def histograms_of(rows: DataFrame, n_buckets: int) -> DataFrame:
-    """Return how many items have each number of lists, from what ``measure`` returns: one shuffle."""
+    """Return the number of items per number of lists, from the result of ``measure``: one shuffle."""
 
     def met(_: int, parts: list[bytes]) -> pa.Table:
         return histogram([from_bytes(pa.py_buffer(part)) for part in parts])
@@ -138,7 +138,7 @@ def histograms_of(rows: DataFrame, n_buckets: int) -> DataFrame:
 
 
 def buckets(batches: Batches, question: EvaluationTask, n_buckets: int) -> Iterator[tuple[int, int, Bucket]]:
-    """Return the buckets of a task, each with its number and how many there are; large ones in parts."""
+    """Yield number, total number and content of each bucket of a task; large buckets are divided."""
     for number, rows in group_by_bucket(batches):
         n_parts = parts_for(rows, question)
         parts = iter([rows]) if n_parts == 1 else partition_bucket(rows, n_buckets, n_parts)
@@ -148,7 +148,7 @@ def buckets(batches: Batches, question: EvaluationTask, n_buckets: int) -> Itera
 
 
 def parts_for(rows: Mapping[Content, pa.Table], question: EvaluationTask) -> int:
-    """Return in how many parts a bucket is measured."""
+    """Return the number of parts to divide a bucket into."""
     n_lists = rows[Content.LISTS].num_rows if Content.LISTS in rows else 0
     n_users = len(rows[Content.TRUTH][USER].unify_dictionaries().unique()) if Content.TRUTH in rows else 0
     n_columns = sum(len(value.columns) for value in question.plan.metrics)
@@ -158,7 +158,7 @@ def parts_for(rows: Mapping[Content, pa.Table], question: EvaluationTask) -> int
 
 
 def write_users(model: str, rows: pa.Table, folder: str, name: str) -> str:
-    """Write rows to a file of this name below the folder of their model."""
+    """Write rows to a file of this name in the folder of their model; return its path."""
     file = f"{MODEL}={folder_name(model)}/{name}"
     path = Path(folder, file)
     path.parent.mkdir(parents=True, exist_ok=True)

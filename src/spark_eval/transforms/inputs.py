@@ -1,4 +1,4 @@
-"""One input table: finds its columns, checks their types, gathers its faults."""
+"""An input table: find its columns, check their types, collect its errors."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -14,20 +14,20 @@ from spark_eval.errors import ConfigError, DataError, nearest
 from spark_eval.names import quote_column
 from spark_eval.schema import EXACT_DIGITS, FOLD, INPUT_COLUMNS, LARGEST_EXACT, NO_TEXT, TIMESTAMP
 
-# The collation of plain strings.
+# Spark's collation of plain strings.
 BYTE_BY_BYTE: Final = "UTF8_BINARY"
 NO_MODEL = "no column holds the model's name; pass model=\"als\" or columns={'model': 'yours'}"
 FROM_EPOCH = {"s": F.timestamp_seconds, "ms": F.timestamp_millis, "us": F.timestamp_micros}
-# Whatever follows the time of day: Z, +01, +01:00, UTC or Europe/Berlin, each of which Spark understands.
+# Suffix after the time of day that Spark accepts as an offset: Z, +01, +01:00, UTC or Europe/Berlin.
 OFFSET = r":\d{1,2}(\.\d*)?\s*([A-Za-z]\S*|[+-]\d{1,2}(:?\d{2}){0,2})\s*$"
 ID_TYPES = (T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.StringType)
 
 
 @dataclass
 class Input:
-    """A frame, the name it goes by in messages, and its column mapping (ours: theirs).
+    """A frame, its name in messages, and its column mapping (ours: theirs).
 
-    ``needed`` says in words for what some of our columns are needed.
+    ``needed`` maps columns to the purpose they are needed for, as used in messages.
     """
 
     frame: DataFrame
@@ -37,11 +37,11 @@ class Input:
     needed: Mapping[str, str] = field(default_factory=dict)
 
     def has(self, name: str) -> bool:
-        """Return whether the table holds our column ``name``, mapped or by its own name."""
+        """Return True if the table has our column ``name``, mapped or by its own name."""
         return name in self.names or name in self.frame.columns
 
     def column(self, name: str) -> Column:
-        """Return the table's column for ours; a dot reaches into a struct. A missing one is a fault."""
+        """Return the table's column for ours; a dot selects a field of a struct. Note a missing one."""
         theirs = self.names.get(name, name)
         outer, *inner = [theirs] if theirs in self.frame.columns else theirs.split(".")
         alike = [column for column in self.frame.columns if column.lower() == outer.lower()]
@@ -58,7 +58,7 @@ class Input:
         return F.lit(None)
 
     def instead_of(self, name: str) -> str:
-        """Return what the table holds where it lacks our column ``name``, and how to map it."""
+        """Return the part of a message that lists the table's columns and how to map one to ``name``."""
         known = nearest(self.names.get(name, name), self.frame.columns)
         close = re.fullmatch(r"did you mean '(.*)'\?", known)
         found = known if close else f"found: {', '.join(sorted(self.frame.columns))}."
@@ -69,14 +69,14 @@ class Input:
         return self.frame.select(self.column(name)).schema[0].dataType
 
     def typed(self, name: str, allowed: tuple[type[T.DataType], ...], code: str, what: str) -> Column:
-        """Return the column, if its type is one of ``allowed``; else a fault of this code."""
+        """Return the column if its type is one of ``allowed``; otherwise note an error with this code."""
         kind = self.kind(name)
         if not isinstance(kind, (*allowed, T.NullType)):
             self.fault(code, f"column {self.names.get(name, name)!r} is {kind.simpleString()}; {what}")
         return self.column(name)
 
     def id(self, name: str) -> Column:
-        """Return a user or item id: an integer or a string, passed through unchanged."""
+        """Return a user or item id unchanged: an integer or a string."""
         kind = self.kind(name)
         code = "ID_IS_FLOAT" if isinstance(kind, T.FractionalType) else "ID_TYPE_UNSUPPORTED"
         column = self.typed(name, ID_TYPES, code, "ids are integers or strings (in pandas: astype('Int64'))")
@@ -89,28 +89,28 @@ class Input:
         return self.readable(name, column)
 
     def text(self, name: str) -> Column:
-        """Return a model or segment as text, whatever its type."""
+        """Return a model or segment of any type as text."""
         return self.readable(name, self.column(name).cast("string"))
 
     def readable(self, name: str, column: Column) -> Column:
-        """Return text as it is; bytes that are no UTF-8 fail the job: two of them might become one."""
+        """Return text unchanged; invalid UTF-8 fails the job, because two texts could become equal."""
         message = f"error[INVALID_TEXT] {self.source}: column {self.names.get(name, name)} {NO_TEXT}"
         fault = F.raise_error(F.lit(message)).cast("string")
         return F.when(~F.is_valid_utf8(column), fault).otherwise(column)
 
     def number(self, name: str, code: str) -> Column:
-        """Return a number, as a double."""
+        """Return the column as a double."""
         return self.typed(name, (T.NumericType, T.BooleanType), code, "a number is needed").cast("double")
 
     def ordered(self, name: str, code: str) -> Column:
-        """Return a number that orders as it came: longs and decimals as they are, others as doubles."""
+        """Return a number with its order preserved: longs and decimals unchanged, others as doubles."""
         number = self.number(name, code)
         return self.column(name) if isinstance(self.kind(name), T.LongType | T.DecimalType) else number
 
     def is_inexact(self, name: str) -> Column:
-        """Return whether a double may round a number to what it rounds another one to.
+        """Return True for numbers that a double may not distinguish from another number.
 
-        Of decimals a double tells all of 15 digits apart, and of more those that come back as they were.
+        Doubles distinguish decimals of up to 15 digits. A longer one is exact if casting back restores it.
         """
         kind, number = self.kind(name), self.column(name)
         if isinstance(kind, T.LongType):
@@ -123,23 +123,23 @@ class Input:
         return F.lit(False)
 
     def fault(self, code: str, message: str) -> None:
-        """Note a fault of the table, once."""
+        """Note an error of the table, once."""
         fault = DataError(code, f"{self.source}: {message}")
         if str(fault) not in map(str, self.faults):
             self.faults.append(fault)
 
     def check(self) -> None:
-        """Raise DataError with all faults of the table, if there are any."""
+        """Raise DataError with all errors of the table, if there are any."""
         DataError.raise_all(self.faults)
 
     def conformed(self, columns: Mapping[str, Column]) -> DataFrame:
-        """Return the table with these columns, by our names; raise DataError with all its faults."""
+        """Return the table with these columns, by our names; raise DataError with all its errors."""
         self.check()
         return self.frame.select(*(column.alias(name) for name, column in columns.items()))
 
 
 def has_path(kind: T.DataType, fields: Sequence[str]) -> bool:
-    """Return whether these fields lead into a struct, or into the structs of an array."""
+    """Return True if this field path exists in a struct, or in the structs of an array."""
     for name in fields:
         kind = kind.elementType if isinstance(kind, T.ArrayType) else kind
         if not isinstance(kind, T.StructType) or name not in kind.names:
@@ -158,12 +158,12 @@ def open_input(frame: DataFrame, source: str, names: Mapping[str, str] | None) -
 
 
 def id_type(frame: DataFrame, name: str) -> pa.DataType:
-    """Return the type of ids as batches have them."""
+    """Return the Arrow type of the ids."""
     return pa.string() if isinstance(frame.schema[name].dataType, T.StringType) else pa.int64()
 
 
 def fold_of(table: Input) -> dict[str, Column]:
-    """Return the column ``fold`` as a long, where the table has one."""
+    """Return the column ``fold`` as a long, if the table has one."""
     if not table.has(FOLD):
         return {}
     whole = table.typed(FOLD, (T.IntegralType,), "FOLD_NOT_INTEGER", "folds are whole numbers")
@@ -171,10 +171,10 @@ def fold_of(table: Input) -> dict[str, Column]:
 
 
 def instant(table: Input, unit: str | None, timezone: str) -> Column:
-    """Return the table's timestamp as an instant; null where text is no timestamp.
+    """Return the table's timestamp as an instant; null if text is not a timestamp.
 
-    Numbers are epochs in ``unit`` (s, ms, us); text, dates and zoneless timestamps are local to
-    ``timezone``, unless the text names its offset. A column of another type is a fault of the table.
+    Numbers are epochs in ``unit`` (s, ms, us). Text, dates and zoneless timestamps are local to ``timezone``,
+    unless the text has an offset. A column of any other type is an error of the table.
     """
     column = table.column(TIMESTAMP)
     kind = table.kind(TIMESTAMP)
@@ -199,9 +199,9 @@ def instant(table: Input, unit: str | None, timezone: str) -> Column:
 
 
 def local_instant(wall_clock: Column, timezone: str) -> Column:
-    """Return the instant at which clocks in ``timezone`` show this zoneless timestamp.
+    """Return the instant of this zoneless timestamp as wall time in ``timezone``.
 
-    TaskCounts in microseconds from the epoch, because Spark's casts would use the session's zone.
+    It is computed in microseconds since the epoch, because Spark's casts would use the session's zone.
     """
     epoch = F.lit("1970-01-01 00:00:00").cast("timestamp_ntz")
     utc = F.convert_timezone(F.lit(timezone), F.lit("UTC"), wall_clock)

@@ -1,4 +1,4 @@
-"""Facts of items and users: what their tables hold of each, and what their training interactions tell."""
+"""Attributes of items and users: from their tables, and from their training interactions."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ from spark_eval.schema import (
 from spark_eval.transforms.inputs import ID_TYPES, Input, open_input
 from spark_eval.transforms.objects import NumberedObject, group_by_key, map_batches
 
-# Columns of text divide their groups by this, as MovieLens does.
+# Separator of groups in text columns, as in MovieLens.
 DIVIDER: Final = "|"
 SETS: Final = "give an array of text or integers, or text divided by |"
 N_BYTES: Final = "n_bytes"
@@ -40,14 +40,14 @@ def conform_items(
     facts: Collection[Fact] = (),
     needed: Mapping[str, str] | None = None,
 ) -> DataFrame:
-    """Return item, of the facts that are needed groups, features (arrays of text) and vector, and fault.
+    """Return item, the needed attributes of groups, features (arrays of text) and vector, and ``fault``.
 
-    A vector is an array of floats or doubles, or a map of int to double. Where the table has no features,
-    its groups are those. ``needed`` says in words for what a column is needed.
+    A vector is an array of floats or doubles, or a map of int to double. If the table has no features, the
+    groups are used. ``needed`` maps columns to the purpose they are needed for, as used in messages.
     """
     table = open_input(frame, "items", names)
     table.needed = needed or {}
-    if FEATURES in table.needed:  # for which groups may stand
+    if FEATURES in table.needed:  # groups can replace them
         table.needed = {GROUPS: table.needed[FEATURES], **table.needed}
     item = table.id(ITEM)
     columns = {ITEM: item}
@@ -75,7 +75,7 @@ def set_of(table: Input, name: str) -> Column:
 
 
 def vector_of(table: Input) -> Column:
-    """Return the column of vectors: dense ones of floats stay floats."""
+    """Return the column of vectors; dense vectors of floats stay floats."""
     column, kind = table.column(VECTOR), table.kind(VECTOR)
     match kind:
         case T.ArrayType(elementType=T.FloatType()):
@@ -95,7 +95,7 @@ def vector_of(table: Input) -> Column:
 
 
 def counts_of_items(items: DataFrame) -> DataFrame:
-    """Return one row: rows, with_id, and the bytes that the facts of all items take."""
+    """Return one row: rows, with_id, and the bytes of all items' attributes."""
     columns = [items.schema[name] for name in (GROUPS, FEATURES, VECTOR) if name in items.columns]
     sizes = [F.greatest(F.size(column.name), F.lit(0)) * width_of(column.dataType) for column in columns]
     return items.agg(
@@ -106,7 +106,7 @@ def counts_of_items(items: DataFrame) -> DataFrame:
 
 
 def width_of(kind: T.DataType) -> int:
-    """Return the bytes of an element of an array or a map."""
+    """Return the size in bytes of an element of an array or a map."""
     match kind:
         case T.MapType():
             return 16
@@ -116,14 +116,14 @@ def width_of(kind: T.DataType) -> int:
 
 
 def trained_items(train: DataFrame, *more: str) -> DataFrame:
-    """Return item, fold if any, and more columns of the valid training interactions, each row once."""
+    """Return item, fold if present, and ``more`` columns of the valid training interactions, deduplicated."""
     fold = [FOLD] if FOLD in train.columns else []
     return train.where(F.col(FAULT).isNull()).select(ITEM, *fold, *more).distinct()
 
 
 @dataclass(frozen=True)
 class CountedTrain:
-    """Summaries of buckets, and a part of the items with their counts; ``items`` are None if too many."""
+    """Bucket summaries, and one part of the items with counts; ``items`` is None if there are too many."""
 
     summaries: Sequence[TrainSummary]
     n_items: int
@@ -131,10 +131,10 @@ class CountedTrain:
 
 
 def counted_train(messages: DataFrame, n_buckets: int, most_items: int, *, sees_takers: bool) -> DataFrame:
-    """Return objects CountedTrain of the messages of training interactions, by bucket: two small shuffles.
+    """Return ``CountedTrain`` objects from the messages of training interactions: two small shuffles.
 
-    Users meet in their bucket, items by their hash. Parts with about twice their share of ``most_items`` are
-    left out, so that the driver never gets more than it can hold.
+    Users are grouped by bucket, items by hash. Parts with more than about twice their share of
+    ``most_items`` are left out, so that the driver's memory is bounded.
     """
 
     def count(batches: Batches) -> Iterator[NumberedObject]:
@@ -155,7 +155,7 @@ def counted_train(messages: DataFrame, n_buckets: int, most_items: int, *, sees_
 
 
 def count_users(users: DataFrame, segments: Sequence[str]) -> DataFrame:
-    """Return one row: rows, with_id, users (distinct), and each segment's number of values by its place."""
+    """Return one row: rows, with_id, users (distinct), and the number of values per segment index."""
     return users.agg(
         F.count("*").alias("rows"),
         F.count(USER).alias("with_id"),

@@ -1,4 +1,4 @@
-"""Every row of the log gets its places in the folds of a rule, or the reason why it has none."""
+"""Assign every row of the log to its subsets in the folds of a rule, or give the reason why it has none."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -14,20 +14,20 @@ from spark_eval.splits.folds import KFold, StratifiedKFold, Unit
 from spark_eval.splits.leave_out import Choose, HoldOutRule, LastFraction, LeavePOut, TiesAtCut
 from spark_eval.splits.moments import Boundary
 
-# Outcomes of a row, fold by fold: a Subset, a Reason, or "" where the row is in other folds.
+# Outcomes of a row per fold: a Subset, a Reason, or "" if the row is in other folds only.
 PLACES: Final = "spark_eval_places"
-# One of them, where a row stands once for each fold.
+# One outcome, if there is one row per fold.
 PLACE: Final = "spark_eval_place"
-# Columns of our own, on the way to these.
+# Temporary columns.
 ROW_NUMBER: Final = "spark_eval_row_number"
 HELD: Final = "spark_eval_held"
 STRATUM: Final = "spark_eval_stratum"
 BUCKET: Final = "spark_eval_bucket"
 BEFORE: Final = "spark_eval_before"
 FILLED: Final = "spark_eval_filled_"
-# Rows are dealt out bucket by bucket of their draws, so that no task sorts them all.
+# Rows are dealt out in buckets of their draws, so that no single task sorts them all.
 BUCKETS: Final = 1_024
-# The parts that come before others of their fold; all others come last.
+# Order of the subsets within a fold; subsets that are not listed come last.
 STAGES: Final = {
     **dict.fromkeys((Subset.LOCAL_TRAIN, Subset.TRAIN), 0),
     **dict.fromkeys((Subset.RANKER_TRAIN, Subset.RANKER_TEST, Subset.VALIDATION), 1),
@@ -36,13 +36,13 @@ LAST_STAGE: Final = 2
 
 
 def label(interactions: DataFrame, rule: FoldRule, layout: Layout) -> DataFrame:
-    """Return the log with its PLACES after its own columns, one row each.
+    """Return the log with PLACES after its own columns, one row each.
 
-    ``interactions`` has user, item, timestamp (TIMESTAMP), any other columns, and ``fault``. A row with a
-    fault has null for places. A row that no fold uses gets as its fault the first reason among its places.
+    ``interactions`` has user, item, timestamp (TIMESTAMP), any other columns, and ``fault``. PLACES is null
+    for an invalid row. If no fold uses a row, its ``fault`` becomes the first reason in PLACES.
 
-    Numbers by time or by draws are a projection of one scan; a number by an order of rows costs a shuffle.
-    Each policy at ``drop`` adds a scan, an aggregation and a join.
+    Numbers by time or by draws are a projection of one scan; a number by the order of rows costs a shuffle.
+    Each ``drop`` policy adds a scan, an aggregation and a join.
     """
     if layout.numbering.is_order:
         rows = number_in_order(interactions, rule)
@@ -61,7 +61,7 @@ def label(interactions: DataFrame, rule: FoldRule, layout: Layout) -> DataFrame:
 
 
 def explode_folds(labelled: DataFrame, rule: FoldRule) -> DataFrame:
-    """Return labelled rows once for each fold, with fold, subset and PLACE; those without places once."""
+    """Return labelled rows once per fold, with fold, subset and PLACE; rows without a fold once."""
     others = [F.col(quote_column(name)) for name in labelled.columns if name != PLACES]
     rows = labelled.select(*others, F.posexplode_outer(PLACES).alias(FOLD, PLACE))
     if not rule.reports_folds:
@@ -71,7 +71,7 @@ def explode_folds(labelled: DataFrame, rule: FoldRule) -> DataFrame:
 
 
 def row_counts(rule: FoldRule) -> list[Column]:
-    """Return what to aggregate of rows ``explode_folds``, or to observe on their way to a table."""
+    """Return aggregations over the result of ``explode_folds``, which can also be observed during a write."""
     is_first = F.coalesce(F.col(FOLD) == 0, F.lit(True))
     fault = F.col(FAULT)
     counted = {"n_rows": is_first, "n_used": is_first & fault.isNull()}
@@ -92,28 +92,28 @@ def number_by(how: Numbering) -> Column:
 
 
 def first_of(conditions: Sequence[Column], start: int) -> Column:
-    """Return the place, from ``start`` on, of the first condition that holds, or the next one."""
+    """Return ``start`` plus the index of the first true condition, or plus their number if none is true."""
     places = [F.when(holds, start + place) for place, holds in enumerate(conditions)]
     return F.coalesce(*places, F.lit(start + len(places)))
 
 
 def before(cut: int, boundary: Boundary) -> Column:
-    """Return whether a row is on the train side of a cut."""
+    """Return True if a row is on the train side of a cut."""
     at, instant = F.col(TIMESTAMP), F.timestamp_micros(F.lit(cut))
     return at < instant if boundary is Boundary.EXCLUSIVE else at <= instant
 
 
 def draw(seed: int, by_row: bool = True) -> Column:
-    """Return a seeded number of 64 bits, the same in every log and for every type that writes the ids alike.
+    """Return a seeded 64-bit number; it depends neither on the log nor on the type of the ids.
 
-    By row it is a hash of user, item and timestamp, else of the user.
+    By row it is a hash of user, item and timestamp, otherwise of the user.
     """
     row = (F.col(ITEM).cast("string"), F.unix_micros(TIMESTAMP)) if by_row else ()
     return F.xxhash64(F.lit(seed).cast("long"), F.col(USER).cast("string"), *row)
 
 
 def number_in_order(log: DataFrame, rule: FoldRule) -> DataFrame:
-    """Return the log with the ROW_NUMBER of each row by its place in an order of rows."""
+    """Return the log with the ROW_NUMBER of each row: its index in a sorted order of rows."""
     match rule:
         case KFold(by=Unit.USER):
             users = log.where(F.col(FAULT).isNull()).select(USER, FAULT).distinct()
@@ -133,9 +133,9 @@ def number_in_order(log: DataFrame, rule: FoldRule) -> DataFrame:
 
 
 def deal_rows(rows: DataFrame, rule: KFold | StratifiedKFold, by: Column, stratum: Column) -> DataFrame:
-    """Return rows with their fold as ROW_NUMBER: those of a stratum in turn, in the order of their draws.
+    """Return rows with their fold as ROW_NUMBER; each stratum is dealt out in the order of its draws.
 
-    Rows that draw alike are dealt in the order of their text; those of the same text are the same row.
+    Rows with equal draws are ordered by their text; rows with equal text are identical.
     """
     rows = rows.withColumns({STRATUM: F.coalesce(FAULT, F.concat(F.lit("="), stratum)), BEFORE: by})
     rows = rows.withColumn(BUCKET, F.pmod(BEFORE, F.lit(BUCKETS)))
@@ -150,13 +150,13 @@ def deal_rows(rows: DataFrame, rule: KFold | StratifiedKFold, by: Column, stratu
 
 
 def text_of(rows: DataFrame) -> Column:
-    """Return all that a row holds, as text."""
+    """Return all columns of a row as text."""
     return F.to_json(F.struct(*(F.col(quote_column(name)) for name in rows.columns)))
 
 
 def label_held_out(log: DataFrame, rule: HoldOutRule) -> DataFrame:
-    """Return the log with ROW_NUMBER 1 for rows that are held out, by time or by draw, and 0 for others."""
-    # Rows without a user are no user's; they are spread.
+    """Return the log with ROW_NUMBER 1 for held-out rows, by time or by draw, and 0 for others."""
+    # Rows without a user are distributed over the tasks.
     of_user = Window.partitionBy(USER, F.when(F.col(FAULT).isNotNull(), draw(rule.seed)))
     latest = [F.col(TIMESTAMP).desc()] if rule.choose is Choose.LAST else []
     place = F.row_number().over(of_user.orderBy(*latest, draw(rule.seed), text_of(log)))
@@ -170,7 +170,7 @@ def label_held_out(log: DataFrame, rule: HoldOutRule) -> DataFrame:
 
 
 def n_held(rule: HoldOutRule, n_rows: Column) -> Column:
-    """Return how many rows of a user who has so many are held out."""
+    """Return the number of held-out rows of a user with ``n_rows`` rows."""
     match rule:
         case LastFraction():
             return F.floor(n_rows * rule.share.numerator / F.lit(rule.share.denominator))
@@ -180,9 +180,9 @@ def n_held(rule: HoldOutRule, n_rows: Column) -> Column:
 
 
 def after_drops(placed: DataFrame, rule: FoldRule) -> DataFrame:
-    """Return the rows with the reason in the places that a policy drops.
+    """Return the rows with a policy's reason in place of the outcomes that it drops.
 
-    Who is cold in a fold, and what is seen there, does not depend on what else is dropped.
+    Cold users and items and seen pairs of a fold do not depend on the rows that other policies drop.
     """
     known = placed
     for reason in rule.drops:
@@ -198,14 +198,14 @@ def after_drops(placed: DataFrame, rule: FoldRule) -> DataFrame:
 
 
 def filled(placed: DataFrame, keys: list[str], name: str) -> DataFrame:
-    """Return of each key the parts of folds in which it has rows, as column ``name``: 2 * fold + stage."""
+    """Return for each key the list ``name`` of the subsets with its rows, each as 2 * fold + order."""
     places = placed.select(*keys, F.posexplode(PLACES).alias(FOLD, PLACE))
     early = places.where(F.col(PLACE).isin([subset.value for subset in STAGES]))
     return early.groupBy(*keys).agg(F.collect_set(F.col(FOLD) * 2 + stage_of(F.col(PLACE))).alias(name))
 
 
 def is_dropped(place: Column, fold: Column, reason: Reason) -> Column:
-    """Return whether a policy drops a place, by the parts that its key has filled."""
+    """Return True if a policy drops an outcome, given the subsets that have rows of its key."""
     parts = F.coalesce(FILLED + reason, F.array().cast("array<int>"))
     in_train = F.array_contains(parts, fold * 2)
     if reason is not Reason.SEEN:
@@ -214,6 +214,6 @@ def is_dropped(place: Column, fold: Column, reason: Reason) -> Column:
 
 
 def stage_of(place: Column) -> Column:
-    """Return when a part comes in its fold: 0, 1 or 2."""
+    """Return the order of a subset within its fold: 0, 1 or 2."""
     stages = [F.when(place == subset.value, number) for subset, number in STAGES.items()]
     return F.coalesce(*stages, F.lit(LAST_STAGE))

@@ -1,4 +1,4 @@
-"""The files that Spark listed for a frame, and reads later: they must be what they were when listed."""
+"""The files that Spark listed for a frame; they must be unchanged when Spark reads them later."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -17,47 +17,47 @@ from spark_eval.runtime.any_session import is_remote
 from spark_eval.runtime.local_files import is_hidden, local_path, special_files
 from spark_eval.runtime.spark_errors import DEBUG, MENDS, named_spark_error
 
-# How Hadoop's status of a file prints.
+# Text form of Hadoop's file status.
 STATUS: Final = re.compile(
     r"path=([^\n]*?); isDirectory=false; length=(\d+);[^\n]*? modification_time=(\d+);"
 )
-# So many files are named in a message.
+# Maximum number of files named in a message.
 MOST_SHOWN: Final = 3
 PATHS: Final = ("path", "paths")
 
 
 @dataclass(frozen=True)
 class ListedFiles:
-    """The states of files that frames read, by the path or URI of each, as Spark listed them."""
+    """States of the files that frames read, by path or URI, as Spark listed them."""
 
     states: Mapping[str, FileState]
 
     @classmethod
     def of(cls, *frames: DataFrame) -> Self:
-        """Return what Spark has listed; nothing of frames that are resolved anew at every use."""
+        """Return the files that Spark has listed; empty for frames that are resolved again at every use."""
         found = (one for frame in frames for one in relations(frame))
         return cls({path: state for one in found for path, state in listed(one.location())})
 
     @classmethod
     def now(cls, frame: DataFrame) -> Self:
-        """Return what Spark would list if the frame were made now."""
+        """Return the files that Spark would list if the frame were created now."""
         spark = frame.sparkSession
         return cls({path: state for one in relations(frame) for path, state in listed_anew(spark, one)})
 
     def changed(self, other: "ListedFiles") -> list[str]:
-        """Return the files that came, went or changed."""
+        """Return the files that were added, removed or changed."""
         paths = self.states.keys() | other.states.keys()
         return sorted(path for path in paths if self.states.get(path) != other.states.get(path))
 
     def check(self, frame: DataFrame, name: str) -> None:
-        """Raise DataError INPUT_CHANGED_DURING_RUN where a frame's files are not what they were."""
+        """Raise DataError INPUT_CHANGED_DURING_RUN if the files of a frame have changed."""
         check_regular((path for path in self.states if path.startswith("/")), name)
         if self.states and (changed := self.changed(ListedFiles.now(frame))):
             what = f"{name}: {len(changed)} files changed since the frame was made, such as {changed[0]!r}"
             raise DataError("INPUT_CHANGED_DURING_RUN", f"{what}; read them into a new one")
 
     def check_here(self) -> None:
-        """Raise DataError INPUT_CHANGED_DURING_RUN for files of this machine that are not what they were."""
+        """Raise DataError INPUT_CHANGED_DURING_RUN if local files have changed."""
         for path, state in self.states.items():
             if path.startswith("/"):
                 with named_read_errors(path):
@@ -71,7 +71,7 @@ NOTHING_LISTED: Final = ListedFiles({})
 
 
 def check_regular(paths: Iterable[str], name: str) -> None:
-    """Raise DataError NOT_A_FILE for paths of pipes, sockets or devices, or with such below them."""
+    """Raise DataError NOT_A_FILE if pipes, sockets or devices are at or below these paths."""
     special = [one for path in paths for one in special_files(Path(path))]
     if special:
         what = f"{name}: {len(special)} are no files but pipes, sockets or devices, such as {special[0]!r}"
@@ -79,7 +79,7 @@ def check_regular(paths: Iterable[str], name: str) -> None:
 
 
 def named_type(error: Exception, paths: Iterable[str], name: str, more: str = DEBUG) -> SparkEvalError:
-    """Return the named error of what Spark raised; of a type that it lacks with the column, if files tell."""
+    """Return the named error of a Spark exception; for an unsupported type, name the column if possible."""
     fault = named_spark_error(error, name, more)
     local = [path for path in paths if path.startswith("/") and not is_hidden(path.rpartition("/")[2])]
     odd = odd_columns(local) if fault.code == "UNSUPPORTED_TYPE" else {}
@@ -90,10 +90,10 @@ def named_type(error: Exception, paths: Iterable[str], name: str, more: str = DE
 
 
 def check_all_read(listed: Collection[str], every: Collection[str], depth: int, name: str) -> None:
-    """Raise DataError UNREAD_FILES for data files that Spark passes over.
+    """Raise DataError UNREAD_FILES for data files that Spark skips.
 
-    Those are the files in folders of a folder without partitions, and those in no partition of one that has
-    them. ``every`` are all files below, ``listed`` those without the folders in it, and ``depth`` is the
+    Spark skips files in subfolders of a folder without partitions, and files outside the partitions of a
+    partitioned folder. ``every`` are all files below, ``listed`` those that Spark lists, and ``depth`` is the
     number of folders above.
     """
     every = [path for path in every if not is_hidden(path.rpartition("/")[2])]
@@ -108,10 +108,10 @@ def check_all_read(listed: Collection[str], every: Collection[str], depth: int, 
 
 
 def relations(frame: DataFrame) -> Iterator[Any]:
-    """Yield the relations of a frame that are files which Spark has listed, whatever their format."""
+    """Yield the relations of a frame that are files listed by Spark, in any format."""
     if is_remote(frame):
         return
-    # Spark has no other way to ask for more than names.
+    # Spark has no public method that returns more than the names.
     leaves = frame._jdf.queryExecution().analyzed().collectLeaves()
     for place in range(leaves.size()):
         leaf = leaves.apply(place)
@@ -124,25 +124,25 @@ def relations(frame: DataFrame) -> Iterator[Any]:
 
 
 def class_of(one: Any) -> str:
-    """Return the name of the class of an object of the JVM's."""
+    """Return the class name of a JVM object."""
     return str(one.getClass().getSimpleName())
 
 
 def listed(location: Any) -> Iterator[tuple[str, FileState]]:
-    """Yield what a listing holds."""
+    """Yield path and state of the files in a listing."""
     for path, n_bytes, changed in STATUS.findall(location.allFiles().mkString("\n")):
         yield str(local_path(path) or path), FileState(int(n_bytes), int(changed))
 
 
 def listed_anew(spark: SparkSession, relation: Any) -> Iterator[tuple[str, FileState]]:
-    """Yield what lies below the paths of a relation now; nothing where they are gone."""
+    """Yield path and state of the files below the paths of a relation now; nothing if the paths are gone."""
     options = {name: relation.options().apply(name) for name in texts(relation.options().keys())}
     reader = spark.read.options(
         **{name: value for name, value in options.items() if name.lower() not in PATHS}
     )
     roots = [literal_path(root) for root in texts(relation.location().rootPaths())]
     try:
-        frame = reader.schema("listed long").parquet(*roots)  # with a schema Spark opens no file
+        frame = reader.schema("listed long").parquet(*roots)  # with a schema Spark does not open files
     except PySparkException:
         return
     for one in relations(frame):
@@ -150,5 +150,5 @@ def listed_anew(spark: SparkSession, relation: Any) -> Iterator[tuple[str, FileS
 
 
 def texts(sequence: Any) -> list[str]:
-    """Return what a collection of Scala's holds, as text."""
+    """Return the elements of a Scala collection as text."""
     return [text for text in sequence.mkString("\n").split("\n") if text]

@@ -1,4 +1,4 @@
-"""Python objects between workers: rows of bytes, which meet by a number where they have one."""
+"""Python objects between workers: rows of bytes, grouped by a number if they have one."""
 
 import pickle
 from collections import defaultdict
@@ -13,7 +13,7 @@ from spark_eval.arrow.files import Batches, FilePart, read_parts
 from spark_eval.runtime.any_session import tasks_at_once
 from spark_eval.transforms.plain_files import PlainFiles
 
-# An object, and the number by which it meets others, if it does.
+# An object, and the number to group it by; None if it is not grouped.
 NumberedObject = tuple[int | None, Any]
 NUMBER: Final = "number"
 OBJECT: Final = "object"
@@ -22,14 +22,14 @@ NUMBERS_PER_TASK: Final = 4
 
 
 def map_batches(rows: DataFrame, make: Callable[[Batches], Iterable[NumberedObject]]) -> DataFrame:
-    """Return what is made of the rows of each task."""
+    """Apply ``make`` to the batches of each task; return its objects."""
     return rows.mapInArrow(lambda batches: pickle_objects(make(batches)), from_arrow_schema(OBJECTS))
 
 
 def map_files(
     spark: SparkSession, files: PlainFiles, make: Callable[[Batches], Iterable[NumberedObject]]
 ) -> DataFrame:
-    """Return what is made of batches of plain files, each task of some of them."""
+    """Apply ``make`` to batches of plain files, a share of the files per task; return its objects."""
     tasks: list[list[FilePart]] = files.tasks(tasks_at_once(spark))
     columns = files.columns
 
@@ -41,14 +41,14 @@ def map_files(
 
 
 def map_objects(objects: DataFrame, make: Callable[[Any], Iterable[NumberedObject]]) -> DataFrame:
-    """Return what is made of each object."""
+    """Apply ``make`` to each object; return its objects."""
     return map_batches(
         objects, lambda batches: (one for _, part in unpickle_objects(batches) for one in make(part))
     )
 
 
 def group_by_key(objects: DataFrame, n_numbers: int, make: Callable[[int, list[Any]], Any]) -> DataFrame:
-    """Return what is made of each number and its objects: one shuffle."""
+    """Apply ``make`` to each number and its objects; return its objects: one shuffle."""
 
     def meet(batches: Batches) -> Iterator[NumberedObject]:
         arrived: dict[int, list[Any]] = defaultdict(list)
@@ -63,7 +63,7 @@ def group_by_key(objects: DataFrame, n_numbers: int, make: Callable[[int, list[A
 
 
 def pickle_objects(objects: Iterable[NumberedObject]) -> Iterator[pa.RecordBatch]:
-    """Return a batch for each object, which may be large."""
+    """Yield one batch per object, because objects may be large."""
     for number, one in objects:
         data = pickle.dumps(one, protocol=5)
         yield pa.RecordBatch.from_arrays(
@@ -72,7 +72,7 @@ def pickle_objects(objects: Iterable[NumberedObject]) -> Iterator[pa.RecordBatch
 
 
 def unpickle_objects(batches: Batches) -> Iterator[tuple[int, Any]]:
-    """Return the objects with their numbers."""
+    """Yield the objects with their numbers."""
     for batch in batches:
         for number, data in zip(batch[NUMBER], batch[OBJECT], strict=True):
             yield number.as_py(), pickle.loads(data.as_buffer())

@@ -1,7 +1,7 @@
-"""The doors to the workers for pairs of models: users of all sides meet by bucket, sums come back.
+"""Run pairwise comparisons on the executors, bucketed by user.
 
-Where the files of ``per_user`` tell their buckets, a worker reads those that belong together. Else the rows
-go through one exchange by user. Either way a worker sees the same populations.
+If the file names of ``per_user`` contain the buckets, each worker reads the files of a bucket. Otherwise the
+rows are shuffled by user. The workers see the same populations in both cases.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,16 +26,16 @@ from spark_eval.schema import FOLD, MODEL, N_RELEVANT
 from spark_eval.transforms.exchange import exchange, send
 from spark_eval.transforms.objects import NumberedObject, group_by_key, map_batches
 
-# What a worker has in memory of a bucket that came through the exchange, in values of ``per_user``.
+# Maximum number of ``per_user`` values of a shuffled bucket in a worker's memory.
 MOST_SENT: Final = 16_000_000
 CONTENT: Final = {BASELINE: Content.BASELINES, CANDIDATE: Content.CANDIDATES}
 
 
 @dataclass(frozen=True)
 class Buckets:
-    """Buckets of users with all models' rows: ``populations`` makes them of the rows of a task.
+    """Buckets of users with the rows of all models; ``populations`` builds them from the rows of a task.
 
-    ``is_sent`` says that these rows come out of an exchange.
+    ``is_sent`` is true if the rows come from a shuffle.
     """
 
     frame: DataFrame
@@ -43,23 +43,23 @@ class Buckets:
     is_sent: bool
 
     def made(self, make: Callable[[Iterator[AlignedUsers]], Iterable[NumberedObject]]) -> DataFrame:
-        """Return what is made of the populations of each task; a DataError comes as an object, too."""
+        """Apply ``make`` to the populations of each task; a DataError is returned as an object, too."""
         populations = self.populations
 
         def make_all(batches: Batches) -> Iterator[NumberedObject]:
             try:
                 yield from make(populations(batches))
             except DataError as fault:
-                yield 0, fault  # raised by the driver: Spark would wrap it
+                yield 0, fault  # raised by the driver, because Spark would wrap it
 
         return map_batches(self.frame, make_all)
 
     def each(self, measure: Callable[[AlignedUsers], Any]) -> DataFrame:
-        """Return what is measured of each population, as an object."""
+        """Apply ``measure`` to each population; return one object per population."""
         return self.made(lambda populations: ((None, measure(one)) for one in populations))
 
     def added(self, measure: Callable[[AlignedUsers], Any]) -> DataFrame:
-        """Return what is measured of the populations of each task, added up to one object."""
+        """Apply ``measure`` to the populations of each task; return one sum per task."""
 
         def add_up(populations: Iterator[AlignedUsers]) -> Iterator[NumberedObject]:
             parts = map(measure, populations)
@@ -73,7 +73,7 @@ class Buckets:
 def buckets_of_files(
     spark: SparkSession, groups: Sequence[Mapping[int, Sequence[str]]], n_tasks: int, question: ComparisonTask
 ) -> Buckets:
-    """Return buckets that workers read from groups of files: the paths of each model, by its place."""
+    """Return buckets that workers read from groups of files; the paths are given per model index."""
     tasks = [groups[start::n_tasks] for start in range(n_tasks)]
 
     def populations(batches: Batches) -> Iterator[AlignedUsers]:
@@ -87,14 +87,14 @@ def buckets_of_files(
 def rows_of_files(
     question: ComparisonTask, paths: Mapping[int, Sequence[str]], model: int, columns: Sequence[str]
 ) -> pa.Table:
-    """Return columns of a model's rows in a bucket, from its files."""
+    """Return columns of a model's rows in a bucket, read from its files."""
     return question.rows(read_files(paths.get(model, ()), columns), columns)
 
 
 def buckets_of_frames(
     frames: Mapping[str, DataFrame], n_buckets: int, n_tasks: int, question: ComparisonTask
 ) -> Buckets:
-    """Return buckets of the rows of each side, which meet in one exchange by user."""
+    """Return buckets of the rows of baseline and candidate, after one shuffle by user."""
 
     def populations(batches: Batches) -> Iterator[AlignedUsers]:
         for _, rows in group_by_bucket(batches):
@@ -114,7 +114,7 @@ def buckets_of_frames(
 
 
 def chosen_rows(frame: DataFrame, side: str, question: ComparisonTask) -> DataFrame:
-    """Return the rows and columns of a side that are compared."""
+    """Return the rows and columns of a table that are compared."""
     models = [question.models[place][1] for place in question.side(side)]
     segments = question.segments if side == CANDIDATE else question.moved
     truth = [N_RELEVANT] if question.has_truth else []
@@ -123,7 +123,7 @@ def chosen_rows(frame: DataFrame, side: str, question: ComparisonTask) -> DataFr
 
 
 def tables_of_models(question: ComparisonTask, sides: Mapping[Content, pa.Table]) -> dict[int, pa.Table]:
-    """Divide the rows of both sides among their models, by the places of these."""
+    """Split the rows of both tables by model index."""
     tables = {}
     for side, content in CONTENT.items():
         if content in sides:
@@ -136,13 +136,13 @@ def tables_of_models(question: ComparisonTask, sides: Mapping[Content, pa.Table]
 def rows_of_tables(
     question: ComparisonTask, tables: Mapping[int, pa.Table], model: int, columns: Sequence[str]
 ) -> pa.Table:
-    """Return columns of a model's rows in a bucket, from the tables of all."""
+    """Return columns of a model's rows in a bucket, from the tables of all models."""
     own = [tables[model].select(list(columns))] if model in tables else []
     return question.rows(own, columns)
 
 
 def ranked_pairs(buckets: Buckets, counting: DifferenceCounter) -> DataFrame:
-    """Return what is known of slices of cells, from differences counted by size: one shuffle of counts."""
+    """Return rank statistics of slices of cells, from differences counted by size: one shuffle of counts."""
 
     def count(populations: Iterator[AlignedUsers]) -> Iterator[NumberedObject]:
         for population in populations:

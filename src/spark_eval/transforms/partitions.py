@@ -1,4 +1,4 @@
-"""Partition columns: names of folders hold names and values, as encoded UTF-8 that Spark misreads."""
+"""Partition columns: folder names contain names and values as percent-encoded UTF-8, which Spark misreads."""
 
 import re
 from collections.abc import Collection
@@ -16,13 +16,13 @@ ESCAPE: Final = re.compile("%([0-9A-Fa-f]{2})")
 
 
 def with_partitions(frame: DataFrame, paths: Collection[str], depth: int, name: str) -> DataFrame:
-    """Return a frame with its partition columns as UTF-8; the very frame where Spark reads them so.
+    """Return a frame with partition columns decoded as UTF-8; the same frame if Spark decodes them correctly.
 
-    Spark takes each percent-encoded byte for a letter of its own. ``paths`` are those of the files, with
-    ``depth`` folders above the partitions.
+    Spark decodes each percent-encoded byte as a character. ``paths`` are those of the files, with ``depth``
+    folders above the partitions.
 
     Raises:
-        DataError: INVALID_PARTITION for folders that are not UTF-8, or that Spark takes for one another.
+        DataError: INVALID_PARTITION for folders that are not UTF-8, or that Spark would not distinguish.
     """
     values: dict[str, dict[str, str]] = {}
     for folder in sorted({folder for path in paths for folder in path.split("/")[depth:-1] if "=" in folder}):
@@ -52,7 +52,7 @@ def as_spark(text: str) -> str:
 
 
 def as_utf8(text: str, folder: str, name: str) -> str:
-    """Return an encoded name as it was meant; raise DataError INVALID_PARTITION for one that is not UTF-8.
+    """Return an encoded name decoded as UTF-8; raise DataError INVALID_PARTITION if it is not UTF-8.
 
     >>> as_utf8("%C3%A9", "model=%C3%A9", "recommendations")
     'é'

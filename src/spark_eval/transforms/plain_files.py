@@ -1,4 +1,4 @@
-"""Whether a table is plain Parquet files, which the workers may read themselves."""
+"""Plain Parquet files, which workers can read without Spark."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ from spark_eval.schema import (
     WEIGHT,
 )
 
-# Some 12 ms of CPU go to a task that reads, most of them in the JVM.
+# A task that reads costs about 12 ms of CPU, mostly in the JVM.
 LEAST_PART_BYTES: Final = 16 << 20
 MOST_PART_BYTES: Final = 128 << 20
 PLAIN_TYPES: Final = (
@@ -53,11 +53,11 @@ PLAIN_TYPES: Final = (
     T.DoubleType,
 )
 LOG_TYPES: Final = (*PLAIN_TYPES, T.BooleanType, T.DateType, T.TimestampType, T.TimestampNTZType)
-# The one option of Spark's reader under which a file is as plain: Arrow looks at checksums, too.
+# The only option of Spark's reader that plain files may have: Arrow verifies checksums, too.
 CHECKSUMS: Final = "parquet.page.verify-checksum.enabled"
-# An option that says nothing: it tells a frame of ours from all others.
+# An option without effect; it marks frames that this package has created.
 READING: Final = "spark_eval.reading"
-# Settings of a session under which Spark reads a file as the workers do.
+# Settings of a session whose Spark reads a file as the workers do.
 READ_SETTINGS: Final = {
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
     "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
@@ -70,19 +70,19 @@ READ_SETTINGS: Final = {
 
 @dataclass(frozen=True)
 class PlainFiles:
-    """Parquet files that hold these columns (ours: theirs) as they are asked for, each in a state."""
+    """Parquet files with these columns (ours: theirs) in the required types, and the state of each file."""
 
     states: Mapping[str, FileState]
     columns: Mapping[str, str]
 
     @classmethod
     def of(cls, paths: Iterable[str], columns: Mapping[str, str]) -> Self:
-        """Return files in the states in which they are now."""
+        """Return the files with their current states."""
         return cls({path: FileState.of(path) for path in paths}, columns)
 
     @cached_property
     def footers(self) -> Mapping[str, pq.FileMetaData]:
-        """The footer of each file; raises DataError INPUT_CHANGED_DURING_RUN for one in another state."""
+        """Footer of each file; raises DataError INPUT_CHANGED_DURING_RUN if a file's state has changed."""
         found = {}
         for path, state in self.states.items():
             with named_read_errors(path, state):
@@ -91,11 +91,11 @@ class PlainFiles:
 
     @property
     def n_rows(self) -> int:
-        """The number of rows that the footers tell."""
+        """Number of rows according to the footers."""
         return sum(footer.num_rows for footer in self.footers.values())
 
     def are_filled(self, names: Sequence[str]) -> bool:
-        """Return whether the footers say that none of our columns has a null."""
+        """Return True if the footers guarantee that these columns have no nulls."""
         known = (
             statistics
             for footer, name in product(self.footers.values(), names)
@@ -104,16 +104,16 @@ class PlainFiles:
         return all(one is not None and one.has_null_count and not one.null_count for one in known)
 
     def only(self, names: Iterable[str]) -> "PlainFiles":
-        """Return the files with these of our columns."""
+        """Return the files with only these of our columns."""
         return PlainFiles(self.states, {name: self.columns[name] for name in names})
 
     def without(self, name: str) -> "PlainFiles":
-        """Return the files less one of our columns."""
+        """Return the files without one of our columns."""
         columns = {ours: theirs for ours, theirs in self.columns.items() if ours != name}
         return PlainFiles(self.states, columns)
 
     def tasks(self, parallelism: int) -> list[list[FilePart]]:
-        """Return the parts of the files that each task reads, a few tasks for every core."""
+        """Return the parts of the files for each task to read, a few tasks per core."""
         n_bytes = sum(state.n_bytes for state in self.states.values())
         most = min(MOST_PART_BYTES, max(LEAST_PART_BYTES, n_bytes // (2 * parallelism)))
         tasks: list[list[FilePart]] = []
@@ -135,7 +135,7 @@ class PlainFiles:
 def plain_recommendations(
     frame: DataFrame, names: Mapping[str, str], model: str | None, layout: str
 ) -> PlainFiles | None:
-    """Return the files of recommendations, if they are plain; ``names`` map our columns to theirs."""
+    """Return the files of recommendations if they are plain, otherwise None; ``names`` maps our columns."""
     if layout != "long":
         return None
     has_rank = RANK in names or (SCORE not in names and RANK in frame.columns)
@@ -144,21 +144,21 @@ def plain_recommendations(
 
 
 def plain_truth(frame: DataFrame, names: Mapping[str, str], conventions: Conventions) -> PlainFiles | None:
-    """Return the files of truth, if they are plain and no row's time is asked for."""
+    """Return the files of truth if they are plain and timestamps are not needed, otherwise None."""
     if conventions.truth_duplicates is TruthDuplicates.LAST:
         return None
     return plain_files(frame, source_columns(frame, names, [USER, ITEM], [RELEVANCE, FOLD]))
 
 
 def plain_train(frame: DataFrame, names: Mapping[str, str]) -> PlainFiles | None:
-    """Return the files of training interactions, if they are plain."""
+    """Return the files of training interactions if they are plain, otherwise None."""
     return plain_files(frame, source_columns(frame, names, [USER, ITEM], [FOLD]))
 
 
 def plain_predictions(
     frame: DataFrame, names: Mapping[str, str], model: str | None, plan: PredictionPlan
 ) -> PlainFiles | None:
-    """Return the files of predictions, if they are plain and a row has one score.
+    """Return the files of predictions if they are plain and each row has one score, otherwise None.
 
     Segments are the columns ``segment_0``, ``segment_1`` and so on.
     """
@@ -172,13 +172,13 @@ def plain_predictions(
     files = plain_files(frame, columns)
     if files is None:
         return None
-    # Arrow writes these as Spark does.
+    # Arrow formats these types as Spark does.
     kinds = [frame.schema[columns[name]].dataType for name in columns if name in (MODEL, *as_text)]
     return files if all(isinstance(kind, T.StringType | T.IntegralType) for kind in kinds) else None
 
 
 def plain_log(frame: DataFrame, names: Mapping[str, str], timezone: str) -> PlainFiles | None:
-    """Return the files of an interaction log with all its columns, if they are plain and tell instants."""
+    """Return the files of a log with all its columns if they are plain and have instants, otherwise None."""
     ours = source_columns(frame, names, [], [USER, ITEM, TIMESTAMP, RELEVANCE])
     others = {name: name for name in frame.columns if name not in ours.values()}
     files = plain_files(frame, ours | others, LOG_TYPES)
@@ -192,7 +192,7 @@ def plain_log(frame: DataFrame, names: Mapping[str, str], timezone: str) -> Plai
 def source_columns(
     frame: DataFrame, names: Mapping[str, str], needed: Sequence[str], optional: Sequence[str]
 ) -> dict[str, str]:
-    """Return the table's columns for ours: those that are needed, and the optional ones that it has."""
+    """Return the table's columns for ours: the needed ones, and the optional ones that exist."""
     given = [name for name in optional if name in names or name in frame.columns]
     return {name: names.get(name, name) for name in (*needed, *given)}
 
@@ -200,10 +200,10 @@ def source_columns(
 def plain_files(
     frame: DataFrame, columns: Mapping[str, str], types: Sequence[type[T.DataType]] = PLAIN_TYPES
 ) -> PlainFiles | None:
-    """Return the files of a frame that is nothing but Parquet files on this machine or a mounted disk.
+    """Return the files of a frame that is only Parquet files on this machine or a mounted disk.
 
-    Return None, which leaves the reading to Spark, for a frame with a filter, a partition column, an option
-    or setting of the reader, or a file of which a column is not as ``arrow.footers`` lists it.
+    Return None if Spark must read them: for a frame with a filter, a partition column, or an option or
+    setting of the reader, and if a file has a column in another form than ``arrow.footers`` expects.
     """
     paths = local_files(frame)
     if not paths or any(frame.columns.count(name) != 1 for name in columns.values()):
@@ -216,22 +216,22 @@ def plain_files(
 
 
 def takes_files(folder: str) -> bool:
-    """Return whether workers can write into a folder: it is on this machine or on a mounted disk."""
+    """Return True if workers can write to a folder: it is on this machine or on a mounted disk."""
     return "://" not in folder
 
 
 def arrow_type(kind: T.DataType) -> pa.DataType:
-    """Return Spark's type as Arrow has it, instants as in Parquet."""
+    """Return the Arrow type of a Spark type, with instants as in Parquet."""
     if isinstance(kind, T.TimestampType):
         return INSTANT
     return to_arrow_schema(T.StructType([T.StructField("column", kind)])).field(0).type
 
 
 def local_files(frame: DataFrame) -> list[str]:
-    """Return the local Parquet files that a frame is, if it is nothing else."""
+    """Return the local Parquet files of a frame that reads nothing else; otherwise an empty list."""
     if is_remote(frame):
         return []
-    # Spark has no other way to ask: inputFiles names the files also of filtered and joined frames.
+    # ``inputFiles`` also lists the files of filtered and joined frames; there is no other public method.
     plan: Any = frame._jdf.queryExecution().analyzed()
     if plan.getClass().getSimpleName() != "LogicalRelation":
         return []
@@ -254,10 +254,10 @@ def local_files(frame: DataFrame) -> list[str]:
     paths = [Path(decoded(uri)) for uri in relation.location().inputFiles()]
     if not all(path.is_absolute() for path in paths):
         return []
-    # Spark lists summaries of schemas and empty files, and reads neither.
+    # Spark lists schema summaries and empty files, but reads neither.
     return sorted(str(path) for path in paths if not is_hidden(path.name) and not is_empty(path))
 
 
 def is_empty(path: Path) -> bool:
-    """Return whether a file is there, without a byte."""
+    """Return True if a file exists and has no bytes."""
     return path.exists() and not path.stat().st_size

@@ -1,6 +1,6 @@
-"""Predictions as they come, columns found and typed; and what workers make of them, who judge the rows.
+"""Predictions: find and type their columns, and measure them on the workers, which also find invalid rows.
 
-Rows go to the workers; sums, sorted ranges and users' sums come back.
+Rows are sent to the workers; sums, sorted ranges and users' sums are returned.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,9 +44,9 @@ GIVEN: Final = "given"
 class Predictions:
     """Conformed predictions.
 
-    ``rows`` are what the workers measure (``pointwise.batches.Reading``); ``with_given`` has beside them the
-    rows as they came. ``plan`` is theirs: where there is a column ``fold``, that is a segment, too. ``files``
-    hold the rows, where these are plain Parquet.
+    ``rows`` are the input of the workers (``pointwise.batches.Reading``). ``with_given`` also has the
+    original rows. A column ``fold`` is also a segment in ``plan``. ``files`` hold the rows if these are plain
+    Parquet.
     """
 
     rows: DataFrame
@@ -56,12 +56,12 @@ class Predictions:
 
     @property
     def plan(self) -> PredictionPlan:
-        """What is measured of them."""
+        """Plan of the measurement."""
         return self.reading.plan
 
     @property
     def given(self) -> DataFrame:
-        """The rows as they came, each with the code of its fault."""
+        """Original rows, with an error code for each invalid row."""
         reading = self.reading
 
         def judge(batches: Batches) -> Iterator[pa.RecordBatch]:
@@ -77,7 +77,7 @@ class Predictions:
 def conform_predictions(
     frame: DataFrame, names: Mapping[str, str] | None, model: str | None, plan: PredictionPlan
 ) -> Predictions:
-    """Return the predictions; raise DataError with all that is wrong with the table's columns."""
+    """Return the predictions; raise DataError with all errors of the table's columns."""
     table = open_input(frame, PREDICTIONS, names)
     fold = fold_of(table)
     plan = replace(plan, segments=(*plan.segments, *fold))
@@ -103,7 +103,7 @@ def conform_predictions(
 
 
 def given_column(table: Input, name: str) -> Column:
-    """Return a column as it came; as text where the workers have no such type."""
+    """Return an original column; as text if the workers lack its type."""
     try:
         to_arrow_schema(T.StructType([T.StructField(name, table.kind(name))]))
     except PySparkTypeError:
@@ -119,14 +119,14 @@ def label_of(table: Input, plan: PredictionPlan) -> Column:
 
 
 def scores_of(table: Input, plan: PredictionPlan) -> dict[str, Column]:
-    """Return the columns of the scores: numbers, or classes."""
+    """Return the columns of the scores: numbers or classes."""
     if plan.scores is Scores.CLASS:
         return {SCORE: class_of(table, SCORE, plan.classes)}
     if plan.task is not Task.MULTICLASS:
         score = table.number(SCORE, "SCORE_NOT_NUMERIC")
         if isinstance(table.kind(SCORE), T.DecimalType):
             return {SCORE: score, INEXACT: table.is_inexact(SCORE)}
-        # The workers see which longs are no doubles.
+        # The workers find the longs that a double cannot represent.
         return {SCORE: table.column(SCORE) if isinstance(table.kind(SCORE), T.LongType) else score}
     if not plan.probabilities:
         return elements(table, len(plan.classes))
@@ -135,7 +135,7 @@ def scores_of(table: Input, plan: PredictionPlan) -> dict[str, Column]:
 
 
 def elements(table: Input, n_classes: int) -> dict[str, Column]:
-    """Return the probabilities in an array, which has one per class, and how many it has."""
+    """Return one column per class from an array of probabilities, and the length of the array."""
     array, kind = table.column(SCORE), table.kind(SCORE)
     if not isinstance(kind, T.ArrayType | T.NullType):
         table.fault(
@@ -147,7 +147,7 @@ def elements(table: Input, n_classes: int) -> dict[str, Column]:
 
 
 def class_of(table: Input, name: str, classes: Sequence[Class]) -> Column:
-    """Return a column of classes: text, or a number."""
+    """Return a column of classes: text or numbers."""
     kind = table.kind(name)
     is_text = isinstance(kind, T.StringType)
     known = ", ".join(map(repr, classes[:3]))
@@ -160,7 +160,7 @@ def class_of(table: Input, name: str, classes: Sequence[Class]) -> Column:
 
 
 def parts_of_predictions(predictions: Predictions) -> DataFrame:
-    """Return the parts of all rows: read by the workers from plain files, or through Spark."""
+    """Return the parts of all rows; the workers read them from plain files, or Spark does."""
     rows, files, reading = predictions.rows, predictions.files, predictions.reading
 
     def parts(batches: Batches) -> Iterator[NumberedObject]:
@@ -170,12 +170,12 @@ def parts_of_predictions(predictions: Predictions) -> DataFrame:
 
 
 def counted_parts(parts: DataFrame) -> DataFrame:
-    """Return what the tasks have counted."""
+    """Return the counts of the tasks."""
     return map_objects(parts, lambda part: [(None, part)] if isinstance(part, TaskCounts) else [])
 
 
 def group_by_range(parts: DataFrame, cuts: Mapping[Cell, ScoreRanges]) -> DataFrame:
-    """Put all runs of each range together: the one shuffle by score."""
+    """Group all sorted runs of each range: the only shuffle by score."""
 
     def cut(part: Part) -> Iterator[NumberedObject]:
         return cuts[part.cell].parts(part) if isinstance(part, ScoreRun) else iter(())
@@ -184,14 +184,14 @@ def group_by_range(parts: DataFrame, cuts: Mapping[Cell, ScoreRanges]) -> DataFr
 
 
 def extents_of(ranges: DataFrame) -> DataFrame:
-    """Return how much there is in each range."""
+    """Return the number of rows in each range."""
     return map_objects(ranges, lambda part: [(None, RangeSize.of(part))])
 
 
 def measure_ranges(
     ranges: DataFrame, standings: Mapping[int, RangeOffset], rules: Sequence[ThresholdRule], with_curves: bool
 ) -> DataFrame:
-    """Return what every range gives where it stands; curves are those of all rows of a model."""
+    """Measure every range at its offset; curves are those of all rows of a model."""
 
     def order(part: Range) -> Iterator[NumberedObject]:
         is_drawn = with_curves and part.cell[1] == ALL
@@ -201,7 +201,7 @@ def measure_ranges(
 
 
 def of_users(parts: DataFrame, n_buckets: int, reading: RowReader) -> DataFrame:
-    """Return the sums over the users of each bucket: the one shuffle by user."""
+    """Return the sums over the users of each bucket: the only shuffle by user."""
 
     def divide(part: Part) -> Iterator[NumberedObject]:
         return in_buckets(part, n_buckets) if isinstance(part, pa.Table) else iter(())

@@ -1,4 +1,4 @@
-"""What all buckets leave behind, added up: counts of rows, exact sums, folds, files."""
+"""Sum the summaries of all buckets: counts of rows, exact sums, folds, files."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,10 +23,10 @@ SUMMARY: Final = "summary"
 
 @dataclass(frozen=True)
 class BucketSummary:
-    """What is left of a bucket: of its truth counts of rows, a digest, folds; each model's lists, sums.
+    """Summary of a bucket: counts, digest and folds of its truth; lists and sums of each model.
 
-    ``stages`` are the sums of what is measured of stages, None where there are none. ``groups`` are weights
-    of groups of items by the place of their metric and model.
+    ``stages`` are the sums over pipeline stages, None if there are none. ``groups`` are weights of item
+    groups by the index of their metric and model.
     """
 
     truth: TruthCounts
@@ -40,24 +40,24 @@ class BucketSummary:
 
 @dataclass(frozen=True)
 class Summaries:
-    """The summaries of all buckets together."""
+    """Summaries of all buckets."""
 
     buckets: Sequence[BucketSummary]
     plan: Plan
 
     @cached_property
     def of_models(self) -> list[ModelSummary]:
-        """The summaries of each model in each bucket."""
+        """Summaries of each model in each bucket."""
         return [one for bucket in self.buckets for one in bucket.models]
 
     @cached_property
     def truth(self) -> TruthCounts:
-        """What became of the rows of the truth."""
+        """Counts of the rows of the truth, by outcome."""
         return reduce(TruthCounts.plus, (one.truth for one in self.buckets), TruthCounts())
 
     @cached_property
     def lists(self) -> dict[str | None, ListCounts]:
-        """What became of the rows of each model; None is the name of those without one."""
+        """Counts of the rows of each model, by outcome; the key None is for rows without a model."""
         found: dict[str | None, ListCounts] = {}
         for one in self.of_models:
             found[one.model] = found[one.model].plus(one.counts) if one.model in found else one.counts
@@ -65,17 +65,17 @@ class Summaries:
 
     @cached_property
     def models(self) -> list[str]:
-        """The names of the models, in their order."""
+        """Sorted names of the models."""
         return sorted(model for model in self.lists if model is not None)
 
     @cached_property
     def folds(self) -> list[int]:
-        """The folds in which anything is relevant."""
+        """Folds with at least one relevant item."""
         return sorted(frozenset[int]().union(*(one.folds for one in self.buckets)))
 
     @cached_property
     def folds_of_models(self) -> dict[str, frozenset[int]]:
-        """The folds in which each model has a list, by the names of the models in their order."""
+        """Folds with lists of each model, by model name in sorted order."""
         found = dict.fromkeys(self.models, frozenset[int]())
         for one in self.of_models:
             if one.model in found:
@@ -84,39 +84,39 @@ class Summaries:
 
     @property
     def truth_digest(self) -> str:
-        """A number of 64 bits, equal where what is relevant is."""
+        """A 64-bit number that is equal for equal relevant items."""
         return str(sum(one.truth_digest for one in self.buckets) % 2**64)
 
     @property
     def keys(self) -> int:
-        """The sum of the keys of the rows of ``per_user``."""
+        """Sum of the keys of the rows of ``per_user``."""
         return sum(one.keys for one in self.of_models)
 
     @property
     def files(self) -> set[str]:
-        """The files of ``per_user`` that workers have written."""
+        """Files of ``per_user`` written by workers."""
         return {one.file for one in self.of_models if one.file}
 
     @cached_property
     def sums(self) -> Mapping[SegmentCell, Mapping[str, ColumnSums]]:
-        """The exact sums of the columns of ``per_user``, by model and segment."""
+        """Exact sums of the columns of ``per_user``, by model and segment."""
         return merge_sums([one.sums for one in self.buckets], list(self.plan.summed))
 
     @property
     def n_per_user(self) -> int:
-        """The number of rows of ``per_user``."""
+        """Number of rows of ``per_user``."""
         everybody = (self.sums.get((model, ALL, ALL), {}) for model in self.models)
         return sum(next(iter(of_column.values())).n_users for of_column in everybody if of_column)
 
     @property
     def sum_rows(self) -> list[SumRow]:
-        """The rows of ``sums``."""
+        """Rows of the table ``sums``."""
         return sum_rows(self.sums, self.models, self.plan.metrics, self.plan.stamp)
 
     def run_rows(self, histograms: Sequence[pa.Table], items: ItemAttributes) -> list[MetricRow]:
-        """Return the rows of ``metrics`` that no user has a value of.
+        """Return the rows of ``metrics`` that have no values per user.
 
-        ``histograms`` tell how many items have each number of lists; see ``histograms_of``.
+        ``histograms`` have the number of items per number of lists; see ``histograms_of``.
         """
         of_groups = [one.groups for one in self.buckets]
         return [
@@ -126,6 +126,6 @@ class Summaries:
 
     @property
     def stages(self) -> StageSums | None:
-        """What was summed of stages; None where there are none."""
+        """Sums over pipeline stages; None if there are none."""
         parts = [one.stages for one in self.buckets if one.stages is not None]
         return StageSums(parts, self.plan) if self.plan.stages else None

@@ -25,7 +25,7 @@ class ItemContextBuilder:
     def __init__(self, bucket: Bucket, lists: BucketLists) -> None:
         plan, self.bucket = bucket.question.plan, bucket
         people, self.facts = bucket.people, bucket.question.known_items
-        # A fold that is missing in training is refused after all buckets are measured.
+        # A fold that is missing in training raises an error after all buckets are measured.
         self.fold = np.maximum(self.facts.tables_of(people.folds, len(people)), 0)
         self.relevant = self.relevant_items() if Fact.RELEVANT in plan.facts else None
         self.profile = self.trained_items() if plan.sees_profiles else None
@@ -44,7 +44,7 @@ class ItemContextBuilder:
         return Entries(len(bucket.people), row, rank, bucket.items.in_order(item), bucket.place_of(item))
 
     def relevant_items(self) -> Entries:
-        """Return the relevant items of each user, best first; equal relevances by falling id."""
+        """Return the relevant items of each user, best first; equal relevances by descending id."""
         truth, in_order = self.bucket.truth, self.bucket.items.in_order(self.bucket.truth.item)
         relevance = truth.relevances(np.arange(len(truth.user)))
         order = np.lexsort((~in_order, -relevance, truth.user))

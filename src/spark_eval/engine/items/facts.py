@@ -86,7 +86,7 @@ class ItemAttributes:
 
     @property
     def with_text_order(self) -> "ItemAttributes":
-        """The same with the rank of each id in the order of ids as text."""
+        """Copy with the rank of each id in the order of ids as text."""
         by_text = to_numpy(pc.sort_indices(self.ids.cast(pa.string())))
         order = np.full(len(by_text) + 1, -1, dtype=np.int64)
         order[by_text] = np.arange(len(by_text))

@@ -1,8 +1,8 @@
 """Count the lists with each item, in an executor, over all buckets of its task.
 
 A cell is a model with a segment value or all users. For each item, cell and cutoff, the count is the number
-of lists with the item. If a metric needs slots, two integers per count also hold the sum of 1 / length over
-these lists, rounded to 2^-52.
+of lists with the item. If a metric needs slots, two integers per count also represent the sum of 1 / length
+over these lists, rounded to 2^-52.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +33,7 @@ COUNTED: Final = ("n_lists", "slots_high", "slots_low")
 SLOT_BITS: Final = 26
 # Groups are counted in a dense table if it has at most this many cells per entry.
 SPARSEST_COUNTS: Final = 4
-# Counts are summed when there are more than this, or than twice the number left by the last time.
+# Sum counts if there are more than this, and more than twice those left after the last time.
 MOST_HELD: Final = 4_000_000
 
 
@@ -114,7 +114,7 @@ class ItemTally:
         distinct = distinct[run_starts(distinct)]
         total = np.zeros((len(distinct), self.parts[0][2].shape[1]), dtype=np.int64)
         for key, (*_, amounts) in zip(keys, self.parts, strict=True):
-            total[np.searchsorted(distinct, key)] += amounts  # a part has each key once
+            total[np.searchsorted(distinct, key)] += amounts  # keys of a part are distinct
         self.parts = [(*np.divmod(distinct, max(self.n_numbers, 1)), total)]
         self.n_added = total.size
 
@@ -150,7 +150,7 @@ def fold_of_cell(facts: ItemAttributes, cell: SegmentCell) -> int:
     _, segment, value = cell
     if segment != FOLD or facts.folds is None:
         return -1
-    # A fold that is missing in training is refused after all buckets are measured.
+    # A fold that is missing in training raises an error after all buckets are measured.
     return max(int(facts.tables_of(np.array([int(value)]), 1)[0]), 0)
 
 

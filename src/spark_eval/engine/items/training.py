@@ -53,7 +53,7 @@ def count_train(
 
 
 def counts_by_item(rows: pa.Table, people: Users, user: Ints, *, sees_takers: bool) -> pa.Table:
-    """Count rows and users by item (and fold); ``user`` (rows,) are indices of people."""
+    """Count rows and users by item (and fold); ``user`` (rows,) are indices of users."""
     codes = Codes.of([rows[ITEM]])
     item, group = unique_in_order_of_appearance(codes.columns[0])
     columns: dict[str, pa.Array] = {ITEM: codes.ids(item)}

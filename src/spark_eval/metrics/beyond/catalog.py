@@ -26,7 +26,7 @@ Given = TypeVar("Given")
 
 
 def require_fact(fact: Given | None) -> Given:
-    """Return an input that a metric declares to need; raise ValueError if it is None."""
+    """Return an input that a metric has declared; raise ValueError if it is None."""
     if fact is None:
         raise ValueError("a metric needs an input that these lists do not have")
     return fact
@@ -196,8 +196,8 @@ class ItemContext:
     ``fold`` (n,) is the row of each list in the catalogue's tables by fold. ``hits`` (hits,) are the
     catalogue indices of the hits, and ``hit_items`` their integers as in Entries, both in the order of
     ``Lists.hits``. ``listed`` are the items of the lists up to the largest k; ``relevant`` the items of the
-    truth, best first, equal relevances by falling id; ``profile`` the training items; ``base`` the items of
-    the baseline model's list for the same user up to the largest k. ``has_base`` (n,) is True if there is
+    truth, best first, equal relevances by descending id; ``profile`` the training items; ``base`` the items
+    of the baseline model's list for the same user up to the largest k. ``has_base`` (n,) is True if there is
     such a list.
     """
 

@@ -65,7 +65,7 @@ def expected_free_discovery(lists: Lists, k: int | None, conventions: Convention
 
 
 def discounted_share(lists: Lists, worth: Floats, k: int | None) -> Floats:
-    """Return the discounted sum of the hits' worth, divided by the discounts of the list's items."""
+    """Return the discounted sum of the hits' gains, divided by the discounts of the list's items."""
     discounted = lists.hits.total(worth * discounts(lists.hits.rank, Discount.LOG2), k)
     return divide(discounted, discount_sums(lists.n_held(k), Discount.LOG2))
 
@@ -78,7 +78,7 @@ def rarity(catalog: Catalog) -> Floats:
 
 @cached_on_first_argument
 def surprise(catalog: Catalog) -> Floats:
-    """Return -log2 of an item's share of all users' items, unseen ones as the rarest; shape (f, n + 1)."""
+    """Return -log2 of an item's share of all training pairs, unseen as the rarest; shape (f, n + 1)."""
     counts = require_fact(catalog.n_takers)
     most = counts.max(axis=1, initial=1, keepdims=True)
     rarest = np.where(counts > 0, counts, most).min(axis=1, keepdims=True)
@@ -128,7 +128,7 @@ def base_ranks(about: ItemContext) -> Ints:
     step = 1 + max(listed.item.max(initial=0), base.item.max(initial=0))
     keys = base.row * step + base.item
     order = np.argsort(keys)
-    # The last entry is for items that are not found.
+    # The last entry is for missing items.
     return np.append(base.rank[order], 0)[index_in_sorted(keys[order], listed.row * step + listed.item)]
 
 
@@ -191,7 +191,7 @@ def above_popularity(lists: Lists, popularity: Popularity) -> Floats:
 
 @cached_on_first_argument
 def ranks_by_popularity(catalog: Catalog, popularity: Popularity) -> Floats:
-    """Return the dense rank of items by falling popularity, infinity without training; shape (f, n + 1)."""
+    """Return the dense rank of items by descending popularity, infinity without training; (f, n + 1)."""
     of_folds = popularity_counts(catalog, popularity)
     ranks = np.full(of_folds.shape, np.inf)
     for fold, counts in enumerate(of_folds):

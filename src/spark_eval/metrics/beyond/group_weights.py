@@ -36,7 +36,7 @@ class GroupWeights:
     ) -> list["GroupWeights"]:
         """Weigh ``about.listed`` up to rank k for each part, such as a model; ``part`` (n,) is by list.
 
-        Every part has weights, also one without lists.
+        Parts without lists also get weights.
         """
         listed, groups = require_fact(about.listed), require_fact(about.catalog.groups)
         top = listed.top(k)

@@ -15,7 +15,7 @@ from spark_eval.metrics.registry import Fact, Kind, Weight, ranking_metric
 from spark_eval.schema import Direction
 from spark_eval.stats.exact import Floats, Ints
 
-# Share of the history in the smoothed groups of the list, so that none is 0.
+# Weight of the history when the list's group shares are smoothed, so that no share is 0.
 ALPHA = 0.01
 
 
@@ -127,7 +127,7 @@ def list_shares(about: ItemContext, weights: CalibrationWeights, k: int | None) 
 
 @cached_on_first_argument
 def parts_in_history(about: ItemContext) -> tuple[Ints, Floats, Ints]:
-    """Return entry, part and index in ``history_shares`` of each group of a recommended item found there."""
+    """Return entry, part and index in ``history_shares`` of each group of a recommended item, if present."""
     entry, cell, part = group_parts(about, require_fact(about.listed))
     _, cells, _ = history_shares(about)
     place = index_in_sorted(cells, cell)

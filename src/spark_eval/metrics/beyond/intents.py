@@ -26,7 +26,7 @@ REDUNDANCY: Final = 0.5
 # A greedy ideal ends when the remaining gains are less than the rounding of the sum.
 NEGLIGIBLE: Final = 2.0**-60
 NEEDED: Final = frozenset({Fact.GROUPS, Fact.RELEVANT})
-# Maximum gain of an intent in r ranks that all serve it; later gains round to 0.
+# Maximum gain of an intent if the items at r ranks all have it; later gains round to 0.
 MOST_SERVED: Final = np.array(
     list(accumulate((REDUNDANCY ** (rank - 1) / rank for rank in range(1, 1100)), initial=0.0))
 )

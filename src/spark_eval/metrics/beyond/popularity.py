@@ -1,7 +1,7 @@
 """Popularity in training, and novelty, of recommended items.
 
-Kernels as in ``metrics.binary``, but they need whole lists: unless they say otherwise, an empty list has no
-value. An item without training interactions is unseen: its popularity is 0.
+Kernels as in ``metrics.binary``, but they need whole lists: an empty list has no value unless the docstring
+says otherwise. An item without training interactions is unseen: its popularity is 0.
 """
 
 import math
@@ -27,7 +27,7 @@ from spark_eval.metrics.registry import Fact, Kind, Weight, ranking_metric
 from spark_eval.schema import Direction
 from spark_eval.stats.exact import Floats, Ints
 
-# The head: the most popular items, which together have 4 / 5 of all training users, summed over items.
+# The head: the most popular items that together have 4 / 5 of the training users summed over all items.
 HEAD_SHARE = (4, 5)
 # Values of lists (n,) as a function of k, None for whole lists.
 ByCut = Callable[[int | None], Floats]

@@ -100,7 +100,7 @@ def sums_by_position(number: Ints, place: Ints, sets: Sets, distance: Distance) 
     for position in range(width - 1):
         both, common = size[:, position, None] + size[:, position + 1 :], shared[:, position, position + 1 :]
         if distance is Distance.JACCARD:
-            # Beyond the end of a list the values are never read.
+            # Values beyond the end of a list are never read.
             apart = 1 - common / np.maximum(both - common, 1)
         else:
             apart = both - 2.0 * common
