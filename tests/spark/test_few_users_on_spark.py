@@ -15,8 +15,8 @@ from spark_eval import compare, evaluate, evaluate_predictions, split
 from spark_eval.errors import ConfigError, DataError
 
 EVERY_TEST = ["t", "sign", "wilcoxon", "randomization", "bootstrap", "bca"]
-# One user and none tell most; the others repeat it.
-USERS = [0, 1, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 3))]
+# One user and none show most faults; the others repeat them.
+USERS = [0, 1, *(pytest.param(n, marks=pytest.mark.exhaustive) for n in (2, 3))]
 
 
 @pytest.fixture(params=["frames", "files"])
