@@ -290,7 +290,7 @@ def test_a_process_of_its_own_is_quiet(desk: "Desk") -> None:
     desk.change("interactions", path=str((desk.home / "log").rename(desk.home / "журнал")))
     split = spark_eval_process("split", "--config", desk.config(), *local)
     assert (split.returncode, split.stderr) == (0, "")
-    assert split.stdout.splitlines()[-4] == "run a published"
+    assert split.stdout.splitlines()[-5] == "run a published"
     (desk.home / "lists" / "0.parquet").write_bytes(b"PAR1 and then nothing")
     broken = spark_eval_process("evaluate", "--config", desk.config(), *local)
     assert broken.returncode == 3

@@ -163,7 +163,9 @@ def test_a_log_with_relevances_that_no_double_holds_is_not_split(spark: SparkSes
 @pytest.mark.slow
 def test_scores_of_predictions_that_no_double_holds_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     def use(predictions: DataFrame) -> None:
-        evaluate_predictions(predictions, "binary", model="m", scores="raw", metrics=["auc"])
+        evaluate_predictions(
+            predictions, "binary", model="m", scores="raw", metrics=["auc"], max_quarantined=1.0
+        )
 
     assert refusals(spark, tmp_path, "score", use) == EXPECTED
 

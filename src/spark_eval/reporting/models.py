@@ -52,7 +52,8 @@ def gates(facts: RunFacts) -> Chapter | None:
     if not rows:
         return None
     failed = sum(not row["passed"] for row in rows)
-    counted = f"{failed} of {len(rows)} gates failed." if failed else f"All {len(rows)} gates passed."
+    passed = "The gate passed." if len(rows) == 1 else f"All {len(rows)} gates passed."
+    counted = f"{failed} of {len(rows)} gates failed." if failed else passed
     tones = {True: (Tone.GOOD, PASSED), False: (Tone.BAD, FAILED)}
     verdict = Statement(counted, *tones[not failed])
     statements = [Statement(gate_sentence(row), *tones[bool(row["passed"])]) for row in rows]
