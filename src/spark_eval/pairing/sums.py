@@ -30,7 +30,7 @@ PAIR_TOTALS: Final = ("baseline", "candidate")
 PAIR_PRODUCTS: Final = ("baseline_squares", "candidate_squares", "products")
 
 
-def overwrite_products(
+def add_products(
     totals: PairTotals, products: Products, grouping: SegmentCombinations, *columns: int | slice
 ) -> None:
     """Add the sums of all pairs in a grouping to the totals of its cells, for some columns."""
@@ -132,13 +132,11 @@ def sum_bucket(population: AlignedUsers) -> BucketTotals:
             largest[:, columns] = largest_differences(values, question)
         for grouping in grouped:
             ordered = values if grouping.n_crossings == 1 else values[:, :, grouping.order]
-            overwrite_products(
-                totals, pair_products(ordered, question.matches, grouping.ends), grouping, columns
-            )
+            add_products(totals, pair_products(ordered, question.matches, grouping.ends), grouping, columns)
         for grouping in single:
             order, starts, ends = grouping.by_person(population.person, population.folds)
             products = pair_products(values[:, :, order], question.matches, ends, starts)
-            overwrite_products(clusters, products, grouping, columns)
+            add_products(clusters, products, grouping, columns)
     for (pair, both), grouping in product(enumerate(population.common()), grouped):
         n_common = grouping.of_cells(grouping.counted(both))
         totals.put_count(N_COMMON, (grouping.place, pair), n_common[:, np.newaxis])
@@ -188,7 +186,7 @@ def sum_ratios(population: AlignedUsers, grouped: Sequence[SegmentCombinations])
             for grouping in grouped:
                 own, ends = sum_over_folds(population, grouping, amounts, is_defined)
                 products = ProductAccumulator(own[:, np.newaxis], AMOUNT_MATCHES, ends).products()
-                overwrite_products(totals, products, grouping, pair, slice(mean, mean + 1))
+                add_products(totals, products, grouping, pair, slice(mean, mean + 1))
     return totals, largest
 
 
